@@ -1,0 +1,79 @@
+//! Decisions are Knative's: every recorded answer of its autoscaler is reproduced.
+//!
+//! Reads `tests/vectors/*.jsonl.gz`, or the folder of `.jsonl` files that `DORMOUSE_KPA_VECTORS` names.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the vectors' form is fixed: another one must fail the test"
+)]
+
+#[path = "kpa_vectors/autoscaler.rs"]
+mod autoscaler;
+#[path = "kpa_vectors/kpa.rs"]
+mod kpa;
+#[path = "kpa_vectors/tally.rs"]
+mod tally;
+#[path = "kpa_vectors/window.rs"]
+mod window;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+use tally::Tally;
+
+#[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "the count is what a reader of the test's output looks for"
+)]
+fn every_recorded_answer_is_reproduced() {
+    let mut tally = Tally::default();
+    for scenario in scenarios() {
+        tally.begin(&scenario);
+        match scenario["kind"].as_str() {
+            Some("window") => window::window(&scenario, &mut tally),
+            Some("delay") => window::delay(&scenario, &mut tally),
+            Some("activators") => kpa::activators(&scenario, &mut tally),
+            Some("autoscaler") => autoscaler::run(&scenario, &mut tally),
+            Some("kpa") => kpa::run(&scenario, &mut tally),
+            // The cluster's config map and annotations are Knative's own way of writing settings down.
+            Some("settings") => {}
+            kind => panic!("unknown kind {kind:?}"),
+        }
+    }
+    println!("{tally}");
+    assert!(
+        tally.decisions() > 10_000,
+        "too few decisions read: {tally}"
+    );
+    assert_eq!(tally.differences(), 0, "{tally}");
+}
+
+fn scenarios() -> Vec<Value> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let folder = std::env::var_os("DORMOUSE_KPA_VECTORS").map_or(here, PathBuf::from);
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("read {}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains(".jsonl"))
+        .collect();
+    files.sort();
+    files.iter().flat_map(|path| lines(path)).collect()
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let bytes = std::fs::read(path).unwrap();
+    let mut text = String::new();
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        GzDecoder::new(&bytes[..])
+            .read_to_string(&mut text)
+            .unwrap();
+    } else {
+        text = String::from_utf8(bytes).unwrap();
+    }
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}

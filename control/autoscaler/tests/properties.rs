@@ -1,0 +1,51 @@
+//! What holds for every load, whatever the numbers.
+
+use dormouse_autoscaler::window::{Aggregation, Window};
+use dormouse_autoscaler::{Decider, Settings, Stat};
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn a_linear_average_is_the_mean_of_the_seconds_in_the_window(
+        values in prop::collection::vec(0.0..1e3f64, 1..50),
+        window_s in 1u32..20,
+    ) {
+        let mut window = Window::new(window_s, Aggregation::Linear);
+        let mut now_ms = 0;
+        for value in &values {
+            window.record(now_ms, *value);
+            now_ms += 1_000;
+        }
+        let newest = &values[values.len().saturating_sub(window_s as usize)..];
+        let mean = newest.iter().sum::<f64>() / newest.len() as f64;
+        prop_assert!((window.average(now_ms - 1_000) - mean).abs() < 1e-5);
+    }
+
+    #[test]
+    fn a_decision_stays_within_its_rates_unless_panic_holds_more(
+        loads in prop::collection::vec((0.0..5e3f64, 0i32..50), 1..60),
+    ) {
+        let settings = Settings { max_scale_up_rate: 3.0, ..Settings::default() };
+        let mut decider = Decider::new(0, settings, Some(0));
+        let mut now_ms = 0;
+        for (concurrency, ready) in loads {
+            now_ms += 2_000;
+            decider.record(now_ms, &Stat { concurrency, ..Stat::default() });
+            let decision = decider.decide(now_ms, Some(ready)).unwrap();
+            prop_assert!(decision.desired >= decision.down_limit);
+            prop_assert!(decision.desired <= decision.up_limit.max(decision.panic_held));
+            prop_assert!(decision.panic_since_ms.is_some() || decision.panic_held == 0 || ready == 0);
+            let served = decision.pods_to_serve().unwrap();
+            let excess = f64::from(served) * decision.total_value - 211.0 - decision.panic;
+            prop_assert!(excess >= 0.0);
+        }
+    }
+}
+
+#[test]
+fn nothing_measured_decides_nothing_and_forgets_nothing() {
+    let mut decider = Decider::new(0, Settings::default(), Some(4));
+    assert!(decider.decide(1_000, Some(4)).is_err());
+    assert_eq!(decider.panic_held(), 4);
+    assert!(decider.decide(2_000, None).is_err());
+}
