@@ -1,0 +1,147 @@
+//! Builds the programs and knows where cargo put them, whatever the target folder is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::progress::{self, Output};
+use crate::setup::path;
+
+/// How the programs are compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Profile {
+    /// Quickly, for tests and the demo.
+    Dev,
+    /// Optimised, for measurements and installation.
+    Release,
+}
+
+impl Profile {
+    /// The profile that the flag `--release` asks for.
+    pub(crate) fn from_release(release: bool) -> Self {
+        if release { Self::Release } else { Self::Dev }
+    }
+}
+
+/// Where the programs are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Binaries {
+    /// Control and the people's commands.
+    pub(crate) dormouse: PathBuf,
+    /// The node's agent; it carries its BPF object.
+    pub(crate) agent: PathBuf,
+    /// The CNI plugin.
+    pub(crate) cni: PathBuf,
+    /// The small app that reports where it runs and who asked.
+    pub(crate) hello: PathBuf,
+}
+
+impl fmt::Display for Binaries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths = [&self.dormouse, &self.agent, &self.cni, &self.hello];
+        let lines: Vec<_> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Builds every program of the workspace (the agent's build script builds the BPF object first).
+pub(crate) fn build(profile: Profile) -> anyhow::Result<Binaries> {
+    let mut command = cargo();
+    command.args([
+        "build",
+        "--workspace",
+        "--bins",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let title = match profile {
+        Profile::Dev => "build the BPF objects and the programs",
+        Profile::Release => {
+            command.arg("--release");
+            "build the BPF objects and the programs, optimised"
+        }
+    };
+    let messages = progress::run(title, &mut command, Output::OnFailure)?;
+    find(&messages)
+}
+
+/// The cargo that runs this, in the repository's root, with the programs that setup found on its PATH.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).env("PATH", path::search_path());
+    command
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .map_or_else(|| package.clone(), PathBuf::from)
+}
+
+/// Reads cargo's messages, one JSON object a line; other lines are what build scripts print.
+fn find(messages: &str) -> anyhow::Result<Binaries> {
+    let built: Vec<(String, PathBuf)> = messages.lines().filter_map(executable).collect();
+    let path_of = |name: &str| {
+        let found = built.iter().find(|(built_name, _)| built_name == name);
+        let path = found.map(|(_, path)| path.clone());
+        path.with_context(|| format!("cargo built no program called `{name}`"))
+    };
+    Ok(Binaries {
+        dormouse: path_of("dormouse")?,
+        agent: path_of("dormouse-agent")?,
+        cni: path_of("dormouse-cni")?,
+        hello: path_of("dormouse-hello")?,
+    })
+}
+
+fn executable(line: &str) -> Option<(String, PathBuf)> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let path = message.get("executable")?.as_str()?;
+    let name = message.get("target")?.get("name")?.as_str()?;
+    Some((name.to_owned(), PathBuf::from(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact(name: &str) -> String {
+        let executable = format!("/elsewhere/debug/{name}");
+        serde_json::json!({"reason": "compiler-artifact", "target": {"name": name}, "executable": executable})
+            .to_string()
+    }
+
+    #[test]
+    fn programs_are_found_where_cargo_says_that_they_are() {
+        let lines = [
+            "dormouse",
+            "dormouse-agent",
+            "dormouse-cni",
+            "dormouse-hello",
+        ]
+        .map(artifact);
+        let library = r#"{"reason": "compiler-artifact", "target": {"name": "dormouse"}, "executable": null}"#;
+        let found = find(&format!("{library}\nnot json\n{}", lines.join("\n"))).unwrap();
+        assert_eq!(found.dormouse, PathBuf::from("/elsewhere/debug/dormouse"));
+        assert_eq!(
+            found.hello,
+            PathBuf::from("/elsewhere/debug/dormouse-hello")
+        );
+    }
+
+    #[test]
+    fn a_program_that_was_not_built_is_named() {
+        let error = find(&artifact("dormouse")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cargo built no program called `dormouse-agent`"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! Rules about one file's name and text.
+
+/// Words that say nothing about what a file is for.
+const PATH_WORDS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
+
+/// Where `unsafe` is allowed: these files, and everything below these folders (they end in `/`).
+const UNSAFE_PLACES: [&str; 4] = [
+    "agent/src/datapath.rs",
+    "agent/src/datapath/",
+    "ebpf/src/",
+    "ebpf/build/src/",
+];
+
+/// Unfinished business belongs into the tracker, where somebody looks for it.
+/// Written in halves, so that this file keeps its own rule.
+const TEXT_WORDS: [(&str, &str); 4] = [
+    (concat!("TO", "DO"), "finish it or file it"),
+    (concat!("FIX", "ME"), "fix it or file it"),
+    (concat!("XX", "X"), "say what is meant"),
+    (concat!("unimple", "mented!"), "write it or leave it out"),
+];
+
+/// Everything that is wrong with this file.
+pub(super) fn check(path: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    findings.extend(path_word(path));
+    if has_extension(path, "rs") {
+        findings.extend(opening(text));
+        findings.extend(module_file(path));
+        findings.extend(unsafe_place(path, text));
+        findings.extend(text_words(text));
+    }
+    findings
+}
+
+fn has_extension(path: &str, wanted: &str) -> bool {
+    path.rsplit_once('.')
+        .is_some_and(|(_, extension)| extension == wanted)
+}
+
+fn path_word(path: &str) -> Option<String> {
+    let mut words = path.split(['/', '.', '_', '-']);
+    let word = words.find(|word| PATH_WORDS.contains(word))?;
+    Some(format!(
+        "`{word}` in a path says nothing: name what the file is for"
+    ))
+}
+
+fn opening(text: &str) -> Option<String> {
+    let opens = text
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("//! "));
+    let says = opens.is_some_and(|sentence| !sentence.trim().is_empty());
+    (!says).then(|| "the first line must be `//! ` and say why the file exists".to_owned())
+}
+
+fn module_file(path: &str) -> Option<String> {
+    let module = path.strip_suffix("/mod.rs")?;
+    Some(format!("call it {module}.rs, beside the folder"))
+}
+
+fn unsafe_place(path: &str, text: &str) -> Option<String> {
+    let allowed = UNSAFE_PLACES.iter().any(|place| {
+        if place.ends_with('/') {
+            path.starts_with(place)
+        } else {
+            path == *place
+        }
+    });
+    let used = text.lines().position(uses_unsafe).filter(|_| !allowed)?;
+    Some(format!(
+        "line {}: `unsafe` is allowed only in {}",
+        used + 1,
+        UNSAFE_PLACES.join(", ")
+    ))
+}
+
+/// Whether the line's code, without comments and text in quotes, holds the keyword.
+fn uses_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let unquoted: String = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    unquoted
+        .split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
+        .any(|word| word == "unsafe")
+}
+
+fn text_words(text: &str) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    let found = lines.flat_map(|(number, line)| {
+        let words = TEXT_WORDS
+            .iter()
+            .filter(move |(word, _)| line.contains(word));
+        words.map(move |(word, right)| format!("line {}: `{word}`: {right}", number + 1))
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPENING: &str = "//! Says why it exists.\n";
+
+    fn check_code(path: &str, code: &str) -> Vec<String> {
+        check(path, &format!("{OPENING}{code}"))
+    }
+
+    #[test]
+    fn a_good_file_has_no_findings() {
+        assert_eq!(check_code("agent/src/ndp.rs", "fn answer() {}\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_opens_with_its_reason() {
+        for text in ["", "fn main() {}\n", "\n//! Late.\n", "//!\n", "//!   \n"] {
+            assert_eq!(check("build.rs", text).len(), 1, "{text:?}");
+        }
+        assert_eq!(check("build.sh", "exit\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_path_says_what_a_file_is_for() {
+        assert_eq!(check_code("agent/src/utils.rs", "").len(), 1);
+        assert_eq!(check_code("agent/common/src/lib.rs", "").len(), 1);
+        assert_eq!(check("docs/misc-notes.md", "").len(), 1);
+        assert_eq!(check_code("agent/src/commons.rs", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_module_lies_beside_its_folder() {
+        assert_eq!(
+            check_code("agent/src/pod/mod.rs", ""),
+            ["call it agent/src/pod.rs, beside the folder"]
+        );
+    }
+
+    #[test]
+    fn unsafe_code_stays_in_few_places() {
+        let code = "fn read() { unsafe { peek() } }\n";
+        assert!(check_code("control/src/main.rs", code)[0].starts_with("line 2: `unsafe`"));
+        assert_eq!(check_code("agent/src/datapath/mapped.rs", code), [""; 0]);
+        assert_eq!(check_code("agent/src/datapath_of.rs", code).len(), 1);
+    }
+
+    #[test]
+    fn speaking_of_unsafe_is_not_using_it() {
+        for code in [
+            "#![forbid(unsafe_code)]",
+            "// unsafe",
+            "let word = \"unsafe\";",
+        ] {
+            assert_eq!(check_code("control/src/main.rs", code), [""; 0], "{code}");
+        }
+    }
+
+    #[test]
+    fn unfinished_business_is_found_with_its_line() {
+        let code = format!("\n// {}: later\n", TEXT_WORDS[0].0);
+        assert!(check_code("control/src/main.rs", &code)[0].starts_with("line 3: "));
+    }
+}
