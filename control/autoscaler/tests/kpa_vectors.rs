@@ -24,10 +24,6 @@ use serde_json::Value;
 use tally::Tally;
 
 #[test]
-#[expect(
-    clippy::print_stdout,
-    reason = "the count is what a reader of the test's output looks for"
-)]
 fn every_recorded_answer_is_reproduced() {
     let mut tally = Tally::default();
     for scenario in scenarios() {
