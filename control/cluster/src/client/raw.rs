@@ -1,0 +1,78 @@
+//! Watches keys without knowing what lives under them.
+
+use etcd_client::{EventType, WatchClient, WatchOptions, WatchResponse, WatchStream};
+use futures::{Stream, stream};
+
+use super::{ClientError, signed, unsigned};
+
+/// One change of one key.
+#[derive(Debug, Clone)]
+pub struct RawEvent {
+    /// The key.
+    pub path: Vec<u8>,
+    /// The new value; `None` when the key was removed.
+    pub value: Option<Vec<u8>>,
+    /// The value before, where the store still knows it.
+    pub previous: Option<Vec<u8>>,
+    /// Whether this change made the key.
+    pub created: bool,
+    /// The store's revision of the change.
+    pub revision: u64,
+}
+
+/// Every change of the keys under `prefix` after `revision`.
+pub(super) async fn watch(
+    mut client: WatchClient,
+    prefix: &str,
+    revision: u64,
+) -> Result<impl Stream<Item = Result<Vec<RawEvent>, ClientError>> + Send + use<>, ClientError> {
+    let options = WatchOptions::new()
+        .with_prefix()
+        .with_prev_key()
+        .with_start_revision(signed(revision.saturating_add(1)));
+    let watch = client.watch(prefix, Some(options)).await?;
+    Ok(stream::unfold(Some(watch), |watch| async {
+        next(watch?).await
+    }))
+}
+
+/// The next batch, and the stream unless it ended with it.
+async fn next(
+    mut watch: WatchStream,
+) -> Option<(Result<Vec<RawEvent>, ClientError>, Option<WatchStream>)> {
+    loop {
+        match watch.message().await {
+            Ok(Some(reply)) if reply.canceled() => return Some((Err(canceled(&reply)), None)),
+            Ok(Some(reply)) if reply.events().is_empty() => {}
+            Ok(Some(reply)) => return Some((Ok(events(&reply)), Some(watch))),
+            Ok(None) => return None,
+            Err(error) => return Some((Err(error.into()), None)),
+        }
+    }
+}
+
+fn canceled(reply: &WatchResponse) -> ClientError {
+    if reply.compact_revision() > 0 {
+        return ClientError::Compacted {
+            oldest: unsigned(reply.compact_revision()),
+        };
+    }
+    ClientError::Refused(Box::new(etcd_client::Error::WatchError(
+        reply.cancel_reason().to_owned(),
+    )))
+}
+
+fn events(reply: &WatchResponse) -> Vec<RawEvent> {
+    let one = |event: &etcd_client::Event| {
+        let kv = event.kv()?;
+        let put = event.event_type() == EventType::Put;
+        Some(RawEvent {
+            path: kv.key().to_vec(),
+            value: put.then(|| kv.value().to_vec()),
+            previous: event.prev_kv().map(|previous| previous.value().to_vec()),
+            created: put && kv.create_revision() == kv.mod_revision(),
+            revision: unsigned(kv.mod_revision()),
+        })
+    };
+    reply.events().iter().filter_map(one).collect()
+}

@@ -1,0 +1,64 @@
+//! Which fields a kind has at a path, read from the schema that its types generate.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::Value;
+
+use super::Step;
+
+/// The JSON schema of a kind, without references.
+pub(super) struct Schema(Value);
+
+impl Schema {
+    pub(super) fn of<K: JsonSchema>() -> Self {
+        let settings =
+            SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+        Self(
+            settings
+                .into_generator()
+                .into_root_schema_for::<K>()
+                .to_value(),
+        )
+    }
+
+    /// Names of the fields of the value at `path`, sorted.
+    pub(super) fn fields(&self, path: &[Step]) -> Vec<String> {
+        let found = path
+            .iter()
+            .try_fold(&self.0, |schema, step| child(schema, step));
+        let mut names = Vec::new();
+        if let Some(schema) = found {
+            collect(schema, &mut names);
+        }
+        if path.is_empty() {
+            names.extend(["apiVersion", "kind", "metadata"].map(String::from));
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+/// `schema` and everything that it combines.
+fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
+    let combined = ["allOf", "anyOf", "oneOf"]
+        .into_iter()
+        .filter_map(|word| schema.get(word)?.as_array());
+    std::iter::once(schema).chain(combined.flatten())
+}
+
+fn child<'a>(schema: &'a Value, step: &Step) -> Option<&'a Value> {
+    parts(schema).find_map(|part| match step {
+        Step::Field(name) => part
+            .get("properties")
+            .and_then(|fields| fields.get(name))
+            .or_else(|| part.get("additionalProperties")),
+        Step::Item(_) => part.get("items"),
+    })
+}
+
+fn collect(schema: &Value, names: &mut Vec<String>) {
+    for part in parts(schema) {
+        let fields = part.get("properties").and_then(Value::as_object);
+        names.extend(fields.into_iter().flatten().map(|(name, _)| name.clone()));
+    }
+}

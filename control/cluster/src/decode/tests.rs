@@ -1,0 +1,137 @@
+//! Strict reading: everything known survives, everything unknown is named.
+
+use k8s_openapi::api::core::v1::Pod;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::App;
+
+fn app() -> Value {
+    json!({
+        "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
+        "metadata": {"name": "docs", "namespace": "default", "creationTimestamp": null, "labels": {}},
+        "spec": {
+            "vip": "fd00:10::1", "port": 80,
+            "container": {"name": "app", "command": ["/bin/true"], "env": [{"name": "A", "value": "b"}],
+                "resources": {"requests": {"cpu": "100m"}}},
+            "scale": {"window": "6s", "targetBurstCapacity": 0},
+        },
+        "status": null,
+    })
+}
+
+fn errors(value: Value) -> Vec<FieldError> {
+    decode_strict::<App>(value).err().unwrap_or_default()
+}
+
+#[test]
+fn a_correct_manifest_is_read_with_its_empty_parts() {
+    let app: App = decode_strict(app()).unwrap();
+    assert_eq!(app.spec.scale.window().as_secs(), 6);
+    assert_eq!(app.spec.target_port(), 80);
+}
+
+#[test]
+fn an_unknown_field_is_named_with_its_path_and_the_one_that_was_meant() {
+    let mut value = app();
+    value["spec"]["container"]["comand"] = json!(["x"]);
+    value["spec"]["container"]["env"][0]["vaule"] = json!(null);
+    value["spec"]["replicas"] = json!({});
+    let errors = errors(value);
+    let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            "spec.container.comand",
+            "spec.container.env[0].vaule",
+            "spec.replicas"
+        ]
+    );
+    assert!(
+        errors[0].message.contains("did you mean `command`?"),
+        "{}",
+        errors[0].message
+    );
+    assert!(
+        errors[2].message.contains("nodeSelector, port, protocol"),
+        "{}",
+        errors[2].message
+    );
+    assert!(errors.iter().all(|error| error.fault == Fault::Unknown));
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_its_path() {
+    let mut value = app();
+    value["spec"]["scale"]["window"] = json!("6 parsecs");
+    let errors = errors(value);
+    assert_eq!(errors[0].field, "spec.scale.window");
+    assert!(
+        errors[0].message.contains("write a number and a unit"),
+        "{}",
+        errors[0].message
+    );
+    let mut value = self::app();
+    value["spec"]["port"] = json!(70_000);
+    assert_eq!(self::errors(value)[0].field, "spec.port");
+    let mut value = self::app();
+    value["spec"].as_object_mut().unwrap().remove("container");
+    let missing = self::errors(value);
+    assert_eq!(
+        (missing[0].field.as_str(), missing[0].fault),
+        ("spec.container", Fault::Required)
+    );
+}
+
+#[test]
+fn an_unknown_field_of_a_pod_is_found_deep_inside() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "c", "readinessProbe": {"httpGet": {"port": 80, "pth": "/"}}}]}});
+    let errors = decode_strict::<Pod>(pod).unwrap_err();
+    assert_eq!(
+        errors[0].field,
+        "spec.containers[0].readinessProbe.httpGet.pth"
+    );
+    assert!(
+        errors[0].message.contains("did you mean `path`?"),
+        "{}",
+        errors[0].message
+    );
+}
+
+/// Every object in `value`, as a JSON pointer.
+fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            // Free-form maps take any key.
+            if !["labels", "requests"].iter().any(|map| at.ends_with(map)) {
+                found.push(at.to_owned());
+            }
+            fields
+                .iter()
+                .for_each(|(name, value)| objects(value, &format!("{at}/{name}"), found));
+        }
+        Value::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| objects(value, &format!("{at}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_unknown_field_is_added_wherever_it_is_found(name in "x[a-z]{3,12}", pick: prop::sample::Index) {
+        let mut value = app();
+        let mut found = Vec::new();
+        objects(&value, "", &mut found);
+        let place = pick.get(&found);
+        value.pointer_mut(place).unwrap()[&name] = json!(1);
+        let errors = errors(value);
+        prop_assert_eq!(errors.len(), 1);
+        prop_assert!(errors[0].field.ends_with(&name));
+    }
+}

@@ -1,0 +1,97 @@
+//! What an object must satisfy beyond its types before it may enter the store.
+
+mod container;
+mod name;
+mod scale;
+
+use std::net::Ipv6Addr;
+
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+
+use crate::{App, FieldError, VipRange, vip};
+
+/// Everything that is wrong with an app.
+pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
+    let mut errors = name::object(&app.metadata, name::APP_LEN_MAX);
+    let spec = &app.spec;
+    errors.extend(spec.vip.and_then(|address| outside(address, ranges)));
+    errors.extend(port("spec.port", spec.port));
+    errors.extend(
+        spec.target_port
+            .and_then(|number| port("spec.targetPort", number)),
+    );
+    if spec.timeout().is_zero() {
+        errors.push(FieldError::invalid(
+            "spec.timeout",
+            "must be longer than 0: no request could succeed",
+        ));
+    }
+    container::check("spec.container", &spec.container, &mut errors);
+    scale::check(&spec.scale, &mut errors);
+    errors
+}
+
+/// What is wrong with replacing `old` by `new`.
+pub fn app_update(old: &App, new: &App) -> Vec<FieldError> {
+    if old.spec.vip == new.spec.vip {
+        return Vec::new();
+    }
+    let is = old
+        .spec
+        .vip
+        .map_or_else(|| "none".to_owned(), |vip| vip.to_string());
+    let message = format!(
+        "an app keeps its VIP ({is}): delete the app and apply it again to give it another"
+    );
+    vec![FieldError::invalid("spec.vip", message)]
+}
+
+/// Everything that is wrong with a pod.
+pub fn pod(pod: &Pod) -> Vec<FieldError> {
+    let mut errors = name::object(&pod.metadata, name::LEN_MAX);
+    let containers = pod
+        .spec
+        .as_ref()
+        .map(|spec| spec.containers.as_slice())
+        .unwrap_or_default();
+    if containers.len() != 1 {
+        let message = format!(
+            "a pod has exactly one container here, this has {}",
+            containers.len()
+        );
+        errors.push(FieldError::invalid("spec.containers", message));
+    }
+    for (index, container) in containers.iter().enumerate() {
+        container::check(&format!("spec.containers[{index}]"), container, &mut errors);
+    }
+    errors
+}
+
+/// Everything that is wrong with a node.
+pub fn node(node: &Node) -> Vec<FieldError> {
+    name::object(&node.metadata, name::LEN_MAX)
+}
+
+/// Everything that is wrong with an event.
+pub fn event(event: &Event) -> Vec<FieldError> {
+    name::object(&event.metadata, name::LEN_MAX)
+}
+
+fn port(field: &str, number: u16) -> Option<FieldError> {
+    (number == 0).then(|| FieldError::invalid(field, "0 is no port: use 1 to 65535"))
+}
+
+fn outside(address: Ipv6Addr, ranges: &[VipRange]) -> Option<FieldError> {
+    if vip::index_of(ranges, address).is_some() {
+        return None;
+    }
+    let names: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "{address} lies outside this cluster's VIP ranges ({}): choose an address inside, or leave vip out to be given one",
+        names.join(", ")
+    );
+    Some(FieldError::invalid("spec.vip", message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Names that can be labels of DNS, paths in the store and parts of other names.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::FieldError;
+
+/// Longest name of an app: its pods' names add up to eleven characters, and a label holds 63.
+pub(super) const APP_LEN_MAX: usize = 52;
+/// Longest name of any other object, as in Kubernetes.
+pub(super) const LEN_MAX: usize = 253;
+
+const _: () = assert!(APP_LEN_MAX + 11 <= 63);
+
+/// What is wrong with an object's name and namespace.
+pub(super) fn object(meta: &ObjectMeta, len_max: usize) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match meta.name.as_deref() {
+        None | Some("") => errors.push(FieldError::required(
+            "metadata.name",
+            "every object has a name",
+        )),
+        Some(name) => errors.extend(check("metadata.name", name, len_max)),
+    }
+    errors.extend(
+        meta.namespace
+            .as_deref()
+            .and_then(|name| check("metadata.namespace", name, 63)),
+    );
+    errors
+}
+
+fn check(field: &str, name: &str, len_max: usize) -> Option<FieldError> {
+    // Only names longer than a label may be made of several labels.
+    let dots = len_max > 63;
+    let inner =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || (dots && c == '.');
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fine = name.chars().all(inner) && name.starts_with(edge) && name.ends_with(edge);
+    if !fine {
+        let message = format!(
+            "`{name}` is no name: use lower-case letters, digits and dashes, and a letter or digit at both ends"
+        );
+        return Some(FieldError::invalid(field, message));
+    }
+    (name.len() > len_max).then(|| {
+        FieldError::invalid(
+            field,
+            format!(
+                "has {} characters, at most {len_max} are allowed",
+                name.len()
+            ),
+        )
+    })
+}

@@ -1,0 +1,119 @@
+//! Each mistake is found, named by its field, and told with its mend.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::decode_strict;
+
+fn decoded(change: impl FnOnce(&mut Value)) -> App {
+    let mut value = json!({
+        "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
+        "metadata": {"name": "docs", "namespace": "default"},
+        "spec": {"container": {"name": "app", "command": ["/bin/true"]}},
+    });
+    change(&mut value);
+    decode_strict(value).unwrap()
+}
+
+fn check(change: impl FnOnce(&mut Value), field: &str, message: &str) {
+    let errors = app(&decoded(change), &["fd00:10::/108".parse().unwrap()]);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(errors[0].field, field);
+    assert!(errors[0].message.contains(message), "{}", errors[0].message);
+}
+
+#[test]
+fn the_smallest_manifest_is_enough() {
+    assert_eq!(app(&decoded(|_| {}), &[]), vec![]);
+}
+
+#[test]
+fn each_mistake_is_named_by_its_field_and_told_with_its_mend() {
+    check(
+        |v| v["spec"]["vip"] = json!("fd00:11::1"),
+        "spec.vip",
+        "outside this cluster's VIP ranges (fd00:10::/108)",
+    );
+    check(
+        |v| v["spec"]["port"] = json!(0),
+        "spec.port",
+        "use 1 to 65535",
+    );
+    check(
+        |v| v["spec"]["targetPort"] = json!(0),
+        "spec.targetPort",
+        "use 1 to 65535",
+    );
+    check(
+        |v| v["spec"]["timeout"] = json!("0s"),
+        "spec.timeout",
+        "longer than 0",
+    );
+    check(
+        |v| v["spec"]["container"]["command"] = json!([]),
+        "spec.container.command",
+        "what to run",
+    );
+    check(
+        |v| v["spec"]["container"]["env"] = json!([{"name": "A=B"}]),
+        "spec.container.env[0].name",
+        "no name",
+    );
+    check(
+        |v| v["metadata"]["name"] = json!("Docs"),
+        "metadata.name",
+        "lower-case",
+    );
+    check(
+        |v| v["metadata"]["name"] = json!("../x"),
+        "metadata.name",
+        "lower-case",
+    );
+    check(
+        |v| v["metadata"]["name"] = json!("a".repeat(53)),
+        "metadata.name",
+        "at most 52",
+    );
+    check(
+        |v| v["spec"]["scale"] = json!({"window": "5s"}),
+        "spec.scale.window",
+        "between 6s and 1h",
+    );
+    check(
+        |v| v["spec"]["scale"] = json!({"min": 3, "max": 2}),
+        "spec.scale.min",
+        "above max 2",
+    );
+    check(
+        |v| v["spec"]["scale"] = json!({"targetUtilization": 70.0}),
+        "spec.scale.targetUtilization",
+        "and 1",
+    );
+    check(
+        |v| v["spec"]["scale"] = json!({"targetBurstCapacity": -2.0}),
+        "spec.scale.targetBurstCapacity",
+        "-1",
+    );
+    check(
+        |v| v["spec"]["scale"] = json!({"activationScale": 0}),
+        "spec.scale.activationScale",
+        "at least 1",
+    );
+}
+
+#[test]
+fn an_app_keeps_its_vip() {
+    let old = decoded(|v| v["spec"]["vip"] = json!("fd00:10::1"));
+    let new = decoded(|v| v["spec"]["vip"] = json!("fd00:10::2"));
+    assert_eq!(app_update(&old, &old), vec![]);
+    assert_eq!(app_update(&old, &new)[0].field, "spec.vip");
+}
+
+#[test]
+fn a_pod_without_its_one_container_is_refused() {
+    let pod: Pod = serde_json::from_value(
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}),
+    )
+    .unwrap();
+    assert_eq!(super::pod(&pod)[0].field, "spec.containers");
+}

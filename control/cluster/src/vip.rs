@@ -1,0 +1,156 @@
+//! Turns app addresses into the small numbers that key the kernel's maps, and back.
+
+use std::{fmt, net::Ipv6Addr, str::FromStr};
+
+/// Every VIP index is below this: the maps have 2^20 slots.
+pub const VIP_INDEX_END: u32 = 1 << 20;
+/// Indexes of a range below this are never allocated, so that people can hand them out.
+pub const VIP_ALLOCATE_FROM: u32 = 16;
+/// Most ranges a cluster may have at once.
+pub const VIP_RANGES_MAX: usize = 4;
+
+/// The number of a VIP in the maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VipIndex(pub u32);
+
+/// A prefix out of which apps get their VIPs: index = base + low bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VipRange {
+    prefix: Ipv6Addr,
+    len: u8,
+    base: u32,
+}
+
+/// Why a VIP range cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum VipError {
+    /// The text is not `address/length`.
+    #[error("`{0}` is not a VIP range: write prefix/length, such as fd00:10::/108")]
+    Malformed(String),
+    /// The range and its base do not fit the maps.
+    #[error(
+        "VIP range {prefix}/{len} from index {base} does not fit below index 1048576: use /108 or longer"
+    )]
+    TooLarge {
+        /// First address.
+        prefix: Ipv6Addr,
+        /// Bits of the prefix.
+        len: u8,
+        /// Index of the first address.
+        base: u32,
+    },
+    /// The address has bits set behind the prefix.
+    #[error("VIP range {0} has bits set behind its prefix")]
+    HostBits(String),
+}
+
+impl VipRange {
+    /// The range of all addresses under `prefix/len`, the first of which has index `base`.
+    pub fn new(prefix: Ipv6Addr, len: u8, base: u32) -> Result<Self, VipError> {
+        let too_large = VipError::TooLarge { prefix, len, base };
+        if !(108..=128).contains(&len) {
+            return Err(too_large);
+        }
+        let range = Self { prefix, len, base };
+        if range.low_bits(prefix) != 0 {
+            return Err(VipError::HostBits(format!("{prefix}/{len}")));
+        }
+        match base.checked_add(range.size()) {
+            Some(end) if end <= VIP_INDEX_END => Ok(range),
+            _ => Err(too_large),
+        }
+    }
+
+    /// The first address of the range.
+    pub fn prefix(&self) -> Ipv6Addr {
+        self.prefix
+    }
+
+    /// Bits of the prefix, 108 to 128.
+    pub fn prefix_len(&self) -> u8 {
+        self.len
+    }
+
+    /// Index of the first address.
+    pub fn base(&self) -> u32 {
+        self.base
+    }
+
+    /// How many addresses the range has.
+    pub fn size(&self) -> u32 {
+        1 << (128 - u32::from(self.len))
+    }
+
+    /// The index of `address`; `None` when it lies outside.
+    pub fn index_of(&self, address: Ipv6Addr) -> Option<VipIndex> {
+        let low = self.low_bits(address);
+        let inside = address.to_bits() - u128::from(low) == self.prefix.to_bits();
+        inside.then(|| VipIndex(self.base + low))
+    }
+
+    /// The address with this index; `None` when it lies outside.
+    pub fn address_of(&self, index: VipIndex) -> Option<Ipv6Addr> {
+        let low = index
+            .0
+            .checked_sub(self.base)
+            .filter(|low| *low < self.size())?;
+        Some(Ipv6Addr::from_bits(self.prefix.to_bits() | u128::from(low)))
+    }
+
+    /// The bits of `address` behind the prefix: at most 20.
+    fn low_bits(&self, address: Ipv6Addr) -> u32 {
+        let [.., a, b, c, d] = address.octets();
+        u32::from_be_bytes([a, b, c, d]) & (self.size() - 1)
+    }
+}
+
+impl fmt::Display for VipRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.prefix, self.len)
+    }
+}
+
+/// `prefix/length`, optionally followed by `@base`.
+impl FromStr for VipRange {
+    type Err = VipError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = || {
+            let (cidr, base) = text.split_once('@').unwrap_or((text, "0"));
+            let (prefix, len) = cidr.split_once('/')?;
+            Some((prefix.parse().ok()?, len.parse().ok()?, base.parse().ok()?))
+        };
+        let (prefix, len, base) = parts().ok_or_else(|| VipError::Malformed(text.to_owned()))?;
+        Self::new(prefix, len, base)
+    }
+}
+
+/// The index of `address` in whichever range holds it.
+pub fn index_of(ranges: &[VipRange], address: Ipv6Addr) -> Option<VipIndex> {
+    ranges.iter().find_map(|range| range.index_of(address))
+}
+
+/// The address with this index, in whichever range holds it.
+pub fn address_of(ranges: &[VipRange], index: VipIndex) -> Option<Ipv6Addr> {
+    ranges.iter().find_map(|range| range.address_of(index))
+}
+
+/// The lowest index that nobody has, at or after [`VIP_ALLOCATE_FROM`] of its range; ranges in order.
+/// `taken` must be sorted. `None` when every range is full.
+pub fn lowest_free(ranges: &[VipRange], taken: &[VipIndex]) -> Option<VipIndex> {
+    ranges.iter().find_map(|range| {
+        let (from, end) = (range.base + VIP_ALLOCATE_FROM, range.base + range.size());
+        let start = taken.partition_point(|index| index.0 < from);
+        let gap = (from..end)
+            .zip(taken[start..].iter())
+            .find(|(want, have)| *want != have.0);
+        let free = match gap {
+            Some((want, _)) => want,
+            None => from.checked_add(u32::try_from(taken.len() - start).ok()?)?,
+        };
+        (free < end).then_some(VipIndex(free))
+    })
+}
+
+#[cfg(test)]
+mod tests;
