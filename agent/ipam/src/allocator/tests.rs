@@ -1,0 +1,179 @@
+//! The allocator against the promises it makes, and against a naive model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn prefix() -> NodePrefix {
+    "2001:db8::/96".parse().unwrap()
+}
+
+fn key(container: &str) -> LeaseKey {
+    LeaseKey {
+        network: "pods".into(),
+        container: container.into(),
+        ifname: "eth0".into(),
+    }
+}
+
+fn request(container: &str, address: Option<&str>) -> Request {
+    let address = address.map(|a| a.parse().unwrap());
+    Request {
+        key: key(container),
+        netns: NetnsId::default(),
+        address,
+    }
+}
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn take(allocator: &mut Allocator, container: &str, now: Duration) -> Suffix {
+    let lease = allocator.plan(&request(container, None), now).unwrap();
+    allocator.apply(&Record::Reserve(lease.clone()));
+    lease.suffix
+}
+
+#[test]
+fn numbers_are_drawn_in_one_sequence_from_the_first_anonymous_cohort() {
+    let mut allocator = Allocator::new(prefix(), REST_DEFAULT);
+    assert_eq!(take(&mut allocator, "a", seconds(0)), Suffix(0x1_0000));
+    assert_eq!(take(&mut allocator, "b", seconds(0)), Suffix(0x1_0001));
+    assert_eq!(Suffix(0x1_0000).cohort(), 64);
+}
+
+#[test]
+fn a_released_address_rests_before_it_is_leased_again() {
+    let narrow = "2001:db8::/120".parse().unwrap();
+    let mut allocator = Allocator::new(narrow, REST_DEFAULT);
+    let suffixes: Vec<_> = (0..240)
+        .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
+        .collect();
+    assert!(!allocator.has_room(seconds(1)));
+    allocator.apply(&Record::Free(suffixes[7], seconds(10)));
+    let refused = allocator
+        .plan(&request("x", None), seconds(69))
+        .unwrap_err();
+    assert!(matches!(
+        refused,
+        AllocateError::Exhausted {
+            held: 239,
+            resting: 1,
+            ..
+        }
+    ));
+    assert_eq!(take(&mut allocator, "x", seconds(70)), suffixes[7]);
+}
+
+#[test]
+fn a_second_reservation_of_one_attachment_is_refused_and_the_first_stays() {
+    let mut allocator = Allocator::new(prefix(), REST_DEFAULT);
+    let first = take(&mut allocator, "a", seconds(0));
+    let refused = allocator.plan(&request("a", None), seconds(0)).unwrap_err();
+    assert!(matches!(refused, AllocateError::Held { .. }));
+    assert_eq!(allocator.lease(&key("a")).unwrap().suffix, first);
+}
+
+#[test]
+fn a_requested_address_must_be_free_rested_and_of_cohort_zero() {
+    let mut allocator = Allocator::new(prefix(), REST_DEFAULT);
+    let lease = allocator
+        .plan(&request("a", Some("2001:db8::10")), seconds(0))
+        .unwrap();
+    allocator.apply(&Record::Reserve(lease.clone()));
+    let mut refused = |address: &str, now| {
+        allocator
+            .plan(&request("b", Some(address)), now)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused("2001:db8::10", seconds(0)).contains("held by pods/a/eth0"));
+    assert!(refused("2001:db8::1", seconds(0)).contains("2001:db8::10 to 2001:db8::3ff"));
+    assert!(refused("2001:db8::1:0", seconds(0)).contains("may be requested"));
+    assert!(refused("2001:db9::10", seconds(0)).contains("may be requested"));
+    allocator.apply(&Record::Free(lease.suffix, seconds(5)));
+    let refused = allocator
+        .plan(&request("b", Some("2001:db8::10")), seconds(6))
+        .unwrap_err();
+    assert!(matches!(
+        refused,
+        AllocateError::Resting {
+            left_ms: 59_000,
+            ..
+        }
+    ));
+    assert!(
+        allocator
+            .plan(&request("b", Some("2001:db8::10")), seconds(65))
+            .is_ok()
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Reserve(u8),
+    Live(u8),
+    Release(u8),
+    Free(u8),
+    Wait(u8),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (0..40u8).prop_map(Op::Reserve),
+        1 => (0..40u8).prop_map(Op::Live),
+        1 => (0..40u8).prop_map(Op::Release),
+        2 => (0..40u8).prop_map(Op::Free),
+        2 => (0..40u8).prop_map(Op::Wait),
+    ]
+}
+
+proptest! {
+    /// The narrowest prefix and few attachments make reuse and exhaustion frequent.
+    #[test]
+    fn no_address_is_leased_twice_nor_within_its_rest(ops in prop::collection::vec(op(), 1..600)) {
+        let mut allocator = Allocator::new("2001:db8::/120".parse().unwrap(), seconds(600));
+        let (mut now, mut held, mut freed) = (seconds(0), BTreeMap::<u8, Suffix>::new(), BTreeMap::new());
+        for op in ops {
+            let suffix_of = |c: u8| allocator.lease(&key(&c.to_string())).map(|l| l.suffix);
+            let record = match op {
+                Op::Wait(s) => { now += seconds(u64::from(s)); None }
+                Op::Live(c) => suffix_of(c).map(Record::Live),
+                Op::Release(c) => suffix_of(c).map(Record::Release),
+                Op::Free(c) => suffix_of(c).map(|s| Record::Free(s, now)),
+                Op::Reserve(c) => match allocator.plan(&request(&c.to_string(), None), now) {
+                    Ok(lease) => Some(Record::Reserve(lease)),
+                    Err(AllocateError::Held { .. }) => { prop_assert!(held.contains_key(&c)); None }
+                    Err(error) => {
+                        let recent = freed.values().filter(|at| now < **at + seconds(600)).count();
+                        prop_assert_eq!(held.len() + recent, 240, "{}", error);
+                        None
+                    }
+                },
+            };
+            match &record {
+                Some(Record::Reserve(lease)) => {
+                    prop_assert!(!held.values().any(|s| *s == lease.suffix));
+                    if let Some(at) = freed.get(&lease.suffix) {
+                        prop_assert!(now >= *at + seconds(600));
+                    }
+                    held.insert(lease.key.container.parse().unwrap(), lease.suffix);
+                }
+                Some(Record::Free(suffix, at)) => {
+                    held.retain(|_, s| s != suffix);
+                    freed.insert(*suffix, *at);
+                }
+                _ => {}
+            }
+            if let Some(record) = &record { allocator.apply(record); }
+            let ours: BTreeSet<_> = allocator.leases().map(|l| l.suffix).collect();
+            prop_assert_eq!(ours, held.values().copied().collect());
+        }
+        let mut copy = Allocator::new(allocator.prefix(), seconds(600));
+        for record in &allocator.snapshot() { copy.apply(record); }
+        prop_assert_eq!(copy, allocator);
+    }
+}
