@@ -76,9 +76,9 @@ impl fmt::Display for FieldError {
 }
 
 /// Reads an object of kind `K`; every unknown field, or the first unreadable one, is an error.
-pub fn decode_strict<K: Object + JsonSchema>(value: Value) -> Result<K, Vec<FieldError>> {
+pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<FieldError>> {
     let object: K =
-        serde_path_to_error::deserialize(&value).map_err(|error| vec![unreadable(&error)])?;
+        serde_path_to_error::deserialize(value).map_err(|error| vec![unreadable(&error)])?;
     let kept = serde_json::to_value(&object).map_err(|error| {
         vec![FieldError::invalid(
             "",
@@ -86,7 +86,7 @@ pub fn decode_strict<K: Object + JsonSchema>(value: Value) -> Result<K, Vec<Fiel
         )]
     })?;
     let mut lost = Vec::new();
-    find_lost(&value, &kept, &mut Vec::new(), &mut lost);
+    find_lost(value, &kept, &mut Vec::new(), &mut lost);
     if lost.is_empty() {
         return Ok(object);
     }

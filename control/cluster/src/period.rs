@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The longest period a manifest may ask for: a week. Anything longer is a typing mistake.
-pub const PERIOD_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const PERIOD_MAX: Duration = Duration::from_hours(7 * 24);
 
 /// A length of time in Go's notation. It keeps the text it was written as, so that an object reads
 /// back as its owner wrote it.

@@ -39,7 +39,7 @@ pub async fn store(
         view: view.clone(),
         sender,
     };
-    tokio::spawn(async move { shutdown.run_until_cancelled(follower.run()).await });
+    tokio::spawn(async move { shutdown.run_until_cancelled(Box::pin(follower.run())).await });
     Ok((view, receiver))
 }
 
@@ -74,7 +74,7 @@ impl Follower {
                 Ok(()) => return,
                 Err(ClientError::Compacted { .. }) => self.resync().await,
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "watch of the store broken, trying again")
+                    tracing::warn!(error = %chain(&error), "watch of the store broken, trying again");
                 }
             }
             pause = if self.view.revision > before {
@@ -92,9 +92,9 @@ impl Follower {
         while let Some(events) = watch.next().await {
             let events = events?;
             let batch: Batch = events.iter().filter_map(read).collect();
-            batch
-                .iter()
-                .for_each(|(revision, change)| self.view.apply(*revision, change));
+            for (revision, change) in &batch {
+                self.view.apply(*revision, change);
+            }
             self.view.revision = events
                 .last()
                 .map_or(self.view.revision, |event| event.revision);

@@ -66,10 +66,10 @@ fn differences<K: PartialEq>(
 ) {
     let gone = older.keys().filter(|key| !newer.contains_key(*key));
     changes.extend(gone.map(|key| change(key.clone(), None)));
-    let changed = newer
+    let renewed = newer
         .iter()
         .filter(|(key, object)| older.get(*key) != Some(*object));
-    changes.extend(changed.map(|(key, object)| change(key.clone(), Some(Arc::clone(object)))));
+    changes.extend(renewed.map(|(key, object)| change(key.clone(), Some(Arc::clone(object)))));
 }
 
 #[cfg(test)]
@@ -95,9 +95,9 @@ mod tests {
 
     fn view(steps: &[(u8, u8)]) -> View {
         let mut view = View::default();
-        changes(steps)
-            .iter()
-            .for_each(|change| view.apply(1, change));
+        for change in changes(steps) {
+            view.apply(1, &change);
+        }
         view
     }
 

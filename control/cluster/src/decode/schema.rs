@@ -1,5 +1,6 @@
 //! Which fields a kind has at a path, read from the schema that its types generate.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
@@ -10,14 +11,12 @@ pub(super) struct Schema(Value);
 
 impl Schema {
     pub(super) fn of<K: JsonSchema>() -> Self {
-        let settings =
-            SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
-        Self(
-            settings
-                .into_generator()
-                .into_root_schema_for::<K>()
-                .to_value(),
-        )
+        let mut schema = generated::<K>();
+        // A custom resource's own schema leaves its metadata out.
+        if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            fields.insert("metadata".to_owned(), generated::<ObjectMeta>());
+        }
+        Self(schema)
     }
 
     /// Names of the fields of the value at `path`, sorted.
@@ -36,6 +35,14 @@ impl Schema {
         names.dedup();
         names
     }
+}
+
+fn generated<K: JsonSchema>() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    settings
+        .into_generator()
+        .into_root_schema_for::<K>()
+        .to_value()
 }
 
 /// `schema` and everything that it combines.

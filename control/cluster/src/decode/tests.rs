@@ -22,12 +22,12 @@ fn app() -> Value {
 }
 
 fn errors(value: Value) -> Vec<FieldError> {
-    decode_strict::<App>(value).err().unwrap_or_default()
+    decode_strict::<App>(&value).err().unwrap_or_default()
 }
 
 #[test]
 fn a_correct_manifest_is_read_with_its_empty_parts() {
-    let app: App = decode_strict(app()).unwrap();
+    let app: App = decode_strict(&app()).unwrap();
     assert_eq!(app.spec.scale.window().as_secs(), 6);
     assert_eq!(app.spec.target_port(), 80);
 }
@@ -65,19 +65,19 @@ fn an_unknown_field_is_named_with_its_path_and_the_one_that_was_meant() {
 fn a_value_of_the_wrong_type_is_named_with_its_path() {
     let mut value = app();
     value["spec"]["scale"]["window"] = json!("6 parsecs");
-    let errors = errors(value);
-    assert_eq!(errors[0].field, "spec.scale.window");
+    let found = errors(value);
+    assert_eq!(found[0].field, "spec.scale.window");
     assert!(
-        errors[0].message.contains("write a number and a unit"),
+        found[0].message.contains("write a number and a unit"),
         "{}",
-        errors[0].message
+        found[0].message
     );
-    let mut value = self::app();
+    let mut value = app();
     value["spec"]["port"] = json!(70_000);
-    assert_eq!(self::errors(value)[0].field, "spec.port");
-    let mut value = self::app();
+    assert_eq!(errors(value)[0].field, "spec.port");
+    let mut value = app();
     value["spec"].as_object_mut().unwrap().remove("container");
-    let missing = self::errors(value);
+    let missing = errors(value);
     assert_eq!(
         (missing[0].field.as_str(), missing[0].fault),
         ("spec.container", Fault::Required)
@@ -88,7 +88,7 @@ fn a_value_of_the_wrong_type_is_named_with_its_path() {
 fn an_unknown_field_of_a_pod_is_found_deep_inside() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
         "spec": {"containers": [{"name": "c", "readinessProbe": {"httpGet": {"port": 80, "pth": "/"}}}]}});
-    let errors = decode_strict::<Pod>(pod).unwrap_err();
+    let errors = decode_strict::<Pod>(&pod).unwrap_err();
     assert_eq!(
         errors[0].field,
         "spec.containers[0].readinessProbe.httpGet.pth"

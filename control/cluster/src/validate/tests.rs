@@ -12,7 +12,7 @@ fn decoded(change: impl FnOnce(&mut Value)) -> App {
         "spec": {"container": {"name": "app", "command": ["/bin/true"]}},
     });
     change(&mut value);
-    decode_strict(value).unwrap()
+    decode_strict(&value).unwrap()
 }
 
 fn check(change: impl FnOnce(&mut Value), field: &str, message: &str) {
