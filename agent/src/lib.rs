@@ -1,0 +1,16 @@
+//! The node's shell: loads the data path, wires and runs pods, and follows control's fleet stream.
+//!
+//! Reading order: what the kernel does ([`datapath`]), how a pod is wired ([`pod`], [`ndp`], [`cni`]), how it is run
+//! ([`runtime`]), where the node learns what to do ([`source`]), and the loop that joins them ([`node`]).
+
+#![deny(unsafe_code)]
+
+pub mod datapath;
+pub mod pod;
+pub mod ndp;
+pub mod cni;
+pub mod runtime;
+pub mod source;
+pub mod node;
+pub mod metrics;
+pub mod cli;

@@ -1,0 +1,31 @@
+//! The fleet stream: control tells each node what changed, and renews the node's lease on what it was told.
+//!
+//! Reading order: the messages ([`proto`], [`backend`]), the clock they share ([`clock`]), the pure cores of both ends
+//! ([`root`], [`node`]), and the thin shells that carry them over gRPC ([`server`], [`client`]).
+
+#![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod client;
+pub mod clock;
+pub mod lease;
+pub mod node;
+pub mod root;
+pub mod server;
+
+pub use backend::Backend;
+pub use clock::Boottime;
+pub use root::Event;
+pub use server::{Handle, ServerConfig, serve, start};
+
+/// The messages of `fleet.proto`, and their tonic service.
+#[expect(
+    missing_docs,
+    unused_qualifications,
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; fleet.proto documents each field"
+)]
+pub mod proto {
+    tonic::include_proto!("dormouse.fleet.v1");
+}
