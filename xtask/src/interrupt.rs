@@ -34,7 +34,7 @@ impl Interrupt {
             .name("signals".to_owned())
             .spawn(move || {
                 while signals.wait().is_ok() {
-                    asked.store(true, Ordering::Release)
+                    asked.store(true, Ordering::Release);
                 }
             })
             .context("failed to start the thread that takes signals")?;
@@ -49,10 +49,9 @@ impl Interrupt {
     /// Fails once the run was asked to end.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.asked() {
-            bail!("interrupted")
-        } else {
-            Ok(())
+            bail!("interrupted");
         }
+        Ok(())
     }
 
     /// Looks until `condition` gives something; fails when `limit` is over or the run was asked to end.
@@ -120,8 +119,8 @@ mod tests {
         interrupt.asked.store(true, Ordering::Release);
         interrupt.wait();
         assert!(interrupt.check().is_err());
-        assert!(interrupt.sleep(Duration::from_secs(3600)).is_err());
-        let waited = interrupt.wait_for::<()>("rain", Duration::from_secs(3600), || Ok(None));
+        assert!(interrupt.sleep(Duration::from_hours(1)).is_err());
+        let waited = interrupt.wait_for::<()>("rain", Duration::from_hours(1), || Ok(None));
         assert_eq!(waited.unwrap_err().to_string(), "interrupted");
     }
 }

@@ -144,7 +144,9 @@ pub(crate) fn run_watched(
         return Ok(stdout);
     }
     step.failed();
-    last.iter().for_each(|line| say(line));
+    for line in &last {
+        say(line);
+    }
     bail!("{} failed ({status})", shown(command))
 }
 

@@ -17,11 +17,7 @@ use crate::progress::{self, Output, say};
 pub(crate) fn run() -> anyhow::Result<()> {
     let missing = probe::missing(NEEDS);
     if missing.is_empty() {
-        say(&format!(
-            "✓ everything is there: {} programs and libraries",
-            NEEDS.len()
-        ));
-        return Ok(());
+        return ready();
     }
     for need in &missing {
         say(&format!("missing: {} ({})", need.name, need.why));
@@ -49,6 +45,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
     verify(&missing)
 }
 
+fn ready() -> anyhow::Result<()> {
+    let toolchain = dormouse_ebpf_build::choose(&dormouse_ebpf_build::Machine::look())?;
+    say(&format!(
+        "✓ all {} needs are met; {toolchain} builds the BPF objects",
+        NEEDS.len()
+    ));
+    Ok(())
+}
+
 /// What was missing must be there now, or an installation lied.
 fn verify(missing: &[&'static Need]) -> anyhow::Result<()> {
     let still: Vec<_> = missing
@@ -57,7 +62,7 @@ fn verify(missing: &[&'static Need]) -> anyhow::Result<()> {
         .map(|n| n.name)
         .collect();
     if still.is_empty() {
-        return Ok(());
+        return ready();
     }
     bail!(
         "installed everything, but still cannot find: {}",
@@ -66,7 +71,7 @@ fn verify(missing: &[&'static Need]) -> anyhow::Result<()> {
 }
 
 fn execute(step: &Step) -> anyhow::Result<()> {
-    let mut command = Command::new(&step.program);
+    let mut command = Command::new(step.program);
     command
         .args(&step.arguments)
         .env("PATH", path::search_path());

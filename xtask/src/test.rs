@@ -74,7 +74,7 @@ fn cargo_tests(counts: &mut Counts, filter: Option<&str>) {
         .args(filter);
     let before = counts.failed;
     let outcome = progress::run_watched("run the tests", &mut command, Output::Always, |line| {
-        counts.add(line)
+        counts.add(line);
     });
     if let Err(error) = outcome
         && counts.failed == before

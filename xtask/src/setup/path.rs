@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(
             found
                 .iter()
-                .filter(|folder| **folder == PathBuf::from("/usr/sbin"))
+                .filter(|folder| folder.as_os_str() == "/usr/sbin")
                 .count(),
             1
         );

@@ -61,8 +61,8 @@ fn component(name: &str) -> bool {
 }
 
 fn bpf_compiler() -> bool {
-    // TOOLCHAIN
-    true
+    let machine = dormouse_ebpf_build::Machine::look();
+    machine.debian_rustc.is_some() || machine.nightly_source
 }
 
 #[cfg(test)]

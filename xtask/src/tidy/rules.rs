@@ -4,12 +4,7 @@
 const PATH_WORDS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
 /// Where `unsafe` is allowed: these files, and everything below these folders (they end in `/`).
-const UNSAFE_PLACES: [&str; 4] = [
-    "agent/src/datapath.rs",
-    "agent/src/datapath/",
-    "ebpf/src/",
-    "ebpf/build/src/",
-];
+const UNSAFE_PLACES: [&str; 3] = ["agent/src/datapath.rs", "agent/src/datapath/", "ebpf/src/"];
 
 /// Unfinished business belongs into the tracker, where somebody looks for it.
 /// Written in halves, so that this file keeps its own rule.
@@ -79,7 +74,8 @@ fn unsafe_place(path: &str, text: &str) -> Option<String> {
 /// Whether the line's code, without comments and text in quotes, holds the keyword.
 fn uses_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
-    let unquoted: String = code.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    let plain = code.replace("\\\"", "");
+    let unquoted: String = plain.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     unquoted
         .split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
         .any(|word| word == "unsafe")

@@ -1,0 +1,85 @@
+//! Makes cgroups, and ends and removes them with everything inside.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::WorldError;
+
+/// How long killed processes may take to be gone.
+const EMPTY_LIMIT: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often a parent may vanish under us: another world's removal takes it when it is empty.
+const ATTEMPTS_MAX: u32 = 10;
+
+/// Makes a cgroup and those above it.
+pub(crate) fn create(path: &Path) -> Result<(), WorldError> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match fs::create_dir_all(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && attempts < ATTEMPTS_MAX => {}
+            made => return made.map_err(WorldError::file("make the cgroup", path)),
+        }
+    }
+}
+
+/// Kills every process in a cgroup and below it, then removes it. One that is not there is no error.
+pub(crate) fn remove(path: &Path) -> Result<(), WorldError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let kill = path.join("cgroup.kill");
+    fs::write(&kill, "1").map_err(WorldError::file("write", &kill))?;
+    let began = Instant::now();
+    while populated(path)? && began.elapsed() < EMPTY_LIMIT {
+        thread::sleep(LOOK_EVERY);
+    }
+    for folder in below(path).into_iter().rev() {
+        remove_one(&folder, began)?;
+    }
+    Ok(())
+}
+
+/// The kernel may need a moment more before it lets an empty cgroup go.
+fn remove_one(path: &Path, began: Instant) -> Result<(), WorldError> {
+    loop {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if busy(&error) && began.elapsed() < EMPTY_LIMIT => {
+                thread::sleep(LOOK_EVERY);
+            }
+            removed => return removed.map_err(WorldError::file("remove the cgroup", path)),
+        }
+    }
+}
+
+fn busy(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::ResourceBusy
+}
+
+fn populated(path: &Path) -> Result<bool, WorldError> {
+    let events = path.join("cgroup.events");
+    let text = fs::read_to_string(&events).map_err(WorldError::file("read", &events))?;
+    Ok(text.lines().any(|line| line == "populated 1"))
+}
+
+/// The cgroup and all below it, each before those that it holds.
+fn below(path: &Path) -> Vec<PathBuf> {
+    let mut found = vec![path.to_path_buf()];
+    let mut next = 0;
+    while let Some(folder) = found.get(next) {
+        let entries = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
+        let folders: Vec<_> = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .collect();
+        found.extend(folders.iter().map(fs::DirEntry::path));
+        next += 1;
+    }
+    found
+}
