@@ -21,8 +21,8 @@ fn app() -> Value {
     })
 }
 
-fn errors(value: Value) -> Vec<FieldError> {
-    decode_strict::<App>(&value).err().unwrap_or_default()
+fn errors(value: &Value) -> Vec<FieldError> {
+    decode_strict::<App>(value).err().unwrap_or_default()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn an_unknown_field_is_named_with_its_path_and_the_one_that_was_meant() {
     value["spec"]["container"]["comand"] = json!(["x"]);
     value["spec"]["container"]["env"][0]["vaule"] = json!(null);
     value["spec"]["replicas"] = json!({});
-    let errors = errors(value);
+    let errors = errors(&value);
     let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
     assert_eq!(
         fields,
@@ -65,7 +65,7 @@ fn an_unknown_field_is_named_with_its_path_and_the_one_that_was_meant() {
 fn a_value_of_the_wrong_type_is_named_with_its_path() {
     let mut value = app();
     value["spec"]["scale"]["window"] = json!("6 parsecs");
-    let found = errors(value);
+    let found = errors(&value);
     assert_eq!(found[0].field, "spec.scale.window");
     assert!(
         found[0].message.contains("write a number and a unit"),
@@ -74,10 +74,10 @@ fn a_value_of_the_wrong_type_is_named_with_its_path() {
     );
     let mut value = app();
     value["spec"]["port"] = json!(70_000);
-    assert_eq!(errors(value)[0].field, "spec.port");
+    assert_eq!(errors(&value)[0].field, "spec.port");
     let mut value = app();
     value["spec"].as_object_mut().unwrap().remove("container");
-    let missing = errors(value);
+    let missing = errors(&value);
     assert_eq!(
         (missing[0].field.as_str(), missing[0].fault),
         ("spec.container", Fault::Required)
@@ -130,7 +130,7 @@ proptest! {
         objects(&value, "", &mut found);
         let place = pick.get(&found);
         value.pointer_mut(place).unwrap()[&name] = json!(1);
-        let errors = errors(value);
+        let errors = errors(&value);
         prop_assert_eq!(errors.len(), 1);
         prop_assert!(errors[0].field.ends_with(&name));
     }
