@@ -66,7 +66,7 @@ pub(crate) fn build(profile: Profile) -> anyhow::Result<Binaries> {
             "build the BPF objects and the programs, optimised"
         }
     };
-    let messages = progress::run(title, &mut command, Output::OnFailure)?;
+    let messages = progress::run(title, &mut command, Output::ErrorsOnFailure)?;
     find(&messages)
 }
 

@@ -24,6 +24,8 @@ const LINES_AHEAD_MAX: usize = 1024;
 pub(crate) enum Output {
     /// Shown only when the command fails.
     OnFailure,
+    /// Like [`Output::OnFailure`], where stdout is for programs and only stderr for people.
+    ErrorsOnFailure,
     /// Shown line by line as it comes.
     Always,
 }
@@ -122,6 +124,7 @@ pub(crate) fn run_watched(
     let mut stdout = String::new();
     let mut last = VecDeque::new();
     follow(&lines, &step, |line| {
+        let for_people = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
         let text = match line {
             Line::Stdout(text) => {
                 watch(&text);
@@ -133,7 +136,8 @@ pub(crate) fn run_watched(
         };
         match output {
             Output::Always => step.say(&text),
-            Output::OnFailure => keep_last(&mut last, text),
+            _ if for_people => keep_last(&mut last, text),
+            _ => {}
         }
     });
     let status = child
@@ -245,6 +249,12 @@ mod tests {
     fn a_failed_command_is_named_as_it_would_be_typed() {
         let error = run("fail", &mut shell("exit 3"), Output::OnFailure).unwrap_err();
         assert_eq!(error.to_string(), "sh -c exit 3 failed (exit status: 3)");
+    }
+
+    #[test]
+    fn stdout_that_is_for_programs_still_reaches_the_caller() {
+        let stdout = run("build", &mut shell("echo {}"), Output::ErrorsOnFailure);
+        assert_eq!(stdout.unwrap(), "{}\n");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The rules of this repository that no compiler knows, each a pure judgement of one file.
 
+mod arrows;
 mod links;
 mod rules;
 
@@ -58,10 +59,10 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
             Err(error) => return Err(error).with_context(|| format!("failed to read {path}")),
         };
         let text = String::from_utf8_lossy(&bytes);
-        let broken =
-            rules::check(path, &text)
-                .into_iter()
-                .chain(links::check(path, &text, &tree.paths));
+        let broken = rules::check(path, &text)
+            .into_iter()
+            .chain(arrows::check(path, &text))
+            .chain(links::check(path, &text, &tree.paths));
         findings.extend(broken.map(|what| Finding {
             path: path.clone(),
             what,

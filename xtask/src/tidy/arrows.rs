@@ -1,0 +1,91 @@
+//! Which package may depend on which: arrows point one way, and pure cores stay pure.
+
+/// Packages that are programs: nobody builds on them.
+const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
+
+/// What would give a pure core a clock, a thread or a socket.
+const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
+
+/// Manifests of pure cores: what they compute depends on their arguments alone, so tests take microseconds.
+const PURE: [&str; 2] = ["agent/ipam/Cargo.toml", "control/autoscaler/Cargo.toml"];
+
+/// The store serves other clusters too: it knows no other member.
+const STORE: &str = "control/store/Cargo.toml";
+
+/// The dependencies of the manifest `path` that it must not have.
+pub(super) fn check(path: &str, text: &str) -> Vec<String> {
+    if !path.ends_with("Cargo.toml") {
+        return Vec::new();
+    }
+    let broken = dependencies(text).into_iter().filter_map(|name| {
+        let reason = refusal(path, name)?;
+        Some(format!("depends on {name}, but {reason}"))
+    });
+    broken.collect()
+}
+
+fn refusal(path: &str, name: &str) -> Option<&'static str> {
+    if PROGRAMS.contains(&name) {
+        return Some("nothing builds on a program");
+    }
+    if PURE.contains(&path) && SHELLS.contains(&name) {
+        return Some("it is a pure core");
+    }
+    (path == STORE && name.starts_with("dormouse-")).then_some("the store knows no other member")
+}
+
+/// The names below `[dependencies]` and `[target.….dependencies]`; tests may depend on more.
+fn dependencies(text: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in text.lines() {
+        if line.starts_with('[') {
+            inside = line == "[dependencies]" || line.ends_with(".dependencies]");
+            inside &= line != "[workspace.dependencies]";
+        } else if inside {
+            names.extend(
+                line.split(['.', ' ', '='])
+                    .next()
+                    .filter(|name| !name.is_empty()),
+            );
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_builds_on_a_program() {
+        let manifest = "[dependencies]\nserde.workspace = true\ndormouse-agent.workspace = true\n";
+        assert_eq!(
+            check("control/apps/Cargo.toml", manifest),
+            ["depends on dormouse-agent, but nothing builds on a program"]
+        );
+    }
+
+    #[test]
+    fn a_pure_core_has_no_runtime_but_its_tests_may() {
+        let manifest =
+            "[dependencies]\ntokio = { workspace = true }\n[dev-dependencies]\ntonic = \"1\"\n";
+        assert_eq!(
+            check("control/autoscaler/Cargo.toml", manifest),
+            ["depends on tokio, but it is a pure core"]
+        );
+        assert!(check("control/apps/Cargo.toml", manifest).is_empty());
+    }
+
+    #[test]
+    fn the_store_knows_no_other_member() {
+        let manifest = "[target.'cfg(unix)'.dependencies]\ndormouse-cluster.workspace = true\n";
+        assert_eq!(check(STORE, manifest).len(), 1);
+    }
+
+    #[test]
+    fn the_list_of_versions_is_no_dependency() {
+        let manifest = "[workspace.dependencies]\ndormouse-agent = { path = \"agent\" }\n";
+        assert!(check("Cargo.toml", manifest).is_empty());
+    }
+}
