@@ -275,7 +275,9 @@ mod tests {
 
     fn state(changes: &[Change]) -> State {
         let mut state = State::new(&View::default(), 1);
-        changes.iter().for_each(|change| state.apply(change));
+        for change in changes {
+            state.apply(change);
+        }
         state
     }
 
