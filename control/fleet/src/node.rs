@@ -1,6 +1,7 @@
 //! A node's half of the stream, pure: what it follows, what it has to say, and how long its lease runs.
 //!
-//! The shell applies each [`Step`] in order: entries, a grace period if asked for, the lease, then [`Node::applied`].
+//! The shell applies each [`Step`] in order: entries, a grace period if asked for, the lease, then [`Node::applied`]. The
+//! lease comes after the grace period: a program that has read a replaced entry may not find it renewed.
 
 #[cfg(test)]
 mod tests;

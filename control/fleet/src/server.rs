@@ -204,7 +204,7 @@ async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         let now = Boottime::now();
         let next = shared.state.lock().root.expires_at();
-        let wait = next.map_or(Duration::from_secs(3_600), |at| at.since(now));
+        let wait = next.map_or(Duration::from_hours(1), |at| at.since(now));
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = shared.ended.notified() => continue,

@@ -13,6 +13,8 @@ use dormouse_fleet::root::{Next, Root, Session, Settling};
 const NODES: usize = 5;
 const VIPS: u32 = 4;
 const TICK: Duration = Duration::from_millis(20);
+/// How long a kernel program may take from its pick to the packet.
+const GRACE: Duration = Duration::from_millis(60);
 const TICKS: u32 = 4_000;
 const TERMS: Terms = Terms {
     lease: Duration::from_secs(1),
@@ -28,6 +30,7 @@ enum Without {
     SettleWait,
     NewRootWaits,
     GrantInOrder,
+    GraceBeforeGrant,
     EndedSessionsCount,
 }
 
@@ -53,6 +56,9 @@ struct Kernel {
     /// Backends of each VIP that is served straight.
     words: BTreeMap<u32, BTreeSet<u64>>,
     lease_until: Boottime,
+    /// Replaced words by which a program that runs may still decide, and until when.
+    fading: BTreeMap<u32, BTreeSet<u64>>,
+    fading_until: Boottime,
 }
 
 struct Machine {
@@ -65,7 +71,7 @@ struct Machine {
     up: VecDeque<(Boottime, Up)>,
     down: VecDeque<(Boottime, Down)>,
     /// Applied, but the kernel may still decide by the old words until then.
-    grace: Option<(Boottime, u64)>,
+    grace: Option<Grace>,
 }
 
 impl Machine {
@@ -73,6 +79,13 @@ impl Machine {
         let drift = i128::from(now.0) * i128::from(self.drift_ppm) / 1_000_000;
         Boottime(u64::try_from(i128::from(now.0) + drift).unwrap())
     }
+}
+
+/// What follows a message's entries once no program can decide by what they replaced.
+struct Grace {
+    until: Boottime,
+    seq: u64,
+    lease_until: Option<Boottime>,
 }
 
 /// Stands for the app controller: the store, the pods that run, and removals that wait.
@@ -274,6 +287,12 @@ impl World {
         }
         if let Next::Send(down) = self.root.next(session, now) {
             let earliest = machine.down.back().map_or(now, |(at, _)| *at);
+            if let Some(grant) = &down.grant
+                && self.without == Without::GrantInOrder
+                && now >= machine.frozen_until
+            {
+                machine.kernel.lease_until = Boottime(grant.beat_ns) + TERMS.lease;
+            }
             let at = if late { now + delay } else { now + TICK };
             machine.down.push_back((at.max(earliest), *down));
         }
@@ -292,10 +311,9 @@ impl World {
             machine.session = Some(session);
             machine.up.push_back((now, up));
         }
-        if machine.grace.is_some_and(|(until, _)| until <= now)
-            && let Some((_, seq)) = machine.grace.take()
-        {
-            machine.agent.applied(seq);
+        if let Some(grace) = machine.grace.take_if(|grace| grace.until <= now) {
+            machine.kernel.lease_until = grace.lease_until.unwrap_or(machine.kernel.lease_until);
+            machine.agent.applied(grace.seq);
         }
         while machine.grace.is_none() && machine.down.front().is_some_and(|(at, _)| *at <= now) {
             let (_, down) = machine.down.pop_front().unwrap();
@@ -319,7 +337,9 @@ impl World {
         if !leased && self.without != Without::KernelCheck {
             return Ok(());
         }
-        for (vip, pods) in &machine.kernel.words {
+        let fades = self.now < machine.kernel.fading_until;
+        let fading = machine.kernel.fading.iter().filter(|_| fades);
+        for (vip, pods) in machine.kernel.words.iter().chain(fading) {
             if let Some(pod) = pods.iter().find(|pod| !self.apps.running.contains(pod)) {
                 return Err(format!("n{index} sent to removed pod {pod} of VIP {vip}"));
             }
@@ -329,44 +349,44 @@ impl World {
 }
 
 /// What an agent does with a message: entries, grace, lease, acknowledgement.
-fn receive(machine: &mut Machine, mut down: Down, now: Boottime, without: Without) {
+fn receive(machine: &mut Machine, down: Down, now: Boottime, without: Without) {
     let clock = machine.clock(now);
-    if without == Without::GrantInOrder
-        && let Some(grant) = &down.grant
-    {
-        // A grant for whatever was heard last, taken before its entries.
-        machine.kernel.lease_until = Boottime(grant.beat_ns) + TERMS.lease;
-        if now.0 % 3 == 0 {
-            down.entries.clear();
-        }
-    }
-    let entries = down.entries.clone();
     let step = machine.agent.receive(down, clock).unwrap();
-    if without == Without::AcknowledgeInForce && !entries.is_empty() {
-        // On receipt: the words change only after the grace period, if at all before the next message.
-        machine.agent.applied(step.seq);
-        if now.0 % 2 == 0 {
-            return;
-        }
+    if now >= machine.kernel.fading_until {
+        machine.kernel.fading.clear();
     }
     for entry in step.entries {
         let (pods, _) = entry.backends.as_chunks::<8>();
         let pods = pods.iter().map(|pod| u64::from_be_bytes(*pod)).collect();
-        machine.kernel.words.insert(entry.vip, pods);
+        let old = machine.kernel.words.insert(entry.vip, pods);
+        machine
+            .kernel
+            .fading
+            .extend(old.map(|old| (entry.vip, old)));
     }
-    if let Some(until) = step.lease_until {
-        let from_receipt = without == Without::LeaseFromSending;
-        machine.kernel.lease_until = if from_receipt {
+    let from_receipt = without == Without::LeaseFromSending;
+    let lease_until = step.lease_until.map(|until| {
+        if from_receipt {
             clock + TERMS.lease
         } else {
             until
-        };
-    }
+        }
+    });
     if step.grace {
-        machine.grace = Some((now + TICK, step.seq));
-    } else {
+        machine.kernel.fading_until = now + GRACE;
+    }
+    let grace = Grace {
+        until: now + GRACE,
+        seq: step.seq,
+        lease_until,
+    };
+    if !step.grace || without == Without::GraceBeforeGrant {
+        machine.kernel.lease_until = lease_until.unwrap_or(machine.kernel.lease_until);
+    }
+    if !step.grace || without == Without::AcknowledgeInForce {
         machine.agent.applied(step.seq);
     }
+    machine.grace = step.grace.then_some(grace);
 }
 
 #[test]
@@ -421,6 +441,7 @@ fn each_rule_left_out_is_caught() {
         Without::SettleWait,
         Without::NewRootWaits,
         Without::GrantInOrder,
+        Without::GraceBeforeGrant,
         Without::EndedSessionsCount,
     ] {
         let caught = (1..=300).any(|seed| World::new(seed, without).run().is_err());

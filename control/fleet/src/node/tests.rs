@@ -25,12 +25,12 @@ fn down(seq: u64, entries: Vec<Entry>, grant: Option<Grant>) -> Down {
     }
 }
 
-fn grant(beat_ns: u64, epoch: u64) -> Option<Grant> {
-    Some(Grant {
+fn grant(beat_ns: u64, epoch: u64) -> Grant {
+    Grant {
         beat_ns,
         lease_ms: 3_000,
         epoch,
-    })
+    }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_lease_counts_from_the_beat_that_the_grant_answers() {
     assert_eq!(node.open(opened).beat, Some(Beat { at_ns: 5_000 }));
     let later = opened + SECOND;
     let step = node
-        .receive(down(1, vec![], grant(5_000, 1)), later)
+        .receive(down(1, vec![], Some(grant(5_000, 1))), later)
         .unwrap();
     assert_eq!(step.lease_until, Some(opened + 3 * SECOND));
 }
@@ -50,10 +50,10 @@ fn a_grant_for_a_beat_that_was_never_sent_gives_no_lease() {
     let mut node = node(&[]);
     node.open(Boottime(5_000));
     let before = node
-        .receive(down(1, vec![], grant(4_000, 1)), Boottime(6_000))
+        .receive(down(1, vec![], Some(grant(4_000, 1))), Boottime(6_000))
         .unwrap();
     let ahead = node
-        .receive(down(2, vec![], grant(9_000, 1)), Boottime(6_000))
+        .receive(down(2, vec![], Some(grant(9_000, 1))), Boottime(6_000))
         .unwrap();
     assert_eq!((before.lease_until, ahead.lease_until), (None, None));
 }
@@ -62,9 +62,9 @@ fn a_grant_for_a_beat_that_was_never_sent_gives_no_lease() {
 fn a_replaced_root_is_not_obeyed() {
     let mut node = node(&[]);
     node.open(Boottime(1));
-    node.receive(down(1, vec![], grant(1, 7)), Boottime(2))
+    node.receive(down(1, vec![], Some(grant(1, 7))), Boottime(2))
         .unwrap();
-    let old = node.receive(down(2, vec![], grant(1, 6)), Boottime(3));
+    let old = node.receive(down(2, vec![], Some(grant(1, 6))), Boottime(3));
     assert_eq!(old, Err(StreamError::EpochOld { known: 7, got: 6 }));
 }
 

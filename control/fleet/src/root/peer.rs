@@ -38,6 +38,16 @@ struct Followed {
     settle: bool,
 }
 
+/// How a node's clock relates to ours.
+#[derive(Debug, Default)]
+enum Clock {
+    /// It runs on our machine.
+    #[default]
+    Ours,
+    /// Nanoseconds to add to get ours, once known.
+    Foreign(Option<i128>),
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     session: Option<Session>,
@@ -45,9 +55,7 @@ pub(super) struct Peer {
     leaves_at: Option<Boottime>,
     granted_at: Option<Boottime>,
     beat: Option<Boottime>,
-    /// Added to the node's clock to get ours; `None` while unknown. Nodes on our machine need none.
-    offset_ns: Option<i128>,
-    foreign: bool,
+    clock: Clock,
     seq: u64,
     config_owed: bool,
     follows: BTreeMap<u32, Followed>,
@@ -94,8 +102,11 @@ impl Peer {
         self.session = Some(session);
         self.leaves_at = None;
         self.beat = None;
-        self.offset_ns = None;
-        self.foreign = foreign;
+        self.clock = if foreign {
+            Clock::Foreign(None)
+        } else {
+            Clock::Ours
+        };
         self.seq = 0;
         self.config_owed = true;
         self.pods_lacking = self.pods.keys().cloned().collect();
@@ -179,16 +190,19 @@ impl Peer {
 
     pub(super) fn beat(&mut self, at: Boottime, now: Boottime) {
         self.beat = Some(at);
-        if self.foreign {
+        if let Clock::Foreign(offset_ns) = &mut self.clock {
             let offset = i128::from(now.0) - i128::from(at.0);
             // The smallest difference seen has the least of the network's delay in it.
-            self.offset_ns = Some(self.offset_ns.map_or(offset, |least| least.min(offset)));
+            *offset_ns = Some(offset_ns.map_or(offset, |least| least.min(offset)));
         }
     }
 
     /// A moment of the node's clock on ours.
     pub(super) fn here(&self, at: Boottime) -> Boottime {
-        let shifted = i128::from(at.0) + self.offset_ns.unwrap_or(0);
+        let Clock::Foreign(Some(offset_ns)) = self.clock else {
+            return at;
+        };
+        let shifted = i128::from(at.0) + offset_ns;
         Boottime(u64::try_from(shifted.max(0)).unwrap_or(u64::MAX))
     }
 
