@@ -1,15 +1,24 @@
 //! Turns Ctrl-C into an ordinary error, so that whatever a run built is taken down by its `Drop`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use nix::sys::signal::{SigSet, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 /// How often a waiting run looks for an interrupt or for what it waits for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The one that takes this process's signals, once there is one.
+static INSTALLED: OnceLock<Interrupt> = OnceLock::new();
+
+/// Whether this process was asked to end.
+pub(crate) fn asked() -> bool {
+    INSTALLED.get().is_some_and(Interrupt::asked)
+}
 
 /// Says whether the run was asked to end. Clones share one answer.
 #[derive(Clone, Debug, Default)]
@@ -18,27 +27,15 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes SIGINT, SIGTERM and SIGHUP from now on. Must be called before any other thread starts:
-    /// threads inherit the blocked signals, and a thread without them would be killed by the first one.
-    /// Programs that are started get none of this: the standard library resets their signals.
+    /// Takes SIGINT, SIGTERM and SIGHUP from now on. A handler, unlike a mask, is not inherited: what we start
+    /// still ends by these signals.
     pub(crate) fn install() -> anyhow::Result<Self> {
-        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-            .into_iter()
-            .collect();
-        signals
-            .thread_block()
-            .context("failed to block the signals that end a run")?;
         let interrupt = Self::default();
-        let asked = Arc::clone(&interrupt.asked);
-        thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(move || {
-                while signals.wait().is_ok() {
-                    asked.store(true, Ordering::Release);
-                }
-            })
-            .context("failed to start the thread that takes signals")?;
-        Ok(interrupt)
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register(signal, Arc::clone(&interrupt.asked))
+                .context("failed to take the signals that end a run")?;
+        }
+        Ok(INSTALLED.get_or_init(|| interrupt).clone())
     }
 
     /// Whether the run was asked to end.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -9,9 +10,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::interrupt;
 
 /// Without a terminal, how long a step may be silent before a line says that it still runs.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(30);
+
+/// How often a step looks whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a command may take to end after it was asked to.
+const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// How much of a failed command's output is shown, in lines: the reason is at the end.
 const SHOWN_LINES_MAX: usize = 400;
@@ -119,11 +130,14 @@ pub(crate) fn run_watched(
     output: Output,
     mut watch: impl FnMut(&str),
 ) -> anyhow::Result<String> {
+    if interrupt::asked() {
+        bail!("interrupted");
+    }
     let step = Step::begin(title);
     let (mut child, lines) = start(command)?;
     let mut stdout = String::new();
     let mut last = VecDeque::new();
-    follow(&lines, &step, |line| {
+    follow(&lines, &step, &child, |line| {
         let for_people = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
         let text = match line {
             Line::Stdout(text) => {
@@ -164,7 +178,9 @@ pub(crate) fn shown(command: &Command) -> String {
 }
 
 fn start(command: &mut Command) -> anyhow::Result<(Child, Receiver<Line>)> {
+    // A group of its own: Ctrl-C reaches us alone, and we pass it on to all that the command started.
     command
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -195,26 +211,46 @@ fn forward(source: impl Read + Send + 'static, target: SyncSender<Line>, wrap: f
 }
 
 /// Passes the lines on until both streams are closed.
-fn follow(lines: &Receiver<Line>, step: &Step, mut each: impl FnMut(Line)) {
+fn follow(lines: &Receiver<Line>, step: &Step, child: &Child, mut each: impl FnMut(Line)) {
+    let mut heard = Instant::now();
+    let mut ending = None;
     loop {
-        match lines.recv_timeout(SIGN_OF_LIFE_EVERY) {
+        match lines.recv_timeout(LOOK_EVERY) {
             Ok(line) => {
                 if let Line::Stderr(text) = &line {
                     step.at(text);
                 }
+                heard = Instant::now();
                 each(line);
-            }
-            Err(RecvTimeoutError::Timeout) if step.spinner.is_none() => {
-                say(&format!(
-                    "… {}: {} s",
-                    step.title,
-                    step.began.elapsed().as_secs()
-                ));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        if step.spinner.is_none() && heard.elapsed() > SIGN_OF_LIFE_EVERY {
+            heard = Instant::now();
+            say(&format!(
+                "… {}: {} s",
+                step.title,
+                step.began.elapsed().as_secs()
+            ));
+        }
+        if interrupt::asked() {
+            end(child, &mut ending);
+        }
     }
+}
+
+/// Asks a command to end, once; kills it when it takes too long.
+fn end(child: &Child, asked: &mut Option<Instant>) {
+    let group = Pid::from_raw(child.id().cast_signed());
+    let signal = match asked {
+        None => Signal::SIGTERM,
+        Some(asked) if asked.elapsed() > END_LIMIT => Signal::SIGKILL,
+        Some(_) => return,
+    };
+    *asked = Some(Instant::now());
+    // It may be gone already, which is what we want.
+    let _ = killpg(group, signal);
 }
 
 fn keep_last(last: &mut VecDeque<String>, line: String) {
