@@ -1,0 +1,120 @@
+//! Answers that the activator gives itself: each names the app and the reason.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dormouse_proxy::ForwardError;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+use crate::metrics::Reason;
+use crate::park;
+
+/// What a connection beyond the limit is told; it has no head to be parsed yet.
+pub(crate) const FULL_HOUSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 40\r\n\r\ndormouse: too many connections are open\n";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{address} is not the address of any app")]
+    OutsidePrefix { address: Ipv6Addr },
+    #[error("no app has VIP index {vip}")]
+    Unknown { vip: u32 },
+    #[error("app {app} is served on port {port}, not here")]
+    WrongPort { app: String, port: u16 },
+    #[error("app {app} was removed while the request was parked")]
+    Removed { app: String },
+    #[error("CONNECT is not served")]
+    Connect,
+    #[error("app {app} has too many requests parked")]
+    TooMany { app: String },
+    #[error("app {app} has too many bytes of requests parked")]
+    TooLarge { app: String },
+    #[error("app {app} had no free slot for the request within {limit:?}")]
+    ParkedTooLong { app: String, limit: Duration },
+    #[error("app {app} did not answer within {limit:?}")]
+    Timeout { app: String, limit: Duration },
+    #[error("app {app} failed: {}", chain(.source))]
+    Backend { app: String, source: ForwardError },
+}
+
+impl Refusal {
+    pub(crate) fn full(app: &str, full: park::Full) -> Self {
+        let app = app.to_owned();
+        match full {
+            park::Full::Count => Self::TooMany { app },
+            park::Full::Bytes => Self::TooLarge { app },
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::OutsidePrefix { .. }
+            | Self::Unknown { .. }
+            | Self::WrongPort { .. }
+            | Self::Removed { .. } => StatusCode::NOT_FOUND,
+            Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooMany { .. } | Self::TooLarge { .. } | Self::ParkedTooLong { .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Backend { .. } => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// The reason that is counted, for requests that were never tried.
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::TooMany { .. } => Some(Reason::count),
+            Self::TooLarge { .. } => Some(Reason::bytes),
+            Self::ParkedTooLong { .. } => Some(Reason::age),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn response(&self) -> Response<Full<Bytes>> {
+        let status = self.status();
+        let mut response = Response::new(Full::from(format!("dormouse: {self}\n")));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        );
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// The error and its causes, as one line: whoever reads the answer has no log at hand.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_beyond_the_connection_limit_is_well_formed() {
+        let text = std::str::from_utf8(FULL_HOUSE).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.ends_with(&format!("content-length: {}", body.len())),
+            "{head} {}",
+            body.len()
+        );
+    }
+
+    #[test]
+    fn a_full_queue_names_the_app_and_asks_to_come_again() {
+        let response = Refusal::full("default/docs", park::Full::Count).response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+    }
+}

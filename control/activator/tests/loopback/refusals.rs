@@ -1,0 +1,127 @@
+//! What is refused, and in which words.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use crate::rig::{Rig, backend, reserve};
+
+#[tokio::test]
+async fn an_unknown_app_is_not_found() {
+    let rig = Rig::start();
+    // The port is open for another app.
+    rig.handle.configure(7, Some(rig.route()));
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 404);
+    assert_eq!(reply.body, "dormouse: no app has VIP index 1\n");
+}
+
+#[tokio::test]
+async fn an_app_is_served_on_its_own_port_only() {
+    let rig = Rig::start();
+    let mut elsewhere = rig.route();
+    let (_reserved, port) = reserve();
+    elsewhere.port = port;
+    rig.handle.configure(1, Some(elsewhere));
+    rig.handle.configure(7, Some(rig.route()));
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 404);
+    assert!(
+        reply.body.contains(&format!("is served on port {port}")),
+        "{reply:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_outside_the_acting_prefix_is_not_found() {
+    let rig = Rig::start_with(|config| config.acting_prefix = "2001:db8::".parse().unwrap());
+    rig.configure(|_route| {});
+    assert_eq!(rig.get("/").await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_full_queue_is_answered_with_retry_after() {
+    let rig = Rig::start_with(|config| config.queue_per_app_max = 1);
+    rig.configure(|_route| {});
+    let _first = rig.spawn_get("/");
+    rig.parked(1).await;
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 503);
+    assert!(reply.has("retry-after: 1"), "{reply:?}");
+    assert!(
+        reply
+            .body
+            .contains("default/test has too many requests parked"),
+        "{reply:?}"
+    );
+}
+
+#[tokio::test]
+async fn parked_bytes_are_limited_over_all_apps() {
+    let rig = Rig::start_with(|config| config.parked_bytes_max = 20_000);
+    rig.configure(|_route| {});
+    let _waiting = [rig.spawn_get("/"), rig.spawn_get("/")];
+    rig.parked(2).await;
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 503);
+    assert!(reply.body.contains("too many bytes"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_request_parked_for_its_whole_time_may_come_again() {
+    let rig = Rig::start();
+    rig.configure(|route| route.timeout = Duration::from_millis(50));
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 503);
+    assert!(reply.has("retry-after: 1"), "{reply:?}");
+    rig.parked(0).await;
+}
+
+#[tokio::test]
+async fn a_backend_that_does_not_answer_in_time_is_a_gateway_timeout() {
+    let rig = Rig::start();
+    let pod = backend(|_request| std::future::pending()).await;
+    rig.configure(|route| {
+        (route.timeout, route.backends) = (Duration::from_millis(100), vec![pod]);
+    });
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 504);
+    assert_eq!(
+        reply.body,
+        "dormouse: app default/test did not answer within 100ms\n"
+    );
+}
+
+#[tokio::test]
+async fn a_connection_without_a_complete_head_is_closed_in_time() {
+    let rig = Rig::start_with(|config| config.header_timeout = Duration::from_millis(50));
+    rig.configure(|_route| {});
+    let mut silent = rig.connect().await;
+    let mut slow = rig.connect().await;
+    slow.send("GET / HT").await;
+    assert!(silent.closes().await);
+    assert!(slow.closes().await);
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_a_bad_request() {
+    let rig = Rig::start();
+    rig.configure(|_route| {});
+    let mut client = rig.connect().await;
+    client
+        .stream
+        .write_all(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(client.head().await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn connections_beyond_an_apps_share_are_told_so() {
+    let rig = Rig::start_with(|config| config.connections_per_app_max = 1);
+    rig.configure(|_route| {});
+    let _first = rig.spawn_get("/");
+    rig.parked(1).await;
+    let mut second = rig.connect().await;
+    assert_eq!(second.reply().await.status(), 503);
+}
