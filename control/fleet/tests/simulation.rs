@@ -1,6 +1,8 @@
 //! Both halves of the stream in virtual time, with late messages, lost streams, frozen and restarted agents and
 //! restarted roots: no packet ever meets a removed pod. Each rule left out makes a run fail.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 

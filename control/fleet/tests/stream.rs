@@ -1,5 +1,11 @@
 //! Server and client over a real gRPC connection on the loopback.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::time::Duration;
 
 use dormouse_fleet::client::{Link, connect, endpoint};
