@@ -35,7 +35,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     };
     let steps = plan::steps(&missing, machine);
     if !plan::may_run(&steps, machine) {
-        let commands: Vec<_> = steps.iter().map(Step::to_string).collect();
+        let commands: Vec<_> = steps.iter().map(Step::typed).collect();
         bail!(
             "not allowed to install what is missing; run:\n  {}",
             commands.join("\n  ")

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, bail};
 
@@ -30,7 +29,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Every file of the repository that git knows or would take.
+/// Every file of the repository.
 struct Tree {
     paths: BTreeSet<String>,
 }
@@ -54,7 +53,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     for path in &tree.paths {
         let bytes = match fs::read(root.join(path)) {
             Ok(bytes) => bytes,
-            // Deleted, but not yet for git.
+            // Deleted since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).with_context(|| format!("failed to read {path}")),
         };
@@ -71,28 +70,23 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// Walks the folders. Those of git and of cargo's targets (which carry the tag of a cache) hold nothing of ours.
 fn list(root: &Path) -> anyhow::Result<Tree> {
-    let mut command = Command::new("git");
-    command.current_dir(root).args([
-        "ls-files",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "-z",
-    ]);
-    let output = command.output().context("failed to start git")?;
-    if !output.status.success() {
-        bail!(
-            "git cannot list the files: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+    let mut paths = BTreeSet::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let unreadable = || format!("failed to list {}", folder.display());
+        for entry in fs::read_dir(&folder).with_context(unreadable)? {
+            let entry = entry.with_context(unreadable)?;
+            let path = entry.path();
+            if entry.file_type().with_context(unreadable)?.is_dir() {
+                let skip = entry.file_name() == ".git" || path.join("CACHEDIR.TAG").exists();
+                folders.extend((!skip).then_some(path));
+            } else if let Ok(below) = path.strip_prefix(root) {
+                paths.insert(below.to_string_lossy().into_owned());
+            }
+        }
     }
-    let names = String::from_utf8_lossy(&output.stdout);
-    let paths = names
-        .split('\0')
-        .filter(|path| !path.is_empty())
-        .map(str::to_owned)
-        .collect();
     Ok(Tree { paths })
 }
 
@@ -101,29 +95,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_is_read_as_git_sees_it() {
+    fn every_file_is_read_but_those_of_git_and_of_builds() {
         let folder = tempfile::tempdir().unwrap();
-        let git = Command::new("git")
-            .current_dir(folder.path())
-            .args(["init", "-q"])
-            .status();
-        assert!(git.unwrap().success());
-        fs::write(folder.path().join(".gitignore"), "ignored.rs\n").unwrap();
-        fs::write(folder.path().join("ignored.rs"), "fn main() {}\n").unwrap();
-        fs::write(folder.path().join("seen.rs"), "fn main() {}\n").unwrap();
-        let findings = check(folder.path()).unwrap();
+        let root = folder.path();
+        for part in [".git", "target", "src"] {
+            fs::create_dir(root.join(part)).unwrap();
+            fs::write(root.join(part).join("it.rs"), "fn main() {}\n").unwrap();
+        }
+        fs::write(root.join("target/CACHEDIR.TAG"), "").unwrap();
+        let findings = check(root).unwrap();
         assert_eq!(findings.len(), 1);
-        assert_eq!(findings[0].path, "seen.rs");
+        assert_eq!(findings[0].path, "src/it.rs");
     }
 
     #[test]
-    fn a_folder_that_is_no_repository_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(
-            check(folder.path())
-                .unwrap_err()
-                .to_string()
-                .starts_with("git cannot list")
-        );
+    fn a_folder_that_is_not_there_is_an_error() {
+        let error = check(Path::new("/no/such/folder"))
+            .err()
+            .map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("failed to list /no/such/folder"));
     }
 }

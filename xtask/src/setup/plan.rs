@@ -74,19 +74,27 @@ impl Step {
         }
     }
 
+    /// The command for a person who is not root.
+    pub(crate) fn typed(&self) -> String {
+        if self.is_apt() {
+            format!("sudo {self}")
+        } else {
+            self.to_string()
+        }
+    }
+
     fn is_apt(&self) -> bool {
         self.program == "apt-get"
     }
 }
 
-/// The command as a person would type it.
+/// The command, as root would type it.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_apt() {
-            return write!(f, "sudo apt-get {}", self.arguments.join(" "));
-        }
         for (name, value) in &self.environment {
-            write!(f, "{name}={value} ")?;
+            if (*name, *value) != APT_ENVIRONMENT {
+                write!(f, "{name}={value} ")?;
+            }
         }
         write!(f, "{} {}", self.program, self.arguments.join(" "))
     }
@@ -200,10 +208,7 @@ mod tests {
             names.len(),
             "the table lacks one of {names:?}"
         );
-        steps(&missing, machine)
-            .iter()
-            .map(Step::to_string)
-            .collect()
+        steps(&missing, machine).iter().map(Step::typed).collect()
     }
 
     #[test]
