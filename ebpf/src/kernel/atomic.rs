@@ -1,0 +1,37 @@
+//! Atomic changes of words in maps, as BPF has them since 5.12; the compiler knows of none for this target.
+
+use core::arch::asm;
+
+/// Adds to a word.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub(crate) unsafe fn add(word: *mut u64, by: u64) {
+    // SAFETY: one instruction on a word that the caller vouches for.
+    unsafe { asm!("lock *(u64 *)({word} + 0) += {by}", word = in(reg) word, by = in(reg) by) }
+}
+
+/// Replaces a word and returns what it was.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub(crate) unsafe fn swap(word: *mut u64, value: u64) -> u64 {
+    let mut value = value;
+    // SAFETY: one instruction on a word that the caller vouches for.
+    unsafe { asm!("{value} = xchg_64({word} + 0, {value})", word = in(reg) word, value = inout(reg) value) }
+    value
+}
+
+/// Replaces a word that is `before`; false if it is another.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub(crate) unsafe fn replace(word: *mut u64, before: u64, after: u64) -> bool {
+    let mut found = before;
+    // SAFETY: one instruction on a word that the caller vouches for.
+    unsafe { asm!("r0 = cmpxchg_64({word} + 0, r0, {after})", word = in(reg) word, after = in(reg) after, inout("r0") found) }
+    found == before
+}

@@ -1,0 +1,17 @@
+//! What the programs in the kernel and the agent share: map layouts, packets, and the decisions over them.
+//!
+//! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: what a VIP's
+//! entry says ([`service`]), who stands behind it ([`pick`]), how packets are read ([`packet`]) and changed
+//! ([`checksum`], [`ndp`]), what is remembered of connections ([`flow`], [`counts`]), and the other maps ([`maps`]).
+
+#![cfg_attr(target_arch = "bpf", no_std)]
+
+pub mod service;
+pub mod pick;
+pub mod packet;
+pub mod checksum;
+pub mod ndp;
+pub mod flow;
+pub mod counts;
+pub mod maps;
+pub mod verdict;

@@ -1,0 +1,112 @@
+//! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
+
+use crate::checksum;
+use crate::packet::{self, Bytes, ICMPV6, L4};
+
+/// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
+pub const ADVERTISEMENT_LEN: usize = L4 + 32;
+
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+const SOURCE_LINK_LAYER: u8 = 1;
+const TARGET_LINK_LAYER: u8 = 2;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+const UNSPECIFIED: [u8; 16] = [0; 16];
+const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+const ALL_NODES_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
+
+/// A valid question who has `target`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solicitation {
+    /// The asker's address; unspecified: it is about to take `target` for itself (RFC 4862).
+    pub source: [u8; 16],
+    /// The asker's link-layer address.
+    pub mac: [u8; 6],
+    /// The address asked for.
+    pub target: [u8; 16],
+}
+
+/// Reads a solicitation; what RFC 4861 (7.1.1) calls invalid is none.
+///
+/// One with more than one option's worth of bytes is left to the kernel: askers send none or one.
+#[inline(always)]
+pub fn solicitation<B: Bytes>(frame: &B) -> Option<Solicitation> {
+    let ip = packet::ipv6(frame)?;
+    if ip.next_header != ICMPV6 || ip.hop_limit != 255 {
+        return None;
+    }
+    let message = frame.load::<24>(L4)?;
+    let mut sum = checksum::pseudo(&ip.source, &ip.target, ip.payload_len, ICMPV6);
+    sum = checksum::add(sum, &message);
+    let mac = frame.load::<6>(6)?;
+    let option = match ip.payload_len {
+        24 => None,
+        32 => {
+            let option = frame.load::<8>(L4 + 24)?;
+            sum = checksum::add(sum, &option);
+            Some(option)
+        }
+        _ => return None,
+    };
+    let [kind, code, ..] = message;
+    let target = *message.last_chunk::<16>()?;
+    if kind != SOLICITATION || code != 0 || checksum::finish(sum) != 0 || target[0] == 0xff {
+        return None;
+    }
+    asker(ip.source, ip.target, mac, option).map(|mac| Solicitation { source: ip.source, mac, target })
+}
+
+/// The asker's link-layer address, if its source, destination and option fit each other.
+#[inline(always)]
+fn asker(source: [u8; 16], target: [u8; 16], sender: [u8; 6], option: Option<[u8; 8]>) -> Option<[u8; 6]> {
+    let detects_duplicates = source == UNSPECIFIED;
+    if detects_duplicates && !is_solicited_node(&target) {
+        return None;
+    }
+    match option {
+        None => Some(sender),
+        Some([_, len, ..]) if len != 1 => None,
+        Some([SOURCE_LINK_LAYER, ..]) if detects_duplicates => None,
+        Some([SOURCE_LINK_LAYER, _, a, b, c, d, e, f]) => Some([a, b, c, d, e, f]),
+        // A nonce (RFC 7527) or an option of the future.
+        Some(_) => Some(sender),
+    }
+}
+
+#[inline(always)]
+fn is_solicited_node(address: &[u8; 16]) -> bool {
+    matches!(address, [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, _, _, _])
+}
+
+/// The answer, a whole frame, that `mac` has the target.
+#[inline(always)]
+pub fn advertisement(asked: &Solicitation, mac: [u8; 6]) -> [u8; ADVERTISEMENT_LEN] {
+    let (to, to_mac, flags) = if asked.source == UNSPECIFIED {
+        (ALL_NODES, ALL_NODES_MAC, OVERRIDE)
+    } else {
+        (asked.source, asked.mac, SOLICITED | OVERRIDE)
+    };
+    let mut message = [0; 32];
+    message[0] = ADVERTISEMENT;
+    message[4] = flags;
+    message[8..24].copy_from_slice(&asked.target);
+    message[24] = TARGET_LINK_LAYER;
+    message[25] = 1;
+    message[26..].copy_from_slice(&mac);
+    let sum = checksum::add(checksum::pseudo(&asked.target, &to, 32, ICMPV6), &message);
+    message[2..4].copy_from_slice(&checksum::finish(sum).to_be_bytes());
+
+    let mut frame = [0; ADVERTISEMENT_LEN];
+    frame[..6].copy_from_slice(&to_mac);
+    frame[6..12].copy_from_slice(&mac);
+    frame[12..14].copy_from_slice(&packet::ETHERTYPE_IPV6);
+    frame[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 32, ICMPV6, 255]);
+    frame[22..38].copy_from_slice(&asked.target);
+    frame[38..54].copy_from_slice(&to);
+    frame[54..].copy_from_slice(&message);
+    frame
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Solicitations by the letter of RFC 4861, valid and spoiled in every way it names.
+
+use super::*;
+use crate::packet::ETHERTYPE_IPV6;
+
+const ASKER: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0xd0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+const POD: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0xd0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7];
+const GROUP: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 7];
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const UPLINK: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const SLLA: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 9];
+const NONCE: [u8; 8] = [14, 1, 1, 2, 3, 4, 5, 6];
+
+fn frame(source: [u8; 16], to: [u8; 16], options: &[u8]) -> Vec<u8> {
+    let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(POD);
+    message.extend(options);
+    let mut frame = vec![0x33, 0x33, 0xff, 0, 0, 7];
+    frame.extend(MAC);
+    frame.extend(ETHERTYPE_IPV6);
+    let len = u8::try_from(message.len()).unwrap();
+    frame.extend([0x60, 0, 0, 0, 0, len, ICMPV6, 255]);
+    frame.extend(source);
+    frame.extend(to);
+    frame.extend(message);
+    seal(frame)
+}
+
+fn seal(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[L4 + 2] = 0;
+    frame[L4 + 3] = 0;
+    let sum = sum(&frame);
+    frame[L4 + 2..L4 + 4].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// The checksum over the frame's message as RFC 4443 defines it, without the code under test.
+fn sum(frame: &[u8]) -> u16 {
+    let message = &frame[L4..];
+    let mut words: Vec<u8> = frame[22..54].to_vec();
+    words.extend([0, 0, 0, u8::try_from(message.len()).unwrap(), 0, 0, 0, 58]);
+    words.extend(message);
+    let total: u32 = words.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    !u16::try_from((total & 0xffff) + (total >> 16)).unwrap_or_else(|_| panic!("carry"))
+}
+
+fn read(frame: &[u8]) -> Option<Solicitation> {
+    solicitation(&frame)
+}
+
+#[test]
+fn an_address_resolution_is_answered_to_the_asker_solicited() {
+    let asked = read(&frame(ASKER, GROUP, &SLLA)).unwrap();
+    assert_eq!(asked, Solicitation { source: ASKER, mac: MAC, target: POD });
+    let answer = advertisement(&asked, UPLINK);
+    assert_eq!(answer[..6], MAC);
+    assert_eq!(answer[6..12], UPLINK);
+    assert_eq!(answer[20..22], [58, 255]);
+    assert_eq!(answer[22..38], POD);
+    assert_eq!(answer[38..54], ASKER);
+    assert_eq!(answer[54..56], [136, 0]);
+    assert_eq!(answer[58..62], [0x60, 0, 0, 0], "S and O, not R");
+    assert_eq!(answer[62..78], POD);
+    assert_eq!(answer[78..80], [2, 1]);
+    assert_eq!(answer[80..], UPLINK);
+    let mut unsealed = answer.to_vec();
+    unsealed[L4 + 2..L4 + 4].fill(0);
+    assert_eq!(answer[L4 + 2..L4 + 4], sum(&unsealed).to_be_bytes());
+}
+
+#[test]
+fn a_unicast_probe_without_option_is_answered_to_the_frames_sender() {
+    assert_eq!(read(&frame(ASKER, POD, &[])).unwrap().mac, MAC);
+}
+
+#[test]
+fn duplicate_address_detection_is_answered_to_all_nodes_unsolicited() {
+    for options in [&[][..], &NONCE] {
+        let asked = read(&frame(UNSPECIFIED, GROUP, options)).unwrap();
+        let answer = advertisement(&asked, UPLINK);
+        assert_eq!(answer[..6], ALL_NODES_MAC);
+        assert_eq!(answer[38..54], ALL_NODES);
+        assert_eq!(answer[58], OVERRIDE);
+    }
+}
+
+#[test]
+fn what_the_rfc_calls_invalid_is_not_read() {
+    let good = frame(ASKER, GROUP, &SLLA);
+    let spoiled = |at: usize, value: u8| {
+        let mut frame = good.clone();
+        frame[at] = value;
+        read(&seal(frame))
+    };
+    assert!(spoiled(L4, 135).is_some());
+    assert_eq!(spoiled(21, 254), None, "hop limit");
+    assert_eq!(spoiled(L4, 133), None, "type");
+    assert_eq!(spoiled(L4 + 1, 1), None, "code");
+    assert_eq!(spoiled(L4 + 8, 0xff), None, "multicast target");
+    assert_eq!(spoiled(L4 + 25, 0), None, "option of length zero");
+    assert_eq!(spoiled(12, 8), None, "not IPv6");
+    let mut unsealed = good.clone();
+    unsealed[L4 + 2] ^= 1;
+    assert_eq!(read(&unsealed), None, "checksum");
+    assert_eq!(read(&frame(UNSPECIFIED, GROUP, &SLLA)), None, "unspecified source with its address");
+    assert_eq!(read(&frame(UNSPECIFIED, POD, &[])), None, "unspecified source to a unicast address");
+}
+
+#[test]
+fn a_solicitation_cut_anywhere_is_not_read() {
+    let good = frame(ASKER, GROUP, &SLLA);
+    for len in 0..good.len() {
+        assert_eq!(read(&good[..len]), None, "{len}");
+    }
+}

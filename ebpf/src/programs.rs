@@ -1,0 +1,10 @@
+//! One module a hook, in the order in which a packet may meet them.
+
+mod xdp_uplink;
+mod tcx_uplink_in;
+mod tcx_uplink_out;
+mod cg_connect6;
+mod cg_sendmsg6;
+mod cg_recvmsg6;
+mod cg_getpeername6;
+mod cg_sock_release;
