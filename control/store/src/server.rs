@@ -1,0 +1,104 @@
+//! The gRPC server: one thin service for each of etcd's, and the clock that ends leases.
+
+mod cluster;
+mod kv;
+mod lease;
+mod maintenance;
+mod watch;
+
+use std::{io, time::Duration};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    Code, Status,
+    transport::{Server, server::TcpIncoming},
+};
+
+use crate::{
+    Error, Store,
+    proto::etcdserverpb::{
+        cluster_server::ClusterServer, kv_server::KvServer, lease_server::LeaseServer,
+        maintenance_server::MaintenanceServer, watch_server::WatchServer,
+    },
+};
+
+/// Flow control windows. A connection carries many streams of small frames; h2 closes one whose
+/// unread small frames outgrow a part of its window, so the window is large.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
+
+/// A client that is gone without a word is noticed after this and the time-out.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Larger messages are cut off by the transport itself; between a store's own limit and this they
+/// get etcd's answer.
+const DECODED_BYTES_MAX: usize = 8 << 20;
+
+/// Why serving ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The listener could not be asked for its address.
+    #[error("failed to read the listener's address")]
+    Address(#[source] io::Error),
+    /// The transport failed.
+    #[error("failed to serve etcd's API")]
+    Transport(#[source] tonic::transport::Error),
+}
+
+/// Serves etcd's API on the listener until the shutdown is asked for, then ends all streams and
+/// returns when the requests under way are answered. Leases run out only while it runs.
+pub async fn serve(
+    listener: TcpListener,
+    store: Store,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    let address = listener.local_addr().map_err(ServeError::Address)?;
+    // Streams end by this one, so that they also end when the transport fails.
+    let streams = shutdown.child_token();
+    let _guard = streams.clone().drop_guard();
+    let kv = KvServer::new(kv::Service::new(store.clone()))
+        .max_decoding_message_size(DECODED_BYTES_MAX);
+    let watches = watch::Service::new(store.clone(), streams.clone());
+    let leases = lease::Service::new(store.clone(), streams);
+    let server = Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .add_service(kv)
+        .add_service(WatchServer::new(watches))
+        .add_service(LeaseServer::new(leases))
+        .add_service(ClusterServer::new(cluster::Service::new(store.clone(), address)))
+        .add_service(MaintenanceServer::new(maintenance::Service::new(store.clone())))
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            shutdown.cancelled_owned(),
+        );
+    tokio::select! {
+        ended = server => ended.map_err(ServeError::Transport),
+        () = store.expire_leases() => Ok(()),
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::EmptyKey
+            | Error::KeyNotFound
+            | Error::ValueProvided
+            | Error::LeaseProvided
+            | Error::TooManyOps
+            | Error::DuplicateKey
+            | Error::InvalidSortOption
+            | Error::RequestTooLarge => Code::InvalidArgument,
+            Error::MessageTooLarge | Error::NoSpace => Code::ResourceExhausted,
+            Error::Compacted | Error::FutureRevision | Error::LeaseTtlTooLarge => Code::OutOfRange,
+            Error::LeaseNotFound => Code::NotFound,
+            Error::LeaseExists => Code::FailedPrecondition,
+        };
+        Self::new(code, error.to_string())
+    }
+}

@@ -1,0 +1,110 @@
+//! etcd's Lease service.
+
+use std::pin::Pin;
+
+use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::{
+    Store,
+    proto::etcdserverpb::{
+        LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
+        LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+        LeaseStatus, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, lease_server::Lease,
+    },
+};
+
+/// Renewals answered but not yet sent; then the client's further ones wait.
+const ANSWERS_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Service {
+    store: Store,
+    shutdown: CancellationToken,
+}
+
+impl Service {
+    pub(super) fn new(store: Store, shutdown: CancellationToken) -> Self {
+        Self { store, shutdown }
+    }
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Lease for Service {
+    async fn lease_grant(
+        &self,
+        request: Request<LeaseGrantRequest>,
+    ) -> Result<Response<LeaseGrantResponse>, Status> {
+        let request = request.get_ref();
+        let (id, ttl, revision) = self.store.lease_grant(request.id, request.ttl)?;
+        let header = Some(self.store.header(revision));
+        Ok(Response::new(LeaseGrantResponse { header, id, ttl, error: String::new() }))
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<LeaseRevokeRequest>,
+    ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        let revision = self.store.lease_revoke(request.get_ref().id)?;
+        let header = Some(self.store.header(revision));
+        Ok(Response::new(LeaseRevokeResponse { header }))
+    }
+
+    type LeaseKeepAliveStream = Answers;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<LeaseKeepAliveRequest>>,
+    ) -> Result<Response<Answers>, Status> {
+        let (answers, stream) = tokio::sync::mpsc::channel(ANSWERS_MAX);
+        let (store, shutdown) = (self.store.clone(), self.shutdown.clone());
+        let mut requests = request.into_inner();
+        let renewals = async move {
+            while let Some(Ok(request)) = requests.next().await {
+                let (ttl, revision) = store.lease_renew(request.id);
+                let header = Some(store.header(revision));
+                let answer = LeaseKeepAliveResponse { header, id: request.id, ttl };
+                if answers.send(Ok(answer)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::spawn(shutdown.run_until_cancelled_owned(renewals));
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<LeaseTimeToLiveRequest>,
+    ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
+        let request = request.get_ref();
+        let (remaining, revision) = self.store.lease_remaining(request.id);
+        let mut response = LeaseTimeToLiveResponse {
+            header: Some(self.store.header(revision)),
+            id: request.id,
+            ttl: -1,
+            ..LeaseTimeToLiveResponse::default()
+        };
+        if let Some(remaining) = remaining {
+            response.ttl = remaining.left_s;
+            response.granted_ttl = remaining.granted_s;
+            if request.keys {
+                response.keys = remaining.keys;
+            }
+        }
+        Ok(Response::new(response))
+    }
+
+    async fn lease_leases(
+        &self,
+        _request: Request<LeaseLeasesRequest>,
+    ) -> Result<Response<LeaseLeasesResponse>, Status> {
+        let (leases, revision) = self.store.leases();
+        let header = Some(self.store.header(revision));
+        let leases = leases.into_iter().map(|id| LeaseStatus { id }).collect();
+        Ok(Response::new(LeaseLeasesResponse { header, leases }))
+    }
+}

@@ -1,0 +1,81 @@
+//! The messages of a watch stream, and how a page of history becomes some.
+
+use std::mem;
+
+use prost::Message;
+
+use crate::{
+    Store,
+    keyspace::{Event, Page, Revision},
+    proto::{
+        etcdserverpb::WatchResponse,
+        mvccpb::{self, KeyValue, event::EventType},
+    },
+    watch::WatchId,
+};
+
+/// The number under which refusals and answers to progress requests come.
+pub(super) const NO_WATCH: WatchId = -1;
+
+pub(super) fn created(store: &Store, id: WatchId, revision: Revision) -> WatchResponse {
+    WatchResponse { created: true, ..progress(store, id, revision) }
+}
+
+pub(super) fn refused(store: &Store, reason: &str) -> WatchResponse {
+    let cancel_reason = reason.to_owned();
+    let response = created(store, NO_WATCH, store.revision());
+    WatchResponse { canceled: true, cancel_reason, ..response }
+}
+
+pub(super) fn canceled(store: &Store, id: WatchId) -> WatchResponse {
+    WatchResponse { canceled: true, ..progress(store, id, store.revision()) }
+}
+
+/// A watch wants what is compacted: it ends, and the answer has no revision.
+pub(super) fn compacted(store: &Store, id: WatchId, compacted: Revision) -> WatchResponse {
+    WatchResponse { canceled: true, compact_revision: compacted, ..progress(store, id, 0) }
+}
+
+pub(super) fn progress(store: &Store, id: WatchId, revision: Revision) -> WatchResponse {
+    let header = Some(store.header(revision));
+    WatchResponse { header, watch_id: id, ..WatchResponse::default() }
+}
+
+/// The revision that a page's answer may show: the current one only if nothing up to it is left.
+pub(super) fn shown_revision(page: &Page) -> Revision {
+    if page.next > page.current { page.current } else { page.next - 1 }
+}
+
+pub(super) fn event(event: Event, with_prev: bool) -> mvccpb::Event {
+    let kind = if event.deleted { EventType::Delete } else { EventType::Put };
+    let prev = event.prev.filter(|_| with_prev);
+    mvccpb::Event {
+        r#type: kind.into(),
+        kv: Some(KeyValue::clone(&event.kv)),
+        prev_kv: prev.map(|kv| KeyValue::clone(&kv)),
+    }
+}
+
+/// Splits a response so that each part but one of a single change is at most `bytes_max` long.
+/// All parts but the last say that more follows.
+pub(super) fn fragments(mut response: WatchResponse, bytes_max: usize) -> Vec<WatchResponse> {
+    if response.encoded_len() <= bytes_max {
+        return vec![response];
+    }
+    let events = mem::take(&mut response.events);
+    let base = response.encoded_len();
+    let mut parts = Vec::new();
+    let (mut part, mut part_bytes) = (response.clone(), base);
+    for event in events {
+        let event_bytes = event.encoded_len();
+        if !part.events.is_empty() && part_bytes + event_bytes > bytes_max {
+            let full = mem::replace(&mut part, response.clone());
+            parts.push(WatchResponse { fragment: true, ..full });
+            part_bytes = base;
+        }
+        part_bytes += event_bytes;
+        part.events.push(event);
+    }
+    parts.push(part);
+    parts
+}

@@ -1,0 +1,179 @@
+//! What requests do to the keyspace: checked as a whole first, then applied without a way to fail.
+
+mod check;
+mod compare;
+mod duplicate;
+
+use crate::{
+    Error,
+    keyspace::{Event, KeyRange, Keyspace, Write},
+    lease::Leases,
+    proto::{
+        etcdserverpb::{
+            DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
+            RangeResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse,
+            request_op::Request, response_op::Response,
+        },
+        mvccpb::KeyValue,
+    },
+};
+
+/// Answers a read.
+pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeResponse, Error> {
+    check::range(request)?;
+    let found = keyspace.range(request)?;
+    let strip = |kv: &KeyValue| KeyValue { value: bytes::Bytes::new(), ..kv.clone() };
+    let kvs = found.kvs.iter();
+    Ok(RangeResponse {
+        header: None,
+        kvs: if request.keys_only {
+            kvs.map(|kv| strip(kv)).collect()
+        } else {
+            kvs.map(|kv| KeyValue::clone(kv)).collect()
+        },
+        more: found.more,
+        count: found.count,
+    })
+}
+
+/// Writes one key.
+pub fn put(
+    keyspace: &mut Keyspace,
+    leases: &Leases,
+    request: &PutRequest,
+) -> Result<(PutResponse, Vec<Event>), Error> {
+    check::put(request)?;
+    check::lease(leases, request)?;
+    check::kept(keyspace, request)?;
+    let mut write = keyspace.write();
+    let response = apply_put(&mut write, request);
+    Ok((response, write.finish()))
+}
+
+/// Deletes a range.
+pub fn delete_range(
+    keyspace: &mut Keyspace,
+    request: &DeleteRangeRequest,
+) -> Result<(DeleteRangeResponse, Vec<Event>), Error> {
+    check::delete_range(request)?;
+    let mut write = keyspace.write();
+    let response = apply_delete(&mut write, request);
+    Ok((response, write.finish()))
+}
+
+/// Runs a transaction whose lists may have up to `ops_max` entries.
+pub fn txn(
+    keyspace: &mut Keyspace,
+    leases: &Leases,
+    request: &TxnRequest,
+    ops_max: usize,
+) -> Result<(TxnResponse, Vec<Event>), Error> {
+    check::txn(request, ops_max)?;
+    duplicate::check(&request.success)?;
+    duplicate::check(&request.failure)?;
+    let choice = Choice::new(keyspace, request);
+    check::applies(keyspace, leases, request, &choice)?;
+    let mut write = keyspace.write();
+    let mut response = apply_txn(&mut write, request, &choice);
+    response.header = None;
+    Ok((response, write.finish()))
+}
+
+/// Whether a transaction only reads: then it is free of the limit on the size of writes.
+pub fn is_read_only(request: &TxnRequest) -> bool {
+    request.success.iter().chain(&request.failure).all(|op| match &op.request {
+        Some(Request::RequestRange(_)) => true,
+        Some(Request::RequestTxn(nested)) => is_read_only(nested),
+        _ => false,
+    })
+}
+
+/// Whether either list of a transaction has a put, which a full store refuses. Nested ones pass,
+/// as in etcd.
+pub fn has_put(request: &TxnRequest) -> bool {
+    let mut ops = request.success.iter().chain(&request.failure);
+    ops.any(|op| matches!(op.request, Some(Request::RequestPut(_))))
+}
+
+/// Which way a transaction goes, and the nested ones of that branch in their order. All of it is
+/// decided on the state before the transaction.
+#[derive(Debug)]
+struct Choice {
+    succeeded: bool,
+    nested: Vec<Choice>,
+}
+
+impl Choice {
+    fn new(keyspace: &Keyspace, request: &TxnRequest) -> Self {
+        let succeeded = request.compare.iter().all(|compare| compare::holds(keyspace, compare));
+        let ops = branch(request, succeeded).iter();
+        let nested = ops.filter_map(|op| match &op.request {
+            Some(Request::RequestTxn(nested)) => Some(Self::new(keyspace, nested)),
+            _ => None,
+        });
+        Self { succeeded, nested: nested.collect() }
+    }
+}
+
+fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
+    if succeeded { &request.success } else { &request.failure }
+}
+
+/// The header of an answer inside a transaction names no server.
+fn inner_header(write: &Write<'_>) -> Option<ResponseHeader> {
+    Some(ResponseHeader { revision: write.revision(), ..ResponseHeader::default() })
+}
+
+fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> TxnResponse {
+    let mut nested_choices = choice.nested.iter();
+    let mut responses = Vec::new();
+    for op in branch(request, choice.succeeded) {
+        let response = match &op.request {
+            Some(Request::RequestRange(inner)) => range(write.keyspace(), inner).ok().map(|mut r| {
+                r.header = inner_header(write);
+                Response::ResponseRange(r)
+            }),
+            Some(Request::RequestPut(inner)) => {
+                let mut response = apply_put(write, inner);
+                response.header = inner_header(write);
+                Some(Response::ResponsePut(response))
+            }
+            Some(Request::RequestDeleteRange(inner)) => {
+                let mut response = apply_delete(write, inner);
+                response.header = inner_header(write);
+                Some(Response::ResponseDeleteRange(response))
+            }
+            Some(Request::RequestTxn(inner)) => nested_choices
+                .next()
+                .map(|choice| Response::ResponseTxn(apply_txn(write, inner, choice))),
+            None => None,
+        };
+        responses.push(ResponseOp { response });
+    }
+    let header = Some(ResponseHeader::default());
+    TxnResponse { header, succeeded: choice.succeeded, responses }
+}
+
+fn apply_put(write: &mut Write<'_>, request: &PutRequest) -> PutResponse {
+    let (mut value, mut lease) = (request.value.clone(), request.lease);
+    if let Some(before) = write.keyspace().latest(&request.key) {
+        if request.ignore_value {
+            value = before.value.clone();
+        }
+        if request.ignore_lease {
+            lease = before.lease;
+        }
+    }
+    let prev = write.put(&request.key, &value, lease).filter(|_| request.prev_kv);
+    PutResponse { header: None, prev_kv: prev.map(|kv| KeyValue::clone(&kv)) }
+}
+
+fn apply_delete(write: &mut Write<'_>, request: &DeleteRangeRequest) -> DeleteRangeResponse {
+    let gone = write.delete(&KeyRange::new(&request.key, &request.range_end));
+    let prev_kvs = gone.iter().filter(|_| request.prev_kv).map(|kv| KeyValue::clone(kv));
+    DeleteRangeResponse {
+        header: None,
+        deleted: i64::try_from(gone.len()).unwrap_or(i64::MAX),
+        prev_kvs: prev_kvs.collect(),
+    }
+}

@@ -1,0 +1,72 @@
+//! Replays recorded answers of a real etcd 3.6 against the gRPC server: no answer may differ.
+//!
+//! The recordings are `tests/vectors/*.jsonl.gz`, or `*.jsonl` in the folder that
+//! `DORMOUSE_ETCD_VECTORS` names.
+
+mod json;
+mod matching;
+mod messages;
+mod replay;
+mod wire;
+mod watching;
+
+use std::{env, fs, io::Read, path::Path, path::PathBuf};
+
+use futures::{StreamExt, stream};
+use replay::{Outcome, Scenario};
+
+/// Recordings of services that the store has; the others (auth, members, locks) it refuses.
+const IN_SCOPE: [&str; 9] = [
+    "kv", "txn", "revisions", "compaction", "watch", "lease", "kubernetes", "errors", "random",
+];
+
+/// Scenarios under way at a time; most wait for time to pass.
+const PARALLEL: usize = 12;
+
+/// Differences that are printed; the rest is counted.
+const SHOWN_MAX: usize = 40;
+
+fn recording(name: &str) -> String {
+    if let Some(folder) = env::var_os("DORMOUSE_ETCD_VECTORS") {
+        let path = PathBuf::from(folder).join(format!("{name}.jsonl"));
+        return fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let file = fs::File::open(folder.join(format!("{name}.jsonl.gz"))).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Replays one file of recordings; `DORMOUSE_ETCD_SCENARIO` names a single scenario to replay.
+async fn replay_file(name: &str) -> Outcome {
+    let only = env::var("DORMOUSE_ETCD_SCENARIO").ok();
+    let text = recording(name);
+    let scenarios: Vec<Scenario> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .map(Scenario::new)
+        .filter(|scenario| only.as_ref().is_none_or(|only| scenario.name() == only))
+        .collect();
+    let outcomes = stream::iter(scenarios.into_iter().map(Scenario::replay));
+    let outcomes: Vec<Outcome> = outcomes.buffer_unordered(PARALLEL).collect().await;
+    let mut total = Outcome::default();
+    for outcome in outcomes {
+        total.add(outcome);
+    }
+    println!("{name:>12}: {total}");
+    total
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_recorded_answer_of_etcd_is_ours() {
+    let mut total = Outcome::default();
+    for name in IN_SCOPE {
+        total.add(replay_file(name).await);
+    }
+    for difference in total.differences.iter().take(SHOWN_MAX) {
+        println!("{difference}\n");
+    }
+    println!("{total}");
+    assert!(total.differences.is_empty(), "answers differ from etcd's");
+}

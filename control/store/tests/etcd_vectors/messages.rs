@@ -1,0 +1,110 @@
+//! Messages from and to the JSON of the recordings, by the descriptors of our own .proto files.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use prost_reflect::{
+    Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor,
+    MethodDescriptor, ReflectMessage, Value as Field,
+};
+use serde_json::{Map, Value, json};
+
+use crate::json::{escape, unescape};
+
+/// Numbers that the server chose, by the name the recording gives them.
+pub(crate) type Vars = HashMap<String, Value>;
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let set = include_bytes!(concat!(env!("OUT_DIR"), "/etcd.bin"));
+    DescriptorPool::decode(set.as_slice()).unwrap()
+});
+
+/// The method behind `KV/Put`; none if the store does not have it.
+pub(crate) fn method(rpc: &str) -> Option<MethodDescriptor> {
+    let (service, name) = rpc.split_once('/').unwrap();
+    let service = POOL.get_service_by_name(&format!("etcdserverpb.{service}"))?;
+    service.methods().find(|method| method.name() == name)
+}
+
+pub(crate) fn encode(value: &Value, descriptor: MessageDescriptor, vars: &Vars) -> DynamicMessage {
+    let mut message = DynamicMessage::new(descriptor.clone());
+    for (name, value) in value.as_object().unwrap() {
+        let field = descriptor.get_field_by_name(name).unwrap_or_else(|| {
+            panic!("{} has no field {name}", descriptor.full_name());
+        });
+        let value = match value {
+            Value::Array(items) => {
+                Field::List(items.iter().map(|item| encode_one(item, &field, vars)).collect())
+            }
+            one => encode_one(one, &field, vars),
+        };
+        message.set_field(&field, value);
+    }
+    message
+}
+
+fn encode_one(value: &Value, field: &FieldDescriptor, vars: &Vars) -> Field {
+    let named = value.as_str().filter(|text| text.starts_with('$'));
+    let value = named.map_or(value, |name| &vars[&name[1..]]);
+    match field.kind() {
+        Kind::Message(descriptor) => Field::Message(encode(value, descriptor, vars)),
+        Kind::Enum(descriptor) => Field::EnumNumber(match value {
+            Value::String(name) => descriptor.get_value_by_name(name).unwrap().number(),
+            number => i32::try_from(number.as_i64().unwrap()).unwrap(),
+        }),
+        Kind::Bytes => Field::Bytes(unescape(value).into()),
+        Kind::String => Field::String(value.as_str().unwrap().into()),
+        Kind::Bool => Field::Bool(value.as_bool().unwrap()),
+        Kind::Int64 => Field::I64(value.as_i64().unwrap()),
+        Kind::Uint64 => Field::U64(value.as_u64().unwrap()),
+        kind => panic!("no field of kind {kind:?} is known"),
+    }
+}
+
+pub(crate) fn decode(message: &DynamicMessage) -> Value {
+    let mut object = Map::new();
+    for (field, value) in message.fields() {
+        let value = match value {
+            Field::List(items) => items.iter().map(|item| decode_one(item, &field)).collect(),
+            one => decode_one(one, &field),
+        };
+        object.insert(field.name().into(), value);
+    }
+    Value::Object(object)
+}
+
+fn decode_one(value: &Field, field: &FieldDescriptor) -> Value {
+    debug_assert!(field.cardinality() != Cardinality::Required);
+    match (value, field.kind()) {
+        (Field::Message(header), _) if header.descriptor().name() == "ResponseHeader" => {
+            decode_header(header)
+        }
+        (Field::Message(message), _) => decode(message),
+        (Field::EnumNumber(number), Kind::Enum(descriptor)) => descriptor
+            .get_value(*number)
+            .map_or_else(|| json!(number), |value| json!(value.name())),
+        (Field::Bytes(bytes), _) => json!(escape(bytes)),
+        (Field::String(text), _) => json!(text),
+        (Field::Bool(flag), _) => json!(flag),
+        (Field::I64(number), _) => json!(number),
+        (Field::U64(number), _) => json!(number),
+        (other, kind) => panic!("no field {other:?} of kind {kind:?} is known"),
+    }
+}
+
+/// A header shows its revision, and which of the numbers that differ from server to server are 0.
+fn decode_header(header: &DynamicMessage) -> Value {
+    let mut object = decode(header);
+    let fields = object.as_object_mut().unwrap();
+    let ids = ["cluster_id", "member_id", "raft_term"];
+    let zero: Vec<&str> = ids.into_iter().filter(|id| fields.remove(*id).is_none()).collect();
+    match zero.len() {
+        0 => {}
+        3 => {
+            fields.insert("ids".into(), json!(false));
+        }
+        _ => {
+            fields.insert("zero".into(), json!(zero));
+        }
+    }
+    object
+}
