@@ -4,22 +4,8 @@
 mod bench;
 mod binaries;
 mod demo;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "its users, demo and bench, come with their claims"
-    )
-)]
 mod interrupt;
 mod progress;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "its users, demo and bench, come with their claims"
-    )
-)]
 mod report;
 mod root;
 mod setup;

@@ -26,8 +26,6 @@ pub(crate) enum Bound {
     /// The value, in its unit.
     AtMost(f64),
     /// The value divided by the peer's.
-    RatioAtLeast(f64),
-    /// The value divided by the peer's.
     RatioAtMost(f64),
     /// The claim must hold.
     Holds,
@@ -97,7 +95,6 @@ impl Row {
         self.reached = match bound {
             Bound::AtLeast(least) => value.is_some_and(|value| value >= least),
             Bound::AtMost(most) => value.is_some_and(|value| value <= most),
-            Bound::RatioAtLeast(least) => self.ratio.is_some_and(|ratio| ratio >= least),
             Bound::RatioAtMost(most) => self.ratio.is_some_and(|ratio| ratio <= most),
             Bound::Holds => self.reached,
         };
@@ -129,7 +126,6 @@ impl fmt::Display for Bound {
         match self {
             Self::AtLeast(least) => write!(f, "≥ {least}"),
             Self::AtMost(most) => write!(f, "≤ {most}"),
-            Self::RatioAtLeast(least) => write!(f, "ratio ≥ {least}"),
             Self::RatioAtMost(most) => write!(f, "ratio ≤ {most}"),
             Self::Holds => f.write_str("holds"),
         }

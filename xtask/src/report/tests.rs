@@ -9,14 +9,14 @@ fn a_value_is_judged_in_its_unit_and_a_ratio_by_the_peer() {
     assert!(row.clone().must(Bound::AtMost(50.0)).reached);
     assert!(!row.clone().must(Bound::AtLeast(50.0)).reached);
     assert!(row.clone().must(Bound::RatioAtMost(0.5)).reached);
-    assert!(!row.must(Bound::RatioAtLeast(0.6)).reached);
+    assert!(!row.must(Bound::RatioAtMost(0.4)).reached);
 }
 
 #[test]
 fn a_ratio_without_a_peer_is_not_reached() {
     let row = Row::measured("rate", 1.0, "/s");
-    assert!(!row.clone().must(Bound::RatioAtLeast(0.0)).reached);
-    assert!(!row.against(0.0).must(Bound::RatioAtLeast(0.0)).reached);
+    assert!(!row.clone().must(Bound::RatioAtMost(1.0)).reached);
+    assert!(!row.against(0.0).must(Bound::RatioAtMost(1.0)).reached);
 }
 
 #[test]
