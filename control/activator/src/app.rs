@@ -1,5 +1,8 @@
 //! One app behind its lock: its route, line, slots and load, and the demand for its first pod.
 
+mod slot;
+mod wake;
+
 use std::collections::HashMap;
 use std::net::SocketAddrV6;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -10,18 +13,18 @@ use dormouse_fleet::clock::Boottime;
 use dormouse_proxy::Backend;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, sleep};
-use tracing::warn;
 
 use crate::breaker::Breaker;
 use crate::config::{Config, Route};
 use crate::handle::{Demand, Stat};
 use crate::load::Load;
 use crate::metrics::Metrics;
-use crate::park::{Budget, Full, Room, Share, Ticket};
+use crate::park::{Budget, Full, Room, Ticket};
+use slot::Parking;
+use wake::Wake;
 
-/// A demand is repeated after this while requests are parked and no pod is ready.
-const DEMAND_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) use slot::{Grant, Visit};
+
 /// A backend that refused a connection is asked last for this long.
 const AVOIDED_FOR: Duration = Duration::from_secs(1);
 
@@ -66,16 +69,8 @@ pub(crate) struct Facts {
     pub(crate) timeout: Duration,
 }
 
-#[derive(Default)]
-struct Wake {
-    /// A task repeats the demand.
-    asking: bool,
-    awaiting_first_byte: bool,
-    first_byte: Option<Boottime>,
-}
-
 /// Why there is no slot and will be none.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum NoSlot {
     Full(Full),
     Removed,
@@ -237,20 +232,6 @@ impl App {
         state.breaker.has_sound(now)
     }
 
-    /// Notes that a backend's response has begun.
-    pub(crate) fn answered(&self) {
-        let mut state = self.state.lock();
-        state.answered += 1;
-        if state.wake.awaiting_first_byte {
-            state.wake.awaiting_first_byte = false;
-            state.wake.first_byte = Some(Boottime::now());
-        }
-    }
-
-    pub(crate) fn first_byte(&self) -> Option<Boottime> {
-        self.state.lock().wake.first_byte
-    }
-
     /// The load since `since`, and whether the app stays active.
     pub(crate) fn take_stat(&self, since: Boottime, now: Boottime) -> (Stat, bool) {
         let mut state = self.state.lock();
@@ -263,33 +244,6 @@ impl App {
             answered_total: state.answered,
         };
         (stat, state.active)
-    }
-
-    fn begin_demand(self: &Arc<Self>) {
-        self.demand();
-        tokio::spawn(demand_again(Arc::downgrade(self)));
-    }
-
-    fn demand(&self) {
-        let demand = Demand {
-            vip: self.vip,
-            at: Boottime::now(),
-        };
-        if let Err(error) = self.core.demands.try_send(demand) {
-            warn!(vip = self.vip, %error, "demand not taken");
-        }
-    }
-
-    /// Demands again when still needed; whether to look once more.
-    fn still_demands(&self) -> bool {
-        let mut state = self.state.lock();
-        let needed = state.breaker.parked() > 0 && !state.breaker.has_backend();
-        state.wake.asking = needed;
-        drop(state);
-        if needed {
-            self.demand();
-        }
-        needed
     }
 
     fn give_back(self: &Arc<Self>, address: SocketAddrV6) {
@@ -316,124 +270,4 @@ impl App {
             }));
         }
     }
-}
-
-impl State {
-    /// Whether a wake begins now: somebody waits, nobody can serve, nobody asked yet.
-    fn begins_to_demand(&mut self) -> bool {
-        let needed = self.breaker.parked() > 0 && !self.breaker.has_backend();
-        let begins = needed && !self.wake.asking;
-        if begins {
-            self.wake = Wake {
-                asking: true,
-                awaiting_first_byte: true,
-                first_byte: None,
-            };
-        }
-        begins
-    }
-}
-
-async fn demand_again(app: Weak<App>) {
-    loop {
-        sleep(DEMAND_AGAIN).await;
-        if !app.upgrade().is_some_and(|app| app.still_demands()) {
-            return;
-        }
-    }
-}
-
-/// One slot at one backend, until dropped.
-pub(crate) struct Grant {
-    app: Arc<App>,
-    backend: Arc<Backend>,
-}
-
-impl Grant {
-    pub(crate) fn backend(&self) -> &Arc<Backend> {
-        &self.backend
-    }
-}
-
-impl std::fmt::Debug for Grant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "a slot of VIP {} at {}",
-            self.app.vip,
-            self.backend.address()
-        )
-    }
-}
-
-impl Drop for Grant {
-    fn drop(&mut self) {
-        self.app.give_back(self.backend.address());
-    }
-}
-
-/// One request that the app's load counts, until dropped.
-pub(crate) struct Visit {
-    app: Arc<App>,
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.app.state.lock().load.leave(Boottime::now());
-    }
-}
-
-/// A place in line, until dropped.
-struct Parking {
-    app: Arc<App>,
-    ticket: Ticket,
-    granted: oneshot::Receiver<Grant>,
-    since: Instant,
-    bytes: usize,
-    _share: Share,
-}
-
-impl Parking {
-    fn new(
-        app: &Arc<App>,
-        ticket: Ticket,
-        bytes: usize,
-        granted: oneshot::Receiver<Grant>,
-        share: Share,
-    ) -> Self {
-        app.core.metrics.parked.inc();
-        app.core.metrics.parked_bytes.inc_by(gauge(bytes));
-        Self {
-            app: Arc::clone(app),
-            ticket,
-            granted,
-            since: Instant::now(),
-            bytes,
-            _share: share,
-        }
-    }
-
-    async fn granted(&mut self) -> Result<Grant, NoSlot> {
-        let granted = (&mut self.granted).await;
-        self.app
-            .core
-            .metrics
-            .park_duration
-            .observe(self.since.elapsed().as_secs_f64());
-        // The waiter's other half is dropped only with the app.
-        granted.map_err(|_gone| NoSlot::Removed)
-    }
-}
-
-impl Drop for Parking {
-    fn drop(&mut self) {
-        // Out of the line first: a slot granted meanwhile is in the channel and goes back with it.
-        drop(self.app.state.lock().breaker.give_up(self.ticket));
-        self.app.core.metrics.parked.dec();
-        self.app.core.metrics.parked_bytes.dec_by(gauge(self.bytes));
-    }
-}
-
-fn gauge(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

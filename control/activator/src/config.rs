@@ -43,7 +43,7 @@ impl Config {
             queue_bytes_per_app_max: 1 << 28,
             connections_max: 120_000,
             connections_per_app_max: 20_000,
-            header_timeout: Duration::from_secs(60),
+            header_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(30),
             demands_max: 16_384,
             backend: Limits::default(),

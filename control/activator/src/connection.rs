@@ -30,9 +30,9 @@ const HTTP2_HEADERS_BYTES: u32 = 64 * 1024;
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// A silent client is asked after this whether it still lives.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE: Duration = Duration::from_mins(1);
 /// A client that takes no byte of its response for this long is gone: it may hold a slot.
-const STUCK_CLIENT: Duration = Duration::from_secs(300);
+const STUCK_CLIENT: Duration = Duration::from_mins(5);
 
 /// A connection's two ends, as its requests need to know them.
 pub(crate) struct Caller {
@@ -106,9 +106,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, client: Socket
             Protocol::Http2 => serve_http2(caller, peer, app).await,
         }
     };
-    match broken_off.run_until_cancelled(served).await {
-        Some(Err(error)) => debug!(%client, %error, "client connection ended"),
-        Some(Ok(())) | None => {}
+    if let Some(Err(error)) = broken_off.run_until_cancelled(served).await {
+        debug!(%client, %error, "client connection ended");
     }
 }
 

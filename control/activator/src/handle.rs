@@ -148,9 +148,9 @@ impl Handle {
             let Some(app) = listed.upgrade() else {
                 continue;
             };
-            let (stat, stays) = app.take_stat(since, now);
+            let (stat, still_active) = app.take_stat(since, now);
             stats.push((app.vip, stat));
-            if stays {
+            if still_active {
                 self.shared.core.active.lock().push(listed);
             }
         }

@@ -10,19 +10,24 @@
 //! Thin: the rest. One lock per app, never held across an await: a stuck app delays nobody else.
 #![forbid(unsafe_code)]
 
+mod config;
+mod handle;
+mod run;
+
+mod listen;
+
+mod connection;
+mod peer;
+
+mod exchange;
+mod refusal;
+
 mod app;
 pub mod breaker;
-mod config;
-mod connection;
-mod exchange;
-mod handle;
-mod listen;
+pub mod park;
+
 pub mod load;
 mod metrics;
-pub mod park;
-mod peer;
-mod refusal;
-mod run;
 
 pub use config::{Config, Route};
 pub use handle::{Demand, Handle, Stat, new};

@@ -100,14 +100,28 @@ mod tests {
         let mut load = Load::default();
         load.enter(Boottime(100));
         load.leave(Boottime(200));
-        assert_eq!(load.take(Boottime(0), Boottime(1_000)).concurrency, 0.1);
+        let average = load.take(Boottime(0), Boottime(1_000));
+        assert_eq!(
+            average,
+            Average {
+                concurrency: 0.1,
+                requests: 1.0
+            }
+        );
     }
 
     #[test]
     fn an_interval_without_length_has_the_count_of_its_moment() {
         let mut load = Load::default();
         load.enter(Boottime(5));
-        assert_eq!(load.take(Boottime(5), Boottime(5)).concurrency, 1.0);
+        let average = load.take(Boottime(5), Boottime(5));
+        assert_eq!(
+            average,
+            Average {
+                concurrency: 1.0,
+                requests: 1.0
+            }
+        );
     }
 
     #[test]
@@ -115,6 +129,13 @@ mod tests {
         let mut load = Load::default();
         load.enter(Boottime(1_000));
         load.leave(Boottime(900));
-        assert_eq!(load.take(Boottime(0), Boottime(1_000)).concurrency, 0.0);
+        let average = load.take(Boottime(0), Boottime(1_000));
+        assert_eq!(
+            average,
+            Average {
+                concurrency: 0.0,
+                requests: 1.0
+            }
+        );
     }
 }

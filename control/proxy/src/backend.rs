@@ -41,7 +41,7 @@ impl Default for Limits {
 }
 
 /// TCP asks a silent peer after this whether it still lives: an upgraded connection has no other limit.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE: Duration = Duration::from_mins(1);
 
 /// One pod's address and the connections to it. Its owner calls [`Backend::close`] when the pod leaves.
 #[derive(Debug)]

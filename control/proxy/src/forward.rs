@@ -105,14 +105,14 @@ pub async fn forward<G: Send + Unpin + 'static>(
 ) -> Result<Response<Relayed<G>>, Box<Failure>> {
     let address = backend.address();
     let http2 = outbound.http2;
-    let send = async {
+    let exchange = async {
         if http2 {
             send_http2(outbound, backend).await
         } else {
             send_http1(outbound, backend).await
         }
     };
-    let sent = match timeout_at(deadline, send).await {
+    let sent = match timeout_at(deadline, exchange).await {
         Ok(sent) => sent?,
         Err(_elapsed) => return Err(Failure::sent(ForwardError::Deadline { backend: address })),
     };

@@ -7,10 +7,13 @@
 //! has reached a backend is handed back in [`Failure`].
 #![forbid(unsafe_code)]
 
-mod backend;
 mod forward;
+
 mod hop;
 mod outbound;
+
+mod backend;
+
 mod relay;
 mod splice;
 

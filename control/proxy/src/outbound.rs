@@ -44,9 +44,9 @@ impl Outbound {
             hop::ask_upgrade(headers, protocol);
         }
         if http2 {
-            address_http2(&mut request)
+            address_http2(&mut request);
         } else {
-            address_http1(&mut request)
+            address_http1(&mut request);
         }
         Self {
             request: request.map(Either::Left),

@@ -50,7 +50,7 @@ impl Rig {
         let (handle, demands) = dormouse_activator::new(config);
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(dormouse_activator::run(handle.clone(), shutdown.clone()));
-        let (_reserved, port) = reserve();
+        let (reserved, port) = reserve();
         let address = SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
         Self {
             handle,
@@ -58,7 +58,7 @@ impl Rig {
             address,
             shutdown,
             running,
-            _reserved,
+            _reserved: reserved,
         }
     }
 
