@@ -1,0 +1,51 @@
+//! Commands run as steps: their output, their failures.
+
+use super::*;
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+#[test]
+fn a_command_gives_its_output_and_only_stdout_is_watched() {
+    let mut seen = Vec::new();
+    let mut command = shell("echo one; echo aside >&2; echo two");
+    let stdout = run_watched("say", &mut command, Output::OnFailure, |line| {
+        seen.push(line.to_owned());
+    });
+    assert_eq!(stdout.unwrap(), "one\ntwo\n");
+    assert_eq!(seen, ["one", "two"]);
+}
+
+#[test]
+fn a_failed_command_is_named_as_it_would_be_typed() {
+    let error = run("fail", &mut shell("exit 3"), Output::OnFailure).unwrap_err();
+    assert_eq!(error.to_string(), "sh -c exit 3 failed (exit status: 3)");
+}
+
+#[test]
+fn stdout_that_is_for_programs_still_reaches_the_caller() {
+    let stdout = run("build", &mut shell("echo {}"), Output::ErrorsOnFailure);
+    assert_eq!(stdout.unwrap(), "{}\n");
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let error = run(
+        "miss",
+        &mut Command::new("no-such-program"),
+        Output::OnFailure,
+    )
+    .unwrap_err();
+    assert_eq!(error.to_string(), "failed to start no-such-program");
+}
+
+#[test]
+fn the_last_lines_are_kept_up_to_the_limit() {
+    let mut last = VecDeque::new();
+    (0..SHOWN_LINES_MAX + 5).for_each(|line| keep_last(&mut last, line.to_string()));
+    assert_eq!(last.len(), SHOWN_LINES_MAX);
+    assert_eq!(last.front().map(String::as_str), Some("5"));
+}
