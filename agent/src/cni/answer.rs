@@ -1,0 +1,59 @@
+//! Says in CNI's terms what the node's network said in its own. Pure.
+
+use dormouse_agent_ipam::{AllocateError, LeasesError};
+use dormouse_cni::error::{CniError, code};
+use dormouse_cni::message::{Reply, Request};
+
+use crate::pod::NetworkError;
+
+/// The request's name, for counters.
+pub(super) fn command(request: &Request) -> &'static str {
+    match request {
+        Request::Add { .. } => "ADD",
+        Request::Del { .. } => "DEL",
+        Request::Check { .. } => "CHECK",
+        Request::Status {} => "STATUS",
+        Request::Gc { .. } => "GC",
+    }
+}
+
+/// A reply without a result.
+pub(super) fn reply(done: Result<(), CniError>) -> Reply {
+    match done {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Failed(error),
+    }
+}
+
+/// Its code; 0 is success.
+pub(super) fn code_of(reply: &Reply) -> u32 {
+    match reply {
+        Reply::Done | Reply::Wired(_) => 0,
+        Reply::Failed(error) => error.code,
+    }
+}
+
+/// What the runtime reads.
+pub(super) fn error(error: &NetworkError) -> CniError {
+    let code = match error {
+        NetworkError::Leases(LeasesError::Allocate(reason)) => match reason {
+            AllocateError::Held { .. } => code::EXISTS,
+            AllocateError::OutOfRange { .. } | AllocateError::Taken { .. } => code::INVALID_CONFIG,
+            AllocateError::Resting { .. } | AllocateError::Exhausted { .. } => code::TRY_AGAIN,
+        },
+        NetworkError::InterfaceExists(_) => code::EXISTS,
+        NetworkError::NoNetns(_) | NetworkError::MissingNetns => code::INVALID_ENVIRONMENT,
+        NetworkError::OwnNetns => code::INVALID_NETNS,
+        NetworkError::Busy(_) => code::TRY_AGAIN,
+        NetworkError::NotHeld(_) => code::UNKNOWN_CONTAINER,
+        NetworkError::Differs { .. } => code::DIFFERS,
+        _ => code::NODE,
+    };
+    let msg = error.to_string();
+    let chain = error.chain();
+    let details = chain
+        .strip_prefix(&msg)
+        .unwrap_or_default()
+        .trim_start_matches(": ");
+    CniError::new(code, msg).details(details)
+}

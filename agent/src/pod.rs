@@ -1,0 +1,47 @@
+//! The node's network as pods see it: a bridge, one veth each, an address of the node's prefix, all by netlink.
+//!
+//! Reading order: what names what ([`names`]), the messages to the kernel ([`messages`], pure) and how they are sent
+//! ([`netlink`]), namespaces ([`netns`]), the bridge ([`bridge`]), what a restart has to heal ([`recovery`], pure), and
+//! the operations that CNI needs ([`network`]).
+
+use std::io;
+use std::net::Ipv6Addr;
+
+pub mod bridge;
+mod busy;
+mod counters;
+pub mod error;
+mod messages;
+pub mod names;
+mod netlink;
+pub mod netns;
+pub mod network;
+mod recovery;
+mod sysctl;
+
+pub use counters::{RequestCount, RequestCounters};
+pub use dormouse_agent_ipam::{LeaseKey, NodePrefix};
+pub use error::NetworkError;
+pub use network::{Network, NetworkConfig, Pod};
+
+/// The default gateway of each pod: the bridge.
+pub const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// What the data path has to know of a pod on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodEntry {
+    /// The pod's address.
+    pub address: Ipv6Addr,
+    /// The host's end of the pod's veth.
+    pub ifindex: u32,
+    /// The pod's own link-layer address.
+    pub mac: [u8; 6],
+}
+
+/// Where the data path keeps the node's pods. Adding a pod that is there and removing one that is not succeed.
+pub trait PodTable: Send {
+    /// The pod exists from now on.
+    fn add(&mut self, pod: PodEntry) -> io::Result<()>;
+    /// It no longer does.
+    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()>;
+}

@@ -1,0 +1,92 @@
+//! Network namespaces: made under a path, removed, told apart, and entered on a thread of their own.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use dormouse_agent_ipam::NetnsId;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::fstat;
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
+
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// Makes a namespace and binds it to `path`, as `ip netns add` does. Fails if the path exists.
+pub fn create(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    File::create_new(path)?;
+    let bound = on_a_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        mount(
+            Some(OWN),
+            path,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )?;
+        Ok(())
+    });
+    if bound.is_err() {
+        // The error that made it fail says more than one of removing an empty file.
+        let _ = fs::remove_file(path);
+    }
+    bound
+}
+
+/// Removes a namespace made by [`create`]; one that is gone is no error. It lives on while processes are inside.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match umount2(path, MntFlags::MNT_DETACH) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Which namespace a descriptor refers to; an error if it refers to none.
+pub fn identity(netns: impl AsFd) -> io::Result<NetnsId> {
+    let netns = netns.as_fd();
+    if fstatfs(netns)?.filesystem_type() != NSFS_MAGIC {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a network namespace",
+        ));
+    }
+    let stat = fstat(netns)?;
+    Ok(NetnsId {
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+    })
+}
+
+/// The calling thread's own namespace.
+pub fn own_identity() -> io::Result<NetnsId> {
+    identity(File::open(OWN)?)
+}
+
+/// Runs `work` on a new thread inside the namespace; the calling thread stays where it is.
+pub fn enter<T: Send>(
+    netns: BorrowedFd<'_>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    on_a_thread(|| {
+        setns(netns, CloneFlags::CLONE_NEWNET)?;
+        work()
+    })
+}
+
+fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("netns".to_owned());
+        let thread = thread.spawn_scoped(scope, work)?;
+        let died = || io::Error::other("the thread inside the namespace panicked");
+        thread.join().unwrap_or_else(|_| Err(died()))
+    })
+}

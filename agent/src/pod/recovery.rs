@@ -1,0 +1,93 @@
+//! What a restarted agent has to heal: the journal's leases against the kernel's links. Pure.
+
+use std::collections::HashMap;
+
+use dormouse_agent_ipam::{Lease, LeaseKey, NetnsId, State, Suffix};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+
+use super::names;
+
+#[cfg(test)]
+mod tests;
+
+/// A link on the host that bears a pod's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodLink {
+    pub(crate) suffix: Suffix,
+    pub(crate) ifindex: u32,
+    /// The bridge it is a port of.
+    pub(crate) controller: Option<u32>,
+    /// Whose it is, as its alias says.
+    pub(crate) holder: Option<LeaseKey>,
+}
+
+impl PodLink {
+    /// Reads a link; none if it is no pod's.
+    pub(crate) fn read(link: &LinkMessage) -> Option<Self> {
+        let (mut suffix, mut controller, mut alias) = (None, None, None);
+        for attribute in &link.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => suffix = names::suffix_of_link(name),
+                LinkAttribute::Controller(index) => controller = Some(*index),
+                LinkAttribute::IfAlias(text) => alias = names::parse_alias(text),
+                _ => {}
+            }
+        }
+        let suffix = suffix?;
+        let holder = alias.filter(|(_, s)| *s == suffix).map(|(key, _)| key);
+        Some(Self {
+            suffix,
+            ifindex: link.header.index,
+            controller,
+            holder,
+        })
+    }
+}
+
+/// One thing to do at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Healing {
+    /// The pod lives: tell the data path.
+    Keep(Lease, u32),
+    /// Half made, half removed, or its namespace is gone: remove what is left and free the address.
+    Unwire(Lease),
+    /// The pod lives but the journal has lost it: take the lease back.
+    Adopt(Lease, u32),
+    /// A link that is nobody's.
+    RemoveLink(String),
+}
+
+/// Compares.
+pub(crate) fn plan<'a>(
+    leases: impl Iterator<Item = &'a Lease>,
+    links: &[PodLink],
+    bridge: u32,
+) -> Vec<Healing> {
+    let mut left: HashMap<Suffix, &PodLink> =
+        links.iter().map(|link| (link.suffix, link)).collect();
+    let mut healings = Vec::new();
+    for lease in leases {
+        let link = left.remove(&lease.suffix);
+        healings.push(match (lease.state, link) {
+            (State::Live, Some(link)) => Healing::Keep(lease.clone(), link.ifindex),
+            _ => Healing::Unwire(lease.clone()),
+        });
+    }
+    healings.extend(left.into_values().map(|link| match &link.holder {
+        Some(key) if link.controller == Some(bridge) => {
+            Healing::Adopt(adopted(key, link.suffix), link.ifindex)
+        }
+        _ => Healing::RemoveLink(names::link_name(link.suffix)),
+    }));
+    healings
+}
+
+fn adopted(key: &LeaseKey, suffix: Suffix) -> Lease {
+    Lease {
+        key: key.clone(),
+        suffix,
+        state: State::Live,
+        netns: NetnsId::default(),
+        since: std::time::Duration::ZERO,
+    }
+}

@@ -1,0 +1,67 @@
+//! Each way in which journal and kernel can differ after a crash.
+
+use super::*;
+
+const BRIDGE: u32 = 3;
+
+fn key(container: &str) -> LeaseKey {
+    LeaseKey {
+        network: "pods".into(),
+        container: container.into(),
+        ifname: "eth0".into(),
+    }
+}
+
+fn lease(container: &str, suffix: u32, state: State) -> Lease {
+    Lease {
+        state,
+        ..adopted(&key(container), Suffix(suffix))
+    }
+}
+
+fn link(suffix: u32, holder: Option<&str>) -> PodLink {
+    PodLink {
+        suffix: Suffix(suffix),
+        ifindex: suffix,
+        controller: Some(BRIDGE),
+        holder: holder.map(key),
+    }
+}
+
+#[test]
+fn a_live_pod_is_kept_and_everything_half_done_is_undone() {
+    let leases = [
+        lease("lives", 0x1_0000, State::Live),
+        lease("vanished", 0x1_0001, State::Live),
+        lease("half-made", 0x1_0002, State::Reserved),
+        lease("half-gone", 0x1_0003, State::Releasing),
+    ];
+    let links = [
+        link(0x1_0000, Some("lives")),
+        link(0x1_0002, None),
+        link(0x1_0003, Some("x")),
+    ];
+    assert_eq!(
+        plan(leases.iter(), &links, BRIDGE),
+        [
+            Healing::Keep(leases[0].clone(), 0x1_0000),
+            Healing::Unwire(leases[1].clone()),
+            Healing::Unwire(leases[2].clone()),
+            Healing::Unwire(leases[3].clone()),
+        ]
+    );
+}
+
+#[test]
+fn a_pod_that_the_journal_lost_is_taken_back_and_a_nameless_link_is_removed() {
+    let pod = plan([].into_iter(), &[link(0x1_0000, Some("lives"))], BRIDGE);
+    assert_eq!(
+        pod,
+        [Healing::Adopt(
+            lease("lives", 0x1_0000, State::Live),
+            0x1_0000
+        )]
+    );
+    let nameless = plan([].into_iter(), &[link(0x1_0001, None)], BRIDGE);
+    assert_eq!(nameless, [Healing::RemoveLink("dm00010001".into())]);
+}

@@ -1,0 +1,80 @@
+//! Settings that the kernel offers only as files, of the calling thread's network namespace.
+
+use std::fs;
+use std::io;
+
+const IPV6: &str = "/proc/sys/net/ipv6";
+
+/// The neighbour table is shared by all namespaces and its entries of pods count: (setting, least value).
+const NEIGHBOR_LIMITS: [(&str, u64); 3] = [
+    ("gc_thresh1", 8192),
+    ("gc_thresh2", 32_768),
+    ("gc_thresh3", 65_536),
+];
+
+/// A setting that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to set {path} to {value}")]
+pub struct SysctlError {
+    /// The file.
+    pub path: String,
+    /// What it should say.
+    pub value: String,
+    /// Why it does not.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Makes the node a router that keeps its own default route: an uplink that listens to router advertisements would
+/// stop to do so once the node forwards, unless told otherwise before.
+pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
+    let accept_ra = format!("{IPV6}/conf/{uplink}/accept_ra");
+    if read(&accept_ra).is_some_and(|value| value == "1") {
+        set(&accept_ra, "2")?;
+    }
+    set(&format!("{IPV6}/conf/all/forwarding"), "1")?;
+    for (name, least) in NEIGHBOR_LIMITS {
+        // Only the initial namespace has them.
+        let path = format!("{IPV6}/neigh/default/{name}");
+        let now = read(&path).and_then(|value| value.parse::<u64>().ok());
+        if now.is_some_and(|now| now < least) {
+            set(&path, &least.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// The uplink answers at once for neighbours that it stands for.
+pub(crate) fn proxy_neighbors(uplink: &str) -> Result<(), SysctlError> {
+    set(&format!("{IPV6}/conf/{uplink}/proxy_ndp"), "1")?;
+    set(&format!("{IPV6}/neigh/{uplink}/proxy_delay"), "0")
+}
+
+/// A bridge takes no part in autoconfiguration.
+pub(crate) fn quiet_bridge(bridge: &str) -> Result<(), SysctlError> {
+    set(&format!("{IPV6}/conf/{bridge}/accept_ra"), "0")
+}
+
+/// Pods reach each other through the gateway; the redirects that the kernel sends because both are behind one link
+/// would lead them to a neighbour that their isolated port cannot reach.
+pub(crate) fn quiet_pod(ifname: &str) -> Result<(), SysctlError> {
+    set(&format!("{IPV6}/conf/{ifname}/accept_redirects"), "0")?;
+    set(&format!("{IPV6}/conf/{ifname}/accept_ra"), "0")
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+fn set(path: &str, value: &str) -> Result<(), SysctlError> {
+    if read(path).is_some_and(|now| now == value) {
+        return Ok(());
+    }
+    fs::write(path, value).map_err(|source| SysctlError {
+        path: path.to_owned(),
+        value: value.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,323 @@
+//! The real plugin against a real node: a namespace with an uplink, the agent's network and socket inside it, and
+//! `dormouse-cni` executed as a container runtime would.
+
+#[path = "cni/node.rs"]
+mod node;
+#[path = "cni/plugin.rs"]
+mod plugin;
+
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use dormouse_agent::pod::{LeaseKey, netns};
+use dormouse_agent_ipam::allocator::Request as LeaseRequest;
+use dormouse_agent_ipam::leases::{Leases, Opening};
+use dormouse_agent_ipam::{BootId, NetnsId};
+use dormouse_cni::message::{Attachment, Request};
+use dormouse_cni::pending::since_boot;
+use dormouse_cni::wire;
+use node::{Netns, Node, wait_until};
+use plugin::{Call, address_of};
+use serde_json::{Value, json};
+
+const PORT: u16 = 8080;
+
+/// Connects from inside `from` to `to` at the first try, and returns the address that the server saw.
+fn dial(from: &Netns, server: &Netns, to: Ipv6Addr) -> Ipv6Addr {
+    let to = SocketAddr::from((to, PORT));
+    let listener = server.inside(move || TcpListener::bind(("::", PORT)));
+    let mut dialled = from.inside(move || TcpStream::connect_timeout(&to, Duration::from_secs(5)));
+    let (mut accepted, peer) = listener.accept().unwrap();
+    accepted.write_all(b"hello").unwrap();
+    drop(accepted);
+    let mut text = String::new();
+    dialled.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello");
+    match peer {
+        SocketAddr::V6(peer) => *peer.ip(),
+        SocketAddr::V4(peer) => panic!("an IPv4 peer: {peer}"),
+    }
+}
+
+#[test]
+fn pods_reach_each_other_their_node_and_the_outside_by_their_own_addresses() {
+    let node = Node::start("reach");
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let result = Call::add(&node, "a", &a).ok();
+    let (at_a, at_b) = (
+        address_of(&result),
+        address_of(&Call::add(&node, "b", &b).ok()),
+    );
+    assert_eq!(at_a, "2001:db8:d0:0:0:1:1:0".parse::<Ipv6Addr>().unwrap());
+    assert_eq!(result["interfaces"][2]["name"], "eth0");
+    assert_eq!(
+        result["interfaces"][2]["sandbox"],
+        a.path().to_str().unwrap()
+    );
+    assert_eq!(dial(&a, &b, at_b), at_a);
+    assert_eq!(dial(&b, &a, at_a), at_b);
+    assert_eq!(dial(node.netns(), &a, at_a), node.address());
+    assert_eq!(dial(&a, node.netns(), node.address()), at_a);
+    assert_eq!(dial(node.outside(), &b, at_b), Node::OUTSIDE);
+    assert_eq!(dial(&b, node.outside(), Node::OUTSIDE), at_b);
+    assert_eq!(node.table(), [at_a, at_b]);
+    Call::check(&node, "a", &a, &result).ok();
+}
+
+#[test]
+fn a_deleted_pod_is_gone_and_deleting_it_again_succeeds() {
+    let node = Node::start("delete");
+    let pod = node.pod("a");
+    let address = address_of(&Call::add(&node, "a", &pod).ok());
+    for _ in 0..2 {
+        assert_eq!(Call::del(&node, "a").ok(), Value::Null);
+        assert!(node.table().is_empty() && node.links().is_empty());
+    }
+    Call::del(&node, "never-was").ok();
+    let next = address_of(&Call::add(&node, "a", &pod).ok());
+    assert_ne!(next, address, "a released address rests");
+}
+
+#[test]
+fn a_second_add_is_an_error_and_leaves_the_first_as_it_was() {
+    let node = Node::start("twice");
+    let pod = node.pod("a");
+    let result = Call::add(&node, "a", &pod).ok();
+    Call::add(&node, "a", &pod).fails(100, "already holds");
+    Call::add(&node, "other-id", &pod).fails(100, "`eth0` exists already");
+    Call::check(&node, "a", &pod, &result).ok();
+    assert_eq!(node.table(), [address_of(&result)]);
+    assert_eq!(node.links().len(), 1);
+    let second = Call::add(&node, "a", &pod).env("CNI_IFNAME", "eth1");
+    // A second default route is refused or accepted by the kernel; either way nothing is left half done.
+    second.run();
+    Call::del(&node, "a").env("CNI_IFNAME", "eth1").ok();
+    Call::check(&node, "a", &pod, &result).ok();
+}
+
+#[test]
+fn a_requested_address_is_given_or_refused_with_the_reason() {
+    let node = Node::start("request");
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let ask = |address: &str| json!({"runtimeConfig": {"ips": [address]}});
+    let wanted = "2001:db8:d0:0:0:1:0:42";
+    let given = Call::add(&node, "a", &a).conf(&ask(wanted)).ok();
+    assert_eq!(address_of(&given), wanted.parse::<Ipv6Addr>().unwrap());
+    Call::add(&node, "b", &b)
+        .conf(&ask(wanted))
+        .fails(7, "is held by pods/a/eth0");
+    Call::add(&node, "b", &b)
+        .conf(&ask("2001:db8:d0:0:0:1::1"))
+        .fails(7, "may be requested");
+    assert_eq!(node.links().len(), 1);
+}
+
+#[test]
+fn check_tells_what_changed() {
+    let node = Node::start("check");
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let result = Call::add(&node, "a", &a).ok();
+    Call::check(&node, "a", &b, &result).fails(101, "namespace is another");
+    Call::check(&node, "b", &b, &result).fails(3, "no address lease");
+    a.ip(&["link", "set", "eth0", "mtu", "1400"]);
+    a.ip(&["addr", "add", "2001:db8:ffff::1/128", "dev", "eth0"]);
+    Call::check(&node, "a", &a, &result).ok();
+    a.ip(&[
+        "addr",
+        "del",
+        &format!("{}/128", address_of(&result)),
+        "dev",
+        "eth0",
+    ]);
+    Call::check(&node, "a", &a, &result).fails(101, "lacks the address");
+}
+
+#[test]
+fn garbage_collection_keeps_what_is_listed_and_refuses_a_missing_list() {
+    let node = Node::start("collect");
+    let pods = ["a", "b", "c"].map(|name| (name, node.pod(name)));
+    let addresses = pods
+        .each_ref()
+        .map(|(name, pod)| address_of(&Call::add(&node, name, pod).ok()));
+    let key = "cni.dev/valid-attachments";
+    Call::gc(&node, &json!({})).fails(7, key);
+    Call::gc(&node, &json!({key: null})).ok();
+    assert_eq!(node.table(), addresses);
+    let mut other = Call::gc(&node, &json!({key: []}));
+    other = other.conf(&json!({"name": "another-network"}));
+    other.ok();
+    assert_eq!(node.table(), addresses);
+    let kept = json!([{"containerID": "b", "ifname": "eth0"}]);
+    Call::gc(&node, &json!({key: kept})).ok();
+    assert_eq!(node.table(), [addresses[1]]);
+    assert_eq!(node.links().len(), 1);
+}
+
+#[test]
+fn a_pod_whose_namespace_died_is_found_without_delete() {
+    let node = Node::start("vanish");
+    let pod = node.pod("a");
+    Call::add(&node, "a", &pod).ok();
+    drop(pod);
+    wait_until("the kernel removes the veth", || node.links().is_empty());
+    Call::gc(&node, &json!({"cni.dev/valid-attachments": null})).ok();
+    assert!(node.table().is_empty());
+    let again = node.pod("a");
+    Call::add(&node, "a", &again).ok();
+    drop(again);
+    wait_until("the kernel removes the veth", || node.links().is_empty());
+    let third = node.pod("a");
+    Call::add(&node, "a", &third).ok();
+    assert_eq!(node.table().len(), 1);
+}
+
+#[test]
+fn a_restarted_agent_keeps_pods_and_heals_what_was_half_done() {
+    let mut node = Node::start("restart");
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let result = Call::add(&node, "a", &a).ok();
+    Call::add(&node, "b", &b).ok();
+    node.stop();
+    let journal = node.state_dir().join("leases");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let opening = Opening {
+        prefix: node.prefix(),
+        rest: Duration::from_mins(1),
+        boot: BootId::parse(&boot).unwrap(),
+    };
+    let mut leases = Leases::open(&journal, opening).unwrap();
+    let key = |container: &str| LeaseKey {
+        network: "pods".into(),
+        container: container.into(),
+        ifname: "eth0".into(),
+    };
+    let request = LeaseRequest {
+        key: key("half-made"),
+        netns: NetnsId::default(),
+        address: None,
+    };
+    leases.reserve(&request, since_boot()).unwrap();
+    let half_gone = leases.lease(&key("b")).unwrap().suffix;
+    leases.release(half_gone).unwrap();
+    drop(leases);
+    node.restart();
+    assert_eq!(node.table(), [address_of(&result)]);
+    assert_eq!(node.links().len(), 1);
+    Call::check(&node, "a", &a, &result).ok();
+    assert_eq!(dial(node.netns(), &a, address_of(&result)), node.address());
+}
+
+#[test]
+fn a_lost_journal_does_not_lose_the_pods() {
+    let mut node = Node::start("lost");
+    let pod = node.pod("a");
+    let result = Call::add(&node, "a", &pod).ok();
+    node.stop();
+    std::fs::remove_file(node.state_dir().join("leases")).unwrap();
+    node.restart();
+    assert_eq!(node.table(), [address_of(&result)]);
+    Call::check(&node, "a", &pod, &result).ok();
+    Call::del(&node, "a").ok();
+    assert!(node.links().is_empty());
+}
+
+#[test]
+fn without_an_agent_add_asks_to_try_again_and_delete_is_done_later() {
+    let mut node = Node::start("down");
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let result = Call::add(&node, "a", &a).ok();
+    node.stop();
+    Call::add(&node, "b", &b).fails(11, "no dormouse-agent answers");
+    Call::check(&node, "a", &a, &result).fails(11, "no dormouse-agent answers");
+    Call::status(&node).fails(50, "no dormouse-agent answers");
+    Call::del(&node, "a").ok();
+    Call::del(&node, "a").ok();
+    node.restart();
+    assert!(node.table().is_empty() && node.links().is_empty());
+    assert_eq!(
+        std::fs::read_dir(node.state_dir().join("pending-del"))
+            .unwrap()
+            .count(),
+        0
+    );
+    Call::status(&node).ok();
+}
+
+#[test]
+fn an_add_whose_caller_hangs_up_is_undone() {
+    let node = Node::start("hangup");
+    let pod = node.pod("a");
+    let attachment = Attachment {
+        network: "pods".into(),
+        container_id: "a".into(),
+        ifname: "eth0".into(),
+    };
+    let stream = UnixStream::connect(node.socket()).unwrap();
+    let request = Request::Add {
+        attachment,
+        address: None,
+    };
+    wire::send_request(&stream, &request, Some(pod.file().as_fd())).unwrap();
+    drop(stream);
+    wait_until("the ADD is counted as failed", || {
+        node.counted("ADD", 11) == 1
+    });
+    assert!(node.table().is_empty() && node.links().is_empty());
+    Call::add(&node, "a", &pod).ok();
+}
+
+#[test]
+fn pods_that_come_at_once_all_get_their_own_address() {
+    let node = Node::start("burst");
+    let pods: Vec<_> = (0..24)
+        .map(|i| (format!("c{i}"), node.pod(&format!("c{i}"))))
+        .collect();
+    let mut addresses: Vec<Ipv6Addr> = std::thread::scope(|scope| {
+        let calls: Vec<_> = pods
+            .iter()
+            .map(|(name, pod)| scope.spawn(|| address_of(&Call::add(&node, name, pod).ok())))
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    addresses.sort();
+    assert_eq!(node.table(), addresses);
+    addresses.dedup();
+    assert_eq!(addresses.len(), 24);
+}
+
+#[test]
+fn bad_requests_are_refused_by_name_and_change_nothing() {
+    let node = Node::start("bad");
+    let pod = node.pod("a");
+    let add = || Call::add(&node, "a", &pod);
+    add()
+        .env("CNI_COMMAND", "FROB")
+        .fails(4, "unknown CNI_COMMAND `FROB`");
+    add()
+        .env("CNI_CONTAINERID", "")
+        .env("CNI_NETNS", "")
+        .fails(4, "CNI_CONTAINERID, CNI_NETNS");
+    add().env("CNI_IFNAME", "a/b").fails(4, "CNI_IFNAME");
+    add()
+        .env("CNI_NETNS", "/nowhere")
+        .fails(4, "CNI_NETNS `/nowhere`");
+    add()
+        .env("CNI_NETNS", "/etc/hostname")
+        .fails(4, "no network namespace");
+    add()
+        .env("CNI_NETNS", node.netns().path().to_str().unwrap())
+        .fails(8, "node's own");
+    add().conf(&json!({"name": null})).fails(7, "`name`");
+    add()
+        .conf(&json!({"cniVersion": "9.9.9"}))
+        .fails(1, "9.9.9");
+    add().stdin("{").fails(6, "no JSON object");
+    add().conf(&json!({"ipMasq": true})).fails(2, "`ipMasq`");
+    let version = add().env("CNI_COMMAND", "VERSION").stdin("garbage").ok();
+    assert_eq!(version["supportedVersions"].as_array().unwrap().len(), 7);
+    assert!(node.table().is_empty() && node.links().is_empty());
+    assert!(netns::identity(pod.file()).is_ok());
+}
