@@ -1,0 +1,96 @@
+//! Tells clients what is served here, in the old and simple form of discovery that every client still reads.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use dormouse_cluster::App;
+use http::{HeaderMap, header};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use serde_json::{Value, json};
+
+use super::{Api, Kind};
+
+/// The form in which kubectl asks for the OpenAPI document.
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// An OpenAPI v2 document that describes nothing: `Document{swagger: "2.0", info: {title: "Dormouse", version: "v1"},
+/// paths: {}}` (gnostic's openapiv2.proto). kubectl reads no other form, and leaves to the server the validation of
+/// what the document does not describe: exactly what we want, as the server validates everything.
+const OPENAPI_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x0e\x0a\x08Dormouse\x12\x02v1\x42\x00";
+/// How large a version claims to be: kubectl warns of a skew that does not exist otherwise.
+const KUBERNETES_VERSION: (&str, &str) = ("1", "36");
+
+pub(super) fn routes() -> Router<Arc<Api>> {
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/livez", get(|| async { "ok" }))
+        .route("/readyz", get(|| async { "ok" }))
+        .route("/version", get(|| async { Json(version()) }))
+        .route("/api", get(|| async { Json(core_versions()) }))
+        .route("/apis", get(|| async { Json(groups()) }))
+        .route("/apis/dormouse.dev", get(|| async { Json(group()) }))
+        .route("/api/v1", get(|| async { Json(core_resources()) }))
+        .route(App::BASE, get(|| async { Json(app_resources()) }))
+        .route("/openapi/v2", get(openapi))
+}
+
+fn version() -> Value {
+    let (major, minor) = KUBERNETES_VERSION;
+    let git = format!("v{major}.{minor}.0+dormouse-{}", env!("CARGO_PKG_VERSION"));
+    json!({"major": major, "minor": minor, "gitVersion": git, "platform": "linux/amd64"})
+}
+
+fn core_versions() -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+}
+
+fn group() -> Value {
+    let version = json!({"groupVersion": "dormouse.dev/v1alpha1", "version": "v1alpha1"});
+    json!({
+        "kind": "APIGroup", "apiVersion": "v1", "name": "dormouse.dev",
+        "versions": [version], "preferredVersion": version,
+    })
+}
+
+fn groups() -> Value {
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]})
+}
+
+fn core_resources() -> Value {
+    resources("v1", &[resource::<Pod>(), resource::<Node>(), resource::<Event>()])
+}
+
+fn app_resources() -> Value {
+    resources("dormouse.dev/v1alpha1", &[resource::<App>()])
+}
+
+fn resources(group_version: &str, all: &[Vec<Value>]) -> Value {
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": all.concat()})
+}
+
+fn resource<K: Kind>() -> Vec<Value> {
+    let kind = K::kind(&());
+    vec![
+        json!({
+            "name": K::PLURAL, "singularName": K::SINGULAR, "namespaced": K::NAMESPACED, "kind": kind,
+            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"], "shortNames": K::SHORT,
+        }),
+        json!({
+            "name": format!("{}/status", K::PLURAL), "singularName": "", "namespaced": K::NAMESPACED, "kind": kind,
+            "verbs": ["get", "patch", "update"],
+        }),
+    ]
+}
+
+async fn openapi(headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepted.contains("proto-openapi") {
+        return ([(header::CONTENT_TYPE, OPENAPI_PROTOBUF)], Bytes::from_static(OPENAPI_DOCUMENT)).into_response();
+    }
+    let info = json!({"title": "Dormouse", "version": "v1"});
+    Json(json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})).into_response()
+}

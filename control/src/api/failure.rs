@@ -1,0 +1,169 @@
+//! Failures as Kubernetes tells them: a `Status` with a reason for programs, a sentence for people, and a cause for
+//! each field.
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use dormouse_cluster::{ClientError, FieldError, Key, claim::ClaimError, decode::Fault};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Kind;
+
+/// Why a request was not carried out. Boxed: it is large, and rare.
+#[derive(Debug)]
+pub(super) struct Failure(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Value,
+}
+
+impl Failure {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>, details: Value) -> Self {
+        Self(Box::new(Parts { code, reason, message: message.into(), details }))
+    }
+
+    /// The request itself cannot be understood.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message, Value::Null)
+    }
+
+    pub(super) fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message, Value::Null)
+    }
+
+    pub(super) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, Value::Null)
+    }
+
+    pub(super) fn not_acceptable(accepted: &str) -> Self {
+        let message = format!("this server writes JSON only, but the client accepts {accepted}: ask for application/json");
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, Value::Null)
+    }
+
+    pub(super) fn unsupported_media(sent: &str, supported: &str) -> Self {
+        let message = format!("this server cannot read {sent}: send {supported}");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message, Value::Null)
+    }
+
+    /// The server itself is not well.
+    pub(super) fn internal(message: &str) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, Value::Null)
+    }
+
+    /// Whether somebody else's write came between.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.0.reason == "Conflict"
+    }
+
+    pub(super) fn not_found<K: Kind>(name: &str) -> Self {
+        let message = format!("{} {name:?} not found", K::resource());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message, details::<K>(name, &[]))
+    }
+
+    pub(super) fn already_exists<K: Kind>(name: &str) -> Self {
+        let message = format!("{} {name:?} already exists", K::resource());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details::<K>(name, &[]))
+    }
+
+    pub(super) fn conflict<K: Kind>(name: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: the object has been modified; please apply your changes to the latest version and try again",
+            K::resource()
+        );
+        Self::new(StatusCode::CONFLICT, "Conflict", message, details::<K>(name, &[]))
+    }
+
+    /// The object is not as it must be; each error names a field and its mend.
+    pub(super) fn invalid<K: Kind>(name: &str, errors: &[FieldError]) -> Self {
+        let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let kind = K::kind(&());
+        let group = K::group(&());
+        let kind = if group.is_empty() { kind.into_owned() } else { format!("{kind}.{group}") };
+        let message = format!("{kind} {name:?} is invalid: {}", all.join("; "));
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, details::<K>(name, errors))
+    }
+
+    /// The controller has not seen the object yet.
+    pub(super) fn not_yet<K: Kind>(name: &str) -> Self {
+        let message = format!("{} {name:?} is not known to the controller yet, try again in a second", K::resource());
+        let mut details = details::<K>(name, &[]);
+        details["retryAfterSeconds"] = json!(1);
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message, details)
+    }
+
+    /// What the store's answer means for the request on `key`.
+    pub(super) fn of_client<K: Kind>(error: &ClientError, key: &Key) -> Self {
+        match error {
+            ClientError::AlreadyExists { .. } => Self::already_exists::<K>(&key.name),
+            ClientError::NotFound { .. } => Self::not_found::<K>(&key.name),
+            ClientError::Conflict { .. } => Self::conflict::<K>(&key.name),
+            ClientError::Compacted { .. } => {
+                let message = format!("{error}: list again");
+                Self::new(StatusCode::GONE, "Expired", message, Value::Null)
+            }
+            ClientError::Unreachable(_) | ClientError::Silent { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", chain(error), Value::Null)
+            }
+            ClientError::Malformed { .. } | ClientError::Refused(_) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", chain(error), Value::Null)
+            }
+        }
+    }
+
+    /// What a failed claim of a VIP means for the request on `key`.
+    pub(super) fn of_claim<K: Kind>(error: &ClaimError, key: &Key) -> Self {
+        let (fault, mend) = match error {
+            ClaimError::Client(error) => return Self::of_client::<K>(error, key),
+            ClaimError::Taken { .. } => (Fault::Duplicate, "choose another, or leave vip out to be given one"),
+            ClaimError::Outside { .. } => (Fault::Invalid, "choose an address inside, or leave vip out to be given one"),
+            ClaimError::Exhausted(_) => (Fault::Invalid, "delete an app, or give control a further --vips range"),
+        };
+        Self::invalid::<K>(&key.name, &[FieldError::new("spec.vip", fault, format!("{error}: {mend}"))])
+    }
+
+    /// The body of the answer.
+    pub(super) fn status(&self) -> Value {
+        let Parts { code, reason, message, details } = &*self.0;
+        let mut status = json!({
+            "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": code.as_u16(),
+        });
+        if !details.is_null() {
+            status["details"] = details.clone();
+        }
+        status
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0.code, Json(self.status())).into_response()
+    }
+}
+
+/// What is named by a status about one object.
+pub(super) fn details<K: Kind>(name: &str, errors: &[FieldError]) -> Value {
+    let cause = |error: &FieldError| json!({"reason": error.fault.reason(), "message": error.message, "field": error.field});
+    let mut details = json!({"name": name, "kind": K::PLURAL});
+    if !K::group(&()).is_empty() {
+        details["group"] = json!(K::group(&()));
+    }
+    if !errors.is_empty() {
+        details["causes"] = errors.iter().map(cause).collect();
+    }
+    details
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

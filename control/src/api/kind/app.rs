@@ -1,0 +1,68 @@
+//! Apps: their columns are the definition's printer columns, their VIPs are claimed on the way in.
+
+use std::{borrow::Cow, sync::LazyLock};
+
+use dormouse_cluster::{App, FieldError, Guard, Object, VipRange, validate};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::Kind;
+use crate::api::{
+    Api, Failure, fields,
+    table::{Column, date},
+};
+
+static COLUMNS: LazyLock<Vec<(Column, String)>> = LazyLock::new(|| {
+    let definition = App::definition();
+    let version = definition.spec.versions.into_iter().next();
+    let printed = version.and_then(|version| version.additional_printer_columns).unwrap_or_default();
+    let column = |name: &str, type_: &str, priority| Column { name: name.to_owned().into(), type_: type_.to_owned().into(), priority };
+    let name = (Column::new("Name", "string"), ".metadata.name".to_owned());
+    let rest = printed.into_iter().map(|one| (column(&one.name, &one.type_, one.priority.unwrap_or(0)), one.json_path));
+    std::iter::once(name).chain(rest).collect()
+});
+
+impl Kind for App {
+    const BASE: &'static str = "/apis/dormouse.dev/v1alpha1";
+    const SINGULAR: &'static str = "app";
+    const SHORT: &'static [&'static str] = &[];
+
+    fn columns() -> Cow<'static, [Column]> {
+        COLUMNS.iter().map(|(column, _)| column.clone()).collect()
+    }
+
+    fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+        let cell = |(column, path): &(Column, String)| match fields::at(object, path) {
+            Some(value) if column.type_ == "date" => date(value, now),
+            Some(value) => value.clone(),
+            None => Value::Null,
+        };
+        COLUMNS.iter().map(cell).collect()
+    }
+
+    fn fill(&mut self, old: Option<&Self>) {
+        if self.spec.container.name.is_empty() {
+            "app".clone_into(&mut self.spec.container.name);
+        }
+        if self.spec.vip.is_none() {
+            self.spec.vip = old.and_then(Self::vip);
+        }
+        self.status.get_or_insert_default();
+    }
+
+    fn check(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
+        let mut errors = validate::app(self, ranges);
+        errors.extend(old.map(|old| validate::app_update(old, self)).unwrap_or_default());
+        errors
+    }
+
+    async fn insert(self, api: &Api) -> Result<Self, Failure> {
+        let key = self.key();
+        api.claims.create(self).await.map_err(|error| Failure::of_claim::<Self>(&error, &key))
+    }
+
+    async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
+        let deleted = api.claims.delete(self, guard).await;
+        deleted.map(drop).map_err(|error| Failure::of_claim::<Self>(&error, &self.key()))
+    }
+}
