@@ -1,6 +1,12 @@
 //! The real plugin against a real node: a namespace with an uplink, the agent's network and socket inside it, and
 //! `dormouse-cni` executed as a container runtime would.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on says why and ends"
+)]
+
 #[path = "cni/node.rs"]
 mod node;
 #[path = "cni/plugin.rs"]
@@ -59,8 +65,8 @@ fn pods_reach_each_other_their_node_and_the_outside_by_their_own_addresses() {
     );
     assert_eq!(dial(&a, &b, at_b), at_a);
     assert_eq!(dial(&b, &a, at_a), at_b);
-    assert_eq!(dial(node.netns(), &a, at_a), node.address());
-    assert_eq!(dial(&a, node.netns(), node.address()), at_a);
+    assert_eq!(dial(node.netns(), &a, at_a), Node::address());
+    assert_eq!(dial(&a, node.netns(), Node::address()), at_a);
     assert_eq!(dial(node.outside(), &b, at_b), Node::OUTSIDE);
     assert_eq!(dial(&b, node.outside(), Node::OUTSIDE), at_b);
     assert_eq!(node.table(), [at_a, at_b]);
@@ -184,7 +190,7 @@ fn a_restarted_agent_keeps_pods_and_heals_what_was_half_done() {
     let journal = node.state_dir().join("leases");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let opening = Opening {
-        prefix: node.prefix(),
+        prefix: Node::prefix(),
         rest: Duration::from_mins(1),
         boot: BootId::parse(&boot).unwrap(),
     };
@@ -207,7 +213,7 @@ fn a_restarted_agent_keeps_pods_and_heals_what_was_half_done() {
     assert_eq!(node.table(), [address_of(&result)]);
     assert_eq!(node.links().len(), 1);
     Call::check(&node, "a", &a, &result).ok();
-    assert_eq!(dial(node.netns(), &a, address_of(&result)), node.address());
+    assert_eq!(dial(node.netns(), &a, address_of(&result)), Node::address());
 }
 
 #[test]

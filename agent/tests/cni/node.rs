@@ -119,7 +119,7 @@ impl Node {
             agent: None,
         };
         let addresses = [
-            (&node.netns, node.address()),
+            (&node.netns, Self::address()),
             (&node.outside, Self::OUTSIDE),
         ];
         for (netns, address) in addresses {
@@ -156,7 +156,7 @@ impl Node {
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.table.0.lock().unwrap().clear();
-        let mut config = NetworkConfig::new(self.prefix(), self.state_dir().to_owned(), "up0");
+        let mut config = NetworkConfig::new(Self::prefix(), self.state_dir().to_owned(), "up0");
         config.proxy_neighbors = true;
         let (table, socket) = (self.table.clone(), self.socket());
         let shutdown = CancellationToken::new();
@@ -190,11 +190,11 @@ impl Node {
         &self.outside
     }
 
-    pub(crate) fn prefix(&self) -> NodePrefix {
+    pub(crate) fn prefix() -> NodePrefix {
         "2001:db8:d0:0:0:1::/96".parse().unwrap()
     }
 
-    pub(crate) fn address(&self) -> Ipv6Addr {
+    pub(crate) fn address() -> Ipv6Addr {
         "2001:db8:d0:0:0:1:0:1".parse().unwrap()
     }
 
