@@ -1,0 +1,145 @@
+//! Reads manifests: files of one or more documents, each of which must name its object, and no object twice.
+
+use std::{collections::BTreeMap, fmt, fs, io::Read};
+
+use serde_json::{Value, json};
+
+use crate::cli::{Exit, Failure, codes::Code, noun::Noun};
+
+/// One object of a manifest.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// What it is.
+    pub(crate) noun: Noun,
+    /// The object itself.
+    pub(crate) value: Value,
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its file and its number therein.
+    pub(crate) place: String,
+}
+
+impl Document {
+    /// Where the object lives.
+    pub(crate) fn path(&self) -> String {
+        self.noun.path_of(&self.namespace, &self.name)
+    }
+}
+
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.noun.namespaced {
+            return write!(f, "{} {}", self.noun.singular, self.name);
+        }
+        write!(f, "{} {}/{}", self.noun.singular, self.namespace, self.name)
+    }
+}
+
+/// Reads all documents of all files; those without a namespace get `namespace`.
+pub(crate) fn read(filenames: &[String], namespace: &str) -> Result<Vec<Document>, Failure> {
+    let mut documents = Vec::new();
+    for filename in filenames {
+        let text = text_of(filename).map_err(|error| unreadable(filename, &error.to_string()))?;
+        documents.extend(parse(filename, &text, namespace)?);
+    }
+    if documents.is_empty() {
+        return Err(unreadable(&filenames.join(", "), "there is no document in it"));
+    }
+    no_doubles(&documents)?;
+    Ok(documents)
+}
+
+fn text_of(filename: &str) -> std::io::Result<String> {
+    if filename != "-" {
+        return fs::read_to_string(filename);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn parse(filename: &str, text: &str, namespace: &str) -> Result<Vec<Document>, Failure> {
+    let values: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| unreadable(filename, &error.to_string()))?;
+    let values = values.into_iter().enumerate().filter(|(_, value)| !value.is_null());
+    values.map(|(index, value)| document(value, format!("{filename}, document {}", index + 1), namespace)).collect()
+}
+
+fn document(mut value: Value, place: String, namespace: &str) -> Result<Document, Failure> {
+    let Some(noun) = Noun::of_document(&value) else {
+        let message = format!(
+            "cannot apply {place}: apiVersion {}, kind {} is not served here",
+            value["apiVersion"], value["kind"]
+        );
+        return Err(Failure::new(Code::Kind, Exit::No, message, "use apiVersion dormouse.dev/v1alpha1, kind App"));
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let Some(name) = text(&value["metadata"]["name"]).filter(|name| !name.is_empty()) else {
+        return Err(unreadable(&place, "metadata.name is missing: every object has a name"));
+    };
+    let namespace = text(&value["metadata"]["namespace"]).unwrap_or_else(|| namespace.to_owned());
+    if noun.namespaced {
+        value["metadata"]["namespace"] = json!(namespace);
+    }
+    Ok(Document { noun, value, namespace, name, place })
+}
+
+/// No two documents may describe one object or claim one VIP.
+fn no_doubles(documents: &[Document]) -> Result<(), Failure> {
+    let mut seen: BTreeMap<String, &Document> = BTreeMap::new();
+    for document in documents {
+        let vip = document.value["spec"]["vip"].as_str().map(|vip| format!("VIP {vip}"));
+        for claim in [Some(document.to_string()), vip].into_iter().flatten() {
+            if let Some(first) = seen.insert(claim.clone(), document) {
+                let message = format!("{claim} is described twice");
+                let failure = Failure::new(Code::Twice, Exit::No, message, "remove or rename one of them");
+                return Err(failure.note(format!("first in {}", first.place)).note(format!("again in {}", document.place)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(place: &str, why: &str) -> Failure {
+    let mut lines = why.trim().lines();
+    let message = format!("cannot read {place}: {}", lines.next().unwrap_or_default());
+    let failure = Failure::new(Code::Manifest, Exit::No, message, "mend the file and apply it again");
+    lines.fold(failure, |failure, line| failure.note(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEB: &str = "apiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {name: web}\nspec: {vip: 'fd00:10::1'}\n";
+
+    #[test]
+    fn a_file_of_several_documents_is_read_whole() {
+        let text = format!("# first\n{WEB}---\n---\n{}", WEB.replace("web", "api"));
+        let documents = parse("a.yaml", &text, "shop").unwrap();
+        let names: Vec<String> = documents.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["app shop/web", "app shop/api"]);
+        assert_eq!(documents[0].value["metadata"]["namespace"], "shop");
+    }
+
+    #[test]
+    fn one_object_or_one_vip_described_twice_is_refused() {
+        let twice = parse("a.yaml", &format!("{WEB}---\n{WEB}"), "shop").unwrap();
+        assert_eq!(no_doubles(&twice).unwrap_err().message, "app shop/web is described twice");
+        let vip = parse("a.yaml", &format!("{WEB}---\n{}", WEB.replace("web", "api")), "shop").unwrap();
+        assert_eq!(no_doubles(&vip).unwrap_err().message, "VIP fd00:10::1 is described twice");
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_refused_with_its_place() {
+        for (text, want) in [
+            ("a: [", "cannot read a.yaml"),
+            ("kind: App", "is not served here"),
+            ("apiVersion: v1\nkind: Pod\nmetadata: {}", "a.yaml, document 1: metadata.name is missing"),
+        ] {
+            let failure = parse("a.yaml", text, "shop").unwrap_err();
+            assert!(failure.message.contains(want), "{}", failure.message);
+        }
+    }
+}
