@@ -1,9 +1,16 @@
 //! Measures one thing by name and says whether it reaches what it must.
 
+mod percentile;
+mod wake;
+
 use std::path::PathBuf;
+
+use anyhow::{Result, bail};
 
 use crate::binaries::Binaries;
 use crate::interrupt::Interrupt;
+use crate::progress::say;
+use crate::report::Report;
 
 /// What to measure, and where the rows go.
 pub(crate) struct Options {
@@ -17,14 +24,23 @@ pub(crate) struct Options {
     pub(crate) interrupt: Interrupt,
 }
 
+/// A measurement.
+type Bench = fn(&Options) -> Result<Report>;
+
+/// What can be measured, by name.
+const BENCHES: [(&str, Bench); 1] = [("wake", wake::run)];
+
 /// Runs the measurement; an error says what was not reached.
-pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let Options {
-        name,
-        json,
-        binaries,
-        interrupt,
-    } = options;
-    let _ = (json, binaries, interrupt);
-    anyhow::bail!("no measurement is called `{name}`")
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Some((_, bench)) = BENCHES.iter().find(|(name, _)| *name == options.name) else {
+        let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+        bail!(
+            "no measurement is called `{}`; there are: {}",
+            options.name,
+            known.join(", ")
+        );
+    };
+    let report = bench(options)?;
+    say(&report.to_string());
+    report.finish(options.json.as_deref())
 }

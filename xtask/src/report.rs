@@ -64,6 +64,11 @@ impl Row {
         }
     }
 
+    /// As [`Row::measured`], of something that is counted.
+    pub(crate) fn counted(name: &str, count: u64, unit: &str) -> Self {
+        Self::measured(name, count as f64, unit)
+    }
+
     /// A claim that held or did not, with what was seen.
     pub(crate) fn claim(name: &str, holds: bool, seen: &str) -> Self {
         Self {

@@ -11,32 +11,35 @@ use std::time::{Duration, Instant};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An HTTP answer.
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status code.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The body, whole.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
     /// A field of the JSON object that `dormouse-hello` answers with.
-    pub fn field(&self, name: &str) -> Option<String> {
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
         let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
         Some(body.get(name)?.as_str()?.to_owned())
     }
 }
 
 /// Gets `path` over a connection of its own.
-pub fn get(app: SocketAddrV6, path: &str) -> io::Result<Answer> {
+pub(crate) fn get(app: SocketAddrV6, path: &str) -> io::Result<Answer> {
     get_within(app, path, ANSWER_TIMEOUT)
 }
 
 /// As [`get`], with a limit on each wait.
-pub fn get_within(app: SocketAddrV6, path: &str, limit: Duration) -> io::Result<Answer> {
+pub(crate) fn get_within(app: SocketAddrV6, path: &str, limit: Duration) -> io::Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&SocketAddr::V6(app), limit)?;
     stream.set_read_timeout(Some(limit))?;
     stream.set_nodelay(true)?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: [{}]\r\nconnection: close\r\n\r\n", app.ip());
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: [{}]\r\nconnection: close\r\n\r\n",
+        app.ip()
+    );
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
@@ -46,10 +49,14 @@ pub fn get_within(app: SocketAddrV6, path: &str, limit: Duration) -> io::Result<
 /// The status and body of a whole answer; `None` where the body is shorter than announced.
 fn parse(bytes: &[u8]) -> Option<Answer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&bytes[..end]).ok()?.to_ascii_lowercase();
+    let head = std::str::from_utf8(&bytes[..end])
+        .ok()?
+        .to_ascii_lowercase();
     let body = bytes[end + 4..].to_vec();
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let announced = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let announced = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"));
     match announced.map(|length| length.trim().parse::<usize>()) {
         Some(Ok(length)) if length != body.len() => None,
         _ => Some(Answer { status, body }),
@@ -58,15 +65,15 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
 
 /// What a run of requests brought.
 #[derive(Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Requests answered 200.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Why others were not, up to [`Outcome::REASONS_MAX`] of them.
-    pub reasons: Vec<String>,
+    pub(crate) reasons: Vec<String>,
     /// How many were not.
-    pub failed: u64,
+    pub(crate) failed: u64,
     /// Answers by the pod that gave them.
-    pub by_pod: BTreeMap<String, u64>,
+    pub(crate) by_pod: BTreeMap<String, u64>,
 }
 
 impl Outcome {
@@ -106,7 +113,7 @@ impl Outcome {
     }
 
     /// The smallest share that one pod had of all answers, of `pods` pods.
-    pub fn smallest_share(&self, pods: usize) -> f64 {
+    pub(crate) fn smallest_share(&self, pods: usize) -> f64 {
         let total: u64 = self.by_pod.values().sum();
         if self.by_pod.len() < pods || total == 0 {
             return 0.0;
@@ -119,7 +126,14 @@ impl Outcome {
 fn on_threads(count: usize, worker: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     let mut total = Outcome::default();
     thread::scope(|scope| {
-        let running: Vec<_> = (0..count).map(|i| scope.spawn({ let worker = &worker; move || worker(i) })).collect();
+        let running: Vec<_> = (0..count)
+            .map(|i| {
+                scope.spawn({
+                    let worker = &worker;
+                    move || worker(i)
+                })
+            })
+            .collect();
         for thread in running {
             match thread.join() {
                 Ok(outcome) => total.add(outcome),
@@ -131,7 +145,12 @@ fn on_threads(count: usize, worker: impl Fn(usize) -> Outcome + Sync) -> Outcome
 }
 
 /// `workers` clients, each asking again as soon as it is answered, until `stop`.
-pub fn saturate(app: SocketAddrV6, path: &str, workers: usize, stop: &AtomicBool) -> Outcome {
+pub(crate) fn saturate(
+    app: SocketAddrV6,
+    path: &str,
+    workers: usize,
+    stop: &AtomicBool,
+) -> Outcome {
     on_threads(workers, |_| {
         let mut outcome = Outcome::default();
         while !stop.load(Ordering::Relaxed) {
@@ -142,7 +161,12 @@ pub fn saturate(app: SocketAddrV6, path: &str, workers: usize, stop: &AtomicBool
 }
 
 /// New connections at a fixed rate for `length`, whatever the answers take; gives the rate reached, too.
-pub fn steady(app: SocketAddrV6, path: &str, per_second: u32, length: Duration) -> (Outcome, f64) {
+pub(crate) fn steady(
+    app: SocketAddrV6,
+    path: &str,
+    per_second: u32,
+    length: Duration,
+) -> (Outcome, f64) {
     const WORKERS: u32 = 16;
     let begin = Instant::now();
     let gap = Duration::from_secs(1) * WORKERS / per_second;
@@ -169,7 +193,10 @@ mod tests {
     fn an_answer_is_read_whole_or_not_at_all() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         assert_eq!(parse(whole).expect("whole").status, 200);
-        assert!(parse(&whole[..whole.len() - 1]).is_none(), "a cut body must not pass");
+        assert!(
+            parse(&whole[..whole.len() - 1]).is_none(),
+            "a cut body must not pass"
+        );
         assert!(parse(b"HTTP/1.1 200 OK\r\n").is_none());
     }
 

@@ -1,0 +1,178 @@
+//! How long a wake takes, stage by stage, and what a request costs once the app is awake.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV6;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use dormouse_world::Host;
+use serde_json::Value;
+
+use super::Options;
+use super::percentile::percentile;
+use crate::demo::cluster::{App, Cluster, PATIENCE};
+use crate::demo::load;
+use crate::progress::Step;
+use crate::report::{Bound, Report, Row};
+
+/// Apps that are woken in turn.
+const APPS: u16 = 20;
+/// How often each: 100 wakes in all.
+const ROUNDS: usize = 5;
+/// Requests of the comparison, each side.
+const REQUESTS: usize = 1_000;
+/// Until an idle app sleeps again: window, grace, ticks, drain.
+const SLEEP_LIMIT: Duration = Duration::from_secs(40);
+
+/// Stage names in the order of a wake.
+const STAGES: [&str; 8] = [
+    "see",
+    "park",
+    "decide",
+    "place",
+    "wire",
+    "start",
+    "ready",
+    "first byte",
+];
+
+/// 100 wakes of 20 apps, then requests to an awake one, in a cluster of three nodes.
+pub(super) fn run(options: &Options) -> Result<Report> {
+    let cluster = Cluster::start("bench", 3, &options.binaries, &options.interrupt)?;
+    let manifest = cluster.world().control().folder.join("apps.yaml");
+    std::fs::write(&manifest, (1..=APPS).map(document).collect::<String>())
+        .context("failed to write the manifest")?;
+    cluster.dormouse(&["apply", "-f", &manifest.display().to_string()])?;
+    let mut report = Report::new("wake");
+    let mut stages: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for round in 1..=ROUNDS {
+        let step = Step::begin(&format!("wake {APPS} apps, round {round} of {ROUNDS}"));
+        wake_all(&cluster, &mut stages)?;
+        step.done();
+    }
+    for name in STAGES.into_iter().skip(1).chain(["answered"]) {
+        let samples = stages.get(name).map_or(&[][..], Vec::as_slice);
+        report.push(Row::measured(
+            &format!("{name}, p50"),
+            percentile(samples, 0.5),
+            "ms",
+        ));
+        report.push(Row::measured(
+            &format!("{name}, p99"),
+            percentile(samples, 0.99),
+            "ms",
+        ));
+    }
+    let step = Step::begin("compare a VIP in serve with the pod's own address");
+    report_serve(&cluster, &mut report)?;
+    step.done();
+    Ok(report)
+}
+
+fn app(number: u16) -> App {
+    App::at("bench", number.into())
+}
+
+fn name(number: u16) -> String {
+    format!("wake-{number}")
+}
+
+fn document(number: u16) -> String {
+    format!(
+        "---\napiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {{name: {name}, namespace: default}}\n\
+         spec:\n  vip: {vip}\n  port: 80\n  targetPort: 8080\n  container: {{name: hello, command: [dormouse-hello]}}\n  \
+         scale: {{max: 1, window: 6s, targetBurstCapacity: 0}}\n",
+        name = name(number),
+        vip = app(number).vip,
+    )
+}
+
+/// Wakes every app once from sleep and adds what each stage took, measured from the stage before it.
+fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) -> Result<()> {
+    cluster
+        .interrupt()
+        .wait_for("all apps to be asleep", SLEEP_LIMIT, || {
+            Ok(cluster.no_pods()?.then_some(()))
+        })?;
+    for number in 1..=APPS {
+        let client = cluster.world().client();
+        let began = Instant::now();
+        let answer = client.enter(|| load::get(app(number).address(), "/"))??;
+        ensure!(
+            answer.status == 200,
+            "{} answered {}",
+            name(number),
+            answer.status
+        );
+        stages
+            .entry("answered")
+            .or_default()
+            .push(began.elapsed().as_secs_f64() * 1e3);
+        add_timeline(&timeline(cluster, number)?, stages);
+    }
+    Ok(())
+}
+
+fn timeline(cluster: &Cluster, number: u16) -> Result<Vec<Value>> {
+    cluster
+        .interrupt()
+        .wait_for("a complete timeline", PATIENCE, || {
+            let report = cluster.json(&["wake", "timeline", &name(number)])?;
+            let stages = report["stages"].as_array().cloned().unwrap_or_default();
+            Ok((stages.len() >= STAGES.len()).then_some(stages))
+        })
+}
+
+fn add_timeline(timeline: &[Value], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
+    let at = |name: &str| timeline.iter().find(|stage| stage["name"] == name)?["ms"].as_f64();
+    for pair in STAGES.windows(2) {
+        if let [before, stage] = pair
+            && let (Some(from), Some(to)) = (at(before), at(stage))
+        {
+            stages.entry(stage).or_default().push(to - from);
+        }
+    }
+}
+
+/// Requests to the VIP and to the pod's address in turns, so that both meet the same noise.
+fn report_serve(cluster: &Cluster, report: &mut Report) -> Result<()> {
+    let vip = app(1).address();
+    let client = cluster.world().client();
+    client.enter(|| load::get(vip, "/"))??;
+    let pod = cluster
+        .interrupt()
+        .wait_for("the pod's address", PATIENCE, || {
+            cluster.pod_address(&name(1))
+        })?;
+    let pod = SocketAddrV6::new(pod, 8080, 0, 0);
+    cluster.await_direct(app(1))?;
+    let (by_vip, directly) = compare(client, vip, pod)?;
+    for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+        let row = Row::measured(
+            &format!("request in serve, {label}"),
+            percentile(&by_vip, share),
+            "ms",
+        );
+        // Two more hops through the node's programs may not double what a request costs.
+        let row = row.against(percentile(&directly, share));
+        report.push(row.must(Bound::RatioAtMost(2.0)));
+    }
+    Ok(())
+}
+
+fn compare(client: &Host, vip: SocketAddrV6, pod: SocketAddrV6) -> Result<(Vec<f64>, Vec<f64>)> {
+    let one = |to: SocketAddrV6| -> std::io::Result<f64> {
+        let began = Instant::now();
+        load::get(to, "/")?;
+        Ok(began.elapsed().as_secs_f64() * 1e3)
+    };
+    let pairs = client.enter(|| {
+        (0..REQUESTS)
+            .map(|_| Ok((one(vip)?, one(pod)?)))
+            .collect::<std::io::Result<Vec<_>>>()
+    })?;
+    Ok(pairs
+        .context("a request of the comparison failed")?
+        .into_iter()
+        .unzip())
+}

@@ -1,0 +1,227 @@
+//! Claims about nodes whose agent is dead or frozen: the kernel goes on alone, and knows when to stop.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dormouse_world::Host;
+use nix::time::{ClockId, clock_gettime};
+
+use crate::demo::cluster::{Cluster, HELLO, PATIENCE, Pod, pod_processes};
+use crate::demo::load;
+use crate::report::{Bound, Row};
+
+/// New connections a second while an agent is killed.
+const RATE: u32 = 500;
+/// What is counted before the kill, and as much after it.
+const HALF: Duration = Duration::from_secs(5);
+/// An idle app of the examples is decided to sleep 7 to 9 s after its last request. Freezing after 4 s leaves the
+/// node between 6.7 and 10 s of lease: it still holds at that decision.
+const FREEZE_AFTER: Duration = Duration::from_secs(4);
+/// Until the lease of the frozen node is over and the pod is gone.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(30);
+/// What may pass between the end of the node's lease and the pod's end: the margin of the lease for drifting clocks,
+/// a transaction, and our own looks.
+const REMOVAL_LATE_MS_MAX: f64 = 1_000.0;
+
+/// An agent is killed and started again under load: nothing fails, and no pod notices.
+pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
+    let pod = awake(cluster)?;
+    let index = index_of(cluster, &pod)?;
+    let host = host(cluster, index)?.clone();
+    let before = pod_processes(&host);
+    ensure!(!before.is_empty(), "the node of {} runs no pod", pod.name);
+    let netns = cluster.world().client().netns.clone();
+    let load = thread::spawn(move || {
+        dormouse_world::enter(&netns, || {
+            load::steady(HELLO.address(), "/", RATE, HALF * 2)
+        })
+    });
+    cluster.interrupt().sleep(HALF)?;
+    cluster.crash_agent(index)?;
+    let (outcome, rate) = load.join().ok().context("the client panicked")??;
+    await_ready(cluster, &host)?;
+    let after = pod_processes(&host);
+    let reason = outcome.reasons.first().map_or("", String::as_str);
+    Ok(vec![
+        Row::measured("new connections around kill -9 of the agent", rate, "/s")
+            .must(Bound::AtLeast(f64::from(RATE) * 0.98)),
+        Row::counted(&format!("  failed {reason}"), outcome.failed, "").must(Bound::AtMost(0.0)),
+        Row::claim(
+            "  pods keep their process ids",
+            before == after,
+            &format!("{after:?}"),
+        ),
+    ])
+}
+
+/// An agent is frozen: the node's kernel uses its entries to the end of the lease and no longer, and the pod that it
+/// might have used is removed right then.
+pub(crate) fn agent_is_frozen(cluster: &mut Cluster) -> Result<Vec<Row>> {
+    let pod = awake(cluster)?;
+    let index = (index_of(cluster, &pod)? + 1) % cluster.world().nodes().len();
+    let frozen = host(cluster, index)?.clone();
+    let client = cluster.world().client().clone();
+    route_through(&client, Some(&frozen))?;
+    let rows = while_frozen(cluster, index, &frozen);
+    // Whatever came of it, the others need the node and the routes back.
+    cluster.agent(index)?.thaw()?;
+    route_through(&client, None)?;
+    await_ready(cluster, &frozen)?;
+    rows
+}
+
+fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Row>> {
+    let client = cluster.world().client();
+    let interrupt = cluster.interrupt();
+    interrupt.wait_for("the node to lead straight to the pod", PATIENCE, || {
+        let before = cluster.activator_requests()?;
+        client.enter(|| load::get(HELLO.address(), "/"))??;
+        Ok((cluster.activator_requests()? == before).then_some(()))
+    })?;
+    interrupt.sleep(FREEZE_AFTER)?;
+    cluster.agent(index)?.freeze()?;
+    let lease_ends = lease_end(frozen)?;
+    let asleep = interrupt.wait_for("the app to be told to sleep", REMOVAL_LIMIT, || {
+        Ok((cluster.status(HELLO)?["mode"] == "Proxy").then(boottime))
+    })?;
+    let gone = interrupt.wait_for("the pod to be removed", REMOVAL_LIMIT, || {
+        Ok(cluster.pods(HELLO)?.is_empty().then(boottime))
+    })?;
+    let ms = |later: u64, earlier: u64| (i128::from(later) - i128::from(earlier)) as f64 / 1e6;
+    let activator = cluster.activator_requests()?;
+    let statuses = client.enter(|| {
+        (0..5)
+            .map(|_| Ok(load::get(HELLO.address(), "/")?.status))
+            .collect::<std::io::Result<Vec<_>>>()
+    })??;
+    let by_activator = cluster.activator_requests()? - activator;
+    Ok(vec![
+        Row::measured(
+            "frozen agent: before its lease ends the app falls asleep by",
+            ms(lease_ends, asleep),
+            "ms",
+        )
+        .must(Bound::AtLeast(0.0)),
+        Row::measured(
+            "  the pod is removed after the lease's end, not before",
+            ms(gone, lease_ends),
+            "ms",
+        )
+        .must(Bound::AtLeast(0.0)),
+        Row::measured("  and at once then", ms(gone, lease_ends), "ms")
+            .must(Bound::AtMost(REMOVAL_LATE_MS_MAX)),
+        Row::claim(
+            "  requests through the frozen node are answered",
+            statuses.iter().all(|status| *status == 200),
+            &format!("{statuses:?}"),
+        ),
+        Row::counted(
+            "  all by way of the activator: its kernel decided alone",
+            by_activator,
+            "",
+        )
+        .must(Bound::AtLeast(5.0)),
+    ])
+}
+
+/// The app has one ready pod and is in serve.
+fn awake(cluster: &Cluster) -> Result<Pod> {
+    cluster
+        .world()
+        .client()
+        .enter(|| load::get(HELLO.address(), "/"))??;
+    let pod = cluster
+        .await_pods(HELLO, 1, PATIENCE)?
+        .pop()
+        .context("hello has no pod")?;
+    cluster.await_mode(HELLO, "Serve")?;
+    Ok(pod)
+}
+
+fn index_of(cluster: &Cluster, pod: &Pod) -> Result<usize> {
+    let node = pod.node.as_deref();
+    let found = cluster
+        .world()
+        .nodes()
+        .iter()
+        .position(|host| Some(host.name.as_str()) == node);
+    found.with_context(|| format!("{} is on no node of ours", pod.name))
+}
+
+fn host(cluster: &Cluster, index: usize) -> Result<&Host> {
+    cluster
+        .world()
+        .nodes()
+        .get(index)
+        .with_context(|| format!("there is no node {index}"))
+}
+
+fn await_ready(cluster: &Cluster, host: &Host) -> Result<()> {
+    let name = host.name.as_str();
+    cluster
+        .interrupt()
+        .wait_for(&format!("{name} to be Ready again"), PATIENCE, || {
+            Ok(cluster.is_node_ready(name)?.then_some(()))
+        })
+}
+
+/// Sends the client's packets for the app to one node, or to all as before.
+fn route_through(client: &Host, node: Option<&Host>) -> Result<()> {
+    let mut command = Command::new("ip");
+    let vip = format!("{}/128", HELLO.vip);
+    match node {
+        Some(node) => command.args([
+            "-6",
+            "route",
+            "replace",
+            &vip,
+            "via",
+            &node.address.to_string(),
+        ]),
+        None => command.args(["-6", "route", "del", &vip]),
+    };
+    let status = client
+        .enter(|| command.status())?
+        .context("failed to start ip")?;
+    ensure!(
+        status.success(),
+        "ip could not change the client's route ({status})"
+    );
+    Ok(())
+}
+
+/// The end of the node's lease, read from the kernel's own map: CLOCK_BOOTTIME in nanoseconds.
+fn lease_end(host: &Host) -> Result<u64> {
+    let map = host.bpffs.join("v1").join("lease");
+    let output = Command::new("bpftool")
+        .args(["-j", "map", "dump", "pinned"])
+        .arg(&map)
+        .output();
+    let output = output.context("failed to start bpftool")?;
+    ensure!(
+        output.status.success(),
+        "bpftool: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let dump: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("bpftool printed no JSON")?;
+    let bytes = dump[0]["value"]
+        .as_array()
+        .context("the lease map is empty")?;
+    let byte = |value: &serde_json::Value| {
+        u8::from_str_radix(value.as_str()?.trim_start_matches("0x"), 16).ok()
+    };
+    let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
+    Ok(u64::from_le_bytes(
+        bytes.try_into().ok().context("the lease is not one word")?,
+    ))
+}
+
+/// Nanoseconds of CLOCK_BOOTTIME, by which the kernel judges leases.
+fn boottime() -> u64 {
+    clock_gettime(ClockId::CLOCK_BOOTTIME)
+        .map(|now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())
+        .unwrap_or_default()
+}

@@ -1,0 +1,67 @@
+//! Claims about where the truth lives: in the store, and nowhere else.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::demo::cluster::{Cluster, DOCS, HELLO, PATIENCE};
+use crate::demo::load;
+use crate::report::Row;
+
+/// How long no pod may start without a scheduler.
+const WITHOUT_SCHEDULER: Duration = Duration::from_secs(3);
+/// Until an idle app has no pods.
+const SLEEP_LIMIT: Duration = Duration::from_secs(40);
+
+/// A pod whose key is deleted behind everybody's back is stopped.
+pub(crate) fn deleted_key_stops_pod(cluster: &mut Cluster) -> Result<Vec<Row>> {
+    cluster
+        .world()
+        .client()
+        .enter(|| load::get(HELLO.address(), "/"))??;
+    let pod = cluster
+        .await_pods(HELLO, 1, PATIENCE)?
+        .pop()
+        .context("hello has no pod")?;
+    let pids = cluster.pod_processes_of(&pod)?;
+    let deleted = cluster.etcdctl(&["del", &format!("/registry/pods/default/{}", pod.name)])?;
+    let interrupt = cluster.interrupt().clone();
+    interrupt.wait_for("the deleted pod's processes to end", PATIENCE, || {
+        Ok(cluster.pod_processes_of(&pod)?.is_empty().then_some(()))
+    })?;
+    Ok(vec![Row::claim(
+        "`etcdctl del` of a pod's key stops its process",
+        deleted.trim() == "1" && !pids.is_empty(),
+        &format!("{}, process {pids:?}", pod.name),
+    )])
+}
+
+/// Without a scheduler nothing starts; with it again, the same request is answered.
+pub(crate) fn no_pod_without_scheduler(cluster: &mut Cluster) -> Result<Vec<Row>> {
+    cluster.await_pods(DOCS, 0, SLEEP_LIMIT)?;
+    cluster.stop_scheduler()?;
+    let netns = cluster.world().client().netns.clone();
+    let request = std::thread::spawn(move || {
+        dormouse_world::enter(&netns, || load::get(DOCS.address(), "/"))
+    });
+    cluster.interrupt().sleep(WITHOUT_SCHEDULER)?;
+    let pods = cluster.pods(DOCS)?;
+    let none = pods.iter().all(|pod| pod.node.is_none()) && !request.is_finished();
+    cluster.start_scheduler()?;
+    let answer = request.join().ok().context("the client panicked")???;
+    Ok(vec![
+        Row::claim(
+            "with the scheduler stopped, no pod starts",
+            none,
+            &format!(
+                "{} pod(s) placed",
+                pods.iter().filter(|pod| pod.node.is_some()).count()
+            ),
+        ),
+        Row::claim(
+            "with it back, the parked request is answered",
+            answer.status == 200,
+            &answer.status.to_string(),
+        ),
+    ])
+}
