@@ -1,0 +1,386 @@
+//! Carries actions out: each slow call in its own task, its outcome sent back as an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dormouse_activator as activator;
+use dormouse_cluster::client::Guard;
+use dormouse_cluster::{App, AppStatus, Client, ClientError, Key, Mode, Object, events};
+use dormouse_fleet::proto::{self, entry};
+use dormouse_fleet::{Backend, Boottime, Handle as Fleet};
+use dormouse_scheduler::SchedulerClient;
+use dormouse_scheduler::proto::PlaceRequest;
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Semaphore, mpsc};
+use tonic::transport::Channel;
+
+use crate::action::{Action, Entry, Route, Status};
+use crate::event::Event;
+use crate::{epoch, nodes, pod};
+
+/// Slow calls under way at once; further ones wait in their tasks.
+const CALLS_MAX: usize = 256;
+/// The scheduler must answer within this, or the pod is created for it to bind later.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The next hop protocol of apps.
+const TCP: u32 = 6;
+
+/// What actions are carried out with.
+pub(crate) struct Actuator {
+    pub(crate) client: Client,
+    pub(crate) scheduler: SchedulerClient<Channel>,
+    pub(crate) fleet: Fleet,
+    pub(crate) activator: activator::Handle,
+    pub(crate) outcomes: mpsc::Sender<Event>,
+    pub(crate) epoch: u64,
+    pub(crate) calls: Arc<Semaphore>,
+}
+
+impl Actuator {
+    pub(crate) fn new(
+        client: Client,
+        scheduler: SchedulerClient<Channel>,
+        fleet: Fleet,
+        activator: activator::Handle,
+        epoch: u64,
+    ) -> (Self, mpsc::Receiver<Event>) {
+        let (outcomes, receiver) = mpsc::channel(CALLS_MAX);
+        let calls = Arc::new(Semaphore::new(CALLS_MAX));
+        (
+            Self {
+                client,
+                scheduler,
+                fleet,
+                activator,
+                outcomes,
+                epoch,
+                calls,
+            },
+            receiver,
+        )
+    }
+
+    /// Carries one action out. Never waits.
+    pub(crate) fn carry_out(&self, action: Action) {
+        match action {
+            Action::Announce {
+                vip,
+                version,
+                entry,
+            } => self.fleet.publish(wire(vip, version, &entry)),
+            Action::Bury { vip, version } => {
+                let gone = proto::Entry {
+                    vip,
+                    version,
+                    gone: true,
+                    settle: true,
+                    ..proto::Entry::default()
+                };
+                self.fleet.publish(gone);
+            }
+            Action::Route { vip, route } => self.activator.configure(vip, route.map(route_of)),
+            Action::Serving { vip, direct } => self.activator.serving(vip, direct),
+            Action::Run { node, spec } => self.fleet.run(&node, spec),
+            Action::SyncPods { node, specs } => self.fleet.sync_pods(&node, specs),
+            Action::Settle { vip, version } => self.settle(vip, version),
+            Action::Create { vip, pod } => self.create(vip, *pod),
+            Action::Publish {
+                vip,
+                app,
+                status,
+                entry,
+            } => self.publish(vip, app, status, entry),
+            Action::Delete { vip, pod } => self.delete(vip, pod),
+            Action::PodStatus {
+                pod,
+                node: _,
+                status,
+            } => self.pod_status(pod, *status),
+            Action::NodeUp {
+                node,
+                status,
+                boot_id,
+            } => self.node_up(node, *status, boot_id),
+            Action::NodeDown { node } => self.node_down(node),
+            Action::Tell {
+                about,
+                reason,
+                message,
+            } => self.tell(*about, reason, message),
+        }
+    }
+
+    /// Runs a slow call in its own task; its outcome becomes an event.
+    fn spawn(&self, call: impl Future<Output = Option<Event>> + Send + 'static) {
+        let (outcomes, calls) = (self.outcomes.clone(), Arc::clone(&self.calls));
+        tokio::spawn(Box::pin(async move {
+            let Ok(_permit) = calls.acquire_owned().await else {
+                return;
+            };
+            if let Some(event) = call.await {
+                // The loop is gone only at shutdown.
+                drop(outcomes.send(event).await);
+            }
+        }));
+    }
+
+    /// Waits for nodes, up to their lease: takes no place among the calls.
+    fn settle(&self, vip: u32, version: u64) {
+        let (fleet, outcomes) = (self.fleet.clone(), self.outcomes.clone());
+        tokio::spawn(async move {
+            fleet.settled(vip, version).await;
+            drop(outcomes.send(Event::Settled { vip, version }).await);
+        });
+    }
+
+    fn create(&self, vip: u32, mut pod: Pod) {
+        let (client, scheduler, outcomes) = (
+            self.client.clone(),
+            self.scheduler.clone(),
+            self.outcomes.clone(),
+        );
+        self.spawn(async move {
+            pod.metadata.creation_timestamp = Some(Time(Timestamp::now()));
+            let key = pod.key();
+            let placed = place(scheduler, &pod).await;
+            match &placed {
+                Ok(Some((node, at))) => {
+                    pod.spec.get_or_insert_default().node_name = Some(node.clone());
+                    let event = Event::Placed {
+                        vip,
+                        pod: key.clone(),
+                        node: Some(node.clone()),
+                        at: *at,
+                    };
+                    drop(outcomes.send(event).await);
+                }
+                Ok(None) => {}
+                Err(status) => {
+                    let message = format!(
+                        "the scheduler does not answer, the pod waits for it: {}",
+                        status.message()
+                    );
+                    told(
+                        &client,
+                        &events::reference(&pod),
+                        "SchedulerUnavailable",
+                        &message,
+                    )
+                    .await;
+                }
+            }
+            let written = match client.create(&pod).await {
+                Ok(_) => true,
+                Err(error) => {
+                    tracing::warn!(pod = %key, error = %chain(&error), "cannot create a pod");
+                    false
+                }
+            };
+            Some(Event::Created {
+                vip,
+                pod: key,
+                written,
+            })
+        });
+    }
+
+    fn publish(&self, vip: u32, app: Key, status: Status, entry: Option<Entry>) {
+        let (client, fleet) = (self.client.clone(), self.fleet.clone());
+        self.spawn(async move {
+            let write = |object: &mut App| {
+                object.status = Some(stored(object, &status));
+                true // The write's revision is the entry's version: it must be a new one.
+            };
+            let version = match client.modify(&app, write).await {
+                Ok(object) => Some(object.revision()),
+                Err(ClientError::NotFound { .. }) => None,
+                Err(error) => {
+                    tracing::warn!(app = %app, error = %chain(&error), "cannot write an app's status");
+                    None
+                }
+            };
+            if let (Some(version), Some(entry)) = (version, &entry) {
+                fleet.publish(wire(vip, version, entry));
+            }
+            Some(Event::Published { vip, version })
+        });
+    }
+
+    fn delete(&self, vip: u32, pod: Key) {
+        let (client, held) = (self.client.clone(), epoch::held(self.epoch));
+        self.spawn(async move {
+            let gone = match client
+                .delete::<Pod>(&pod, &Guard::default().and(held))
+                .await
+            {
+                Ok(_) | Err(ClientError::NotFound { .. }) => true,
+                Err(error) => {
+                    tracing::warn!(pod = %pod, error = %chain(&error), "cannot remove a pod");
+                    false
+                }
+            };
+            Some(Event::Deleted { vip, pod, gone })
+        });
+    }
+
+    fn pod_status(&self, key: Key, said: proto::PodStatus) {
+        let client = self.client.clone();
+        self.spawn(async move {
+            let written = client
+                .modify(&key, |pod: &mut Pod| {
+                    pod::write_status(pod, &said, Timestamp::now())
+                })
+                .await;
+            if let Err(error) = written
+                && !matches!(error, ClientError::NotFound { .. })
+            {
+                tracing::warn!(pod = %key, error = %chain(&error), "cannot write a pod's status");
+            }
+            Some(Event::StatusWritten { pod: key })
+        });
+    }
+
+    fn node_up(&self, name: String, said: proto::NodeStatus, boot_id: String) {
+        let client = self.client.clone();
+        self.spawn(async move {
+            let key = Key::global(&name);
+            let now = Timestamp::now();
+            let change = |node: &mut Node| nodes::up(node, &name, &said, &boot_id, now);
+            let written = match client.modify(&key, change).await {
+                Err(ClientError::NotFound { .. }) => {
+                    let mut node = Node::default();
+                    nodes::up(&mut node, &name, &said, &boot_id, now);
+                    client.create(&node).await
+                }
+                other => other,
+            };
+            match written {
+                Ok(_) => tracing::info!(node = name, "node up"),
+                Err(error) => {
+                    tracing::warn!(node = name, error = %chain(&error), "cannot write a node");
+                }
+            }
+            None
+        });
+    }
+
+    fn node_down(&self, name: String) {
+        let client = self.client.clone();
+        self.spawn(async move {
+            let written = client
+                .modify(&Key::global(&name), |node: &mut Node| {
+                    nodes::down(node, Timestamp::now())
+                })
+                .await;
+            match written {
+                Ok(node) => {
+                    told(
+                        &client,
+                        &events::reference(&node),
+                        "NoFleet",
+                        "the node has no fleet stream and its lease is over: its pods are replaced",
+                    )
+                    .await;
+                }
+                Err(ClientError::NotFound { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(node = name, error = %chain(&error), "cannot write a node");
+                }
+            }
+            None
+        });
+    }
+
+    fn tell(&self, about: ObjectReference, reason: &'static str, message: String) {
+        let client = self.client.clone();
+        self.spawn(async move {
+            told(&client, &about, reason, &message).await;
+            None
+        });
+    }
+}
+
+/// Asks the scheduler for a node; none where none fits.
+async fn place(
+    mut scheduler: SchedulerClient<Channel>,
+    pod: &Pod,
+) -> Result<Option<(String, Boottime)>, tonic::Status> {
+    let json =
+        serde_json::to_vec(pod).map_err(|error| tonic::Status::internal(error.to_string()))?;
+    let asked =
+        tokio::time::timeout(PLACE_TIMEOUT, scheduler.place(PlaceRequest { pod: json })).await;
+    let reply = asked
+        .map_err(|_elapsed| tonic::Status::deadline_exceeded("no answer within 1 s"))??
+        .into_inner();
+    Ok(Some((reply.node, Boottime(reply.placed_ns))).filter(|(node, _)| !node.is_empty()))
+}
+
+async fn told(client: &Client, about: &ObjectReference, reason: &str, message: &str) {
+    tracing::info!(object = ?about.name, reason, message, "event");
+    if let Err(error) = events::record(client, about, "Warning", reason, message).await {
+        tracing::warn!(reason, error = %chain(&error), "cannot record an event");
+    }
+}
+
+fn stored(app: &App, status: &Status) -> AppStatus {
+    let before = app.status.clone().unwrap_or_default();
+    let (reason, message) = status.trouble.clone().unzip();
+    AppStatus {
+        vip: app.vip(),
+        state: status.state,
+        mode: status.mode,
+        ready: status.ready,
+        wanted: status.wanted,
+        last_wake: status.last_wake.map(wall).or(before.last_wake),
+        reason,
+        message,
+    }
+}
+
+/// The wall clock's time of a moment on the shared clock.
+fn wall(at: Boottime) -> Time {
+    let ago = SignedDuration::try_from(Boottime::now().since(at)).unwrap_or_default();
+    Time(
+        Timestamp::now()
+            .checked_sub(ago)
+            .unwrap_or_else(|_out_of_range| Timestamp::now()),
+    )
+}
+
+fn wire(vip: u32, version: u64, entry: &Entry) -> proto::Entry {
+    let mode = match entry.mode {
+        Mode::Proxy => entry::Mode::Proxy,
+        Mode::Serve => entry::Mode::Serve,
+    };
+    proto::Entry {
+        vip,
+        version,
+        mode: mode.into(),
+        share: 0,
+        backends: Backend::pack(&entry.backends),
+        settle: entry.settle,
+        gone: false,
+        leased: true,
+        asleep: entry.asleep,
+        port: u32::from(entry.port),
+        protocol: TCP,
+    }
+}
+
+fn route_of(route: Route) -> activator::Route {
+    activator::Route {
+        name: route.name,
+        port: route.port,
+        container_concurrency: route.container_concurrency,
+        timeout: route.timeout,
+        backends: route.backends,
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

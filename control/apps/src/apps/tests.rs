@@ -1,0 +1,299 @@
+//! What the controller promises, played against a world that carries its actions out in any order.
+
+mod world;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use world::World;
+
+fn scaled(scale: &serde_json::Value) -> World {
+    World::new(&json!({
+        "vip": "fd00:10::1",
+        "port": 80,
+        "targetPort": 8000,
+        "container": {"name": "app", "command": ["serve"]},
+        "scale": scale,
+    }))
+}
+
+/// The demo's app: serves as soon as a pod is ready, sleeps soon.
+fn small() -> World {
+    scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "containerConcurrency": 10, "max": 4}))
+}
+
+#[test]
+fn a_sleeping_app_has_no_timer_and_says_that_it_sleeps() {
+    let mut world = small();
+    world.carry_all_out();
+    assert_eq!(world.status().state, dormouse_cluster::State::Asleep);
+    assert!(world.entry().asleep);
+    assert!(world.apps.awake.is_empty());
+    assert_eq!(world.tick(0.0), 0, "a tick asks for nothing");
+}
+
+#[test]
+fn a_packet_and_a_request_wake_an_app_once() {
+    let mut world = small();
+    world.carry_all_out();
+    world.woke();
+    world.demand();
+    world.woke();
+    world.demand();
+    world.carry_all_out();
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(world.apps.wakes.of(world::VIP).count(), 1);
+    world.ready_all();
+    world.demand();
+    world.carry_all_out();
+    assert_eq!(world.pods.len(), 1);
+    let wake = world.apps.wakes.of(world::VIP).next().unwrap().clone();
+    let stages: Vec<_> = wake.stages().iter().map(|stage| stage.name).collect();
+    assert_eq!(
+        stages,
+        ["see", "park", "decide", "place", "wire", "start", "ready"]
+    );
+}
+
+#[test]
+fn an_app_without_burst_capacity_serves_as_soon_as_a_pod_is_ready() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    assert_eq!(world.status().state, dormouse_cluster::State::Waking);
+    world.ready_all();
+    world.carry_all_out();
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert_eq!(world.entry().backends.len(), 1);
+    assert!(!world.entry().asleep);
+    assert!(world.direct);
+}
+
+#[test]
+fn an_idle_app_sleeps_after_its_window_and_the_grace_and_wakes_again() {
+    let mut world = small();
+    for round in 1..=2 {
+        world.demand();
+        world.carry_all_out();
+        world.ready_all();
+        let mut seconds = 0;
+        while !world.pods.is_empty() {
+            world.tick(0.0);
+            world.carry_all_out();
+            seconds += 1;
+            assert!(seconds < 30, "still awake in round {round}");
+        }
+        assert!((6..=12).contains(&seconds), "asleep after {seconds} s");
+        assert_eq!(world.status().state, dormouse_cluster::State::Asleep);
+        assert!(world.entry().asleep);
+        assert!(world.apps.awake.is_empty());
+    }
+    assert_eq!(world.apps.wakes.of(world::VIP).count(), 2);
+}
+
+#[test]
+fn direct_load_keeps_an_app_awake() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    for _ in 0..20 {
+        world.connections(0.01);
+        world.tick(0.0);
+        world.carry_all_out();
+    }
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+}
+
+#[test]
+fn load_brings_pods_up_to_the_limit_and_no_further() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    for _ in 0..5 {
+        world.connections(100.0);
+        world.tick(0.0);
+        world.carry_all_out();
+        world.ready_all();
+    }
+    world.carry_all_out();
+    assert_eq!(world.entry().backends.len(), 4);
+}
+
+#[test]
+fn a_small_app_with_the_usual_burst_capacity_stays_behind_the_activator_and_says_why() {
+    let mut world = scaled(&json!({"window": "6s"}));
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    for _ in 0..3 {
+        world.tick(1.0);
+        world.carry_all_out();
+    }
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Proxy);
+    let explanation =
+        crate::explain::explain(&world.apps.slots[&world::VIP], world.now).to_string();
+    assert!(
+        explanation.contains("floor(1×100 - 211 - 1) = -112, below 0"),
+        "{explanation}"
+    );
+    assert!(
+        explanation.contains("with 3 ready pods (EBC 88), or target-burst-capacity ≤ 99"),
+        "{explanation}"
+    );
+}
+
+#[test]
+fn a_pod_that_fails_is_replaced_at_once_and_then_ever_later() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    let first = world.fail_one("Error");
+    world.carry_all_out();
+    assert!(!world.pods.contains_key(&first));
+    assert_eq!(world.pods.len(), 1);
+    world.fail_one("Error");
+    world.carry_all_out();
+    assert!(world.pods.is_empty(), "the second failure waits");
+    assert_eq!(world.status().trouble.unwrap().0, "CrashLoopBackOff");
+    for _ in 0..11 {
+        world.tick(1.0);
+        world.carry_all_out();
+    }
+    assert_eq!(world.pods.len(), 1);
+}
+
+#[test]
+fn a_pod_removed_by_hand_is_stopped_and_replaced() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    let pod = world.pods.keys().next().unwrap().clone();
+    world.stopped.clear();
+    world.remove(&pod);
+    world.carry_all_out();
+    assert_eq!(world.stopped.concat(), pod.name);
+    assert_eq!(world.pods.len(), 1);
+    assert!(!world.pods.contains_key(&pod));
+}
+
+#[test]
+fn a_deleted_app_leaves_nothing() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    world.hold_settles = true;
+    world.delete_app();
+    world.carry_all_out();
+    assert!(world.gone);
+    assert_eq!(world.pods.len(), 1, "a node may still send to it");
+    world.hold_settles = false;
+    world.carry_all_out();
+    assert!(world.pods.is_empty());
+    assert!(world.apps.slots.is_empty());
+}
+
+#[test]
+fn a_lost_nodes_pods_are_replaced_and_the_entry_is_without_them() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    world.carry_all_out();
+    let before = world.entry().backends;
+    world.node_down();
+    world.carry_all_out();
+    world.ready_all();
+    world.carry_all_out();
+    assert_eq!(world.pods.len(), 1);
+    assert_ne!(world.entry().backends, before);
+}
+
+#[test]
+fn a_new_container_replaces_the_pods_and_a_new_limit_does_not() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    let pod = world.pods.keys().next().unwrap().clone();
+    world.edit(|spec| spec.scale.max = 9);
+    world.carry_all_out();
+    assert!(world.pods.contains_key(&pod));
+    world.edit(|spec| spec.container.command = Some(vec!["serve-better".into()]));
+    world.carry_all_out();
+    assert!(!world.pods.contains_key(&pod));
+    assert_eq!(world.pods.len(), 1);
+}
+
+#[test]
+fn a_new_control_goes_on_with_what_it_finds() {
+    let mut world = small();
+    world.demand();
+    world.carry_all_out();
+    world.ready_all();
+    world.carry_all_out();
+    let (pods, version) = (world.pods.clone(), world.entries.last().unwrap().0);
+    world.restart();
+    world.carry_all_out();
+    assert_eq!(world.pods, pods);
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+    assert!(world.entries.last().unwrap().0 > version);
+    world.connections(1.0);
+    world.tick(0.0);
+    world.carry_all_out();
+    assert_eq!(world.pods, pods);
+}
+
+#[test]
+fn a_new_control_announces_a_sleeping_app_without_a_write() {
+    let mut world = small();
+    world.carry_all_out();
+    let revision = world.revision;
+    world.restart();
+    world.carry_all_out();
+    assert_eq!(world.revision, revision);
+    assert!(world.entry().asleep);
+}
+
+#[test]
+fn an_app_with_a_floor_runs_without_being_asked() {
+    let mut world = scaled(&json!({"window": "6s", "min": 2, "targetBurstCapacity": 0}));
+    for _ in 0..20 {
+        world.carry_all_out();
+        world.ready_all();
+        world.tick(0.0);
+    }
+    assert_eq!(world.pods.len(), 2);
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    // `World` itself refuses the removal of a pod that a node may still send to, a second plan that asks for
+    // anything, and more live pods than the limit.
+    #[test]
+    fn whatever_happens_in_whatever_order_no_promise_is_broken(
+        steps in prop::collection::vec((0u8..13, any::<u16>()), 1..150),
+        burst in prop::sample::select(vec![0, -1, 5, 211]),
+    ) {
+        let mut world = scaled(&json!({"window": "6s", "targetBurstCapacity": burst, "containerConcurrency": 10, "max": 4}));
+        for (step, number) in steps {
+            world.step(step, number);
+        }
+        world.hold_settles = false;
+        world.carry_all_out();
+        for _ in 0..400 {
+            world.tick(0.0);
+            world.carry_all_out();
+            world.ready_all();
+        }
+        prop_assert!(world.pods.is_empty(), "left: {:?}", world.pods.keys());
+        prop_assert!(world.apps.awake.is_empty());
+    }
+}

@@ -1,0 +1,410 @@
+//! A world for one app: a store, a node and the fleet's acknowledgements, as maps. It carries actions out when told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use dormouse_cluster::{App, AppSpec, AppStatus, Object};
+use dormouse_fleet::proto::{self, Stages, pod_status::Phase};
+use dormouse_fleet::root::Event as FleetEvent;
+use k8s_openapi::jiff::Timestamp;
+
+use super::*;
+use crate::action::{Entry, Status};
+use crate::event::Proxied;
+
+/// The app's VIP index.
+pub(super) const VIP: u32 = 1;
+
+pub(super) struct World {
+    pub(super) apps: Apps,
+    pub(super) now: Boottime,
+    pub(super) revision: u64,
+    app: Option<App>,
+    pub(super) pods: BTreeMap<Key, Pod>,
+    todo: VecDeque<Action>,
+    pub(super) entries: Vec<(u64, Entry)>,
+    settled: u64,
+    pub(super) gone: bool,
+    pub(super) direct: bool,
+    pub(super) stopped: Vec<String>,
+    pub(super) hold_settles: bool,
+    addresses: u16,
+}
+
+impl World {
+    pub(super) fn new(spec: &serde_json::Value) -> Self {
+        let spec: AppSpec = serde_json::from_value(spec.clone()).unwrap();
+        let mut app = App::new("web", spec);
+        app.metadata.namespace = Some("default".into());
+        app.metadata.uid = Some("app-uid".into());
+        let now = Boottime(1_000_000_000_000);
+        let (apps, todo) = Apps::new(config(), &View::default(), 1, now);
+        let mut world = Self {
+            apps,
+            now,
+            revision: 1,
+            app: Some(app),
+            pods: BTreeMap::new(),
+            todo: todo.into(),
+            entries: Vec::new(),
+            settled: 0,
+            gone: false,
+            direct: false,
+            stopped: Vec::new(),
+            hold_settles: false,
+            addresses: 0,
+        };
+        world.app_changed();
+        world
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.apps.slots[&VIP].published.status.clone().unwrap()
+    }
+
+    pub(super) fn entry(&self) -> Entry {
+        self.entries.last().unwrap().1.clone()
+    }
+
+    /// Tells the controller something, and holds it to its promises.
+    fn event(&mut self, event: Event) {
+        let actions = self.apps.apply(self.now, event);
+        self.todo.extend(actions);
+        let Some(slot) = self.apps.slots.get(&VIP) else {
+            return;
+        };
+        let max = usize::try_from(slot.settings.max_scale).unwrap();
+        assert!(
+            max == 0 || slot.live() <= max,
+            "{} live pods, the limit is {max}",
+            slot.live()
+        );
+        let mut again = Vec::new();
+        self.apps.plan(VIP, self.now, &mut again);
+        assert_eq!(again, [], "a second plan asks for something");
+    }
+
+    /// Carries everything out that can be, and what follows from it.
+    pub(super) fn carry_all_out(&mut self) {
+        let mut held = VecDeque::new();
+        while let Some(action) = self.todo.pop_front() {
+            if self.hold_settles && matches!(action, Action::Settle { .. }) {
+                held.push_back(action);
+            } else {
+                self.carry_out(action);
+            }
+        }
+        self.todo = held;
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        self.now = Boottime(self.now.0 + 1_000_000);
+        match action {
+            Action::Create { vip, pod } => self.create(vip, *pod),
+            Action::Publish {
+                vip, status, entry, ..
+            } => self.publish(vip, &status, entry),
+            Action::Announce { version, entry, .. } => self.entries.push((version, entry)),
+            Action::Bury { version, .. } => {
+                let nowhere = Entry {
+                    backends: Vec::new(),
+                    ..self.entry()
+                };
+                self.entries.push((version, nowhere));
+                self.gone = true;
+            }
+            Action::Settle { vip, version } => {
+                self.settled = self.settled.max(version);
+                self.event(Event::Settled { vip, version });
+            }
+            Action::Delete { vip, pod } => self.delete(vip, pod),
+            Action::Serving { direct, .. } => self.direct = direct,
+            Action::Run { spec, .. } if spec.stop => self.stopped.push(spec.name),
+            Action::PodStatus { pod, status, .. } => {
+                if let Some(object) = self.pods.get_mut(&pod) {
+                    pod::write_status(object, &status, Timestamp::UNIX_EPOCH);
+                    self.pod_changed(&pod);
+                }
+                self.event(Event::StatusWritten { pod });
+            }
+            Action::Route { .. }
+            | Action::Run { .. }
+            | Action::SyncPods { .. }
+            | Action::NodeUp { .. }
+            | Action::NodeDown { .. }
+            | Action::Tell { .. } => {}
+        }
+    }
+
+    fn create(&mut self, vip: u32, mut pod: Pod) {
+        pod.spec.as_mut().unwrap().node_name = Some("n1".into());
+        let key = pod.key();
+        self.event(Event::Placed {
+            vip,
+            pod: key.clone(),
+            node: Some("n1".into()),
+            at: self.now,
+        });
+        self.pods.insert(key.clone(), pod);
+        self.pod_changed(&key);
+        self.event(Event::Created {
+            vip,
+            pod: key,
+            written: true,
+        });
+    }
+
+    fn publish(&mut self, vip: u32, status: &Status, entry: Option<Entry>) {
+        let Some(app) = &mut self.app else {
+            return self.event(Event::Published { vip, version: None });
+        };
+        app.status = Some(AppStatus {
+            state: status.state,
+            mode: status.mode,
+            ready: status.ready,
+            wanted: status.wanted,
+            ..AppStatus::default()
+        });
+        self.app_changed();
+        self.entries
+            .extend(entry.map(|entry| (self.revision, entry)));
+        self.event(Event::Published {
+            vip,
+            version: Some(self.revision),
+        });
+    }
+
+    /// A node may hold any version from the last settled one on.
+    fn delete(&mut self, vip: u32, pod: Key) {
+        if let Some(object) = self.pods.get(&pod) {
+            let address = object
+                .status
+                .as_ref()
+                .and_then(|status| status.pod_ip.clone());
+            let address: Option<std::net::Ipv6Addr> =
+                address.and_then(|address| address.parse().ok());
+            let base = self
+                .entries
+                .iter()
+                .rposition(|(version, _)| *version <= self.settled)
+                .unwrap_or(0);
+            for (version, entry) in &self.entries[base..] {
+                let listed = entry
+                    .backends
+                    .iter()
+                    .any(|backend| Some(backend.address()) == address);
+                assert!(
+                    !listed,
+                    "{pod} is removed while version {version} may be in use (settled: {})",
+                    self.settled
+                );
+            }
+        }
+        self.remove(&pod);
+        self.event(Event::Deleted {
+            vip,
+            pod,
+            gone: true,
+        });
+    }
+
+    pub(super) fn remove(&mut self, pod: &Key) {
+        self.pods.remove(pod);
+        self.pod_changed(pod);
+    }
+
+    fn pod_changed(&mut self, key: &Key) {
+        self.revision += 1;
+        let pod = self.pods.get(key).cloned().map(Arc::new);
+        self.event(Event::Changes(vec![(
+            self.revision,
+            Change::Pod(key.clone(), pod),
+        )]));
+    }
+
+    fn app_changed(&mut self) {
+        self.revision += 1;
+        if let Some(app) = &mut self.app {
+            app.metadata.resource_version = Some(self.revision.to_string());
+        }
+        let app = self.app.clone().map(Arc::new);
+        self.event(Event::Changes(vec![(
+            self.revision,
+            Change::App(Key::new("default", "web"), app),
+        )]));
+    }
+
+    pub(super) fn edit(&mut self, edit: impl FnOnce(&mut AppSpec)) {
+        edit(&mut self.app.as_mut().unwrap().spec);
+        self.app_changed();
+    }
+
+    pub(super) fn delete_app(&mut self) {
+        self.app = None;
+        self.app_changed();
+    }
+
+    pub(super) fn restart(&mut self) {
+        let mut view = View {
+            revision: self.revision,
+            ..View::default()
+        };
+        let app = self.app.clone().unwrap();
+        view.apps.insert(app.key(), Arc::new(app));
+        view.pods = self
+            .pods
+            .iter()
+            .map(|(key, pod)| (key.clone(), Arc::new(pod.clone())))
+            .collect();
+        let (apps, todo) = Apps::new(config(), &view, 2, self.now);
+        (self.apps, self.todo) = (apps, todo.into());
+    }
+
+    pub(super) fn demand(&mut self) {
+        self.event(Event::Demand {
+            vip: VIP,
+            at: self.now,
+        });
+    }
+
+    pub(super) fn woke(&mut self) {
+        self.event(Event::Fleet(FleetEvent::Woke {
+            node: "n1".into(),
+            vip: VIP,
+            at: self.now,
+        }));
+    }
+
+    /// A second with so many requests in the activator; returns how many actions it brought.
+    pub(super) fn tick(&mut self, concurrency: f64) -> usize {
+        self.now = Boottime(self.now.0 + 1_000_000_000);
+        let before = self.todo.len();
+        let stats = if concurrency > 0.0 {
+            vec![Proxied {
+                vip: VIP,
+                concurrency,
+                requests: concurrency,
+            }]
+        } else {
+            vec![]
+        };
+        self.event(Event::Second(stats));
+        self.todo.len() - before
+    }
+
+    /// So many connections to pods over one second.
+    pub(super) fn connections(&mut self, concurrency: f64) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "small and positive"
+        )]
+        let connection_ns = (concurrency * 1e9) as u64;
+        let count = proto::Count {
+            vip: VIP,
+            interval_ns: 1_000_000_000,
+            connections: 1,
+            connection_ns,
+            open: 1,
+        };
+        self.event(Event::Fleet(FleetEvent::Counts {
+            node: "n1".into(),
+            counts: vec![count],
+        }));
+    }
+
+    fn said(&mut self, key: &Key, phase: Phase, reason: &str) {
+        let pod = &self.pods[key];
+        let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+        self.addresses += 1;
+        let mut status = PodStatus {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            uid: pod.metadata.uid.clone().unwrap(),
+            address: known.unwrap_or_else(|| format!("2001:db8::{:x}", self.addresses)),
+            ready: phase == Phase::Running,
+            reason: reason.to_owned(),
+            ..Default::default()
+        };
+        status.set_phase(phase);
+        let at = |step: u64| self.now.0 + step;
+        status.stages = Some(Stages {
+            received_ns: at(0),
+            cni_begin_ns: at(1),
+            cni_end_ns: at(2),
+            started_ns: at(3),
+            ready_ns: at(4),
+        });
+        self.event(Event::Fleet(FleetEvent::Pod {
+            node: "n1".into(),
+            status,
+        }));
+    }
+
+    pub(super) fn ready_all(&mut self) {
+        for key in self.pods.keys().cloned().collect::<Vec<_>>() {
+            let seen = pod::seen(&self.pods[&key]);
+            if seen.ready.is_none() && seen.ended.is_none() {
+                self.said(&key, Phase::Running, "");
+            }
+        }
+        self.carry_all_out();
+    }
+
+    pub(super) fn fail_one(&mut self, reason: &str) -> Key {
+        let key = self.pods.keys().next().unwrap().clone();
+        self.said(&key, Phase::Failed, reason);
+        key
+    }
+
+    pub(super) fn node_down(&mut self) {
+        self.event(Event::Fleet(FleetEvent::NodeDown { node: "n1".into() }));
+    }
+
+    /// One step of a random play.
+    pub(super) fn step(&mut self, step: u8, number: u16) {
+        let position = usize::from(number);
+        match step {
+            0..=3 if !self.todo.is_empty() => {
+                let action = self.todo.remove(position % self.todo.len()).unwrap();
+                self.carry_out(action);
+            }
+            0 | 4 => drop(self.tick(f64::from(number % 40))),
+            1 | 5 => self.connections(f64::from(number % 60)),
+            2 | 6 => self.demand(),
+            3 | 7 => self.woke(),
+            8 => drop(self.tick(0.0)),
+            9 | 10 if !self.pods.is_empty() => {
+                let key = self
+                    .pods
+                    .keys()
+                    .nth(position % self.pods.len())
+                    .unwrap()
+                    .clone();
+                let phase = if step == 9 || number.is_multiple_of(3) {
+                    Phase::Running
+                } else {
+                    Phase::Failed
+                };
+                self.said(&key, phase, "Error");
+            }
+            11 => self.node_down(),
+            12 => self.carry_all_out(),
+            _ => {
+                for _ in 0..number % 8 {
+                    self.tick(0.0);
+                }
+            }
+        }
+    }
+}
+
+fn config() -> Config {
+    Config {
+        ranges: vec!["fd00:10::/108".parse().unwrap()],
+        scale_to_zero_grace: Duration::from_secs(1),
+        tick: Duration::from_secs(2),
+        epoch: 1,
+        node_lease: Duration::from_secs(30),
+    }
+}

@@ -1,0 +1,225 @@
+//! The always-on numbers of the apps family: no app is a label.
+
+use dormouse_autoscaler::Decision;
+use dormouse_cluster::{Mode, State};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use crate::wake::Wake;
+
+/// From 0.1 ms to about 100 s.
+const WAKE_BUCKETS: u16 = 20;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct StateLabel {
+    pub(crate) state: StateValue,
+}
+
+/// What apps are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+pub(crate) enum StateValue {
+    asleep,
+    waking,
+    awake,
+}
+
+impl From<State> for StateValue {
+    fn from(state: State) -> Self {
+        match state {
+            State::Asleep => Self::asleep,
+            State::Waking => Self::waking,
+            State::Awake => Self::awake,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ModeLabel {
+    pub(crate) mode: ModeValue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct FlipLabel {
+    pub(crate) to: ModeValue,
+}
+
+/// Where a VIP leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+pub(crate) enum ModeValue {
+    proxy,
+    serve,
+}
+
+impl From<Mode> for ModeValue {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Proxy => Self::proxy,
+            Mode::Serve => Self::serve,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabel {
+    direction: Direction,
+    window: WindowValue,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+enum Direction {
+    up,
+    down,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+enum WindowValue {
+    stable,
+    panic,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+enum Outcome {
+    answered,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabel {
+    stage: &'static str,
+}
+
+/// The apps family.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    pub(crate) apps: Family<StateLabel, Gauge>,
+    pub(crate) modes: Family<ModeLabel, Gauge>,
+    flips: Family<FlipLabel, Counter>,
+    decisions: Family<DecisionLabel, Counter>,
+    wakes: Family<OutcomeLabel, Counter>,
+    stages: Family<StageLabel, Histogram>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            apps: Family::default(),
+            modes: Family::default(),
+            flips: Family::default(),
+            decisions: Family::default(),
+            wakes: Family::default(),
+            stages: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(1e-4, 2.0, WAKE_BUCKETS))
+            }),
+        }
+    }
+}
+
+impl Metrics {
+    /// Gives the family its names.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register("dormouse_apps", "Apps by state", self.apps.clone());
+        registry.register(
+            "dormouse_apps_mode",
+            "Apps by where their VIP leads",
+            self.modes.clone(),
+        );
+        registry.register(
+            "dormouse_mode_flips",
+            "Changes of where an app's VIP leads",
+            self.flips.clone(),
+        );
+        registry.register(
+            "dormouse_scale_decisions",
+            "Changes of the pods that are wanted",
+            self.decisions.clone(),
+        );
+        registry.register(
+            "dormouse_wakes",
+            "Wakes by how they ended",
+            self.wakes.clone(),
+        );
+        registry.register(
+            "dormouse_wake_duration_seconds",
+            "Time from the stage before to this one, and in total",
+            self.stages.clone(),
+        );
+    }
+
+    /// A decision was made.
+    pub(crate) fn decided(&self, decision: Option<&Decision>, before: i32, after: i32) {
+        let direction = match after.cmp(&before) {
+            std::cmp::Ordering::Greater => Direction::up,
+            std::cmp::Ordering::Less => Direction::down,
+            std::cmp::Ordering::Equal => return,
+        };
+        let panic = decision.is_some_and(|decision| decision.panic_since_ms.is_some());
+        let window = if panic {
+            WindowValue::panic
+        } else {
+            WindowValue::stable
+        };
+        self.decisions
+            .get_or_create(&DecisionLabel { direction, window })
+            .inc();
+    }
+
+    /// An app's mode changed.
+    pub(crate) fn flipped(&self, to: Mode) {
+        self.flips.get_or_create(&FlipLabel { to: to.into() }).inc();
+    }
+
+    /// A wake was answered.
+    pub(crate) fn woken(&self, wake: &Wake) {
+        self.wakes
+            .get_or_create(&OutcomeLabel {
+                outcome: Outcome::answered,
+            })
+            .inc();
+        let stages = wake.stages();
+        for pair in stages.windows(2) {
+            let name = if pair[1].name == "first byte" {
+                "release"
+            } else {
+                pair[1].name
+            };
+            self.stages
+                .get_or_create(&StageLabel { stage: name })
+                .observe(((pair[1].ms - pair[0].ms) / 1e3).max(0.0));
+        }
+        if let Some(last) = stages.last() {
+            self.stages
+                .get_or_create(&StageLabel { stage: "total" })
+                .observe(last.ms / 1e3);
+        }
+    }
+
+    /// An app's state or mode is now another one.
+    pub(crate) fn moved(
+        &self,
+        before: Option<(StateValue, ModeValue)>,
+        after: Option<(StateValue, ModeValue)>,
+    ) {
+        if before == after {
+            return;
+        }
+        for (place, step) in [(before, -1), (after, 1)] {
+            if let Some((state, mode)) = place {
+                self.apps.get_or_create(&StateLabel { state }).inc_by(step);
+                self.modes.get_or_create(&ModeLabel { mode }).inc_by(step);
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Pod objects: made from an app, read back from the store, and filled in with what nodes say.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv6Addr;
+
+use dormouse_cluster::{App, Key, Object};
+use dormouse_fleet::proto::{self, pod_status::Phase};
+use k8s_openapi::api::core::v1::{
+    ContainerPort, ContainerState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, Pod, PodCondition, PodIP, PodSpec, PodStatus, Probe,
+    TCPSocketAction,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::jiff::Timestamp;
+
+/// The label that names a pod's app.
+pub(crate) const APP_LABEL: &str = "dormouse.dev/app";
+/// The annotation with the app's VIP index: it outlives the app.
+pub(crate) const VIP_ANNOTATION: &str = "dormouse.dev/vip-index";
+/// The annotation that changes with what the pod runs.
+pub(crate) const TEMPLATE_ANNOTATION: &str = "dormouse.dev/template";
+/// The longest name of a pod that still fits a label.
+const NAME_MAX: usize = 63;
+
+/// Makes names and uids that no other pod has.
+#[derive(Debug, Clone)]
+pub(crate) struct Names(u64);
+
+impl Names {
+    /// Names that follow from a seed, which must differ from one start to the next.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn name(&mut self, app: &str) -> String {
+        let suffix = format!("{:07x}", self.next() >> 36);
+        let room = NAME_MAX - suffix.len() - 1;
+        let stem: String = app.chars().take(room).collect();
+        format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
+    }
+
+    fn uid(&mut self) -> String {
+        let (high, low) = (self.next(), self.next());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xfff,
+            (low >> 48) & 0x3fff | 0x8000,
+            low & 0xffff_ffff_ffff
+        )
+    }
+}
+
+/// A new pod of an app, without a node.
+pub(crate) fn of(app: &App, vip: u32, names: &mut Names) -> Pod {
+    let key = app.key();
+    let mut container = app.spec.container.clone();
+    let port = app.spec.target_port();
+    if container.name.is_empty() {
+        "app".clone_into(&mut container.name);
+    }
+    let ports = container.ports.get_or_insert_default();
+    if !ports
+        .iter()
+        .any(|known| known.container_port == i32::from(port))
+    {
+        ports.push(ContainerPort {
+            container_port: i32::from(port),
+            ..ContainerPort::default()
+        });
+    }
+    container
+        .readiness_probe
+        .get_or_insert_with(|| connects(port));
+    let selector = Some(app.spec.node_selector.clone()).filter(|selector| !selector.is_empty());
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(names.name(&key.name)),
+            uid: Some(names.uid()),
+            labels: Some([(APP_LABEL.to_owned(), key.name.clone())].into()),
+            annotations: Some(
+                [
+                    (VIP_ANNOTATION.to_owned(), vip.to_string()),
+                    (TEMPLATE_ANNOTATION.to_owned(), template(app)),
+                ]
+                .into(),
+            ),
+            owner_references: Some(vec![owner(app, &key)]),
+            namespace: Some(key.namespace),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            containers: vec![container],
+            node_selector: selector,
+            restart_policy: Some("Never".to_owned()),
+            termination_grace_period_seconds: Some(
+                app.spec.termination_grace_period_seconds.into(),
+            ),
+            ..PodSpec::default()
+        }),
+        status: Some(PodStatus {
+            phase: Some("Pending".to_owned()),
+            ..PodStatus::default()
+        }),
+    }
+}
+
+/// Changes when what the app's pods run changes.
+pub(crate) fn template(app: &App) -> String {
+    let mut hasher = DefaultHasher::new();
+    let container = serde_json::to_string(&app.spec.container).unwrap_or_default();
+    (container, &app.spec.node_selector, app.spec.target_port()).hash(&mut hasher);
+    app.spec.termination_grace_period_seconds.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What the controller reads from a pod object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Seen {
+    /// The node it is bound to.
+    pub node: Option<String>,
+    /// Its address, while it is ready.
+    pub ready: Option<Ipv6Addr>,
+    /// Why it ended: a word, and for people.
+    pub ended: Option<(String, String)>,
+    /// Somebody asked for its removal.
+    pub going: bool,
+    /// What it runs.
+    pub template: String,
+}
+
+/// Reads a pod object.
+pub(crate) fn seen(pod: &Pod) -> Seen {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let address = status
+        .and_then(|status| status.pod_ip.as_deref())
+        .and_then(|address| address.parse().ok());
+    let ended =
+        status.filter(|status| matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")));
+    Seen {
+        node: pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.node_name.clone())
+            .filter(|node| !node.is_empty()),
+        ready: address.filter(|_| ready),
+        ended: ended.map(|status| {
+            let reason = status.reason.clone().filter(|reason| !reason.is_empty());
+            (
+                reason.unwrap_or_else(|| "Ended".to_owned()),
+                status.message.clone().unwrap_or_default(),
+            )
+        }),
+        going: pod.metadata.deletion_timestamp.is_some(),
+        template: annotation(pod, TEMPLATE_ANNOTATION)
+            .unwrap_or_default()
+            .to_owned(),
+    }
+}
+
+/// The app and the VIP index of a pod; none where the controller did not make it.
+pub(crate) fn owner_of(pod: &Pod) -> Option<(Key, u32)> {
+    let app = pod.metadata.labels.as_ref()?.get(APP_LABEL)?;
+    let vip = annotation(pod, VIP_ANNOTATION)?.parse().ok()?;
+    Some((Key::new(pod.metadata.namespace.clone()?, app.clone()), vip))
+}
+
+/// What a node is told of a pod.
+pub(crate) fn spec(pod: &Pod, stop: bool) -> proto::PodSpec {
+    let key = pod.key();
+    let json = if stop {
+        Vec::new()
+    } else {
+        serde_json::to_vec(pod).unwrap_or_default()
+    };
+    proto::PodSpec {
+        namespace: key.namespace,
+        name: key.name,
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        stop,
+        pod: json,
+    }
+}
+
+/// Writes what a node said over a pod's status; returns whether anything changed. Words about another pod of the same
+/// name change nothing.
+pub(crate) fn write_status(pod: &mut Pod, said: &proto::PodStatus, now: Timestamp) -> bool {
+    if !said.uid.is_empty() && pod.metadata.uid.as_deref() != Some(said.uid.as_str()) {
+        return false;
+    }
+    let before = pod.status.clone();
+    let container = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.containers.first())
+        .cloned()
+        .unwrap_or_default();
+    let status = pod.status.get_or_insert_default();
+    status.phase = Some(phase(said.phase()).to_owned());
+    let address = Some(said.address.clone()).filter(|address| !address.is_empty());
+    status.pod_ips = address.as_ref().map(|address| {
+        vec![PodIP {
+            ip: address.clone(),
+        }]
+    });
+    status.pod_ip = address;
+    status.reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
+    status.message = Some(said.message.clone()).filter(|message| !message.is_empty());
+    if said.phase() == Phase::Gone {
+        status.reason.get_or_insert_with(|| "Gone".to_owned());
+    }
+    let ready = said.ready && said.phase() == Phase::Running;
+    let started = status.start_time.get_or_insert(Time(now)).clone();
+    for type_ in ["Ready", "ContainersReady"] {
+        condition(status.conditions.get_or_insert_default(), type_, ready, now);
+    }
+    status.container_statuses = Some(vec![ContainerStatus {
+        name: container.name,
+        image: container.image.unwrap_or_default(),
+        ready,
+        started: Some(said.phase() == Phase::Running),
+        state: Some(state(said, started)),
+        ..ContainerStatus::default()
+    }]);
+    pod.status != before
+}
+
+fn connects(port: u16) -> Probe {
+    let port = IntOrString::Int(i32::from(port));
+    Probe {
+        tcp_socket: Some(TCPSocketAction { port, host: None }),
+        ..Probe::default()
+    }
+}
+
+fn owner(app: &App, key: &Key) -> OwnerReference {
+    OwnerReference {
+        api_version: "dormouse.dev/v1alpha1".to_owned(),
+        kind: "App".to_owned(),
+        name: key.name.clone(),
+        uid: app.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}
+
+fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let annotations: &BTreeMap<String, String> = pod.metadata.annotations.as_ref()?;
+    annotations.get(name).map(String::as_str)
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Pending => "Pending",
+        Phase::Running => "Running",
+        Phase::Succeeded => "Succeeded",
+        Phase::Failed | Phase::Gone => "Failed",
+    }
+}
+
+fn condition(conditions: &mut Vec<PodCondition>, type_: &str, holds: bool, now: Timestamp) {
+    let value = if holds { "True" } else { "False" };
+    let found = conditions
+        .iter()
+        .position(|condition| condition.type_ == type_);
+    if found.is_some_and(|position| conditions[position].status == value) {
+        return;
+    }
+    let fresh = PodCondition {
+        type_: type_.to_owned(),
+        status: value.to_owned(),
+        last_transition_time: Some(Time(now)),
+        ..PodCondition::default()
+    };
+    match found {
+        Some(position) => conditions[position] = fresh,
+        None => conditions.push(fresh),
+    }
+}
+
+fn state(said: &proto::PodStatus, started: Time) -> ContainerState {
+    let reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
+    let message = Some(said.message.clone()).filter(|message| !message.is_empty());
+    match said.phase() {
+        Phase::Pending => {
+            let waiting = ContainerStateWaiting {
+                reason: reason.or(Some("ContainerCreating".to_owned())),
+                message,
+            };
+            ContainerState {
+                waiting: Some(waiting),
+                ..ContainerState::default()
+            }
+        }
+        Phase::Running => {
+            let running = ContainerStateRunning {
+                started_at: Some(started),
+            };
+            ContainerState {
+                running: Some(running),
+                ..ContainerState::default()
+            }
+        }
+        Phase::Succeeded | Phase::Failed | Phase::Gone => {
+            let code = i32::from(said.phase() != Phase::Succeeded);
+            let terminated = ContainerStateTerminated {
+                exit_code: code,
+                reason,
+                message,
+                ..Default::default()
+            };
+            ContainerState {
+                terminated: Some(terminated),
+                ..ContainerState::default()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dormouse_cluster::AppSpec;
+
+    use super::*;
+
+    fn app(json: serde_json::Value) -> App {
+        let spec: AppSpec = serde_json::from_value(json).unwrap();
+        let mut app = App::new("docs", spec);
+        app.metadata.namespace = Some("default".into());
+        app
+    }
+
+    #[test]
+    fn a_pod_has_its_app_its_port_and_a_probe_and_no_two_share_a_name() {
+        let app =
+            app(serde_json::json!({"port": 80, "targetPort": 8000, "container": {"name": "app"}}));
+        let mut names = Names::new(1);
+        let (first, second) = (of(&app, 7, &mut names), of(&app, 7, &mut names));
+        assert_eq!(owner_of(&first), Some((Key::new("default", "docs"), 7)));
+        assert_ne!(first.metadata.name, second.metadata.name);
+        assert_ne!(first.metadata.uid, second.metadata.uid);
+        let container = &first.spec.as_ref().unwrap().containers[0];
+        assert_eq!(container.ports.as_ref().unwrap()[0].container_port, 8000);
+        assert!(container.readiness_probe.is_some());
+        assert_eq!(seen(&first).template, template(&app));
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_suffix() {
+        let name = Names::new(1).name(&"x".repeat(80));
+        assert_eq!(name.len(), NAME_MAX);
+    }
+
+    #[test]
+    fn what_a_node_says_of_another_pod_of_that_name_is_ignored() {
+        let app = app(serde_json::json!({"container": {"name": "app"}}));
+        let mut pod = of(&app, 7, &mut Names::new(1));
+        let mut said = proto::PodStatus {
+            uid: "another".into(),
+            ready: true,
+            ..Default::default()
+        };
+        said.set_phase(Phase::Running);
+        said.address = "2001:db8::7".into();
+        assert!(!write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
+        said.uid = pod.metadata.uid.clone().unwrap();
+        assert!(write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
+        assert_eq!(seen(&pod).ready, Some("2001:db8::7".parse().unwrap()));
+        assert!(
+            !write_status(&mut pod, &said, Timestamp::now()),
+            "the same again changes nothing"
+        );
+        said.set_phase(Phase::Gone);
+        assert!(write_status(&mut pod, &said, Timestamp::now()));
+        assert_eq!(seen(&pod).ended, Some(("Gone".into(), String::new())));
+    }
+}

@@ -1,0 +1,330 @@
+//! What happened in each wake, and when: a ring of timelines.
+
+use std::collections::VecDeque;
+
+use dormouse_cluster::Key;
+use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::Stages;
+use serde_json::{Value, json};
+
+/// Wakes that are remembered.
+pub(crate) const WAKES_MAX: usize = 1_024;
+/// Wakes that are told of one app.
+pub(crate) const WAKES_PER_APP_MAX: usize = 16;
+
+/// A pod that was placed during a wake.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Candidate {
+    pod: String,
+    node: String,
+    placed: Option<Boottime>,
+    stages: Stages,
+}
+
+/// One wake.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wake {
+    /// The app's VIP index.
+    pub vip: u32,
+    /// The app.
+    pub app: Key,
+    seen: Option<Boottime>,
+    seen_node: Option<String>,
+    parked: Option<Boottime>,
+    decided: Boottime,
+    candidates: Vec<Candidate>,
+    first_byte: Option<Boottime>,
+    over: bool,
+}
+
+/// Stages of one wake, each since the first of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stage {
+    /// What happened.
+    pub name: &'static str,
+    /// When, `CLOCK_BOOTTIME`.
+    pub at: Boottime,
+    /// How long after the wake's first event.
+    pub ms: f64,
+}
+
+impl Wake {
+    /// What happened, in the order in which wakes go.
+    pub(crate) fn stages(&self) -> Vec<Stage> {
+        let pod = self.pod();
+        let stage = |ns: u64| (ns > 0).then_some(Boottime(ns));
+        let stages = pod.map(|pod| pod.stages).unwrap_or_default();
+        let all = [
+            ("see", self.seen),
+            ("park", self.parked),
+            ("decide", Some(self.decided)),
+            ("place", pod.and_then(|pod| pod.placed)),
+            ("wire", stage(stages.cni_end_ns)),
+            ("start", stage(stages.started_ns)),
+            ("ready", stage(stages.ready_ns)),
+            ("first byte", self.first_byte),
+        ];
+        let first = all
+            .iter()
+            .filter_map(|(_, at)| *at)
+            .min()
+            .unwrap_or(self.decided);
+        let known = all.into_iter().filter_map(|(name, at)| Some((name, at?)));
+        known
+            .map(|(name, at)| Stage {
+                name,
+                at,
+                ms: at.since(first).as_secs_f64() * 1e3,
+            })
+            .collect()
+    }
+
+    /// As the people's commands read it.
+    pub(crate) fn json(&self) -> Value {
+        let pod = self.pod();
+        let stages: Vec<_> = self
+            .stages()
+            .iter()
+            .map(|stage| json!({"name": stage.name, "atNs": stage.at.0, "ms": stage.ms}))
+            .collect();
+        json!({
+            "apiVersion": "dormouse.dev/v1",
+            "kind": "WakeTimeline",
+            "app": self.app.to_string(),
+            "node": pod.map(|pod| pod.node.clone()),
+            "pod": pod.map(|pod| pod.pod.clone()),
+            "seenNode": self.seen_node,
+            "wireBeginNs": pod.map(|pod| pod.stages.cni_begin_ns).filter(|begin| *begin > 0),
+            "stages": stages,
+        })
+    }
+
+    /// The pod that was ready first, or else the first one.
+    fn pod(&self) -> Option<&Candidate> {
+        let ready = self
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.stages.ready_ns > 0);
+        ready
+            .min_by_key(|candidate| candidate.stages.ready_ns)
+            .or(self.candidates.first())
+    }
+}
+
+/// The wakes of all apps, newest last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wakes {
+    ring: VecDeque<Wake>,
+}
+
+impl Wakes {
+    /// A wake begins.
+    pub(crate) fn begin(&mut self, vip: u32, app: Key, decided: Boottime) {
+        if self.ring.len() == WAKES_MAX {
+            self.ring.pop_front();
+        }
+        self.ring.push_back(Wake {
+            vip,
+            app,
+            seen: None,
+            seen_node: None,
+            parked: None,
+            decided,
+            candidates: Vec::new(),
+            first_byte: None,
+            over: false,
+        });
+    }
+
+    /// The kernel of a node saw the first packet. Among several the earliest counts.
+    pub(crate) fn seen(&mut self, vip: u32, node: &str, at: Boottime) {
+        if let Some(wake) = self.open(vip)
+            && wake.seen.is_none_or(|seen| at < seen)
+        {
+            (wake.seen, wake.seen_node) = (Some(at), Some(node.to_owned()));
+        }
+    }
+
+    /// The first request was parked.
+    pub(crate) fn parked(&mut self, vip: u32, at: Boottime) {
+        if let Some(wake) = self.open(vip) {
+            wake.parked.get_or_insert(at);
+        }
+    }
+
+    /// A pod was placed.
+    pub(crate) fn placed(&mut self, vip: u32, pod: &str, node: &str, at: Boottime) {
+        if let Some(wake) = self.open(vip) {
+            let candidate = wake.candidate(pod);
+            node.clone_into(&mut candidate.node);
+            candidate.placed = Some(at);
+        }
+    }
+
+    /// A pod got on.
+    pub(crate) fn staged(&mut self, vip: u32, pod: &str, node: &str, stages: &Stages) {
+        if let Some(wake) = self.open(vip) {
+            let candidate = wake.candidate(pod);
+            node.clone_into(&mut candidate.node);
+            candidate.stages = *stages;
+        }
+    }
+
+    /// The first byte of the first answer went out: the wake is complete. Returns it the first time.
+    pub(crate) fn answered(&mut self, vip: u32, at: Boottime) -> Option<&Wake> {
+        let wake = self.open(vip)?;
+        let ready = wake.pod().is_some_and(|pod| pod.stages.ready_ns > 0);
+        if !ready || at < wake.decided || wake.first_byte.is_some() {
+            return None;
+        }
+        wake.first_byte = Some(at);
+        Some(wake)
+    }
+
+    /// The app fell asleep: nothing belongs to its last wake any more.
+    pub(crate) fn over(&mut self, vip: u32) {
+        if let Some(wake) = self.open(vip) {
+            wake.over = true;
+        }
+    }
+
+    /// Whether a wake still lacks its answer.
+    pub(crate) fn unanswered(&self, vip: u32) -> bool {
+        self.newest(vip)
+            .is_some_and(|wake| !wake.over && wake.first_byte.is_none())
+    }
+
+    /// The wakes of one app, newest first.
+    pub(crate) fn of(&self, vip: u32) -> impl Iterator<Item = &Wake> {
+        self.ring
+            .iter()
+            .rev()
+            .filter(move |wake| wake.vip == vip)
+            .take(WAKES_PER_APP_MAX)
+    }
+
+    fn newest(&self, vip: u32) -> Option<&Wake> {
+        self.ring.iter().rev().find(|wake| wake.vip == vip)
+    }
+
+    fn open(&mut self, vip: u32) -> Option<&mut Wake> {
+        self.ring
+            .iter_mut()
+            .rev()
+            .find(|wake| wake.vip == vip)
+            .filter(|wake| !wake.over)
+    }
+}
+
+impl Wake {
+    fn candidate(&mut self, pod: &str) -> &mut Candidate {
+        let position = self
+            .candidates
+            .iter()
+            .position(|candidate| candidate.pod == pod)
+            .unwrap_or_else(|| {
+                self.candidates.push(Candidate {
+                    pod: pod.to_owned(),
+                    ..Candidate::default()
+                });
+                self.candidates.len() - 1
+            });
+        &mut self.candidates[position]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key::new("default", "docs")
+    }
+
+    #[test]
+    fn a_timeline_names_every_stage_in_order_on_one_clock() {
+        let mut wakes = Wakes::default();
+        wakes.begin(1, key(), Boottime(3_000_000));
+        wakes.parked(1, Boottime(2_000_000));
+        wakes.seen(1, "n1", Boottime(1_000_000));
+        wakes.placed(1, "docs-1", "n2", Boottime(4_000_000));
+        let mut stages = Stages {
+            cni_begin_ns: 5_000_000,
+            cni_end_ns: 6_000_000,
+            started_ns: 7_000_000,
+            ..Default::default()
+        };
+        wakes.staged(1, "docs-1", "n2", &stages);
+        assert!(
+            wakes.answered(1, Boottime(9_000_000)).is_none(),
+            "nothing answers before a pod is ready"
+        );
+        stages.ready_ns = 8_000_000;
+        wakes.staged(1, "docs-1", "n2", &stages);
+        assert!(wakes.answered(1, Boottime(9_000_000)).is_some());
+        assert!(wakes.answered(1, Boottime(9_500_000)).is_none());
+        let wake = wakes.of(1).next().unwrap();
+        let names: Vec<_> = wake
+            .stages()
+            .iter()
+            .map(|stage| (stage.name, stage.ms))
+            .collect();
+        let expected = [
+            "see",
+            "park",
+            "decide",
+            "place",
+            "wire",
+            "start",
+            "ready",
+            "first byte",
+        ];
+        let expected: Vec<_> = expected
+            .into_iter()
+            .zip([0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0])
+            .collect();
+        assert_eq!(names, expected);
+        assert_eq!(wake.json()["seenNode"], "n1");
+    }
+
+    #[test]
+    fn the_pod_that_was_ready_first_is_the_wakes() {
+        let mut wakes = Wakes::default();
+        wakes.begin(1, key(), Boottime(1));
+        wakes.placed(1, "a", "n1", Boottime(2));
+        wakes.placed(1, "b", "n2", Boottime(3));
+        wakes.staged(
+            1,
+            "b",
+            "n2",
+            &Stages {
+                ready_ns: 10,
+                ..Default::default()
+            },
+        );
+        wakes.staged(
+            1,
+            "a",
+            "n1",
+            &Stages {
+                ready_ns: 20,
+                ..Default::default()
+            },
+        );
+        assert_eq!(wakes.of(1).next().unwrap().json()["pod"], "b");
+    }
+
+    #[test]
+    fn the_ring_forgets_the_oldest() {
+        let mut wakes = Wakes::default();
+        for vip in 0..2_000 {
+            wakes.begin(vip, key(), Boottime(1));
+        }
+        assert!(wakes.of(0).next().is_none());
+        assert!(wakes.of(1_999).next().is_some());
+        for _ in 0..20 {
+            wakes.begin(5, key(), Boottime(1));
+        }
+        assert_eq!(wakes.of(5).count(), WAKES_PER_APP_MAX);
+    }
+}
