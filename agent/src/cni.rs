@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::pod::Network;
+use crate::pod::monitor::Monitor;
 
 mod answer;
 mod connection;
@@ -21,6 +22,8 @@ mod connection;
 const SERVED_MAX: u32 = 128;
 /// How often vanished pods and noted deletions are looked for.
 const RECONCILE_EVERY: Duration = Duration::from_mins(1);
+/// A pause after a link went: pods often go together, and one look is enough for all.
+const GONE_PAUSE: Duration = Duration::from_secs(1);
 /// A pause after an error of accept, such as too many open files, so that it does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -102,9 +105,13 @@ fn serve_one(stream: UnixStream, network: &Network) {
 async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
     // The first tick is at once: deletions may have been noted between the agent's look and its first connection.
     let mut ticks = tokio::time::interval(RECONCILE_EVERY);
+    let mut monitor = Monitor::open()
+        .inspect_err(|error| tracing::warn!(%error, "vanished pods are noticed late"))
+        .ok();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
+            () = link_gone(monitor.as_mut()) => {}
             () = shutdown.cancelled() => return,
         }
         let network = Arc::clone(&network);
@@ -113,4 +120,13 @@ async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
             tracing::warn!(error = error.chain(), "failed to reconcile the node's pods");
         }
     }
+}
+
+/// Returns a moment after a pod's link went. A call that is given up loses nothing: the next tick looks too.
+async fn link_gone(monitor: Option<&mut Monitor>) {
+    match monitor {
+        Some(monitor) => monitor.pod_link_gone().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(GONE_PAUSE).await;
 }

@@ -1,8 +1,9 @@
 //! The node's network as pods see it: a bridge, one veth each, an address of the node's prefix, all by netlink.
 //!
 //! Reading order: what names what ([`names`]), the messages to the kernel ([`messages`], pure) and how they are sent
-//! ([`netlink`]), namespaces ([`netns`]), the bridge ([`bridge`]), what a restart has to heal ([`recovery`], pure), and
-//! the operations that CNI needs ([`network`]).
+//! ([`netlink`]), namespaces ([`netns`]), the bridge ([`bridge`]), what a restart has to heal ([`recovery`], pure), what the
+//! kernel tells meanwhile ([`monitor`]), and the
+//! operations that CNI needs ([`network`]).
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -12,6 +13,7 @@ mod busy;
 mod counters;
 pub mod error;
 mod messages;
+pub mod monitor;
 pub mod names;
 mod netlink;
 pub mod netns;

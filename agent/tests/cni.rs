@@ -105,6 +105,18 @@ fn a_second_add_is_an_error_and_leaves_the_first_as_it_was() {
 }
 
 #[test]
+fn an_add_that_fails_at_its_last_step_leaves_nothing() {
+    let node = Node::start("refused");
+    let pod = node.pod("a");
+    node.fill_table();
+    Call::add(&node, "a", &pod).fails(102, "data path");
+    assert!(node.links().is_empty());
+    let left = pod.inside(|| Ok(nix::net::if_::if_nameindex()?.iter().count()));
+    assert_eq!(left, 1, "only loopback is left in the pod");
+    Call::gc(&node, &json!({"cni.dev/valid-attachments": []})).ok();
+}
+
+#[test]
 fn a_requested_address_is_given_or_refused_with_the_reason() {
     let node = Node::start("request");
     let (a, b) = (node.pod("a"), node.pod("b"));

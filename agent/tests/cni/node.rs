@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -61,10 +62,13 @@ impl Drop for Netns {
 
 /// Notes what the network tells the data path.
 #[derive(Clone, Default)]
-struct Recorder(Arc<Mutex<Vec<PodEntry>>>);
+struct Recorder(Arc<Mutex<Vec<PodEntry>>>, Arc<AtomicBool>);
 
 impl PodTable for Recorder {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the table is full"));
+        }
         let mut pods = self.0.lock().unwrap();
         pods.retain(|p| p.address != pod.address);
         pods.push(pod);
@@ -223,6 +227,11 @@ impl Node {
             .collect();
         addresses.sort();
         addresses
+    }
+
+    /// From now on the data path refuses pods.
+    pub(crate) fn fill_table(&self) {
+        self.table.1.store(true, Ordering::Relaxed);
     }
 
     /// Names of the pods' links on the node.
