@@ -42,6 +42,9 @@ pub(crate) static SOCKETS: LruHashMap<u64, u32> = LruHashMap::pinned(SOCKETS_MAX
 /// Made by the agent for each VIP that it follows; here only added to.
 #[map(name = "counts")]
 pub(crate) static COUNTS: PerCpuHashMap<u32, Counts> = PerCpuHashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
+/// Connections whose end nobody saw: counted by the agent, in a map of its own.
+#[map(name = "expired")]
+pub(crate) static EXPIRED: HashMap<u32, Counts> = HashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
 #[map(name = "events")]
 pub(crate) static EVENTS: RingBuf = RingBuf::pinned(EVENTS_BYTES, 0);
 #[map(name = "stats")]

@@ -1,0 +1,171 @@
+//! The kernel's half of the node, as the agent sees it: loaded once, taken over by every later agent, told what changed.
+//!
+//! All state lies in pinned maps. Dropping a [`Datapath`] changes nothing in the kernel; [`detach`] takes it away.
+
+pub mod entry;
+pub mod probe;
+mod arrays;
+mod counts;
+mod error;
+mod events;
+mod flows;
+mod ids;
+mod load;
+mod mirror;
+mod network;
+mod sys;
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use counts::VipCount;
+pub use dormouse_ebpf::service::{EventKind, Mode};
+pub use dormouse_ebpf::verdict::Verdict;
+pub use entry::{Activator, Backend, Entry, PodEntry, VipRange};
+pub use error::DatapathError;
+pub use events::{Events, KernelEvent};
+pub use load::{Hook, Run};
+
+use arrays::Arrays;
+use counts::Counters;
+use load::Loaded;
+use mirror::Mirror;
+
+/// The version of the map layouts: another one gets a folder of pins of its own.
+const SCHEMA: &str = "v1";
+
+/// Where the data path lives.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The node's folder of pins, on a bpffs: `/sys/fs/bpf/dormouse/<node>`.
+    pub bpffs: PathBuf,
+    /// The outer interface.
+    pub uplink: String,
+    /// The node's cgroup (v2): the processes of its pods live below it.
+    pub cgroup: PathBuf,
+    /// The node prefix, a /96.
+    pub node_prefix: (Ipv6Addr, u8),
+    /// The node's own address.
+    pub node_address: Ipv6Addr,
+}
+
+/// The data path of one node. One owner; the kernel reads along.
+#[derive(Debug)]
+pub struct Datapath {
+    config: Config,
+    loaded: Loaded,
+    arrays: Arrays,
+    mirror: Mirror,
+    counters: Counters,
+    events: Option<Events>,
+    graces: AtomicU64,
+}
+
+impl Datapath {
+    /// Loads the programs, or takes over from the agent before: pinned maps are read, pinned links get the new programs
+    /// in one step each, so no packet goes without.
+    pub fn open(config: Config) -> Result<Self, DatapathError> {
+        probe::judge(&probe::Findings { root: nix::unistd::geteuid().is_root(), failed: None })?;
+        let pins = config.bpffs.join(SCHEMA);
+        load::make_folder(&pins)?;
+        let mut loaded = Loaded::open(&pins)?;
+        let arrays = Arrays::open(&loaded)?;
+        let mirror = Mirror::read(&arrays);
+        network::keep(&mut loaded, &arrays, &config)?;
+        let events = Events::open(&mut loaded, mirror.unanswered(&arrays))?;
+        let counters = Counters::open(&mut loaded, mirror.followed())?;
+        loaded.attach(&pins, &config)?;
+        Ok(Self { config, loaded, arrays, mirror, counters, events: Some(events), graces: AtomicU64::new(1) })
+    }
+
+    /// Says which addresses are VIPs and where the activators are; in force at once.
+    pub fn configure(&mut self, ranges: &[VipRange], acting: &[Activator]) -> Result<(), DatapathError> {
+        network::configure(&mut self.loaded, &self.arrays, &self.config, (ranges, acting))
+    }
+
+    /// Puts a VIP's entry in force. After [`Datapath::grace`] nobody decides by the entry before.
+    pub fn publish(&mut self, entry: &Entry) -> Result<(), DatapathError> {
+        self.counters.follow(entry.vip)?;
+        let graces = self.graces.load(Ordering::Acquire);
+        if self.mirror.publish(&self.arrays, entry, graces).is_err() {
+            // Ids that rest may be what lacks: after a grace period they are free.
+            self.grace();
+            self.mirror.publish(&self.arrays, entry, self.graces.load(Ordering::Acquire))?;
+        }
+        Ok(())
+    }
+
+    /// Stops following a VIP: its packets go to an activator, and the first of them raises a miss.
+    pub fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
+        self.mirror.forget(&self.arrays, vip, self.graces.load(Ordering::Acquire));
+        self.counters.forget(vip)
+    }
+
+    /// Returns when no program can still decide by a word that was replaced before; takes about 10 ms.
+    pub fn grace(&self) {
+        sys::wait_for_readers();
+        self.graces.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Renews the node lease: until then (CLOCK_BOOTTIME nanoseconds) leased entries act as they say.
+    pub fn grant(&self, lease_until_ns: u64) {
+        self.arrays.lease.store(0, lease_until_ns);
+    }
+
+    /// Makes a pod known: solicitations for it are answered, flows may lead to it.
+    pub fn add_pod(&mut self, pod: &PodEntry) -> Result<(), DatapathError> {
+        network::add_pod(&mut self.loaded, pod)
+    }
+
+    /// Forgets a pod. One that is not known is no error.
+    pub fn remove_pod(&mut self, address: Ipv6Addr) -> Result<(), DatapathError> {
+        network::remove_pod(&mut self.loaded, address)
+    }
+
+    /// The addresses of the pods that are known.
+    pub fn pods(&self) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
+        network::pods(&self.loaded)
+    }
+
+    /// The kernel's events, once: whoever takes them reads them from then on.
+    pub fn take_events(&mut self) -> Option<Events> {
+        self.events.take()
+    }
+
+    /// What was counted since the call before, for each VIP that had a connection in between.
+    pub fn counts(&mut self) -> Result<Vec<VipCount>, DatapathError> {
+        self.counters.take(sys::boottime_ns())
+    }
+
+    /// Ends flows without a packet for `idle_ns`, so that a client that vanished keeps no app awake. Returns how many.
+    pub fn expire_idle(&mut self, now_ns: u64, idle_ns: u64) -> Result<usize, DatapathError> {
+        flows::expire(&mut self.loaded, &mut self.counters, now_ns, idle_ns)
+    }
+
+    /// The VIPs that the maps hold, sorted.
+    pub fn followed(&self) -> Vec<u32> {
+        self.mirror.followed()
+    }
+
+    /// What became of packets, all CPUs together, since the maps were made.
+    pub fn stats(&self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
+        counts::stats(&self.loaded)
+    }
+
+    /// Runs the program of a hook over a frame, over the real maps: what would become of it here and now.
+    pub fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
+        self.loaded.run(hook, frame)
+    }
+}
+
+/// Takes the data path of a node out of the kernel: links, then maps. What is not there is no error.
+pub fn detach(bpffs: &Path) -> Result<(), DatapathError> {
+    match std::fs::remove_dir_all(bpffs) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(DatapathError::Folder { path: bpffs.to_path_buf(), source: error })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,117 @@
+//! The memory-mapped arrays of the data path, and how rows lie in their words.
+
+use aya::maps::MapData;
+use dormouse_ebpf::maps::{BACKENDS_MAX, PREFIXES_MAX};
+use dormouse_ebpf::service::{SETS_MAX, VIPS_MAX};
+
+use super::error::DatapathError;
+use super::load::Loaded;
+use super::sys::Words;
+
+/// The arrays. The kernel reads all of them; `touch` alone it writes, and the agent never.
+#[derive(Debug)]
+pub(super) struct Arrays {
+    /// Two words an entry: route, set.
+    pub(super) svc: Words,
+    /// A word a VIP: what the kernel noted.
+    pub(super) touch: Words,
+    /// The arena of sets: two ids a word.
+    pub(super) vec: Words,
+    /// Two words a backend: where, and its port.
+    pub(super) backend: Words,
+    /// Two words a prefix.
+    pub(super) prefix: Words,
+    /// The end of the node lease.
+    pub(super) lease: Words,
+    /// The slot of `config` in force.
+    pub(super) current: Words,
+}
+
+impl Arrays {
+    pub(super) fn open(loaded: &Loaded) -> Result<Self, DatapathError> {
+        let map = |name, words: u32| {
+            let array: &MapData = loaded.array(name)?;
+            Words::map(std::os::fd::AsFd::as_fd(array.fd()), words as usize)
+                .map_err(DatapathError::map("map the memory of", name))
+        };
+        Ok(Self {
+            svc: map("svc", VIPS_MAX * 2)?,
+            touch: map("touch", VIPS_MAX)?,
+            vec: map("vec", SETS_MAX / 2)?,
+            backend: map("backend", BACKENDS_MAX * 2)?,
+            prefix: map("prefix", PREFIXES_MAX * 2)?,
+            lease: map("lease", 1)?,
+            current: map("current", 1)?,
+        })
+    }
+
+    /// Arrays of the same sizes that no kernel reads.
+    #[cfg(test)]
+    pub(super) fn anonymous() -> std::io::Result<Self> {
+        Ok(Self {
+            svc: Words::anonymous(VIPS_MAX as usize * 2)?,
+            touch: Words::anonymous(VIPS_MAX as usize)?,
+            vec: Words::anonymous(SETS_MAX as usize / 2)?,
+            backend: Words::anonymous(BACKENDS_MAX as usize * 2)?,
+            prefix: Words::anonymous(PREFIXES_MAX as usize * 2)?,
+            lease: Words::anonymous(1)?,
+            current: Words::anonymous(1)?,
+        })
+    }
+
+    /// Writes ids into the arena from `offset` on, which is even.
+    pub(super) fn write_ids(&self, offset: u32, ids: &[u32]) {
+        for (pair, place) in ids.chunks(2).zip(offset as usize / 2..) {
+            let second = pair.get(1).copied().unwrap_or(0);
+            self.vec.store(place, words_of([pair[0], second]));
+        }
+    }
+
+    /// The id in a place of the arena.
+    pub(super) fn id(&self, place: u32) -> Option<u32> {
+        let pair = halves(self.vec.load(place as usize / 2)?);
+        Some(pair[place as usize % 2])
+    }
+
+    /// Writes a backend that no set names.
+    pub(super) fn write_backend(&self, id: u32, prefix: u32, host: [u8; 4], port: u16) {
+        let place = id as usize * 2;
+        self.backend.store(place, words_of([prefix, u32::from_ne_bytes(host)]));
+        let [low, high] = port.to_ne_bytes();
+        self.backend.store(place + 1, u64::from_ne_bytes([low, high, 0, 0, 0, 0, 0, 0]));
+    }
+
+    /// A backend's prefix id, host and port.
+    pub(super) fn backend(&self, id: u32) -> Option<(u32, [u8; 4], u16)> {
+        let place = id as usize * 2;
+        let [prefix, host] = halves(self.backend.load(place)?);
+        let [low, high, ..] = self.backend.load(place + 1)?.to_ne_bytes();
+        Some((prefix, host.to_ne_bytes(), u16::from_ne_bytes([low, high])))
+    }
+
+    /// Writes a prefix that no backend names.
+    pub(super) fn write_prefix(&self, id: u32, prefix: [u8; 12]) {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = prefix;
+        self.prefix.store(id as usize * 2, u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
+        self.prefix.store(id as usize * 2 + 1, u64::from_ne_bytes([i, j, k, l, 0, 0, 0, 0]));
+    }
+
+    /// A prefix.
+    pub(super) fn prefix(&self, id: u32) -> Option<[u8; 12]> {
+        let [a, b, c, d, e, f, g, h] = self.prefix.load(id as usize * 2)?.to_ne_bytes();
+        let [i, j, k, l, ..] = self.prefix.load(id as usize * 2 + 1)?.to_ne_bytes();
+        Some([a, b, c, d, e, f, g, h, i, j, k, l])
+    }
+}
+
+/// Two 32-bit numbers as they lie one after the other in memory.
+fn words_of([first, second]: [u32; 2]) -> u64 {
+    let [a, b, c, d] = first.to_ne_bytes();
+    let [e, f, g, h] = second.to_ne_bytes();
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+}

@@ -1,0 +1,93 @@
+//! The kernel's events: first packets to sleeping VIPs, and to VIPs that the node does not follow.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use aya::maps::{MapData, RingBuf};
+use dormouse_ebpf::service::EventKind;
+
+use super::error::DatapathError;
+use super::load::Loaded;
+use super::sys;
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelEvent {
+    /// The VIP's index.
+    pub vip: u32,
+    /// What happened.
+    pub kind: EventKind,
+    /// When the packet was seen, CLOCK_BOOTTIME nanoseconds.
+    pub at_ns: u64,
+}
+
+/// The ring of events. Its descriptor is readable when there is one: for `tokio::io::unix::AsyncFd`.
+#[derive(Debug)]
+pub struct Events {
+    again: VecDeque<KernelEvent>,
+    ring: RingBuf<MapData>,
+}
+
+impl Events {
+    pub(super) fn open(loaded: &mut Loaded, unanswered: Vec<KernelEvent>) -> Result<Self, DatapathError> {
+        let map = loaded.take("events")?;
+        let ring = RingBuf::try_from(map).map_err(DatapathError::map("open", "events"))?;
+        let now = sys::boottime_ns();
+        let again = unanswered.into_iter().map(|event| KernelEvent { at_ns: now, ..event }).collect();
+        Ok(Self { again, ring })
+    }
+
+    /// The next event, if there is one. Call it until there is none, and once before waiting for the first time: what an
+    /// agent before may have read without telling comes again, at the time of this agent's start.
+    pub fn next_event(&mut self) -> Option<KernelEvent> {
+        if let Some(event) = self.again.pop_front() {
+            return Some(event);
+        }
+        while let Some(item) = self.ring.next() {
+            if let Some(event) = decode(&item) {
+                return Some(event);
+            }
+        }
+        None
+    }
+}
+
+/// The record as the kernel wrote it; one of a kind that this agent does not know is none.
+fn decode(bytes: &[u8]) -> Option<KernelEvent> {
+    let vip = u32::from_ne_bytes(*bytes.first_chunk()?);
+    let kind = match u32::from_ne_bytes(*bytes.get(4..)?.first_chunk()?) {
+        1 => EventKind::Wake,
+        2 => EventKind::Miss,
+        _ => return None,
+    };
+    let at_ns = u64::from_ne_bytes(*bytes.get(8..)?.first_chunk()?);
+    Some(KernelEvent { vip, kind, at_ns })
+}
+
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+impl AsRawFd for Events {
+    fn as_raw_fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_cut_short_or_of_an_unknown_kind_is_no_event() {
+        let mut record = Vec::from(7_u32.to_ne_bytes());
+        record.extend(1_u32.to_ne_bytes());
+        record.extend(99_u64.to_ne_bytes());
+        assert_eq!(decode(&record), Some(KernelEvent { vip: 7, kind: EventKind::Wake, at_ns: 99 }));
+        assert_eq!(decode(&record[..15]), None);
+        record[4] = 9;
+        assert_eq!(decode(&record), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! Loads the object, pins what it makes, attaches it, or hands pinned links the new programs.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use aya::maps::{Map, MapData};
+use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{
+    CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, ProgramError, SchedClassifier, TcAttachType, TestRun,
+    TestRunOptions, Xdp, XdpMode,
+};
+use aya::{Ebpf, EbpfLoader};
+
+use super::error::DatapathError;
+use super::probe::{Findings, Step, judge};
+use super::{Config, sys};
+
+/// The object, built by the build script.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
+
+/// Room for what a program may add to a frame in a run.
+const RUN_ROOM: usize = 256;
+
+const BPFFS: &str = "/sys/fs/bpf";
+
+/// Where a program can be run for one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// XDP on the uplink.
+    UplinkXdp,
+    /// What arrives on the uplink.
+    UplinkIn,
+    /// What leaves by the uplink.
+    UplinkOut,
+}
+
+/// What a run of a program gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The program's verdict, as its hook defines it.
+    pub verdict: u32,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+}
+
+/// The programs in the order in which they are attached: answers for pods come last, when all behind them works.
+const PROGRAMS: &[&str] = &[
+    "cg_sock_release",
+    "cg_getpeername6",
+    "cg_recvmsg6",
+    "cg_sendmsg6",
+    "cg_connect6",
+    "tcx_uplink_out",
+    "tcx_uplink_in",
+    "xdp_uplink",
+];
+
+/// The loaded object.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    object: Ebpf,
+}
+
+/// Makes the folder of pins, on a bpffs that is mounted if it is not.
+pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
+    let failed = |source| DatapathError::Folder { path: pins.to_path_buf(), source };
+    let mounted = pins.ancestors().find(|folder| folder.exists()).is_some_and(is_bpffs);
+    if !mounted {
+        let place = if pins.starts_with(BPFFS) { Path::new(BPFFS) } else { pins.parent().unwrap_or(pins) };
+        std::fs::create_dir_all(place).map_err(failed)?;
+        nix::mount::mount(Some("bpf"), place, Some("bpf"), nix::mount::MsFlags::empty(), None::<&str>)
+            .map_err(|error| failed(error.into()))?;
+        tracing::info!(place = %place.display(), "bpffs mounted");
+    }
+    std::fs::create_dir_all(pins).map_err(failed)
+}
+
+fn is_bpffs(folder: &Path) -> bool {
+    nix::sys::statfs::statfs(folder).is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
+}
+
+impl Loaded {
+    /// Loads all programs; maps pinned in `pins` are taken over, others are made and pinned there.
+    pub(super) fn open(pins: &Path) -> Result<Self, DatapathError> {
+        let mut object = EbpfLoader::new().default_map_pin_directory(pins).load(OBJECT)?;
+        for &name in PROGRAMS {
+            let program = object.program_mut(name).ok_or(DatapathError::Absent { name })?;
+            match program {
+                Program::Xdp(program) => program.load(),
+                Program::SchedClassifier(program) => program.load(),
+                Program::CgroupSockAddr(program) => program.load(),
+                Program::CgroupSock(program) => program.load(),
+                _ => return Err(DatapathError::Absent { name }),
+            }
+            .map_err(|error| refused("load", name, Step::Load, error))?;
+        }
+        Ok(Self { object })
+    }
+
+    /// Attaches each program, or gives it to the link that is pinned under its name.
+    pub(super) fn attach(&mut self, pins: &Path, config: &Config) -> Result<(), DatapathError> {
+        for &name in PROGRAMS {
+            let program = self.object.program_mut(name).ok_or(DatapathError::Absent { name })?;
+            let pin = pins.join(format!("link_{name}"));
+            if taken_over(&pin, program, name)? {
+                continue;
+            }
+            let link = match program {
+                Program::Xdp(program) => attach_xdp(program, name, &config.uplink)?,
+                Program::SchedClassifier(program) => attach_tcx(program, name, &config.uplink)?,
+                Program::CgroupSockAddr(program) => attach_sock_addr(program, name, &config.cgroup)?,
+                Program::CgroupSock(program) => attach_sock(program, name, &config.cgroup)?,
+                _ => return Err(DatapathError::Absent { name }),
+            };
+            link.pin(&pin).map_err(DatapathError::program("pin", name))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a hook's program over a frame.
+    pub(super) fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
+        let name = match hook {
+            Hook::UplinkXdp => "xdp_uplink",
+            Hook::UplinkIn => "tcx_uplink_in",
+            Hook::UplinkOut => "tcx_uplink_out",
+        };
+        let mut room = vec![0; frame.len() + RUN_ROOM];
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(&mut room), ..TestRunOptions::default() };
+        let result = match self.object.program(name) {
+            Some(Program::Xdp(program)) => program.test_run(options),
+            Some(Program::SchedClassifier(program)) => program.test_run(options),
+            _ => return Err(DatapathError::Absent { name }),
+        }
+        .map_err(DatapathError::program("run", name))?;
+        room.truncate(result.data_size_out as usize);
+        Ok(Run { verdict: result.return_value, frame: room })
+    }
+
+    /// A map.
+    pub(super) fn map(&self, name: &'static str) -> Result<&Map, DatapathError> {
+        self.object.map(name).ok_or(DatapathError::Absent { name })
+    }
+
+    /// A map to write to.
+    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, DatapathError> {
+        self.object.map_mut(name).ok_or(DatapathError::Absent { name })
+    }
+
+    /// A map of one's own.
+    pub(super) fn take(&mut self, name: &'static str) -> Result<Map, DatapathError> {
+        self.object.take_map(name).ok_or(DatapathError::Absent { name })
+    }
+
+    /// An array to map into memory.
+    pub(super) fn array(&self, name: &'static str) -> Result<&MapData, DatapathError> {
+        match self.map(name)? {
+            Map::Array(array) => Ok(array),
+            _ => Err(DatapathError::Absent { name }),
+        }
+    }
+}
+
+/// Gives a pinned link the new program. A link whose interface or cgroup is gone is thrown away: false.
+fn taken_over(pin: &Path, program: &Program, name: &'static str) -> Result<bool, DatapathError> {
+    let link = match sys::pinned(pin) {
+        Ok(link) => link,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(DatapathError::program("open the link of", name)(error)),
+    };
+    let program = program.fd().map_err(DatapathError::program("take over", name))?;
+    match sys::update_link(link.as_fd(), program.as_fd()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
+            tracing::warn!(program = name, "what the link was attached to is gone; attaching anew");
+            std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
+            Ok(false)
+        }
+        Err(error) => Err(DatapathError::program("update the link of", name)(error)),
+    }
+}
+
+fn attach_xdp(program: &mut Xdp, name: &'static str, uplink: &str) -> Result<FdLink, DatapathError> {
+    let id = match program.attach(uplink, XdpMode::Driver) {
+        Ok(id) => id,
+        Err(error) => {
+            tracing::info!(uplink, reason = %error, "the driver has no native XDP; using the generic one");
+            program
+                .attach(uplink, XdpMode::Skb)
+                .map_err(|error| refused("attach", name, Step::AttachXdp, error))?
+        }
+    };
+    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_tcx(program: &mut SchedClassifier, name: &'static str, uplink: &str) -> Result<FdLink, DatapathError> {
+    let side = if name == "tcx_uplink_in" { TcAttachType::Ingress } else { TcAttachType::Egress };
+    let id = program
+        .attach_with_options(uplink, side, TcAttachOptions::TcxOrder(LinkOrder::default()))
+        .map_err(|error| refused("attach", name, Step::AttachTcx, error))?;
+    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_sock_addr(program: &mut CgroupSockAddr, name: &'static str, path: &Path) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach(cgroup(path)?, CgroupAttachMode::AllowMultiple)
+        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
+    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_sock(program: &mut CgroupSock, name: &'static str, path: &Path) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach(cgroup(path)?, CgroupAttachMode::AllowMultiple)
+        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
+    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn cgroup(path: &Path) -> Result<File, DatapathError> {
+    File::open(path).map_err(|source| DatapathError::Cgroup { path: path.to_path_buf(), source })
+}
+
+/// What the kernel refused: the machine's fault where the judgement says so, else the program's.
+fn refused(operation: &'static str, program: &'static str, step: Step, error: ProgramError) -> DatapathError {
+    let number = match &error {
+        ProgramError::LoadError { io_error, .. } => io_error.raw_os_error(),
+        ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
+        _ => None,
+    };
+    match judge(&Findings { root: true, failed: number.map(|number| (step, number)) }) {
+        // A verifier's refusal is EACCES too, but comes with its log.
+        Err(unsupported) if !matches!(&error, ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()) => {
+            unsupported.into()
+        }
+        _ => DatapathError::program(operation, program)(error),
+    }
+}

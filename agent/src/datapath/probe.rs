@@ -1,0 +1,98 @@
+//! Whether this kernel and this user can run the data path: a pure judgement over what was found.
+
+use nix::errno::Errno;
+
+/// A step that the kernel may refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Making a map or loading a program.
+    Load,
+    /// Attaching to the uplink's ingress or egress by a TCX link.
+    AttachTcx,
+    /// Attaching XDP to the uplink.
+    AttachXdp,
+    /// Attaching to the node's cgroup.
+    AttachCgroup,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Findings {
+    /// The agent runs as root.
+    pub root: bool,
+    /// The step that failed, with the kernel's error number.
+    pub failed: Option<(Step, i32)>,
+}
+
+/// The data path cannot run here; the message names the way out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// Not root.
+    #[error("the agent needs root to load BPF programs: run it as root, for instance by sudo")]
+    NotRoot,
+    /// No TCX.
+    #[error("this kernel has no TCX links: run Linux 6.6 or newer")]
+    NoTcx,
+    /// No bpf(2).
+    #[error("this kernel has no bpf(2): run one that is built with CONFIG_BPF_SYSCALL")]
+    NoBpf,
+    /// bpf(2) is forbidden.
+    #[error(
+        "the kernel forbids bpf(2) even to root: a container needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and kernel \
+         lockdown must not be in `confidentiality` mode"
+    )]
+    Forbidden,
+    /// The cgroup is not of version 2.
+    #[error("the kernel refuses the cgroup: --cgroup must name a folder of a cgroup2 file system")]
+    NoCgroup2,
+}
+
+/// Judges what was found; a failure that says nothing of the machine is none of this function's.
+pub fn judge(found: &Findings) -> Result<(), Unsupported> {
+    if !found.root {
+        return Err(Unsupported::NotRoot);
+    }
+    let Some((step, number)) = found.failed else { return Ok(()) };
+    match (step, Errno::from_raw(number)) {
+        (_, Errno::ENOSYS) => Err(Unsupported::NoBpf),
+        (_, Errno::EPERM | Errno::EACCES) => Err(Unsupported::Forbidden),
+        (Step::AttachTcx, Errno::EINVAL | Errno::EOPNOTSUPP) => Err(Unsupported::NoTcx),
+        (Step::AttachCgroup, Errno::EBADF | Errno::EINVAL) => Err(Unsupported::NoCgroup2),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(step: Step, number: i32, expected: Result<(), Unsupported>) {
+        assert_eq!(judge(&Findings { root: true, failed: Some((step, number)) }), expected);
+    }
+
+    #[test]
+    fn a_kernel_before_6_6_refuses_tcx_with_einval_and_is_named_too_old() {
+        check(Step::AttachTcx, libc::EINVAL, Err(Unsupported::NoTcx));
+        assert!(Unsupported::NoTcx.to_string().contains("6.6"));
+    }
+
+    #[test]
+    fn what_a_container_or_an_odd_kernel_refuses_is_told_apart() {
+        check(Step::Load, libc::EPERM, Err(Unsupported::Forbidden));
+        check(Step::Load, libc::ENOSYS, Err(Unsupported::NoBpf));
+        check(Step::AttachCgroup, libc::EBADF, Err(Unsupported::NoCgroup2));
+    }
+
+    #[test]
+    fn a_failure_that_says_nothing_of_the_machine_is_not_blamed_on_it() {
+        check(Step::Load, libc::EINVAL, Ok(()));
+        check(Step::AttachXdp, libc::EBUSY, Ok(()));
+        check(Step::AttachTcx, libc::ENODEV, Ok(()));
+    }
+
+    #[test]
+    fn without_root_nothing_is_tried() {
+        assert_eq!(judge(&Findings { root: false, failed: None }), Err(Unsupported::NotRoot));
+        assert_eq!(judge(&Findings { root: true, failed: None }), Ok(()));
+    }
+}

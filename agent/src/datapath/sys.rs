@@ -1,0 +1,145 @@
+//! What aya has no call for: memory-mapped arrays, links that change their program, and waiting for readers.
+//!
+//! The only file of the agent with `unsafe` code.
+#![expect(unsafe_code, reason = "mmap and bpf(2) have no safe form; each block says why it is sound")]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A map's memory as words, shared with the kernel's programs.
+#[derive(Debug)]
+pub(super) struct Words {
+    start: NonNull<AtomicU64>,
+    len: usize,
+}
+
+// SAFETY: the memory belongs to the process, not to a thread, and is only reached through atomics.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// Maps the first `len` words of an array that was made with BPF_F_MMAPABLE.
+    pub(super) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        Self::mmap(len, libc::MAP_SHARED, fd.as_raw_fd())
+    }
+
+    /// Memory of the same kind that no kernel reads.
+    #[cfg(test)]
+    pub(super) fn anonymous(len: usize) -> io::Result<Self> {
+        Self::mmap(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn mmap(len: usize, flags: i32, fd: RawFd) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, at a place that the kernel chooses, touches no memory in use.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len * size_of::<u64>(), access, flags, fd, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        Ok(Self { start, len })
+    }
+
+    /// How many words there are.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The word in a place; `None` past the end.
+    pub(super) fn load(&self, place: usize) -> Option<u64> {
+        self.word(place).map(|word| word.load(Ordering::Acquire))
+    }
+
+    /// Replaces a word in one store, after all that this thread stored before. A place past the end is left alone.
+    pub(super) fn store(&self, place: usize, value: u64) {
+        if let Some(word) = self.word(place) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn word(&self, place: usize) -> Option<&AtomicU64> {
+        // SAFETY: inside the mapping, which lives as long as `self`; page-aligned, so each word is aligned.
+        (place < self.len).then(|| unsafe { self.start.add(place).as_ref() })
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `mmap` made, and no reference to it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len * size_of::<u64>()) };
+    }
+}
+
+const BPF_OBJ_GET: libc::c_long = 7;
+const BPF_LINK_UPDATE: libc::c_long = 29;
+
+/// bpf(2)'s argument for a pinned object; the rest of the union is not looked at.
+#[repr(C)]
+#[derive(Default)]
+struct ObjGet {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+/// bpf(2)'s argument for a link that changes its program.
+#[repr(C)]
+#[derive(Default)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+/// Opens a pinned link.
+pub(super) fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let argument = ObjGet { pathname: name.as_ptr() as u64, ..ObjGet::default() };
+    let fd = bpf(BPF_OBJ_GET, &argument)?;
+    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives a link another program in one step: every packet meets the one or the other.
+pub(super) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let argument = LinkUpdate {
+        link_fd: link.as_raw_fd().cast_unsigned(),
+        new_prog_fd: program.as_raw_fd().cast_unsigned(),
+        ..LinkUpdate::default()
+    };
+    bpf(BPF_LINK_UPDATE, &argument).map(drop)
+}
+
+fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
+    // SAFETY: a pointer to a live argument of this command, and its size: the kernel reads no more.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>()) };
+    match RawFd::try_from(result) {
+        Ok(fd) if fd >= 0 => Ok(fd),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns when every program that was running has ended: after it, nobody holds a word read before.
+pub(super) fn wait_for_readers() {
+    /// Far longer than any program of ours runs; for kernels that refuse the call (`nohz_full`).
+    const INSTEAD: Duration = Duration::from_millis(100);
+    let global: libc::c_long = 1; // MEMBARRIER_CMD_GLOBAL: synchronize_rcu()
+    // SAFETY: takes numbers only.
+    if unsafe { libc::syscall(libc::SYS_membarrier, global, 0, 0) } != 0 {
+        std::thread::sleep(INSTEAD);
+    }
+}
+
+/// CLOCK_BOOTTIME in nanoseconds: the clock of all that crosses the kernel's border.
+pub(super) fn boottime_ns() -> u64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+        .map_or(0, |now| u64::try_from(Duration::from(now).as_nanos()).unwrap_or(u64::MAX))
+}
