@@ -14,8 +14,8 @@ use bytes::Bytes;
 
 use crate::{Error, proto::mvccpb::KeyValue};
 use history::History;
-pub use log::{Event, Page, PageLimits};
 use log::Log;
+pub use log::{Event, Page, PageLimits};
 pub use range::KeyRange;
 pub use read::{Selection, check_sort};
 pub use write::Write;
@@ -117,7 +117,9 @@ impl Keyspace {
             return Err(Error::FutureRevision);
         }
         for event in self.log.between(self.compacted, revision) {
-            let Some(history) = self.keys.get_mut(&event.kv.key) else { continue };
+            let Some(history) = self.keys.get_mut(&event.kv.key) else {
+                continue;
+            };
             self.bytes -= history.compact(revision);
             if history.is_empty() {
                 self.keys.remove(&event.kv.key);

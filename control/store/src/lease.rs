@@ -62,7 +62,14 @@ impl Leases {
         }
         let ttl_s = ttl_s.max(TTL_MIN_S);
         let expires = now + seconds(ttl_s);
-        self.by_id.insert(id, Lease { ttl_s, expires, keys: BTreeSet::new() });
+        self.by_id.insert(
+            id,
+            Lease {
+                ttl_s,
+                expires,
+                keys: BTreeSet::new(),
+            },
+        );
         self.by_expiry.insert((expires, id));
         Ok(ttl_s)
     }
@@ -140,7 +147,10 @@ mod tests {
     fn a_short_lease_is_raised_and_a_very_long_one_refused() {
         let mut leases = Leases::default();
         assert_eq!(leases.grant(1, -7, NOW), Ok(TTL_MIN_S));
-        assert_eq!(leases.grant(2, TTL_MAX_S + 1, NOW), Err(Error::LeaseTtlTooLarge));
+        assert_eq!(
+            leases.grant(2, TTL_MAX_S + 1, NOW),
+            Err(Error::LeaseTtlTooLarge)
+        );
         assert_eq!(leases.grant(2, TTL_MAX_S, NOW), Ok(TTL_MAX_S));
         assert_eq!(leases.grant(2, 5, NOW), Err(Error::LeaseExists));
     }
@@ -150,7 +160,10 @@ mod tests {
         let mut leases = Leases::default();
         leases.grant(1, 10, NOW).unwrap();
         let end = NOW + Duration::from_secs(10);
-        assert_eq!(leases.expired(end.saturating_sub(Duration::from_nanos(1))), None);
+        assert_eq!(
+            leases.expired(end.saturating_sub(Duration::from_nanos(1))),
+            None
+        );
         assert_eq!(leases.expired(end), Some(1));
         leases.renew(1, end).unwrap();
         assert_eq!(leases.expired(end), None);

@@ -30,9 +30,21 @@ impl Metrics {
             registry.register(name, help, counter.clone());
         }
         let gauges = [
-            ("etcd_debugging_mvcc_keys_total", "Keys that exist", &self.keys),
-            ("etcd_debugging_mvcc_current_revision", "Revision of the last change", &self.revision),
-            ("etcd_debugging_mvcc_watcher_total", "Watches", &self.watchers),
+            (
+                "etcd_debugging_mvcc_keys_total",
+                "Keys that exist",
+                &self.keys,
+            ),
+            (
+                "etcd_debugging_mvcc_current_revision",
+                "Revision of the last change",
+                &self.revision,
+            ),
+            (
+                "etcd_debugging_mvcc_watcher_total",
+                "Watches",
+                &self.watchers,
+            ),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());

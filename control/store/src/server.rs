@@ -59,8 +59,8 @@ pub async fn serve(
     // Streams end by this one, so that they also end when the transport fails.
     let streams = shutdown.child_token();
     let _guard = streams.clone().drop_guard();
-    let kv = KvServer::new(kv::Service::new(store.clone()))
-        .max_decoding_message_size(DECODED_BYTES_MAX);
+    let kv =
+        KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(DECODED_BYTES_MAX);
     let watches = watch::Service::new(store.clone(), streams.clone());
     let leases = lease::Service::new(store.clone(), streams);
     let server = Server::builder()
@@ -71,8 +71,13 @@ pub async fn serve(
         .add_service(kv)
         .add_service(WatchServer::new(watches))
         .add_service(LeaseServer::new(leases))
-        .add_service(ClusterServer::new(cluster::Service::new(store.clone(), address)))
-        .add_service(MaintenanceServer::new(maintenance::Service::new(store.clone())))
+        .add_service(ClusterServer::new(cluster::Service::new(
+            store.clone(),
+            address,
+        )))
+        .add_service(MaintenanceServer::new(maintenance::Service::new(
+            store.clone(),
+        )))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
             shutdown.cancelled_owned(),

@@ -1,12 +1,9 @@
 //! The keyspace, the leases and the watches behind one lock, with the limits of requests.
 
-use std::{
-    collections::hash_map::RandomState,
-    fmt,
-    hash::BuildHasher,
-    sync::Arc,
-    time::Duration,
-};
+mod leases;
+mod watches;
+
+use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
@@ -15,15 +12,15 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     Error,
-    keyspace::{Event, KeyRange, Keyspace, Page, PageLimits, Revision},
-    lease::{LeaseId, Leases, Remaining, Since},
+    keyspace::{Event, Keyspace, Revision},
+    lease::Leases,
     metrics::Metrics,
     proto::etcdserverpb::{
         DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
         RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
     },
     txn,
-    watch::{Hub, Inbox, Interest, WatchId},
+    watch::Hub,
 };
 
 /// What the transport may carry beyond the largest write.
@@ -96,7 +93,9 @@ pub struct Store {
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("cluster_id", &self.shared.cluster_id).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("cluster_id", &self.shared.cluster_id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,8 +156,6 @@ impl Store {
     pub fn bytes(&self) -> u64 {
         size_of::<Keyspace>() as u64 + self.shared.state.read().keyspace.bytes()
     }
-
-    // --- Keys ---
 
     /// Answers a read.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
@@ -232,9 +229,13 @@ impl Store {
 
     fn observe(&self, state: &State) {
         let metrics = &self.shared.metrics;
-        metrics.keys.set(i64::try_from(state.keyspace.keys_live()).unwrap_or(i64::MAX));
+        metrics
+            .keys
+            .set(i64::try_from(state.keyspace.keys_live()).unwrap_or(i64::MAX));
         metrics.revision.set(state.keyspace.current());
-        metrics.watchers.set(i64::try_from(state.hub.len()).unwrap_or(i64::MAX));
+        metrics
+            .watchers
+            .set(i64::try_from(state.hub.len()).unwrap_or(i64::MAX));
     }
 
     fn check_size(&self, request: &impl Message) -> Result<(), Error> {
@@ -258,154 +259,9 @@ impl Store {
         }
         Ok(())
     }
-
-    // --- Leases ---
-
-    fn now(&self) -> Since {
-        self.shared.started.elapsed()
-    }
-
-    /// Makes a lease (number 0: the store chooses) and returns its number and seconds.
-    pub fn lease_grant(&self, id: LeaseId, ttl_s: i64) -> Result<(LeaseId, i64, Revision), Error> {
-        let now = self.now();
-        let mut state = self.shared.state.write();
-        self.check_quota(&state)?;
-        let id = if id == 0 { unused_lease(&state.leases) } else { id };
-        let ttl_s = state.leases.grant(id, ttl_s, now)?;
-        self.shared.leases_changed.notify_one();
-        Ok((id, ttl_s, state.keyspace.current()))
-    }
-
-    /// Ends a lease; its keys go in one revision, which is returned.
-    pub fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
-        self.write(|state| Ok(((), revoke(state, id)?))).map(|((), header)| header.revision)
-    }
-
-    /// Starts a lease's time anew; returns its seconds, 0 if there is none.
-    pub fn lease_renew(&self, id: LeaseId) -> (i64, Revision) {
-        let now = self.now();
-        let mut state = self.shared.state.write();
-        let ttl_s = state.leases.renew(id, now).unwrap_or(0);
-        (ttl_s, state.keyspace.current())
-    }
-
-    /// What is left of a lease, if it exists.
-    pub fn lease_remaining(&self, id: LeaseId) -> (Option<Remaining>, Revision) {
-        let now = self.now();
-        let state = self.shared.state.read();
-        (state.leases.remaining(id, now).ok(), state.keyspace.current())
-    }
-
-    /// All leases, the one that ends first in front.
-    pub fn leases(&self) -> (Vec<LeaseId>, Revision) {
-        let state = self.shared.state.read();
-        (state.leases.by_expiry().collect(), state.keyspace.current())
-    }
-
-    /// Ends leases as their time comes, for ever. Dropping it loses nothing.
-    pub(crate) async fn expire_leases(&self) {
-        loop {
-            let next = self.shared.state.read().leases.next_expiry();
-            let changed = self.shared.leases_changed.notified();
-            match next {
-                None => changed.await,
-                Some(expiry) => {
-                    let due = tokio::time::sleep_until(self.shared.started + expiry);
-                    tokio::select! {
-                        () = due => self.expire_due(),
-                        () = changed => {}
-                    }
-                }
-            }
-        }
-    }
-
-    fn expire_due(&self) {
-        let now = self.now();
-        loop {
-            // One lock for each lease, so that a crowd of them does not hold up requests.
-            let revoked = self.write(|state| match state.leases.expired(now) {
-                Some(id) => Ok((true, revoke(state, id)?)),
-                None => Ok((false, Vec::new())),
-            });
-            if !matches!(revoked, Ok((true, _))) {
-                return;
-            }
-        }
-    }
-
-    // --- Watches ---
-
-    /// Adds a watch and returns the current revision, or, with it, the compacted one if the watch
-    /// asks for less. A start of 0 is the next revision.
-    pub(crate) fn watch(
-        &self,
-        inbox: &Arc<Inbox>,
-        id: WatchId,
-        range: &KeyRange,
-        start: Revision,
-    ) -> (Revision, Result<(), Revision>) {
-        let mut state = self.shared.state.write();
-        let (current, compacted) = (state.keyspace.current(), state.keyspace.compacted());
-        if start > 0 && start < compacted {
-            return (current, Err(compacted));
-        }
-        let from = if start > 0 { start } else { current + 1 };
-        state.hub.add(Interest { inbox: Arc::clone(inbox), id, range: range.clone(), from });
-        if from <= current {
-            inbox.mark(id, from);
-        }
-        self.observe(&state);
-        (current, Ok(()))
-    }
-
-    /// Removes a watch.
-    pub(crate) fn unwatch(&self, inbox: &Arc<Inbox>, id: WatchId, range: &KeyRange) {
-        let mut state = self.shared.state.write();
-        state.hub.remove(inbox, id, range);
-        self.observe(&state);
-    }
-
-    /// A page of history and the compacted revision; refused, only the latter.
-    pub(crate) fn changes(
-        &self,
-        range: &KeyRange,
-        from: Revision,
-        live: bool,
-        limits: PageLimits,
-    ) -> (Result<Page, Error>, Revision) {
-        let state = self.shared.state.read();
-        let page = state.keyspace.changes(range, from, live, limits);
-        (page, state.keyspace.compacted())
-    }
-
-    /// The current revision, if the stream has nothing to read up to it.
-    pub(crate) fn progress(&self, inbox: &Inbox) -> Option<Revision> {
-        // Marks are made under the write lock, so both are of one moment.
-        let state = self.shared.state.read();
-        inbox.is_empty().then(|| state.keyspace.current())
-    }
-}
-
-fn revoke(state: &mut State, id: LeaseId) -> Result<Vec<Event>, Error> {
-    let keys = state.leases.revoke(id)?;
-    let mut write = state.keyspace.write();
-    for key in keys {
-        write.delete(&KeyRange::One(key));
-    }
-    Ok(write.finish())
 }
 
 /// Not a secret, only a number that differs from store to store; never 0.
 fn random() -> u64 {
     RandomState::new().hash_one(0) | 1
-}
-
-fn unused_lease(leases: &Leases) -> LeaseId {
-    loop {
-        let id = LeaseId::try_from(random() >> 1).unwrap_or(LeaseId::MAX);
-        if id != 0 && !leases.contains(id) {
-            return id;
-        }
-    }
 }

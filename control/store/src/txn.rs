@@ -22,7 +22,10 @@ use crate::{
 pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeResponse, Error> {
     check::range(request)?;
     let found = keyspace.range(request)?;
-    let strip = |kv: &KeyValue| KeyValue { value: bytes::Bytes::new(), ..kv.clone() };
+    let strip = |kv: &KeyValue| KeyValue {
+        value: bytes::Bytes::new(),
+        ..kv.clone()
+    };
     let kvs = found.kvs.iter();
     Ok(RangeResponse {
         header: None,
@@ -81,11 +84,15 @@ pub fn txn(
 
 /// Whether a transaction only reads: then it is free of the limit on the size of writes.
 pub fn is_read_only(request: &TxnRequest) -> bool {
-    request.success.iter().chain(&request.failure).all(|op| match &op.request {
-        Some(Request::RequestRange(_)) => true,
-        Some(Request::RequestTxn(nested)) => is_read_only(nested),
-        _ => false,
-    })
+    request
+        .success
+        .iter()
+        .chain(&request.failure)
+        .all(|op| match &op.request {
+            Some(Request::RequestRange(_)) => true,
+            Some(Request::RequestTxn(nested)) => is_read_only(nested),
+            _ => false,
+        })
 }
 
 /// Whether either list of a transaction has a put, which a full store refuses. Nested ones pass,
@@ -105,23 +112,36 @@ struct Choice {
 
 impl Choice {
     fn new(keyspace: &Keyspace, request: &TxnRequest) -> Self {
-        let succeeded = request.compare.iter().all(|compare| compare::holds(keyspace, compare));
+        let succeeded = request
+            .compare
+            .iter()
+            .all(|compare| compare::holds(keyspace, compare));
         let ops = branch(request, succeeded).iter();
         let nested = ops.filter_map(|op| match &op.request {
             Some(Request::RequestTxn(nested)) => Some(Self::new(keyspace, nested)),
             _ => None,
         });
-        Self { succeeded, nested: nested.collect() }
+        Self {
+            succeeded,
+            nested: nested.collect(),
+        }
     }
 }
 
 fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
-    if succeeded { &request.success } else { &request.failure }
+    if succeeded {
+        &request.success
+    } else {
+        &request.failure
+    }
 }
 
 /// The header of an answer inside a transaction names no server.
-fn inner_header(write: &Write<'_>) -> Option<ResponseHeader> {
-    Some(ResponseHeader { revision: write.revision(), ..ResponseHeader::default() })
+fn inner_header(write: &Write<'_>) -> ResponseHeader {
+    ResponseHeader {
+        revision: write.revision(),
+        ..ResponseHeader::default()
+    }
 }
 
 fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> TxnResponse {
@@ -129,18 +149,20 @@ fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> Tx
     let mut responses = Vec::new();
     for op in branch(request, choice.succeeded) {
         let response = match &op.request {
-            Some(Request::RequestRange(inner)) => range(write.keyspace(), inner).ok().map(|mut r| {
-                r.header = inner_header(write);
-                Response::ResponseRange(r)
-            }),
+            Some(Request::RequestRange(inner)) => {
+                range(write.keyspace(), inner).ok().map(|mut r| {
+                    r.header = Some(inner_header(write));
+                    Response::ResponseRange(r)
+                })
+            }
             Some(Request::RequestPut(inner)) => {
                 let mut response = apply_put(write, inner);
-                response.header = inner_header(write);
+                response.header = Some(inner_header(write));
                 Some(Response::ResponsePut(response))
             }
             Some(Request::RequestDeleteRange(inner)) => {
                 let mut response = apply_delete(write, inner);
-                response.header = inner_header(write);
+                response.header = Some(inner_header(write));
                 Some(Response::ResponseDeleteRange(response))
             }
             Some(Request::RequestTxn(inner)) => nested_choices
@@ -151,7 +173,11 @@ fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> Tx
         responses.push(ResponseOp { response });
     }
     let header = Some(ResponseHeader::default());
-    TxnResponse { header, succeeded: choice.succeeded, responses }
+    TxnResponse {
+        header,
+        succeeded: choice.succeeded,
+        responses,
+    }
 }
 
 fn apply_put(write: &mut Write<'_>, request: &PutRequest) -> PutResponse {
@@ -164,13 +190,21 @@ fn apply_put(write: &mut Write<'_>, request: &PutRequest) -> PutResponse {
             lease = before.lease;
         }
     }
-    let prev = write.put(&request.key, &value, lease).filter(|_| request.prev_kv);
-    PutResponse { header: None, prev_kv: prev.map(|kv| KeyValue::clone(&kv)) }
+    let prev = write
+        .put(&request.key, &value, lease)
+        .filter(|_| request.prev_kv);
+    PutResponse {
+        header: None,
+        prev_kv: prev.map(|kv| KeyValue::clone(&kv)),
+    }
 }
 
 fn apply_delete(write: &mut Write<'_>, request: &DeleteRangeRequest) -> DeleteRangeResponse {
     let gone = write.delete(&KeyRange::new(&request.key, &request.range_end));
-    let prev_kvs = gone.iter().filter(|_| request.prev_kv).map(|kv| KeyValue::clone(kv));
+    let prev_kvs = gone
+        .iter()
+        .filter(|_| request.prev_kv)
+        .map(|kv| KeyValue::clone(kv));
     DeleteRangeResponse {
         header: None,
         deleted: i64::try_from(gone.len()).unwrap_or(i64::MAX),

@@ -27,7 +27,10 @@ impl Inbox {
     /// Notes that a watch has something to read from a revision on.
     pub fn mark(&self, id: WatchId, from: Revision) {
         let mut pending = self.pending.lock();
-        pending.entry(id).and_modify(|first| *first = from.min(*first)).or_insert(from);
+        pending
+            .entry(id)
+            .and_modify(|first| *first = from.min(*first))
+            .or_insert(from);
         drop(pending);
         self.wake.notify_one();
     }
@@ -97,7 +100,10 @@ impl Hub {
         self.count += 1;
         match &interest.range {
             KeyRange::One(key) => {
-                self.of_one_key.entry(key.clone()).or_default().push(interest);
+                self.of_one_key
+                    .entry(key.clone())
+                    .or_default()
+                    .push(interest);
             }
             KeyRange::Span(..) | KeyRange::From(_) => self.of_ranges.push(interest),
         }

@@ -32,7 +32,9 @@ impl History {
 
     /// The key as it was after everything of `revision`.
     pub(super) fn at(&self, revision: Revision) -> Option<&Arc<KeyValue>> {
-        let after = self.versions.partition_point(|version| version.revision <= revision);
+        let after = self
+            .versions
+            .partition_point(|version| version.revision <= revision);
         self.versions[..after].last()?.kv.as_ref()
     }
 
@@ -46,10 +48,21 @@ impl History {
 
     /// Drops what no reader at or above `revision` sees; returns the bytes that this frees.
     pub(super) fn compact(&mut self, revision: Revision) -> u64 {
-        let after = self.versions.partition_point(|version| version.revision <= revision);
-        let Some(last) = after.checked_sub(1) else { return 0 };
-        let gone = if self.versions[last].kv.is_none() { after } else { last };
-        self.versions.drain(..gone).map(|version| version.weight()).sum()
+        let after = self
+            .versions
+            .partition_point(|version| version.revision <= revision);
+        let Some(last) = after.checked_sub(1) else {
+            return 0;
+        };
+        let gone = if self.versions[last].kv.is_none() {
+            after
+        } else {
+            last
+        };
+        self.versions
+            .drain(..gone)
+            .map(|version| version.weight())
+            .sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -64,18 +64,22 @@ impl Log {
     }
 
     fn position_after(&self, revision: Revision) -> usize {
-        self.events.partition_point(|event| event.revision <= revision)
+        self.events
+            .partition_point(|event| event.revision <= revision)
     }
 
     /// Changes above the first and up to the second revision.
     pub(super) fn between(&self, above: Revision, upto: Revision) -> impl Iterator<Item = &Event> {
-        self.events.range(self.position_after(above)..self.position_after(upto))
+        self.events
+            .range(self.position_after(above)..self.position_after(upto))
     }
 
     /// Forgets what is below the compacted revision, but for the last few.
     pub(super) fn compact(&mut self, revision: Revision) {
         let below = self.position_after(revision - 1);
-        let Some(mut gone) = below.checked_sub(COMPACTED_EVENTS_MAX) else { return };
+        let Some(mut gone) = below.checked_sub(COMPACTED_EVENTS_MAX) else {
+            return;
+        };
         if let Some(last) = gone.checked_sub(1) {
             self.forgotten = self.events[last].revision;
             gone = self.position_after(self.forgotten);
@@ -99,7 +103,11 @@ impl Log {
                 || bytes >= limits.bytes
                 || scanned >= SCANNED_EVENTS_MAX;
             if full && event.revision > last {
-                return Page { events, next: last + 1, current };
+                return Page {
+                    events,
+                    next: last + 1,
+                    current,
+                };
             }
             last = event.revision;
             if range.contains(&event.kv.key) {
@@ -107,6 +115,10 @@ impl Log {
                 events.push(event.clone());
             }
         }
-        Page { events, next: current.max(from - 1) + 1, current }
+        Page {
+            events,
+            next: current.max(from - 1) + 1,
+            current,
+        }
     }
 }

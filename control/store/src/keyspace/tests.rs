@@ -8,7 +8,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::proto::etcdserverpb::RangeRequest;
 
-const ALL: PageLimits = PageLimits { events: usize::MAX, bytes: u64::MAX };
+const ALL: PageLimits = PageLimits {
+    events: usize::MAX,
+    bytes: u64::MAX,
+};
 
 fn everything() -> KeyRange {
     KeyRange::From(Bytes::from_static(b"\0"))
@@ -60,11 +63,11 @@ impl Model {
     fn write(&mut self, changes: &[Change]) {
         let revision = self.current() + 1;
         let mut now = self.at(revision - 1).clone();
-        let mut changed = false;
+        let mut made_revision = false;
         for change in changes {
             match *change {
                 Change::Put(n, value) => {
-                    changed = true;
+                    made_revision = true;
                     let before = now.get(&key(n));
                     let kv = KeyValue {
                         key: key(n),
@@ -79,11 +82,11 @@ impl Model {
                 Change::Delete(from, to) => {
                     let before = now.len();
                     now.retain(|k, _| !(key(from)..key(to)).contains(k));
-                    changed |= now.len() != before;
+                    made_revision |= now.len() != before;
                 }
             }
         }
-        if changed {
+        if made_revision {
             self.snapshots.push(now);
         }
     }
@@ -102,7 +105,12 @@ fn write(keyspace: &mut Keyspace, changes: &[Change]) {
 
 fn read(keyspace: &Keyspace, revision: Revision) -> Result<Vec<KeyValue>, Error> {
     let zero = Bytes::from_static(b"\0");
-    let request = RangeRequest { key: zero.clone(), range_end: zero, revision, ..Default::default() };
+    let request = RangeRequest {
+        key: zero.clone(),
+        range_end: zero,
+        revision,
+        ..Default::default()
+    };
     let found = keyspace.range(&request)?;
     assert_eq!(usize::try_from(found.count).unwrap(), found.kvs.len());
     Ok(found.kvs.iter().map(|kv| KeyValue::clone(kv)).collect())
@@ -110,7 +118,10 @@ fn read(keyspace: &Keyspace, revision: Revision) -> Result<Vec<KeyValue>, Error>
 
 fn run(steps: &[Step]) -> (Keyspace, Model) {
     let mut keyspace = Keyspace::default();
-    let mut model = Model { snapshots: vec![Snapshot::new()], compacted: -1 };
+    let mut model = Model {
+        snapshots: vec![Snapshot::new()],
+        compacted: -1,
+    };
     for step in steps {
         match step {
             Step::Write(changes) => {
@@ -195,8 +206,22 @@ fn a_watch_from_a_compacted_revision_is_refused_and_one_that_kept_up_is_not() {
     keyspace.compact(8).unwrap();
     let refused = keyspace.changes(&everything(), 7, false, ALL);
     assert_eq!(refused.unwrap_err(), Error::Compacted);
-    assert_eq!(keyspace.changes(&everything(), 8, false, ALL).unwrap().events.len(), 4);
-    assert_eq!(keyspace.changes(&everything(), 7, true, ALL).unwrap().events.len(), 5);
+    assert_eq!(
+        keyspace
+            .changes(&everything(), 8, false, ALL)
+            .unwrap()
+            .events
+            .len(),
+        4
+    );
+    assert_eq!(
+        keyspace
+            .changes(&everything(), 7, true, ALL)
+            .unwrap()
+            .events
+            .len(),
+        5
+    );
 }
 
 #[test]

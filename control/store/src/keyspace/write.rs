@@ -17,7 +17,10 @@ pub struct Write<'a> {
 
 impl<'a> Write<'a> {
     pub(super) fn new(keyspace: &'a mut Keyspace) -> Self {
-        Self { keyspace, events: Vec::new() }
+        Self {
+            keyspace,
+            events: Vec::new(),
+        }
     }
 
     /// The keyspace with what was written so far.
@@ -35,7 +38,11 @@ impl<'a> Write<'a> {
         let revision = self.keyspace.current + 1;
         let prev = self.keyspace.latest(key).cloned();
         // Copies: the request's buffer is larger than what is kept of it.
-        let kept = self.keyspace.keys.get_key_value(key).map(|(kept, _)| kept.clone());
+        let kept = self
+            .keyspace
+            .keys
+            .get_key_value(key)
+            .map(|(kept, _)| kept.clone());
         let key = kept.unwrap_or_else(|| Bytes::copy_from_slice(key));
         let kv = Arc::new(KeyValue {
             key: key.clone(),
@@ -48,7 +55,12 @@ impl<'a> Write<'a> {
         self.keyspace.keys_live += u64::from(prev.is_none());
         let history = self.keyspace.keys.entry(key).or_default();
         self.keyspace.bytes += history.push(revision, Some(Arc::clone(&kv)));
-        self.events.push(Event { revision, deleted: false, kv, prev: prev.clone() });
+        self.events.push(Event {
+            revision,
+            deleted: false,
+            kv,
+            prev: prev.clone(),
+        });
         prev
     }
 
@@ -60,12 +72,23 @@ impl<'a> Write<'a> {
             return gone;
         }
         for (key, history) in self.keyspace.keys.range_mut::<[u8], _>(range.bounds()) {
-            let Some(prev) = history.latest().cloned() else { continue };
-            let kv = KeyValue { key: key.clone(), mod_revision: revision, ..KeyValue::default() };
+            let Some(prev) = history.latest().cloned() else {
+                continue;
+            };
+            let kv = KeyValue {
+                key: key.clone(),
+                mod_revision: revision,
+                ..KeyValue::default()
+            };
             self.keyspace.bytes += history.push(revision, None);
             self.keyspace.keys_live -= 1;
             let (kv, prev_of_event) = (Arc::new(kv), Some(Arc::clone(&prev)));
-            self.events.push(Event { revision, deleted: true, kv, prev: prev_of_event });
+            self.events.push(Event {
+                revision,
+                deleted: true,
+                kv,
+                prev: prev_of_event,
+            });
             gone.push(prev);
         }
         gone

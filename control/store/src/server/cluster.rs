@@ -6,9 +6,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     Store,
-    proto::etcdserverpb::{
-        Member, MemberListRequest, MemberListResponse, cluster_server::Cluster,
-    },
+    proto::etcdserverpb::{Member, MemberListRequest, MemberListResponse, cluster_server::Cluster},
 };
 
 #[derive(Debug)]
@@ -37,6 +35,9 @@ impl Cluster for Service {
             client_ur_ls: vec![format!("http://{}", self.address)],
             ..Member::default()
         };
-        Ok(Response::new(MemberListResponse { header: Some(header), members: vec![member] }))
+        Ok(Response::new(MemberListResponse {
+            header: Some(header),
+            members: vec![member],
+        }))
     }
 }

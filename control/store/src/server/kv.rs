@@ -23,7 +23,10 @@ impl Service {
 
 #[tonic::async_trait]
 impl Kv for Service {
-    async fn range(&self, request: Request<RangeRequest>) -> Result<Response<RangeResponse>, Status> {
+    async fn range(
+        &self,
+        request: Request<RangeRequest>,
+    ) -> Result<Response<RangeResponse>, Status> {
         Ok(Response::new(self.store.range(request.get_ref())?))
     }
 

@@ -41,7 +41,12 @@ impl Lease for Service {
         let request = request.get_ref();
         let (id, ttl, revision) = self.store.lease_grant(request.id, request.ttl)?;
         let header = Some(self.store.header(revision));
-        Ok(Response::new(LeaseGrantResponse { header, id, ttl, error: String::new() }))
+        Ok(Response::new(LeaseGrantResponse {
+            header,
+            id,
+            ttl,
+            error: String::new(),
+        }))
     }
 
     async fn lease_revoke(
@@ -66,7 +71,11 @@ impl Lease for Service {
             while let Some(Ok(request)) = requests.next().await {
                 let (ttl, revision) = store.lease_renew(request.id);
                 let header = Some(store.header(revision));
-                let answer = LeaseKeepAliveResponse { header, id: request.id, ttl };
+                let answer = LeaseKeepAliveResponse {
+                    header,
+                    id: request.id,
+                    ttl,
+                };
                 if answers.send(Ok(answer)).await.is_err() {
                     return;
                 }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod session;
+mod watcher;
 
 use std::pin::Pin;
 

@@ -11,7 +11,11 @@ use crate::{
 };
 
 fn key(key: &[u8]) -> Result<(), Error> {
-    if key.is_empty() { Err(Error::EmptyKey) } else { Ok(()) }
+    if key.is_empty() {
+        Err(Error::EmptyKey)
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn range(request: &RangeRequest) -> Result<(), Error> {
@@ -37,11 +41,22 @@ pub(super) fn delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
 /// Checks the form of a transaction, both branches, depth first. What its longest list uses of
 /// `ops_max` is not there for nested ones.
 pub(super) fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), Error> {
-    let lists = [request.compare.len(), request.success.len(), request.failure.len()];
+    let lists = [
+        request.compare.len(),
+        request.success.len(),
+        request.failure.len(),
+    ];
     let used = lists.into_iter().max().unwrap_or(0);
     let left = ops_max.checked_sub(used).ok_or(Error::TooManyOps)?;
-    request.compare.iter().try_for_each(|compare| key(&compare.key))?;
-    request.success.iter().chain(&request.failure).try_for_each(|op| operation(op, left))
+    request
+        .compare
+        .iter()
+        .try_for_each(|compare| key(&compare.key))?;
+    request
+        .success
+        .iter()
+        .chain(&request.failure)
+        .try_for_each(|op| operation(op, left))
 }
 
 fn operation(op: &RequestOp, ops_max: usize) -> Result<(), Error> {

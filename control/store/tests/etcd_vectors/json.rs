@@ -1,5 +1,7 @@
 //! Text forms of the recordings: bytes as printable text, long runs as a count.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 /// Bytes as the recordings write them: printable ASCII as itself, the rest and `%` as `%XX`.
@@ -9,7 +11,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
         if (b' '..=b'~').contains(&byte) && byte != b'%' {
             text.push(char::from(byte));
         } else {
-            text.push_str(&format!("%{byte:02X}"));
+            write!(text, "%{byte:02X}").unwrap();
         }
     }
     text
@@ -40,5 +42,9 @@ pub(crate) fn unescape(value: &Value) -> Vec<u8> {
 /// A text for people: long values are cut.
 pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
-    if text.len() <= 1_500 { text } else { format!("{}...", text.chars().take(1_500).collect::<String>()) }
+    if text.len() <= 1_500 {
+        text
+    } else {
+        format!("{}...", text.chars().take(1_500).collect::<String>())
+    }
 }

@@ -3,12 +3,18 @@
 //! The recordings are `tests/vectors/*.jsonl.gz`, or `*.jsonl` in the folder that
 //! `DORMOUSE_ETCD_VECTORS` names.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a malformed recording or answer ends the test; what was compared is told"
+)]
+
 mod json;
 mod matching;
 mod messages;
 mod replay;
-mod wire;
 mod watching;
+mod wire;
 
 use std::{env, fs, io::Read, path::Path, path::PathBuf};
 
@@ -17,7 +23,15 @@ use replay::{Outcome, Scenario};
 
 /// Recordings of services that the store has; the others (auth, members, locks) it refuses.
 const IN_SCOPE: [&str; 9] = [
-    "kv", "txn", "revisions", "compaction", "watch", "lease", "kubernetes", "errors", "random",
+    "kv",
+    "txn",
+    "revisions",
+    "compaction",
+    "watch",
+    "lease",
+    "kubernetes",
+    "errors",
+    "random",
 ];
 
 /// Scenarios under way at a time; most wait for time to pass.
@@ -34,7 +48,9 @@ fn recording(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let file = fs::File::open(folder.join(format!("{name}.jsonl.gz"))).unwrap();
     let mut text = String::new();
-    flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(file)
+        .read_to_string(&mut text)
+        .unwrap();
     text
 }
 

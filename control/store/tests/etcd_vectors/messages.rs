@@ -25,16 +25,19 @@ pub(crate) fn method(rpc: &str) -> Option<MethodDescriptor> {
     service.methods().find(|method| method.name() == name)
 }
 
-pub(crate) fn encode(value: &Value, descriptor: MessageDescriptor, vars: &Vars) -> DynamicMessage {
+pub(crate) fn encode(value: &Value, descriptor: &MessageDescriptor, vars: &Vars) -> DynamicMessage {
     let mut message = DynamicMessage::new(descriptor.clone());
     for (name, value) in value.as_object().unwrap() {
         let field = descriptor.get_field_by_name(name).unwrap_or_else(|| {
             panic!("{} has no field {name}", descriptor.full_name());
         });
         let value = match value {
-            Value::Array(items) => {
-                Field::List(items.iter().map(|item| encode_one(item, &field, vars)).collect())
-            }
+            Value::Array(items) => Field::List(
+                items
+                    .iter()
+                    .map(|item| encode_one(item, &field, vars))
+                    .collect(),
+            ),
             one => encode_one(one, &field, vars),
         };
         message.set_field(&field, value);
@@ -46,7 +49,7 @@ fn encode_one(value: &Value, field: &FieldDescriptor, vars: &Vars) -> Field {
     let named = value.as_str().filter(|text| text.starts_with('$'));
     let value = named.map_or(value, |name| &vars[&name[1..]]);
     match field.kind() {
-        Kind::Message(descriptor) => Field::Message(encode(value, descriptor, vars)),
+        Kind::Message(descriptor) => Field::Message(encode(value, &descriptor, vars)),
         Kind::Enum(descriptor) => Field::EnumNumber(match value {
             Value::String(name) => descriptor.get_value_by_name(name).unwrap().number(),
             number => i32::try_from(number.as_i64().unwrap()).unwrap(),
@@ -96,7 +99,10 @@ fn decode_header(header: &DynamicMessage) -> Value {
     let mut object = decode(header);
     let fields = object.as_object_mut().unwrap();
     let ids = ["cluster_id", "member_id", "raft_term"];
-    let zero: Vec<&str> = ids.into_iter().filter(|id| fields.remove(*id).is_none()).collect();
+    let zero: Vec<&str> = ids
+        .into_iter()
+        .filter(|id| fields.remove(*id).is_none())
+        .collect();
     match zero.len() {
         0 => {}
         3 => {

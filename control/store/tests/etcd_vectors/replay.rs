@@ -41,8 +41,16 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let differences = self.differences.len();
-        write!(f, "{} scenarios, {} answers, {differences} differences", self.scenarios, self.answers)?;
-        write!(f, " ({} steps of methods out of scope left out)", self.out_of_scope)
+        write!(
+            f,
+            "{} scenarios, {} answers, {differences} differences",
+            self.scenarios, self.answers
+        )?;
+        write!(
+            f,
+            " ({} steps of methods out of scope left out)",
+            self.out_of_scope
+        )
     }
 }
 
@@ -96,7 +104,10 @@ impl Scenario {
             channels: HashMap::new(),
             vars: Vars::new(),
             watches: HashMap::new(),
-            outcome: Outcome { scenarios: 1, ..Outcome::default() },
+            outcome: Outcome {
+                scenarios: 1,
+                ..Outcome::default()
+            },
         };
         for (number, step) in self.text["steps"].as_array().unwrap().iter().enumerate() {
             run.step(number, step).await;
@@ -155,7 +166,10 @@ impl Run {
                 if let Some(Value::Array(keys)) = got.get_mut("keys") {
                     keys.sort_by_key(Value::to_string);
                 }
-                let expected = step.get("res").cloned().unwrap_or_else(|| json!({"err": step["err"]}));
+                let expected = step
+                    .get("res")
+                    .cloned()
+                    .unwrap_or_else(|| json!({"err": step["err"]}));
                 self.compare(&label, &expected, &got);
             }
             Err(status) => {
@@ -172,7 +186,7 @@ impl Run {
     /// Calls the method that the member `rpc` names; none if the store does not have it.
     async fn answer(&mut self, step: &Value, rpc: &str) -> Option<Result<Value, Status>> {
         let method = messages::method(step[rpc].as_str().unwrap())?;
-        let message = encode(&step["req"], method.input(), &self.vars);
+        let message = encode(&step["req"], &method.input(), &self.vars);
         let channel = self.channel(step).await;
         let answer = wire::call(&channel, &method, &message, &meta(step)).await;
         Some(answer.map(|message| decode(&message)))
@@ -180,8 +194,13 @@ impl Run {
 
     fn learn(&mut self, step: &Value, got: &Value) {
         for (field, name) in step["vars"].as_object().into_iter().flatten() {
-            let value = got.pointer(&format!("/{}", field.replace('.', "/"))).unwrap().clone();
-            self.vars.entry(name.as_str().unwrap().into()).or_insert(value);
+            let value = got
+                .pointer(&format!("/{}", field.replace('.', "/")))
+                .unwrap()
+                .clone();
+            self.vars
+                .entry(name.as_str().unwrap().into())
+                .or_insert(value);
         }
         if let Some(pair) = step["differs"].as_array() {
             let [a, b] = [0, 1].map(|i| self.vars[pair[i].as_str().unwrap()].clone());
@@ -213,10 +232,18 @@ impl Run {
         let method = messages::method(step["rpc"].as_str().unwrap()).unwrap();
         let channel = self.channel(step).await;
         let (requests, incoming) = mpsc::unbounded();
-        let mut answers = wire::stream(&channel, &method, incoming, &meta(step)).await.unwrap();
-        let pairs = step["reqs"].as_array().unwrap().iter().zip(step["ress"].as_array().unwrap());
+        let mut answers = wire::stream(&channel, &method, incoming, &meta(step))
+            .await
+            .unwrap();
+        let pairs = step["reqs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(step["ress"].as_array().unwrap());
         for (request, expected) in pairs {
-            requests.unbounded_send(encode(request, method.input(), &self.vars)).unwrap();
+            requests
+                .unbounded_send(encode(request, &method.input(), &self.vars))
+                .unwrap();
             let got = decode(&answers.next().await.unwrap().unwrap());
             self.compare(label, expected, &got);
         }
@@ -235,7 +262,11 @@ impl Run {
             self.watches.remove(&name);
         }
         for (what, expected, got) in checks.drain(..) {
-            self.compare(&format!("step {number} watch {name} {what}"), &expected, &got);
+            self.compare(
+                &format!("step {number} watch {name} {what}"),
+                &expected,
+                &got,
+            );
         }
     }
 }
@@ -243,5 +274,7 @@ impl Run {
 fn meta(step: &Value) -> Meta {
     let empty = Map::new();
     let meta = step["meta"].as_object().unwrap_or(&empty);
-    meta.iter().map(|(name, value)| (name.clone(), value.as_str().unwrap().into())).collect()
+    meta.iter()
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap().into()))
+        .collect()
 }

@@ -50,7 +50,9 @@ impl WatchStream {
     pub(crate) async fn open(channel: &Channel, meta: &Meta) -> Self {
         let method = method("Watch/Watch").unwrap();
         let (requests, incoming) = mpsc::unbounded();
-        let mut responses = wire::stream(channel, &method, incoming, meta).await.unwrap();
+        let mut responses = wire::stream(channel, &method, incoming, meta)
+            .await
+            .unwrap();
         let arrived = Arc::new(Mutex::new(Arrived::default()));
         let into = Arc::clone(&arrived);
         let reader = tokio::spawn(async move {
@@ -63,7 +65,15 @@ impl WatchStream {
             }
         });
         let (requests, closed) = (Some(requests), false);
-        Self { method, requests, arrived, reader, creates: 0, cancels: 0, closed }
+        Self {
+            method,
+            requests,
+            arrived,
+            reader,
+            creates: 0,
+            cancels: 0,
+            closed,
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -71,8 +81,12 @@ impl WatchStream {
     }
 
     fn send(&self, request: &Value, vars: &Vars) {
-        let message = encode(request, self.method.input(), vars);
-        self.requests.as_ref().unwrap().unbounded_send(message).unwrap();
+        let message = encode(request, &self.method.input(), vars);
+        self.requests
+            .as_ref()
+            .unwrap()
+            .unbounded_send(message)
+            .unwrap();
     }
 
     pub(crate) async fn step(&mut self, step: &Value, vars: &Vars) -> Checks {
@@ -103,7 +117,11 @@ impl WatchStream {
             let (got, faults) = arrived.fold();
             drop(arrived);
             checks.push(("got".into(), step["got"].clone(), got));
-            checks.extend(faults.into_iter().map(|fault| (fault, json!("no"), json!("yes"))));
+            checks.extend(
+                faults
+                    .into_iter()
+                    .map(|fault| (fault, json!("no"), json!("yes"))),
+            );
             if let Some(expected) = step.get("progress") {
                 checks.push(("progress".into(), expected.clone(), json!(progress)));
             }
@@ -126,7 +144,8 @@ impl WatchStream {
 
     async fn controls(&self) {
         let (creates, cancels) = (self.creates, self.cancels);
-        self.wait(PATIENCE, |a| a.creates >= creates && a.cancels >= cancels).await;
+        self.wait(PATIENCE, |a| a.creates >= creates && a.cancels >= cancels)
+            .await;
     }
 
     /// Returns once all events up to the revision must have come.
@@ -154,7 +173,8 @@ impl WatchStream {
     async fn quiet(&self, expected: &Value) {
         self.controls().await;
         let wanted = weight(expected);
-        self.wait(PATIENCE, |arrived| weight(&arrived.peek()) >= wanted).await;
+        self.wait(PATIENCE, |arrived| weight(&arrived.peek()) >= wanted)
+            .await;
         let mut count = self.arrived.lock().await.responses.len();
         loop {
             tokio::time::sleep(QUIET).await;
@@ -169,8 +189,15 @@ impl WatchStream {
 
 /// Controls and events in what a step got.
 fn weight(got: &Value) -> usize {
-    let elements = got.as_object().unwrap().values().filter_map(Value::as_array).flatten();
-    elements.map(|element| element["events"].as_array().map_or(1, Vec::len)).sum()
+    let elements = got
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(Value::as_array)
+        .flatten();
+    elements
+        .map(|element| element["events"].as_array().map_or(1, Vec::len))
+        .sum()
 }
 
 impl Arrived {
@@ -189,7 +216,10 @@ impl Arrived {
     }
 
     fn peek(&self) -> Value {
-        let copy = Self { responses: self.responses.clone(), ..Self::default() };
+        let copy = Self {
+            responses: self.responses.clone(),
+            ..Self::default()
+        };
         let mut copy = copy;
         copy.fold().0
     }
@@ -200,7 +230,11 @@ impl Arrived {
         let mut faults = Vec::new();
         for response in mem::take(&mut self.responses) {
             let id = response["watch_id"].as_i64().unwrap_or(0).to_string();
-            let list = got.entry(id).or_insert_with(|| json!([])).as_array_mut().unwrap();
+            let list = got
+                .entry(id)
+                .or_insert_with(|| json!([]))
+                .as_array_mut()
+                .unwrap();
             fold_one(list, response, &mut faults);
         }
         for list in got.values_mut() {
@@ -223,7 +257,10 @@ fn fold_one(list: &mut Vec<Value>, mut response: Value, faults: &mut Vec<String>
     let Some(events) = fields.remove("events") else {
         if !fields.contains_key("created") && !fields.contains_key("canceled") {
             fields.insert("progress".into(), json!(true));
-            if list.last().is_some_and(|last| last.get("progress").is_some()) {
+            if list
+                .last()
+                .is_some_and(|last| last.get("progress").is_some())
+            {
                 list.pop();
             }
         }

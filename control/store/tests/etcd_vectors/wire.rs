@@ -97,7 +97,12 @@ pub(crate) async fn stream(
     let mut client = client(channel);
     client.ready().await.unwrap();
     let bytes = messages.map(|message| Bytes::from(message.encode_to_vec()));
-    let response = client.streaming(request(bytes, meta), path(method), Raw).await?;
+    let response = client
+        .streaming(request(bytes, meta), path(method), Raw)
+        .await?;
     let method = method.clone();
-    Ok(response.into_inner().map(move |bytes| bytes.map(|bytes| decode(&method, bytes))).boxed())
+    Ok(response
+        .into_inner()
+        .map(move |bytes| bytes.map(|bytes| decode(&method, bytes)))
+        .boxed())
 }

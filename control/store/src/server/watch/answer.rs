@@ -18,36 +18,62 @@ use crate::{
 pub(super) const NO_WATCH: WatchId = -1;
 
 pub(super) fn created(store: &Store, id: WatchId, revision: Revision) -> WatchResponse {
-    WatchResponse { created: true, ..progress(store, id, revision) }
+    WatchResponse {
+        created: true,
+        ..progress(store, id, revision)
+    }
 }
 
 pub(super) fn refused(store: &Store, reason: &str) -> WatchResponse {
     let cancel_reason = reason.to_owned();
     let response = created(store, NO_WATCH, store.revision());
-    WatchResponse { canceled: true, cancel_reason, ..response }
+    WatchResponse {
+        canceled: true,
+        cancel_reason,
+        ..response
+    }
 }
 
 pub(super) fn canceled(store: &Store, id: WatchId) -> WatchResponse {
-    WatchResponse { canceled: true, ..progress(store, id, store.revision()) }
+    WatchResponse {
+        canceled: true,
+        ..progress(store, id, store.revision())
+    }
 }
 
 /// A watch wants what is compacted: it ends, and the answer has no revision.
 pub(super) fn compacted(store: &Store, id: WatchId, compacted: Revision) -> WatchResponse {
-    WatchResponse { canceled: true, compact_revision: compacted, ..progress(store, id, 0) }
+    WatchResponse {
+        canceled: true,
+        compact_revision: compacted,
+        ..progress(store, id, 0)
+    }
 }
 
 pub(super) fn progress(store: &Store, id: WatchId, revision: Revision) -> WatchResponse {
     let header = Some(store.header(revision));
-    WatchResponse { header, watch_id: id, ..WatchResponse::default() }
+    WatchResponse {
+        header,
+        watch_id: id,
+        ..WatchResponse::default()
+    }
 }
 
 /// The revision that a page's answer may show: the current one only if nothing up to it is left.
 pub(super) fn shown_revision(page: &Page) -> Revision {
-    if page.next > page.current { page.current } else { page.next - 1 }
+    if page.next > page.current {
+        page.current
+    } else {
+        page.next - 1
+    }
 }
 
 pub(super) fn event(event: Event, with_prev: bool) -> mvccpb::Event {
-    let kind = if event.deleted { EventType::Delete } else { EventType::Put };
+    let kind = if event.deleted {
+        EventType::Delete
+    } else {
+        EventType::Put
+    };
     let prev = event.prev.filter(|_| with_prev);
     mvccpb::Event {
         r#type: kind.into(),
@@ -70,7 +96,10 @@ pub(super) fn fragments(mut response: WatchResponse, bytes_max: usize) -> Vec<Wa
         let event_bytes = event.encoded_len();
         if !part.events.is_empty() && part_bytes + event_bytes > bytes_max {
             let full = mem::replace(&mut part, response.clone());
-            parts.push(WatchResponse { fragment: true, ..full });
+            parts.push(WatchResponse {
+                fragment: true,
+                ..full
+            });
             part_bytes = base;
         }
         part_bytes += event_bytes;

@@ -2,79 +2,24 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bytes::Bytes;
 use tokio::{sync::mpsc::Sender, time::MissedTickBehavior};
 use tonic::{Status, Streaming};
 
-use super::answer;
+use super::{answer, watcher::Watcher};
 use crate::{
     Error, Store,
-    keyspace::{KeyRange, PageLimits, Revision},
+    keyspace::Revision,
     proto::etcdserverpb::{
-        WatchCreateRequest, WatchRequest, WatchResponse, watch_create_request::FilterType,
-        watch_request::RequestUnion,
+        WatchCreateRequest, WatchRequest, WatchResponse, watch_request::RequestUnion,
     },
     watch::{Inbox, WatchId},
 };
-
-/// Changes of one page: what a stream holds for its client is a page and a few responses.
-const PAGE_EVENTS: usize = 1_000;
-/// Bytes of one page.
-const PAGE_BYTES: u64 = 1 << 20;
 
 const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 
 /// The client is gone.
 struct Gone;
-
-struct Watcher {
-    range: KeyRange,
-    /// First revision wanted; 0: from now on.
-    start: Revision,
-    /// Revision at which the watch was made: what is newer, it has seen come.
-    made: Revision,
-    /// Next revision to read.
-    next: Revision,
-    no_put: bool,
-    no_delete: bool,
-    prev_kv: bool,
-    fragment: bool,
-    progress_notify: bool,
-    /// Nothing was sent since the last tick.
-    idle: bool,
-    /// It was ended by a compaction; its number is taken until the client cancels it.
-    compacted: bool,
-}
-
-impl Watcher {
-    fn new(request: &WatchCreateRequest) -> Self {
-        let filters = |filter: FilterType| request.filters.contains(&filter.into());
-        // An empty key stands for the lowest that can be.
-        let lowest = Bytes::from_static(b"\0");
-        let key = if request.key.is_empty() { &lowest } else { &request.key };
-        Self {
-            range: KeyRange::new(key, &request.range_end),
-            start: request.start_revision,
-            made: 0,
-            next: request.start_revision,
-            no_put: filters(FilterType::Noput),
-            no_delete: filters(FilterType::Nodelete),
-            prev_kv: request.prev_kv,
-            fragment: request.fragment,
-            progress_notify: request.progress_notify,
-            idle: false,
-            compacted: false,
-        }
-    }
-
-    /// A reader behind may get any number of bytes at once if it takes them in parts.
-    fn page_limits(&self, from: Revision) -> PageLimits {
-        let behind = from <= self.made;
-        let bytes = if self.fragment && behind { u64::MAX } else { PAGE_BYTES };
-        PageLimits { events: PAGE_EVENTS, bytes }
-    }
-}
 
 pub(super) struct Session {
     store: Store,
@@ -88,7 +33,14 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(store: Store, out: Sender<Result<WatchResponse, Status>>) -> Self {
         let inbox = Arc::default();
-        Self { store, inbox, watches: BTreeMap::new(), next_id: 0, progress_wanted: false, out }
+        Self {
+            store,
+            inbox,
+            watches: BTreeMap::new(),
+            next_id: 0,
+            progress_wanted: false,
+            out,
+        }
     }
 
     /// Serves the stream until its client is gone. A client that only ends its own side still
@@ -118,7 +70,7 @@ impl Session {
 
     async fn ask(&mut self, request: WatchRequest) -> Result<(), Gone> {
         match request.request_union {
-            Some(RequestUnion::CreateRequest(request)) => self.create(&request).await,
+            Some(RequestUnion::CreateRequest(request)) => self.create(request).await,
             Some(RequestUnion::CancelRequest(request)) => self.cancel(request.watch_id).await,
             Some(RequestUnion::ProgressRequest(_)) => {
                 // Unanswered while a watch is not where the others are, as in etcd.
@@ -129,34 +81,41 @@ impl Session {
         }
     }
 
-    async fn create(&mut self, request: &WatchCreateRequest) -> Result<(), Gone> {
+    async fn create(&mut self, request: WatchCreateRequest) -> Result<(), Gone> {
+        let wanted_id = request.watch_id;
         let mut watcher = Watcher::new(request);
-        if let Err(reason) = self.refusal(request, &watcher) {
+        if let Err(reason) = self.refusal(&watcher) {
             return self.send(answer::refused(&self.store, &reason)).await;
         }
-        let id = self.choose_id(request.watch_id);
-        let (current, watched) = self.store.watch(&self.inbox, id, &watcher.range, watcher.start);
+        let id = self.choose_id(wanted_id);
+        let (current, result) = self
+            .store
+            .watch(&self.inbox, id, &watcher.range, watcher.start());
         watcher.made = current;
-        if watcher.start == 0 {
+        if watcher.start() == 0 {
             watcher.next = current + 1;
         }
-        watcher.compacted = watched.is_err();
+        watcher.compacted = result.is_err();
         self.watches.insert(id, watcher);
         self.send(answer::created(&self.store, id, current)).await?;
-        match watched {
+        match result {
             Ok(()) => Ok(()),
-            Err(compacted) => self.send(answer::compacted(&self.store, id, compacted)).await,
+            Err(compacted) => {
+                self.send(answer::compacted(&self.store, id, compacted))
+                    .await
+            }
         }
     }
 
-    fn refusal(&self, request: &WatchCreateRequest, watcher: &Watcher) -> Result<(), String> {
-        if request.start_revision < 0 {
+    fn refusal(&self, watcher: &Watcher) -> Result<(), String> {
+        if watcher.start() < 0 {
             return Err(Error::Compacted.to_string());
         }
         if watcher.range.is_empty() {
             return Err(EMPTY_RANGE.into());
         }
-        if request.watch_id != 0 && self.watches.contains_key(&request.watch_id) {
+        let wanted_id = watcher.request.watch_id;
+        if wanted_id != 0 && self.watches.contains_key(&wanted_id) {
             return Err(DUPLICATE_ID.into());
         }
         Ok(())
@@ -175,7 +134,9 @@ impl Session {
     }
 
     async fn cancel(&mut self, id: WatchId) -> Result<(), Gone> {
-        let Some(watcher) = self.watches.remove(&id) else { return Ok(()) };
+        let Some(watcher) = self.watches.remove(&id) else {
+            return Ok(());
+        };
         if !watcher.compacted {
             self.store.unwatch(&self.inbox, id, &watcher.range);
         }
@@ -192,32 +153,35 @@ impl Session {
             && let Some(revision) = self.store.progress(&self.inbox)
         {
             self.progress_wanted = false;
-            self.send(answer::progress(&self.store, answer::NO_WATCH, revision)).await?;
+            self.send(answer::progress(&self.store, answer::NO_WATCH, revision))
+                .await?;
         }
         Ok(())
     }
 
     async fn read(&mut self, id: WatchId, from: Revision) -> Result<(), Gone> {
-        let Some(watcher) = self.watches.get_mut(&id) else { return Ok(()) };
+        let Some(watcher) = self.watches.get_mut(&id) else {
+            return Ok(());
+        };
         let from = from.max(watcher.next);
         let (live, limits) = (from > watcher.made, watcher.page_limits(from));
         let (page, compacted) = self.store.changes(&watcher.range, from, live, limits);
         let Ok(page) = page else {
             watcher.compacted = true;
             self.store.unwatch(&self.inbox, id, &watcher.range);
-            return self.send(answer::compacted(&self.store, id, compacted)).await;
+            return self
+                .send(answer::compacted(&self.store, id, compacted))
+                .await;
         };
         watcher.next = page.next;
         if page.next <= page.current {
             self.inbox.mark(id, page.next);
         }
         let revision = answer::shown_revision(&page);
-        let wanted = page.events.into_iter().filter(|event| {
-            if event.deleted { !watcher.no_delete } else { !watcher.no_put }
-        });
+        let wanted = page.events.into_iter().filter(|event| watcher.wants(event));
         let events = wanted.map(|event| {
-            let kept = event.revision > watcher.made || event.revision > compacted;
-            answer::event(event, watcher.prev_kv && kept)
+            let with_prev = watcher.wants_prev(&event, compacted);
+            answer::event(event, with_prev)
         });
         let mut response = answer::progress(&self.store, id, revision);
         response.events = events.collect();
@@ -225,7 +189,12 @@ impl Session {
             return Ok(());
         }
         watcher.idle = false;
-        let bytes_max = if watcher.fragment { self.store.limits().message_bytes_max() } else { usize::MAX };
+        let message_bytes_max = self.store.limits().message_bytes_max();
+        let bytes_max = if watcher.request.fragment {
+            message_bytes_max
+        } else {
+            usize::MAX
+        };
         for part in answer::fragments(response, bytes_max) {
             self.send(part).await?;
         }
@@ -234,17 +203,20 @@ impl Session {
 
     /// Tells idle watches that asked for it how far they are.
     async fn tick(&mut self) -> Result<(), Gone> {
-        let Some(revision) = self.store.progress(&self.inbox) else { return Ok(()) };
+        let Some(revision) = self.store.progress(&self.inbox) else {
+            return Ok(());
+        };
         let mut idle = Vec::new();
         for (&id, watcher) in &mut self.watches {
-            let due = watcher.idle && watcher.progress_notify && !watcher.compacted;
-            if due && watcher.start <= revision {
+            let due = watcher.idle && watcher.request.progress_notify && !watcher.compacted;
+            if due && watcher.start() <= revision {
                 idle.push(id);
             }
             watcher.idle = true;
         }
         for id in idle {
-            self.send(answer::progress(&self.store, id, revision)).await?;
+            self.send(answer::progress(&self.store, id, revision))
+                .await?;
         }
         Ok(())
     }
@@ -252,7 +224,7 @@ impl Session {
     /// Whether progress can be told: every watch reads, and none waits for a revision to come.
     fn all_started(&self) -> bool {
         let current = self.store.revision();
-        let started = |watcher: &Watcher| !watcher.compacted && watcher.start <= current;
+        let started = |watcher: &Watcher| !watcher.compacted && watcher.start() <= current;
         !self.watches.is_empty() && self.watches.values().all(started)
     }
 
@@ -264,7 +236,11 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        for (&id, watcher) in self.watches.iter().filter(|(_, watcher)| !watcher.compacted) {
+        for (&id, watcher) in self
+            .watches
+            .iter()
+            .filter(|(_, watcher)| !watcher.compacted)
+        {
             self.store.unwatch(&self.inbox, id, &watcher.range);
         }
     }

@@ -1,0 +1,83 @@
+//! A server for one test, ended with it.
+
+use std::{future::Future, time::Duration};
+
+use dormouse_store::{Limits, Store, server};
+use etcd_client::{Client, WatchStream};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) struct Served {
+    pub(crate) store: Store,
+    pub(crate) endpoint: String,
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), server::ServeError>>,
+}
+
+impl Served {
+    pub(crate) async fn start() -> Self {
+        Self::with_limits(Limits::default()).await
+    }
+
+    pub(crate) async fn with_limits(limits: Limits) -> Self {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let (store, shutdown) = (Store::with_limits(limits), CancellationToken::new());
+        let task = tokio::spawn(server::serve(listener, store.clone(), shutdown.clone()));
+        Self {
+            store,
+            endpoint,
+            shutdown,
+            task,
+        }
+    }
+
+    /// A client with a connection of its own.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect([&self.endpoint], None).await.unwrap()
+    }
+
+    /// Ends the server as a process would and waits for it.
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        within(self.task).await.unwrap().unwrap();
+    }
+}
+
+pub(crate) async fn within<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("nothing came in a minute")
+}
+
+/// Revisions and values of the next events of a stream, until there are `count`.
+pub(crate) async fn events(stream: &mut WatchStream, count: usize) -> Vec<(i64, String)> {
+    let mut got = Vec::new();
+    while got.len() < count {
+        let response = within(stream.message()).await.unwrap().unwrap();
+        assert!(!response.canceled(), "canceled: {response:?}");
+        for event in response.events() {
+            let kv = event.kv().unwrap();
+            got.push((
+                kv.mod_revision(),
+                String::from_utf8_lossy(kv.value()).into_owned(),
+            ));
+        }
+    }
+    got
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait)
+        .await
+        .unwrap_or_else(|_| panic!("never so: {what}"));
+}

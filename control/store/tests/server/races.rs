@@ -1,0 +1,97 @@
+//! Clients that want the same thing at the same time.
+
+use std::collections::BTreeMap;
+
+use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp, WatchOptions};
+use futures::future::join_all;
+
+use crate::harness::{Served, events, within};
+
+const CLIENTS: usize = 8;
+const KEYS: usize = 200;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_eight_that_create_a_key_exactly_one_wins() {
+    let served = Served::start().await;
+    let tasks: Vec<_> = join_all((0..CLIENTS).map(|_| served.client()))
+        .await
+        .into_iter()
+        .enumerate()
+        .map(|(name, mut client)| {
+            tokio::spawn(async move {
+                let mut won = Vec::new();
+                for number in 0..KEYS {
+                    let key = format!("key/{number}");
+                    let absent = Compare::mod_revision(key.clone(), CompareOp::Equal, 0);
+                    let create = TxnOp::put(key.clone(), name.to_string(), None);
+                    let txn = Txn::new().when([absent]).and_then([create]);
+                    if client.txn(txn).await.unwrap().succeeded() {
+                        won.push((key, name.to_string()));
+                    }
+                }
+                won
+            })
+        })
+        .collect();
+    let mut winners = BTreeMap::new();
+    for task in tasks {
+        for (key, name) in within(task).await.unwrap() {
+            let other = winners.insert(key.clone(), name);
+            assert_eq!(other, None, "{key} has two winners");
+        }
+    }
+    assert_eq!(winners.len(), KEYS);
+    let mut client = served.client().await;
+    let all = client
+        .get("key/", Some(GetOptions::new().with_prefix()))
+        .await
+        .unwrap();
+    assert_eq!(all.kvs().len(), KEYS);
+    for kv in all.kvs() {
+        assert_eq!(kv.version(), 1);
+        assert_eq!(winners[kv.key_str().unwrap()], kv.value_str().unwrap());
+    }
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_begun_under_load_see_every_revision_once_and_in_order() {
+    let served = Served::start().await;
+    let writers: Vec<_> = join_all((0..4).map(|_| served.client()))
+        .await
+        .into_iter()
+        .map(|mut client| {
+            tokio::spawn(async move {
+                for number in 0..500 {
+                    client
+                        .put(format!("key/{}", number % 20), "x", None)
+                        .await
+                        .unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut client = served.client().await;
+    let mut readers = Vec::new();
+    for _ in 0..10 {
+        let listed = client
+            .get("key/", Some(GetOptions::new().with_prefix()))
+            .await
+            .unwrap();
+        let next = listed.header().unwrap().revision() + 1;
+        let options = WatchOptions::new().with_prefix().with_start_revision(next);
+        let mut stream = client.watch("key/", Some(options)).await.unwrap();
+        readers.push(tokio::spawn(async move {
+            let wanted: Vec<i64> = (next..=2_001).collect();
+            let got = events(&mut stream, wanted.len()).await;
+            assert_eq!(
+                got.into_iter().map(|event| event.0).collect::<Vec<_>>(),
+                wanted
+            );
+        }));
+    }
+    for task in writers.into_iter().chain(readers) {
+        within(task).await.unwrap();
+    }
+    served.stop().await;
+}

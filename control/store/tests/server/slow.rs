@@ -1,0 +1,84 @@
+//! A reader that does not read: nobody else may notice.
+
+use etcd_client::{PutOptions, WatchOptions};
+use futures::future::join_all;
+
+use crate::harness::{Served, events, within};
+
+const VALUE_BYTES: usize = 4_096;
+
+fn value() -> String {
+    "v".repeat(VALUE_BYTES)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_reader_stalls_neither_writers_nor_other_readers() {
+    const WRITES: i64 = 4_000;
+    let served = Served::start().await;
+    let mut stuck_client = served.client().await;
+    let all = || Some(WatchOptions::new().with_all_keys());
+    let mut stuck = stuck_client.watch("", all()).await.unwrap();
+    let clients = join_all((0..20).map(|_| served.client())).await;
+    let mut readers = Vec::new();
+    for mut client in clients {
+        let mut stream = client.watch("", all()).await.unwrap();
+        // Holds the client, which ends the connection when it goes.
+        readers.push(tokio::spawn(async move {
+            let got = events(&mut stream, usize::try_from(WRITES).unwrap()).await;
+            drop(client);
+            got.into_iter().map(|event| event.0).collect::<Vec<_>>()
+        }));
+    }
+    let mut client = served.client().await;
+    for _ in 0..WRITES {
+        within(client.put("key", value(), Some(PutOptions::new())))
+            .await
+            .unwrap();
+    }
+    let wanted: Vec<i64> = (2..WRITES + 2).collect();
+    for reader in readers {
+        assert_eq!(within(reader).await.unwrap(), wanted);
+    }
+    // It reads at last, and has missed nothing: what it did not take was not kept for it, but is
+    // read from history.
+    let late = events(&mut stuck, wanted.len()).await;
+    assert_eq!(
+        late.into_iter().map(|event| event.0).collect::<Vec<_>>(),
+        wanted
+    );
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_overtaken_by_compaction_is_ended_and_told_why() {
+    let served = Served::start().await;
+    let mut stuck_client = served.client().await;
+    let mut stuck = stuck_client.watch("key", None).await.unwrap();
+    assert!(within(stuck.message()).await.unwrap().unwrap().created());
+    let store = served.store.clone();
+    let request = dormouse_store::proto::etcdserverpb::PutRequest {
+        key: "key".into(),
+        value: value().into(),
+        ..Default::default()
+    };
+    for _ in 0..20_000 {
+        store.put(&request).unwrap();
+    }
+    let compacted = store.revision();
+    store.compact(compacted).unwrap();
+    let mut last = 1;
+    let end = loop {
+        let response = within(stuck.message()).await.unwrap().unwrap();
+        if response.canceled() {
+            break response;
+        }
+        for event in response.events() {
+            let revision = event.kv().unwrap().mod_revision();
+            assert_eq!(revision, last + 1, "a gap before the end was told");
+            last = revision;
+        }
+    };
+    assert_eq!(end.compact_revision(), compacted);
+    assert!(last < compacted);
+    served.stop().await;
+}
