@@ -333,10 +333,19 @@ fn stored(app: &App, status: &Status) -> AppStatus {
         mode: status.mode,
         ready: status.ready,
         wanted: status.wanted,
-        last_wake: status.last_wake.map(wall).or(before.last_wake),
+        last_wake: status
+            .last_wake
+            .map(|at| steady(wall(at), before.last_wake.as_ref()))
+            .or(before.last_wake),
         reason,
         message,
     }
+}
+
+/// The time as it was written before, where both mean the same moment: two clocks never agree to the last digit.
+fn steady(now: Time, before: Option<&Time>) -> Time {
+    let same = |before: &&Time| now.0.duration_since(before.0).abs() < SignedDuration::from_secs(1);
+    before.filter(same).cloned().unwrap_or(now)
 }
 
 /// The wall clock's time of a moment on the shared clock.

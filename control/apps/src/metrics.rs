@@ -176,11 +176,6 @@ impl Metrics {
             .inc();
     }
 
-    /// An app's mode changed.
-    pub(crate) fn flipped(&self, to: Mode) {
-        self.flips.get_or_create(&FlipLabel { to: to.into() }).inc();
-    }
-
     /// A wake was answered.
     pub(crate) fn woken(&self, wake: &Wake) {
         self.wakes
@@ -214,6 +209,11 @@ impl Metrics {
     ) {
         if before == after {
             return;
+        }
+        if let (Some((_, from)), Some((_, to))) = (before, after)
+            && from != to
+        {
+            self.flips.get_or_create(&FlipLabel { to }).inc();
         }
         for (place, step) in [(before, -1), (after, 1)] {
             if let Some((state, mode)) = place {

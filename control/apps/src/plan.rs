@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dormouse_cluster::{Key, Mode, Object, State, events};
+use dormouse_cluster::{App, Key, Mode, Object, State, events};
 use dormouse_fleet::{Backend, Boottime};
 
 use crate::action::{Action, Entry, Route, Status};
@@ -30,7 +30,11 @@ fn leave(slot: &mut Slot, now: Boottime, actions: &mut Vec<Action>) {
         let ended = member.seen.as_ref().and_then(|seen| seen.ended.clone());
         if let Some((reason, message)) = ended.filter(|_| !member.failed && !member.leaving) {
             member.failed = true;
-            actions.push(told(slot.app.as_deref(), key, &reason, &message));
+            actions.extend(
+                slot.app
+                    .as_deref()
+                    .map(|app| told(app, key, &reason, &message)),
+            );
             slot.backoff.failed(now, reason, message);
         }
         let asked = member.seen.as_ref().is_some_and(|seen| seen.going);
@@ -62,10 +66,10 @@ fn leave(slot: &mut Slot, now: Boottime, actions: &mut Vec<Action>) {
     }
 }
 
-fn told(app: Option<&dormouse_cluster::App>, pod: &Key, reason: &str, message: &str) -> Action {
-    let about = app.map(events::reference).unwrap_or_default();
+fn told(app: &App, pod: &Key, reason: &str, message: &str) -> Action {
+    let about = Box::new(events::reference(app));
     Action::Tell {
-        about: Box::new(about),
+        about,
         reason: "PodFailed",
         message: format!("pod {pod}: {reason}: {message}"),
     }

@@ -130,6 +130,8 @@ pub(crate) struct Slot {
     pub(crate) counted: Option<(StateValue, ModeValue)>,
     /// The request that woke the app was counted at once: it is not to be counted again.
     counted_early: bool,
+    /// What nodes counted since the last second.
+    connected: Stat,
 }
 
 impl Slot {
@@ -167,6 +169,7 @@ impl Slot {
             slept_at: None,
             counted: None,
             counted_early: false,
+            connected: Stat::default(),
         };
         slot.begin(now);
         slot
@@ -267,34 +270,26 @@ impl Slot {
         true
     }
 
-    /// Adds what was measured over the last second; nothing measured is a measurement too.
+    /// Notes what a node counted of connections that went straight to pods; it is added with the next second, so that
+    /// no second is read while half of the nodes are missing from it.
+    pub(crate) fn connected(&mut self, concurrency: f64, requests: f64) {
+        self.connected.concurrency += concurrency;
+        self.connected.requests += requests;
+    }
+
+    /// Adds what was measured over the last second, in the activator and by the nodes; nothing measured is a
+    /// measurement too.
     pub(crate) fn measured(&mut self, now: Boottime, concurrency: f64, requests: f64) {
         let early = if std::mem::take(&mut self.counted_early) {
             1.0
         } else {
             0.0
         };
-        let stat = Stat {
-            concurrency: (concurrency - early).max(0.0),
-            requests: (requests - early).max(0.0),
-            ..Stat::default()
-        };
+        let mut stat = std::mem::take(&mut self.connected);
+        stat.concurrency += (concurrency - early).max(0.0);
+        stat.requests += (requests - early).max(0.0);
         if let Some(decider) = &mut self.decider {
             decider.record(ms(now), &stat);
-        }
-    }
-
-    /// Adds what a node counted of connections that went straight to pods.
-    pub(crate) fn connected(&mut self, now: Boottime, concurrency: f64, requests: f64) {
-        if let Some(decider) = &mut self.decider {
-            decider.record(
-                ms(now),
-                &Stat {
-                    concurrency,
-                    requests,
-                    ..Stat::default()
-                },
-            );
         }
     }
 

@@ -45,7 +45,7 @@ impl Apps {
     pub(super) fn fleet(&mut self, event: FleetEvent, now: Boottime, actions: &mut Vec<Action>) {
         match event {
             FleetEvent::Woke { node, vip, at } => self.woke(vip, &node, at, now, actions),
-            FleetEvent::Counts { counts, .. } => self.counts(&counts, now),
+            FleetEvent::Counts { counts, .. } => self.counts(&counts),
             FleetEvent::Pod { node, status } => self.pod_said(node, status, actions),
             FleetEvent::NodeUp {
                 node,
@@ -86,12 +86,12 @@ impl Apps {
     }
 
     /// Connections that went straight to pods.
-    fn counts(&mut self, counts: &[Count], now: Boottime) {
+    fn counts(&mut self, counts: &[Count]) {
         for count in counts.iter().filter(|count| count.interval_ns > 0) {
             if let Some(slot) = self.slots.get_mut(&count.vip) {
                 let seconds = count.interval_ns as f64 / 1e9;
                 let concurrency = count.connection_ns as f64 / count.interval_ns as f64;
-                slot.connected(now, concurrency, count.connections as f64 / seconds);
+                slot.connected(concurrency, count.connections as f64 / seconds);
             }
         }
     }
@@ -193,14 +193,11 @@ impl Apps {
             slot.measured(now, stat.0, stat.1);
             let short = u64::from(slot.settings.stable_window_s) <= SHORT_WINDOW.as_secs();
             if short || self.seconds.is_multiple_of(every) {
-                let (want, serve) = (slot.want, slot.serve);
+                let want = slot.want;
                 slot.decide(now);
                 slot.judge(now);
                 self.metrics
                     .decided(slot.decision.as_ref(), want, slot.want);
-                if serve != slot.serve {
-                    self.metrics.flipped(slot.mode());
-                }
             }
             let well = |member: &Member| {
                 member

@@ -1,0 +1,346 @@
+//! An app's whole life over the real store, scheduler, fleet stream and activator; only the node is played.
+#![expect(clippy::unwrap_used, reason = "a test's own set-up fails by panicking")]
+
+use std::time::Duration;
+
+use dormouse_apps::{Config, Handle, Parts, epoch};
+use dormouse_cluster::{App, Client, Key, State, source};
+use dormouse_fleet::client::{Link, connect, endpoint};
+use dormouse_fleet::proto::{
+    self, Beat, Entry, Hello, PodSpec, PodStatus, Stages, Up, Woke, entry::Mode, pod_status::Phase,
+};
+use dormouse_fleet::{Backend, Boottime, ServerConfig};
+use dormouse_scheduler::SchedulerClient;
+use dormouse_store::{Store, server};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Nothing here takes longer on the slowest machine.
+const DEADLINE: Duration = Duration::from_mins(1);
+const VIP: u32 = 1;
+const POD_ADDRESS: &str = "2001:db8:d0::1:0:7";
+
+struct World {
+    client: Client,
+    apps: Handle,
+    node: Node,
+    _shutdown: DropGuard,
+}
+
+/// One node: acknowledges everything at once, and runs pods by saying so.
+struct Node {
+    link: Link,
+    entry: Option<Entry>,
+    pods: Vec<PodSpec>,
+    stopped: Vec<String>,
+}
+
+impl World {
+    async fn start() -> Self {
+        let shutdown = CancellationToken::new();
+        let (listener, address) = listen().await;
+        tokio::spawn(server::serve(listener, Store::new(), shutdown.clone()));
+        let client = Client::connect(&address).await.unwrap();
+        let (listener, scheduler) = listen().await;
+        tokio::spawn(dormouse_scheduler::serve(
+            listener,
+            client.clone(),
+            shutdown.clone(),
+        ));
+        let taken = epoch::take(&client).await.unwrap();
+        let mut config = ServerConfig::new(taken, proto::NodeConfig::default());
+        config.lease = Duration::from_secs(2);
+        let (fleet, fleet_events) = dormouse_fleet::start(config, shutdown.clone());
+        let (listener, control) = listen().await;
+        tokio::spawn(dormouse_fleet::serve(
+            listener,
+            fleet.clone(),
+            shutdown.clone(),
+        ));
+        let acting = "2001:db8:d0::a1:0:0".parse().unwrap();
+        let (activator, demands) = dormouse_activator::new(dormouse_activator::Config::new(acting));
+        let (view, changes) = source::store(client.clone(), shutdown.clone())
+            .await
+            .unwrap();
+        let parts = Parts {
+            client: client.clone(),
+            view,
+            changes,
+            scheduler: SchedulerClient::new(
+                tonic::transport::Endpoint::from_shared(scheduler)
+                    .unwrap()
+                    .connect_lazy(),
+            ),
+            fleet,
+            fleet_events,
+            activator,
+            demands,
+        };
+        let config = Config {
+            ranges: vec!["fd00:10::/108".parse().unwrap()],
+            scale_to_zero_grace: Duration::from_secs(1),
+            tick: Duration::from_secs(2),
+            epoch: taken,
+            node_lease: Duration::from_secs(2),
+        };
+        let apps = dormouse_apps::start(config, parts, shutdown.clone());
+        let node = Node::join(&control).await;
+        Self {
+            client,
+            apps,
+            node,
+            _shutdown: shutdown.drop_guard(),
+        }
+    }
+
+    async fn create_app(&self) {
+        let app: App = serde_json::from_value(json!({
+            "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
+            "metadata": {"name": "docs", "namespace": "default", "uid": "docs-uid"},
+            "spec": {
+                "vip": "fd00:10::1", "port": 18_080, "targetPort": 8000,
+                "container": {"name": "app", "command": ["serve"]},
+                "scale": {"window": "6s", "targetBurstCapacity": 0, "containerConcurrency": 10},
+            },
+        }))
+        .unwrap();
+        self.client.create(&app).await.unwrap();
+    }
+
+    async fn app(&self) -> App {
+        self.client
+            .get(&Key::new("default", "docs"))
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
+        self.client.list(Some("default")).await.unwrap().items
+    }
+}
+
+impl Node {
+    async fn join(control: &str) -> Self {
+        let channel = connect(endpoint(control).unwrap()).await.unwrap();
+        let status = proto::NodeStatus {
+            prefix: "2001:db8:d0::1:0:0/96".into(),
+            address: "2001:db8:d0::1:0:1".into(),
+            pods: 10,
+            cpu_milli: 4_000,
+            memory_bytes: 8 << 30,
+            runs_pods: true,
+            ..Default::default()
+        };
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .unwrap()
+            .trim()
+            .to_owned();
+        let hello = Hello {
+            node: "n1".into(),
+            boot_id,
+            follows: vec![VIP],
+            status: Some(status),
+            version: "test".into(),
+        };
+        let first = Up {
+            hello: Some(hello),
+            beat: Some(Beat {
+                at_ns: Boottime::now().0,
+            }),
+            ..Default::default()
+        };
+        let link = Link::open(channel, first).await.unwrap();
+        Self {
+            link,
+            entry: None,
+            pods: Vec::new(),
+            stopped: Vec::new(),
+        }
+    }
+
+    /// Takes messages in, and acknowledges them, until something is as wished.
+    async fn until(&mut self, what: &str, wished: impl Fn(&Self) -> bool) {
+        let mut beat = tokio::time::interval(Duration::from_millis(300));
+        let all = async {
+            while !wished(self) {
+                tokio::select! {
+                    down = self.link.receive() => {
+                        let down = down.unwrap();
+                        self.entry = down.entries.iter().rev().find(|entry| entry.vip == VIP).cloned().or(self.entry.take());
+                        self.stopped.extend(down.run.iter().filter(|spec| spec.stop).map(|spec| spec.name.clone()));
+                        self.pods.extend(down.run.into_iter().filter(|spec| !spec.stop));
+                        self.say(Up { applied: down.seq, ..Default::default() });
+                    }
+                    _ = beat.tick() => self.say(Up { beat: Some(Beat { at_ns: Boottime::now().0 }), ..Default::default() }),
+                }
+            }
+        };
+        assert!(
+            tokio::time::timeout(DEADLINE, all).await.is_ok(),
+            "not so within {DEADLINE:?}: {what}"
+        );
+    }
+
+    fn say(&self, up: Up) {
+        self.link.send(up).unwrap();
+    }
+
+    fn packet(&self) {
+        self.say(Up {
+            woke: vec![Woke {
+                vip: VIP,
+                at_ns: Boottime::now().0,
+            }],
+            ..Default::default()
+        });
+    }
+
+    fn ready(&self, spec: &PodSpec) {
+        let now = Boottime::now().0;
+        let mut status = PodStatus {
+            namespace: spec.namespace.clone(),
+            name: spec.name.clone(),
+            uid: spec.uid.clone(),
+            address: POD_ADDRESS.into(),
+            ready: true,
+            stages: Some(Stages {
+                received_ns: now,
+                cni_begin_ns: now,
+                cni_end_ns: now,
+                started_ns: now,
+                ready_ns: now,
+            }),
+            ..Default::default()
+        };
+        status.set_phase(Phase::Running);
+        self.say(Up {
+            pods: vec![status],
+            ..Default::default()
+        });
+    }
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    (listener, address)
+}
+
+fn serves(node: &Node) -> bool {
+    node.entry
+        .as_ref()
+        .is_some_and(|entry| entry.mode() == Mode::Serve)
+}
+
+fn asleep(node: &Node) -> bool {
+    node.entry
+        .as_ref()
+        .is_some_and(|entry| entry.asleep && !entry.gone)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_app_sleeps_wakes_on_a_packet_serves_sleeps_again_and_goes() {
+    let mut world = World::start().await;
+    world.create_app().await;
+    world
+        .node
+        .until("the node knows that the app sleeps", asleep)
+        .await;
+    assert_eq!(world.app().await.status.unwrap().state, State::Asleep);
+
+    world.node.packet();
+    world
+        .node
+        .until("the node is to run a pod", |node| !node.pods.is_empty())
+        .await;
+    let spec = world.node.pods[0].clone();
+    world.node.ready(&spec);
+    world.node.until("the node sends to the pod", serves).await;
+    let entry = world.node.entry.clone().unwrap();
+    let backends = Backend::unpack(&entry.backends).unwrap();
+    assert_eq!(
+        (backends[0].address(), backends[0].port),
+        (POD_ADDRESS.parse().unwrap(), 8_000)
+    );
+    let status = world.app().await.status.unwrap();
+    assert_eq!(
+        (status.state, status.ready, status.wanted),
+        (State::Awake, 1, 1)
+    );
+    assert!(status.last_wake.is_some());
+    let wakes = world.apps.wakes("default", "docs").unwrap();
+    let stages: Vec<_> = wakes["items"][0]["stages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| stage["name"].clone())
+        .collect();
+    assert_eq!(stages, ["see", "decide", "place", "wire", "start", "ready"]);
+    let explanation = world.apps.explain("default", "docs").unwrap().to_string();
+    assert!(
+        explanation.contains("target-burst-capacity is 0"),
+        "{explanation}"
+    );
+
+    world
+        .node
+        .until("the idle pod is stopped", |node| !node.stopped.is_empty())
+        .await;
+    assert_eq!(world.node.stopped, [spec.name]);
+    world
+        .node
+        .until("the node knows that the app sleeps again", asleep)
+        .await;
+    assert!(world.pods().await.is_empty());
+
+    world
+        .client
+        .delete::<App>(
+            &Key::new("default", "docs"),
+            &dormouse_cluster::Guard::default(),
+        )
+        .await
+        .unwrap();
+    world
+        .node
+        .until("the node knows that the app is gone", |node| {
+            node.entry.as_ref().is_some_and(|entry| entry.gone)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_key_is_deleted_is_stopped_and_replaced() {
+    let mut world = World::start().await;
+    world.create_app().await;
+    world.node.until("the node knows the app", asleep).await;
+    world.node.packet();
+    world
+        .node
+        .until("the node is to run a pod", |node| !node.pods.is_empty())
+        .await;
+    let spec = world.node.pods[0].clone();
+    world.node.ready(&spec);
+    world.node.until("the node sends to the pod", serves).await;
+    let key = Key::new("default", &spec.name);
+    world
+        .client
+        .delete::<Pod>(&key, &dormouse_cluster::Guard::default())
+        .await
+        .unwrap();
+    world
+        .node
+        .until("the pod is stopped", |node| {
+            node.stopped.contains(&spec.name)
+        })
+        .await;
+    world
+        .node
+        .until("another one is to run", |node| {
+            node.pods.iter().any(|other| other.name != spec.name)
+        })
+        .await;
+}

@@ -1,0 +1,179 @@
+//! The scheduler over a real store and real gRPC: places on request, binds what has no node, and says why it cannot.
+#![expect(clippy::unwrap_used, reason = "a test's own set-up fails by panicking")]
+
+use std::time::Duration;
+
+use dormouse_cluster::{Client, Key};
+use dormouse_scheduler::SchedulerClient;
+use dormouse_scheduler::proto::{PlaceReply, PlaceRequest};
+use dormouse_store::{Store, server};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Code;
+use tonic::transport::Channel;
+
+/// Nothing here takes longer on the slowest machine.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+struct World {
+    client: Client,
+    scheduler: SchedulerClient<Channel>,
+    _shutdown: DropGuard,
+}
+
+impl World {
+    async fn start() -> Self {
+        let shutdown = CancellationToken::new();
+        let (listener, endpoint) = listen().await;
+        tokio::spawn(server::serve(listener, Store::new(), shutdown.clone()));
+        let client = Client::connect(&endpoint).await.unwrap();
+        let (listener, endpoint) = listen().await;
+        tokio::spawn(dormouse_scheduler::serve(
+            listener,
+            client.clone(),
+            shutdown.clone(),
+        ));
+        let scheduler = SchedulerClient::connect(endpoint).await.unwrap();
+        Self {
+            client,
+            scheduler,
+            _shutdown: shutdown.drop_guard(),
+        }
+    }
+
+    async fn node(&self, name: &str, pods: u32, labels: Value) {
+        let node: Node = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "status": {
+                "allocatable": {"cpu": "4", "memory": "8Gi", "pods": pods.to_string()},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }))
+        .unwrap();
+        self.client.create(&node).await.unwrap();
+    }
+
+    /// Asks until the answer is as wished: the scheduler learns of nodes by a watch.
+    async fn place(&mut self, pod: &Pod, wished: impl Fn(&PlaceReply) -> bool) -> PlaceReply {
+        let request = PlaceRequest {
+            pod: serde_json::to_vec(pod).unwrap(),
+        };
+        tokio::time::timeout(DEADLINE, async {
+            loop {
+                let reply = self
+                    .scheduler
+                    .place(request.clone())
+                    .await
+                    .unwrap()
+                    .into_inner();
+                if wished(&reply) {
+                    return reply;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn bound(&self, name: &str) -> String {
+        tokio::time::timeout(DEADLINE, async {
+            loop {
+                let pod: Pod = self
+                    .client
+                    .get(&Key::new("default", name))
+                    .await
+                    .unwrap()
+                    .unwrap();
+                if let Some(node) = pod.spec.and_then(|spec| spec.node_name) {
+                    return node;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn event(&self, reason: &str) -> String {
+        tokio::time::timeout(DEADLINE, async {
+            loop {
+                let events = self.client.list::<Event>(Some("default")).await.unwrap();
+                let found = events
+                    .items
+                    .into_iter()
+                    .find(|event| event.reason.as_deref() == Some(reason));
+                if let Some(event) = found {
+                    return event.message.unwrap_or_default();
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .unwrap()
+    }
+}
+
+async fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    (listener, endpoint)
+}
+
+fn pod(name: &str, selector: &Value) -> Pod {
+    serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [{"name": "app"}], "nodeSelector": selector},
+    }))
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_placed_pod_counts_before_it_is_in_the_store() {
+    let mut world = World::start().await;
+    world.node("n1", 1, json!({})).await;
+    let placed = world
+        .place(&pod("a", &json!({})), |reply| !reply.node.is_empty())
+        .await;
+    assert_eq!(placed.node, "n1");
+    assert!(placed.placed_ns > 0);
+    let refused = world.place(&pod("b", &json!({})), |_| true).await;
+    assert_eq!(refused.reason, "0/1 nodes are available: 1 Too many pods.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_without_a_node_is_bound_where_its_labels_lead_once_there_is_such_a_node() {
+    let world = World::start().await;
+    world.node("plain", 10, json!({})).await;
+    world
+        .client
+        .create(&pod("picky", &json!({"disk": "fast"})))
+        .await
+        .unwrap();
+    let why = world.event("FailedScheduling").await;
+    assert!(
+        why.ends_with("didn't match Pod's node affinity/selector."),
+        "{why}"
+    );
+    world.node("fast", 10, json!({"disk": "fast"})).await;
+    assert_eq!(world.bound("picky").await, "fast");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_pod_is_refused() {
+    let mut world = World::start().await;
+    for bytes in [&b"{"[..], b"{}", br#"{"metadata":{"name":"a"}}"#] {
+        let refused = world
+            .scheduler
+            .place(PlaceRequest {
+                pod: bytes.to_vec(),
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+    }
+}
