@@ -15,13 +15,21 @@ pub(super) enum Form {
 
 /// The first acceptable form that we can write.
 pub(super) fn form(headers: &HeaderMap) -> Result<Form, Failure> {
-    let accepted: Vec<&str> =
-        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let accepted: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     if accepted.is_empty() {
         return Ok(Form::Object);
     }
-    let mut forms = accepted.iter().flat_map(|value| value.split(',')).filter_map(one);
-    forms.next().ok_or_else(|| Failure::not_acceptable(&accepted.join(", ")))
+    let mut forms = accepted
+        .iter()
+        .flat_map(|value| value.split(','))
+        .filter_map(one);
+    forms
+        .next()
+        .ok_or_else(|| Failure::not_acceptable(&accepted.join(", ")))
 }
 
 fn one(media: &str) -> Option<Form> {
@@ -46,7 +54,10 @@ fn one(media: &str) -> Option<Form> {
 
 /// What a client sends, without its parameters; JSON when it does not say.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
-    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
+    let text = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("application/json");
     text.split(';').next().unwrap_or_default().trim()
 }
 
@@ -65,15 +76,30 @@ mod tests {
     #[test]
     fn the_first_form_that_we_can_write_wins() {
         check("application/json", Some(Form::Object));
-        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
-        check("application/json;as=Table;v=v1beta1;g=meta.k8s.io, application/json", Some(Form::Object));
-        check("application/vnd.kubernetes.protobuf, */*", Some(Form::Object));
-        check("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", Some(Form::Object));
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+            Some(Form::Table),
+        );
+        check(
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io, application/json",
+            Some(Form::Object),
+        );
+        check(
+            "application/vnd.kubernetes.protobuf, */*",
+            Some(Form::Object),
+        );
+        check(
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
+            Some(Form::Object),
+        );
     }
 
     #[test]
     fn a_client_that_reads_only_protobuf_is_told_so() {
         check("application/vnd.kubernetes.protobuf", None);
-        check("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", None);
+        check(
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            None,
+        );
     }
 }

@@ -12,7 +12,12 @@ fn text(seconds: u64) -> String {
     const HOUR: u64 = 60 * MINUTE;
     const DAY: u64 = 24 * HOUR;
     const YEAR: u64 = 365 * DAY;
-    let (minutes, hours, days, years) = (seconds / MINUTE, seconds / HOUR, seconds / DAY, seconds / YEAR);
+    let (minutes, hours, days, years) = (
+        seconds / MINUTE,
+        seconds / HOUR,
+        seconds / DAY,
+        seconds / YEAR,
+    );
     if seconds < 2 * MINUTE {
         format!("{seconds}s")
     } else if minutes < 10 {
@@ -35,7 +40,11 @@ fn text(seconds: u64) -> String {
 }
 
 fn pair(big: u64, big_unit: char, small: u64, small_unit: char) -> String {
-    if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
+    if small == 0 {
+        format!("{big}{big_unit}")
+    } else {
+        format!("{big}{big_unit}{small}{small_unit}")
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +67,9 @@ mod tests {
         ] {
             assert_eq!(text(seconds), want);
         }
-        assert_eq!(age(Timestamp::from_second(5).unwrap(), Timestamp::UNIX_EPOCH), "0s");
+        assert_eq!(
+            age(Timestamp::from_second(5).unwrap(), Timestamp::UNIX_EPOCH),
+            "0s"
+        );
     }
 }

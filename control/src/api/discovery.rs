@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use super::{Api, Kind};
 
-/// The form in which kubectl asks for the OpenAPI document.
-const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The form in which kubectl reads the OpenAPI document. It asks for `v2@v1.0`, which no parser of media types takes
+/// back, so kube-apiserver answers with a dot, too.
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// An OpenAPI v2 document that describes nothing: `Document{swagger: "2.0", info: {title: "Dormouse", version: "v1"},
 /// paths: {}}` (gnostic's openapiv2.proto). kubectl reads no other form, and leaves to the server the validation of
 /// what the document does not describe: exactly what we want, as the server validates everything.
@@ -61,7 +62,10 @@ fn groups() -> Value {
 }
 
 fn core_resources() -> Value {
-    resources("v1", &[resource::<Pod>(), resource::<Node>(), resource::<Event>()])
+    resources(
+        "v1",
+        &[resource::<Pod>(), resource::<Node>(), resource::<Event>()],
+    )
 }
 
 fn app_resources() -> Value {
@@ -87,9 +91,16 @@ fn resource<K: Kind>() -> Vec<Value> {
 }
 
 async fn openapi(headers: HeaderMap) -> Response {
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let accepted = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     if accepted.contains("proto-openapi") {
-        return ([(header::CONTENT_TYPE, OPENAPI_PROTOBUF)], Bytes::from_static(OPENAPI_DOCUMENT)).into_response();
+        return (
+            [(header::CONTENT_TYPE, OPENAPI_PROTOBUF)],
+            Bytes::from_static(OPENAPI_DOCUMENT),
+        )
+            .into_response();
     }
     let info = json!({"title": "Dormouse", "version": "v1"});
     Json(json!({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})).into_response()

@@ -24,8 +24,18 @@ struct Parts {
 }
 
 impl Failure {
-    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>, details: Value) -> Self {
-        Self(Box::new(Parts { code, reason, message: message.into(), details }))
+    fn new(
+        code: StatusCode,
+        reason: &'static str,
+        message: impl Into<String>,
+        details: Value,
+    ) -> Self {
+        Self(Box::new(Parts {
+            code,
+            reason,
+            message: message.into(),
+            details,
+        }))
     }
 
     /// The request itself cannot be understood.
@@ -40,22 +50,44 @@ impl Failure {
 
     pub(super) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message, Value::Null)
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            message,
+            Value::Null,
+        )
     }
 
     pub(super) fn not_acceptable(accepted: &str) -> Self {
-        let message = format!("this server writes JSON only, but the client accepts {accepted}: ask for application/json");
-        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, Value::Null)
+        let message = format!(
+            "this server writes JSON only, but the client accepts {accepted}: ask for application/json"
+        );
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            message,
+            Value::Null,
+        )
     }
 
     pub(super) fn unsupported_media(sent: &str, supported: &str) -> Self {
         let message = format!("this server cannot read {sent}: send {supported}");
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message, Value::Null)
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+            Value::Null,
+        )
     }
 
     /// The server itself is not well.
     pub(super) fn internal(message: &str) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message, Value::Null)
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            message,
+            Value::Null,
+        )
     }
 
     /// Whether somebody else's write came between.
@@ -65,12 +97,22 @@ impl Failure {
 
     pub(super) fn not_found<K: Kind>(name: &str) -> Self {
         let message = format!("{} {name:?} not found", K::resource());
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message, details::<K>(name, &[]))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            message,
+            details::<K>(name, &[]),
+        )
     }
 
     pub(super) fn already_exists<K: Kind>(name: &str) -> Self {
         let message = format!("{} {name:?} already exists", K::resource());
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details::<K>(name, &[]))
+        Self::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            message,
+            details::<K>(name, &[]),
+        )
     }
 
     pub(super) fn conflict<K: Kind>(name: &str) -> Self {
@@ -78,7 +120,12 @@ impl Failure {
             "Operation cannot be fulfilled on {} {name:?}: the object has been modified; please apply your changes to the latest version and try again",
             K::resource()
         );
-        Self::new(StatusCode::CONFLICT, "Conflict", message, details::<K>(name, &[]))
+        Self::new(
+            StatusCode::CONFLICT,
+            "Conflict",
+            message,
+            details::<K>(name, &[]),
+        )
     }
 
     /// The object is not as it must be; each error names a field and its mend.
@@ -86,17 +133,34 @@ impl Failure {
         let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let kind = K::kind(&());
         let group = K::group(&());
-        let kind = if group.is_empty() { kind.into_owned() } else { format!("{kind}.{group}") };
+        let kind = if group.is_empty() {
+            kind.into_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
         let message = format!("{kind} {name:?} is invalid: {}", all.join("; "));
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, details::<K>(name, errors))
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            message,
+            details::<K>(name, errors),
+        )
     }
 
     /// The controller has not seen the object yet.
     pub(super) fn not_yet<K: Kind>(name: &str) -> Self {
-        let message = format!("{} {name:?} is not known to the controller yet, try again in a second", K::resource());
+        let message = format!(
+            "{} {name:?} is not known to the controller yet, try again in a second",
+            K::resource()
+        );
         let mut details = details::<K>(name, &[]);
         details["retryAfterSeconds"] = json!(1);
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message, details)
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            message,
+            details,
+        )
     }
 
     /// What the store's answer means for the request on `key`.
@@ -109,12 +173,18 @@ impl Failure {
                 let message = format!("{error}: list again");
                 Self::new(StatusCode::GONE, "Expired", message, Value::Null)
             }
-            ClientError::Unreachable(_) | ClientError::Silent { .. } => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", chain(error), Value::Null)
-            }
-            ClientError::Malformed { .. } | ClientError::Refused(_) => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", chain(error), Value::Null)
-            }
+            ClientError::Unreachable(_) | ClientError::Silent { .. } => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                chain(error),
+                Value::Null,
+            ),
+            ClientError::Malformed { .. } | ClientError::Refused(_) => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                chain(error),
+                Value::Null,
+            ),
         }
     }
 
@@ -122,16 +192,37 @@ impl Failure {
     pub(super) fn of_claim<K: Kind>(error: &ClaimError, key: &Key) -> Self {
         let (fault, mend) = match error {
             ClaimError::Client(error) => return Self::of_client::<K>(error, key),
-            ClaimError::Taken { .. } => (Fault::Duplicate, "choose another, or leave vip out to be given one"),
-            ClaimError::Outside { .. } => (Fault::Invalid, "choose an address inside, or leave vip out to be given one"),
-            ClaimError::Exhausted(_) => (Fault::Invalid, "delete an app, or give control a further --vips range"),
+            ClaimError::Taken { .. } => (
+                Fault::Duplicate,
+                "choose another, or leave vip out to be given one",
+            ),
+            ClaimError::Outside { .. } => (
+                Fault::Invalid,
+                "choose an address inside, or leave vip out to be given one",
+            ),
+            ClaimError::Exhausted(_) => (
+                Fault::Invalid,
+                "delete an app, or give control a further --vips range",
+            ),
         };
-        Self::invalid::<K>(&key.name, &[FieldError::new("spec.vip", fault, format!("{error}: {mend}"))])
+        Self::invalid::<K>(
+            &key.name,
+            &[FieldError::new(
+                "spec.vip",
+                fault,
+                format!("{error}: {mend}"),
+            )],
+        )
     }
 
     /// The body of the answer.
     pub(super) fn status(&self) -> Value {
-        let Parts { code, reason, message, details } = &*self.0;
+        let Parts {
+            code,
+            reason,
+            message,
+            details,
+        } = &*self.0;
         let mut status = json!({
             "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
             "message": message, "reason": reason, "code": code.as_u16(),

@@ -4,7 +4,9 @@ use serde_json::Value;
 
 /// The value at `path` (`spec.nodeName`, with or without a leading dot).
 pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.trim_start_matches('.').split('.').try_fold(value, |value, name| value.get(name))
+    path.trim_start_matches('.')
+        .split('.')
+        .try_fold(value, |value, name| value.get(name))
 }
 
 /// The text at `path`; empty when there is none.

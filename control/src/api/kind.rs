@@ -35,13 +35,25 @@ pub(super) trait Kind: Object + JsonSchema {
     /// The kind as messages name it: `apps.dormouse.dev`, `pods`.
     fn resource() -> String {
         let group = Self::group(&());
-        if group.is_empty() { Self::PLURAL.to_owned() } else { format!("{}.{group}", Self::PLURAL) }
+        if group.is_empty() {
+            Self::PLURAL.to_owned()
+        } else {
+            format!("{}.{group}", Self::PLURAL)
+        }
+    }
+
+    /// Whether a new object could be written: what a dry run tells beyond its fields.
+    fn insertable(&self, _api: &Api) -> impl Future<Output = Result<(), Failure>> + Send {
+        std::future::ready(Ok(()))
     }
 
     /// Writes a new object.
     fn insert(self, api: &Api) -> impl Future<Output = Result<Self, Failure>> + Send {
         async move {
-            api.client.create(&self).await.map_err(|error| Failure::of_client::<Self>(&error, &self.key()))
+            api.client
+                .create(&self)
+                .await
+                .map_err(|error| Failure::of_client::<Self>(&error, &self.key()))
         }
     }
 
@@ -50,7 +62,9 @@ pub(super) trait Kind: Object + JsonSchema {
         async move {
             let key = self.key();
             let deleted = api.client.delete::<Self>(&key, guard).await;
-            deleted.map(drop).map_err(|error| Failure::of_client::<Self>(&error, &key))
+            deleted
+                .map(drop)
+                .map_err(|error| Failure::of_client::<Self>(&error, &key))
         }
     }
 }

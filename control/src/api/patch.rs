@@ -37,7 +37,10 @@ impl Patch {
             STRATEGIC => Ok(Self::Strategic(json(body)?)),
             JSON => Ok(Self::Json(json(body)?)),
             APPLY => Ok(Self::Apply(yaml(body)?)),
-            _ => Err(Failure::unsupported_media(media, &[MERGE, STRATEGIC, JSON, APPLY].join(", "))),
+            _ => Err(Failure::unsupported_media(
+                media,
+                &[MERGE, STRATEGIC, JSON, APPLY].join(", "),
+            )),
         }
     }
 
@@ -47,8 +50,9 @@ impl Patch {
         match self {
             Self::Merge(patch) => json_patch::merge(&mut patched, patch),
             Self::Strategic(patch) => merge_named(&mut patched, patch),
-            Self::Json(patch) => json_patch::patch(&mut patched, patch)
-                .map_err(|error| Failure::bad_request(format!("cannot apply the JSON patch: {error}")))?,
+            Self::Json(patch) => json_patch::patch(&mut patched, patch).map_err(|error| {
+                Failure::bad_request(format!("cannot apply the JSON patch: {error}"))
+            })?,
             Self::Apply(manifest) => {
                 let before = last_applied(current).unwrap_or(Value::Null);
                 json_patch::merge(&mut patched, &with_removals(&before, manifest));
@@ -60,7 +64,9 @@ impl Patch {
 
     /// The object that this patch creates where there is none; `None` when it cannot.
     pub(super) fn creates(&self) -> Option<Value> {
-        let Self::Apply(manifest) = self else { return None };
+        let Self::Apply(manifest) = self else {
+            return None;
+        };
         let mut created = manifest.clone();
         remember(&mut created, manifest);
         Some(created)
@@ -69,16 +75,22 @@ impl Patch {
 
 /// Reads JSON.
 pub(super) fn json<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("the body is no JSON: {error}")))
+    serde_json::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("the body is no JSON: {error}")))
 }
 
 /// Reads YAML, of which JSON is a part.
 pub(super) fn yaml(body: &[u8]) -> Result<Value, Failure> {
-    serde_saphyr::from_slice(body).map_err(|error| Failure::bad_request(format!("the body is no YAML: {error}")))
+    serde_saphyr::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("the body is no YAML: {error}")))
 }
 
 fn last_applied(object: &Value) -> Option<Value> {
-    let text = object.get("metadata")?.get("annotations")?.get(LAST_APPLIED)?.as_str()?;
+    let text = object
+        .get("metadata")?
+        .get("annotations")?
+        .get(LAST_APPLIED)?
+        .as_str()?;
     serde_json::from_str(text).ok()
 }
 
@@ -87,7 +99,9 @@ fn remember(object: &mut Value, manifest: &Value) {
     let text = Value::String(manifest.to_string());
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata else { return };
-    let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    let annotations = metadata
+        .entry("annotations")
+        .or_insert_with(|| Value::Object(Map::new()));
     if annotations.is_null() {
         *annotations = Value::Object(Map::new());
     }
@@ -98,12 +112,17 @@ fn remember(object: &mut Value, manifest: &Value) {
 
 /// `after` as a merge patch that also removes what only `before` says.
 fn with_removals(before: &Value, after: &Value) -> Value {
-    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return after.clone() };
+    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else {
+        return after.clone();
+    };
     let kept = new.iter().map(|(name, value)| {
         let before = old.get(name).unwrap_or(&Value::Null);
         (name.clone(), with_removals(before, value))
     });
-    let gone = old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name.clone(), Value::Null));
+    let gone = old
+        .keys()
+        .filter(|name| !new.contains_key(*name))
+        .map(|name| (name.clone(), Value::Null));
     kept.chain(gone).collect()
 }
 
@@ -137,7 +156,8 @@ fn merge_named(target: &mut Value, patch: &Value) {
 }
 
 fn named(list: &[Value]) -> bool {
-    list.iter().all(|one| one.get("name").is_some_and(Value::is_string))
+    list.iter()
+        .all(|one| one.get("name").is_some_and(Value::is_string))
 }
 
 #[cfg(test)]
@@ -167,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_strategic_patch_merges_lists_by_name() {
-        let object = json!({"spec": {"containers": [{"name": "a", "command": ["x"]}], "list": [1]}});
+        let object =
+            json!({"spec": {"containers": [{"name": "a", "command": ["x"]}], "list": [1]}});
         let patch = json!({"spec": {"$setElementOrder/containers": [{"name": "a"}],
             "containers": [{"name": "a", "image": "i"}, {"name": "b"}], "list": [2]}});
         let patched = Patch::Strategic(patch).apply(&object).unwrap();
@@ -178,9 +199,15 @@ mod tests {
     #[test]
     fn a_patch_of_an_unknown_kind_or_form_is_refused() {
         let mut headers = HeaderMap::new();
-        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(MERGE));
+        headers.insert(
+            http::header::CONTENT_TYPE,
+            http::HeaderValue::from_static(MERGE),
+        );
         assert!(Patch::parse(&headers, b"{").is_err());
-        headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
+        headers.insert(
+            http::header::CONTENT_TYPE,
+            http::HeaderValue::from_static("text/plain"),
+        );
         assert!(Patch::parse(&headers, b"{}").is_err());
     }
 }

@@ -99,8 +99,18 @@ pub(super) async fn selected<K: Kind>(
 ) -> Result<(Vec<Value>, u64), Failure> {
     let list = api.client.list::<K>(namespace).await;
     let list = list.map_err(|error| Failure::of_client::<K>(&error, &Key::global("")))?;
-    let values = list.items.iter().map(value).collect::<Result<Vec<_>, _>>()?;
-    Ok((values.into_iter().filter(|value| selector.matches(value)).collect(), list.revision))
+    let values = list
+        .items
+        .iter()
+        .map(value)
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok((
+        values
+            .into_iter()
+            .filter(|value| selector.matches(value))
+            .collect(),
+        list.revision,
+    ))
 }
 
 /// Reads one object, or its status, which is part of it.
@@ -112,23 +122,36 @@ pub(super) async fn get<K: Kind>(
 ) -> Result<Response, Failure> {
     let form = accept::form(&headers)?;
     let key = key_of(&names);
-    let object = find::<K>(&api, &key).await?.ok_or_else(|| Failure::not_found::<K>(&key.name))?;
+    let object = find::<K>(&api, &key)
+        .await?
+        .ok_or_else(|| Failure::not_found::<K>(&key.name))?;
     let value = value(&object)?;
     let body = match form {
-        Form::Table => table::table::<K>(&[value], &object.revision().to_string(), query.include(), true),
+        Form::Table => table::table::<K>(
+            &[value],
+            &object.revision().to_string(),
+            query.include(),
+            true,
+        ),
         Form::Object => value,
     };
     Ok(Json(body).into_response())
 }
 
 /// Why an app is as it is.
-pub(super) async fn explain(State(api): State<Arc<Api>>, Path(names): Names) -> Result<Response, Failure> {
+pub(super) async fn explain(
+    State(api): State<Arc<Api>>,
+    Path(names): Names,
+) -> Result<Response, Failure> {
     let key = key_of(&names);
     told(&api, &key, api.insight.explain(&key.namespace, &key.name)).await
 }
 
 /// How the app's last wakes went.
-pub(super) async fn wakes(State(api): State<Arc<Api>>, Path(names): Names) -> Result<Response, Failure> {
+pub(super) async fn wakes(
+    State(api): State<Arc<Api>>,
+    Path(names): Names,
+) -> Result<Response, Failure> {
     let key = key_of(&names);
     told(&api, &key, api.insight.wakes(&key.namespace, &key.name)).await
 }
@@ -145,10 +168,14 @@ async fn told(api: &Api, key: &Key, told: Option<Value>) -> Result<Response, Fai
 
 /// The object with this key, if it exists.
 pub(super) async fn find<K: Kind>(api: &Api, key: &Key) -> Result<Option<K>, Failure> {
-    api.client.get(key).await.map_err(|error| Failure::of_client::<K>(&error, key))
+    api.client
+        .get(key)
+        .await
+        .map_err(|error| Failure::of_client::<K>(&error, key))
 }
 
 /// An object as JSON.
 pub(super) fn value<K: Kind>(object: &K) -> Result<Value, Failure> {
-    serde_json::to_value(object).map_err(|error| Failure::bad_request(format!("cannot be written as JSON: {error}")))
+    serde_json::to_value(object)
+        .map_err(|error| Failure::bad_request(format!("cannot be written as JSON: {error}")))
 }

@@ -24,10 +24,18 @@ impl Selector {
     /// Reads both selectors; empty ones select everything.
     pub(super) fn parse(labels: &str, fields: &str) -> Result<Self, Failure> {
         let fields = parse(fields)?;
-        if fields.iter().any(|one| matches!(one, Condition::Exists(_) | Condition::Absent(_))) {
-            return Err(Failure::bad_request("a field selector compares: write field=value or field!=value"));
+        if fields
+            .iter()
+            .any(|one| matches!(one, Condition::Exists(_) | Condition::Absent(_)))
+        {
+            return Err(Failure::bad_request(
+                "a field selector compares: write field=value or field!=value",
+            ));
         }
-        Ok(Self { labels: parse(labels)?, fields })
+        Ok(Self {
+            labels: parse(labels)?,
+            fields,
+        })
     }
 
     /// Whether `object` is selected.
@@ -35,13 +43,16 @@ impl Selector {
         let label = |name: &str| object.get("metadata")?.get("labels")?.get(name)?.as_str();
         // An absent field compares as empty, as in Kubernetes.
         let field = |path: &str| Some(fields::text(object, path));
-        self.labels.iter().all(|one| one.holds(&label)) && self.fields.iter().all(|one| one.holds(&field))
+        self.labels.iter().all(|one| one.holds(&label))
+            && self.fields.iter().all(|one| one.holds(&field))
     }
 }
 
 impl Condition {
     fn holds<'a>(&self, value: &impl Fn(&str) -> Option<&'a str>) -> bool {
-        let among = |name: &str, set: &[String]| value(name).is_some_and(|value| set.iter().any(|one| one == value));
+        let among = |name: &str, set: &[String]| {
+            value(name).is_some_and(|value| set.iter().any(|one| one == value))
+        };
         match self {
             Self::In(name, set) => among(name, set),
             Self::NotIn(name, set) => !among(name, set),
@@ -58,7 +69,11 @@ fn parse(text: &str) -> Result<Vec<Condition>, Failure> {
         depth += i32::from(c == '(') - i32::from(c == ')');
         c == ',' && depth == 0
     });
-    pieces.map(str::trim).filter(|piece| !piece.is_empty()).map(condition).collect()
+    pieces
+        .map(str::trim)
+        .filter(|piece| !piece.is_empty())
+        .map(condition)
+        .collect()
 }
 
 fn condition(text: &str) -> Result<Condition, Failure> {
@@ -78,17 +93,32 @@ fn condition(text: &str) -> Result<Condition, Failure> {
     } else {
         Condition::Exists(text.to_owned())
     };
-    let (Condition::In(name, _) | Condition::NotIn(name, _) | Condition::Exists(name) | Condition::Absent(name)) = &found;
+    let (Condition::In(name, _)
+    | Condition::NotIn(name, _)
+    | Condition::Exists(name)
+    | Condition::Absent(name)) = &found;
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(Failure::bad_request(format!("unable to parse selector requirement {text:?}")));
+        return Err(Failure::bad_request(format!(
+            "unable to parse selector requirement {text:?}"
+        )));
     }
     Ok(found)
 }
 
 fn list(text: &str) -> Result<Vec<String>, Failure> {
-    let inside = text.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let inside = inside.ok_or_else(|| Failure::bad_request(format!("a set of values stands in parentheses, not {text:?}")))?;
-    Ok(inside.split(',').map(|value| value.trim().to_owned()).collect())
+    let inside = text
+        .trim()
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let inside = inside.ok_or_else(|| {
+        Failure::bad_request(format!(
+            "a set of values stands in parentheses, not {text:?}"
+        ))
+    })?;
+    Ok(inside
+        .split(',')
+        .map(|value| value.trim().to_owned())
+        .collect())
 }
 
 #[cfg(test)]
@@ -99,7 +129,11 @@ mod tests {
 
     fn check(labels: &str, fields: &str, want: bool) {
         let object = json!({"metadata": {"name": "web", "labels": {"app": "web", "tier": "front"}}, "spec": {"nodeName": "n1"}});
-        assert_eq!(Selector::parse(labels, fields).unwrap().matches(&object), want, "{labels} {fields}");
+        assert_eq!(
+            Selector::parse(labels, fields).unwrap().matches(&object),
+            want,
+            "{labels} {fields}"
+        );
     }
 
     #[test]
@@ -122,17 +156,28 @@ mod tests {
 
     #[test]
     fn field_selectors_compare_any_text_field() {
-        for (fields, want) in
-            [("metadata.name=web", true), ("spec.nodeName=n2", false), ("spec.nodeName!=", true), ("status.phase=", true)]
-        {
+        for (fields, want) in [
+            ("metadata.name=web", true),
+            ("spec.nodeName=n2", false),
+            ("spec.nodeName!=", true),
+            ("status.phase=", true),
+        ] {
             check("", fields, want);
         }
     }
 
     #[test]
     fn what_is_no_selector_is_refused() {
-        for (labels, fields) in [("=a", ""), ("a in b", ""), ("a b", ""), ("", "spec.nodeName")] {
-            assert!(Selector::parse(labels, fields).is_err(), "{labels} {fields}");
+        for (labels, fields) in [
+            ("=a", ""),
+            ("a in b", ""),
+            ("a b", ""),
+            ("", "spec.nodeName"),
+        ] {
+            assert!(
+                Selector::parse(labels, fields).is_err(),
+                "{labels} {fields}"
+            );
         }
     }
 }

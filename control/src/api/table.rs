@@ -21,12 +21,20 @@ pub(super) struct Column {
 impl Column {
     /// A column that is always shown.
     pub(super) const fn new(name: &'static str, type_: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), type_: Cow::Borrowed(type_), priority: 0 }
+        Self {
+            name: Cow::Borrowed(name),
+            type_: Cow::Borrowed(type_),
+            priority: 0,
+        }
     }
 
     /// A column that is shown with `-o wide`.
     pub(super) const fn wide(name: &'static str, type_: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), type_: Cow::Borrowed(type_), priority: 1 }
+        Self {
+            name: Cow::Borrowed(name),
+            type_: Cow::Borrowed(type_),
+            priority: 1,
+        }
     }
 
     fn definition(&self) -> Value {
@@ -48,9 +56,17 @@ pub(super) enum Include {
 }
 
 /// The table of `objects`, with or without column headings.
-pub(super) fn table<K: Kind>(objects: &[Value], revision: &str, include: Include, headings: bool) -> Value {
+pub(super) fn table<K: Kind>(
+    objects: &[Value],
+    revision: &str,
+    include: Include,
+    headings: bool,
+) -> Value {
     let now = Timestamp::now();
-    let rows: Vec<Value> = objects.iter().map(|object| row::<K>(object, include, now)).collect();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| row::<K>(object, include, now))
+        .collect();
     let columns: Vec<Value> = match headings {
         true => K::columns().iter().map(Column::definition).collect(),
         false => Vec::new(),

@@ -38,8 +38,14 @@ pub(super) async fn watch<K: Kind>(
     query: ListQuery,
     form: Form,
 ) -> Result<Response, Failure> {
-    let mut writer = Writer { selector: query.selector()?, form, include: query.include(), headings: true };
-    let (mut first, revision) = initial::<K>(&api, namespace.as_deref(), &query, &mut writer).await?;
+    let mut writer = Writer {
+        selector: query.selector()?,
+        form,
+        include: query.include(),
+        headings: true,
+    };
+    let (mut first, revision) =
+        initial::<K>(&api, namespace.as_deref(), &query, &mut writer).await?;
     let prefix = match &namespace {
         Some(namespace) => format!("{}{namespace}/", K::PREFIX),
         None => K::PREFIX.to_owned(),
@@ -48,15 +54,23 @@ pub(super) async fn watch<K: Kind>(
     let batches = batches.map_err(|error| Failure::of_client::<K>(&error, &Key::global("")))?;
     let changes = batches.map(move |batch| lines::<K>(batch, &mut writer));
     first.shrink_to_fit();
-    let limit = query.timeout_seconds.map_or(WATCH_MAX, |seconds| Duration::from_secs(seconds.into()));
-    let lines = stream::iter([first]).chain(changes).filter(|lines| std::future::ready(!lines.is_empty()));
+    let limit = query
+        .timeout_seconds
+        .map_or(WATCH_MAX, |seconds| Duration::from_secs(seconds.into()));
+    let lines = stream::iter([first])
+        .chain(changes)
+        .filter(|lines| std::future::ready(!lines.is_empty()));
     let lines = until(lines, limit.min(WATCH_MAX), api);
     let body = Body::from_stream(lines.map(|lines| Ok::<_, Infallible>(Bytes::from(lines))));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// Ends `lines` when the time is over or the server stops.
-fn until(lines: impl Stream<Item = Vec<u8>> + Send, limit: Duration, api: Arc<Api>) -> impl Stream<Item = Vec<u8>> + Send {
+fn until(
+    lines: impl Stream<Item = Vec<u8>> + Send,
+    limit: Duration,
+    api: Arc<Api>,
+) -> impl Stream<Item = Vec<u8>> + Send {
     let over = async move {
         tokio::select! {
             () = tokio::time::sleep(limit) => {}
@@ -77,7 +91,9 @@ async fn initial<K: Kind>(
     let known = query.resource_version.as_str();
     if !wants_end && !matches!(known, "" | "0") {
         let revision = known.parse().map_err(|_not_a_number| {
-            Failure::bad_request(format!("resourceVersion {known:?} is no revision: use one that a list or object gave"))
+            Failure::bad_request(format!(
+                "resourceVersion {known:?} is no revision: use one that a list or object gave"
+            ))
         })?;
         return Ok((Vec::new(), revision));
     }
@@ -99,8 +115,14 @@ async fn initial<K: Kind>(
 fn lines<K: Kind>(batch: Result<Vec<RawEvent>, ClientError>, writer: &mut Writer) -> Vec<u8> {
     let mut lines = Vec::new();
     match batch {
-        Ok(events) => events.iter().for_each(|event| writer.change::<K>(event, &mut lines)),
-        Err(error) => line("ERROR", &Failure::of_client::<K>(&error, &Key::global("")).status(), &mut lines),
+        Ok(events) => events
+            .iter()
+            .for_each(|event| writer.change::<K>(event, &mut lines)),
+        Err(error) => line(
+            "ERROR",
+            &Failure::of_client::<K>(&error, &Key::global("")).status(),
+            &mut lines,
+        ),
     }
     lines
 }
@@ -126,8 +148,15 @@ impl Writer {
         match self.form {
             Form::Object => line(type_, &object, lines),
             Form::Table => {
-                let revision = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-                line(type_, &table::table::<K>(&[object], &revision, self.include, self.headings), lines);
+                let revision = object["metadata"]["resourceVersion"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                line(
+                    type_,
+                    &table::table::<K>(&[object], &revision, self.include, self.headings),
+                    lines,
+                );
                 self.headings = false;
             }
         }
@@ -135,6 +164,10 @@ impl Writer {
 }
 
 fn line(type_: &str, object: &Value, lines: &mut Vec<u8>) {
-    lines.extend(json!({"type": type_, "object": object}).to_string().into_bytes());
+    lines.extend(
+        json!({"type": type_, "object": object})
+            .to_string()
+            .into_bytes(),
+    );
     lines.push(b'\n');
 }

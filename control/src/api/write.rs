@@ -80,7 +80,10 @@ pub(super) async fn replace<K: Kind>(
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let draft = parse(&headers, &body)?;
-    update::<K>(&api, &key_of(&names), Part::Main, query.is_dry(), |_| Ok(draft.clone())).await
+    update::<K>(&api, &key_of(&names), Part::Main, query.is_dry(), |_| {
+        Ok(draft.clone())
+    })
+    .await
 }
 
 /// Replaces an object's status.
@@ -93,7 +96,10 @@ pub(super) async fn replace_status<K: Kind>(
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let draft = parse(&headers, &body)?;
-    update::<K>(&api, &key_of(&names), Part::Status, query.is_dry(), |_| Ok(draft.clone())).await
+    update::<K>(&api, &key_of(&names), Part::Status, query.is_dry(), |_| {
+        Ok(draft.clone())
+    })
+    .await
 }
 
 /// Changes part of an object; an apply creates it where there is none.
@@ -112,7 +118,10 @@ pub(super) async fn patch<K: Kind>(
         draft::name::<K>(&mut draft, &mut key)?;
         return insert::<K>(&api, draft, &key, query.is_dry()).await;
     }
-    update::<K>(&api, &key, Part::Main, query.is_dry(), |current| patch.apply(current)).await
+    update::<K>(&api, &key, Part::Main, query.is_dry(), |current| {
+        patch.apply(current)
+    })
+    .await
 }
 
 /// Changes part of an object's status.
@@ -125,7 +134,14 @@ pub(super) async fn patch_status<K: Kind>(
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let patch = Patch::parse(&headers, &body)?;
-    update::<K>(&api, &key_of(&names), Part::Status, query.is_dry(), |current| patch.apply(current)).await
+    update::<K>(
+        &api,
+        &key_of(&names),
+        Part::Status,
+        query.is_dry(),
+        |current| patch.apply(current),
+    )
+    .await
 }
 
 /// Removes an object.
@@ -137,18 +153,29 @@ pub(super) async fn delete<K: Kind>(
     body: Bytes,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
-    let options = if body.is_empty() { DeleteOptions::default() } else { read_options(&headers, &body)? };
+    let options = if body.is_empty() {
+        DeleteOptions::default()
+    } else {
+        read_options(&headers, &body)?
+    };
     let key = key_of(&names);
     let dry = query.is_dry() || options.dry_run.iter().any(|one| one == "All");
     for _ in 0..ROUNDS_MAX {
-        let object = read::find::<K>(&api, &key).await?.ok_or_else(|| Failure::not_found::<K>(&key.name))?;
+        let object = read::find::<K>(&api, &key)
+            .await?
+            .ok_or_else(|| Failure::not_found::<K>(&key.name))?;
         let asked = &options.preconditions;
         let other_uid = asked.uid.is_some() && asked.uid != object.meta().uid;
-        let other_revision = asked.resource_version.is_some() && asked.resource_version != object.meta().resource_version;
+        let other_revision = asked.resource_version.is_some()
+            && asked.resource_version != object.meta().resource_version;
         if other_uid || other_revision {
             return Err(Failure::conflict::<K>(&key.name));
         }
-        let removed = if dry { Ok(()) } else { object.remove(&api, &Guard::at(object.revision())).await };
+        let removed = if dry {
+            Ok(())
+        } else {
+            object.remove(&api, &Guard::at(object.revision())).await
+        };
         match removed {
             // Somebody wrote the object in between: look again whether it may still be removed.
             Err(failure) if failure.is_conflict() => {}
@@ -169,19 +196,33 @@ fn parse(headers: &HeaderMap, body: &[u8]) -> Result<Value, Failure> {
     match accept::content_type(headers) {
         "application/json" => patch::json(body),
         "application/yaml" => patch::yaml(body),
-        other => Err(Failure::unsupported_media(other, "application/json or application/yaml")),
+        other => Err(Failure::unsupported_media(
+            other,
+            "application/json or application/yaml",
+        )),
     }
 }
 
 fn read_options(headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, Failure> {
     let value = parse(headers, body)?;
-    serde_json::from_value(value).map_err(|error| Failure::bad_request(format!("the body is no DeleteOptions: {error}")))
+    serde_json::from_value(value)
+        .map_err(|error| Failure::bad_request(format!("the body is no DeleteOptions: {error}")))
 }
 
 /// Stores a new object.
-async fn insert<K: Kind>(api: &Api, draft: Value, key: &Key, dry: bool) -> Result<Response, Failure> {
+async fn insert<K: Kind>(
+    api: &Api,
+    draft: Value,
+    key: &Key,
+    dry: bool,
+) -> Result<Response, Failure> {
     let object = draft::created::<K>(draft, key, api.claims.ranges())?;
-    let object = if dry { object } else { object.insert(api).await? };
+    object.insertable(api).await?;
+    let object = if dry {
+        object
+    } else {
+        object.insert(api).await?
+    };
     Ok((StatusCode::CREATED, Json(read::value(&object)?)).into_response())
 }
 
@@ -195,7 +236,9 @@ async fn update<K: Kind>(
     change: impl Fn(&Value) -> Result<Value, Failure> + Send + Sync,
 ) -> Result<Response, Failure> {
     for _ in 0..ROUNDS_MAX {
-        let old = read::find::<K>(api, key).await?.ok_or_else(|| Failure::not_found::<K>(&key.name))?;
+        let old = read::find::<K>(api, key)
+            .await?
+            .ok_or_else(|| Failure::not_found::<K>(&key.name))?;
         let current = read::value(&old)?;
         let wanted = change(&current)?;
         let new = draft::updated::<K>(wanted, (&old, &current), part, api.claims.ranges())?;

@@ -43,7 +43,11 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
             Some(_) => "configured",
         };
         let dry = if arguments.dry_run { " (dry run)" } else { "" };
-        writeln!(context.out, "{}/{} {verb}{dry}", document.noun.singular, document.name)?;
+        writeln!(
+            context.out,
+            "{}/{} {verb}{dry}",
+            document.noun.singular, document.name
+        )?;
     }
     Ok(Exit::Yes)
 }
@@ -61,6 +65,14 @@ async fn send(document: &Document, dry: bool, context: &Context) -> Result<Value
     let dry = if dry { "&dryRun=All" } else { "" };
     let path = format!("{}?fieldManager=dormouse&force=true{dry}", document.path());
     let body = (APPLY, document.value.to_string().into_bytes());
-    let sent = context.request(Method::PATCH, &path, OBJECT, body, &format!("apply {document}")).await;
+    let sent = context
+        .request(
+            Method::PATCH,
+            &path,
+            OBJECT,
+            body,
+            &format!("apply {document}"),
+        )
+        .await;
     sent.map_err(|failure| failure.note(format!("in {}", document.place)))
 }

@@ -136,7 +136,9 @@ impl Code {
 
 /// The runbook of the code that is printed as `id`, in any case of letters.
 pub fn runbook(id: &str) -> Option<&'static str> {
-    ALL.iter().find(|(_, known, _)| known.eq_ignore_ascii_case(id)).map(|(_, _, text)| *text)
+    ALL.iter()
+        .find(|(_, known, _)| known.eq_ignore_ascii_case(id))
+        .map(|(_, _, text)| *text)
 }
 
 #[cfg(test)]
@@ -146,11 +148,12 @@ mod tests {
     /// Fails to compile when a code is added, so that the list below grows with it.
     fn listed(code: Code) -> bool {
         use Code::{
-            Conflict, Endpoint, Kind, Manifest, NoWake, NotAllowed, NotFound, Output, Refused, Server, Twice, Unreachable,
+            Conflict, Endpoint, Kind, Manifest, NoWake, NotAllowed, NotFound, Output, Refused,
+            Server, Twice, Unreachable,
         };
         match code {
-            Manifest | Refused | Twice | Kind | Endpoint | Unreachable | NotAllowed | NotFound | Conflict | Server
-            | NoWake | Output => ALL.iter().any(|(one, _, _)| *one == code),
+            Manifest | Refused | Twice | Kind | Endpoint | Unreachable | NotAllowed | NotFound
+            | Conflict | Server | NoWake | Output => ALL.iter().any(|(one, _, _)| *one == code),
         }
     }
 
@@ -160,7 +163,10 @@ mod tests {
             assert!(listed(*code));
             assert_eq!((code.id(), runbook(&id.to_lowercase())), (*id, Some(*text)));
             for part in ["meaning ", "impact ", "find out ", "mend "] {
-                assert!(text.lines().any(|line| line.starts_with(part)), "{id} lacks {part}");
+                assert!(
+                    text.lines().any(|line| line.starts_with(part)),
+                    "{id} lacks {part}"
+                );
             }
         }
         let mut ids: Vec<&str> = ALL.iter().map(|(_, id, _)| *id).collect();

@@ -1,10 +1,6 @@
 //! What a command works with: the server it asks, the namespace it means, and where its answer goes.
 
-use std::{
-    io::Write,
-    path::Path,
-    time::Duration,
-};
+use std::{io::Write, path::Path, time::Duration};
 
 use futures::{AsyncBufReadExt, Stream, TryStreamExt};
 use http::{Method, Request, header};
@@ -35,20 +31,35 @@ pub struct Context {
 
 impl Context {
     /// Finds out which server to ask. Nothing is asked yet.
-    pub async fn connect(connection: &Connection, out: Box<dyn Write + Send>) -> Result<Self, Failure> {
+    pub async fn connect(
+        connection: &Connection,
+        out: Box<dyn Write + Send>,
+    ) -> Result<Self, Failure> {
         let (mut config, origin) = match &connection.endpoint {
-            Some(endpoint) => (of_endpoint(endpoint)?, format!("the endpoint is {endpoint}")),
+            Some(endpoint) => (
+                of_endpoint(endpoint)?,
+                format!("the endpoint is {endpoint}"),
+            ),
             None => of_kubeconfig(connection).await?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = connection
+            .namespace
+            .clone()
+            .unwrap_or_else(|| config.default_namespace.clone());
         let client = kube::Client::try_from(config).map_err(|error| unusable(&error))?;
-        Ok(Self { client, namespace, origin, out })
+        Ok(Self {
+            client,
+            namespace,
+            origin,
+            out,
+        })
     }
 
     /// Asks for `path` in one of the forms that `accept` lists.
     pub(super) async fn get(&self, path: &str, accept: &str, what: &str) -> Result<Value, Failure> {
-        self.request(Method::GET, path, accept, (OBJECT, Vec::new()), what).await
+        self.request(Method::GET, path, accept, (OBJECT, Vec::new()), what)
+            .await
     }
 
     /// Sends a request with a body, of the media type beside it.
@@ -61,9 +72,15 @@ impl Context {
         what: &str,
     ) -> Result<Value, Failure> {
         let request = Request::builder().method(method).uri(path);
-        let request = request.header(header::ACCEPT, accept).header(header::CONTENT_TYPE, media).body(body);
+        let request = request
+            .header(header::ACCEPT, accept)
+            .header(header::CONTENT_TYPE, media)
+            .body(body);
         let request = request.map_err(|error| self.failed(&kube::Error::HttpError(error), what))?;
-        self.client.request(request).await.map_err(|error| self.failed(&error, what))
+        self.client
+            .request(request)
+            .await
+            .map_err(|error| self.failed(&error, what))
     }
 
     /// Watches `path`: one value for each line of the answer.
@@ -73,14 +90,29 @@ impl Context {
         accept: &str,
         what: &'static str,
     ) -> Result<impl Stream<Item = Result<Value, Failure>> + use<>, Failure> {
-        let request = Request::builder().uri(path).header(header::ACCEPT, accept).body(Vec::new());
+        let request = Request::builder()
+            .uri(path)
+            .header(header::ACCEPT, accept)
+            .body(Vec::new());
         let request = request.map_err(|error| self.failed(&kube::Error::HttpError(error), what))?;
-        let lines = self.client.request_stream(request).await.map_err(|error| self.failed(&error, what))?.lines();
+        let lines = self
+            .client
+            .request_stream(request)
+            .await
+            .map_err(|error| self.failed(&error, what))?
+            .lines();
         let origin = self.origin.clone();
-        let lines = lines.map_err(move |error| Failure::of_request(&kube::Error::ReadEvents(error), what, &origin));
+        let lines = lines.map_err(move |error| {
+            Failure::of_request(&kube::Error::ReadEvents(error), what, &origin)
+        });
         Ok(lines.and_then(async |line| {
             serde_json::from_str(&line).map_err(|error| {
-                Failure::new(Code::Output, Exit::No, format!("cannot read a change: {error}"), "use the same version on both sides")
+                Failure::new(
+                    Code::Output,
+                    Exit::No,
+                    format!("cannot read a change: {error}"),
+                    "use the same version on both sides",
+                )
             })
         }))
     }
@@ -91,10 +123,18 @@ impl Context {
 }
 
 fn of_endpoint(endpoint: &str) -> Result<kube::Config, Failure> {
-    let uri = endpoint.parse::<http::Uri>().ok().filter(|uri| uri.scheme().is_some() && uri.host().is_some());
+    let uri = endpoint
+        .parse::<http::Uri>()
+        .ok()
+        .filter(|uri| uri.scheme().is_some() && uri.host().is_some());
     uri.map(kube::Config::new).ok_or_else(|| {
         let message = format!("cannot use endpoint {endpoint:?}: it is no URL");
-        Failure::new(Code::Endpoint, Exit::Usage, message, "write it as http://[::1]:6443")
+        Failure::new(
+            Code::Endpoint,
+            Exit::Usage,
+            message,
+            "write it as http://[::1]:6443",
+        )
     })
 }
 
@@ -103,15 +143,29 @@ async fn of_kubeconfig(connection: &Connection) -> Result<(kube::Config, String)
         Some(path) => Kubeconfig::read_from(path),
         None if has_kubeconfig() => Kubeconfig::read(),
         None => {
-            let origin = format!("no endpoint is named and there is no kubeconfig, so {ENDPOINT_DEFAULT} was asked");
+            let origin = format!(
+                "no endpoint is named and there is no kubeconfig, so {ENDPOINT_DEFAULT} was asked"
+            );
             return Ok((of_endpoint(ENDPOINT_DEFAULT)?, origin));
         }
     };
     let read = read.map_err(|error| unusable(&error))?;
-    let context = connection.context.clone().or_else(|| read.current_context.clone()).unwrap_or_default();
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-    let config = kube::Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))?;
-    let origin = format!("the endpoint {} comes from context {context:?} of the kubeconfig", config.cluster_url);
+    let context = connection
+        .context
+        .clone()
+        .or_else(|| read.current_context.clone())
+        .unwrap_or_default();
+    let options = KubeConfigOptions {
+        context: connection.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    let config = kube::Config::from_custom_kubeconfig(read, &options)
+        .await
+        .map_err(|error| unusable(&error))?;
+    let origin = format!(
+        "the endpoint {} comes from context {context:?} of the kubeconfig",
+        config.cluster_url
+    );
     Ok((config, origin))
 }
 
@@ -122,5 +176,10 @@ fn has_kubeconfig() -> bool {
 
 fn unusable(error: &dyn std::error::Error) -> Failure {
     let message = format!("cannot tell which server to ask: {error}");
-    Failure::new(Code::Endpoint, Exit::Usage, message, "write --endpoint http://[::1]:6443")
+    Failure::new(
+        Code::Endpoint,
+        Exit::Usage,
+        message,
+        "write --endpoint http://[::1]:6443",
+    )
 }

@@ -29,9 +29,19 @@ pub struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
     for (noun, namespace, name) in targets(&arguments, context)? {
-        let place = if noun.namespaced { format!("{namespace}/{name}") } else { name.clone() };
-        let (path, what) = (noun.path_of(&namespace, &name), format!("delete {} {place}", noun.singular));
-        match context.request(Method::DELETE, &path, OBJECT, (OBJECT, Vec::new()), &what).await {
+        let place = if noun.namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.clone()
+        };
+        let (path, what) = (
+            noun.path_of(&namespace, &name),
+            format!("delete {} {place}", noun.singular),
+        );
+        match context
+            .request(Method::DELETE, &path, OBJECT, (OBJECT, Vec::new()), &what)
+            .await
+        {
             Ok(_) => writeln!(context.out, "{}/{name} deleted", noun.singular)?,
             Err(failure) if failure.exit == Exit::NotFound && arguments.ignore_not_found => {}
             Err(failure) => return Err(failure),
@@ -40,16 +50,30 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     Ok(Exit::Yes)
 }
 
-fn targets(arguments: &Arguments, context: &Context) -> Result<Vec<(Noun, String, String)>, Failure> {
+fn targets(
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<Vec<(Noun, String, String)>, Failure> {
     if arguments.what.is_empty() {
         let documents = apply::read(&arguments.filenames, &context.namespace)?;
-        return Ok(documents.into_iter().map(|one| (one.noun, one.namespace, one.name)).collect());
+        return Ok(documents
+            .into_iter()
+            .map(|one| (one.noun, one.namespace, one.name))
+            .collect());
     }
     let (noun, names) = noun::objects(&arguments.what)?;
     if names.is_empty() {
         let message = format!("cannot delete: which {}?", noun.singular);
         let hint = format!("dormouse delete {} NAME", noun.singular);
-        return Err(Failure::new(super::codes::Code::Kind, Exit::Usage, message, hint));
+        return Err(Failure::new(
+            super::codes::Code::Kind,
+            Exit::Usage,
+            message,
+            hint,
+        ));
     }
-    Ok(names.into_iter().map(|name| (noun, context.namespace.clone(), name)).collect())
+    Ok(names
+        .into_iter()
+        .map(|name| (noun, context.namespace.clone(), name))
+        .collect())
 }

@@ -38,7 +38,10 @@ pub struct Arguments {
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
     let namespace = Some(context.namespace.as_str()).filter(|_| !arguments.all_namespaces);
     let fields = encoded(&fields(&arguments));
-    let path = format!("{}?includeObject=Object&fieldSelector={fields}", EVENT.path(namespace));
+    let path = format!(
+        "{}?includeObject=Object&fieldSelector={fields}",
+        EVENT.path(namespace)
+    );
     if let Some(output @ (Output::Json | Output::Yaml)) = arguments.output {
         let mut list = context.get(&path, OBJECT, "list events").await?;
         if let Some(items) = list["items"].as_array_mut() {
@@ -52,13 +55,20 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         rows.sort_by_key(|row| last_seen(&row["object"]));
     }
     let wide = arguments.output == Some(Output::Wide);
-    Screen::new(wide, arguments.all_namespaces, !arguments.no_headers).show(&mut context.out, &table)?;
+    Screen::new(wide, arguments.all_namespaces, !arguments.no_headers)
+        .show(&mut context.out, &table)?;
     Ok(Exit::Yes)
 }
 
 fn fields(arguments: &Arguments) -> String {
-    let about = arguments.about.as_deref().map(|about| about.split_once('/').unwrap_or(("", about)).1);
-    let type_ = arguments.types.as_deref().map(|type_| format!("type={type_}"));
+    let about = arguments
+        .about
+        .as_deref()
+        .map(|about| about.split_once('/').unwrap_or(("", about)).1);
+    let type_ = arguments
+        .types
+        .as_deref()
+        .map(|type_| format!("type={type_}"));
     let name = about.map(|name| format!("involvedObject.name={name}"));
     type_.into_iter().chain(name).collect::<Vec<_>>().join(",")
 }
@@ -66,5 +76,9 @@ fn fields(arguments: &Arguments) -> String {
 /// RFC 3339 in one time zone sorts as text.
 fn last_seen(event: &Value) -> String {
     let times = ["lastTimestamp", "eventTime", "firstTimestamp"];
-    times.iter().find_map(|name| event[*name].as_str()).unwrap_or_default().to_owned()
+    times
+        .iter()
+        .find_map(|name| event[*name].as_str())
+        .unwrap_or_default()
+        .to_owned()
 }

@@ -58,8 +58,19 @@ pub struct Failure {
 
 impl Failure {
     /// A failure without further lines.
-    pub fn new(code: Code, exit: Exit, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code, exit, message: message.into(), notes: Vec::new(), hint: hint.into() }
+    pub fn new(
+        code: Code,
+        exit: Exit,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            exit,
+            message: message.into(),
+            notes: Vec::new(),
+            hint: hint.into(),
+        }
     }
 
     /// The failure with one more line.
@@ -74,8 +85,14 @@ impl Failure {
         match error {
             kube::Error::Api(status) => Self::of_status(status, what),
             kube::Error::SerdeError(error) => {
-                let message = format!("cannot {what}: the server's answer is not understood: {error}");
-                Self::new(Code::Output, Exit::No, message, "use the same version of command and server")
+                let message =
+                    format!("cannot {what}: the server's answer is not understood: {error}");
+                Self::new(
+                    Code::Output,
+                    Exit::No,
+                    message,
+                    "use the same version of command and server",
+                )
             }
             _ => {
                 let message = format!("cannot {what}: {}", last_cause(error));
@@ -88,25 +105,43 @@ impl Failure {
     fn of_status(status: &kube::core::Status, what: &str) -> Self {
         let (code, exit, hint) = match status.reason.as_str() {
             "NotFound" => (Code::NotFound, Exit::NotFound, "dormouse get apps -A"),
-            "Forbidden" | "Unauthorized" => (Code::NotAllowed, Exit::NotAllowed, "use another --context"),
+            "Forbidden" | "Unauthorized" => {
+                (Code::NotAllowed, Exit::NotAllowed, "use another --context")
+            }
             "Conflict" | "AlreadyExists" => (Code::Conflict, Exit::No, "try again"),
-            "Invalid" | "BadRequest" => (Code::Refused, Exit::No, "mend what is named and apply again"),
+            "Invalid" | "BadRequest" => (
+                Code::Refused,
+                Exit::No,
+                "mend what is named and apply again",
+            ),
             _ => (Code::Server, Exit::No, "look at the server's log"),
         };
         let causes = status.details.iter().flat_map(|details| &details.causes);
-        let notes: Vec<String> = causes.map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let notes: Vec<String> = causes
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
         // The causes say it again, one a line.
         let told = match notes.is_empty() {
             true => status.message.as_str(),
             false => status.message.split(": ").next().unwrap_or_default(),
         };
-        Self { code, exit, message: format!("cannot {what}: {told}"), notes, hint: hint.to_owned() }
+        Self {
+            code,
+            exit,
+            message: format!("cannot {what}: {told}"),
+            notes,
+            hint: hint.to_owned(),
+        }
     }
 
     /// Writes the failure for people.
     pub fn print(&self, to: &mut dyn Write) {
         let id = self.code.id();
-        let notes = self.notes.iter().map(|note| format!("  {note}\n")).collect::<String>();
+        let notes = self
+            .notes
+            .iter()
+            .map(|note| format!("  {note}\n"))
+            .collect::<String>();
         let text = format!(
             "error[{id}]: {}\n{notes}  try: {}        more: dormouse explain {id}\n",
             self.message, self.hint
@@ -119,11 +154,18 @@ impl Failure {
 /// What began a chain of errors: the only part of it that tells people something.
 fn last_cause(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.last().map_or_else(|| error.to_string(), ToString::to_string)
+    causes
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::new(Code::Output, Exit::No, format!("cannot write the answer: {error}"), "write to another place")
+        Self::new(
+            Code::Output,
+            Exit::No,
+            format!("cannot write the answer: {error}"),
+            "write to another place",
+        )
     }
 }

@@ -54,8 +54,16 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         Some(Output::Name) => {
             let value = objects(noun, &names, &arguments, context, OBJECT).await?;
             let one = [value.clone()];
-            for object in value["items"].as_array().map_or(one.as_slice(), Vec::as_slice) {
-                writeln!(context.out, "{}/{}", noun.singular, object["metadata"]["name"].as_str().unwrap_or_default())?;
+            for object in value["items"]
+                .as_array()
+                .map_or(one.as_slice(), Vec::as_slice)
+            {
+                writeln!(
+                    context.out,
+                    "{}/{}",
+                    noun.singular,
+                    object["metadata"]["name"].as_str().unwrap_or_default()
+                )?;
             }
         }
         wide => return tables(noun, &names, &arguments, wide.is_some(), context, &what).await,
@@ -72,7 +80,15 @@ async fn objects(
     accept: &str,
 ) -> Result<Value, Failure> {
     match names {
-        [] => context.get(&list_path(noun, arguments, context, ""), accept, &format!("list {}s", noun.singular)).await,
+        [] => {
+            context
+                .get(
+                    &list_path(noun, arguments, context, ""),
+                    accept,
+                    &format!("list {}s", noun.singular),
+                )
+                .await
+        }
         [name] => one(noun, name, context, accept).await,
         names => {
             let mut items = Vec::new();
@@ -86,7 +102,9 @@ async fn objects(
 
 async fn one(noun: Noun, name: &str, context: &Context, accept: &str) -> Result<Value, Failure> {
     let what = format!("read {} {}/{name}", noun.singular, context.namespace);
-    context.get(&noun.path_of(&context.namespace, name), accept, &what).await
+    context
+        .get(&noun.path_of(&context.namespace, name), accept, &what)
+        .await
 }
 
 async fn tables(
@@ -106,11 +124,24 @@ async fn tables(
     }
     let mut revision = String::new();
     if names.is_empty() {
-        let table = context.get(&list_path(noun, arguments, context, ""), TABLE, what).await?;
-        table["metadata"]["resourceVersion"].as_str().unwrap_or_default().clone_into(&mut revision);
+        let table = context
+            .get(&list_path(noun, arguments, context, ""), TABLE, what)
+            .await?;
+        table["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut revision);
         if table["rows"].as_array().is_some_and(Vec::is_empty) && !arguments.watch {
-            let place = if namespaces { "any namespace".to_owned() } else { format!("namespace {}", context.namespace) };
-            let place = if noun.namespaced { place } else { "the cluster".to_owned() };
+            let place = if namespaces {
+                "any namespace".to_owned()
+            } else {
+                format!("namespace {}", context.namespace)
+            };
+            let place = if noun.namespaced {
+                place
+            } else {
+                "the cluster".to_owned()
+            };
             anstream::eprintln!("no {}s in {place}", noun.singular);
             return Ok(Exit::Yes);
         }
@@ -131,7 +162,12 @@ async fn follow(
     context: &mut Context,
 ) -> Result<(), Failure> {
     screen.headings = false;
-    let path = list_path(noun, arguments, context, &format!("&watch=1&resourceVersion={revision}"));
+    let path = list_path(
+        noun,
+        arguments,
+        context,
+        &format!("&watch=1&resourceVersion={revision}"),
+    );
     let changes = context.watch(&path, TABLE, "watch the server").await?;
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.try_next().await? {
@@ -144,6 +180,12 @@ async fn follow(
 
 fn list_path(noun: Noun, arguments: &Arguments, context: &Context, more: &str) -> String {
     let namespace = Some(context.namespace.as_str()).filter(|_| !arguments.all_namespaces);
-    let (labels, fields) = (encoded(&arguments.selector), encoded(&arguments.field_selector));
-    format!("{}?labelSelector={labels}&fieldSelector={fields}{more}", noun.path(namespace))
+    let (labels, fields) = (
+        encoded(&arguments.selector),
+        encoded(&arguments.field_selector),
+    );
+    format!(
+        "{}?labelSelector={labels}&fieldSelector={fields}{more}",
+        noun.path(namespace)
+    )
 }

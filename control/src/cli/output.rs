@@ -30,7 +30,12 @@ pub(super) fn value(out: &mut dyn Write, value: &Value, output: Output) -> Resul
 }
 
 fn unwritable(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Code::Output, Exit::No, format!("cannot write the answer: {error}"), "use -o json")
+    Failure::new(
+        Code::Output,
+        Exit::No,
+        format!("cannot write the answer: {error}"),
+        "use -o json",
+    )
 }
 
 /// Columns whose widths are remembered, so that rows which come later stay in line.
@@ -50,7 +55,10 @@ impl Columns {
 
     /// Writes `row`, three spaces between columns, none at its end.
     pub(super) fn write(&self, out: &mut dyn Write, row: &[String]) -> io::Result<()> {
-        let cells = row.iter().zip(&self.widths).map(|(cell, width)| format!("{cell:<width$}   "));
+        let cells = row
+            .iter()
+            .zip(&self.widths)
+            .map(|(cell, width)| format!("{cell:<width$}   "));
         let line: String = cells.collect();
         writeln!(out, "{}", line.trim_end())
     }
@@ -69,6 +77,9 @@ mod tests {
         for row in &rows {
             columns.write(&mut text, row).unwrap();
         }
-        assert_eq!(String::from_utf8(text).unwrap(), "NAME          AGE\na-long-name   5s\n");
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "NAME          AGE\na-long-name   5s\n"
+        );
     }
 }

@@ -45,16 +45,31 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         None => (context.namespace.clone(), asked.app.clone()),
     };
     let path = format!("{}/wakes", APP.path_of(&namespace, &name));
-    let wakes = context.get(&path, OBJECT, &format!("read the wakes of app {namespace}/{name}")).await?;
+    let wakes = context
+        .get(
+            &path,
+            OBJECT,
+            &format!("read the wakes of app {namespace}/{name}"),
+        )
+        .await?;
     if let Some(output @ (Output::Json | Output::Yaml)) = asked.output {
         output::value(&mut context.out, &wakes, output)?;
         return Ok(Exit::Yes);
     }
-    let mut wakes: Vec<Value> = wakes["items"].as_array().or(wakes.as_array()).cloned().unwrap_or_default();
+    let mut wakes: Vec<Value> = wakes["items"]
+        .as_array()
+        .or(wakes.as_array())
+        .cloned()
+        .unwrap_or_default();
     wakes.sort_by_key(timeline::began);
     if wakes.is_empty() {
         let message = format!("no wake of app {namespace}/{name} is remembered");
-        return Err(Failure::new(Code::NoWake, Exit::No, message, "send it a request while it sleeps"));
+        return Err(Failure::new(
+            Code::NoWake,
+            Exit::No,
+            message,
+            "send it a request while it sleeps",
+        ));
     }
     for wake in &wakes[wakes.len().saturating_sub(asked.last.max(1))..] {
         context.out.write_all(timeline::screen(wake).as_bytes())?;

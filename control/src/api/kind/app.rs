@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use dormouse_cluster::{App, FieldError, Guard, Object, VipRange, validate};
+use dormouse_cluster::{
+    App, FieldError, Guard, Object, VipRange, claim::ClaimError, validate, vip,
+};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -15,10 +17,21 @@ use crate::api::{
 static COLUMNS: LazyLock<Vec<(Column, String)>> = LazyLock::new(|| {
     let definition = App::definition();
     let version = definition.spec.versions.into_iter().next();
-    let printed = version.and_then(|version| version.additional_printer_columns).unwrap_or_default();
-    let column = |name: &str, type_: &str, priority| Column { name: name.to_owned().into(), type_: type_.to_owned().into(), priority };
+    let printed = version
+        .and_then(|version| version.additional_printer_columns)
+        .unwrap_or_default();
+    let column = |name: &str, type_: &str, priority| Column {
+        name: name.to_owned().into(),
+        type_: type_.to_owned().into(),
+        priority,
+    };
     let name = (Column::new("Name", "string"), ".metadata.name".to_owned());
-    let rest = printed.into_iter().map(|one| (column(&one.name, &one.type_, one.priority.unwrap_or(0)), one.json_path));
+    let rest = printed.into_iter().map(|one| {
+        (
+            column(&one.name, &one.type_, one.priority.unwrap_or(0)),
+            one.json_path,
+        )
+    });
     std::iter::once(name).chain(rest).collect()
 });
 
@@ -52,17 +65,51 @@ impl Kind for App {
 
     fn check(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
         let mut errors = validate::app(self, ranges);
-        errors.extend(old.map(|old| validate::app_update(old, self)).unwrap_or_default());
+        errors.extend(
+            old.map(|old| validate::app_update(old, self))
+                .unwrap_or_default(),
+        );
         errors
+    }
+
+    async fn insertable(&self, api: &Api) -> Result<(), Failure> {
+        let (key, ranges) = (self.key(), api.claims.ranges());
+        let claimed = self
+            .spec
+            .vip
+            .and_then(|vip| Some((vip, vip::index_of(ranges, vip)?)));
+        let Some((vip, index)) = claimed else {
+            return Ok(());
+        };
+        let owner = api
+            .claims
+            .owner(index)
+            .await
+            .map_err(|error| Failure::of_client::<Self>(&error, &key))?;
+        match owner.filter(|owner| *owner != key) {
+            Some(owner) => Err(Failure::of_claim::<Self>(
+                &ClaimError::Taken {
+                    vip,
+                    owner: owner.to_string(),
+                },
+                &key,
+            )),
+            None => Ok(()),
+        }
     }
 
     async fn insert(self, api: &Api) -> Result<Self, Failure> {
         let key = self.key();
-        api.claims.create(self).await.map_err(|error| Failure::of_claim::<Self>(&error, &key))
+        api.claims
+            .create(self)
+            .await
+            .map_err(|error| Failure::of_claim::<Self>(&error, &key))
     }
 
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
         let deleted = api.claims.delete(self, guard).await;
-        deleted.map(drop).map_err(|error| Failure::of_claim::<Self>(&error, &self.key()))
+        deleted
+            .map(drop)
+            .map_err(|error| Failure::of_claim::<Self>(&error, &self.key()))
     }
 }

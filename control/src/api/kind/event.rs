@@ -40,7 +40,10 @@ impl Kind for Event {
             seen(object, now),
             text("type"),
             text("reason"),
-            json!(format!("{about}/{}", fields::text(object, "involvedObject.name"))),
+            json!(format!(
+                "{about}/{}",
+                fields::text(object, "involvedObject.name")
+            )),
             text("message"),
             text("source.component"),
             date_at(object, "firstTimestamp", now),
@@ -58,13 +61,20 @@ impl Kind for Event {
 
 /// When it happened last, and how often since when.
 fn seen(object: &Value, now: Timestamp) -> Value {
-    let last = if object.get("lastTimestamp").is_some_and(Value::is_string) { "lastTimestamp" } else { "eventTime" };
+    let last = if object.get("lastTimestamp").is_some_and(Value::is_string) {
+        "lastTimestamp"
+    } else {
+        "eventTime"
+    };
     let last = date_at(object, last, now);
     let count = object.get("count").and_then(Value::as_u64).unwrap_or(1);
     match (&last, count) {
         (Value::String(last), 2..) => {
             let first = date_at(object, "firstTimestamp", now);
-            json!(format!("{last} (x{count} over {})", first.as_str().unwrap_or("?")))
+            json!(format!(
+                "{last} (x{count} over {})",
+                first.as_str().unwrap_or("?")
+            ))
         }
         _ => last,
     }

@@ -35,8 +35,12 @@ impl Kind for Node {
 
     fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         let addresses = fields::at(object, "status.addresses").and_then(Value::as_array);
-        let internal = addresses.into_iter().flatten().find(|one| one["type"] == "InternalIP");
-        let allocatable = |name: &str| json!(fields::text(object, &format!("status.allocatable.{name}")));
+        let internal = addresses
+            .into_iter()
+            .flatten()
+            .find(|one| one["type"] == "InternalIP");
+        let allocatable =
+            |name: &str| json!(fields::text(object, &format!("status.allocatable.{name}")));
         vec![
             json!(fields::text(object, "metadata.name")),
             json!(state(object)),
@@ -59,12 +63,21 @@ impl Kind for Node {
 
 fn state(object: &Value) -> String {
     let conditions = fields::at(object, "status.conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|one| one["type"] == "Ready");
     let state = match ready.and_then(|one| one["status"].as_str()) {
         Some("True") => "Ready",
         Some("False") => "NotReady",
         _ => "Unknown",
     };
-    let cordoned = fields::at(object, "spec.unschedulable").and_then(Value::as_bool).unwrap_or(false);
-    if cordoned { format!("{state},SchedulingDisabled") } else { state.to_owned() }
+    let cordoned = fields::at(object, "spec.unschedulable")
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    if cordoned {
+        format!("{state},SchedulingDisabled")
+    } else {
+        state.to_owned()
+    }
 }

@@ -36,7 +36,9 @@ impl Kind for Pod {
             "" => "<none>",
             text => text,
         };
-        let total = fields::at(object, "spec.containers").and_then(Value::as_array).map_or(0, Vec::len);
+        let total = fields::at(object, "spec.containers")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         let ready = if is_ready(object) { total } else { 0 };
         vec![
             json!(fields::text(object, "metadata.name")),
@@ -50,7 +52,10 @@ impl Kind for Pod {
     }
 
     fn fill(&mut self, _old: Option<&Self>) {
-        self.status.get_or_insert_default().phase.get_or_insert_with(|| "Pending".to_owned());
+        self.status
+            .get_or_insert_default()
+            .phase
+            .get_or_insert_with(|| "Pending".to_owned());
     }
 
     fn check(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
@@ -60,12 +65,19 @@ impl Kind for Pod {
 
 fn is_ready(object: &Value) -> bool {
     let conditions = fields::at(object, "status.conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True")
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 fn restarts(object: &Value) -> u64 {
     let containers = fields::at(object, "status.containerStatuses").and_then(Value::as_array);
-    containers.into_iter().flatten().filter_map(|one| one["restartCount"].as_u64()).sum()
+    containers
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["restartCount"].as_u64())
+        .sum()
 }
 
 /// What kubectl calls STATUS: why the pod waits, if it does, else its phase.
@@ -74,7 +86,12 @@ fn state(object: &Value) -> &str {
         return "Terminating";
     }
     let containers = fields::at(object, "status.containerStatuses").and_then(Value::as_array);
-    let waits = containers.into_iter().flatten().find_map(|one| fields::at(one, "state.waiting.reason")?.as_str());
+    let waits = containers
+        .into_iter()
+        .flatten()
+        .find_map(|one| fields::at(one, "state.waiting.reason")?.as_str());
     let reason = Some(fields::text(object, "status.reason")).filter(|reason| !reason.is_empty());
-    waits.or(reason).unwrap_or_else(|| fields::text(object, "status.phase"))
+    waits
+        .or(reason)
+        .unwrap_or_else(|| fields::text(object, "status.phase"))
 }

@@ -13,7 +13,13 @@ const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Letters that are added to `generateName`.
 const SUFFIX_LEN: usize = 5;
 /// Metadata that a client cannot choose.
-const OWN: [&str; 5] = ["uid", "creationTimestamp", "resourceVersion", "generation", "selfLink"];
+const OWN: [&str; 5] = [
+    "uid",
+    "creationTimestamp",
+    "resourceVersion",
+    "generation",
+    "selfLink",
+];
 
 /// Which part of an object a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +37,10 @@ pub(super) fn name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), Fail
     let meta = metadata(draft)?;
     let named = meta.get("name").and_then(Value::as_str).unwrap_or_default();
     if !named.is_empty() && !key.name.is_empty() && named != key.name {
-        let message = format!("the name of the object ({named}) is not the name in the URL ({})", key.name);
+        let message = format!(
+            "the name of the object ({named}) is not the name in the URL ({})",
+            key.name
+        );
         return Err(Failure::bad_request(message));
     }
     if key.name.is_empty() {
@@ -41,7 +50,10 @@ pub(super) fn name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), Fail
         key.name = format!("{prefix}{}", suffix()?);
     }
     if key.name.is_empty() {
-        let missing = FieldError::required("metadata.name", "every object has a name: write name or generateName");
+        let missing = FieldError::required(
+            "metadata.name",
+            "every object has a name: write name or generateName",
+        );
         return Err(Failure::invalid::<K>("", &[missing]));
     }
     meta.insert("name".to_owned(), json!(key.name));
@@ -49,7 +61,11 @@ pub(super) fn name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), Fail
 }
 
 /// The object that a create stores.
-pub(super) fn created<K: Kind>(mut draft: Value, key: &Key, ranges: &[VipRange]) -> Result<K, Failure> {
+pub(super) fn created<K: Kind>(
+    mut draft: Value,
+    key: &Key,
+    ranges: &[VipRange],
+) -> Result<K, Failure> {
     in_namespace::<K>(&mut draft, key)?;
     let meta = metadata(&mut draft)?;
     for name in OWN {
@@ -84,8 +100,14 @@ pub(super) fn updated<K: Kind>(
     };
     let mut object = decode::<K>(&draft, &key.name)?;
     object.fill(Some(old));
-    let spec_changed = serde_json::to_value(&object).is_ok_and(|new| new.get("spec") != current.get("spec"));
-    if let Some(generation) = object.meta_mut().generation.as_mut().filter(|_| spec_changed) {
+    let spec_changed =
+        serde_json::to_value(&object).is_ok_and(|new| new.get("spec") != current.get("spec"));
+    if let Some(generation) = object
+        .meta_mut()
+        .generation
+        .as_mut()
+        .filter(|_| spec_changed)
+    {
         *generation += 1;
     }
     checked(object, Some(old), ranges)
@@ -117,7 +139,8 @@ fn with_part(mut object: Value, name: &str, part: Option<&Value>) -> Value {
 fn same_object<K: Kind>(draft: &Value, current: &Value, name: &str) -> Result<(), Failure> {
     let named = fields::text(draft, "metadata.name");
     if named != name {
-        let message = format!("the name of the object ({named}) is not the name in the URL ({name})");
+        let message =
+            format!("the name of the object ({named}) is not the name in the URL ({name})");
         return Err(Failure::bad_request(message));
     }
     for own in ["metadata.uid", "metadata.resourceVersion"] {
@@ -131,7 +154,10 @@ fn same_object<K: Kind>(draft: &Value, current: &Value, name: &str) -> Result<()
 
 fn of_kind<K: Kind>(draft: &Value) -> Result<(), Failure> {
     let (version, kind) = (K::api_version(&()), K::kind(&()));
-    let (draft_version, draft_kind) = (fields::text(draft, "apiVersion"), fields::text(draft, "kind"));
+    let (draft_version, draft_kind) = (
+        fields::text(draft, "apiVersion"),
+        fields::text(draft, "kind"),
+    );
     if draft_version == version && draft_kind == kind {
         return Ok(());
     }
@@ -148,9 +174,15 @@ fn in_namespace<K: Kind>(draft: &mut Value, key: &Key) -> Result<(), Failure> {
         meta.remove("namespace");
         return Ok(());
     }
-    let named = meta.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    let named = meta
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if !named.is_empty() && named != key.namespace {
-        let message = format!("the namespace of the object ({named}) is not the namespace of the request ({})", key.namespace);
+        let message = format!(
+            "the namespace of the object ({named}) is not the namespace of the request ({})",
+            key.namespace
+        );
         return Err(Failure::bad_request(message));
     }
     meta.insert("namespace".to_owned(), json!(key.namespace));
@@ -159,7 +191,9 @@ fn in_namespace<K: Kind>(draft: &mut Value, key: &Key) -> Result<(), Failure> {
 
 fn metadata(draft: &mut Value) -> Result<&mut Map<String, Value>, Failure> {
     let meta = draft.get_mut("metadata").and_then(Value::as_object_mut);
-    meta.ok_or_else(|| Failure::bad_request("the object has no metadata: write metadata with a name"))
+    meta.ok_or_else(|| {
+        Failure::bad_request("the object has no metadata: write metadata with a name")
+    })
 }
 
 fn decode<K: Kind>(draft: &Value, name: &str) -> Result<K, Failure> {
@@ -183,19 +217,25 @@ fn now() -> Timestamp {
 /// A random identifier from the kernel.
 fn uid() -> Result<String, Failure> {
     let text = fs::read_to_string("/proc/sys/kernel/random/uuid");
-    text.map(|text| text.trim().to_owned()).map_err(|error| no_randomness(&error))
+    text.map(|text| text.trim().to_owned())
+        .map_err(|error| no_randomness(&error))
 }
 
 fn suffix() -> Result<String, Failure> {
     let letters = uid()?.into_bytes();
     // Pairs of hexadecimal digits, evenly enough spread over the letters.
-    let numbers = letters.chunks(2).map(|pair| pair.iter().fold(0_usize, |sum, byte| sum * 31 + usize::from(*byte)));
+    let numbers = letters.chunks(2).map(|pair| {
+        pair.iter()
+            .fold(0_usize, |sum, byte| sum * 31 + usize::from(*byte))
+    });
     let letter = |number: usize| char::from(NAME_LETTERS[number % NAME_LETTERS.len()]);
     Ok(numbers.take(SUFFIX_LEN).map(letter).collect())
 }
 
 fn no_randomness(error: &io::Error) -> Failure {
-    Failure::internal(&format!("cannot read a random identifier from the kernel: {error}"))
+    Failure::internal(&format!(
+        "cannot read a random identifier from the kernel: {error}"
+    ))
 }
 
 #[cfg(test)]
@@ -219,7 +259,10 @@ mod tests {
     #[test]
     fn a_created_object_is_named_stamped_and_completed() {
         let app = made();
-        assert_eq!((app.key(), app.metadata.generation), (Key::new("shop", "web"), Some(1)));
+        assert_eq!(
+            (app.key(), app.metadata.generation),
+            (Key::new("shop", "web"), Some(1))
+        );
         assert!(app.metadata.uid.is_some_and(|uid| uid.len() == 36));
         assert_eq!(app.spec.container.name, "app");
     }
@@ -233,23 +276,42 @@ mod tests {
         wanted["spec"]["port"] = json!(81);
         wanted["status"] = json!({"ready": 0});
         let new = updated(wanted, (&old, &current), Part::Main, &[]).unwrap();
-        assert_eq!((new.metadata.generation, new.status.map(|status| status.ready)), (Some(2), Some(3)));
+        assert_eq!(
+            (
+                new.metadata.generation,
+                new.status.map(|status| status.ready)
+            ),
+            (Some(2), Some(3))
+        );
         let mut wanted = draft();
         wanted["spec"]["port"] = json!(82);
         wanted["status"] = json!({"ready": 1});
         let new = updated(wanted, (&old, &current), Part::Status, &[]).unwrap();
-        assert_eq!((new.spec.port, new.status.map(|status| status.ready)), (80, Some(1)));
+        assert_eq!(
+            (new.spec.port, new.status.map(|status| status.ready)),
+            (80, Some(1))
+        );
     }
 
     #[test]
     fn a_draft_of_another_kind_name_or_place_is_refused() {
         let old = made();
         let current = serde_json::to_value(&old).unwrap();
-        for (path, value) in [("kind", "Pod"), ("metadata.name", "other"), ("metadata.namespace", "other"), ("metadata.uid", "other")] {
+        for (path, value) in [
+            ("kind", "Pod"),
+            ("metadata.name", "other"),
+            ("metadata.namespace", "other"),
+            ("metadata.uid", "other"),
+        ] {
             let mut wanted = draft();
-            let field = path.split('.').fold(&mut wanted, |value, name| &mut value[name]);
+            let field = path
+                .split('.')
+                .fold(&mut wanted, |value, name| &mut value[name]);
             *field = json!(value);
-            assert!(updated(wanted, (&old, &current), Part::Main, &[]).is_err(), "{path}");
+            assert!(
+                updated(wanted, (&old, &current), Part::Main, &[]).is_err(),
+                "{path}"
+            );
         }
     }
 
@@ -259,6 +321,10 @@ mod tests {
         draft["metadata"] = json!({"generateName": "web-"});
         let mut key = Key::new("shop", "");
         name::<App>(&mut draft, &mut key).unwrap();
-        assert!(key.name.starts_with("web-") && key.name.len() == 9, "{}", key.name);
+        assert!(
+            key.name.starts_with("web-") && key.name.len() == 9,
+            "{}",
+            key.name
+        );
     }
 }

@@ -45,7 +45,10 @@ pub(crate) fn read(filenames: &[String], namespace: &str) -> Result<Vec<Document
         documents.extend(parse(filename, &text, namespace)?);
     }
     if documents.is_empty() {
-        return Err(unreadable(&filenames.join(", "), "there is no document in it"));
+        return Err(unreadable(
+            &filenames.join(", "),
+            "there is no document in it",
+        ));
     }
     no_doubles(&documents)?;
     Ok(documents)
@@ -61,9 +64,26 @@ fn text_of(filename: &str) -> std::io::Result<String> {
 }
 
 fn parse(filename: &str, text: &str, namespace: &str) -> Result<Vec<Document>, Failure> {
-    let values: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| unreadable(filename, &error.to_string()))?;
-    let values = values.into_iter().enumerate().filter(|(_, value)| !value.is_null());
-    values.map(|(index, value)| document(value, format!("{filename}, document {}", index + 1), namespace)).collect()
+    let filename = if filename == "-" {
+        "standard input"
+    } else {
+        filename
+    };
+    let values: Vec<Value> = serde_saphyr::from_multiple(text)
+        .map_err(|error| unreadable(filename, &error.to_string()))?;
+    let values = values
+        .into_iter()
+        .enumerate()
+        .filter(|(_, value)| !value.is_null());
+    values
+        .map(|(index, value)| {
+            document(
+                value,
+                format!("{filename}, document {}", index + 1),
+                namespace,
+            )
+        })
+        .collect()
 }
 
 fn document(mut value: Value, place: String, namespace: &str) -> Result<Document, Failure> {
@@ -72,29 +92,52 @@ fn document(mut value: Value, place: String, namespace: &str) -> Result<Document
             "cannot apply {place}: apiVersion {}, kind {} is not served here",
             value["apiVersion"], value["kind"]
         );
-        return Err(Failure::new(Code::Kind, Exit::No, message, "use apiVersion dormouse.dev/v1alpha1, kind App"));
+        return Err(Failure::new(
+            Code::Kind,
+            Exit::No,
+            message,
+            "use apiVersion dormouse.dev/v1alpha1, kind App",
+        ));
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let Some(name) = text(&value["metadata"]["name"]).filter(|name| !name.is_empty()) else {
-        return Err(unreadable(&place, "metadata.name is missing: every object has a name"));
+        return Err(unreadable(
+            &place,
+            "metadata.name is missing: every object has a name",
+        ));
     };
     let namespace = text(&value["metadata"]["namespace"]).unwrap_or_else(|| namespace.to_owned());
     if noun.namespaced {
         value["metadata"]["namespace"] = json!(namespace);
     }
-    Ok(Document { noun, value, namespace, name, place })
+    Ok(Document {
+        noun,
+        value,
+        namespace,
+        name,
+        place,
+    })
 }
 
 /// No two documents may describe one object or claim one VIP.
 fn no_doubles(documents: &[Document]) -> Result<(), Failure> {
     let mut seen: BTreeMap<String, &Document> = BTreeMap::new();
     for document in documents {
-        let vip = document.value["spec"]["vip"].as_str().map(|vip| format!("VIP {vip}"));
+        let vip = document.value["spec"]["vip"]
+            .as_str()
+            .map(|vip| format!("VIP {vip}"));
         for claim in [Some(document.to_string()), vip].into_iter().flatten() {
             if let Some(first) = seen.insert(claim.clone(), document) {
                 let message = format!("{claim} is described twice");
-                let failure = Failure::new(Code::Twice, Exit::No, message, "remove or rename one of them");
-                return Err(failure.note(format!("first in {}", first.place)).note(format!("again in {}", document.place)));
+                let failure = Failure::new(
+                    Code::Twice,
+                    Exit::No,
+                    message,
+                    "remove or rename one of them",
+                );
+                return Err(failure
+                    .note(format!("first in {}", first.place))
+                    .note(format!("again in {}", document.place)));
             }
         }
     }
@@ -104,7 +147,12 @@ fn no_doubles(documents: &[Document]) -> Result<(), Failure> {
 fn unreadable(place: &str, why: &str) -> Failure {
     let mut lines = why.trim().lines();
     let message = format!("cannot read {place}: {}", lines.next().unwrap_or_default());
-    let failure = Failure::new(Code::Manifest, Exit::No, message, "mend the file and apply it again");
+    let failure = Failure::new(
+        Code::Manifest,
+        Exit::No,
+        message,
+        "mend the file and apply it again",
+    );
     lines.fold(failure, |failure, line| failure.note(line))
 }
 
@@ -126,9 +174,20 @@ mod tests {
     #[test]
     fn one_object_or_one_vip_described_twice_is_refused() {
         let twice = parse("a.yaml", &format!("{WEB}---\n{WEB}"), "shop").unwrap();
-        assert_eq!(no_doubles(&twice).unwrap_err().message, "app shop/web is described twice");
-        let vip = parse("a.yaml", &format!("{WEB}---\n{}", WEB.replace("web", "api")), "shop").unwrap();
-        assert_eq!(no_doubles(&vip).unwrap_err().message, "VIP fd00:10::1 is described twice");
+        assert_eq!(
+            no_doubles(&twice).unwrap_err().message,
+            "app shop/web is described twice"
+        );
+        let vip = parse(
+            "a.yaml",
+            &format!("{WEB}---\n{}", WEB.replace("web", "api")),
+            "shop",
+        )
+        .unwrap();
+        assert_eq!(
+            no_doubles(&vip).unwrap_err().message,
+            "VIP fd00:10::1 is described twice"
+        );
     }
 
     #[test]
@@ -136,7 +195,10 @@ mod tests {
         for (text, want) in [
             ("a: [", "cannot read a.yaml"),
             ("kind: App", "is not served here"),
-            ("apiVersion: v1\nkind: Pod\nmetadata: {}", "a.yaml, document 1: metadata.name is missing"),
+            (
+                "apiVersion: v1\nkind: Pod\nmetadata: {}",
+                "a.yaml, document 1: metadata.name is missing",
+            ),
         ] {
             let failure = parse("a.yaml", text, "shop").unwrap_err();
             assert!(failure.message.contains(want), "{}", failure.message);

@@ -15,7 +15,10 @@ struct Stage {
 /// When a wake began, in nanoseconds since boot.
 pub(super) fn began(wake: &Value) -> u64 {
     let stages = wake["stages"].as_array().into_iter().flatten();
-    stages.filter_map(|stage| stage["atNs"].as_u64()).min().unwrap_or(0)
+    stages
+        .filter_map(|stage| stage["atNs"].as_u64())
+        .min()
+        .unwrap_or(0)
 }
 
 /// The wake for people.
@@ -32,14 +35,27 @@ pub(super) fn screen(wake: &Value) -> String {
     );
     screen.push_str("STAGE         AT ms   TOOK ms\n");
     for stage in &stages {
-        let line = format!("{:<11}{:>8.1}{:>10.1}  {}", stage.name, stage.at_ms, stage.took_ms, bar(stage, total));
+        let line = format!(
+            "{:<11}{:>8.1}{:>10.1}  {}",
+            stage.name,
+            stage.at_ms,
+            stage.took_ms,
+            bar(stage, total)
+        );
         screen.push_str(line.trim_end());
         screen.push('\n');
     }
     if let Some(slowest) = stages.iter().max_by(|a, b| a.took_ms.total_cmp(&b.took_ms)) {
-        let share = if total > 0.0 { slowest.took_ms / total * 100.0 } else { 0.0 };
+        let share = if total > 0.0 {
+            slowest.took_ms / total * 100.0
+        } else {
+            0.0
+        };
         let name = &slowest.name;
-        screen.push_str(&format!("slowest {name}: {share:.0}% of this wake      next: dormouse explain app {}\n", text("app")));
+        screen.push_str(&format!(
+            "slowest {name}: {share:.0}% of this wake      next: dormouse explain app {}\n",
+            text("app")
+        ));
     }
     screen
 }
@@ -47,14 +63,19 @@ pub(super) fn screen(wake: &Value) -> String {
 /// The stages in order of time.
 fn stages(wake: &Value) -> Vec<Stage> {
     let all = wake["stages"].as_array().into_iter().flatten();
-    let timed = all.filter_map(|stage| Some((stage["name"].as_str()?.to_owned(), stage["ms"].as_f64()?)));
+    let timed =
+        all.filter_map(|stage| Some((stage["name"].as_str()?.to_owned(), stage["ms"].as_f64()?)));
     let mut timed: Vec<(String, f64)> = timed.collect();
     timed.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut before = 0.0;
     let since = |(name, at_ms): (String, f64)| {
         let took_ms = at_ms - before;
         before = at_ms;
-        Stage { name, at_ms, took_ms }
+        Stage {
+            name,
+            at_ms,
+            took_ms,
+        }
     };
     timed.into_iter().map(since).collect()
 }
@@ -66,7 +87,11 @@ fn bar(stage: &Stage, total_ms: f64) -> String {
     }
     let column = |ms: f64| column(ms / total_ms);
     let (from, to) = (column(stage.at_ms - stage.took_ms), column(stage.at_ms));
-    let mark = if to > from { "=".repeat(to - from) } else { "|".to_owned() };
+    let mark = if to > from {
+        "=".repeat(to - from)
+    } else {
+        "|".to_owned()
+    };
     format!("{}{mark}", " ".repeat(from))
 }
 
@@ -113,6 +138,8 @@ slowest start: 55% of this wake      next: dormouse explain app shop/web
     #[test]
     fn an_empty_or_foreign_wake_is_drawn_without_a_panic() {
         assert!(screen(&json!({})).starts_with("wake ?"));
-        assert!(screen(&json!({"stages": [{"name": "see", "ms": 0.0}, {"ms": 1}, 7]})).contains("see"));
+        assert!(
+            screen(&json!({"stages": [{"name": "see", "ms": 0.0}, {"ms": 1}, 7]})).contains("see")
+        );
     }
 }

@@ -1,0 +1,83 @@
+//! A real store and a real API on loopback, for tests.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use dormouse::api::{self, Insight};
+use dormouse_cluster::Client;
+use dormouse_store::{Store, server};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// What the controller would tell of the app `docs`.
+struct Told;
+
+impl Insight for Told {
+    fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
+        (name == "docs").then(|| {
+            json!({"apiVersion": "dormouse.dev/v1", "kind": "Explanation", "subject": format!("app/{namespace}/{name}"),
+                "summary": "asleep, 0 ready of 0 wanted, mode proxy", "values": {"wanted": 0},
+                "topics": [{"name": "scale", "lines": ["want 0: no request for 12s, window 6s"]},
+                    {"name": "sleeps", "lines": ["since 4s"]}]})
+        })
+    }
+
+    fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {
+        let stage = |name: &str, ms: f64| json!({"name": name, "ms": ms, "atNs": 1});
+        let wake = json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeTimeline", "app": format!("{namespace}/{name}"),
+            "node": "node-2", "pod": "docs-1", "seenNode": "node-1",
+            "stages": [stage("see", 0.0), stage("start", 80.0), stage("first byte", 100.0)]});
+        (name == "docs")
+            .then(|| json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": [wake]}))
+    }
+}
+
+/// A store and an API that end with this value.
+pub struct World {
+    /// The API's address.
+    pub endpoint: String,
+    /// The store, past the API.
+    pub store: Client,
+    _end: DropGuard,
+}
+
+impl World {
+    /// Starts both.
+    pub async fn start() -> Self {
+        let shutdown = CancellationToken::new();
+        let (listener, address) = listen().await;
+        tokio::spawn(server::serve(listener, Store::default(), shutdown.clone()));
+        let store = Client::connect(&format!("http://{address}")).await.unwrap();
+        let (listener, address) = listen().await;
+        let ranges = vec!["fd00:10::/108".parse().unwrap()];
+        tokio::spawn(api::serve(
+            listener,
+            store.clone(),
+            ranges,
+            Arc::new(Told),
+            shutdown.clone(),
+        ));
+        Self {
+            endpoint: format!("http://{address}"),
+            store,
+            _end: shutdown.drop_guard(),
+        }
+    }
+
+    /// The real client for Rust.
+    pub fn kube(&self) -> kube::Client {
+        kube::Client::try_from(kube::Config::new(self.endpoint.parse().unwrap())).unwrap()
+    }
+}
+
+async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// The manifest of an app.
+pub fn manifest(name: &str) -> Value {
+    json!({"apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": name},
+        "spec": {"port": 80, "targetPort": 8000, "container": {"command": ["/bin/true"]}, "scale": {"window": "6s"}}})
+}
