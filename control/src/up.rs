@@ -1,0 +1,409 @@
+//! Wires control's roles into one process: the store first, then those who read it, the activator last, because a
+//! request may only be parked once somebody can wake its app.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use dormouse_cluster::{Client, Period, VipRange, source};
+use dormouse_fleet::{ServerConfig, proto};
+use dormouse_scheduler::SchedulerClient;
+use dormouse_store::Store;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use tracing::info;
+
+use crate::{api, metrics};
+
+/// The store's port, as etcd's.
+pub const STORE_PORT: u16 = 2379;
+/// The REST API's port, as kube-apiserver's.
+pub const API_PORT: u16 = 6443;
+/// The port that agents connect to.
+pub const FLEET_PORT: u16 = 7443;
+/// The scheduler's port, as kube-scheduler's.
+pub const SCHEDULER_PORT: u16 = 10259;
+/// Control's metrics.
+pub const METRICS_PORT: u16 = 9090;
+
+/// How long a role that runs elsewhere may take to answer before control gives up.
+const REACH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Between two tries to reach the store.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A role that `up` may leave to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Run with `dormouse store`.
+    Store,
+    /// Run with `dormouse scheduler`.
+    Scheduler,
+}
+
+/// Where control listens, and what it decides by.
+#[derive(Args, Debug, Clone)]
+pub struct Options {
+    /// The address by which nodes and people reach control
+    #[arg(long, default_value = "::1", env = "DORMOUSE_ADDRESS")]
+    pub address: Ipv6Addr,
+    /// The /96 in which the activator stands for sleeping apps. It must be local to this host:
+    /// ip -6 route add local PREFIX dev lo
+    #[arg(long, value_parser = acting_prefix, env = "DORMOUSE_ACTING_PREFIX")]
+    pub acting_prefix: Ipv6Addr,
+    /// Where VIPs come from; at most four, together at most 2^20 addresses
+    #[arg(
+        long = "vip-range",
+        default_value = "fd00:10::/108",
+        env = "DORMOUSE_VIP_RANGES",
+        value_delimiter = ','
+    )]
+    pub vip_ranges: Vec<String>,
+    /// How long a node may use what it was last told without hearing from control
+    #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_NODE_LEASE")]
+    pub node_lease: Duration,
+    /// How long an app stays inactive before its last pod goes
+    #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_SCALE_TO_ZERO_GRACE")]
+    pub scale_to_zero_grace: Duration,
+    /// Roles that run in a process of their own
+    #[arg(long, value_delimiter = ',')]
+    pub without: Vec<Role>,
+    /// The store, where it runs elsewhere: http://[ADDRESS]:2379
+    #[arg(long, env = "DORMOUSE_STORE")]
+    pub store: Option<String>,
+    /// The scheduler, where it runs elsewhere: http://[ADDRESS]:10259
+    #[arg(long, env = "DORMOUSE_SCHEDULER")]
+    pub scheduler: Option<String>,
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    text.parse::<Period>()
+        .map(|period| period.get())
+        .map_err(|error| error.to_string())
+}
+
+fn acting_prefix(text: &str) -> Result<Ipv6Addr, String> {
+    let wrong = || format!("`{text}` is not a /96, such as 2001:db8:a1::/96");
+    let (address, length) = text.split_once('/').ok_or_else(wrong)?;
+    let address: Ipv6Addr = address
+        .parse()
+        .map_err(|_: std::net::AddrParseError| wrong())?;
+    if length == "96" && address.segments()[6..] == [0, 0] {
+        Ok(address)
+    } else {
+        Err(wrong())
+    }
+}
+
+impl Options {
+    fn ranges(&self) -> Result<Vec<VipRange>> {
+        let mut base = 0;
+        let mut ranges = Vec::new();
+        for text in &self.vip_ranges {
+            let range: VipRange = text
+                .parse()
+                .with_context(|| format!("`{text}` cannot be a VIP range"))?;
+            // Ranges follow each other in the maps in the order in which they are given.
+            let range = VipRange::new(range.prefix(), range.prefix_len(), base)?;
+            base += range.size();
+            ranges.push(range);
+        }
+        Ok(ranges)
+    }
+
+    fn node_config(&self, ranges: &[VipRange]) -> proto::NodeConfig {
+        let vip_ranges = ranges
+            .iter()
+            .map(|range| proto::VipRange {
+                prefix: range.to_string(),
+                base: range.base(),
+            })
+            .collect();
+        let activator = proto::Activator {
+            prefix: format!("{}/96", self.acting_prefix),
+            via: self.address.to_string(),
+        };
+        proto::NodeConfig {
+            vip_ranges,
+            activators: vec![activator],
+            ..Default::default()
+        }
+    }
+
+    fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address.into(), port)
+    }
+
+    fn url(&self, port: u16) -> String {
+        format!("http://{}", self.at(port))
+    }
+}
+
+/// The roles that run in this process, and how they are told to end.
+struct Roles {
+    options: Options,
+    running: JoinSet<Result<()>>,
+    shutdown: CancellationToken,
+    registry: Registry,
+}
+
+/// Runs every role that is not left to another process, until `shutdown`.
+pub async fn run(options: Options, shutdown: CancellationToken) -> Result<()> {
+    let ranges = options.ranges()?;
+    let mut roles = Roles {
+        options,
+        running: JoinSet::new(),
+        shutdown,
+        registry: Registry::default(),
+    };
+    let store = roles.store().await?;
+    let client = connect(&store).await?;
+    let scheduler = roles.scheduler(&client).await?;
+    roles.apps(&ranges, &client, &scheduler).await?;
+    roles.metrics().await?;
+    info!(address = %roles.options.address, "control is up");
+    roles.finish().await
+}
+
+/// The store alone.
+pub async fn run_store(listen: SocketAddr, shutdown: CancellationToken) -> Result<()> {
+    let listener = bind(listen, "store").await?;
+    dormouse_store::server::serve(listener, Store::new(), shutdown)
+        .await
+        .context("store failed")
+}
+
+/// The scheduler alone.
+pub async fn run_scheduler(
+    listen: SocketAddr,
+    store: &str,
+    shutdown: CancellationToken,
+) -> Result<()> {
+    let client = connect(store).await?;
+    let listener = bind(listen, "scheduler").await?;
+    dormouse_scheduler::serve(listener, client, shutdown)
+        .await
+        .context("scheduler failed")
+}
+
+impl Roles {
+    fn leaves(&self, role: Role) -> bool {
+        self.options.without.contains(&role)
+    }
+
+    /// The store's URL, once one answers there.
+    async fn store(&mut self) -> Result<String> {
+        let url = self
+            .options
+            .store
+            .clone()
+            .unwrap_or_else(|| self.options.url(STORE_PORT));
+        if self.leaves(Role::Store) {
+            return Ok(url);
+        }
+        ensure!(
+            self.options.store.is_none(),
+            "--store names a store elsewhere: add --without store"
+        );
+        let listener = bind(self.options.at(STORE_PORT), "store").await?;
+        let store = Store::new();
+        store.register(&mut self.registry);
+        let served = dormouse_store::server::serve(listener, store, self.shutdown.clone());
+        self.running
+            .spawn(async move { served.await.context("store failed") });
+        Ok(url)
+    }
+
+    /// The scheduler's URL; it need not answer yet.
+    async fn scheduler(&mut self, client: &Client) -> Result<String> {
+        let url = self
+            .options
+            .scheduler
+            .clone()
+            .unwrap_or_else(|| self.options.url(SCHEDULER_PORT));
+        if self.leaves(Role::Scheduler) {
+            return Ok(url);
+        }
+        ensure!(
+            self.options.scheduler.is_none(),
+            "--scheduler names one elsewhere: add --without scheduler"
+        );
+        let listener = bind(self.options.at(SCHEDULER_PORT), "scheduler").await?;
+        let served = dormouse_scheduler::serve(listener, client.clone(), self.shutdown.clone());
+        self.running
+            .spawn(async move { served.await.context("scheduler failed") });
+        Ok(url)
+    }
+}
+
+impl Roles {
+    /// The apps controller with what it drives: the fleet, the activator and the API.
+    async fn apps(&mut self, ranges: &[VipRange], client: &Client, scheduler: &str) -> Result<()> {
+        let epoch = dormouse_apps::epoch::take(client)
+            .await
+            .context("failed to take control of the fleet")?;
+        let config = ServerConfig {
+            lease: self.options.node_lease,
+            ..ServerConfig::new(epoch, self.options.node_config(ranges))
+        };
+        let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
+        let (activator, demands) =
+            dormouse_activator::new(dormouse_activator::Config::new(self.options.acting_prefix));
+        activator.register(&mut self.registry);
+        let (view, changes) = source::store(client.clone(), self.shutdown.clone())
+            .await
+            .context("failed to read the cluster")?;
+        let config = dormouse_apps::Config {
+            ranges: ranges.to_vec(),
+            scale_to_zero_grace: self.options.scale_to_zero_grace,
+            tick: dormouse_apps::TICK,
+            epoch,
+            node_lease: self.options.node_lease,
+        };
+        let parts = dormouse_apps::Parts {
+            client: client.clone(),
+            view,
+            changes,
+            scheduler: SchedulerClient::new(lazy(scheduler)?),
+            fleet: fleet.clone(),
+            fleet_events,
+            activator: activator.clone(),
+            demands,
+        };
+        let handle = dormouse_apps::start(config, parts, self.shutdown.clone());
+        handle.register(&mut self.registry);
+        self.serve_fleet(fleet).await?;
+        self.serve_api(client.clone(), ranges.to_vec(), handle)
+            .await?;
+        let served = dormouse_activator::run(activator, self.shutdown.clone());
+        self.running.spawn(async move {
+            served.await;
+            Ok(())
+        });
+        Ok(())
+    }
+
+    async fn serve_fleet(&mut self, fleet: dormouse_fleet::Handle) -> Result<()> {
+        let listener = bind(self.options.at(FLEET_PORT), "fleet").await?;
+        let served = dormouse_fleet::serve(listener, fleet, self.shutdown.clone());
+        self.running
+            .spawn(async move { served.await.context("fleet failed") });
+        Ok(())
+    }
+
+    async fn serve_api(
+        &mut self,
+        client: Client,
+        ranges: Vec<VipRange>,
+        apps: dormouse_apps::Handle,
+    ) -> Result<()> {
+        let listener = bind(self.options.at(API_PORT), "API").await?;
+        let served = api::serve(
+            listener,
+            client,
+            ranges,
+            Arc::new(Knowledge(apps)),
+            self.shutdown.clone(),
+        );
+        self.running
+            .spawn(async move { served.await.context("API failed") });
+        Ok(())
+    }
+
+    async fn metrics(&mut self) -> Result<()> {
+        let listener = bind(self.options.at(METRICS_PORT), "metrics").await?;
+        let registry = std::mem::take(&mut self.registry);
+        let served = metrics::serve(listener, registry, self.shutdown.clone());
+        self.running
+            .spawn(async move { served.await.context("metrics failed") });
+        Ok(())
+    }
+
+    /// Waits for the roles; one that fails ends them all.
+    async fn finish(mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        while let Some(ended) = self.running.join_next().await {
+            let ended = ended.context("a role panicked").and_then(|ended| ended);
+            self.shutdown.cancel();
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+/// Lets the API ask the apps controller.
+struct Knowledge(dormouse_apps::Handle);
+
+impl api::Insight for Knowledge {
+    fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
+        self.0.explain(namespace, name)
+    }
+
+    fn wakes(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
+        self.0.wakes(namespace, name)
+    }
+}
+
+async fn bind(at: SocketAddr, what: &str) -> Result<TcpListener> {
+    TcpListener::bind(at)
+        .await
+        .with_context(|| format!("failed to listen on {at} for the {what}: is another control running, or --address not of this host?"))
+}
+
+/// A client of the store, once it answers.
+async fn connect(store: &str) -> Result<Client> {
+    let client = Client::connect(store)
+        .await
+        .with_context(|| format!("`{store}` is no store's address"))?;
+    let answered = async {
+        while let Err(error) = client.range("/registry/dormouse.dev/", 0).await {
+            tracing::debug!(%error, store, "the store does not answer yet");
+            tokio::time::sleep(RETRY).await;
+        }
+    };
+    tokio::time::timeout(REACH_TIMEOUT, answered)
+        .await
+        .with_context(|| format!("the store at {store} does not answer"))?;
+    Ok(client)
+}
+
+/// A channel that connects when it is first used, and again whenever it broke.
+fn lazy(url: &str) -> Result<Channel> {
+    let endpoint =
+        Endpoint::from_shared(url.to_owned()).with_context(|| format!("`{url}` is no URL"))?;
+    Ok(endpoint
+        .connect_timeout(Duration::from_secs(1))
+        .connect_lazy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acting_prefix_must_be_a_96_without_host_bits() {
+        assert!(acting_prefix("2001:db8:a1::/96").is_ok());
+        for wrong in [
+            "2001:db8:a1::",
+            "2001:db8:a1::/64",
+            "2001:db8:a1::1/96",
+            "apps/96",
+        ] {
+            assert!(
+                acting_prefix(wrong).expect_err(wrong).contains("/96"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_period_names_its_form_when_it_is_wrong() {
+        assert_eq!(period("1s"), Ok(Duration::from_secs(1)));
+        assert!(period("soon").is_err());
+    }
+}
