@@ -1,31 +1,31 @@
 //! Carries actions out: each slow call in its own task, its outcome sent back as an event.
 
+mod wire;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator as activator;
 use dormouse_cluster::client::Guard;
-use dormouse_cluster::{App, AppStatus, Client, ClientError, Key, Mode, Object, events};
-use dormouse_fleet::proto::{self, entry};
-use dormouse_fleet::{Backend, Boottime, Handle as Fleet};
+use dormouse_cluster::{App, Client, ClientError, Key, Object, events};
+use dormouse_fleet::{Boottime, Handle as Fleet, proto};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_scheduler::proto::PlaceRequest;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc};
 use tonic::transport::Channel;
 
-use crate::action::{Action, Entry, Route, Status};
+use crate::action::{Action, Entry, Status};
 use crate::event::Event;
 use crate::{epoch, nodes, pod};
+use wire::{route_of, stored, wire};
 
 /// Slow calls under way at once; further ones wait in their tasks.
 const CALLS_MAX: usize = 256;
 /// The scheduler must answer within this, or the pod is created for it to bind later.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The next hop protocol of apps.
-const TCP: u32 = 6;
 
 /// What actions are carried out with.
 pub(crate) struct Actuator {
@@ -321,70 +321,6 @@ async fn told(client: &Client, about: &ObjectReference, reason: &str, message: &
     tracing::info!(object = ?about.name, reason, message, "event");
     if let Err(error) = events::record(client, about, "Warning", reason, message).await {
         tracing::warn!(reason, error = %chain(&error), "cannot record an event");
-    }
-}
-
-fn stored(app: &App, status: &Status) -> AppStatus {
-    let before = app.status.clone().unwrap_or_default();
-    let (reason, message) = status.trouble.clone().unzip();
-    AppStatus {
-        vip: app.vip(),
-        state: status.state,
-        mode: status.mode,
-        ready: status.ready,
-        wanted: status.wanted,
-        last_wake: status
-            .last_wake
-            .map(|at| steady(wall(at), before.last_wake.as_ref()))
-            .or(before.last_wake),
-        reason,
-        message,
-    }
-}
-
-/// The time as it was written before, where both mean the same moment: two clocks never agree to the last digit.
-fn steady(now: Time, before: Option<&Time>) -> Time {
-    let same = |before: &&Time| now.0.duration_since(before.0).abs() < SignedDuration::from_secs(1);
-    before.filter(same).cloned().unwrap_or(now)
-}
-
-/// The wall clock's time of a moment on the shared clock.
-fn wall(at: Boottime) -> Time {
-    let ago = SignedDuration::try_from(Boottime::now().since(at)).unwrap_or_default();
-    Time(
-        Timestamp::now()
-            .checked_sub(ago)
-            .unwrap_or_else(|_out_of_range| Timestamp::now()),
-    )
-}
-
-fn wire(vip: u32, version: u64, entry: &Entry) -> proto::Entry {
-    let mode = match entry.mode {
-        Mode::Proxy => entry::Mode::Proxy,
-        Mode::Serve => entry::Mode::Serve,
-    };
-    proto::Entry {
-        vip,
-        version,
-        mode: mode.into(),
-        share: 0,
-        backends: Backend::pack(&entry.backends),
-        settle: entry.settle,
-        gone: false,
-        leased: true,
-        asleep: entry.asleep,
-        port: u32::from(entry.port),
-        protocol: TCP,
-    }
-}
-
-fn route_of(route: Route) -> activator::Route {
-    activator::Route {
-        name: route.name,
-        port: route.port,
-        container_concurrency: route.container_concurrency,
-        timeout: route.timeout,
-        backends: route.backends,
     }
 }
 

@@ -1,6 +1,7 @@
 //! All apps, and what each event means for them. Pure: time, names and events come in, actions come out.
 
 mod events;
+mod nodes;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +16,11 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::action::Action;
 use crate::event::Event;
+use crate::member::{Exposure, Member};
 use crate::metrics::{Metrics, ModeValue, StateValue};
-use crate::nodes;
 use crate::plan;
 use crate::pod::{self, Names};
-use crate::slot::{Exposure, Member, Slot};
+use crate::slot::Slot;
 use crate::wake::Wakes;
 
 /// How long a write that failed waits before it is tried again.
@@ -176,7 +177,7 @@ impl Apps {
             Change::Pod(key, pod) => self.pod(&key, pod, now, actions),
             Change::Node(key, node) => {
                 match node {
-                    Some(node) => drop(self.nodes.insert(key.name, nodes::is_ready(&node))),
+                    Some(node) => drop(self.nodes.insert(key.name, crate::nodes::is_ready(&node))),
                     None => drop(self.nodes.remove(&key.name)),
                 }
                 None

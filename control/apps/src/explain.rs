@@ -240,7 +240,7 @@ fn sleeps(slot: &Slot, now: Boottime) -> Vec<String> {
 }
 
 fn pods(slot: &Slot) -> Vec<String> {
-    let line = |(key, member): (&dormouse_cluster::Key, &crate::slot::Member)| {
+    let line = |(key, member): (&dormouse_cluster::Key, &crate::member::Member)| {
         let state = match (member.leaving, member.address()) {
             (true, _) if member.deleting => "being removed".to_owned(),
             (true, _) => "leaving: waits until no node can send to it".to_owned(),

@@ -17,6 +17,8 @@ mod pod;
 
 mod nodes;
 
+mod member;
+
 mod slot;
 
 mod plan;

@@ -1,19 +1,18 @@
 //! Pod objects: made from an app, read back from the store, and filled in with what nodes say.
 
+mod status;
+
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 
 use dormouse_cluster::{App, Key, Object};
-use dormouse_fleet::proto::{self, pod_status::Phase};
-use k8s_openapi::api::core::v1::{
-    ContainerPort, ContainerState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, Pod, PodCondition, PodIP, PodSpec, PodStatus, Probe,
-    TCPSocketAction,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use dormouse_fleet::proto;
+use k8s_openapi::api::core::v1::{ContainerPort, Pod, PodSpec, PodStatus, Probe, TCPSocketAction};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use k8s_openapi::jiff::Timestamp;
+
+pub(crate) use status::write_status;
 
 /// The label that names a pod's app.
 pub(crate) const APP_LABEL: &str = "dormouse.dev/app";
@@ -198,49 +197,6 @@ pub(crate) fn spec(pod: &Pod, stop: bool) -> proto::PodSpec {
     }
 }
 
-/// Writes what a node said over a pod's status; returns whether anything changed. Words about another pod of the same
-/// name change nothing.
-pub(crate) fn write_status(pod: &mut Pod, said: &proto::PodStatus, now: Timestamp) -> bool {
-    if !said.uid.is_empty() && pod.metadata.uid.as_deref() != Some(said.uid.as_str()) {
-        return false;
-    }
-    let before = pod.status.clone();
-    let container = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.containers.first())
-        .cloned()
-        .unwrap_or_default();
-    let status = pod.status.get_or_insert_default();
-    status.phase = Some(phase(said.phase()).to_owned());
-    let address = Some(said.address.clone()).filter(|address| !address.is_empty());
-    status.pod_ips = address.as_ref().map(|address| {
-        vec![PodIP {
-            ip: address.clone(),
-        }]
-    });
-    status.pod_ip = address;
-    status.reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
-    status.message = Some(said.message.clone()).filter(|message| !message.is_empty());
-    if said.phase() == Phase::Gone {
-        status.reason.get_or_insert_with(|| "Gone".to_owned());
-    }
-    let ready = said.ready && said.phase() == Phase::Running;
-    let started = status.start_time.get_or_insert(Time(now)).clone();
-    for type_ in ["Ready", "ContainersReady"] {
-        condition(status.conditions.get_or_insert_default(), type_, ready, now);
-    }
-    status.container_statuses = Some(vec![ContainerStatus {
-        name: container.name,
-        image: container.image.unwrap_or_default(),
-        ready,
-        started: Some(said.phase() == Phase::Running),
-        state: Some(state(said, started)),
-        ..ContainerStatus::default()
-    }]);
-    pod.status != before
-}
-
 fn connects(port: u16) -> Probe {
     let port = IntOrString::Int(i32::from(port));
     Probe {
@@ -265,129 +221,5 @@ fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     annotations.get(name).map(String::as_str)
 }
 
-fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Pending => "Pending",
-        Phase::Running => "Running",
-        Phase::Succeeded => "Succeeded",
-        Phase::Failed | Phase::Gone => "Failed",
-    }
-}
-
-fn condition(conditions: &mut Vec<PodCondition>, type_: &str, holds: bool, now: Timestamp) {
-    let value = if holds { "True" } else { "False" };
-    let found = conditions
-        .iter()
-        .position(|condition| condition.type_ == type_);
-    if found.is_some_and(|position| conditions[position].status == value) {
-        return;
-    }
-    let fresh = PodCondition {
-        type_: type_.to_owned(),
-        status: value.to_owned(),
-        last_transition_time: Some(Time(now)),
-        ..PodCondition::default()
-    };
-    match found {
-        Some(position) => conditions[position] = fresh,
-        None => conditions.push(fresh),
-    }
-}
-
-fn state(said: &proto::PodStatus, started: Time) -> ContainerState {
-    let reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
-    let message = Some(said.message.clone()).filter(|message| !message.is_empty());
-    match said.phase() {
-        Phase::Pending => {
-            let waiting = ContainerStateWaiting {
-                reason: reason.or(Some("ContainerCreating".to_owned())),
-                message,
-            };
-            ContainerState {
-                waiting: Some(waiting),
-                ..ContainerState::default()
-            }
-        }
-        Phase::Running => {
-            let running = ContainerStateRunning {
-                started_at: Some(started),
-            };
-            ContainerState {
-                running: Some(running),
-                ..ContainerState::default()
-            }
-        }
-        Phase::Succeeded | Phase::Failed | Phase::Gone => {
-            let code = i32::from(said.phase() != Phase::Succeeded);
-            let terminated = ContainerStateTerminated {
-                exit_code: code,
-                reason,
-                message,
-                ..Default::default()
-            };
-            ContainerState {
-                terminated: Some(terminated),
-                ..ContainerState::default()
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use dormouse_cluster::AppSpec;
-
-    use super::*;
-
-    fn app(json: serde_json::Value) -> App {
-        let spec: AppSpec = serde_json::from_value(json).unwrap();
-        let mut app = App::new("docs", spec);
-        app.metadata.namespace = Some("default".into());
-        app
-    }
-
-    #[test]
-    fn a_pod_has_its_app_its_port_and_a_probe_and_no_two_share_a_name() {
-        let app =
-            app(serde_json::json!({"port": 80, "targetPort": 8000, "container": {"name": "app"}}));
-        let mut names = Names::new(1);
-        let (first, second) = (of(&app, 7, &mut names), of(&app, 7, &mut names));
-        assert_eq!(owner_of(&first), Some((Key::new("default", "docs"), 7)));
-        assert_ne!(first.metadata.name, second.metadata.name);
-        assert_ne!(first.metadata.uid, second.metadata.uid);
-        let container = &first.spec.as_ref().unwrap().containers[0];
-        assert_eq!(container.ports.as_ref().unwrap()[0].container_port, 8000);
-        assert!(container.readiness_probe.is_some());
-        assert_eq!(seen(&first).template, template(&app));
-    }
-
-    #[test]
-    fn a_long_name_leaves_room_for_the_suffix() {
-        let name = Names::new(1).name(&"x".repeat(80));
-        assert_eq!(name.len(), NAME_MAX);
-    }
-
-    #[test]
-    fn what_a_node_says_of_another_pod_of_that_name_is_ignored() {
-        let app = app(serde_json::json!({"container": {"name": "app"}}));
-        let mut pod = of(&app, 7, &mut Names::new(1));
-        let mut said = proto::PodStatus {
-            uid: "another".into(),
-            ready: true,
-            ..Default::default()
-        };
-        said.set_phase(Phase::Running);
-        said.address = "2001:db8::7".into();
-        assert!(!write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
-        said.uid = pod.metadata.uid.clone().unwrap();
-        assert!(write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
-        assert_eq!(seen(&pod).ready, Some("2001:db8::7".parse().unwrap()));
-        assert!(
-            !write_status(&mut pod, &said, Timestamp::now()),
-            "the same again changes nothing"
-        );
-        said.set_phase(Phase::Gone);
-        assert!(write_status(&mut pod, &said, Timestamp::now()));
-        assert_eq!(seen(&pod).ended, Some(("Gone".into(), String::new())));
-    }
-}
+mod tests;

@@ -20,8 +20,14 @@ pub(crate) struct Tally {
 impl Tally {
     /// A scenario begins.
     pub(crate) fn begin(&mut self, scenario: &Value) {
-        scenario["id"].as_str().unwrap().clone_into(&mut self.scenario);
-        scenario["kind"].as_str().unwrap().clone_into(&mut self.kind);
+        scenario["id"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut self.scenario);
+        scenario["kind"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut self.kind);
         if self.kind != "settings" {
             self.kinds.entry(self.kind.clone()).or_default().0 += 1;
         }

@@ -1,0 +1,113 @@
+//! What nodes are told of pods, and what the loss of a node means.
+
+use std::collections::BTreeSet;
+
+use dormouse_cluster::Key;
+use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::PodSpec;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::Apps;
+use crate::action::Action;
+use crate::pod;
+
+impl Apps {
+    /// A lost node's pods are lost: they are replaced, and nobody is sent to them.
+    pub(super) fn node_down(&mut self, node: String, now: Boottime, actions: &mut Vec<Action>) {
+        self.up.remove(&node);
+        let lost = self.on_node.get(&node).cloned().unwrap_or_default();
+        let mut touched = BTreeSet::new();
+        for key in lost {
+            let owner = self.pods.get(&key).and_then(|pod| pod::owner_of(pod));
+            let slot = owner.and_then(|(_, vip)| self.slots.get_mut(&vip));
+            if let Some(slot) = slot {
+                if let Some(member) = slot.members.get_mut(&key) {
+                    member.failed = true;
+                }
+                touched.insert(slot.vip);
+            }
+        }
+        tracing::warn!(node, "node lost");
+        actions.push(Action::NodeDown { node });
+        for vip in touched {
+            self.plan(vip, now, actions);
+        }
+    }
+
+    pub(super) fn nodes_overdue(&mut self, now: Boottime, actions: &mut Vec<Action>) {
+        let ready = self
+            .nodes
+            .iter()
+            .filter(|(_, ready)| **ready)
+            .map(|(node, _)| node);
+        let bound = self.on_node.keys();
+        let overdue: BTreeSet<String> = ready
+            .chain(bound)
+            .filter(|node| !self.up.contains(*node))
+            .cloned()
+            .collect();
+        for node in overdue {
+            self.node_down(node, now, actions);
+        }
+    }
+
+    /// A node is told of a pod that it is to run, or to stop.
+    pub(super) fn tell_node(
+        &mut self,
+        key: &Key,
+        before: Option<&Pod>,
+        after: Option<&Pod>,
+        actions: &mut Vec<Action>,
+    ) {
+        let node_of = |pod: &Pod| {
+            pod.spec
+                .as_ref()
+                .and_then(|spec| spec.node_name.clone())
+                .filter(|node| !node.is_empty())
+        };
+        let identity = |pod: &Pod| {
+            (
+                pod.metadata.uid.clone(),
+                pod.spec.clone(),
+                pod.metadata.deletion_timestamp.is_some(),
+            )
+        };
+        if before.map(identity) == after.map(identity) {
+            return;
+        }
+        if let Some((node, pod)) = before.and_then(|pod| Some((node_of(pod)?, pod))) {
+            let same = after.is_some_and(|after| {
+                after.metadata.uid == pod.metadata.uid && node_of(after).as_ref() == Some(&node)
+            });
+            if !same {
+                if let Some(pods) = self.on_node.get_mut(&node) {
+                    pods.remove(key);
+                    if pods.is_empty() {
+                        self.on_node.remove(&node);
+                    }
+                }
+                actions.push(Action::Run {
+                    node,
+                    spec: pod::spec(pod, true),
+                });
+            }
+        }
+        if let Some((node, pod)) = after.and_then(|pod| Some((node_of(pod)?, pod))) {
+            self.on_node
+                .entry(node.clone())
+                .or_default()
+                .insert(key.clone());
+            actions.push(Action::Run {
+                node,
+                spec: pod::spec(pod, false),
+            });
+        }
+    }
+
+    pub(super) fn specs_on(&self, node: &str) -> Vec<PodSpec> {
+        let keys = self.on_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| self.pods.get(key))
+            .map(|pod| pod::spec(pod, false))
+            .collect()
+    }
+}

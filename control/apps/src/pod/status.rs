@@ -1,0 +1,120 @@
+//! A pod's status from what its node says.
+
+use dormouse_fleet::proto::{self, pod_status::Phase};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, Pod, PodCondition, PodIP,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+/// Writes what a node said over a pod's status; returns whether anything changed. Words about another pod of the same
+/// name change nothing.
+pub(crate) fn write_status(pod: &mut Pod, said: &proto::PodStatus, now: Timestamp) -> bool {
+    if !said.uid.is_empty() && pod.metadata.uid.as_deref() != Some(said.uid.as_str()) {
+        return false;
+    }
+    let before = pod.status.clone();
+    let container = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.containers.first())
+        .cloned()
+        .unwrap_or_default();
+    let status = pod.status.get_or_insert_default();
+    status.phase = Some(phase(said.phase()).to_owned());
+    let address = Some(said.address.clone()).filter(|address| !address.is_empty());
+    status.pod_ips = address.as_ref().map(|address| {
+        vec![PodIP {
+            ip: address.clone(),
+        }]
+    });
+    status.pod_ip = address;
+    status.reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
+    status.message = Some(said.message.clone()).filter(|message| !message.is_empty());
+    if said.phase() == Phase::Gone {
+        status.reason.get_or_insert_with(|| "Gone".to_owned());
+    }
+    let ready = said.ready && said.phase() == Phase::Running;
+    let started = status.start_time.get_or_insert(Time(now)).clone();
+    for type_ in ["Ready", "ContainersReady"] {
+        condition(status.conditions.get_or_insert_default(), type_, ready, now);
+    }
+    status.container_statuses = Some(vec![ContainerStatus {
+        name: container.name,
+        image: container.image.unwrap_or_default(),
+        ready,
+        started: Some(said.phase() == Phase::Running),
+        state: Some(state(said, started)),
+        ..ContainerStatus::default()
+    }]);
+    pod.status != before
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Pending => "Pending",
+        Phase::Running => "Running",
+        Phase::Succeeded => "Succeeded",
+        Phase::Failed | Phase::Gone => "Failed",
+    }
+}
+
+fn condition(conditions: &mut Vec<PodCondition>, type_: &str, holds: bool, now: Timestamp) {
+    let value = if holds { "True" } else { "False" };
+    let found = conditions
+        .iter()
+        .position(|condition| condition.type_ == type_);
+    if found.is_some_and(|position| conditions[position].status == value) {
+        return;
+    }
+    let fresh = PodCondition {
+        type_: type_.to_owned(),
+        status: value.to_owned(),
+        last_transition_time: Some(Time(now)),
+        ..PodCondition::default()
+    };
+    match found {
+        Some(position) => conditions[position] = fresh,
+        None => conditions.push(fresh),
+    }
+}
+
+fn state(said: &proto::PodStatus, started: Time) -> ContainerState {
+    let reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
+    let message = Some(said.message.clone()).filter(|message| !message.is_empty());
+    match said.phase() {
+        Phase::Pending => {
+            let waiting = ContainerStateWaiting {
+                reason: reason.or(Some("ContainerCreating".to_owned())),
+                message,
+            };
+            ContainerState {
+                waiting: Some(waiting),
+                ..ContainerState::default()
+            }
+        }
+        Phase::Running => {
+            let running = ContainerStateRunning {
+                started_at: Some(started),
+            };
+            ContainerState {
+                running: Some(running),
+                ..ContainerState::default()
+            }
+        }
+        Phase::Succeeded | Phase::Failed | Phase::Gone => {
+            let code = i32::from(said.phase() != Phase::Succeeded);
+            let terminated = ContainerStateTerminated {
+                exit_code: code,
+                reason,
+                message,
+                ..Default::default()
+            };
+            ContainerState {
+                terminated: Some(terminated),
+                ..ContainerState::default()
+            }
+        }
+    }
+}

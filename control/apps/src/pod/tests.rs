@@ -1,0 +1,60 @@
+//! What pod objects promise.
+
+use dormouse_cluster::AppSpec;
+
+use dormouse_fleet::proto::pod_status::Phase;
+use k8s_openapi::jiff::Timestamp;
+
+use super::*;
+
+fn app(json: serde_json::Value) -> App {
+    let spec: AppSpec = serde_json::from_value(json).unwrap();
+    let mut app = App::new("docs", spec);
+    app.metadata.namespace = Some("default".into());
+    app
+}
+
+#[test]
+fn a_pod_has_its_app_its_port_and_a_probe_and_no_two_share_a_name() {
+    let app =
+        app(serde_json::json!({"port": 80, "targetPort": 8000, "container": {"name": "app"}}));
+    let mut names = Names::new(1);
+    let (first, second) = (of(&app, 7, &mut names), of(&app, 7, &mut names));
+    assert_eq!(owner_of(&first), Some((Key::new("default", "docs"), 7)));
+    assert_ne!(first.metadata.name, second.metadata.name);
+    assert_ne!(first.metadata.uid, second.metadata.uid);
+    let container = &first.spec.as_ref().unwrap().containers[0];
+    assert_eq!(container.ports.as_ref().unwrap()[0].container_port, 8000);
+    assert!(container.readiness_probe.is_some());
+    assert_eq!(seen(&first).template, template(&app));
+}
+
+#[test]
+fn a_long_name_leaves_room_for_the_suffix() {
+    let name = Names::new(1).name(&"x".repeat(80));
+    assert_eq!(name.len(), NAME_MAX);
+}
+
+#[test]
+fn what_a_node_says_of_another_pod_of_that_name_is_ignored() {
+    let app = app(serde_json::json!({"container": {"name": "app"}}));
+    let mut pod = of(&app, 7, &mut Names::new(1));
+    let mut said = proto::PodStatus {
+        uid: "another".into(),
+        ready: true,
+        ..Default::default()
+    };
+    said.set_phase(Phase::Running);
+    said.address = "2001:db8::7".into();
+    assert!(!write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
+    said.uid = pod.metadata.uid.clone().unwrap();
+    assert!(write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
+    assert_eq!(seen(&pod).ready, Some("2001:db8::7".parse().unwrap()));
+    assert!(
+        !write_status(&mut pod, &said, Timestamp::now()),
+        "the same again changes nothing"
+    );
+    said.set_phase(Phase::Gone);
+    assert!(write_status(&mut pod, &said, Timestamp::now()));
+    assert_eq!(seen(&pod).ended, Some(("Gone".into(), String::new())));
+}

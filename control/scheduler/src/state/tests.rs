@@ -1,0 +1,126 @@
+//! What the scheduler's knowledge promises.
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, PodSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::*;
+
+fn node(name: &str, pods: u32) -> Change {
+    let ready = NodeCondition {
+        type_: "Ready".into(),
+        status: "True".into(),
+        ..NodeCondition::default()
+    };
+    let allocatable = [
+        ("cpu", "4".to_owned()),
+        ("memory", "8Gi".to_owned()),
+        ("pods", pods.to_string()),
+    ];
+    let status = NodeStatus {
+        allocatable: Some(
+            allocatable
+                .map(|(name, value)| (name.to_owned(), Quantity(value)))
+                .into(),
+        ),
+        conditions: Some(vec![ready]),
+        ..NodeStatus::default()
+    };
+    Change::Node(
+        Key::global(name),
+        Some(Arc::new(Node {
+            status: Some(status),
+            ..Node::default()
+        })),
+    )
+}
+
+fn pod(node: Option<&str>) -> Pod {
+    let spec = PodSpec {
+        node_name: node.map(str::to_owned),
+        ..PodSpec::default()
+    };
+    Pod {
+        spec: Some(spec),
+        ..Pod::default()
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new("default", name)
+}
+
+fn state(changes: &[Change]) -> State {
+    let mut state = State::new(&View::default(), 1);
+    for change in changes {
+        state.apply(change);
+    }
+    state
+}
+
+#[test]
+fn an_assumed_pod_counts_until_it_is_seen_or_its_time_is_over() {
+    let mut state = state(&[node("n1", 1)]);
+    assert_eq!(state.place(0, &key("a"), &pod(None)), Ok("n1".to_owned()));
+    assert_eq!(
+        state.place(5, &key("a"), &pod(None)),
+        Ok("n1".to_owned()),
+        "asked again"
+    );
+    assert!(state.place(ASSUMED_MS - 1, &key("b"), &pod(None)).is_err());
+    assert_eq!(
+        state.place(ASSUMED_MS, &key("b"), &pod(None)),
+        Ok("n1".to_owned())
+    );
+    state.apply(&Change::Pod(key("b"), Some(Arc::new(pod(Some("n1"))))));
+    assert!(
+        state.place(ASSUMED_MS * 9, &key("c"), &pod(None)).is_err(),
+        "b is real now"
+    );
+}
+
+#[test]
+fn a_pod_that_ended_or_went_frees_its_place() {
+    let mut state = state(&[
+        node("n1", 1),
+        Change::Pod(key("a"), Some(Arc::new(pod(Some("n1"))))),
+    ]);
+    assert!(state.place(0, &key("b"), &pod(None)).is_err());
+    let mut ended = pod(Some("n1"));
+    ended.status.get_or_insert_default().phase = Some("Failed".into());
+    state.apply(&Change::Pod(key("a"), Some(Arc::new(ended))));
+    assert!(state.place(0, &key("b"), &pod(None)).is_ok());
+    state.apply(&Change::Pod(key("a"), None));
+    assert!(
+        state.place(0, &key("c"), &pod(None)).is_err(),
+        "nothing is freed twice"
+    );
+}
+
+#[test]
+fn a_refused_pod_waits_for_a_change_for_the_better() {
+    let mut state = state(&[Change::Pod(key("a"), Some(Arc::new(pod(None))))]);
+    assert!(state.place_next(0).unwrap().1.is_err());
+    assert_eq!(state.place_next(0), None);
+    state.apply(&node("n1", 0));
+    assert!(state.place_next(0).unwrap().1.is_err());
+    state.apply(&node("n1", 0));
+    assert_eq!(state.place_next(0), None, "a heartbeat is no change");
+    state.apply(&node("n1", 1));
+    assert_eq!(state.place_next(0).unwrap().1, Ok("n1".to_owned()));
+    assert_eq!(state.place_next(0), None, "its binding is under way");
+}
+
+#[test]
+fn a_binding_that_failed_is_tried_again_elsewhere() {
+    let mut state = state(&[
+        Change::Pod(key("a"), Some(Arc::new(pod(None)))),
+        node("n1", 1),
+    ]);
+    assert!(state.place_next(0).is_some());
+    state.bound(&key("a"), false);
+    assert!(state.place_next(0).unwrap().1.is_ok());
+    state.apply(&Change::Pod(key("a"), None));
+    state.bound(&key("a"), false);
+    assert_eq!(state.place_next(0), None, "the pod went meanwhile");
+    assert!(state.place(0, &key("b"), &pod(None)).is_ok());
+}
