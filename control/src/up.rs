@@ -1,14 +1,18 @@
 //! Wires control's roles into one process: the store first, then those who read it, the activator last, because a
 //! request may only be parked once somebody can wake its app.
 
-use std::net::{Ipv6Addr, SocketAddr};
+mod compaction;
+mod options;
+
+pub use options::{Options, Role};
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
-use dormouse_cluster::{Client, Period, VipRange, source};
-use dormouse_fleet::{ServerConfig, proto};
+use dormouse_cluster::{Client, VipRange, source};
+use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::Store;
 use prometheus_client::registry::Registry;
@@ -36,113 +40,6 @@ const REACH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Between two tries to reach the store.
 const RETRY: Duration = Duration::from_millis(100);
-
-/// A role that `up` may leave to another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Role {
-    /// Run with `dormouse store`.
-    Store,
-    /// Run with `dormouse scheduler`.
-    Scheduler,
-}
-
-/// Where control listens, and what it decides by.
-#[derive(Args, Debug, Clone)]
-pub struct Options {
-    /// The address by which nodes and people reach control
-    #[arg(long, default_value = "::1", env = "DORMOUSE_ADDRESS")]
-    pub address: Ipv6Addr,
-    /// The /96 in which the activator stands for sleeping apps. It must be local to this host:
-    /// ip -6 route add local PREFIX dev lo
-    #[arg(long, value_parser = acting_prefix, env = "DORMOUSE_ACTING_PREFIX")]
-    pub acting_prefix: Ipv6Addr,
-    /// Where VIPs come from; at most four, together at most 2^20 addresses
-    #[arg(
-        long = "vip-range",
-        default_value = "fd00:10::/108",
-        env = "DORMOUSE_VIP_RANGES",
-        value_delimiter = ','
-    )]
-    pub vip_ranges: Vec<String>,
-    /// How long a node may use what it was last told without hearing from control
-    #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_NODE_LEASE")]
-    pub node_lease: Duration,
-    /// How long an app stays inactive before its last pod goes
-    #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_SCALE_TO_ZERO_GRACE")]
-    pub scale_to_zero_grace: Duration,
-    /// Roles that run in a process of their own
-    #[arg(long, value_delimiter = ',')]
-    pub without: Vec<Role>,
-    /// The store, where it runs elsewhere: http://[ADDRESS]:2379
-    #[arg(long, env = "DORMOUSE_STORE")]
-    pub store: Option<String>,
-    /// The scheduler, where it runs elsewhere: http://[ADDRESS]:10259
-    #[arg(long, env = "DORMOUSE_SCHEDULER")]
-    pub scheduler: Option<String>,
-}
-
-fn period(text: &str) -> Result<Duration, String> {
-    text.parse::<Period>()
-        .map(|period| period.get())
-        .map_err(|error| error.to_string())
-}
-
-fn acting_prefix(text: &str) -> Result<Ipv6Addr, String> {
-    let wrong = || format!("`{text}` is not a /96, such as 2001:db8:a1::/96");
-    let (address, length) = text.split_once('/').ok_or_else(wrong)?;
-    let address: Ipv6Addr = address
-        .parse()
-        .map_err(|_: std::net::AddrParseError| wrong())?;
-    if length == "96" && address.segments()[6..] == [0, 0] {
-        Ok(address)
-    } else {
-        Err(wrong())
-    }
-}
-
-impl Options {
-    fn ranges(&self) -> Result<Vec<VipRange>> {
-        let mut base = 0;
-        let mut ranges = Vec::new();
-        for text in &self.vip_ranges {
-            let range: VipRange = text
-                .parse()
-                .with_context(|| format!("`{text}` cannot be a VIP range"))?;
-            // Ranges follow each other in the maps in the order in which they are given.
-            let range = VipRange::new(range.prefix(), range.prefix_len(), base)?;
-            base += range.size();
-            ranges.push(range);
-        }
-        Ok(ranges)
-    }
-
-    fn node_config(&self, ranges: &[VipRange]) -> proto::NodeConfig {
-        let vip_ranges = ranges
-            .iter()
-            .map(|range| proto::VipRange {
-                prefix: range.to_string(),
-                base: range.base(),
-            })
-            .collect();
-        let activator = proto::Activator {
-            prefix: format!("{}/96", self.acting_prefix),
-            via: self.address.to_string(),
-        };
-        proto::NodeConfig {
-            vip_ranges,
-            activators: vec![activator],
-            ..Default::default()
-        }
-    }
-
-    fn at(&self, port: u16) -> SocketAddr {
-        SocketAddr::new(self.address.into(), port)
-    }
-
-    fn url(&self, port: u16) -> String {
-        format!("http://{}", self.at(port))
-    }
-}
 
 /// The roles that run in this process, and how they are told to end.
 struct Roles {
@@ -173,7 +70,9 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<()> {
 /// The store alone.
 pub async fn run_store(listen: SocketAddr, shutdown: CancellationToken) -> Result<()> {
     let listener = bind(listen, "store").await?;
-    dormouse_store::server::serve(listener, Store::new(), shutdown)
+    let store = Store::new();
+    tokio::spawn(compaction::run(store.clone(), shutdown.clone()));
+    dormouse_store::server::serve(listener, store, shutdown)
         .await
         .context("store failed")
 }
@@ -213,6 +112,7 @@ impl Roles {
         let listener = bind(self.options.at(STORE_PORT), "store").await?;
         let store = Store::new();
         store.register(&mut self.registry);
+        tokio::spawn(compaction::run(store.clone(), self.shutdown.clone()));
         let served = dormouse_store::server::serve(listener, store, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("store failed") });
@@ -379,31 +279,4 @@ fn lazy(url: &str) -> Result<Channel> {
     Ok(endpoint
         .connect_timeout(Duration::from_secs(1))
         .connect_lazy())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_acting_prefix_must_be_a_96_without_host_bits() {
-        assert!(acting_prefix("2001:db8:a1::/96").is_ok());
-        for wrong in [
-            "2001:db8:a1::",
-            "2001:db8:a1::/64",
-            "2001:db8:a1::1/96",
-            "apps/96",
-        ] {
-            assert!(
-                acting_prefix(wrong).expect_err(wrong).contains("/96"),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_period_names_its_form_when_it_is_wrong() {
-        assert_eq!(period("1s"), Ok(Duration::from_secs(1)));
-        assert!(period("soon").is_err());
-    }
 }
