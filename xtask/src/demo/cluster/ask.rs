@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dormouse_world::Host;
+use dormouse_world::{CONTROL, Host};
 use serde_json::Value;
 
 use super::{
@@ -49,7 +49,7 @@ impl Cluster {
 
     /// What `etcdctl ARGUMENTS` prints.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
-        let endpoint = format!("--endpoints={}", url(STORE_PORT));
+        let endpoint = format!("--endpoints=[{CONTROL}]:{STORE_PORT}");
         self.on_control(
             Path::new("etcdctl"),
             &[&[endpoint.as_str()], arguments].concat(),
