@@ -9,6 +9,7 @@ mod counts;
 mod error;
 mod events;
 mod flows;
+mod grace;
 mod ids;
 mod load;
 mod mirror;
@@ -18,23 +19,28 @@ mod sys;
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use counts::VipCount;
-pub use dormouse_ebpf::service::{EventKind, Mode};
+pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange};
 pub use error::DatapathError;
-pub use events::{Events, KernelEvent};
+pub use events::{KernelEvent, KernelEvents};
+pub use grace::Grace;
 pub use load::{Hook, Run};
+pub(crate) use sys::watch;
 
 use arrays::Arrays;
 use counts::Counters;
+use grace::Graces;
 use load::Loaded;
 use mirror::Mirror;
 
 /// The version of the map layouts: another one gets a folder of pins of its own.
 const SCHEMA: &str = "v1";
+
+/// A flow without a packet for so long has lost its client: longer than any keep-alive that is meant to keep one.
+const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
 
 /// Where the data path lives.
 #[derive(Debug, Clone)]
@@ -59,8 +65,8 @@ pub struct Datapath {
     arrays: Arrays,
     mirror: Mirror,
     counters: Counters,
-    events: Option<Events>,
-    graces: AtomicU64,
+    events: Option<KernelEvents>,
+    graces: Graces,
 }
 
 impl Datapath {
@@ -74,10 +80,10 @@ impl Datapath {
         let arrays = Arrays::open(&loaded)?;
         let mirror = Mirror::read(&arrays);
         network::keep(&mut loaded, &arrays, &config)?;
-        let events = Events::open(&mut loaded, mirror.unanswered(&arrays))?;
+        let events = KernelEvents::open(&mut loaded, mirror.unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror.followed())?;
         loaded.attach(&pins, &config)?;
-        Ok(Self { config, loaded, arrays, mirror, counters, events: Some(events), graces: AtomicU64::new(1) })
+        Ok(Self { config, loaded, arrays, mirror, counters, events: Some(events), graces: Graces::default() })
     }
 
     /// Says which addresses are VIPs and where the activators are; in force at once.
@@ -88,25 +94,30 @@ impl Datapath {
     /// Puts a VIP's entry in force. After [`Datapath::grace`] nobody decides by the entry before.
     pub fn publish(&mut self, entry: &Entry) -> Result<(), DatapathError> {
         self.counters.follow(entry.vip)?;
-        let graces = self.graces.load(Ordering::Acquire);
-        if self.mirror.publish(&self.arrays, entry, graces).is_err() {
+        match self.mirror.publish(&self.arrays, entry, self.graces.now()) {
             // Ids that rest may be what lacks: after a grace period they are free.
-            self.grace();
-            self.mirror.publish(&self.arrays, entry, self.graces.load(Ordering::Acquire))?;
+            Err(DatapathError::Full { .. }) => {
+                self.grace();
+                self.mirror.publish(&self.arrays, entry, self.graces.now())
+            }
+            done => done,
         }
-        Ok(())
     }
 
     /// Stops following a VIP: its packets go to an activator, and the first of them raises a miss.
     pub fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
-        self.mirror.forget(&self.arrays, vip, self.graces.load(Ordering::Acquire));
+        self.mirror.forget(&self.arrays, vip, self.graces.now());
         self.counters.forget(vip)
     }
 
     /// Returns when no program can still decide by a word that was replaced before; takes about 10 ms.
     pub fn grace(&self) {
-        sys::wait_for_readers();
-        self.graces.fetch_add(1, Ordering::AcqRel);
+        self.grace_period().wait();
+    }
+
+    /// Begins a grace period, to be waited for elsewhere.
+    pub fn grace_period(&self) -> Grace {
+        self.graces.begin()
     }
 
     /// Renews the node lease: until then (CLOCK_BOOTTIME nanoseconds) leased entries act as they say.
@@ -115,8 +126,8 @@ impl Datapath {
     }
 
     /// Makes a pod known: solicitations for it are answered, flows may lead to it.
-    pub fn add_pod(&mut self, pod: &PodEntry) -> Result<(), DatapathError> {
-        network::add_pod(&mut self.loaded, pod)
+    pub fn add_pod(&mut self, pod: PodEntry) -> Result<(), DatapathError> {
+        network::add_pod(&mut self.loaded, &pod)
     }
 
     /// Forgets a pod. One that is not known is no error.
@@ -130,13 +141,22 @@ impl Datapath {
     }
 
     /// The kernel's events, once: whoever takes them reads them from then on.
-    pub fn take_events(&mut self) -> Option<Events> {
-        self.events.take()
+    pub fn take_events(&mut self) -> Result<KernelEvents, DatapathError> {
+        self.events.take().ok_or(DatapathError::Taken)
     }
 
     /// What was counted since the call before, for each VIP that had a connection in between.
-    pub fn counts(&mut self) -> Result<Vec<VipCount>, DatapathError> {
+    pub fn counts(&mut self) -> Vec<VipCount> {
         self.counters.take(sys::boottime_ns())
+    }
+
+    /// Ends flows that have been idle for ten minutes; to be called each half minute or so.
+    pub fn expire_flows(&mut self) {
+        match self.expire_idle(sys::boottime_ns(), FLOW_IDLE_NS) {
+            Ok(0) => {}
+            Ok(ended) => tracing::debug!(ended, "idle flows ended"),
+            Err(error) => tracing::warn!(%error, "idle flows were not ended"),
+        }
     }
 
     /// Ends flows without a packet for `idle_ns`, so that a client that vanished keeps no app awake. Returns how many.
@@ -150,7 +170,7 @@ impl Datapath {
     }
 
     /// What became of packets, all CPUs together, since the maps were made.
-    pub fn stats(&self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
+    pub fn stats(&self) -> Vec<(Verdict, u64)> {
         counts::stats(&self.loaded)
     }
 

@@ -11,6 +11,14 @@ macro_rules! verdicts {
             /// All, by number.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
+            /// The packet was dropped.
+            pub const fn is_drop(self) -> bool {
+                matches!(
+                    self,
+                    Self::DroppedHops | Self::DroppedNoPort | Self::DroppedNoActivator | Self::DroppedRewrite
+                )
+            }
+
             /// The name in metrics.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text),* }

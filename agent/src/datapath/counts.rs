@@ -29,13 +29,18 @@ pub struct VipCount {
 }
 
 /// The counters of all VIPs that the node follows.
-#[derive(Debug)]
 pub(super) struct Counters {
     sums: PerCpuHashMap<MapData, u32, Counts>,
     expired: HashMap<MapData, u32, Counts>,
     cpus: usize,
     /// The sums at the end of the last interval, and when that was.
     before: BTreeMap<u32, (Counts, u64)>,
+}
+
+impl std::fmt::Debug for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counters").field("before", &self.before).finish_non_exhaustive()
+    }
 }
 
 impl Counters {
@@ -87,7 +92,7 @@ impl Counters {
     }
 
     /// What happened since the call before; VIPs without any connection are left out.
-    pub(super) fn take(&mut self, now_ns: u64) -> Result<Vec<VipCount>, DatapathError> {
+    pub(super) fn take(&mut self, now_ns: u64) -> Vec<VipCount> {
         let followed: Vec<u32> = self.before.keys().copied().collect();
         let mut counts = Vec::new();
         for vip in followed {
@@ -98,7 +103,7 @@ impl Counters {
             }
         }
         counts.retain(|count| count.connections > 0 || count.connection_ns > 0 || count.open > 0);
-        Ok(counts)
+        counts
     }
 
     /// A VIP's sums over all CPUs, if none was in the middle of a change.
@@ -126,14 +131,14 @@ fn difference(vip: u32, (old, from_ns): &(Counts, u64), (new, until_ns): &(Count
 }
 
 /// What became of packets, all CPUs together.
-pub(super) fn stats(loaded: &Loaded) -> Result<Vec<(Verdict, u64)>, DatapathError> {
-    let stats: PerCpuArray<_, u64> =
-        PerCpuArray::try_from(loaded.map("stats")?).map_err(DatapathError::map("open", "stats"))?;
+pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
+    let stats = loaded.map("stats").ok().and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
+    let Some(stats) = stats else { return Vec::new() };
     Verdict::ALL
         .iter()
-        .map(|&verdict| {
-            let cpus = stats.get(&(verdict as u32), 0).map_err(DatapathError::map("read", "stats"))?;
-            Ok((verdict, cpus.iter().sum()))
+        .filter_map(|&verdict| {
+            let cpus = stats.get(&(verdict as u32), 0).ok()?;
+            Some((verdict, cpus.iter().sum()))
         })
         .collect()
 }

@@ -10,7 +10,7 @@ pub struct VipRange {
     /// Its first address.
     pub prefix: Ipv6Addr,
     /// The prefix's length, at least 108.
-    pub len: u8,
+    pub length: u8,
     /// The index of its first address.
     pub base: u32,
 }

@@ -81,6 +81,9 @@ pub enum DatapathError {
         /// How many there may be.
         max: usize,
     },
+    /// Somebody reads the events already.
+    #[error("the kernel's events were taken before: they have one reader")]
+    Taken,
     /// An index past the maps.
     #[error("VIP index {vip} is past the maps' end")]
     Index {

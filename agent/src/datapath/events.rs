@@ -1,9 +1,11 @@
 //! The kernel's events: first packets to sleeping VIPs, and to VIPs that the node does not follow.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::{MapData, RingBuf};
+use tokio::io::unix::AsyncFd;
 use dormouse_ebpf::service::EventKind;
 
 use super::error::DatapathError;
@@ -21,25 +23,50 @@ pub struct KernelEvent {
     pub at_ns: u64,
 }
 
-/// The ring of events. Its descriptor is readable when there is one: for `tokio::io::unix::AsyncFd`.
-#[derive(Debug)]
-pub struct Events {
+/// The ring of events; it has one reader.
+pub struct KernelEvents {
     again: VecDeque<KernelEvent>,
     ring: RingBuf<MapData>,
+    /// Made at the first wait, which is where a runtime is.
+    watch: Option<AsyncFd<OwnedFd>>,
 }
 
-impl Events {
+impl KernelEvents {
     pub(super) fn open(loaded: &mut Loaded, unanswered: Vec<KernelEvent>) -> Result<Self, DatapathError> {
         let map = loaded.take("events")?;
         let ring = RingBuf::try_from(map).map_err(DatapathError::map("open", "events"))?;
         let now = sys::boottime_ns();
         let again = unanswered.into_iter().map(|event| KernelEvent { at_ns: now, ..event }).collect();
-        Ok(Self { again, ring })
+        Ok(Self { again, ring, watch: None })
     }
 
-    /// The next event, if there is one. Call it until there is none, and once before waiting for the first time: what an
-    /// agent before may have read without telling comes again, at the time of this agent's start.
-    pub fn next_event(&mut self) -> Option<KernelEvent> {
+    /// The next event. Cancelling the wait loses none.
+    pub async fn next(&mut self) -> KernelEvent {
+        loop {
+            if let Some(event) = self.try_next() {
+                return event;
+            }
+            if let Err(error) = self.readable().await {
+                tracing::error!(%error, "the ring of events cannot be waited for");
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Waits until there may be an event.
+    async fn readable(&mut self) -> io::Result<()> {
+        let watch = match self.watch.take() {
+            Some(watch) => watch,
+            None => sys::watch(self.ring.as_fd().try_clone_to_owned()?)?,
+        };
+        // What comes from here on wakes again; what came before is read next.
+        self.watch.insert(watch).readable().await?.clear_ready();
+        Ok(())
+    }
+
+    /// The next event, if there is one. What an agent before may have read without telling comes again first, at the
+    /// time of this agent's start.
+    pub fn try_next(&mut self) -> Option<KernelEvent> {
         if let Some(event) = self.again.pop_front() {
             return Some(event);
         }
@@ -64,15 +91,9 @@ fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     Some(KernelEvent { vip, kind, at_ns })
 }
 
-impl AsFd for Events {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
-    }
-}
-
-impl AsRawFd for Events {
-    fn as_raw_fd(&self) -> RawFd {
-        self.ring.as_raw_fd()
+impl std::fmt::Debug for KernelEvents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KernelEvents").field("again", &self.again).finish_non_exhaustive()
     }
 }
 

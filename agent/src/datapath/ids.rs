@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::grace::Moment;
+
 /// Ids `0..max`. Time is counted in grace periods.
 #[derive(Debug)]
 pub(super) struct Ids {
@@ -20,10 +22,10 @@ impl Ids {
         Self { max, next, free, resting: VecDeque::new() }
     }
 
-    /// An id that nobody holds, `graces` grace periods after the agent's start.
-    pub(super) fn take(&mut self, graces: u64) -> Option<u32> {
+    /// An id that nobody holds.
+    pub(super) fn take(&mut self, now: Moment) -> Option<u32> {
         while let Some(&(since, id)) = self.resting.front()
-            && since < graces
+            && since < now.over
         {
             self.resting.pop_front();
             self.free.insert(id);
@@ -38,8 +40,8 @@ impl Ids {
     }
 
     /// Gives an id back.
-    pub(super) fn rest(&mut self, id: u32, graces: u64) {
-        self.resting.push_back((graces, id));
+    pub(super) fn rest(&mut self, id: u32, now: Moment) {
+        self.resting.push_back((now.begun, id));
     }
 }
 
@@ -47,20 +49,25 @@ impl Ids {
 mod tests {
     use super::*;
 
+    /// After so many periods, none under way.
+    fn after(periods: u64) -> Moment {
+        Moment { begun: periods, over: periods }
+    }
+
     #[test]
     fn an_id_given_back_rests_for_a_grace_period() {
         let mut ids = Ids::with_used(2, &BTreeSet::new());
-        assert_eq!(ids.take(1), Some(0));
-        ids.rest(0, 1);
-        assert_eq!(ids.take(1), Some(1));
-        assert_eq!(ids.take(1), None, "0 rests");
-        assert_eq!(ids.take(2), Some(0));
+        assert_eq!(ids.take(after(1)), Some(0));
+        ids.rest(0, after(1));
+        assert_eq!(ids.take(after(1)), Some(1));
+        assert_eq!(ids.take(after(1)), None, "0 rests");
+        assert_eq!(ids.take(after(2)), Some(0));
     }
 
     #[test]
     fn ids_found_in_use_are_never_handed_out() {
         let mut ids = Ids::with_used(6, &BTreeSet::from([0, 2, 4]));
-        let taken: Vec<u32> = std::iter::from_fn(|| ids.take(1)).collect();
+        let taken: Vec<u32> = std::iter::from_fn(|| ids.take(after(1))).collect();
         assert_eq!(taken, [1, 3, 5]);
     }
 }

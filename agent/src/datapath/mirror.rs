@@ -10,6 +10,7 @@ use super::arrays::Arrays;
 use super::entry::Entry;
 use super::error::DatapathError;
 use super::events::KernelEvent;
+use super::grace::Moment;
 use super::ids::Ids;
 
 /// A backend by what it is: address and port.
@@ -98,7 +99,7 @@ impl Mirror {
     }
 
     /// Puts an entry in force: backends and set first, then the one word that leads to them (or away from them first).
-    pub(super) fn publish(&mut self, arrays: &Arrays, entry: &Entry, graces: u64) -> Result<(), DatapathError> {
+    pub(super) fn publish(&mut self, arrays: &Arrays, entry: &Entry, now: Moment) -> Result<(), DatapathError> {
         if entry.vip >= VIPS_MAX {
             return Err(DatapathError::Index { vip: entry.vip });
         }
@@ -112,35 +113,36 @@ impl Mirror {
             arrays.svc.store(place, next.pack());
         }
         if wanted != old.backends || !self.vips.contains_key(&entry.vip) {
-            let set = self.write_set(arrays, &wanted, old.set.generation, graces)?;
+            let set = self.write_set(arrays, &wanted, old.set.generation, now)?;
             arrays.svc.store(place + 1, set.pack());
             self.vips.insert(entry.vip, Held { backends: wanted, set });
-            self.release(&old, graces);
+            self.release(&old, now);
         }
         arrays.svc.store(place, next.pack());
         Ok(())
     }
 
     /// Takes a VIP's entry away.
-    pub(super) fn forget(&mut self, arrays: &Arrays, vip: u32, graces: u64) {
+    pub(super) fn forget(&mut self, arrays: &Arrays, vip: u32, now: Moment) {
         let Some(held) = self.vips.remove(&vip) else { return };
         let generation = route(arrays, vip).generation.wrapping_add(1);
         arrays.svc.store(vip as usize * 2, Route { generation, ..Route::ABSENT }.pack());
         arrays.svc.store(vip as usize * 2 + 1, 0);
-        self.release(&held, graces);
+        self.release(&held, now);
     }
 
     /// Writes a new set into rows of its own.
-    fn write_set(&mut self, arrays: &Arrays, keys: &[Key], before: u32, graces: u64) -> Result<Set, DatapathError> {
+    fn write_set(&mut self, arrays: &Arrays, keys: &[Key], before: u32, now: Moment) -> Result<Set, DatapathError> {
         let full = |what, max: u32| DatapathError::Full { what, max: max as usize };
         let count = u16::try_from(keys.len()).map_err(|_too_many| full("backends of one VIP", u16::MAX.into()))?;
-        let offset = self.rows.take(count, graces).ok_or_else(|| full("sets of backends", SETS_MAX))?;
+        let offset = self.rows.take(count, now).ok_or_else(|| full("sets of backends", SETS_MAX))?;
         let mut ids = Vec::with_capacity(keys.len());
         for key in keys {
-            match self.backend(arrays, key, graces) {
+            match self.backend(arrays, key, now) {
                 Some(id) => ids.push(id),
                 None => {
-                    self.release(&Held { backends: keys[..ids.len()].to_vec(), set: Set { offset, count, generation: 0 } }, graces);
+                    let set = Set { offset, count, generation: 0 };
+                    self.release(&Held { backends: keys[..ids.len()].to_vec(), set }, now);
                     return Err(full("backends", BACKENDS_MAX));
                 }
             }
@@ -150,7 +152,7 @@ impl Mirror {
     }
 
     /// The id of a backend, used once more; written if it is new.
-    fn backend(&mut self, arrays: &Arrays, key: &Key, graces: u64) -> Option<u32> {
+    fn backend(&mut self, arrays: &Arrays, key: &Key, now: Moment) -> Option<u32> {
         if let Some(id) = self.backends.uses(key) {
             return Some(id);
         }
@@ -158,13 +160,13 @@ impl Mirror {
         let prefix = match self.prefixes.uses(&upper) {
             Some(id) => id,
             None => {
-                let id = self.prefixes.add(upper, graces)?;
+                let id = self.prefixes.add(upper, now)?;
                 arrays.write_prefix(id, upper);
                 id
             }
         };
-        let Some(id) = self.backends.add(*key, graces) else {
-            self.prefixes.leaves(&upper, graces);
+        let Some(id) = self.backends.add(*key, now) else {
+            self.prefixes.leaves(&upper, now);
             return None;
         };
         let (address, port) = key;
@@ -172,13 +174,13 @@ impl Mirror {
         Some(id)
     }
 
-    fn release(&mut self, held: &Held, graces: u64) {
+    fn release(&mut self, held: &Held, now: Moment) {
         for key in &held.backends {
-            if self.backends.leaves(key, graces) {
-                self.prefixes.leaves(&upper(key), graces);
+            if self.backends.leaves(key, now) {
+                self.prefixes.leaves(&upper(key), now);
             }
         }
-        self.rows.rest(held.set, graces);
+        self.rows.rest(held.set, now);
     }
 }
 
@@ -238,20 +240,20 @@ impl<K: Eq + Hash + Clone + Ord> Named<K> {
         Some(*id)
     }
 
-    fn add(&mut self, key: K, graces: u64) -> Option<u32> {
-        let id = self.ids.take(graces)?;
+    fn add(&mut self, key: K, now: Moment) -> Option<u32> {
+        let id = self.ids.take(now)?;
         self.known.insert(key, (id, 1));
         Some(id)
     }
 
     /// One use less; true if that was the last.
-    fn leaves(&mut self, key: &K, graces: u64) -> bool {
+    fn leaves(&mut self, key: &K, now: Moment) -> bool {
         let Some((id, uses)) = self.known.get_mut(key) else { return false };
         *uses = uses.saturating_sub(1);
         if *uses > 0 {
             return false;
         }
-        self.ids.rest(*id, graces);
+        self.ids.rest(*id, now);
         self.known.remove(key);
         true
     }
@@ -273,8 +275,8 @@ impl Rows {
     }
 
     /// The offset of a place for so many ids.
-    fn take(&mut self, count: u16, graces: u64) -> Option<u32> {
-        for (_, class, row) in self.resting.extract_if(.., |(since, _, _)| *since < graces) {
+    fn take(&mut self, count: u16, now: Moment) -> Option<u32> {
+        for (_, class, row) in self.resting.extract_if(.., |(since, _, _)| *since < now.over) {
             self.free.entry(class).or_default().insert(row);
         }
         let class = class(count);
@@ -288,9 +290,9 @@ impl Rows {
         Some(row * ROW_LEN)
     }
 
-    fn rest(&mut self, set: Set, graces: u64) {
+    fn rest(&mut self, set: Set, now: Moment) {
         if set != Set::default() {
-            self.resting.push((graces, class(set.count), set.offset / ROW_LEN));
+            self.resting.push((now.begun, class(set.count), set.offset / ROW_LEN));
         }
     }
 }

@@ -62,15 +62,15 @@ pub(super) fn configure(
 
 /// A range as the kernel reads it.
 fn layout(range: &VipRange) -> Result<maps::Range, DatapathError> {
-    let wrong = |what| DatapathError::Prefix { prefix: range.prefix, len: range.len, what };
-    if !(108..=128).contains(&range.len) {
+    let wrong = |what| DatapathError::Prefix { prefix: range.prefix, len: range.length, what };
+    if !(108..=128).contains(&range.length) {
         return Err(wrong("a VIP range: its length is 108 to 128"));
     }
-    let addresses = 1_u32 << (128 - range.len);
+    let addresses = 1_u32 << (128 - range.length);
     if range.base.checked_add(addresses).is_none_or(|end| end > VIPS_MAX) {
         return Err(wrong("a VIP range with this base: its indexes go past 2^20"));
     }
-    Ok(maps::Range { prefix: masked(range.prefix, range.len), mask: !(addresses - 1), base: range.base })
+    Ok(maps::Range { prefix: masked(range.prefix, range.length), mask: !(addresses - 1), base: range.base })
 }
 
 fn current(loaded: &Loaded, arrays: &Arrays) -> Result<maps::Config, DatapathError> {
@@ -142,8 +142,8 @@ fn pod_map(loaded: &mut Loaded) -> Result<HashMap<&mut MapData, [u8; 16], Pod>, 
 mod tests {
     use super::*;
 
-    fn range(len: u8, base: u32) -> VipRange {
-        VipRange { prefix: "fd00:10::7".parse().unwrap(), len, base }
+    fn range(length: u8, base: u32) -> VipRange {
+        VipRange { prefix: "fd00:10::7".parse().unwrap(), length, base }
     }
 
     #[test]

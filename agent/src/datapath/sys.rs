@@ -12,6 +12,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 /// A map's memory as words, shared with the kernel's programs.
 #[derive(Debug)]
 pub(super) struct Words {
@@ -75,6 +78,12 @@ impl Drop for Words {
         // SAFETY: the mapping that `mmap` made, and no reference to it outlives `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len * size_of::<u64>()) };
     }
+}
+
+/// A descriptor to wait on until it can be read.
+pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: the descriptor is owned by what watches it: it stays open, and the same, as long as it is watched.
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
 }
 
 const BPF_OBJ_GET: libc::c_long = 7;

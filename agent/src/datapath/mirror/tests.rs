@@ -9,6 +9,11 @@ fn backend(node: u8, pod: u8) -> Backend {
     Backend { address: address.into(), port: 8000, weight: 1 }
 }
 
+/// After so many grace periods, none under way.
+fn after(periods: u64) -> Moment {
+    Moment { begun: periods, over: periods }
+}
+
 fn entry(vip: u32, backends: &[Backend]) -> Entry {
     Entry {
         vip,
@@ -42,7 +47,7 @@ fn the_kernel_reads_what_was_published_sorted() {
     let arrays = Arrays::anonymous().unwrap();
     let mut mirror = Mirror::read(&arrays);
     let many: Vec<Backend> = (0..40).map(|pod| backend(pod % 3, pod)).collect();
-    mirror.publish(&arrays, &entry(7, &many), 1).unwrap();
+    mirror.publish(&arrays, &entry(7, &many), after(1)).unwrap();
     let mut expected = keys(&many);
     expected.sort_unstable();
     assert_eq!(seen(&arrays, 7), expected);
@@ -55,15 +60,15 @@ fn the_kernel_reads_what_was_published_sorted() {
 fn another_agent_reads_the_same_and_gives_the_same_ids() {
     let arrays = Arrays::anonymous().unwrap();
     let mut mirror = Mirror::read(&arrays);
-    mirror.publish(&arrays, &entry(1, &[backend(1, 1), backend(2, 2)]), 1).unwrap();
-    mirror.publish(&arrays, &entry(900_000, &[backend(2, 2)]), 1).unwrap();
-    mirror.publish(&arrays, &entry(5, &[]), 1).unwrap();
-    let mut after = Mirror::read(&arrays);
-    assert_eq!(after.followed(), [1, 5, 900_000]);
-    assert_eq!(after.vips, mirror.vips);
-    assert_eq!(after.backends.known, mirror.backends.known);
-    assert_eq!(after.prefixes.known, mirror.prefixes.known);
-    after.publish(&arrays, &entry(6, &[backend(3, 3)]), 1).unwrap();
+    mirror.publish(&arrays, &entry(1, &[backend(1, 1), backend(2, 2)]), after(1)).unwrap();
+    mirror.publish(&arrays, &entry(900_000, &[backend(2, 2)]), after(1)).unwrap();
+    mirror.publish(&arrays, &entry(5, &[]), after(1)).unwrap();
+    let mut second = Mirror::read(&arrays);
+    assert_eq!(second.followed(), [1, 5, 900_000]);
+    assert_eq!(second.vips, mirror.vips);
+    assert_eq!(second.backends.known, mirror.backends.known);
+    assert_eq!(second.prefixes.known, mirror.prefixes.known);
+    second.publish(&arrays, &entry(6, &[backend(3, 3)]), after(1)).unwrap();
     assert_eq!(seen(&arrays, 1), keys(&[backend(1, 1), backend(2, 2)]));
     assert_eq!(seen(&arrays, 6), keys(&[backend(3, 3)]));
 }
@@ -72,12 +77,12 @@ fn another_agent_reads_the_same_and_gives_the_same_ids() {
 fn a_removed_backends_id_is_not_used_again_before_a_grace_period() {
     let arrays = Arrays::anonymous().unwrap();
     let mut mirror = Mirror::read(&arrays);
-    mirror.publish(&arrays, &entry(1, &[backend(1, 1)]), 1).unwrap();
+    mirror.publish(&arrays, &entry(1, &[backend(1, 1)]), after(1)).unwrap();
     let old = mirror.backends.known[&keys(&[backend(1, 1)])[0]].0;
-    mirror.publish(&arrays, &entry(1, &[]), 1).unwrap();
-    mirror.publish(&arrays, &entry(2, &[backend(1, 2)]), 1).unwrap();
+    mirror.publish(&arrays, &entry(1, &[]), after(1)).unwrap();
+    mirror.publish(&arrays, &entry(2, &[backend(1, 2)]), after(1)).unwrap();
     assert_ne!(mirror.backends.known[&keys(&[backend(1, 2)])[0]].0, old);
-    mirror.publish(&arrays, &entry(3, &[backend(1, 3)]), 2).unwrap();
+    mirror.publish(&arrays, &entry(3, &[backend(1, 3)]), after(2)).unwrap();
     assert_eq!(mirror.backends.known[&keys(&[backend(1, 3)])[0]].0, old);
 }
 
@@ -86,14 +91,14 @@ fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_begin_one() {
     let arrays = Arrays::anonymous().unwrap();
     let mut mirror = Mirror::read(&arrays);
     let generation = |mirror: &mut Mirror, backends: &[Backend]| {
-        mirror.publish(&arrays, &entry(1, backends), 1).unwrap();
+        mirror.publish(&arrays, &entry(1, backends), after(1)).unwrap();
         route(&arrays, 1).generation
     };
     assert_eq!(generation(&mut mirror, &[]), 1);
     assert_eq!(generation(&mut mirror, &[]), 1);
     assert_eq!(generation(&mut mirror, &[backend(1, 1)]), 1);
     assert_eq!(generation(&mut mirror, &[]), 2);
-    mirror.forget(&arrays, 1, 1);
+    mirror.forget(&arrays, 1, after(1));
     assert_eq!(route(&arrays, 1), Route { generation: 3, ..Route::ABSENT });
     assert_eq!(generation(&mut mirror, &[]), 4);
 }
@@ -102,13 +107,13 @@ fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_begin_one() {
 fn an_event_that_may_have_been_lost_is_told_again_until_it_is_answered() {
     let arrays = Arrays::anonymous().unwrap();
     let mut mirror = Mirror::read(&arrays);
-    mirror.publish(&arrays, &entry(1, &[]), 1).unwrap();
+    mirror.publish(&arrays, &entry(1, &[]), after(1)).unwrap();
     arrays.touch.store(1, noted(route(&arrays, 1)));
     arrays.touch.store(9, noted(route(&arrays, 9)));
     let told: Vec<_> = mirror.unanswered(&arrays).iter().map(|event| (event.vip, event.kind)).collect();
     assert_eq!(told, [(1, EventKind::Wake), (9, EventKind::Miss)]);
-    mirror.publish(&arrays, &entry(1, &[backend(1, 1)]), 1).unwrap();
-    mirror.publish(&arrays, &entry(9, &[]), 1).unwrap();
+    mirror.publish(&arrays, &entry(1, &[backend(1, 1)]), after(1)).unwrap();
+    mirror.publish(&arrays, &entry(9, &[]), after(1)).unwrap();
     assert_eq!(mirror.unanswered(&arrays), []);
 }
 
@@ -117,9 +122,9 @@ fn an_index_past_the_maps_and_too_many_backends_are_refused() {
     let arrays = Arrays::anonymous().unwrap();
     let mut mirror = Mirror::read(&arrays);
     assert!(matches!(
-        mirror.publish(&arrays, &entry(VIPS_MAX, &[]), 1),
+        mirror.publish(&arrays, &entry(VIPS_MAX, &[]), after(1)),
         Err(DatapathError::Index { .. })
     ));
     let many: Vec<Backend> = (0..=u16::MAX).map(|port| Backend { port, ..backend(1, 1) }).collect();
-    assert!(matches!(mirror.publish(&arrays, &entry(1, &many), 1), Err(DatapathError::Full { .. })));
+    assert!(matches!(mirror.publish(&arrays, &entry(1, &many), after(1)), Err(DatapathError::Full { .. })));
 }
