@@ -1,0 +1,259 @@
+//! Boots a node in the order in which its parts need each other, and stops them together.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv6Addr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dormouse_fleet::node as fleet;
+use dormouse_fleet::proto::NodeStatus;
+use nix::fcntl::{Flock, FlockArg};
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::{Run, RuntimeKind, bpffs};
+use crate::cni;
+use crate::datapath::{self, Datapath};
+use crate::metrics::{self, Collected, FleetState};
+use crate::node::{Node, Pods, Routes, SharedDatapath};
+use crate::pod::{Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use crate::runtime::{Runtime, RuntimeConfig};
+use crate::source::fleet::Source;
+
+/// What begun requests may take when the agent stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Runs a node until a signal.
+pub(super) fn run(run: Run, prefix: NodePrefix) -> Result<()> {
+    let lock = lock(&run.state_dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(serve(run, prefix));
+    runtime.shutdown_timeout(STOP_TIMEOUT);
+    drop(lock);
+    outcome
+}
+
+/// Two agents on one node would undo each other's work.
+fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
+    let failed = || format!("failed to use the state folder {}", state_dir.display());
+    fs::create_dir_all(state_dir).with_context(failed)?;
+    let file = File::create(state_dir.join("agent.lock")).with_context(failed)?;
+    Flock::lock(OwnedFd::from(file), FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
+        anyhow::anyhow!(
+            "another agent uses {} ({error}); stop it first, or give --state-dir",
+            state_dir.display()
+        )
+    })
+}
+
+async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
+    info!(
+        node = run.node, uplink = run.uplink, prefix = run.prefix, address = %run.address,
+        control = run.control, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
+        socket = %run.socket.display(), cgroup = %run.cgroup.display(), metrics = %run.metrics,
+        "starting"
+    );
+    let shutdown = CancellationToken::new();
+    let datapath = Arc::new(Mutex::new(open_datapath(&run, prefix)?));
+    let network = Arc::new(open_network(&run, prefix, &datapath)?);
+    let fleet_state = Arc::new(FleetState::default());
+    let collected = Collected {
+        datapath: Arc::clone(&datapath),
+        network: Arc::clone(&network),
+        fleet: Arc::clone(&fleet_state),
+    };
+    let metrics_listener = metrics::bind(run.metrics)
+        .await
+        .with_context(|| format!("failed to listen on {} for metrics", run.metrics))?;
+    let cni_listener = cni::bind(&run.socket)
+        .with_context(|| format!("failed to listen on {}", run.socket.display()))?;
+    let node = join(&run, datapath, fleet_state)?;
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(metrics::serve(
+        metrics_listener,
+        collected,
+        shutdown.clone(),
+    ));
+    tasks.spawn(cni::serve(cni_listener, network, shutdown.clone()));
+    let looped = tokio::spawn(node.run(shutdown.clone()));
+    info!(node = run.node, "running");
+    wait_for_the_end(&mut tasks, &shutdown).await?;
+    let _ = tokio::time::timeout(STOP_TIMEOUT, looped).await;
+    let _ = tokio::time::timeout(STOP_TIMEOUT, async {
+        while tasks.join_next().await.is_some() {}
+    })
+    .await;
+    Ok(())
+}
+
+/// Resolves at a signal, or when a part that should not end did.
+async fn wait_for_the_end(
+    tasks: &mut tokio::task::JoinSet<io::Result<()>>,
+    shutdown: &CancellationToken,
+) -> Result<()> {
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        _ = terminate.recv() => info!("SIGTERM"),
+        _ = interrupt.recv() => info!("SIGINT"),
+        Some(ended) = tasks.join_next() => {
+            error!(?ended, "a server ended");
+            shutdown.cancel();
+            ended??;
+        }
+    }
+    shutdown.cancel();
+    Ok(())
+}
+
+fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
+    let config = datapath::Config {
+        bpffs: bpffs(run.bpffs.as_ref(), &run.node),
+        uplink: run.uplink.clone(),
+        cgroup: run.cgroup.clone(),
+        node_prefix: (prefix.network(), prefix.length()),
+        node_address: run.address,
+    };
+    Datapath::open(config).context("failed to start the data path")
+}
+
+fn open_network(run: &Run, prefix: NodePrefix, datapath: &SharedDatapath) -> Result<Network> {
+    let config = NetworkConfig {
+        bridge: run.bridge.clone(),
+        ..NetworkConfig::new(prefix, run.state_dir.clone(), run.uplink.clone())
+    };
+    Network::open(config, Box::new(Table(Arc::clone(datapath))))
+        .context("failed to start the pod network")
+}
+
+fn join(run: &Run, datapath: SharedDatapath, state: Arc<FleetState>) -> Result<Node> {
+    let pods = match run.runtime {
+        RuntimeKind::Standalone => Some(open_runtime(run)?),
+        RuntimeKind::None => None,
+    };
+    let uplink = nix::net::if_::if_nametoindex(run.uplink.as_str())
+        .with_context(|| format!("there is no interface {}", run.uplink))?;
+    let (held, events) = {
+        let mut datapath = datapath.lock();
+        (datapath.followed(), datapath.take_events()?)
+    };
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let mut fleet = fleet::Node::new(run.node.clone(), boot_id, version, &held);
+    fleet.describe(status(run));
+    let source = run.control.as_deref().map(Source::new).transpose()?;
+    let routes = Routes::open(uplink).context("failed to open a routing socket")?;
+    Ok(Node {
+        fleet,
+        source,
+        datapath,
+        events,
+        pods,
+        routes,
+        state,
+        graced: None,
+    })
+}
+
+fn open_runtime(run: &Run) -> Result<Pods> {
+    let config = RuntimeConfig {
+        node: run.node.clone(),
+        state_dir: run.state_dir.clone(),
+        cgroup: run.cgroup.clone(),
+        cni: run.cni.clone(),
+        socket: run.socket.clone(),
+        // Also finds the binary that runs when a newer one has taken its place.
+        agent: "/proc/self/exe".into(),
+    };
+    let (runtime, statuses) = Runtime::open(config).context("failed to find pods again")?;
+    Ok(Pods { runtime, statuses })
+}
+
+/// What the node says of itself.
+fn status(run: &Run) -> NodeStatus {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    NodeStatus {
+        prefix: run.prefix.clone(),
+        address: run.address.to_string(),
+        pods: run.pods_max,
+        cpu_milli: u64::try_from(cpus).unwrap_or(1) * 1_000,
+        memory_bytes: fs::read_to_string("/proc/meminfo")
+            .ok()
+            .and_then(|text| memory_total(&text))
+            .unwrap_or(0),
+        labels: [("kubernetes.io/hostname".to_owned(), run.node.clone())].into(),
+        runs_pods: run.runtime == RuntimeKind::Standalone,
+    }
+}
+
+/// Bytes of memory by `/proc/meminfo`.
+fn memory_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1_024)
+}
+
+/// The data path as the pod network sees it.
+struct Table(SharedDatapath);
+
+impl PodTable for Table {
+    fn add(&mut self, pod: PodEntry) -> io::Result<()> {
+        let PodEntry {
+            address,
+            ifindex,
+            mac,
+        } = pod;
+        let entry = datapath::PodEntry {
+            address,
+            ifindex,
+            mac,
+        };
+        self.0.lock().add_pod(entry).map_err(io::Error::other)
+    }
+
+    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+        self.0.lock().remove_pod(address).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        assert_eq!(
+            memory_total("MemTotal:       2 kB\nMemFree: 1 kB\n"),
+            Some(2_048)
+        );
+        assert_eq!(memory_total("nothing"), None);
+    }
+
+    #[test]
+    fn a_second_agent_on_one_state_folder_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = lock(dir.path()).unwrap();
+        assert!(
+            lock(dir.path())
+                .unwrap_err()
+                .to_string()
+                .contains("--state-dir")
+        );
+        drop(first);
+        lock(dir.path()).unwrap();
+    }
+}

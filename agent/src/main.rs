@@ -1,0 +1,37 @@
+//! `dormouse-agent`: reads the command line, starts logging, and says why it failed.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use dormouse_agent::cli::{Cli, execute};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = log(&cli.log) {
+        eprintln!("dormouse-agent: --log {:?}: {error}", cli.log);
+        return ExitCode::from(2);
+    }
+    match execute(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dormouse-agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Text for people at a terminal, JSON for whatever collects the rest.
+fn log(filter: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
+    let filter = filter.parse::<EnvFilter>()?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() {
+        log.init();
+    } else {
+        log.json().init();
+    }
+    Ok(())
+}

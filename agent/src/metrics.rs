@@ -1,0 +1,86 @@
+//! What the node tells Prometheus; numbers are read when they are asked for, and no label names an app, pod or address.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use dormouse_fleet::Boottime;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+mod collect;
+
+pub use collect::Collected;
+
+/// What is known of the fleet stream, written by the node's loop.
+#[derive(Debug, Default)]
+pub struct FleetState {
+    connected: AtomicBool,
+    granted_at: AtomicU64,
+}
+
+impl FleetState {
+    /// Whether the stream stands now. Returns whether it stood before.
+    pub fn connected(&self, now: bool) -> bool {
+        self.connected.swap(now, Ordering::Relaxed)
+    }
+
+    /// A grant was put in force.
+    pub fn granted(&self) {
+        self.granted_at.store(Boottime::now().0, Ordering::Relaxed);
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Seconds since the last grant; 0 before the first.
+    fn lag_seconds(&self) -> f64 {
+        match self.granted_at.load(Ordering::Relaxed) {
+            0 => 0.0,
+            at => Boottime::now().since(Boottime(at)).as_secs_f64(),
+        }
+    }
+}
+
+/// Serves `/metrics` and `/healthz` until `shutdown`.
+pub async fn serve(
+    listener: TcpListener,
+    collected: Collected,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collected));
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok\n"))
+        .with_state(Arc::new(registry));
+    axum::serve(listener, router)
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await
+}
+
+/// Binds the address that metrics are served on.
+pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
+    let mut text = String::new();
+    let encoded: Result<(), fmt::Error> =
+        prometheus_client::encoding::text::encode(&mut text, &registry);
+    match encoded {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

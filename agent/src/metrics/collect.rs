@@ -1,0 +1,146 @@
+//! Reads every number of the node at the moment it is asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::FleetState;
+use crate::node::SharedDatapath;
+use crate::pod::Network;
+
+/// Where the numbers are.
+pub struct Collected {
+    /// Packets, drops, maps.
+    pub datapath: SharedDatapath,
+    /// CNI requests, addresses.
+    pub network: Arc<Network>,
+    /// The stream.
+    pub fleet: Arc<FleetState>,
+}
+
+impl fmt::Debug for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collected").finish_non_exhaustive()
+    }
+}
+
+/// How the names of verdicts begin that are drops.
+const DROPPED: &str = "dropped_";
+
+/// One sample: its labels, then its number.
+type Sample = (Vec<(&'static str, String)>, u64);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.build(&mut encoder)?;
+        self.fleet(&mut encoder)?;
+        self.datapath(&mut encoder)?;
+        self.cni(&mut encoder)
+    }
+}
+
+impl Collected {
+    fn build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let labels = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        gauges(
+            encoder,
+            "dormouse_build_info",
+            "The running version",
+            vec![(labels, 1)],
+        )
+    }
+
+    fn fleet(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let connected = vec![(Vec::new(), u64::from(self.fleet.is_connected()))];
+        gauges(
+            encoder,
+            "dormouse_fleet_connected",
+            "Whether the fleet stream to control stands",
+            connected,
+        )?;
+        encoder
+            .encode_descriptor(
+                "dormouse_fleet_lag_seconds",
+                "Time since control renewed the node's lease",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&self.fleet.lag_seconds())
+    }
+
+    fn datapath(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let stats = self.datapath.lock().stats();
+        let (drops, packets): (Vec<_>, Vec<_>) = stats
+            .into_iter()
+            .partition(|(verdict, _)| verdict.name().starts_with(DROPPED));
+        let reason = |name: &str| name.trim_start_matches(DROPPED).to_owned();
+        let packets = packets
+            .into_iter()
+            .map(|(verdict, count)| (vec![("verdict", verdict.name().to_owned())], count));
+        let drops = drops
+            .into_iter()
+            .map(|(verdict, count)| (vec![("reason", reason(verdict.name()))], count));
+        let help = "Packets and connections by what a program decided";
+        counters(encoder, "dormouse_packets", help, packets.collect())?;
+        counters(
+            encoder,
+            "dormouse_drops",
+            "Packets dropped, by reason",
+            drops.collect(),
+        )
+    }
+
+    fn cni(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let counts = self.network.counters().snapshot();
+        let requests = counts.iter().map(|((command, code), requests)| {
+            (
+                vec![
+                    ("command", (*command).to_owned()),
+                    ("code", code.to_string()),
+                ],
+                requests.count,
+            )
+        });
+        let help = "CNI requests by command and error code (0: success)";
+        counters(encoder, "dormouse_cni_requests", help, requests.collect())?;
+        let live = u64::try_from(self.network.pods().len()).unwrap_or(u64::MAX);
+        let addresses = vec![(vec![("state", "live".to_owned())], live)];
+        gauges(
+            encoder,
+            "dormouse_addresses",
+            "Pod addresses of this node",
+            addresses,
+        )
+    }
+}
+
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Vec<Sample>,
+) -> Result<(), fmt::Error> {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in samples {
+        metric
+            .encode_family(&labels)?
+            .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Vec<Sample>,
+) -> Result<(), fmt::Error> {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in samples {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Puts one message of control in force: settings, entries, a grace period, the lease, then pods.
+
+use std::net::Ipv6Addr;
+
+use dormouse_fleet::backend::UnpackError;
+use dormouse_fleet::node::Step;
+use dormouse_fleet::proto::{Entry, NodeConfig, entry::Mode};
+
+use tokio::task::JoinHandle;
+
+use super::{Node, SharedDatapath};
+use crate::datapath::{self, DatapathError, VipRange};
+
+/// What control said cannot be put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The data path refused it.
+    #[error(transparent)]
+    Datapath(#[from] DatapathError),
+    /// An entry's backends are no backends.
+    #[error("entry of VIP index {vip}")]
+    Backends {
+        /// VIP index.
+        vip: u32,
+        /// What is wrong.
+        #[source]
+        source: UnpackError,
+    },
+    /// A prefix in the node's settings is none.
+    #[error("control's settings name {0:?}, which is no such prefix")]
+    Prefix(String),
+    /// An activator's next hop is no address.
+    #[error("control's settings name the next hop {0:?}, which is no IPv6 address")]
+    NextHop(String),
+    /// A route to an activator.
+    #[error("failed to route {prefix} via {via}")]
+    Route {
+        /// The acting prefix.
+        prefix: String,
+        /// Its next hop.
+        via: Ipv6Addr,
+        /// What the kernel said.
+        #[source]
+        source: rtnetlink::Error,
+    },
+    /// A number of an entry is too large.
+    #[error("entry of VIP index {vip}: {what} {value} is out of range")]
+    Range {
+        /// VIP index.
+        vip: u32,
+        /// Which number.
+        what: &'static str,
+        /// As it came.
+        value: u32,
+    },
+}
+
+/// A message that waits until no program can decide by what it replaced.
+pub struct Graced {
+    wait: JoinHandle<()>,
+    pub(super) step: Step,
+}
+
+impl Graced {
+    /// Begins the wait, on a thread of its own: the loop goes on meanwhile.
+    pub(super) fn begin(datapath: &SharedDatapath, step: Step) -> Self {
+        let grace = datapath.lock().grace_period();
+        Self {
+            wait: tokio::task::spawn_blocking(move || grace.wait()),
+            step,
+        }
+    }
+}
+
+/// Resolves when the wait is over. Cancel safe.
+pub(super) async fn graced(graced: &mut Option<Graced>) {
+    match graced {
+        // The thread does nothing that could fail; it is cut off only when the agent stops.
+        Some(graced) => drop((&mut graced.wait).await),
+        None => std::future::pending().await,
+    }
+}
+
+impl Node {
+    /// The first half of a step: settings and entries.
+    pub(super) async fn begin(&mut self, step: &Step) -> Result<(), ApplyError> {
+        if let Some(config) = &step.config {
+            self.configure(config).await?;
+        }
+        self.publish(&step.entries)
+    }
+
+    /// The second half: the lease, pods, and the acknowledgement.
+    pub(super) fn finish(&mut self, step: Step) {
+        if let Some(until) = step.lease_until {
+            self.datapath.lock().grant(until.0);
+            self.state.granted();
+        }
+        if let Some(pods) = &mut self.pods {
+            if step.run_complete {
+                pods.runtime.sync(step.run);
+            } else {
+                step.run.into_iter().for_each(|spec| pods.runtime.run(spec));
+            }
+        }
+        self.fleet.applied(step.seq);
+    }
+
+    async fn configure(&mut self, config: &NodeConfig) -> Result<(), ApplyError> {
+        let mut ranges = Vec::new();
+        for range in &config.vip_ranges {
+            let (prefix, length) = prefix(&range.prefix)?;
+            ranges.push(VipRange {
+                prefix,
+                length,
+                base: range.base,
+            });
+        }
+        let mut acting = Vec::new();
+        for activator in &config.activators {
+            let (address, length) = prefix(&activator.prefix)?;
+            if length != 96 {
+                return Err(ApplyError::Prefix(activator.prefix.clone()));
+            }
+            let next_hop = || ApplyError::NextHop(activator.via.clone());
+            let via = activator.via.parse().map_err(|_malformed| next_hop())?;
+            self.routes
+                .lead(address, length, via)
+                .await
+                .map_err(|source| ApplyError::Route {
+                    prefix: activator.prefix.clone(),
+                    via,
+                    source,
+                })?;
+            acting.push(datapath::Activator {
+                prefix: address,
+                via,
+            });
+        }
+        Ok(self.datapath.lock().configure(&ranges, &acting)?)
+    }
+
+    fn publish(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        let mut datapath = self.datapath.lock();
+        for entry in entries {
+            datapath.publish(&translate(entry)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// An entry as it travels to an entry as the data path has it.
+fn translate(entry: &Entry) -> Result<datapath::Entry, ApplyError> {
+    let fail = |source| ApplyError::Backends {
+        vip: entry.vip,
+        source,
+    };
+    let backends = dormouse_fleet::Backend::unpack(&entry.backends).map_err(fail)?;
+    let range = |what, value| ApplyError::Range {
+        vip: entry.vip,
+        what,
+        value,
+    };
+    let share = u8::try_from(entry.share).map_err(|_large| range("share", entry.share))?;
+    let port = u16::try_from(entry.port).map_err(|_large| range("port", entry.port))?;
+    Ok(datapath::Entry {
+        vip: entry.vip,
+        mode: match entry.mode() {
+            Mode::Proxy => datapath::Mode::Proxy,
+            Mode::Serve => datapath::Mode::Serve,
+        },
+        share,
+        backends: backends
+            .iter()
+            .map(|backend| datapath::Backend {
+                address: backend.address(),
+                port: backend.port,
+                weight: backend.weight,
+            })
+            .collect(),
+        leased: entry.leased,
+        asleep: entry.asleep,
+        gone: entry.gone,
+        port,
+    })
+}
+
+/// `address/length`.
+fn prefix(text: &str) -> Result<(Ipv6Addr, u8), ApplyError> {
+    let parsed = text.split_once('/').and_then(|(address, length)| {
+        let length: u8 = length.parse().ok()?;
+        Some((address.parse().ok()?, length)).filter(|_| length <= 128)
+    });
+    parsed.ok_or_else(|| ApplyError::Prefix(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_has_an_address_and_a_length() {
+        assert_eq!(
+            prefix("fd00:10::/108").unwrap(),
+            ("fd00:10::".parse().unwrap(), 108)
+        );
+        for bad in ["", "fd00::", "fd00::/129", "10.0.0.0/8", "fd00::/x"] {
+            assert!(prefix(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn torn_backends_are_refused_with_their_vip() {
+        let entry = Entry {
+            vip: 7,
+            backends: vec![0; 23],
+            ..Entry::default()
+        };
+        let error = translate(&entry).unwrap_err();
+        assert!(error.to_string().contains("VIP index 7"));
+        let entry = Entry {
+            vip: 8,
+            port: 70_000,
+            ..Entry::default()
+        };
+        assert!(
+            translate(&entry)
+                .unwrap_err()
+                .to_string()
+                .contains("port 70000")
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! A pod's life as a state machine: one function a state, each ends with the next state written down.
+
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::{PodStatus, pod_status::Phase};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::plugin::{Attachment, PluginError};
+use super::process::{Exit, Running};
+use super::record::{Process, Record, RecordError, State};
+use super::spec::{Check, Spec, SpecError};
+use super::{RuntimeConfig, cgroup, netns, probe, sockets};
+
+/// How often a draining pod's connections are looked at; it must be idle twice.
+const DRAIN_PAUSE: Duration = Duration::from_millis(50);
+/// Between tries to clear what is left of a pod.
+const CLEAR_PAUSE: Duration = Duration::from_millis(200);
+const CLEAR_PAUSE_LAST: Duration = Duration::from_secs(10);
+
+/// Why a pod did not start.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("failed to make {path}")]
+    Make {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("failed to wire the pod")]
+    Wire(#[source] PluginError),
+    #[error("failed to start the process")]
+    Process(#[source] std::io::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl StartError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Spec(_) => "InvalidPod",
+            Self::Make { .. } | Self::Record(_) => "SandboxFailed",
+            Self::Wire(_) => "NetworkFailed",
+            Self::Process(_) => "StartFailed",
+        }
+    }
+}
+
+/// One pod and what it is told and says.
+struct Pod {
+    config: Arc<RuntimeConfig>,
+    record: Record,
+    stop: CancellationToken,
+    statuses: mpsc::Sender<PodStatus>,
+    ready: bool,
+}
+
+/// Lives a pod from where its record says it stands to its end.
+pub(super) async fn live(
+    config: Arc<RuntimeConfig>,
+    record: Record,
+    stop: CancellationToken,
+    statuses: mpsc::Sender<PodStatus>,
+) {
+    let found = config.record_path(&record.uid).exists();
+    let mut pod = Pod {
+        config,
+        record,
+        stop,
+        statuses,
+        ready: false,
+    };
+    let state = pod.record.state.clone();
+    let mut running = match state {
+        State::Starting => pod.starting(found).await,
+        State::Running(process) => pod.found(process).await,
+        State::Stopping(process) => {
+            pod.stop.cancel();
+            process.and_then(Running::adopt)
+        }
+        State::Ended { .. } => None,
+    };
+    if let Some(process) = &running
+        && let Some(exit) = pod.running(process).await
+    {
+        pod.exited(exit).await;
+        running = None;
+    }
+    pod.ended().await;
+    pod.stopping(running).await;
+    pod.gone().await;
+}
+
+impl Pod {
+    /// Makes everything the pod needs and starts its process.
+    async fn starting(&mut self, found: bool) -> Option<Running> {
+        if found {
+            // Left half made by an agent that died.
+            self.clear().await;
+        }
+        self.say(Phase::Pending).await;
+        match self.start().await {
+            Ok(running) => Some(running),
+            Err(error) => {
+                let message = chain(&error);
+                warn!(pod = %self.record.name, reason = error.reason(), message, "pod not started");
+                self.end(false, error.reason(), message).await;
+                None
+            }
+        }
+    }
+
+    async fn start(&mut self) -> Result<Running, StartError> {
+        self.record.state = State::Starting;
+        self.write()?;
+        let spec = Spec::parse(&self.record.pod)?;
+        let (cgroup, netns) = self.paths();
+        let fail = |path: PathBuf| |source| StartError::Make { path, source };
+        cgroup::make(&cgroup).map_err(fail(cgroup.clone()))?;
+        netns::make(&netns).await.map_err(fail(netns.clone()))?;
+        self.record.times.cni_begin_ns = Boottime::now().0;
+        let address = self.attachment().add().await.map_err(StartError::Wire)?;
+        self.record.times.cni_end_ns = Boottime::now().0;
+        self.record.address = Some(address);
+        let running =
+            Running::start(&self.config, &self.record, &spec).map_err(StartError::Process)?;
+        self.record.times.started_ns = Boottime::now().0;
+        self.record.state = State::Running(running.process);
+        self.write()?;
+        let pid = running.process.pid;
+        info!(pod = %self.record.name, uid = %self.record.uid, %address, pid, "pod started");
+        self.say(Phase::Running).await;
+        Ok(running)
+    }
+
+    /// Goes on with the process of an agent before this one.
+    async fn found(&mut self, process: Process) -> Option<Running> {
+        let running = Running::adopt(process);
+        if running.is_none() {
+            let message = "the process ended while no agent ran".to_owned();
+            self.end(false, "ProcessGone", message).await;
+        } else {
+            // A probe may take its time; nobody shall take the pod for unready meanwhile.
+            self.ready = self.record.times.ready_ns > 0;
+            self.say(Phase::Running).await;
+        }
+        running
+    }
+
+    /// Watches process and readiness until the process ends, or (`None`) the pod is to stop.
+    async fn running(&mut self, running: &Running) -> Option<Exit> {
+        let spec = Spec::parse(&self.record.pod).ok();
+        let (check, period) = spec.map_or((Check::None, Duration::from_secs(10)), |spec| {
+            (spec.check, spec.check_period)
+        });
+        let address = self.record.address.unwrap_or(Ipv6Addr::LOCALHOST);
+        let stop = self.stop.clone();
+        loop {
+            let ready = self.ready;
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                exit = running.ended() => return Some(exit),
+                () = probe::ready(&check, address), if !ready => self.ready = true,
+                () = probe::unready(&check, address, period), if ready => self.ready = false,
+            }
+            if self.ready && self.record.times.ready_ns == 0 {
+                self.record.times.ready_ns = Boottime::now().0;
+                self.say(Phase::Running).await;
+                self.note();
+            } else {
+                self.say(Phase::Running).await;
+            }
+        }
+    }
+
+    /// The process ended by itself. It is not started again: control replaces pods.
+    async fn exited(&mut self, exit: Exit) {
+        let log = self.config.log_path(&self.record.uid);
+        let (succeeded, how) = match exit {
+            Exit::Status(0) => (true, "exited with status 0".to_owned()),
+            Exit::Status(status) => (false, format!("exited with status {status}")),
+            Exit::Signal(signal) => (false, format!("was killed by signal {signal}")),
+            Exit::Unknown => (false, "ended".to_owned()),
+        };
+        let message = format!("the process {how}; its output is in {}", log.display());
+        info!(pod = %self.record.name, message, "pod ended");
+        self.end(
+            succeeded,
+            if succeeded { "Completed" } else { "Error" },
+            message,
+        )
+        .await;
+    }
+
+    async fn end(&mut self, succeeded: bool, reason: &str, message: String) {
+        self.ready = false;
+        self.record.state = State::Ended {
+            succeeded,
+            reason: reason.to_owned(),
+            message,
+        };
+        self.note();
+        self.say(if succeeded {
+            Phase::Succeeded
+        } else {
+            Phase::Failed
+        })
+        .await;
+    }
+
+    /// Stays as it is until it is told to stop.
+    async fn ended(&mut self) {
+        if let State::Ended { succeeded, .. } = self.record.state {
+            self.say(if succeeded {
+                Phase::Succeeded
+            } else {
+                Phase::Failed
+            })
+            .await;
+        }
+        self.stop.cancelled().await;
+    }
+
+    /// Lets connections end, then the process, then everything that belonged to it.
+    async fn stopping(&mut self, running: Option<Running>) {
+        self.ready = false;
+        self.record.state = State::Stopping(running.as_ref().map(|running| running.process));
+        self.note();
+        if let Some(running) = running {
+            self.say(Phase::Running).await;
+            let spec = Spec::parse(&self.record.pod).ok();
+            let grace = spec.as_ref().map_or(Duration::ZERO, |spec| spec.grace);
+            if let Some(port) = spec.and_then(|spec| spec.port) {
+                let _ = tokio::time::timeout(grace, drained(&running, port)).await;
+            }
+            running.terminate();
+            if tokio::time::timeout(grace, running.ended()).await.is_err() {
+                warn!(pod = %self.record.name, ?grace, "pod killed after its grace period");
+                let _ = cgroup::kill(&self.paths().0);
+                running.ended().await;
+            }
+        }
+        self.clear().await;
+    }
+
+    /// The last word: no trace is left but the log.
+    async fn gone(&mut self) {
+        let path = self.config.record_path(&self.record.uid);
+        if let Err(error) = std::fs::remove_file(&path) {
+            warn!(path = %path.display(), %error, "a pod's record stays");
+        }
+        info!(pod = %self.record.name, uid = %self.record.uid, "pod gone");
+        self.say(Phase::Gone).await;
+    }
+
+    /// Removes whatever exists of the pod's processes, wiring and namespace; tries until it is done.
+    async fn clear(&mut self) {
+        let mut pause = CLEAR_PAUSE;
+        while let Err(error) = self.try_clear().await {
+            warn!(pod = %self.record.name, error = chain(&error), "pod not cleared yet");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(CLEAR_PAUSE_LAST);
+        }
+        self.record.address = None;
+    }
+
+    async fn try_clear(&self) -> Result<(), StartError> {
+        let (cgroup, netns) = self.paths();
+        let fail = |path: PathBuf| |source| StartError::Make { path, source };
+        cgroup::remove(&cgroup)
+            .await
+            .map_err(fail(cgroup.clone()))?;
+        self.attachment().del().await.map_err(StartError::Wire)?;
+        netns::remove(&netns).map_err(fail(netns.clone()))
+    }
+
+    fn paths(&self) -> (PathBuf, PathBuf) {
+        let uid = &self.record.uid;
+        (self.config.cgroup_path(uid), self.config.netns_path(uid))
+    }
+
+    fn attachment(&self) -> Attachment<'_> {
+        let Record {
+            uid,
+            namespace,
+            name,
+            ..
+        } = &self.record;
+        Attachment {
+            config: &self.config,
+            uid,
+            namespace,
+            name,
+        }
+    }
+
+    fn write(&self) -> Result<(), RecordError> {
+        self.record
+            .write(&self.config.record_path(&self.record.uid))
+    }
+
+    /// Writes the record where a failure must not stop the pod: a restarted agent then finds an older state.
+    fn note(&self) {
+        if let Err(error) = self.write() {
+            warn!(pod = %self.record.name, error = chain(&error), "pod's state not recorded");
+        }
+    }
+
+    async fn say(&self, phase: Phase) {
+        let record = &self.record;
+        let mut status = PodStatus {
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            phase: phase.into(),
+            address: record
+                .address
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
+            ready: self.ready,
+            stages: Some(record.times.into()),
+            ..PodStatus::default()
+        };
+        if let State::Ended {
+            reason, message, ..
+        } = &record.state
+        {
+            status.reason.clone_from(reason);
+            status.message.clone_from(message);
+        }
+        // A closed channel: the agent is stopping, and a next one will say it all again.
+        let _ = self.statuses.send(status).await;
+    }
+}
+
+/// Resolves when the pod has had no connection on its port for two looks.
+async fn drained(running: &Running, port: u16) {
+    let mut idle = 0;
+    while idle < 2 {
+        idle = if sockets::has_connection(&running.tcp_table(), port) {
+            0
+        } else {
+            idle + 1
+        };
+        tokio::time::sleep(DRAIN_PAUSE).await;
+    }
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

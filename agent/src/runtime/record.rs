@@ -1,0 +1,248 @@
+//! What is known of a pod across the agent's death: one small file a pod, replaced as a whole.
+//!
+//! The files are not synced to disk: what they describe (processes, namespaces) does not survive the machine either.
+
+use std::fs;
+use std::io;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use dormouse_fleet::proto::{PodSpec, Stages};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+/// The longest uid: Kubernetes' have 36 characters, and one becomes part of a file's name.
+const UID_LEN_MAX: usize = 64;
+
+/// A record could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The folder cannot be made.
+    #[error("failed to create {path}")]
+    Create {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder cannot be read.
+    #[error("failed to read {path}")]
+    Read {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A record cannot be written.
+    #[error("failed to write {path}")]
+    Write {
+        /// The record.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// How far a pod has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum State {
+    /// Not all of its parts exist; those that do are to be cleared before it is started again.
+    Starting,
+    /// Its process runs.
+    Running(Process),
+    /// Its process ended, or could not be started; it stays so until it is told to stop.
+    Ended {
+        /// In order: exit status 0.
+        succeeded: bool,
+        /// CamelCase.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+    /// It is to go; the process may still run.
+    Stopping(Option<Process>),
+}
+
+/// A process, told from a later one with the same number by its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    /// Field 22 of `/proc/PID/stat`, in clock ticks since boot.
+    pub(super) start_time: u64,
+}
+
+/// Times as in the fleet's `Stages`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Times {
+    pub(super) received_ns: u64,
+    pub(super) cni_begin_ns: u64,
+    pub(super) cni_end_ns: u64,
+    pub(super) started_ns: u64,
+    pub(super) ready_ns: u64,
+}
+
+impl From<Times> for Stages {
+    fn from(times: Times) -> Self {
+        Self {
+            received_ns: times.received_ns,
+            cni_begin_ns: times.cni_begin_ns,
+            cni_end_ns: times.cni_end_ns,
+            started_ns: times.started_ns,
+            ready_ns: times.ready_ns,
+        }
+    }
+}
+
+/// One pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record {
+    pub(super) uid: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The Pod object as control sent it.
+    pub(super) pod: String,
+    pub(super) state: State,
+    pub(super) address: Option<Ipv6Addr>,
+    pub(super) times: Times,
+}
+
+impl Record {
+    /// A pod that control asks for.
+    pub(super) fn new(spec: PodSpec) -> Self {
+        Self {
+            uid: spec.uid,
+            namespace: spec.namespace,
+            name: spec.name,
+            pod: String::from_utf8_lossy(&spec.pod).into_owned(),
+            state: State::Starting,
+            address: None,
+            times: Times {
+                received_ns: dormouse_fleet::Boottime::now().0,
+                ..Times::default()
+            },
+        }
+    }
+
+    /// Replaces the pod's file.
+    pub(super) fn write(&self, path: &Path) -> Result<(), RecordError> {
+        let fail = |source| RecordError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        let bytes = serde_json::to_vec(self).map_err(|error| fail(error.into()))?;
+        let draft = path.with_extension("draft");
+        fs::write(&draft, bytes).map_err(fail)?;
+        fs::rename(&draft, path).map_err(fail)
+    }
+}
+
+/// Whether a uid may name files.
+pub(super) fn is_uid(uid: &str) -> bool {
+    let fits = (1..=UID_LEN_MAX).contains(&uid.len());
+    fits && uid
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+pub(super) fn make_dir(path: &Path) -> Result<(), RecordError> {
+    fs::create_dir_all(path).map_err(|source| RecordError::Create {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// All records of the folder. One that cannot be understood is set aside: its pod is told from the list of control.
+pub(super) fn read_all(dir: &Path) -> Result<Vec<Record>, RecordError> {
+    let fail = |source| RecordError::Read {
+        path: dir.to_owned(),
+        source,
+    };
+    let mut records = Vec::new();
+    for file in fs::read_dir(dir).map_err(fail)? {
+        let path = file.map_err(fail)?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let bytes = fs::read(&path).map_err(fail)?;
+        match serde_json::from_slice(&bytes) {
+            Ok(record) => records.push(record),
+            Err(error) => {
+                warn!(path = %path.display(), %error, "a pod's record is unreadable: set aside");
+                let _ = fs::rename(&path, path.with_extension("unreadable"));
+            }
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(state: State) -> Record {
+        let spec = PodSpec {
+            uid: "a-1".into(),
+            name: "web".into(),
+            namespace: "shop".into(),
+            pod: b"{}".to_vec(),
+            stop: false,
+        };
+        Record {
+            state,
+            ..Record::new(spec)
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_in_every_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process {
+            pid: 4,
+            start_time: 9,
+        };
+        let ended = State::Ended {
+            succeeded: false,
+            reason: "Error".into(),
+            message: "why".into(),
+        };
+        let states = [
+            State::Starting,
+            State::Running(process),
+            ended,
+            State::Stopping(Some(process)),
+            State::Stopping(None),
+        ];
+        for state in states {
+            let written = record(state);
+            written.write(&dir.path().join("a-1.json")).unwrap();
+            assert_eq!(read_all(dir.path()).unwrap(), [written]);
+        }
+    }
+
+    #[test]
+    fn a_torn_record_is_set_aside_and_hides_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("b.json"), b"{\"uid\":").unwrap();
+        fs::write(dir.path().join("c.log"), b"lines").unwrap();
+        record(State::Starting)
+            .write(&dir.path().join("a-1.json"))
+            .unwrap();
+        assert_eq!(read_all(dir.path()).unwrap().len(), 1);
+        assert!(dir.path().join("b.unreadable").exists());
+    }
+
+    #[test]
+    fn a_uid_that_could_leave_its_folder_is_none() {
+        for bad in ["", "../x", "a/b", "a.b", &"a".repeat(65)] {
+            assert!(!is_uid(bad), "{bad}");
+        }
+        assert!(is_uid("0c5e7d2a-9c2b-4f6e-8d5e-1f2a3b4c5d6e"));
+    }
+}

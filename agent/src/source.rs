@@ -1,0 +1,3 @@
+//! Where a node learns what to do. With control that is the fleet stream.
+
+pub mod fleet;

@@ -1,0 +1,307 @@
+//! The real agent in a node's namespace against a real fleet server: follows, runs a pod, dies, and is followed on.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "runtime/ground.rs"]
+mod ground;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use dormouse_fleet::proto::{Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase};
+use dormouse_fleet::{Event, Handle, ServerConfig};
+use ground::{Ground, PATIENCE, wait};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+const NODE_ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
+const VIP: &str = "fd00:10::7";
+const METRICS: &str = "[::1]:10249";
+
+/// Control, as far as a node sees it.
+struct Control {
+    handle: Handle,
+    events: mpsc::Receiver<Event>,
+    url: String,
+}
+
+impl Control {
+    async fn start() -> Self {
+        let range = VipRange {
+            prefix: "fd00:10::/108".into(),
+            base: 0,
+        };
+        let node_config = NodeConfig {
+            vip_ranges: vec![range],
+            activators: Vec::new(),
+        };
+        let lease = Duration::from_secs(2);
+        let config = ServerConfig {
+            lease,
+            ..ServerConfig::new(1, node_config)
+        };
+        let (handle, events) = dormouse_fleet::start(config, CancellationToken::new());
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(dormouse_fleet::serve(
+            listener,
+            handle.clone(),
+            CancellationToken::new(),
+        ));
+        Self {
+            handle,
+            events,
+            url,
+        }
+    }
+
+    /// The first event that fits; others pass.
+    async fn until<T>(&mut self, what: &str, fits: impl Fn(Event) -> Option<T>) -> T {
+        let told = timeout(PATIENCE, async {
+            loop {
+                let event = self.events.recv().await.expect("the fleet lives");
+                if let Some(found) = fits(event) {
+                    return found;
+                }
+            }
+        });
+        told.await
+            .unwrap_or_else(|_elapsed| panic!("waited in vain for {what}"))
+    }
+
+    async fn up(&mut self) {
+        self.until("the node", |event| {
+            matches!(event, Event::NodeUp { .. }).then_some(())
+        })
+        .await;
+    }
+
+    async fn pod(&mut self, what: &str, fits: impl Fn(&PodStatus) -> bool) -> PodStatus {
+        self.until(what, |event| match event {
+            Event::Pod { status, .. } if fits(&status) => Some(status),
+            _ => None,
+        })
+        .await
+    }
+}
+
+/// One agent process; killed when the test ends, however it ends.
+struct Agent(Child);
+
+impl Agent {
+    fn run(ground: &Ground, control: &str) -> Self {
+        let child = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
+            .args([
+                "run",
+                "--node",
+                &ground.node,
+                "--uplink",
+                "eth0",
+                "--control",
+                control,
+            ])
+            .args([
+                "--prefix",
+                "2001:db8:d0:0:0:1::/96",
+                "--address",
+                NODE_ADDRESS,
+            ])
+            .args(["--metrics", METRICS])
+            .arg("--state-dir")
+            .arg(ground.state_dir())
+            .arg("--socket")
+            .arg(ground.dir().join("agent.sock"))
+            .arg("--bpffs")
+            .arg(bpffs(ground))
+            .arg("--cgroup")
+            .arg(&ground.cgroup)
+            .arg("--cni")
+            .arg(ground::plugin())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn bpffs(ground: &Ground) -> PathBuf {
+    PathBuf::from("/sys/fs/bpf/dormouse").join(&ground.node)
+}
+
+/// Takes the pins away, however the test ends.
+struct Pins(PathBuf);
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = dormouse_agent::datapath::detach(&self.0);
+    }
+}
+
+/// A connection from inside the node's cgroup, as a pod would make it; nobody answers.
+fn touch_vip(ground: &Ground) {
+    let procs = ground.cgroup.join("cgroup.procs");
+    let knock = format!(
+        "echo 0 > {}; exec timeout 1 python3 -c \"import socket; socket.create_connection(('{VIP}', 80), 0.2)\"",
+        procs.display()
+    );
+    let _ = Command::new("sh")
+        .args(["-c", &knock])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+}
+
+fn web() -> PodSpec {
+    let pod = json!({
+        "spec": { "containers": [{
+            "name": "app", "command": ["python3", "-m", "http.server", "--bind", "::", "8000"],
+            "ports": [{ "containerPort": 8000 }],
+        }] },
+    });
+    PodSpec {
+        namespace: "shop".into(),
+        name: "web".into(),
+        uid: "w-1".into(),
+        stop: false,
+        pod: pod.to_string().into_bytes(),
+    }
+}
+
+async fn metrics() -> String {
+    let mut stream = TcpStream::connect(METRICS).await.unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+fn is_ready(status: &PodStatus) -> bool {
+    status.phase() == Phase::Running && status.ready
+}
+
+#[test]
+fn a_node_follows_control_and_its_pods_outlive_its_agent() {
+    ground::stand(|ground| {
+        ground::ip(&format!("-6 address add {NODE_ADDRESS}/64 dev eth0 nodad"));
+        ground::ip("-6 route add fd00:10::/108 dev eth0");
+        let _pins = Pins(bpffs(ground));
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        tokio.block_on(async {
+            let mut control = Control::start().await;
+            let agent = Agent::run(ground, &control.url);
+            control.up().await;
+            follow(ground, &control).await;
+            let text = metrics().await;
+            assert!(text.contains("dormouse_fleet_connected 1"), "{text}");
+
+            control.handle.sync_pods(&ground.node, vec![web()]);
+            control.pod("the pod to be ready", is_ready).await;
+            let pid = ground.pid("w-1");
+
+            agent.signal(Signal::SIGKILL);
+            drop(agent);
+            let mut agent = Agent::run(ground, &control.url);
+            control.up().await;
+            control.pod("the pod to be found again", is_ready).await;
+            assert_eq!(ground.pid("w-1"), pid, "the pod is the same process");
+            control.handle.publish(entry(3));
+            settled(&control.handle, 3).await;
+
+            agent.signal(Signal::SIGTERM);
+            wait("the agent to end", || agent.0.try_wait().unwrap().is_some());
+            assert!(
+                agent.0.wait().unwrap().success(),
+                "a graceful stop is a success"
+            );
+            assert_eq!(ground.pid("w-1"), pid);
+            assert!(
+                PathBuf::from(format!("/proc/{pid}/ns")).exists(),
+                "its pods run on"
+            );
+            assert!(bpffs(ground).exists(), "its data path stays");
+
+            let _agent = Agent::run(ground, &control.url);
+            control.handle.run(
+                &ground.node,
+                PodSpec {
+                    stop: true,
+                    ..web()
+                },
+            );
+            control
+                .pod("the pod to be gone", |status| status.phase() == Phase::Gone)
+                .await;
+            ground.assert_nothing_is_left("w-1");
+        });
+    });
+}
+
+/// The node meets a VIP, follows it, and acknowledges its changes.
+async fn follow(ground: &Ground, control: &Control) {
+    control.handle.publish(entry(1));
+    touch_vip(ground);
+    control.handle.publish(entry(2));
+    settled(&control.handle, 2).await;
+}
+
+fn entry(version: u64) -> Entry {
+    Entry {
+        vip: 7,
+        version,
+        settle: true,
+        leased: true,
+        asleep: true,
+        port: 80,
+        ..Entry::default()
+    }
+}
+
+async fn settled(handle: &Handle, version: u64) {
+    timeout(PATIENCE, handle.settled(7, version))
+        .await
+        .expect("the change settles");
+}
+
+#[test]
+fn an_agent_that_is_not_root_says_how_to_run_it() {
+    ground::stand(|_ground| {
+        let output = Command::new("setpriv")
+            .args(["--reuid", "65534", "--clear-groups", "--"])
+            .arg(env!("CARGO_BIN_EXE_dormouse-agent"))
+            .args(["run", "--node", "n1", "--prefix", "2001:db8:d0:0:0:1::/96"])
+            .args(["--address", NODE_ADDRESS, "--runtime", "none"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.contains("sudo dormouse-agent run"),
+            "{said}"
+        );
+    });
+}

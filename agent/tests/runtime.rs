@@ -1,0 +1,263 @@
+//! Runs real processes as pods: real namespaces and cgroups, wired by the real plugin, found again by a next agent.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "runtime/ground.rs"]
+mod ground;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use dormouse_agent::cni;
+use dormouse_agent::pod::{Network, NetworkConfig, PodEntry, PodTable};
+use dormouse_agent::runtime::{Runtime, RuntimeConfig};
+use dormouse_fleet::proto::{PodSpec, PodStatus, pod_status::Phase};
+use ground::{Ground, PATIENCE, stand, wait};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Keeps no table: the data path has tests of its own.
+struct NoTable;
+
+impl PodTable for NoTable {
+    fn add(&mut self, _pod: PodEntry) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn remove(&mut self, _address: std::net::Ipv6Addr) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where the runtime finds its things on a ground.
+fn config(ground: &Ground) -> RuntimeConfig {
+    RuntimeConfig {
+        node: ground.node.clone(),
+        state_dir: ground.state_dir(),
+        cgroup: ground.cgroup.clone(),
+        cni: ground::plugin(),
+        socket: ground.dir().join("agent.sock"),
+        agent: env!("CARGO_BIN_EXE_dormouse-agent").into(),
+    }
+}
+
+/// An agent's life, as far as pods need it: the plugin's socket, and the runtime.
+struct Agent {
+    runtime: Runtime,
+    statuses: mpsc::Receiver<PodStatus>,
+}
+
+/// Lives one agent to its sudden end: its tasks stop where they are.
+fn agent<T>(ground: &Ground, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let outcome = tokio.block_on(async {
+        let config = config(ground);
+        let network = Arc::new(network(ground));
+        let listener = cni::bind(&config.socket).unwrap();
+        tokio::spawn(cni::serve(listener, network, CancellationToken::new()));
+        let (runtime, statuses) = Runtime::open(config).unwrap();
+        live(&mut Agent { runtime, statuses }).await
+    });
+    // Waits for no pod, only for the threads to stop where they are.
+    tokio.shutdown_timeout(PATIENCE);
+    outcome
+}
+
+/// The threads of the agent before may hold the journal a moment longer than its tasks live.
+fn network(ground: &Ground) -> Network {
+    let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
+    let config = NetworkConfig::new(prefix, ground.state_dir(), "eth0");
+    let mut network = None;
+    wait("the journal", || {
+        network = Network::open(config.clone(), Box::new(NoTable)).ok();
+        network.is_some()
+    });
+    network.unwrap()
+}
+
+impl Agent {
+    /// The next state that fits.
+    async fn until(&mut self, what: &str, fits: impl Fn(&PodStatus) -> bool) -> PodStatus {
+        let told = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let status = self.statuses.recv().await.expect("the runtime lives");
+                if fits(&status) {
+                    return status;
+                }
+            }
+        });
+        told.await
+            .unwrap_or_else(|_elapsed| panic!("waited in vain for {what}"))
+    }
+}
+
+fn spec(uid: &str, command: &[&str]) -> PodSpec {
+    let pod = json!({
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {
+            "terminationGracePeriodSeconds": 2,
+            "containers": [{ "name": "app", "command": command, "ports": [{ "containerPort": 8000 }] }],
+        },
+    });
+    PodSpec {
+        namespace: "shop".into(),
+        name: "web".into(),
+        uid: uid.into(),
+        stop: false,
+        pod: pod.to_string().into_bytes(),
+    }
+}
+
+fn stop(uid: &str) -> PodSpec {
+    PodSpec {
+        uid: uid.into(),
+        stop: true,
+        ..PodSpec::default()
+    }
+}
+
+fn web(uid: &str) -> PodSpec {
+    spec(
+        uid,
+        &["python3", "-m", "http.server", "--bind", "::", "8000"],
+    )
+}
+
+fn is_ready(status: &PodStatus) -> bool {
+    status.phase() == Phase::Running && status.ready
+}
+
+fn is_gone(status: &PodStatus) -> bool {
+    status.phase() == Phase::Gone
+}
+
+#[test]
+fn a_pod_becomes_ready_survives_its_agent_and_leaves_nothing() {
+    stand(|ground| {
+        let (pid, address) = agent(ground, async |agent| {
+            agent.runtime.run(web("u-1"));
+            let status = agent.until("the pod to be ready", is_ready).await;
+            let stages = status.stages.unwrap();
+            let times = [
+                stages.received_ns,
+                stages.cni_begin_ns,
+                stages.cni_end_ns,
+                stages.started_ns,
+                stages.ready_ns,
+            ];
+            assert!(times[0] > 0 && times.is_sorted(), "{times:?}");
+            (ground.pid("u-1"), status.address)
+        });
+        assert!(
+            Path::new(&format!("/proc/{pid}")).exists(),
+            "the pod outlives its agent"
+        );
+        agent(ground, async |agent| {
+            let status = agent.until("the pod to be found again", is_ready).await;
+            assert_eq!((ground.pid("u-1"), status.address), (pid, address));
+            agent.runtime.run(stop("u-1"));
+            agent.until("the pod to be gone", is_gone).await;
+        });
+        ground.assert_nothing_is_left("u-1");
+        assert!(!Path::new(&format!("/proc/{pid}/ns")).exists() || is_zombie(pid));
+    });
+}
+
+/// A process that its second agent did not start is for init to wait for; here that is the test itself.
+fn is_zombie(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.contains(") Z ")
+}
+
+#[test]
+fn a_child_that_ends_leaves_no_zombie_and_says_why() {
+    stand(|ground| {
+        agent(ground, async |agent| {
+            agent.runtime.run(spec(
+                "u-2",
+                &["sh", "-c", "echo $POD_NAME on $NODE_NAME; exit 3"],
+            ));
+            let status = agent
+                .until("a failure", |status| status.phase() == Phase::Failed)
+                .await;
+            assert_eq!(status.reason, "Error");
+            assert!(status.message.contains("status 3"), "{}", status.message);
+            let log = ground.state_dir().join("pods/u-2.log");
+            let said = fs::read_to_string(log).unwrap();
+            assert_eq!(said, format!("web on {}\n", ground.node));
+            agent.runtime.sync(Vec::new());
+            agent.until("the pod to be gone", is_gone).await;
+        });
+        ground.assert_nothing_is_left("u-2");
+        let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+        for child in children.split_whitespace() {
+            assert!(
+                !is_zombie(child.parse().unwrap()),
+                "child {child} is a zombie"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_pod_that_cannot_run_here_fails_with_the_reason() {
+    stand(|ground| {
+        agent(ground, async |agent| {
+            let image = PodSpec {
+                pod: b"{\"spec\":{}}".to_vec(),
+                ..web("u-3")
+            };
+            agent.runtime.run(image);
+            let status = agent
+                .until("a failure", |status| status.phase() == Phase::Failed)
+                .await;
+            assert_eq!(status.reason, "InvalidPod");
+            agent.runtime.run(stop("u-3"));
+            agent.until("the pod to be gone", is_gone).await;
+        });
+        ground.assert_nothing_is_left("u-3");
+    });
+}
+
+#[test]
+fn a_half_started_pod_is_cleared_and_started_again() {
+    stand(|ground| {
+        agent(ground, async |agent| {
+            agent.runtime.run(web("u-4"));
+            agent.until("the pod to be ready", is_ready).await;
+        });
+        let stray = ground.pid("u-4");
+        // As an agent leaves it that dies between starting the process and writing that down.
+        let path = ground.record("u-4");
+        let mut record: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        record["state"] = json!("starting");
+        fs::write(&path, record.to_string()).unwrap();
+        agent(ground, async |agent| {
+            agent.until("the pod to be ready", is_ready).await;
+            assert_ne!(ground.pid("u-4"), stray, "the stray process was killed");
+            agent.runtime.run(stop("u-4"));
+            agent.until("the pod to be gone", is_gone).await;
+        });
+        ground.assert_nothing_is_left("u-4");
+    });
+}
+
+#[test]
+fn stopping_a_pod_that_never_was_says_gone() {
+    stand(|ground| {
+        agent(ground, async |agent| {
+            agent.runtime.run(stop("u-5"));
+            let status = agent.until("the last word", is_gone).await;
+            assert_eq!(status.uid, "u-5");
+        });
+    });
+}
