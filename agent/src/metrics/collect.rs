@@ -54,13 +54,14 @@ impl Collected {
     }
 
     fn fleet(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let connected = vec![(Vec::new(), u64::from(self.fleet.is_connected()))];
-        gauges(
-            encoder,
-            "dormouse_fleet_connected",
-            "Whether the fleet stream to control stands",
-            connected,
-        )?;
+        encoder
+            .encode_descriptor(
+                "dormouse_fleet_connected",
+                "Whether the fleet stream to control stands",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&u64::from(self.fleet.is_connected()))?;
         encoder
             .encode_descriptor(
                 "dormouse_fleet_lag_seconds",
