@@ -2,10 +2,9 @@
 //!
 //! All state lies in pinned maps. Dropping a [`Datapath`] changes nothing in the kernel; [`detach`] takes it away.
 
-pub mod entry;
-pub mod probe;
 mod arrays;
 mod counts;
+pub mod entry;
 mod error;
 mod events;
 mod flows;
@@ -14,6 +13,7 @@ mod ids;
 mod load;
 mod mirror;
 mod network;
+pub mod probe;
 mod sys;
 
 use std::collections::BTreeSet;
@@ -73,7 +73,10 @@ impl Datapath {
     /// Loads the programs, or takes over from the agent before: pinned maps are read, pinned links get the new programs
     /// in one step each, so no packet goes without.
     pub fn open(config: Config) -> Result<Self, DatapathError> {
-        probe::judge(&probe::Findings { root: nix::unistd::geteuid().is_root(), failed: None })?;
+        probe::judge(&probe::Findings {
+            root: nix::unistd::geteuid().is_root(),
+            failed: None,
+        })?;
         let pins = config.bpffs.join(SCHEMA);
         load::make_folder(&pins)?;
         let mut loaded = Loaded::open(&pins)?;
@@ -83,12 +86,29 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, mirror.unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror.followed())?;
         loaded.attach(&pins, &config)?;
-        Ok(Self { config, loaded, arrays, mirror, counters, events: Some(events), graces: Graces::default() })
+        Ok(Self {
+            config,
+            loaded,
+            arrays,
+            mirror,
+            counters,
+            events: Some(events),
+            graces: Graces::default(),
+        })
     }
 
     /// Says which addresses are VIPs and where the activators are; in force at once.
-    pub fn configure(&mut self, ranges: &[VipRange], acting: &[Activator]) -> Result<(), DatapathError> {
-        network::configure(&mut self.loaded, &self.arrays, &self.config, (ranges, acting))
+    pub fn configure(
+        &mut self,
+        ranges: &[VipRange],
+        acting: &[Activator],
+    ) -> Result<(), DatapathError> {
+        network::configure(
+            &mut self.loaded,
+            &self.arrays,
+            &self.config,
+            (ranges, acting),
+        )
     }
 
     /// Puts a VIP's entry in force. After [`Datapath::grace`] nobody decides by the entry before.
@@ -183,9 +203,10 @@ impl Datapath {
 /// Takes the data path of a node out of the kernel: links, then maps. What is not there is no error.
 pub fn detach(bpffs: &Path) -> Result<(), DatapathError> {
     match std::fs::remove_dir_all(bpffs) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(DatapathError::Folder { path: bpffs.to_path_buf(), source: error })
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(DatapathError::Folder {
+            path: bpffs.to_path_buf(),
+            source: error,
+        }),
         _ => Ok(()),
     }
 }

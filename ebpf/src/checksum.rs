@@ -22,7 +22,10 @@ pub fn pseudo(source: &[u8; 16], target: &[u8; 16], len: u16, next_header: u8) -
 
 /// Folds a sum into 16 bits and takes its complement: what goes into the header, 0 when verified over a right one.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the sum was folded into 16 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the sum was folded into 16 bits"
+)]
 pub const fn finish(sum: u32) -> u16 {
     let folded = (sum & 0xffff) + (sum >> 16);
     !(((folded & 0xffff) + (folded >> 16)) as u16)

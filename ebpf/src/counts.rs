@@ -49,8 +49,14 @@ impl Counts {
     ///
     /// Each open connection adds `now - opened`, each closed one `closed - opened`; summed, the products cancel to this.
     pub const fn connection_ns(&self, now_ns: u64) -> u64 {
-        let opened = self.opened.wrapping_mul(now_ns).wrapping_sub(self.opened_ns);
-        let closed = self.closed.wrapping_mul(now_ns).wrapping_sub(self.closed_ns);
+        let opened = self
+            .opened
+            .wrapping_mul(now_ns)
+            .wrapping_sub(self.opened_ns);
+        let closed = self
+            .closed
+            .wrapping_mul(now_ns)
+            .wrapping_sub(self.closed_ns);
         opened.wrapping_sub(closed)
     }
 }
@@ -61,11 +67,19 @@ mod tests {
     use proptest::prelude::*;
 
     fn opened(ns: u64) -> Counts {
-        Counts { opened: 1, opened_ns: ns, ..Counts::default() }
+        Counts {
+            opened: 1,
+            opened_ns: ns,
+            ..Counts::default()
+        }
     }
 
     fn closed(ns: u64) -> Counts {
-        Counts { closed: 1, closed_ns: ns, ..Counts::default() }
+        Counts {
+            closed: 1,
+            closed_ns: ns,
+            ..Counts::default()
+        }
     }
 
     #[test]

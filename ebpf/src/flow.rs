@@ -117,19 +117,36 @@ impl Flow {
     /// A flow first seen at `seen_ns`, not counted.
     #[inline(always)]
     pub const fn new(kind: FlowKind, vip: u32, address: [u8; 16], port: u16, seen_ns: u64) -> Self {
-        Self { address, other: [0; 16], port, other_port: 0, kind: kind as u32, vip, pad: 0, open: 0, seen_ns }
+        Self {
+            address,
+            other: [0; 16],
+            port,
+            other_port: 0,
+            kind: kind as u32,
+            vip,
+            pad: 0,
+            open: 0,
+            seen_ns,
+        }
     }
 
     /// The same with its second end.
     #[inline(always)]
     pub const fn with_other(self, other: [u8; 16], other_port: u16) -> Self {
-        Self { other, other_port, ..self }
+        Self {
+            other,
+            other_port,
+            ..self
+        }
     }
 }
 
 /// A source port towards an activator from 32 random bits.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "below the number of ports in the range")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "below the number of ports in the range"
+)]
 pub const fn nat_port(random: u32) -> u16 {
     let ports = (u16::MAX - NAT_PORT_FIRST) as u32 + 1;
     NAT_PORT_FIRST + crate::pick::below(random, ports) as u16

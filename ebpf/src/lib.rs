@@ -6,12 +6,12 @@
 
 #![cfg_attr(target_arch = "bpf", no_std)]
 
-pub mod service;
-pub mod pick;
-pub mod packet;
 pub mod checksum;
-pub mod ndp;
-pub mod flow;
 pub mod counts;
+pub mod flow;
 pub mod maps;
+pub mod ndp;
+pub mod packet;
+pub mod pick;
+pub mod service;
 pub mod verdict;

@@ -141,7 +141,8 @@ pub struct Event {
     pub at_ns: u64,
 }
 
-const _: () = assert!(size_of::<Backend>() == 16 && size_of::<Prefix>() == 16 && size_of::<Event>() == 16);
+const _: () =
+    assert!(size_of::<Backend>() == 16 && size_of::<Prefix>() == 16 && size_of::<Event>() == 16);
 
 impl Range {
     /// The index of an address of this range.
@@ -178,7 +179,8 @@ impl Config {
         if self.activators_len == 0 {
             return None;
         }
-        self.activators.get((vip % self.activators_len) as usize & (ACTIVATORS_MAX - 1))
+        self.activators
+            .get((vip % self.activators_len) as usize & (ACTIVATORS_MAX - 1))
     }
 
     /// The address lies in the node prefix.
@@ -210,7 +212,14 @@ pub fn join(prefix: &[u8; 16], host: [u8; 4]) -> [u8; 16] {
 /// The upper 96 bits and the low 32.
 #[inline(always)]
 fn split(address: &[u8; 16]) -> ([u32; 3], u32) {
-    let word = |at: usize| u32::from_be_bytes([address[at], address[at + 1], address[at + 2], address[at + 3]]);
+    let word = |at: usize| {
+        u32::from_be_bytes([
+            address[at],
+            address[at + 1],
+            address[at + 2],
+            address[at + 3],
+        ])
+    };
     ([word(0), word(4), word(8)], word(12))
 }
 
@@ -225,8 +234,18 @@ mod host {
             unsafe impl aya::Pod for $layout {}
         )* };
     }
-    plain!(super::Pod, super::Config, super::PeerKey, super::Peer, super::Event);
-    plain!(crate::flow::FlowKey, crate::flow::Flow, crate::counts::Counts);
+    plain!(
+        super::Pod,
+        super::Config,
+        super::PeerKey,
+        super::Peer,
+        super::Event
+    );
+    plain!(
+        crate::flow::FlowKey,
+        crate::flow::Flow,
+        crate::counts::Counts
+    );
 }
 
 #[cfg(test)]
@@ -253,9 +272,19 @@ mod tests {
 
     #[test]
     fn a_second_range_goes_on_where_its_base_says() {
-        let mut config = Config { ranges_len: 2, ..Config::default() };
-        config.ranges[0] = Range { mask: 0xffff_ff00, ..RANGE };
-        config.ranges[1] = Range { prefix: [0xfe; 16], mask: 0xffff_ff00, base: 256 };
+        let mut config = Config {
+            ranges_len: 2,
+            ..Config::default()
+        };
+        config.ranges[0] = Range {
+            mask: 0xffff_ff00,
+            ..RANGE
+        };
+        config.ranges[1] = Range {
+            prefix: [0xfe; 16],
+            mask: 0xffff_ff00,
+            base: 256,
+        };
         let mut second = [0xfe; 16];
         second[15] = 3;
         assert_eq!(config.vip(&vip(3)), Some(3));
@@ -266,14 +295,20 @@ mod tests {
 
     #[test]
     fn an_index_past_the_maps_is_no_vip() {
-        let range = Range { base: VIPS_MAX - 1, ..RANGE };
+        let range = Range {
+            base: VIPS_MAX - 1,
+            ..RANGE
+        };
         assert_eq!(range.index_of(&vip(0)), Some(VIPS_MAX - 1));
         assert_eq!(range.index_of(&vip(1)), None);
     }
 
     #[test]
     fn the_activator_stands_for_a_vip_under_its_index() {
-        let mut config = Config { activators_len: 1, ..Config::default() };
+        let mut config = Config {
+            activators_len: 1,
+            ..Config::default()
+        };
         config.activators[0].prefix = [0xa1; 16];
         let address = config.activator(7).unwrap().address_for(0x10007);
         assert_eq!(address[12..], [0, 1, 0, 7]);

@@ -54,12 +54,21 @@ pub fn solicitation<B: Bytes>(frame: &B) -> Option<Solicitation> {
     if kind != SOLICITATION || code != 0 || checksum::finish(sum) != 0 || target[0] == 0xff {
         return None;
     }
-    asker(ip.source, ip.target, mac, option).map(|mac| Solicitation { source: ip.source, mac, target })
+    asker(ip.source, ip.target, mac, option).map(|mac| Solicitation {
+        source: ip.source,
+        mac,
+        target,
+    })
 }
 
 /// The asker's link-layer address, if its source, destination and option fit each other.
 #[inline(always)]
-fn asker(source: [u8; 16], target: [u8; 16], sender: [u8; 6], option: Option<[u8; 8]>) -> Option<[u8; 6]> {
+fn asker(
+    source: [u8; 16],
+    target: [u8; 16],
+    sender: [u8; 6],
+    option: Option<[u8; 8]>,
+) -> Option<[u8; 6]> {
     let detects_duplicates = source == UNSPECIFIED;
     if detects_duplicates && !is_solicited_node(&target) {
         return None;
@@ -76,7 +85,10 @@ fn asker(source: [u8; 16], target: [u8; 16], sender: [u8; 6], option: Option<[u8
 
 #[inline(always)]
 fn is_solicited_node(address: &[u8; 16]) -> bool {
-    matches!(address, [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, _, _, _])
+    matches!(
+        address,
+        [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, _, _, _]
+    )
 }
 
 /// The answer, a whole frame, that `mac` has the target.

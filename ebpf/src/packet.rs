@@ -87,7 +87,11 @@ impl Transport {
     /// Where the checksum lies in the frame.
     #[inline(always)]
     pub const fn checksum_at(&self) -> usize {
-        if self.protocol == TCP { L4 + 16 } else { L4 + 6 }
+        if self.protocol == TCP {
+            L4 + 16
+        } else {
+            L4 + 6
+        }
     }
 }
 
@@ -145,7 +149,9 @@ mod tests {
         frame.extend([0x60, 0, 0, 0, 0, 20, TCP, 64]);
         frame.extend([1; 16]);
         frame.extend([2; 16]);
-        frame.extend([0x9c, 0x40, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0, 0, 0, 0, 0, 0]);
+        frame.extend([
+            0x9c, 0x40, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0, 0, 0, 0, 0, 0,
+        ]);
         frame
     }
 

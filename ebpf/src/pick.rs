@@ -22,8 +22,15 @@ pub const fn fold(hash: u64, bytes: &[u8; 16]) -> u64 {
 
 /// The hash of a flow to a VIP: the same on every node.
 #[inline(always)]
-pub const fn flow_hash(client: &[u8; 16], client_port: u16, vip: u32, vip_port: u16, protocol: u8) -> u64 {
-    let rest = (client_port as u64) << 48 | (vip_port as u64) << 32 | (vip as u64) << 8 | protocol as u64;
+pub const fn flow_hash(
+    client: &[u8; 16],
+    client_port: u16,
+    vip: u32,
+    vip_port: u16,
+    protocol: u8,
+) -> u64 {
+    let rest =
+        (client_port as u64) << 48 | (vip_port as u64) << 32 | (vip as u64) << 8 | protocol as u64;
     fold(mix(rest), client)
 }
 
@@ -35,7 +42,10 @@ pub const fn score(flow: u64, address: &[u8; 16], port: u16) -> u64 {
 
 /// A number uniform in `0..len` from 32 random bits (multiply and shift: no division); `len` must not be 0.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the product's upper half is below `len`")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the product's upper half is below `len`"
+)]
 pub const fn below(random: u32, len: u32) -> u32 {
     ((random as u64 * len as u64) >> 32) as u32
 }
@@ -53,11 +63,31 @@ mod tests {
     use proptest::prelude::*;
 
     fn backend(n: u8) -> [u8; 16] {
-        [0x20, 1, 0xd, 0xb8, 0, 0xd0, 0, 0, 0, 0, 0, n % 7, 0, 0, 0, n]
+        [
+            0x20,
+            1,
+            0xd,
+            0xb8,
+            0,
+            0xd0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            n % 7,
+            0,
+            0,
+            0,
+            n,
+        ]
     }
 
     fn winner(flow: u64, backends: &[u8]) -> u8 {
-        *backends.iter().max_by_key(|&&n| score(flow, &backend(n), 80)).unwrap()
+        *backends
+            .iter()
+            .max_by_key(|&&n| score(flow, &backend(n), 80))
+            .unwrap()
     }
 
     proptest! {
@@ -88,7 +118,10 @@ mod tests {
             let flow = flow_hash(&backend(200), port, 1, 80, 6);
             won[usize::from(winner(flow, &[0, 1, 2]))] += 1;
         }
-        assert!(won.iter().all(|&count| (9_500..10_500).contains(&count)), "{won:?}");
+        assert!(
+            won.iter().all(|&count| (9_500..10_500).contains(&count)),
+            "{won:?}"
+        );
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! One module a hook, in the order in which a packet may meet them.
 
-mod xdp_uplink;
+mod cg_connect6;
+mod cg_getpeername6;
+mod cg_recvmsg6;
+mod cg_sendmsg6;
+mod cg_sock_release;
 mod tcx_uplink_in;
 mod tcx_uplink_out;
-mod cg_connect6;
-mod cg_sendmsg6;
-mod cg_recvmsg6;
-mod cg_getpeername6;
-mod cg_sock_release;
+mod xdp_uplink;

@@ -83,10 +83,17 @@ impl Route {
 
     /// From the map.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "each field is cut to its own bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each field is cut to its own bits"
+    )]
     pub const fn unpack(word: u64) -> Self {
         Self {
-            mode: if word & 3 == Mode::Serve as u64 { Mode::Serve } else { Mode::Proxy },
+            mode: if word & 3 == Mode::Serve as u64 {
+                Mode::Serve
+            } else {
+                Mode::Proxy
+            },
             share: (word >> 2) as u8,
             leased: word >> 10 & 1 == 1,
             asleep: word >> 11 & 1 == 1,
@@ -121,7 +128,10 @@ impl Set {
 
     /// From the map.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "each field is cut to its own bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "each field is cut to its own bits"
+    )]
     pub const fn unpack(word: u64) -> Self {
         Self {
             offset: (word & 0xff_ffff) as u32,

@@ -57,8 +57,14 @@ mod tests {
 
     #[test]
     fn verdicts_are_numbered_by_their_place_and_named_once() {
-        let names: std::collections::BTreeSet<_> = Verdict::ALL.iter().map(|verdict| verdict.name()).collect();
+        let names: std::collections::BTreeSet<_> =
+            Verdict::ALL.iter().map(|verdict| verdict.name()).collect();
         assert_eq!(names.len(), Verdict::ALL.len());
-        assert!(Verdict::ALL.iter().enumerate().all(|(place, &verdict)| verdict as usize == place));
+        assert!(
+            Verdict::ALL
+                .iter()
+                .enumerate()
+                .all(|(place, &verdict)| verdict as usize == place)
+        );
     }
 }

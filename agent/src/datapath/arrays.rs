@@ -76,9 +76,11 @@ impl Arrays {
     /// Writes a backend that no set names.
     pub(super) fn write_backend(&self, id: u32, prefix: u32, host: [u8; 4], port: u16) {
         let place = id as usize * 2;
-        self.backend.store(place, words_of([prefix, u32::from_ne_bytes(host)]));
+        self.backend
+            .store(place, words_of([prefix, u32::from_ne_bytes(host)]));
         let [low, high] = port.to_ne_bytes();
-        self.backend.store(place + 1, u64::from_ne_bytes([low, high, 0, 0, 0, 0, 0, 0]));
+        self.backend
+            .store(place + 1, u64::from_ne_bytes([low, high, 0, 0, 0, 0, 0, 0]));
     }
 
     /// A backend's prefix id, host and port.
@@ -92,8 +94,14 @@ impl Arrays {
     /// Writes a prefix that no backend names.
     pub(super) fn write_prefix(&self, id: u32, prefix: [u8; 12]) {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = prefix;
-        self.prefix.store(id as usize * 2, u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
-        self.prefix.store(id as usize * 2 + 1, u64::from_ne_bytes([i, j, k, l, 0, 0, 0, 0]));
+        self.prefix.store(
+            id as usize * 2,
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+        );
+        self.prefix.store(
+            id as usize * 2 + 1,
+            u64::from_ne_bytes([i, j, k, l, 0, 0, 0, 0]),
+        );
     }
 
     /// A prefix.
@@ -113,5 +121,8 @@ fn words_of([first, second]: [u32; 2]) -> u64 {
 
 fn halves(word: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+    [
+        u32::from_ne_bytes([a, b, c, d]),
+        u32::from_ne_bytes([e, f, g, h]),
+    ]
 }

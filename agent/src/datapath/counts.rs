@@ -39,7 +39,9 @@ pub(super) struct Counters {
 
 impl std::fmt::Debug for Counters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Counters").field("before", &self.before).finish_non_exhaustive()
+        f.debug_struct("Counters")
+            .field("before", &self.before)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +49,8 @@ impl Counters {
     pub(super) fn open(loaded: &mut Loaded, followed: Vec<u32>) -> Result<Self, DatapathError> {
         let sums = loaded.take("counts")?;
         let expired = loaded.take("expired")?;
-        let cpus = aya::util::nr_cpus().map_err(|(_, error)| DatapathError::map("size", "counts")(error))?;
+        let cpus = aya::util::nr_cpus()
+            .map_err(|(_, error)| DatapathError::map("size", "counts")(error))?;
         let mut counters = Self {
             sums: PerCpuHashMap::try_from(sums).map_err(DatapathError::map("open", "counts"))?,
             expired: HashMap::try_from(expired).map_err(DatapathError::map("open", "expired"))?,
@@ -68,7 +71,9 @@ impl Counters {
         if self.sums.get(&vip, 0).is_err() {
             let zeros = PerCpuValues::try_from(vec![Counts::default(); self.cpus])
                 .map_err(DatapathError::map("fill", "counts"))?;
-            self.sums.insert(vip, zeros, 0).map_err(DatapathError::map("insert into", "counts"))?;
+            self.sums
+                .insert(vip, zeros, 0)
+                .map_err(DatapathError::map("insert into", "counts"))?;
         }
         let now = self.sum(vip).unwrap_or_default();
         self.before.insert(vip, (now, sys::boottime_ns()));
@@ -79,16 +84,24 @@ impl Counters {
     pub(super) fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
         if self.before.remove(&vip).is_some() {
             let _ = self.expired.remove(&vip);
-            self.sums.remove(&vip).map_err(DatapathError::map("remove from", "counts"))?;
+            self.sums
+                .remove(&vip)
+                .map_err(DatapathError::map("remove from", "counts"))?;
         }
         Ok(())
     }
 
     /// Counts a connection whose end nobody saw.
     pub(super) fn expire(&mut self, vip: u32, now_ns: u64) -> Result<(), DatapathError> {
-        let one = Counts { closed: 1, closed_ns: now_ns, ..Counts::default() };
+        let one = Counts {
+            closed: 1,
+            closed_ns: now_ns,
+            ..Counts::default()
+        };
         let sum = self.expired.get(&vip, 0).unwrap_or_default().plus(&one);
-        self.expired.insert(vip, sum, 0).map_err(DatapathError::map("insert into", "expired"))
+        self.expired
+            .insert(vip, sum, 0)
+            .map_err(DatapathError::map("insert into", "expired"))
     }
 
     /// What happened since the call before; VIPs without any connection are left out.
@@ -118,22 +131,41 @@ impl Counters {
 }
 
 /// An interval's counts from the sums at its two ends.
-fn difference(vip: u32, (old, from_ns): &(Counts, u64), (new, until_ns): &(Counts, u64)) -> VipCount {
-    let integral = new.connection_ns(*until_ns).wrapping_sub(old.connection_ns(*from_ns));
+fn difference(
+    vip: u32,
+    (old, from_ns): &(Counts, u64),
+    (new, until_ns): &(Counts, u64),
+) -> VipCount {
+    let integral = new
+        .connection_ns(*until_ns)
+        .wrapping_sub(old.connection_ns(*from_ns));
     VipCount {
         vip,
         connections: new.opened.wrapping_sub(old.opened),
         // A change between the clock and the copy may take the sum below zero by a moment.
-        connection_ns: if integral.cast_signed() < 0 { 0 } else { integral },
-        open: if new.open().cast_signed() < 0 { 0 } else { new.open() },
+        connection_ns: if integral.cast_signed() < 0 {
+            0
+        } else {
+            integral
+        },
+        open: if new.open().cast_signed() < 0 {
+            0
+        } else {
+            new.open()
+        },
         interval_ns: until_ns.saturating_sub(*from_ns),
     }
 }
 
 /// What became of packets, all CPUs together.
 pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
-    let stats = loaded.map("stats").ok().and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
-    let Some(stats) = stats else { return Vec::new() };
+    let stats = loaded
+        .map("stats")
+        .ok()
+        .and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
+    let Some(stats) = stats else {
+        return Vec::new();
+    };
     Verdict::ALL
         .iter()
         .filter_map(|&verdict| {
@@ -150,17 +182,34 @@ mod tests {
     #[test]
     fn a_connection_open_for_half_of_the_interval_is_half_a_connection_on_average() {
         let old = Counts::default();
-        let new = Counts { opened: 1, opened_ns: 1_500, ..Counts::default() };
+        let new = Counts {
+            opened: 1,
+            opened_ns: 1_500,
+            ..Counts::default()
+        };
         let count = difference(7, &(old, 1_000), &(new, 2_000));
         assert_eq!(
             count,
-            VipCount { vip: 7, connections: 1, connection_ns: 500, open: 1, interval_ns: 1_000 }
+            VipCount {
+                vip: 7,
+                connections: 1,
+                connection_ns: 500,
+                open: 1,
+                interval_ns: 1_000
+            }
         );
     }
 
     #[test]
     fn a_connection_opened_after_the_clock_was_read_counts_for_nothing_yet() {
-        let new = Counts { opened: 1, opened_ns: 2_001, ..Counts::default() };
-        assert_eq!(difference(7, &(Counts::default(), 1_000), &(new, 2_000)).connection_ns, 0);
+        let new = Counts {
+            opened: 1,
+            opened_ns: 2_001,
+            ..Counts::default()
+        };
+        assert_eq!(
+            difference(7, &(Counts::default(), 1_000), &(new, 2_000)).connection_ns,
+            0
+        );
     }
 }

@@ -50,7 +50,9 @@ pub enum DatapathError {
         name: &'static str,
     },
     /// The uplink is not there.
-    #[error("there is no interface `{name}` with a link-layer address: name the outer interface by --uplink")]
+    #[error(
+        "there is no interface `{name}` with a link-layer address: name the outer interface by --uplink"
+    )]
     Uplink {
         /// The name that was given.
         name: String,
@@ -98,14 +100,25 @@ impl DatapathError {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        move |error| Self::Map { operation, map, source: error.into() }
+        move |error| Self::Map {
+            operation,
+            map,
+            source: error.into(),
+        }
     }
 
     /// For `map_err`: an operation on a program failed.
-    pub(super) fn program<E>(operation: &'static str, program: &'static str) -> impl FnOnce(E) -> Self
+    pub(super) fn program<E>(
+        operation: &'static str,
+        program: &'static str,
+    ) -> impl FnOnce(E) -> Self
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        move |error| Self::Program { operation, program, source: error.into() }
+        move |error| Self::Program {
+            operation,
+            program,
+            source: error.into(),
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::{MapData, RingBuf};
-use tokio::io::unix::AsyncFd;
 use dormouse_ebpf::service::EventKind;
+use tokio::io::unix::AsyncFd;
 
 use super::error::DatapathError;
 use super::load::Loaded;
@@ -32,12 +32,25 @@ pub struct KernelEvents {
 }
 
 impl KernelEvents {
-    pub(super) fn open(loaded: &mut Loaded, unanswered: Vec<KernelEvent>) -> Result<Self, DatapathError> {
+    pub(super) fn open(
+        loaded: &mut Loaded,
+        unanswered: Vec<KernelEvent>,
+    ) -> Result<Self, DatapathError> {
         let map = loaded.take("events")?;
         let ring = RingBuf::try_from(map).map_err(DatapathError::map("open", "events"))?;
         let now = sys::boottime_ns();
-        let again = unanswered.into_iter().map(|event| KernelEvent { at_ns: now, ..event }).collect();
-        Ok(Self { again, ring, watch: None })
+        let again = unanswered
+            .into_iter()
+            .map(|event| KernelEvent {
+                at_ns: now,
+                ..event
+            })
+            .collect();
+        Ok(Self {
+            again,
+            ring,
+            watch: None,
+        })
     }
 
     /// The next event. Cancelling the wait loses none.
@@ -93,7 +106,9 @@ fn decode(bytes: &[u8]) -> Option<KernelEvent> {
 
 impl std::fmt::Debug for KernelEvents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KernelEvents").field("again", &self.again).finish_non_exhaustive()
+        f.debug_struct("KernelEvents")
+            .field("again", &self.again)
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,7 +121,14 @@ mod tests {
         let mut record = Vec::from(7_u32.to_ne_bytes());
         record.extend(1_u32.to_ne_bytes());
         record.extend(99_u64.to_ne_bytes());
-        assert_eq!(decode(&record), Some(KernelEvent { vip: 7, kind: EventKind::Wake, at_ns: 99 }));
+        assert_eq!(
+            decode(&record),
+            Some(KernelEvent {
+                vip: 7,
+                kind: EventKind::Wake,
+                at_ns: 99
+            })
+        );
         assert_eq!(decode(&record[..15]), None);
         record[4] = 9;
         assert_eq!(decode(&record), None);

@@ -38,7 +38,10 @@ impl Graces {
     /// Begins a period: everything stored before is covered by it.
     pub(super) fn begin(&self) -> Grace {
         let number = self.counters.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        Grace { counters: Arc::clone(&self.counters), number }
+        Grace {
+            counters: Arc::clone(&self.counters),
+            number,
+        }
     }
 
     pub(super) fn now(&self) -> Moment {

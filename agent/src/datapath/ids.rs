@@ -19,7 +19,12 @@ impl Ids {
     pub(super) fn with_used(max: u32, used: &BTreeSet<u32>) -> Self {
         let next = used.last().map_or(0, |last| last + 1);
         let free = (0..next).filter(|id| !used.contains(id)).collect();
-        Self { max, next, free, resting: VecDeque::new() }
+        Self {
+            max,
+            next,
+            free,
+            resting: VecDeque::new(),
+        }
     }
 
     /// An id that nobody holds.
@@ -51,7 +56,10 @@ mod tests {
 
     /// After so many periods, none under way.
     fn after(periods: u64) -> Moment {
-        Moment { begun: periods, over: periods }
+        Moment {
+            begun: periods,
+            over: periods,
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use aya::maps::{Map, MapData};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{
-    CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, ProgramError, SchedClassifier, TcAttachType, TestRun,
-    TestRunOptions, Xdp, XdpMode,
+    CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, ProgramError, SchedClassifier,
+    TcAttachType, TestRun, TestRunOptions, Xdp, XdpMode,
 };
 use aya::{Ebpf, EbpfLoader};
 
@@ -25,6 +25,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"))
 const RUN_ROOM: usize = 256;
 
 const BPFFS: &str = "/sys/fs/bpf";
+
+/// Links share a cgroup with others always, and take no flag that says so.
+const LINK: CgroupAttachMode = CgroupAttachMode::Single;
 
 /// Where a program can be run for one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,28 +69,49 @@ pub(super) struct Loaded {
 
 /// Makes the folder of pins, on a bpffs that is mounted if it is not.
 pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
-    let failed = |source| DatapathError::Folder { path: pins.to_path_buf(), source };
-    let mounted = pins.ancestors().find(|folder| folder.exists()).is_some_and(is_bpffs);
+    let failed = |source| DatapathError::Folder {
+        path: pins.to_path_buf(),
+        source,
+    };
+    let mounted = pins
+        .ancestors()
+        .find(|folder| folder.exists())
+        .is_some_and(is_bpffs);
     if !mounted {
-        let place = if pins.starts_with(BPFFS) { Path::new(BPFFS) } else { pins.parent().unwrap_or(pins) };
+        let place = if pins.starts_with(BPFFS) {
+            Path::new(BPFFS)
+        } else {
+            pins.parent().unwrap_or(pins)
+        };
         std::fs::create_dir_all(place).map_err(failed)?;
-        nix::mount::mount(Some("bpf"), place, Some("bpf"), nix::mount::MsFlags::empty(), None::<&str>)
-            .map_err(|error| failed(error.into()))?;
+        nix::mount::mount(
+            Some("bpf"),
+            place,
+            Some("bpf"),
+            nix::mount::MsFlags::empty(),
+            None::<&str>,
+        )
+        .map_err(|error| failed(error.into()))?;
         tracing::info!(place = %place.display(), "bpffs mounted");
     }
     std::fs::create_dir_all(pins).map_err(failed)
 }
 
 fn is_bpffs(folder: &Path) -> bool {
-    nix::sys::statfs::statfs(folder).is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
+    nix::sys::statfs::statfs(folder)
+        .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
 }
 
 impl Loaded {
     /// Loads all programs; maps pinned in `pins` are taken over, others are made and pinned there.
     pub(super) fn open(pins: &Path) -> Result<Self, DatapathError> {
-        let mut object = EbpfLoader::new().default_map_pin_directory(pins).load(OBJECT)?;
+        let mut object = EbpfLoader::new()
+            .default_map_pin_directory(pins)
+            .load(OBJECT)?;
         for &name in PROGRAMS {
-            let program = object.program_mut(name).ok_or(DatapathError::Absent { name })?;
+            let program = object
+                .program_mut(name)
+                .ok_or(DatapathError::Absent { name })?;
             match program {
                 Program::Xdp(program) => program.load(),
                 Program::SchedClassifier(program) => program.load(),
@@ -103,7 +127,10 @@ impl Loaded {
     /// Attaches each program, or gives it to the link that is pinned under its name.
     pub(super) fn attach(&mut self, pins: &Path, config: &Config) -> Result<(), DatapathError> {
         for &name in PROGRAMS {
-            let program = self.object.program_mut(name).ok_or(DatapathError::Absent { name })?;
+            let program = self
+                .object
+                .program_mut(name)
+                .ok_or(DatapathError::Absent { name })?;
             let pin = pins.join(format!("link_{name}"));
             if taken_over(&pin, program, name)? {
                 continue;
@@ -111,11 +138,14 @@ impl Loaded {
             let link = match program {
                 Program::Xdp(program) => attach_xdp(program, name, &config.uplink)?,
                 Program::SchedClassifier(program) => attach_tcx(program, name, &config.uplink)?,
-                Program::CgroupSockAddr(program) => attach_sock_addr(program, name, &config.cgroup)?,
+                Program::CgroupSockAddr(program) => {
+                    attach_sock_addr(program, name, &config.cgroup)?
+                }
                 Program::CgroupSock(program) => attach_sock(program, name, &config.cgroup)?,
                 _ => return Err(DatapathError::Absent { name }),
             };
-            link.pin(&pin).map_err(DatapathError::program("pin", name))?;
+            link.pin(&pin)
+                .map_err(DatapathError::program("pin", name))?;
         }
         Ok(())
     }
@@ -128,8 +158,11 @@ impl Loaded {
             Hook::UplinkOut => "tcx_uplink_out",
         };
         let mut room = vec![0; frame.len() + RUN_ROOM];
-        let options =
-            TestRunOptions { data_in: Some(frame), data_out: Some(&mut room), ..TestRunOptions::default() };
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut room),
+            ..TestRunOptions::default()
+        };
         let result = match self.object.program(name) {
             Some(Program::Xdp(program)) => program.test_run(options),
             Some(Program::SchedClassifier(program)) => program.test_run(options),
@@ -137,7 +170,10 @@ impl Loaded {
         }
         .map_err(DatapathError::program("run", name))?;
         room.truncate(result.data_size_out as usize);
-        Ok(Run { verdict: result.return_value, frame: room })
+        Ok(Run {
+            verdict: result.return_value,
+            frame: room,
+        })
     }
 
     /// A map.
@@ -147,12 +183,16 @@ impl Loaded {
 
     /// A map to write to.
     pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, DatapathError> {
-        self.object.map_mut(name).ok_or(DatapathError::Absent { name })
+        self.object
+            .map_mut(name)
+            .ok_or(DatapathError::Absent { name })
     }
 
     /// A map of one's own.
     pub(super) fn take(&mut self, name: &'static str) -> Result<Map, DatapathError> {
-        self.object.take_map(name).ok_or(DatapathError::Absent { name })
+        self.object
+            .take_map(name)
+            .ok_or(DatapathError::Absent { name })
     }
 
     /// An array to map into memory.
@@ -171,11 +211,16 @@ fn taken_over(pin: &Path, program: &Program, name: &'static str) -> Result<bool,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(DatapathError::program("open the link of", name)(error)),
     };
-    let program = program.fd().map_err(DatapathError::program("take over", name))?;
+    let program = program
+        .fd()
+        .map_err(DatapathError::program("take over", name))?;
     match sys::update_link(link.as_fd(), program.as_fd()) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
-            tracing::warn!(program = name, "what the link was attached to is gone; attaching anew");
+            tracing::warn!(
+                program = name,
+                "what the link was attached to is gone; attaching anew"
+            );
             std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
             Ok(false)
         }
@@ -183,7 +228,11 @@ fn taken_over(pin: &Path, program: &Program, name: &'static str) -> Result<bool,
     }
 }
 
-fn attach_xdp(program: &mut Xdp, name: &'static str, uplink: &str) -> Result<FdLink, DatapathError> {
+fn attach_xdp(
+    program: &mut Xdp,
+    name: &'static str,
+    uplink: &str,
+) -> Result<FdLink, DatapathError> {
     let id = match program.attach(uplink, XdpMode::Driver) {
         Ok(id) => id,
         Err(error) => {
@@ -193,47 +242,86 @@ fn attach_xdp(program: &mut Xdp, name: &'static str, uplink: &str) -> Result<FdL
                 .map_err(|error| refused("attach", name, Step::AttachXdp, error))?
         }
     };
-    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
     FdLink::try_from(link).map_err(DatapathError::program("pin", name))
 }
 
-fn attach_tcx(program: &mut SchedClassifier, name: &'static str, uplink: &str) -> Result<FdLink, DatapathError> {
-    let side = if name == "tcx_uplink_in" { TcAttachType::Ingress } else { TcAttachType::Egress };
+fn attach_tcx(
+    program: &mut SchedClassifier,
+    name: &'static str,
+    uplink: &str,
+) -> Result<FdLink, DatapathError> {
+    let side = if name == "tcx_uplink_in" {
+        TcAttachType::Ingress
+    } else {
+        TcAttachType::Egress
+    };
     let id = program
-        .attach_with_options(uplink, side, TcAttachOptions::TcxOrder(LinkOrder::default()))
+        .attach_with_options(
+            uplink,
+            side,
+            TcAttachOptions::TcxOrder(LinkOrder::default()),
+        )
         .map_err(|error| refused("attach", name, Step::AttachTcx, error))?;
-    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
     FdLink::try_from(link).map_err(DatapathError::program("pin", name))
 }
 
-fn attach_sock_addr(program: &mut CgroupSockAddr, name: &'static str, path: &Path) -> Result<FdLink, DatapathError> {
+fn attach_sock_addr(
+    program: &mut CgroupSockAddr,
+    name: &'static str,
+    path: &Path,
+) -> Result<FdLink, DatapathError> {
     let id = program
-        .attach(cgroup(path)?, CgroupAttachMode::AllowMultiple)
+        .attach(cgroup(path)?, LINK)
         .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
-    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
     FdLink::try_from(link).map_err(DatapathError::program("pin", name))
 }
 
-fn attach_sock(program: &mut CgroupSock, name: &'static str, path: &Path) -> Result<FdLink, DatapathError> {
+fn attach_sock(
+    program: &mut CgroupSock,
+    name: &'static str,
+    path: &Path,
+) -> Result<FdLink, DatapathError> {
     let id = program
-        .attach(cgroup(path)?, CgroupAttachMode::AllowMultiple)
+        .attach(cgroup(path)?, LINK)
         .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
-    let link = program.take_link(id).map_err(DatapathError::program("attach", name))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
     FdLink::try_from(link).map_err(DatapathError::program("pin", name))
 }
 
 fn cgroup(path: &Path) -> Result<File, DatapathError> {
-    File::open(path).map_err(|source| DatapathError::Cgroup { path: path.to_path_buf(), source })
+    File::open(path).map_err(|source| DatapathError::Cgroup {
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 /// What the kernel refused: the machine's fault where the judgement says so, else the program's.
-fn refused(operation: &'static str, program: &'static str, step: Step, error: ProgramError) -> DatapathError {
+fn refused(
+    operation: &'static str,
+    program: &'static str,
+    step: Step,
+    error: ProgramError,
+) -> DatapathError {
     let number = match &error {
         ProgramError::LoadError { io_error, .. } => io_error.raw_os_error(),
         ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
         _ => None,
     };
-    match judge(&Findings { root: true, failed: number.map(|number| (step, number)) }) {
+    match judge(&Findings {
+        root: true,
+        failed: number.map(|number| (step, number)),
+    }) {
         // A verifier's refusal is EACCES too, but comes with its log.
         Err(unsupported) if !matches!(&error, ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()) => {
             unsupported.into()

@@ -43,11 +43,21 @@ impl Mirror {
                 continue;
             }
             let set = Set::unpack(arrays.svc.load(vip as usize * 2 + 1).unwrap_or(0));
-            let ids: Vec<u32> = (set.offset..).take(set.count.into()).map_while(|place| arrays.id(place)).collect();
-            let mut held = Held { backends: Vec::new(), set };
+            let ids: Vec<u32> = (set.offset..)
+                .take(set.count.into())
+                .map_while(|place| arrays.id(place))
+                .collect();
+            let mut held = Held {
+                backends: Vec::new(),
+                set,
+            };
             for id in ids {
-                let Some((prefix, host, port)) = arrays.backend(id) else { continue };
-                let Some(upper) = arrays.prefix(prefix) else { continue };
+                let Some((prefix, host, port)) = arrays.backend(id) else {
+                    continue;
+                };
+                let Some(upper) = arrays.prefix(prefix) else {
+                    continue;
+                };
                 let key = (address(upper, host), port);
                 backends.insert(key, id);
                 prefixes.insert(upper, prefix);
@@ -93,17 +103,30 @@ impl Mirror {
                     (true, false) => EventKind::Miss,
                     _ => return None,
                 };
-                Some(KernelEvent { vip, kind, at_ns: 0 })
+                Some(KernelEvent {
+                    vip,
+                    kind,
+                    at_ns: 0,
+                })
             })
             .collect()
     }
 
     /// Puts an entry in force: backends and set first, then the one word that leads to them (or away from them first).
-    pub(super) fn publish(&mut self, arrays: &Arrays, entry: &Entry, now: Moment) -> Result<(), DatapathError> {
+    pub(super) fn publish(
+        &mut self,
+        arrays: &Arrays,
+        entry: &Entry,
+        now: Moment,
+    ) -> Result<(), DatapathError> {
         if entry.vip >= VIPS_MAX {
             return Err(DatapathError::Index { vip: entry.vip });
         }
-        let mut wanted: Vec<Key> = entry.backends.iter().map(|b| (b.address.octets(), b.port)).collect();
+        let mut wanted: Vec<Key> = entry
+            .backends
+            .iter()
+            .map(|b| (b.address.octets(), b.port))
+            .collect();
         wanted.sort_unstable();
         wanted.dedup();
         let old = self.vips.get(&entry.vip).cloned().unwrap_or_default();
@@ -115,7 +138,13 @@ impl Mirror {
         if wanted != old.backends || !self.vips.contains_key(&entry.vip) {
             let set = self.write_set(arrays, &wanted, old.set.generation, now)?;
             arrays.svc.store(place + 1, set.pack());
-            self.vips.insert(entry.vip, Held { backends: wanted, set });
+            self.vips.insert(
+                entry.vip,
+                Held {
+                    backends: wanted,
+                    set,
+                },
+            );
             self.release(&old, now);
         }
         arrays.svc.store(place, next.pack());
@@ -124,31 +153,67 @@ impl Mirror {
 
     /// Takes a VIP's entry away.
     pub(super) fn forget(&mut self, arrays: &Arrays, vip: u32, now: Moment) {
-        let Some(held) = self.vips.remove(&vip) else { return };
+        let Some(held) = self.vips.remove(&vip) else {
+            return;
+        };
         let generation = route(arrays, vip).generation.wrapping_add(1);
-        arrays.svc.store(vip as usize * 2, Route { generation, ..Route::ABSENT }.pack());
+        arrays.svc.store(
+            vip as usize * 2,
+            Route {
+                generation,
+                ..Route::ABSENT
+            }
+            .pack(),
+        );
         arrays.svc.store(vip as usize * 2 + 1, 0);
         self.release(&held, now);
     }
 
     /// Writes a new set into rows of its own.
-    fn write_set(&mut self, arrays: &Arrays, keys: &[Key], before: u32, now: Moment) -> Result<Set, DatapathError> {
-        let full = |what, max: u32| DatapathError::Full { what, max: max as usize };
-        let count = u16::try_from(keys.len()).map_err(|_too_many| full("backends of one VIP", u16::MAX.into()))?;
-        let offset = self.rows.take(count, now).ok_or_else(|| full("sets of backends", SETS_MAX))?;
+    fn write_set(
+        &mut self,
+        arrays: &Arrays,
+        keys: &[Key],
+        before: u32,
+        now: Moment,
+    ) -> Result<Set, DatapathError> {
+        let full = |what, max: u32| DatapathError::Full {
+            what,
+            max: max as usize,
+        };
+        let count = u16::try_from(keys.len())
+            .map_err(|_too_many| full("backends of one VIP", u16::MAX.into()))?;
+        let offset = self
+            .rows
+            .take(count, now)
+            .ok_or_else(|| full("sets of backends", SETS_MAX))?;
         let mut ids = Vec::with_capacity(keys.len());
         for key in keys {
             match self.backend(arrays, key, now) {
                 Some(id) => ids.push(id),
                 None => {
-                    let set = Set { offset, count, generation: 0 };
-                    self.release(&Held { backends: keys[..ids.len()].to_vec(), set }, now);
+                    let set = Set {
+                        offset,
+                        count,
+                        generation: 0,
+                    };
+                    self.release(
+                        &Held {
+                            backends: keys[..ids.len()].to_vec(),
+                            set,
+                        },
+                        now,
+                    );
                     return Err(full("backends", BACKENDS_MAX));
                 }
             }
         }
         arrays.write_ids(offset, &ids);
-        Ok(Set { offset, count, generation: before.wrapping_add(1) & 0xff_ffff })
+        Ok(Set {
+            offset,
+            count,
+            generation: before.wrapping_add(1) & 0xff_ffff,
+        })
     }
 
     /// The id of a backend, used once more; written if it is new.
@@ -170,7 +235,12 @@ impl Mirror {
             return None;
         };
         let (address, port) = key;
-        arrays.write_backend(id, prefix, [address[12], address[13], address[14], address[15]], *port);
+        arrays.write_backend(
+            id,
+            prefix,
+            [address[12], address[13], address[14], address[15]],
+            *port,
+        );
         Some(id)
     }
 
@@ -226,7 +296,10 @@ struct Named<K> {
 impl<K: Eq + Hash + Clone + Ord> Named<K> {
     fn with_used(max: u32, used: BTreeMap<K, u32>) -> Self {
         let ids = Ids::with_used(max, &used.values().copied().collect());
-        Self { known: used.into_iter().map(|(key, id)| (key, (id, 0))).collect(), ids }
+        Self {
+            known: used.into_iter().map(|(key, id)| (key, (id, 0))).collect(),
+            ids,
+        }
     }
 
     fn keys(&self) -> impl Iterator<Item = &K> {
@@ -248,7 +321,9 @@ impl<K: Eq + Hash + Clone + Ord> Named<K> {
 
     /// One use less; true if that was the last.
     fn leaves(&mut self, key: &K, now: Moment) -> bool {
-        let Some((id, uses)) = self.known.get_mut(key) else { return false };
+        let Some((id, uses)) = self.known.get_mut(key) else {
+            return false;
+        };
         *uses = uses.saturating_sub(1);
         if *uses > 0 {
             return false;
@@ -271,34 +346,50 @@ impl Rows {
     /// All rows past those in use; holes before them come back when their sets change.
     fn with_used(sets: impl Iterator<Item = Set>) -> Self {
         let end = |set: Set| set.offset / ROW_LEN + (1 << class(set.count));
-        Self { next: sets.map(end).max().unwrap_or(0), free: BTreeMap::new(), resting: Vec::new() }
+        Self {
+            next: sets.map(end).max().unwrap_or(0),
+            free: BTreeMap::new(),
+            resting: Vec::new(),
+        }
     }
 
     /// The offset of a place for so many ids.
     fn take(&mut self, count: u16, now: Moment) -> Option<u32> {
-        for (_, class, row) in self.resting.extract_if(.., |(since, _, _)| *since < now.over) {
+        for (_, class, row) in self
+            .resting
+            .extract_if(.., |(since, _, _)| *since < now.over)
+        {
             self.free.entry(class).or_default().insert(row);
         }
         let class = class(count);
-        let row = self.free.get_mut(&class).and_then(BTreeSet::pop_first).or_else(|| {
-            let row = self.next;
-            (row + (1 << class) <= SETS_MAX / ROW_LEN).then(|| {
-                self.next += 1 << class;
-                row
-            })
-        })?;
+        let row = self
+            .free
+            .get_mut(&class)
+            .and_then(BTreeSet::pop_first)
+            .or_else(|| {
+                let row = self.next;
+                (row + (1 << class) <= SETS_MAX / ROW_LEN).then(|| {
+                    self.next += 1 << class;
+                    row
+                })
+            })?;
         Some(row * ROW_LEN)
     }
 
     fn rest(&mut self, set: Set, now: Moment) {
         if set != Set::default() {
-            self.resting.push((now.begun, class(set.count), set.offset / ROW_LEN));
+            self.resting
+                .push((now.begun, class(set.count), set.offset / ROW_LEN));
         }
     }
 }
 
 fn class(count: u16) -> u32 {
-    u32::from(count).div_ceil(ROW_LEN).max(1).next_power_of_two().ilog2()
+    u32::from(count)
+        .div_ceil(ROW_LEN)
+        .max(1)
+        .next_power_of_two()
+        .ilog2()
 }
 
 #[cfg(test)]

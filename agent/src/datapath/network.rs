@@ -14,11 +14,19 @@ use super::load::Loaded;
 use super::{Config, sys};
 
 /// Writes what `config` says, and keeps the ranges and activators that an agent before was told.
-pub(super) fn keep(loaded: &mut Loaded, arrays: &Arrays, config: &Config) -> Result<(), DatapathError> {
+pub(super) fn keep(
+    loaded: &mut Loaded,
+    arrays: &Arrays,
+    config: &Config,
+) -> Result<(), DatapathError> {
     let old = current(loaded, arrays)?;
     let (prefix, len) = config.node_prefix;
     if len != 96 {
-        return Err(DatapathError::Prefix { prefix, len, what: "a node prefix: that is a /96" });
+        return Err(DatapathError::Prefix {
+            prefix,
+            len,
+            what: "a node prefix: that is a /96",
+        });
     }
     let (uplink, uplink_mac) = interface(&config.uplink)?;
     let facts = maps::Config {
@@ -39,10 +47,16 @@ pub(super) fn configure(
     (ranges, acting): (&[VipRange], &[Activator]),
 ) -> Result<(), DatapathError> {
     if ranges.len() > RANGES_MAX {
-        return Err(DatapathError::Full { what: "VIP ranges", max: RANGES_MAX });
+        return Err(DatapathError::Full {
+            what: "VIP ranges",
+            max: RANGES_MAX,
+        });
     }
     if acting.len() > ACTIVATORS_MAX {
-        return Err(DatapathError::Full { what: "activators", max: ACTIVATORS_MAX });
+        return Err(DatapathError::Full {
+            what: "activators",
+            max: ACTIVATORS_MAX,
+        });
     }
     let mut facts = current(loaded, arrays)?;
     facts.ranges = [maps::Range::default(); RANGES_MAX];
@@ -51,7 +65,10 @@ pub(super) fn configure(
     }
     facts.activators = [maps::Activator::default(); ACTIVATORS_MAX];
     for (slot, activator) in facts.activators.iter_mut().zip(acting) {
-        *slot = maps::Activator { prefix: masked(activator.prefix, 96), via: activator.via.octets() };
+        *slot = maps::Activator {
+            prefix: masked(activator.prefix, 96),
+            via: activator.via.octets(),
+        };
     }
     facts.ranges_len = u32::try_from(ranges.len()).unwrap_or(0);
     facts.activators_len = u32::try_from(acting.len()).unwrap_or(0);
@@ -62,21 +79,37 @@ pub(super) fn configure(
 
 /// A range as the kernel reads it.
 fn layout(range: &VipRange) -> Result<maps::Range, DatapathError> {
-    let wrong = |what| DatapathError::Prefix { prefix: range.prefix, len: range.length, what };
+    let wrong = |what| DatapathError::Prefix {
+        prefix: range.prefix,
+        len: range.length,
+        what,
+    };
     if !(108..=128).contains(&range.length) {
         return Err(wrong("a VIP range: its length is 108 to 128"));
     }
     let addresses = 1_u32 << (128 - range.length);
-    if range.base.checked_add(addresses).is_none_or(|end| end > VIPS_MAX) {
-        return Err(wrong("a VIP range with this base: its indexes go past 2^20"));
+    if range
+        .base
+        .checked_add(addresses)
+        .is_none_or(|end| end > VIPS_MAX)
+    {
+        return Err(wrong(
+            "a VIP range with this base: its indexes go past 2^20",
+        ));
     }
-    Ok(maps::Range { prefix: masked(range.prefix, range.length), mask: !(addresses - 1), base: range.base })
+    Ok(maps::Range {
+        prefix: masked(range.prefix, range.length),
+        mask: !(addresses - 1),
+        base: range.base,
+    })
 }
 
 fn current(loaded: &Loaded, arrays: &Arrays) -> Result<maps::Config, DatapathError> {
     let slots: Array<_, maps::Config> =
         Array::try_from(loaded.map("config")?).map_err(DatapathError::map("open", "config"))?;
-    slots.get(&slot(arrays), 0).map_err(DatapathError::map("read", "config"))
+    slots
+        .get(&slot(arrays), 0)
+        .map_err(DatapathError::map("read", "config"))
 }
 
 /// Fills the slot that nobody reads, waits until that is true, then makes it the one in force.
@@ -85,7 +118,9 @@ fn put(loaded: &mut Loaded, arrays: &Arrays, facts: &maps::Config) -> Result<(),
         Array::try_from(loaded.map_mut("config")?).map_err(DatapathError::map("open", "config"))?;
     let other = slot(arrays) ^ 1;
     sys::wait_for_readers();
-    slots.set(other, facts, 0).map_err(DatapathError::map("write", "config"))?;
+    slots
+        .set(other, facts, 0)
+        .map_err(DatapathError::map("write", "config"))?;
     arrays.current.store(0, other.into());
     Ok(())
 }
@@ -96,7 +131,9 @@ fn slot(arrays: &Arrays) -> u32 {
 
 /// The number and link-layer address of an interface of this network namespace.
 fn interface(name: &str) -> Result<(u32, [u8; 6]), DatapathError> {
-    let absent = || DatapathError::Uplink { name: name.to_owned() };
+    let absent = || DatapathError::Uplink {
+        name: name.to_owned(),
+    };
     let mut addresses = nix::ifaddrs::getifaddrs().map_err(|_unreadable| absent())?;
     addresses
         .find_map(|interface| {
@@ -114,15 +151,25 @@ fn masked(address: Ipv6Addr, len: u8) -> [u8; 16] {
 
 /// Makes a pod known.
 pub(super) fn add_pod(loaded: &mut Loaded, pod: &PodEntry) -> Result<(), DatapathError> {
-    let row = Pod { ifindex: pod.ifindex, mac: pod.mac, pad: [0; 2] };
-    pod_map(loaded)?.insert(pod.address.octets(), row, 0).map_err(DatapathError::map("insert into", "pod"))
+    let row = Pod {
+        ifindex: pod.ifindex,
+        mac: pod.mac,
+        pad: [0; 2],
+    };
+    pod_map(loaded)?
+        .insert(pod.address.octets(), row, 0)
+        .map_err(DatapathError::map("insert into", "pod"))
 }
 
 /// Forgets a pod.
 pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), DatapathError> {
     match pod_map(loaded)?.remove(&address.octets()) {
         Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
-        Err(aya::maps::MapError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        Err(aya::maps::MapError::SyscallError(error))
+            if error.io_error.raw_os_error() == Some(libc::ENOENT) =>
+        {
+            Ok(())
+        }
         Err(error) => Err(DatapathError::map("remove from", "pod")(error)),
     }
 }
@@ -131,7 +178,12 @@ pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), D
 pub(super) fn pods(loaded: &Loaded) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
     let pods: HashMap<_, [u8; 16], Pod> =
         HashMap::try_from(loaded.map("pod")?).map_err(DatapathError::map("open", "pod"))?;
-    pods.keys().map(|key| key.map(Ipv6Addr::from).map_err(DatapathError::map("read", "pod"))).collect()
+    pods.keys()
+        .map(|key| {
+            key.map(Ipv6Addr::from)
+                .map_err(DatapathError::map("read", "pod"))
+        })
+        .collect()
 }
 
 fn pod_map(loaded: &mut Loaded) -> Result<HashMap<&mut MapData, [u8; 16], Pod>, DatapathError> {
@@ -143,13 +195,20 @@ mod tests {
     use super::*;
 
     fn range(length: u8, base: u32) -> VipRange {
-        VipRange { prefix: "fd00:10::7".parse().unwrap(), length, base }
+        VipRange {
+            prefix: "fd00:10::7".parse().unwrap(),
+            length,
+            base,
+        }
     }
 
     #[test]
     fn a_range_is_kept_by_its_first_address() {
         let layout = layout(&range(108, 0)).unwrap();
-        assert_eq!(layout.prefix, "fd00:10::".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(
+            layout.prefix,
+            "fd00:10::".parse::<Ipv6Addr>().unwrap().octets()
+        );
         assert_eq!(layout.mask, 0xfff0_0000);
     }
 

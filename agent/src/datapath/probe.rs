@@ -52,7 +52,9 @@ pub fn judge(found: &Findings) -> Result<(), Unsupported> {
     if !found.root {
         return Err(Unsupported::NotRoot);
     }
-    let Some((step, number)) = found.failed else { return Ok(()) };
+    let Some((step, number)) = found.failed else {
+        return Ok(());
+    };
     match (step, Errno::from_raw(number)) {
         (_, Errno::ENOSYS) => Err(Unsupported::NoBpf),
         (_, Errno::EPERM | Errno::EACCES) => Err(Unsupported::Forbidden),
@@ -67,7 +69,13 @@ mod tests {
     use super::*;
 
     fn check(step: Step, number: i32, expected: Result<(), Unsupported>) {
-        assert_eq!(judge(&Findings { root: true, failed: Some((step, number)) }), expected);
+        assert_eq!(
+            judge(&Findings {
+                root: true,
+                failed: Some((step, number))
+            }),
+            expected
+        );
     }
 
     #[test]
@@ -92,7 +100,19 @@ mod tests {
 
     #[test]
     fn without_root_nothing_is_tried() {
-        assert_eq!(judge(&Findings { root: false, failed: None }), Err(Unsupported::NotRoot));
-        assert_eq!(judge(&Findings { root: true, failed: None }), Ok(()));
+        assert_eq!(
+            judge(&Findings {
+                root: false,
+                failed: None
+            }),
+            Err(Unsupported::NotRoot)
+        );
+        assert_eq!(
+            judge(&Findings {
+                root: true,
+                failed: None
+            }),
+            Ok(())
+        );
     }
 }

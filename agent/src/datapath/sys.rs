@@ -1,7 +1,10 @@
 //! What aya has no call for: memory-mapped arrays, links that change their program, and waiting for readers.
 //!
 //! The only file of the agent with `unsafe` code.
-#![expect(unsafe_code, reason = "mmap and bpf(2) have no safe form; each block says why it is sound")]
+#![expect(
+    unsafe_code,
+    reason = "mmap and bpf(2) have no safe form; each block says why it is sound"
+)]
 
 use std::ffi::CString;
 use std::io;
@@ -42,17 +45,22 @@ impl Words {
     fn mmap(len: usize, flags: i32, fd: RawFd) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at a place that the kernel chooses, touches no memory in use.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len * size_of::<u64>(), access, flags, fd, 0) };
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len * size_of::<u64>(),
+                access,
+                flags,
+                fd,
+                0,
+            )
+        };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        let start =
+            NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
         Ok(Self { start, len })
-    }
-
-    /// How many words there are.
-    pub(super) const fn len(&self) -> usize {
-        self.len
     }
 
     /// The word in a place; `None` past the end.
@@ -111,7 +119,10 @@ struct LinkUpdate {
 /// Opens a pinned link.
 pub(super) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     let name = CString::new(path.as_os_str().as_bytes())?;
-    let argument = ObjGet { pathname: name.as_ptr() as u64, ..ObjGet::default() };
+    let argument = ObjGet {
+        pathname: name.as_ptr() as u64,
+        ..ObjGet::default()
+    };
     let fd = bpf(BPF_OBJ_GET, &argument)?;
     // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -129,7 +140,14 @@ pub(super) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
 
 fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
     // SAFETY: a pointer to a live argument of this command, and its size: the kernel reads no more.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(argument), size_of::<T>()) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_ref(argument),
+            size_of::<T>(),
+        )
+    };
     match RawFd::try_from(result) {
         Ok(fd) if fd >= 0 => Ok(fd),
         _ => Err(io::Error::last_os_error()),
@@ -149,6 +167,7 @@ pub(super) fn wait_for_readers() {
 
 /// CLOCK_BOOTTIME in nanoseconds: the clock of all that crosses the kernel's border.
 pub(super) fn boottime_ns() -> u64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
-        .map_or(0, |now| u64::try_from(Duration::from(now).as_nanos()).unwrap_or(u64::MAX))
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).map_or(0, |now| {
+        u64::try_from(Duration::from(now).as_nanos()).unwrap_or(u64::MAX)
+    })
 }

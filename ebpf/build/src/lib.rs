@@ -127,10 +127,16 @@ mod tests {
 
     #[test]
     fn nothing_of_an_outer_clippy_reaches_the_inner_build() {
-        let toolchain = Toolchain::Debian { rustc: "/usr/bin/rustc".into(), linker: "/opt/bpf-linker".into() };
+        let toolchain = Toolchain::Debian {
+            rustc: "/usr/bin/rustc".into(),
+            linker: "/opt/bpf-linker".into(),
+        };
         let command = command(&toolchain, Path::new("/w"), Path::new("/w/target/bpf"));
         let value = |name: &str| {
-            command.get_envs().find(|(key, _)| *key == name).and_then(|(_, value)| value)
+            command
+                .get_envs()
+                .find(|(key, _)| *key == name)
+                .and_then(|(_, value)| value)
         };
         assert_eq!(value("RUSTC_WORKSPACE_WRAPPER"), None);
         assert_eq!(value("CARGO_ENCODED_RUSTFLAGS"), None);

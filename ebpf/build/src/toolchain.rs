@@ -50,7 +50,10 @@ impl fmt::Display for Missing {
             (true, false) => "a Rust compiler with `core` for BPF",
             _ => "bpf-linker",
         };
-        write!(f, "{what} not found on this machine; run: cargo xtask setup")
+        write!(
+            f,
+            "{what} not found on this machine; run: cargo xtask setup"
+        )
     }
 }
 
@@ -74,29 +77,41 @@ impl Toolchain {
 
 /// Chooses the toolchain: Debian's first, because it compiles no `core`.
 pub fn choose(machine: &Machine) -> Result<Toolchain, Missing> {
-    match (&machine.linker, &machine.debian_rustc, machine.nightly_source) {
-        (Some(linker), Some(rustc), _) => {
-            Ok(Toolchain::Debian { rustc: rustc.clone(), linker: linker.clone() })
-        }
-        (Some(linker), None, true) => Ok(Toolchain::Nightly { linker: linker.clone() }),
-        (linker, rustc, nightly) => {
-            Err(Missing { linker: linker.is_none(), compiler: rustc.is_none() && !nightly })
-        }
+    match (
+        &machine.linker,
+        &machine.debian_rustc,
+        machine.nightly_source,
+    ) {
+        (Some(linker), Some(rustc), _) => Ok(Toolchain::Debian {
+            rustc: rustc.clone(),
+            linker: linker.clone(),
+        }),
+        (Some(linker), None, true) => Ok(Toolchain::Nightly {
+            linker: linker.clone(),
+        }),
+        (linker, rustc, nightly) => Err(Missing {
+            linker: linker.is_none(),
+            compiler: rustc.is_none() && !nightly,
+        }),
     }
 }
 
 impl Machine {
     /// Looks at this machine.
     pub fn look() -> Self {
-        Self { linker: linker(), debian_rustc: debian_rustc(), nightly_source: nightly_source() }
+        Self {
+            linker: linker(),
+            debian_rustc: debian_rustc(),
+            nightly_source: nightly_source(),
+        }
     }
 }
 
 fn linker() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
-        std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"))
-    });
+    let cargo_home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
     std::env::split_paths(&path)
         .chain(cargo_home.map(|home| home.join("bin")))
         .map(|folder| folder.join("bpf-linker"))
@@ -110,7 +125,9 @@ fn debian_rustc() -> Option<PathBuf> {
 }
 
 fn nightly_source() -> bool {
-    let sysroot = Command::new("rustup").args(["run", "nightly", "rustc", "--print", "sysroot"]).output();
+    let sysroot = Command::new("rustup")
+        .args(["run", "nightly", "rustc", "--print", "sysroot"])
+        .output();
     sysroot.is_ok_and(|output| {
         let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         output.status.success() && sysroot.join("lib/rustlib/src/rust/library/core").is_dir()
@@ -131,8 +148,14 @@ mod tests {
 
     #[test]
     fn debians_compiler_is_taken_before_nightly() {
-        assert!(matches!(choose(&machine(true, true, true)), Ok(Toolchain::Debian { .. })));
-        assert!(matches!(choose(&machine(true, false, true)), Ok(Toolchain::Nightly { .. })));
+        assert!(matches!(
+            choose(&machine(true, true, true)),
+            Ok(Toolchain::Debian { .. })
+        ));
+        assert!(matches!(
+            choose(&machine(true, false, true)),
+            Ok(Toolchain::Nightly { .. })
+        ));
     }
 
     #[test]
@@ -143,7 +166,13 @@ mod tests {
             assert!(said.ends_with("run: cargo xtask setup"), "{said}");
         };
         check(machine(false, true, false), "bpf-linker");
-        check(machine(true, false, false), "a Rust compiler with `core` for BPF not found");
-        check(machine(false, false, false), "a Rust compiler with `core` for BPF, and bpf-linker");
+        check(
+            machine(true, false, false),
+            "a Rust compiler with `core` for BPF not found",
+        );
+        check(
+            machine(false, false, false),
+            "a Rust compiler with `core` for BPF, and bpf-linker",
+        );
     }
 }

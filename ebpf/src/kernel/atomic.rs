@@ -20,7 +20,9 @@ pub(crate) unsafe fn add(word: *mut u64, by: u64) {
 pub(crate) unsafe fn swap(word: *mut u64, value: u64) -> u64 {
     let mut value = value;
     // SAFETY: one instruction on a word that the caller vouches for.
-    unsafe { asm!("{value} = xchg_64({word} + 0, {value})", word = in(reg) word, value = inout(reg) value) }
+    unsafe {
+        asm!("{value} = xchg_64({word} + 0, {value})", word = in(reg) word, value = inout(reg) value)
+    }
     value
 }
 
@@ -32,6 +34,8 @@ pub(crate) unsafe fn swap(word: *mut u64, value: u64) -> u64 {
 pub(crate) unsafe fn replace(word: *mut u64, before: u64, after: u64) -> bool {
     let mut found = before;
     // SAFETY: one instruction on a word that the caller vouches for.
-    unsafe { asm!("r0 = cmpxchg_64({word} + 0, r0, {after})", word = in(reg) word, after = in(reg) after, inout("r0") found) }
+    unsafe {
+        asm!("r0 = cmpxchg_64({word} + 0, r0, {after})", word = in(reg) word, after = in(reg) after, inout("r0") found)
+    }
     found == before
 }

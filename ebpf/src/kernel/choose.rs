@@ -35,12 +35,23 @@ pub(crate) fn choose(vip: u32, port: u16, pick: Pick, config: &Config) -> Option
         return activator(vip, port, config);
     }
     wake(vip, route);
-    let verdict = match decide(route, tables::lease_until_ns(), tables::now_ns(), draw(bits)) {
+    let verdict = match decide(
+        route,
+        tables::lease_until_ns(),
+        tables::now_ns(),
+        draw(bits),
+    ) {
         Decision::Serve => {
             // SAFETY: an entry has two words; this is the second.
             let set = Set::unpack(tables::read(unsafe { service.add(1) }));
             match pick_backend(set, pick) {
-                Some((address, port)) => return Some(Choice { address, port, via: None }),
+                Some((address, port)) => {
+                    return Some(Choice {
+                        address,
+                        port,
+                        via: None,
+                    });
+                }
                 None => Verdict::NoBackend,
             }
         }
@@ -59,7 +70,11 @@ pub(crate) fn activator(vip: u32, port: u16, config: &Config) -> Option<Choice> 
         tables::note(Verdict::DroppedNoActivator);
         return None;
     };
-    Some(Choice { address: activator.address_for(vip), port, via: Some(activator.via) })
+    Some(Choice {
+        address: activator.address_for(vip),
+        port,
+        via: Some(activator.via),
+    })
 }
 
 #[inline(always)]
@@ -68,7 +83,9 @@ fn pick_backend(set: Set, pick: Pick) -> Option<([u8; 16], u16)> {
         return None;
     }
     let id = match pick {
-        Pick::Random(bits) => tables::set_id(set.offset + below(bits as u32, u32::from(set.count)))?,
+        Pick::Random(bits) => {
+            tables::set_id(set.offset + below(bits as u32, u32::from(set.count)))?
+        }
         Pick::Rendezvous(flow) => {
             let id = rendezvous(u64::from(set.offset), u64::from(set.count), flow);
             u32::try_from(id).ok()?
@@ -81,7 +98,11 @@ fn pick_backend(set: Set, pick: Pick) -> Option<([u8; 16], u16)> {
 #[inline(never)]
 fn rendezvous(offset: u64, count: u64, flow: u64) -> u64 {
     let count = count as u32;
-    let first = if count > RENDEZVOUS_MAX { below(flow as u32, count) } else { 0 };
+    let first = if count > RENDEZVOUS_MAX {
+        below(flow as u32, count)
+    } else {
+        0
+    };
     let (mut best, mut best_score) = (u64::MAX, 0);
     let mut step = 0;
     while step < RENDEZVOUS_MAX {
@@ -90,8 +111,12 @@ fn rendezvous(offset: u64, count: u64, flow: u64) -> u64 {
         }
         let place = first + step;
         let place = if place >= count { place - count } else { place };
-        let Some(id) = tables::set_id(offset as u32 + place) else { break };
-        let Some((address, port)) = tables::backend(id) else { break };
+        let Some(id) = tables::set_id(offset as u32 + place) else {
+            break;
+        };
+        let Some((address, port)) = tables::backend(id) else {
+            break;
+        };
         let score = score(flow, &address, port);
         if score >= best_score {
             (best, best_score) = (u64::from(id), score);
@@ -104,7 +129,9 @@ fn rendezvous(offset: u64, count: u64, flow: u64) -> u64 {
 /// Raises an event if this is the first packet of this sleep, or the first to a VIP without an entry.
 #[inline(always)]
 fn wake(vip: u32, route: Route) {
-    let Some(touch) = tables::TOUCH.get_ptr_mut(vip) else { return };
+    let Some(touch) = tables::TOUCH.get_ptr_mut(vip) else {
+        return;
+    };
     let before = tables::read(touch);
     if let Some(kind) = wakes(route, before) {
         raise(vip, route, kind, touch, before);
@@ -118,9 +145,17 @@ fn raise(vip: u32, route: Route, kind: EventKind, touch: *mut u64, before: u64) 
     if !unsafe { atomic::replace(touch, before, now) } {
         return;
     }
-    let event = Event { vip, kind: kind as u32, at_ns: tables::now_ns() };
+    let event = Event {
+        vip,
+        kind: kind as u32,
+        at_ns: tables::now_ns(),
+    };
     if tables::EVENTS.output::<Event>(event, 0).is_ok() {
-        tables::note(if matches!(kind, EventKind::Wake) { Verdict::Woke } else { Verdict::Missed });
+        tables::note(if matches!(kind, EventKind::Wake) {
+            Verdict::Woke
+        } else {
+            Verdict::Missed
+        });
     } else {
         // Not told: the next packet tries again.
         tables::note(Verdict::EventLost);

@@ -46,7 +46,9 @@ pub(crate) fn flow_opened(flow: *mut Flow) {
 /// `begun` first and `done` last, so that the agent can tell a copy that was taken in between.
 #[inline(always)]
 fn change(vip: u32, fields: impl FnOnce(*mut Counts) -> (*mut u64, *mut u64)) {
-    let Some(counts) = tables::COUNTS.get_ptr_mut(&vip) else { return };
+    let Some(counts) = tables::COUNTS.get_ptr_mut(&vip) else {
+        return;
+    };
     // SAFETY: fields of one map value.
     let (begun, done) = unsafe { (&raw mut (*counts).begun, &raw mut (*counts).done) };
     let (count, sum_ns) = fields(counts);

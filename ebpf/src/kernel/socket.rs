@@ -55,15 +55,32 @@ pub(crate) fn protocol(ctx: &SockAddrContext) -> u8 {
 /// Remembers which VIP stands before an address on this socket.
 #[inline(always)]
 pub(crate) fn remember(cookie: u64, real: (&[u8; 16], u16), vip: ([u8; 16], u16)) {
-    let key = PeerKey { cookie, address: *real.0, port: u32::from(real.1), pad: 0 };
-    let _ = tables::PEERS.insert(&key, &Peer { address: vip.0, port: u32::from(vip.1) }, 0);
+    let key = PeerKey {
+        cookie,
+        address: *real.0,
+        port: u32::from(real.1),
+        pad: 0,
+    };
+    let _ = tables::PEERS.insert(
+        &key,
+        &Peer {
+            address: vip.0,
+            port: u32::from(vip.1),
+        },
+        0,
+    );
 }
 
 /// Puts the VIP back where the process would else read what stands behind it.
 #[inline(always)]
 pub(crate) fn restore(ctx: &SockAddrContext) {
     let (address, port) = named(ctx);
-    let key = PeerKey { cookie: cookie(ctx), address, port: u32::from(port), pad: 0 };
+    let key = PeerKey {
+        cookie: cookie(ctx),
+        address,
+        port: u32::from(port),
+        pad: 0,
+    };
     // SAFETY: the value is copied out; one socket's entries do not change while it asks.
     if let Some(peer) = unsafe { tables::PEERS.get(&key) } {
         rename(ctx, &peer.address, peer.port as u16);

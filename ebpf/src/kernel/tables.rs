@@ -7,8 +7,8 @@ use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, PerCpuHashMap, Rin
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_ebpf::maps::{
-    BACKENDS_MAX, Backend, Config, EVENTS_BYTES, FOLLOWED_MAX, PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Prefix,
-    SOCKETS_MAX,
+    BACKENDS_MAX, Backend, Config, EVENTS_BYTES, FOLLOWED_MAX, PODS_MAX, PREFIXES_MAX, Peer,
+    PeerKey, Pod, Prefix, SOCKETS_MAX,
 };
 use dormouse_ebpf::packet::Transport;
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, Service, VIPS_MAX};
@@ -41,7 +41,8 @@ pub(crate) static PEERS: LruHashMap<PeerKey, Peer> = LruHashMap::pinned(SOCKETS_
 pub(crate) static SOCKETS: LruHashMap<u64, u32> = LruHashMap::pinned(SOCKETS_MAX, 0);
 /// Made by the agent for each VIP that it follows; here only added to.
 #[map(name = "counts")]
-pub(crate) static COUNTS: PerCpuHashMap<u32, Counts> = PerCpuHashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
+pub(crate) static COUNTS: PerCpuHashMap<u32, Counts> =
+    PerCpuHashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
 /// Connections whose end nobody saw: counted by the agent, in a map of its own.
 #[map(name = "expired")]
 pub(crate) static EXPIRED: HashMap<u32, Counts> = HashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
@@ -67,7 +68,9 @@ static SCRATCH_IN: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 #[inline(always)]
 pub(crate) fn scratch_in() -> Option<&'static mut Scratch> {
     // SAFETY: this CPU's own value, and the only program that asks for it runs once at a time on a CPU.
-    SCRATCH_IN.get_ptr_mut(0).map(|scratch| unsafe { &mut *scratch })
+    SCRATCH_IN
+        .get_ptr_mut(0)
+        .map(|scratch| unsafe { &mut *scratch })
 }
 
 /// Counts a verdict.
@@ -137,5 +140,8 @@ pub(crate) fn backend(id: u32) -> Option<([u8; 16], u16)> {
         address[at] = prefix.bytes[at];
         at += 1;
     }
-    Some((dormouse_ebpf::maps::join(&address, backend.host), backend.port))
+    Some((
+        dormouse_ebpf::maps::join(&address, backend.host),
+        backend.port,
+    ))
 }

@@ -40,7 +40,10 @@ fn sum(frame: &[u8]) -> u16 {
     let mut words: Vec<u8> = frame[22..54].to_vec();
     words.extend([0, 0, 0, u8::try_from(message.len()).unwrap(), 0, 0, 0, 58]);
     words.extend(message);
-    let total: u32 = words.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let total: u32 = words
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
     !u16::try_from((total & 0xffff) + (total >> 16)).unwrap_or_else(|_| panic!("carry"))
 }
 
@@ -51,7 +54,14 @@ fn read(frame: &[u8]) -> Option<Solicitation> {
 #[test]
 fn an_address_resolution_is_answered_to_the_asker_solicited() {
     let asked = read(&frame(ASKER, GROUP, &SLLA)).unwrap();
-    assert_eq!(asked, Solicitation { source: ASKER, mac: MAC, target: POD });
+    assert_eq!(
+        asked,
+        Solicitation {
+            source: ASKER,
+            mac: MAC,
+            target: POD
+        }
+    );
     let answer = advertisement(&asked, UPLINK);
     assert_eq!(answer[..6], MAC);
     assert_eq!(answer[6..12], UPLINK);
@@ -102,8 +112,16 @@ fn what_the_rfc_calls_invalid_is_not_read() {
     let mut unsealed = good.clone();
     unsealed[L4 + 2] ^= 1;
     assert_eq!(read(&unsealed), None, "checksum");
-    assert_eq!(read(&frame(UNSPECIFIED, GROUP, &SLLA)), None, "unspecified source with its address");
-    assert_eq!(read(&frame(UNSPECIFIED, POD, &[])), None, "unspecified source to a unicast address");
+    assert_eq!(
+        read(&frame(UNSPECIFIED, GROUP, &SLLA)),
+        None,
+        "unspecified source with its address"
+    );
+    assert_eq!(
+        read(&frame(UNSPECIFIED, POD, &[])),
+        None,
+        "unspecified source to a unicast address"
+    );
 }
 
 #[test]

@@ -22,9 +22,18 @@ fn connect(ctx: &SockAddrContext) -> Option<()> {
     let (vip_address, vip_port) = socket::named(ctx);
     let vip = config.vip(&vip_address)?;
     let cookie = socket::cookie(ctx);
-    let choice = choose(vip, vip_port, Pick::Random(mix(u64::from(tables::random()))), config)?;
+    let choice = choose(
+        vip,
+        vip_port,
+        Pick::Random(mix(u64::from(tables::random()))),
+        config,
+    )?;
     socket::rename(ctx, &choice.address, choice.port);
-    socket::remember(cookie, (&choice.address, choice.port), (vip_address, vip_port));
+    socket::remember(
+        cookie,
+        (&choice.address, choice.port),
+        (vip_address, vip_port),
+    );
     if choice.via.is_none() && socket::protocol(ctx) == TCP {
         tables::note(Verdict::SocketServed);
         opened(cookie, vip);

@@ -20,8 +20,17 @@ fn send(ctx: &SockAddrContext) -> Option<()> {
     let (vip_address, vip_port) = socket::named(ctx);
     let vip = config.vip(&vip_address)?;
     let cookie = socket::cookie(ctx);
-    let choice = choose(vip, vip_port, Pick::Random(mix(cookie ^ u64::from(vip))), config)?;
+    let choice = choose(
+        vip,
+        vip_port,
+        Pick::Random(mix(cookie ^ u64::from(vip))),
+        config,
+    )?;
     socket::rename(ctx, &choice.address, choice.port);
-    socket::remember(cookie, (&choice.address, choice.port), (vip_address, vip_port));
+    socket::remember(
+        cookie,
+        (&choice.address, choice.port),
+        (vip_address, vip_port),
+    );
     Some(())
 }

@@ -30,7 +30,9 @@ fn arrive(ctx: &TcContext) -> Option<i32> {
     let config = tables::config()?;
     match config.vip(&scratch.packet.target) {
         Some(vip) => Some(to_vip(ctx, scratch, vip, config)),
-        None if scratch.packet.target == config.node_address => from_activator(ctx, scratch, config),
+        None if scratch.packet.target == config.node_address => {
+            from_activator(ctx, scratch, config)
+        }
         None => None,
     }
 }
@@ -46,8 +48,15 @@ fn to_vip(ctx: &TcContext, scratch: &mut Scratch, vip: u32, config: &Config) -> 
     {
         return follow(ctx, packet, flow, config);
     }
-    let hash = flow_hash(&packet.source, packet.source_port, vip, packet.target_port, packet.protocol);
-    let Some(choice) = choose::choose(vip, packet.target_port, Pick::Rendezvous(hash), config) else {
+    let hash = flow_hash(
+        &packet.source,
+        packet.source_port,
+        vip,
+        packet.target_port,
+        packet.protocol,
+    );
+    let Some(choice) = choose::choose(vip, packet.target_port, Pick::Rendezvous(hash), config)
+    else {
         return DROP;
     };
     let choice = present(choice, vip, packet.target_port, config);
@@ -70,7 +79,10 @@ fn to_vip(ctx: &TcContext, scratch: &mut Scratch, vip: u32, config: &Config) -> 
 /// A pod of this node that is gone cannot be gone to: the activator then, who knows what else there is.
 #[inline(always)]
 fn present(choice: Choice, vip: u32, vip_port: u16, config: &Config) -> Choice {
-    if choice.via.is_none() && config.is_local(&choice.address) && tables::PODS.get_ptr(&choice.address).is_none() {
+    if choice.via.is_none()
+        && config.is_local(&choice.address)
+        && tables::PODS.get_ptr(&choice.address).is_none()
+    {
         tables::note(Verdict::NoBackend);
         if let Some(activator) = choose::activator(vip, vip_port, config) {
             return activator;
@@ -102,9 +114,19 @@ fn record(scratch: &mut Scratch, vip: u32, choice: &Choice, config: &Config) -> 
     }
     let now = tables::now_ns();
     let packet = &scratch.packet;
-    let kind = if config.is_local(&choice.address) { FlowKind::ToPod } else { FlowKind::ToNode };
+    let kind = if config.is_local(&choice.address) {
+        FlowKind::ToPod
+    } else {
+        FlowKind::ToNode
+    };
     if matches!(kind, FlowKind::ToPod) {
-        scratch.reply = Flow::new(FlowKind::FromPod, vip, packet.target, packet.target_port, now);
+        scratch.reply = Flow::new(
+            FlowKind::FromPod,
+            vip,
+            packet.target,
+            packet.target_port,
+            now,
+        );
         scratch.back = scratch.key.reply_from(choice.address, choice.port);
         let _ = tables::FLOWS.insert(&scratch.back, &scratch.reply, 0);
         tables::note(Verdict::ServedLocal);
@@ -126,14 +148,23 @@ fn record_activator(
 ) -> bool {
     let now = tables::now_ns();
     let packet = &scratch.packet;
-    scratch.reply = Flow::new(FlowKind::FromActivator, vip, packet.target, packet.target_port, now)
-        .with_other(packet.source, packet.source_port);
+    scratch.reply = Flow::new(
+        FlowKind::FromActivator,
+        vip,
+        packet.target,
+        packet.target_port,
+        now,
+    )
+    .with_other(packet.source, packet.source_port);
     scratch.back = scratch.key.reply_from(choice.address, choice.port);
     scratch.back.target = config.node_address;
     let mut tries = 0;
     while tries < NAT_TRIES {
         scratch.back.target_port = nat_port(tables::random());
-        if tables::FLOWS.insert(&scratch.back, &scratch.reply, u64::from(BPF_NOEXIST)).is_ok() {
+        if tables::FLOWS
+            .insert(&scratch.back, &scratch.reply, u64::from(BPF_NOEXIST))
+            .is_ok()
+        {
             scratch.flow = Flow::new(FlowKind::ToActivator, vip, choice.address, choice.port, now)
                 .with_other(*via, scratch.back.target_port);
             return tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok();

@@ -3,7 +3,12 @@
 use super::*;
 use proptest::prelude::*;
 
-const SERVED: Route = Route { mode: Mode::Serve, present: true, leased: true, ..Route::ABSENT };
+const SERVED: Route = Route {
+    mode: Mode::Serve,
+    present: true,
+    leased: true,
+    ..Route::ABSENT
+};
 
 proptest! {
     #[test]
@@ -46,7 +51,18 @@ fn the_zero_word_is_a_vip_that_is_not_followed() {
 fn a_served_vip_is_served_until_the_nanosecond_in_which_the_lease_ends() {
     assert_eq!(decide(SERVED, 100, 99, 0), Decision::Serve);
     assert_eq!(decide(SERVED, 100, 100, 0), Decision::LeaseOver);
-    assert_eq!(decide(Route { leased: false, ..SERVED }, 100, 101, 0), Decision::Serve);
+    assert_eq!(
+        decide(
+            Route {
+                leased: false,
+                ..SERVED
+            },
+            100,
+            101,
+            0
+        ),
+        Decision::Serve
+    );
     assert_eq!(decide(SERVED, u64::MAX, u64::MAX - 1, 0), Decision::Serve);
 }
 
@@ -54,7 +70,9 @@ fn a_served_vip_is_served_until_the_nanosecond_in_which_the_lease_ends() {
 fn the_share_takes_its_part_of_the_draws() {
     let to_activator = |share| {
         let route = Route { share, ..SERVED };
-        (0..SHARE_WHOLE).filter(|&draw| decide(route, u64::MAX, 0, draw) == Decision::Share).count()
+        (0..SHARE_WHOLE)
+            .filter(|&draw| decide(route, u64::MAX, 0, draw) == Decision::Share)
+            .count()
     };
     assert_eq!(to_activator(0), 0);
     assert_eq!(to_activator(51), 51);
@@ -63,10 +81,18 @@ fn the_share_takes_its_part_of_the_draws() {
 
 #[test]
 fn a_sleep_raises_one_event_and_the_next_sleep_another() {
-    let asleep = Route { present: true, asleep: true, generation: 7, ..Route::ABSENT };
+    let asleep = Route {
+        present: true,
+        asleep: true,
+        generation: 7,
+        ..Route::ABSENT
+    };
     assert_eq!(wakes(asleep, 0), Some(EventKind::Wake));
     assert_eq!(wakes(asleep, noted(asleep)), None);
-    let next = Route { generation: 8, ..asleep };
+    let next = Route {
+        generation: 8,
+        ..asleep
+    };
     assert_eq!(wakes(next, noted(asleep)), Some(EventKind::Wake));
 }
 
@@ -75,5 +101,16 @@ fn a_vip_without_entry_is_missed_once_and_an_awake_or_refused_one_never() {
     assert_eq!(wakes(Route::ABSENT, 0), Some(EventKind::Miss));
     assert_eq!(wakes(Route::ABSENT, noted(Route::ABSENT)), None);
     assert_eq!(wakes(SERVED, 0), None);
-    assert_eq!(wakes(Route { present: true, asleep: true, gone: true, ..Route::ABSENT }, 0), None);
+    assert_eq!(
+        wakes(
+            Route {
+                present: true,
+                asleep: true,
+                gone: true,
+                ..Route::ABSENT
+            },
+            0
+        ),
+        None
+    );
 }

@@ -1,0 +1,527 @@
+//! The programs in the real kernel: BPF test runs over hand-written frames, and the socket hooks in a real cgroup.
+
+#[path = "programs/frames.rs"]
+mod frames;
+#[path = "programs/place.rs"]
+mod place;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv6Addr, TcpListener};
+use std::process::{Command, Stdio};
+
+use dormouse_agent::datapath::{Datapath, Entry, Hook, KernelEventKind, Run, Verdict};
+use frames::{ACK, End, FIN, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
+use place::{
+    ACTING_FOR_VIP, CLIENT, CONTROL, FAR_POD, NODE, POD, VIP, VIP_INDEX, events, given, ip,
+    serving, sleeping, with_place,
+};
+
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+const NEXT: u32 = u32::MAX;
+const PASS: u32 = 0;
+const DROP: u32 = 2;
+const REDIRECT: u32 = 7;
+
+const HERE: End = (CLIENT, 40_000);
+const THERE: End = (VIP, 80);
+const SLLA: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 9];
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0x10);
+
+fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
+    let run = datapath.run(Hook::UplinkIn, frame).unwrap();
+    assert_eq!(sum(&run.frame), 0xffff, "the checksum is right");
+    run
+}
+
+fn open_connections(datapath: &mut Datapath) -> u64 {
+    datapath
+        .counts()
+        .iter()
+        .find(|count| count.vip == VIP_INDEX)
+        .map_or(0, |count| count.open)
+}
+
+#[test]
+fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
+    with_place(|place| {
+        let datapath = place.open();
+        for (source, to, options) in [
+            (CLIENT, GROUP, &SLLA[..]),
+            (CLIENT, POD, &[]),
+            (Ipv6Addr::UNSPECIFIED, GROUP, &[]),
+            (Ipv6Addr::UNSPECIFIED, GROUP, &[14, 1, 1, 2, 3, 4, 5, 6]),
+        ] {
+            let run = datapath
+                .run(Hook::UplinkXdp, &solicitation(source, to, POD, options))
+                .unwrap();
+            assert_eq!((run.verdict, run.frame.len()), (XDP_TX, 86));
+            assert_eq!(sum(&run.frame), 0xffff);
+            assert_eq!(run.frame[54], 136);
+            let solicited = source == CLIENT;
+            assert_eq!(run.frame[58], if solicited { 0x60 } else { 0x20 });
+            let asker = if solicited {
+                CLIENT
+            } else {
+                "ff02::1".parse().unwrap()
+            };
+            assert_eq!(run.frame[38..54], asker.octets());
+            assert_eq!(run.frame[6..12], run.frame[80..86], "the uplink's address");
+        }
+        assert_eq!(given(&datapath, Verdict::Advertised), 4);
+    });
+}
+
+#[test]
+fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
+    with_place(|place| {
+        let datapath = place.open();
+        let good = solicitation(CLIENT, GROUP, POD, &SLLA);
+        let check = |frame: &[u8]| {
+            let run = datapath.run(Hook::UplinkXdp, frame).unwrap();
+            assert_eq!(run.verdict, XDP_PASS);
+            assert_eq!(run.frame, frame, "untouched");
+        };
+        let no_pod = Ipv6Addr::from_bits(POD.to_bits() + 1);
+        check(&solicitation(CLIENT, GROUP, no_pod, &SLLA));
+        check(&solicitation(CLIENT, GROUP, FAR_POD, &SLLA));
+        check(&solicitation(Ipv6Addr::UNSPECIFIED, GROUP, POD, &SLLA));
+        let spoiled = |at: usize, value: u8| {
+            let mut frame = good.clone();
+            frame[at] = value;
+            frame
+        };
+        check(&spoiled(57, good[57] ^ 1));
+        check(&seal(spoiled(21, 254), 2));
+        check(&seal(spoiled(55, 1), 2));
+        for len in [14, 54, 77, 85] {
+            check(&good[..len]);
+        }
+        check(&tcp(HERE, (POD, 80), SYN));
+        assert_eq!(
+            given(&datapath, Verdict::Solicited),
+            1,
+            "inside the prefix, but no pod"
+        );
+    });
+}
+
+#[test]
+fn a_removed_pod_is_answered_for_no_longer() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        let asked = solicitation(CLIENT, GROUP, POD, &SLLA);
+        datapath.remove_pod(POD).unwrap();
+        datapath.remove_pod(POD).unwrap();
+        assert_eq!(
+            datapath.run(Hook::UplinkXdp, &asked).unwrap().verdict,
+            XDP_PASS
+        );
+    });
+}
+
+#[test]
+fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        let mut ring = datapath.take_events().unwrap();
+        for _ in 0..3 {
+            let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
+            assert_eq!(run.verdict, REDIRECT);
+            let (source, target) = ends(&run.frame);
+            assert_eq!(target, (ACTING_FOR_VIP, 80), "the port is kept");
+            assert_eq!(source.0, NODE);
+            assert!(source.1 >= 61_000);
+            assert_eq!(run.frame[21], 63, "one hop less");
+        }
+        assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Miss)]);
+    });
+}
+
+#[test]
+fn a_sleeping_vip_raises_one_event_in_each_sleep() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        let mut ring = datapath.take_events().unwrap();
+        for _ in 0..3 {
+            datapath.publish(&sleeping()).unwrap();
+            arrive(&datapath, &tcp(HERE, THERE, SYN));
+            arrive(&datapath, &tcp((CLIENT, 40_001), THERE, SYN));
+            datapath.publish(&sleeping()).unwrap();
+            arrive(&datapath, &tcp((CLIENT, 40_002), THERE, SYN));
+            assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
+            datapath.publish(&serving(&[POD])).unwrap();
+            arrive(&datapath, &tcp((CLIENT, 40_003), THERE, SYN));
+            assert_eq!(events(&mut ring), []);
+        }
+    });
+}
+
+#[test]
+fn the_activators_reply_comes_back_from_the_vip() {
+    with_place(|place| {
+        let datapath = place.open();
+        let (nat, acting) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
+        let (again, _) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
+        assert_eq!(again, nat, "a repeated SYN keeps its port");
+        let run = arrive(&datapath, &tcp(acting, nat, SYN_ACK));
+        assert_eq!(run.verdict, REDIRECT);
+        assert_eq!(ends(&run.frame), (THERE, HERE));
+        let stranger = tcp(acting, (NODE, nat.1 ^ 1), SYN_ACK);
+        assert_eq!(arrive(&datapath, &stranger).verdict, NEXT, "not of ours");
+    });
+}
+
+#[test]
+fn a_served_vip_leads_straight_to_the_pod_and_back() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
+        assert_eq!(run.verdict, PASS);
+        assert_eq!(
+            ends(&run.frame),
+            (HERE, (POD, 8000)),
+            "the client's address is kept"
+        );
+        let back = datapath
+            .run(Hook::UplinkOut, &tcp((POD, 8000), HERE, SYN_ACK))
+            .unwrap();
+        assert_eq!(back.verdict, NEXT);
+        assert_eq!(ends(&back.frame), (THERE, HERE));
+        assert_eq!(sum(&back.frame), 0xffff);
+        let other = tcp((POD, 9000), HERE, ACK);
+        assert_eq!(
+            datapath.run(Hook::UplinkOut, &other).unwrap().frame,
+            other,
+            "the pod's own traffic"
+        );
+    });
+}
+
+#[test]
+fn a_connection_is_counted_once_and_ends_with_the_first_fin_of_either_side() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        arrive(&datapath, &tcp((CLIENT, 40_001), THERE, SYN));
+        let counts = datapath.counts();
+        assert_eq!(
+            (counts[0].vip, counts[0].connections, counts[0].open),
+            (VIP_INDEX, 2, 2)
+        );
+        assert!(counts[0].connection_ns <= 2 * counts[0].interval_ns);
+        arrive(&datapath, &tcp(HERE, THERE, FIN));
+        datapath
+            .run(Hook::UplinkOut, &tcp((POD, 8000), HERE, FIN))
+            .unwrap();
+        assert_eq!(open_connections(&mut datapath), 1);
+        datapath
+            .run(Hook::UplinkOut, &tcp((POD, 8000), (CLIENT, 40_001), FIN))
+            .unwrap();
+        assert_eq!(open_connections(&mut datapath), 0);
+    });
+}
+
+#[test]
+fn a_client_that_vanished_is_counted_as_gone_after_a_while() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        assert_eq!(open_connections(&mut datapath), 1);
+        assert_eq!(datapath.expire_idle(0, 0).unwrap(), 0, "seen after that");
+        assert_eq!(
+            datapath.expire_idle(u64::MAX / 2, 1_000_000_000).unwrap(),
+            2,
+            "both directions"
+        );
+        assert_eq!(open_connections(&mut datapath), 0);
+    });
+}
+
+#[test]
+fn a_backend_of_another_node_gets_the_packet_as_it_came() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[FAR_POD])).unwrap();
+        let frame = tcp(HERE, THERE, SYN);
+        let run = arrive(&datapath, &frame);
+        assert_eq!(run.verdict, REDIRECT);
+        assert_eq!(run.frame[21], 63);
+        assert_eq!(run.frame[22..], frame[22..], "all but the hop limit");
+        assert_eq!(
+            open_connections(&mut datapath),
+            0,
+            "counted where the backend is"
+        );
+        let mut last_hop = frame;
+        last_hop[21] = 1;
+        assert_eq!(arrive(&datapath, &last_hop).verdict, DROP);
+        assert_eq!(given(&datapath, Verdict::DroppedHops), 1);
+    });
+}
+
+#[test]
+fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        datapath.publish(&sleeping()).unwrap();
+        assert_eq!(
+            ends(&arrive(&datapath, &tcp(HERE, THERE, ACK)).frame).1,
+            (POD, 8000)
+        );
+        assert_eq!(
+            ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame).1,
+            (ACTING_FOR_VIP, 80)
+        );
+        assert_eq!(
+            open_connections(&mut datapath),
+            0,
+            "the SYN ended the connection before"
+        );
+    });
+}
+
+#[test]
+fn past_the_node_lease_the_kernel_alone_sends_leased_apps_to_the_activator() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        datapath.grant(1);
+        let target = |datapath: &Datapath| ends(&arrive(datapath, &tcp(HERE, THERE, SYN)).frame).1;
+        assert_eq!(target(&datapath), (ACTING_FOR_VIP, 80));
+        assert_eq!(given(&datapath, Verdict::LeaseOver), 1);
+        datapath
+            .publish(&Entry {
+                leased: false,
+                ..serving(&[POD])
+            })
+            .unwrap();
+        assert_eq!(
+            target(&datapath),
+            (POD, 8000),
+            "an entry without the lease bit goes on"
+        );
+    });
+}
+
+#[test]
+fn a_port_that_the_vip_does_not_have_wakes_nobody() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        let mut ring = datapath.take_events().unwrap();
+        datapath.publish(&sleeping()).unwrap();
+        let run = arrive(&datapath, &tcp(HERE, (VIP, 81), SYN));
+        assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 81));
+        assert_eq!(events(&mut ring), []);
+    });
+}
+
+#[test]
+fn a_backend_whose_pod_is_gone_is_not_gone_to() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        datapath.remove_pod(POD).unwrap();
+        assert_eq!(
+            ends(&arrive(&datapath, &tcp(HERE, THERE, ACK)).frame).1,
+            (ACTING_FOR_VIP, 80)
+        );
+    });
+}
+
+#[test]
+fn connections_spread_over_the_backends_and_every_node_picks_the_same() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        let pods: Vec<Ipv6Addr> = (0..5)
+            .map(|n| Ipv6Addr::from_bits(FAR_POD.to_bits() + n))
+            .collect();
+        let mut all = pods.clone();
+        all.push(POD);
+        datapath.publish(&serving(&all)).unwrap();
+        let local = (0..300)
+            .filter(|port| {
+                arrive(&datapath, &tcp((CLIENT, 10_000 + port), THERE, SYN)).verdict == PASS
+            })
+            .count();
+        assert!(
+            (20..90).contains(&local),
+            "{local} of 300 for one backend of six"
+        );
+        // As the flow decides, not the order or the ids: published anew in another order it is the same again.
+        datapath.publish(&serving(&pods)).unwrap();
+        all.rotate_left(3);
+        datapath.publish(&serving(&all)).unwrap();
+        let again = (0..300)
+            .filter(|port| {
+                arrive(&datapath, &tcp((CLIENT, 10_000 + port), THERE, SYN)).verdict == PASS
+            })
+            .count();
+        assert_eq!(again, local);
+    });
+}
+
+#[test]
+fn traffic_that_is_for_no_vip_is_not_touched() {
+    with_place(|place| {
+        let datapath = place.open();
+        for frame in [
+            tcp(HERE, (POD, 80), SYN),
+            tcp(HERE, (CONTROL, 80), SYN),
+            solicitation(CLIENT, GROUP, VIP, &SLLA),
+        ] {
+            let run = datapath.run(Hook::UplinkIn, &frame).unwrap();
+            assert_eq!((run.verdict, run.frame), (NEXT, frame));
+        }
+    });
+}
+
+#[test]
+fn the_next_agent_takes_over_what_it_finds() {
+    with_place(|place| {
+        let mut first = place.open();
+        first.publish(&serving(&[POD])).unwrap();
+        first
+            .publish(&Entry {
+                vip: 9,
+                ..sleeping()
+            })
+            .unwrap();
+        arrive(&first, &tcp(HERE, THERE, SYN));
+        drop(first);
+        let links = place.links();
+        assert_eq!(links.len(), 8, "attached without an agent: {links:?}");
+        let mut second = Datapath::open(place.config.clone()).unwrap();
+        assert_eq!(second.followed(), [VIP_INDEX, 9]);
+        assert_eq!(
+            second.pods().unwrap(),
+            std::collections::BTreeSet::from([POD])
+        );
+        let run = arrive(&second, &tcp(HERE, THERE, ACK));
+        assert_eq!(
+            ends(&run.frame).1,
+            (POD, 8000),
+            "the flow goes on, with ranges as they were"
+        );
+        assert_eq!(open_connections(&mut second), 1);
+        for ((pin, before), (_, after)) in links.iter().zip(place.links()) {
+            assert_eq!(before.link, after.link, "{pin}: never detached");
+            assert_ne!(before.program, after.program, "{pin}: of the new agent");
+        }
+        second.publish(&sleeping()).unwrap();
+        let run = arrive(&second, &tcp((CLIENT, 40_009), THERE, SYN));
+        assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 80));
+    });
+}
+
+#[test]
+fn an_event_that_the_agent_before_did_not_live_to_tell_is_told_again() {
+    with_place(|place| {
+        let mut first = place.open();
+        first.publish(&sleeping()).unwrap();
+        let mut ring = first.take_events().unwrap();
+        arrive(&first, &tcp(HERE, THERE, SYN));
+        assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
+        drop((first, ring));
+        let mut second = place.open();
+        let mut ring = second.take_events().unwrap();
+        assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
+        assert!(second.take_events().is_err(), "events have one reader");
+    });
+}
+
+/// Runs a Python program in the place's cgroup and this thread's network namespace.
+fn in_pod(place: &place::Place, program: &str) -> std::process::Child {
+    let enter = format!(
+        "echo $$ > {}/cgroup.procs && exec python3 -u -c \"$0\"",
+        place.config.cgroup.display()
+    );
+    Command::new("sh")
+        .args(["-c", &enter, program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh and python3 are installed")
+}
+
+#[test]
+fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
+    with_place(|place| {
+        ip(&format!("addr add {POD}/128 dev lo nodad"));
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        let listener = TcpListener::bind((POD, 8000)).unwrap();
+        let mut pod = in_pod(
+            place,
+            "import socket, sys\ns = socket.create_connection(('fd00:10::7', 80))\nprint(*s.getpeername()[:2])\nsys.stdin.read()",
+        );
+        let (_stream, _) = listener.accept().unwrap();
+        let mut said = vec![0; "fd00:10::7 80".len()];
+        pod.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(String::from_utf8(said).unwrap(), "fd00:10::7 80");
+        assert_eq!(open_connections(&mut datapath), 1);
+        drop(pod.stdin.take());
+        assert!(pod.wait().unwrap().success());
+        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(given(&datapath, Verdict::SocketServed), 1);
+    });
+}
+
+#[test]
+fn a_pods_datagram_to_a_sleeping_vip_goes_to_the_activator_and_the_answer_comes_from_the_vip() {
+    with_place(|place| {
+        ip(&format!("addr add {ACTING_FOR_VIP}/128 dev lo nodad"));
+        let mut datapath = place.open();
+        datapath.publish(&sleeping()).unwrap();
+        let mut ring = datapath.take_events().unwrap();
+        let activator = std::net::UdpSocket::bind((ACTING_FOR_VIP, 80)).unwrap();
+        let mut pod = in_pod(
+            place,
+            "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\ns.sendto(b'ask', ('fd00:10::7', 80))\ndata, peer = s.recvfrom(10)\nprint(data.decode(), *peer[:2])",
+        );
+        let mut asked = [0; 10];
+        let (len, from) = activator.recv_from(&mut asked).unwrap();
+        assert_eq!(&asked[..len], b"ask");
+        activator.send_to(b"answer", from).unwrap();
+        let mut said = String::new();
+        pod.stdout
+            .as_mut()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert_eq!(said, "answer fd00:10::7 80\n");
+        assert!(pod.wait().unwrap().success());
+        assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
+    });
+}
+
+#[test]
+fn a_process_outside_the_cgroup_and_an_address_outside_the_ranges_are_left_alone() {
+    with_place(|place| {
+        ip(&format!("addr add {POD}/128 dev lo nodad"));
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        let listener = TcpListener::bind((POD, 80)).unwrap();
+        let mut pod = in_pod(
+            place,
+            &format!("import socket\nsocket.create_connection(('{POD}', 80)).send(b'x')"),
+        );
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        stream.write_all(b"y").unwrap_or(());
+        assert!(pod.wait().unwrap().success());
+        assert!(
+            std::net::TcpStream::connect((VIP, 80)).is_err(),
+            "no route, and no hook outside the cgroup"
+        );
+        assert_eq!(open_connections(&mut datapath), 0);
+    });
+}
