@@ -83,7 +83,7 @@ impl Datapath {
         let arrays = Arrays::open(&loaded)?;
         let mirror = Mirror::read(&arrays);
         network::keep(&mut loaded, &arrays, &config)?;
-        let events = KernelEvents::open(&mut loaded, mirror.unanswered(&arrays))?;
+        let events = KernelEvents::open(&mut loaded, Mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror.followed())?;
         loaded.attach(&pins, &config)?;
         Ok(Self {

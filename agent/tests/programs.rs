@@ -1,5 +1,11 @@
 //! The programs in the real kernel: BPF test runs over hand-written frames, and the socket hooks in a real cgroup.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 #[path = "programs/frames.rs"]
 mod frames;
 #[path = "programs/place.rs"]

@@ -88,6 +88,7 @@ impl FlowKey {
 
     /// The flow of the replies, when this flow's packets go to `address` and `port` instead.
     #[inline(always)]
+    #[must_use]
     pub const fn reply_from(&self, address: [u8; 16], port: u16) -> Self {
         Self {
             source: address,
@@ -101,6 +102,7 @@ impl FlowKey {
 
     /// The flow of a client to `address` and `port`, when this flow carries the replies to it.
     #[inline(always)]
+    #[must_use]
     pub const fn forward_to(&self, address: [u8; 16], port: u16) -> Self {
         Self {
             source: self.target,
@@ -132,6 +134,7 @@ impl Flow {
 
     /// The same with its second end.
     #[inline(always)]
+    #[must_use]
     pub const fn with_other(self, other: [u8; 16], other_port: u16) -> Self {
         Self {
             other,

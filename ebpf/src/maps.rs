@@ -162,7 +162,7 @@ impl Config {
     pub fn vip(&self, address: &[u8; 16]) -> Option<u32> {
         let mut place = 0;
         while place < RANGES_MAX {
-            if place as u32 >= self.ranges_len {
+            if place >= self.ranges_len as usize {
                 return None;
             }
             if let Some(index) = self.ranges[place].index_of(address) {

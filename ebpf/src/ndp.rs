@@ -74,12 +74,11 @@ fn asker(
         return None;
     }
     match option {
-        None => Some(sender),
         Some([_, len, ..]) if len != 1 => None,
         Some([SOURCE_LINK_LAYER, ..]) if detects_duplicates => None,
-        Some([SOURCE_LINK_LAYER, _, a, b, c, d, e, f]) => Some([a, b, c, d, e, f]),
-        // A nonce (RFC 7527) or an option of the future.
-        Some(_) => Some(sender),
+        Some([SOURCE_LINK_LAYER, _, mac @ ..]) => Some(mac),
+        // None, a nonce (RFC 7527), or an option of the future.
+        _ => Some(sender),
     }
 }
 

@@ -42,10 +42,6 @@ pub const fn score(flow: u64, address: &[u8; 16], port: u16) -> u64 {
 
 /// A number uniform in `0..len` from 32 random bits (multiply and shift: no division); `len` must not be 0.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the product's upper half is below `len`"
-)]
 pub const fn below(random: u32, len: u32) -> u32 {
     ((random as u64 * len as u64) >> 32) as u32
 }

@@ -36,6 +36,10 @@ pub enum Mode {
 /// The first word of an entry, unpacked. Bits: mode 0-1, share 2-9, leased 10, asleep 11, present 12, gone 13,
 /// port 16-31, generation 32-63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one bit of the word, set independently"
+)]
 pub struct Route {
     /// Where the VIP leads.
     pub mode: Mode,

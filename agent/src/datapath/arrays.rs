@@ -93,36 +93,39 @@ impl Arrays {
 
     /// Writes a prefix that no backend names.
     pub(super) fn write_prefix(&self, id: u32, prefix: [u8; 12]) {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = prefix;
-        self.prefix.store(
-            id as usize * 2,
-            u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
-        );
-        self.prefix.store(
-            id as usize * 2 + 1,
-            u64::from_ne_bytes([i, j, k, l, 0, 0, 0, 0]),
-        );
+        let mut row = [0; 16];
+        row[..12].copy_from_slice(&prefix);
+        let words = row
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .copied()
+            .map(u64::from_ne_bytes);
+        for (word, place) in words.zip(id as usize * 2..) {
+            self.prefix.store(place, word);
+        }
     }
 
     /// A prefix.
     pub(super) fn prefix(&self, id: u32) -> Option<[u8; 12]> {
-        let [a, b, c, d, e, f, g, h] = self.prefix.load(id as usize * 2)?.to_ne_bytes();
-        let [i, j, k, l, ..] = self.prefix.load(id as usize * 2 + 1)?.to_ne_bytes();
-        Some([a, b, c, d, e, f, g, h, i, j, k, l])
+        let place = id as usize * 2;
+        let mut prefix = [0; 12];
+        prefix[..8].copy_from_slice(&self.prefix.load(place)?.to_ne_bytes());
+        prefix[8..].copy_from_slice(&self.prefix.load(place + 1)?.to_ne_bytes()[..4]);
+        Some(prefix)
     }
 }
 
 /// Two 32-bit numbers as they lie one after the other in memory.
 fn words_of([first, second]: [u32; 2]) -> u64 {
-    let [a, b, c, d] = first.to_ne_bytes();
-    let [e, f, g, h] = second.to_ne_bytes();
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first.to_ne_bytes());
+    bytes[4..].copy_from_slice(&second.to_ne_bytes());
+    u64::from_ne_bytes(bytes)
 }
 
 fn halves(word: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    [
-        u32::from_ne_bytes([a, b, c, d]),
-        u32::from_ne_bytes([e, f, g, h]),
-    ]
+    let bytes = word.to_ne_bytes();
+    let [first, second] = [0, 4].map(|at| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    [u32::from_ne_bytes(first), u32::from_ne_bytes(second)]
 }

@@ -93,7 +93,7 @@ impl Mirror {
     }
 
     /// Events that were raised, and may have been lost with the agent that read them: they are told again.
-    pub(super) fn unanswered(&self, arrays: &Arrays) -> Vec<KernelEvent> {
+    pub(super) fn unanswered(arrays: &Arrays) -> Vec<KernelEvent> {
         (0..VIPS_MAX)
             .filter_map(|vip| {
                 let route = route(arrays, vip);
@@ -189,24 +189,22 @@ impl Mirror {
             .ok_or_else(|| full("sets of backends", SETS_MAX))?;
         let mut ids = Vec::with_capacity(keys.len());
         for key in keys {
-            match self.backend(arrays, key, now) {
-                Some(id) => ids.push(id),
-                None => {
-                    let set = Set {
-                        offset,
-                        count,
-                        generation: 0,
-                    };
-                    self.release(
-                        &Held {
-                            backends: keys[..ids.len()].to_vec(),
-                            set,
-                        },
-                        now,
-                    );
-                    return Err(full("backends", BACKENDS_MAX));
-                }
-            }
+            let Some(id) = self.backend(arrays, key, now) else {
+                let set = Set {
+                    offset,
+                    count,
+                    generation: 0,
+                };
+                self.release(
+                    &Held {
+                        backends: keys[..ids.len()].to_vec(),
+                        set,
+                    },
+                    now,
+                );
+                return Err(full("backends", BACKENDS_MAX));
+            };
+            ids.push(id);
         }
         arrays.write_ids(offset, &ids);
         Ok(Set {
@@ -222,13 +220,12 @@ impl Mirror {
             return Some(id);
         }
         let upper = upper(key);
-        let prefix = match self.prefixes.uses(&upper) {
-            Some(id) => id,
-            None => {
-                let id = self.prefixes.add(upper, now)?;
-                arrays.write_prefix(id, upper);
-                id
-            }
+        let prefix = if let Some(id) = self.prefixes.uses(&upper) {
+            id
+        } else {
+            let id = self.prefixes.add(upper, now)?;
+            arrays.write_prefix(id, upper);
+            id
         };
         let Some(id) = self.backends.add(*key, now) else {
             self.prefixes.leaves(&upper, now);

@@ -68,34 +68,38 @@ pub fn judge(found: &Findings) -> Result<(), Unsupported> {
 mod tests {
     use super::*;
 
-    fn check(step: Step, number: i32, expected: Result<(), Unsupported>) {
+    fn check(step: Step, number: i32, expected: &Result<(), Unsupported>) {
         assert_eq!(
             judge(&Findings {
                 root: true,
                 failed: Some((step, number))
             }),
-            expected
+            *expected
         );
     }
 
     #[test]
     fn a_kernel_before_6_6_refuses_tcx_with_einval_and_is_named_too_old() {
-        check(Step::AttachTcx, libc::EINVAL, Err(Unsupported::NoTcx));
+        check(Step::AttachTcx, libc::EINVAL, &Err(Unsupported::NoTcx));
         assert!(Unsupported::NoTcx.to_string().contains("6.6"));
     }
 
     #[test]
     fn what_a_container_or_an_odd_kernel_refuses_is_told_apart() {
-        check(Step::Load, libc::EPERM, Err(Unsupported::Forbidden));
-        check(Step::Load, libc::ENOSYS, Err(Unsupported::NoBpf));
-        check(Step::AttachCgroup, libc::EBADF, Err(Unsupported::NoCgroup2));
+        check(Step::Load, libc::EPERM, &Err(Unsupported::Forbidden));
+        check(Step::Load, libc::ENOSYS, &Err(Unsupported::NoBpf));
+        check(
+            Step::AttachCgroup,
+            libc::EBADF,
+            &Err(Unsupported::NoCgroup2),
+        );
     }
 
     #[test]
     fn a_failure_that_says_nothing_of_the_machine_is_not_blamed_on_it() {
-        check(Step::Load, libc::EINVAL, Ok(()));
-        check(Step::AttachXdp, libc::EBUSY, Ok(()));
-        check(Step::AttachTcx, libc::ENODEV, Ok(()));
+        check(Step::Load, libc::EINVAL, &Ok(()));
+        check(Step::AttachXdp, libc::EBUSY, &Ok(()));
+        check(Step::AttachTcx, libc::ENODEV, &Ok(()));
     }
 
     #[test]

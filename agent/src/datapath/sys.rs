@@ -76,8 +76,13 @@ impl Words {
     }
 
     fn word(&self, place: usize) -> Option<&AtomicU64> {
-        // SAFETY: inside the mapping, which lives as long as `self`; page-aligned, so each word is aligned.
-        (place < self.len).then(|| unsafe { self.start.add(place).as_ref() })
+        if place >= self.len {
+            return None;
+        }
+        // SAFETY: inside the mapping, which is one allocation.
+        let word = unsafe { self.start.add(place) };
+        // SAFETY: page-aligned, so each word is aligned; lives as long as `self`; only reached through atomics.
+        Some(unsafe { word.as_ref() })
     }
 }
 

@@ -160,7 +160,7 @@ fn an_event_that_may_have_been_lost_is_told_again_until_it_is_answered() {
         .publish(&arrays, &entry(1, &[backend(1, 1)]), after(1))
         .unwrap();
     mirror.publish(&arrays, &entry(9, &[]), after(1)).unwrap();
-    assert_eq!(mirror.unanswered(&arrays), []);
+    assert_eq!(Mirror::unanswered(&arrays), []);
 }
 
 #[test]
