@@ -3,6 +3,7 @@
 //! The shell applies each [`Step`] in order: entries, a grace period if asked for, the lease, then [`Node::applied`]. The
 //! lease comes after the grace period: a program that has read a replaced entry may not find it renewed.
 
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 use crate::clock::Boottime;
 use crate::proto::pod_status::Phase;
-use crate::proto::{
-    Beat, Count, Down, Entry, Grant, Hello, NodeConfig, NodeStatus, PodSpec, PodStatus, Up, Woke,
-};
+use crate::proto::{Beat, Count, Down, Entry, Grant, Hello, NodeStatus, PodStatus, Up, Woke};
+
+pub use step::{Step, StreamError};
 
 /// How long wishes to follow are gathered before they are sent.
 pub const WANT_BATCH: Duration = Duration::from_millis(10);
@@ -25,46 +26,6 @@ pub const FOLLOWS_MAX: usize = crate::root::FOLLOWS_MAX;
 const BEAT_FIRST: Duration = Duration::from_secs(1);
 /// A stream without a grant for this long is taken for dead: TCP alone would not notice for an hour.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
-
-/// What the shell shall do with one message from control, in this order.
-#[derive(Debug, Default, PartialEq)]
-pub struct Step {
-    /// The message's number: for [`Node::applied`] once all is in force.
-    pub seq: u64,
-    /// New settings of the node.
-    pub config: Option<NodeConfig>,
-    /// Entries to put in force.
-    pub entries: Vec<Entry>,
-    /// Wait after the entries until the kernel can no longer decide by what they replaced.
-    pub grace: bool,
-    /// The new end of the node's lease.
-    pub lease_until: Option<Boottime>,
-    /// Pods to run or to stop.
-    pub run: Vec<PodSpec>,
-    /// `run` names every pod of this node.
-    pub run_complete: bool,
-}
-
-/// The stream is of no use: close it and connect again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StreamError {
-    /// Messages are numbered from 1 without a gap.
-    #[error("message {got} came where {expected} was expected")]
-    Gap {
-        /// The number that was due.
-        expected: u64,
-        /// The number that came.
-        got: u64,
-    },
-    /// A root that another one has replaced.
-    #[error("control's epoch {got} is older than {known}, which this node obeys")]
-    EpochOld {
-        /// The highest epoch seen.
-        known: u64,
-        /// That of this stream.
-        got: u64,
-    },
-}
 
 /// A node that follows VIPs.
 #[derive(Debug)]

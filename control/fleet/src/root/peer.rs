@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
 
+use super::pods::Pods;
 use super::{FOLLOWS_MAX, Session};
 use crate::clock::Boottime;
 use crate::lease::Terms;
@@ -61,10 +62,7 @@ pub(super) struct Peer {
     follows: BTreeMap<u32, Followed>,
     lacking: BTreeSet<u32>,
     in_flight: BTreeMap<u64, Vec<u32>>,
-    pods: BTreeMap<String, PodSpec>,
-    pods_lacking: BTreeSet<String>,
-    pods_complete: bool,
-    pods_owed: bool,
+    pods: Pods,
 }
 
 impl Peer {
@@ -109,8 +107,7 @@ impl Peer {
         };
         self.seq = 0;
         self.config_owed = true;
-        self.pods_lacking = self.pods.keys().cloned().collect();
-        self.pods_owed = self.pods_complete;
+        self.pods.open();
     }
 
     /// The stream is over. Returns when the node's lease is.
@@ -209,8 +206,7 @@ impl Peer {
     /// Takes in a pod's state and gives it back on our clock; the last word on a pod forgets it.
     pub(super) fn pod(&mut self, mut status: PodStatus) -> PodStatus {
         if status.phase() == Phase::Gone {
-            self.pods.remove(&status.uid);
-            self.pods_lacking.remove(&status.uid);
+            self.pods.gone(&status.uid);
         }
         let here = |ns: u64| {
             if ns == 0 {
@@ -230,24 +226,19 @@ impl Peer {
     }
 
     pub(super) fn run(&mut self, pod: PodSpec) -> Option<Session> {
-        self.pods_lacking.insert(pod.uid.clone());
-        self.pods.insert(pod.uid.clone(), pod);
+        self.pods.run(pod);
         self.session
     }
 
     pub(super) fn sync_pods(&mut self, pods: Vec<PodSpec>) -> Option<Session> {
-        self.pods = pods.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
-        self.pods_lacking = self.pods.keys().cloned().collect();
-        self.pods_complete = true;
-        self.pods_owed = true;
+        self.pods.sync(pods);
         self.session
     }
 
     /// The next message, if the node lacks anything and keeps up.
     pub(super) fn next(&mut self, from: &Sending<'_>, now: Boottime) -> Option<Down> {
         let something = self.config_owed
-            || self.pods_owed
-            || !self.pods_lacking.is_empty()
+            || self.pods.are_lacking()
             || !self.lacking.is_empty()
             || self.beat.is_some();
         if !something || self.in_flight.len() >= IN_FLIGHT_MAX {
@@ -255,8 +246,7 @@ impl Peer {
         }
         self.seq += 1;
         let config = std::mem::take(&mut self.config_owed).then(|| from.config.clone());
-        let run_complete = std::mem::take(&mut self.pods_owed);
-        let run = self.take_pods(run_complete);
+        let (run, run_complete) = self.pods.take();
         let entries = self.take_entries(from);
         // A grant must not overtake a change.
         let beat = if self.lacking.is_empty() {
@@ -280,17 +270,6 @@ impl Peer {
             grant,
             run_complete,
         })
-    }
-
-    fn take_pods(&mut self, all: bool) -> Vec<PodSpec> {
-        let lacking = std::mem::take(&mut self.pods_lacking);
-        if all {
-            return self.pods.values().cloned().collect();
-        }
-        lacking
-            .iter()
-            .filter_map(|uid| self.pods.get(uid).cloned())
-            .collect()
     }
 
     /// Up to [`ENTRIES_BYTES_MAX`] of what the node lacks, removals first.

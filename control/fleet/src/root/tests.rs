@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::proto::pod_status::Phase;
-use crate::proto::{Beat, Stages, Woke};
+use crate::proto::{Beat, Down, PodStatus, Stages, Woke};
 
 const LEASE: Duration = Duration::from_secs(3);
 const TERMS: Terms = Terms { lease: LEASE };
