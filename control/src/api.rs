@@ -1,8 +1,8 @@
 //! The part of the Kubernetes REST API that people, `kubectl` and the `kube` crate need for apps, pods, nodes and
 //! events. Whatever enters the store through people's hands is validated here, and only here.
 
-pub mod age;
 mod accept;
+pub mod age;
 mod discovery;
 mod failure;
 mod fields;
@@ -21,10 +21,7 @@ use axum::{
     extract::DefaultBodyLimit,
     routing::{MethodRouter, get},
 };
-use dormouse_cluster::{
-    App, Client, VipRange,
-    claim::Claims,
-};
+use dormouse_cluster::{App, Client, VipRange, claim::Claims};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -61,8 +58,15 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let claims = Claims::new(client.clone(), ranges);
-    let api = Arc::new(Api { client, claims, insight, shutdown: shutdown.clone() });
-    axum::serve(listener, router(api)).with_graceful_shutdown(shutdown.cancelled_owned()).await
+    let api = Arc::new(Api {
+        client,
+        claims,
+        insight,
+        shutdown: shutdown.clone(),
+    });
+    axum::serve(listener, router(api))
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await
 }
 
 fn router(api: Arc<Api>) -> Router {
@@ -100,9 +104,14 @@ fn cluster_wide<K: Kind>() -> Router<Arc<Api>> {
 }
 
 fn one<K: Kind>() -> MethodRouter<Arc<Api>> {
-    get(read::get::<K>).put(write::replace::<K>).patch(write::patch::<K>).delete(write::delete::<K>)
+    get(read::get::<K>)
+        .put(write::replace::<K>)
+        .patch(write::patch::<K>)
+        .delete(write::delete::<K>)
 }
 
 fn status<K: Kind>() -> MethodRouter<Arc<Api>> {
-    get(read::get::<K>).put(write::replace_status::<K>).patch(write::patch_status::<K>)
+    get(read::get::<K>)
+        .put(write::replace_status::<K>)
+        .patch(write::patch_status::<K>)
 }

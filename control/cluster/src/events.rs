@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::{
-    api::core::v1::{Event, EventSource, ObjectReference},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    api::core::v1::{Event, EventSeries, EventSource, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
     jiff::Timestamp,
 };
 
@@ -92,8 +92,14 @@ fn happened(
         }),
         ..Event::default()
     });
-    event.count = Some(event.count.unwrap_or(0).saturating_add(1));
+    let count = event.count.unwrap_or(0).saturating_add(1);
+    event.count = Some(count);
     event.last_timestamp = Some(Time(now));
+    // Timestamps have whole seconds; this one orders what happened within one.
+    event.series = Some(EventSeries {
+        count: Some(count),
+        last_observed_time: Some(MicroTime(now)),
+    });
     event.message = Some(message.to_owned());
     event
 }

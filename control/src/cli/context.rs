@@ -13,6 +13,8 @@ use super::{Connection, Exit, Failure, codes::Code};
 const ENDPOINT_DEFAULT: &str = "http://[::1]:6443";
 /// A server that takes no connection for this long is away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A server that took a request and stays silent for this long is as good as away.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The form of an answer that people read.
 pub(super) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
 /// The form of an answer that programs read.
@@ -43,6 +45,8 @@ impl Context {
             None => of_kubeconfig(connection).await?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // A person is told at once, and decides whether to try again.
+        config.default_retry = false;
         let namespace = connection
             .namespace
             .clone()
@@ -77,10 +81,9 @@ impl Context {
             .header(header::CONTENT_TYPE, media)
             .body(body);
         let request = request.map_err(|error| self.failed(&kube::Error::HttpError(error), what))?;
-        self.client
-            .request(request)
-            .await
-            .map_err(|error| self.failed(&error, what))
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request(request)).await;
+        let answer = answer.map_err(|_elapsed| self.silent(what))?;
+        answer.map_err(|error| self.failed(&error, what))
     }
 
     /// Watches `path`: one value for each line of the answer.
@@ -115,6 +118,17 @@ impl Context {
                 )
             })
         }))
+    }
+
+    fn silent(&self, what: &str) -> Failure {
+        let message = format!("cannot {what}: no answer within {ANSWER_TIMEOUT:?}");
+        Failure::new(
+            Code::Unreachable,
+            Exit::Unreachable,
+            message,
+            "look at the server's log",
+        )
+        .note(&self.origin)
     }
 
     fn failed(&self, error: &kube::Error, what: &str) -> Failure {

@@ -73,12 +73,14 @@ fn fields(arguments: &Arguments) -> String {
     type_.into_iter().chain(name).collect::<Vec<_>>().join(",")
 }
 
-/// RFC 3339 in one time zone sorts as text.
+/// When an event happened last; RFC 3339 in one time zone sorts as text.
 fn last_seen(event: &Value) -> String {
-    let times = ["lastTimestamp", "eventTime", "firstTimestamp"];
-    times
-        .iter()
-        .find_map(|name| event[*name].as_str())
-        .unwrap_or_default()
-        .to_owned()
+    let times = [
+        "/series/lastObservedTime",
+        "/lastTimestamp",
+        "/eventTime",
+        "/firstTimestamp",
+    ];
+    let found = times.iter().find_map(|path| event.pointer(path)?.as_str());
+    found.unwrap_or_default().to_owned()
 }

@@ -240,7 +240,7 @@ fn no_randomness(error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use dormouse_cluster::App;
+    use dormouse_cluster::{App, Object};
 
     use super::*;
 

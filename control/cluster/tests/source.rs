@@ -1,0 +1,226 @@
+//! The view over a real store: whole at the start, current ever after, whatever happens to the connection.
+
+use std::time::Duration;
+
+use dormouse_cluster::{
+    App, AppSpec, Change, Client, ClientError, Guard, Key, Object, View, claim::Claims, source,
+};
+use dormouse_store::{Store, server};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct World {
+    client: Client,
+    store: Store,
+    port: u16,
+    serving: CancellationToken,
+}
+
+impl World {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = Client::connect(&format!("http://[::1]:{port}"))
+            .await
+            .unwrap();
+        let (store, serving) = (Store::default(), CancellationToken::new());
+        tokio::spawn(server::serve(listener, store.clone(), serving.clone()));
+        Self {
+            client,
+            store,
+            port,
+            serving,
+        }
+    }
+
+    /// Ends the server and starts another one over the same store.
+    async fn restart(&mut self) {
+        self.serving.cancel();
+        self.serving = CancellationToken::new();
+        let listener = loop {
+            match TcpListener::bind(("::1", self.port)).await {
+                Ok(listener) => break listener,
+                Err(_still_taken) => tokio::task::yield_now().await,
+            }
+        };
+        tokio::spawn(server::serve(
+            listener,
+            self.store.clone(),
+            self.serving.clone(),
+        ));
+    }
+
+    async fn claims(&self) -> Claims {
+        Claims::new(self.client.clone(), vec!["fd00:10::/123".parse().unwrap()])
+    }
+}
+
+fn pod(name: &str) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = Some(name.to_owned());
+    pod.metadata.namespace = Some("shop".to_owned());
+    pod
+}
+
+fn app(name: &str) -> App {
+    let spec: AppSpec =
+        serde_json::from_value(serde_json::json!({"container": {"name": "app"}})).unwrap();
+    let mut app = App::new(name, spec);
+    app.metadata.namespace = Some("shop".to_owned());
+    app
+}
+
+/// Follows the changes until `done` holds of the view.
+async fn until(
+    view: &mut View,
+    changes: &mut mpsc::Receiver<source::Batch>,
+    done: impl Fn(&View) -> bool,
+) {
+    while !done(view) {
+        let batch = timeout(PATIENCE, changes.recv())
+            .await
+            .expect("the change never came")
+            .expect("the source ended");
+        for (revision, change) in batch {
+            view.apply(revision, &change);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_view_is_whole_at_the_start_and_follows_every_kind() {
+    let world = World::start().await;
+    world.client.create(&pod("a")).await.unwrap();
+    let (mut view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(
+        view.pods.keys().collect::<Vec<_>>(),
+        [&Key::new("shop", "a")]
+    );
+    let mut node = Node::default();
+    node.metadata.name = Some("n1".to_owned());
+    world.client.create(&node).await.unwrap();
+    let app = world.claims().await.create(app("web")).await.unwrap();
+    world
+        .client
+        .delete::<Pod>(&Key::new("shop", "a"), &Guard::default())
+        .await
+        .unwrap();
+    until(&mut view, &mut changes, |view| view.pods.is_empty()).await;
+    assert_eq!(*view.apps[&Key::new("shop", "web")], app);
+    assert!(view.nodes.contains_key(&Key::global("n1")));
+    assert_eq!(
+        view.revision,
+        source::list(&world.client).await.unwrap().revision
+    );
+}
+
+#[tokio::test]
+async fn a_lost_connection_leaves_no_gap() {
+    let mut world = World::start().await;
+    let (mut view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+        .await
+        .unwrap();
+    world.client.create(&pod("a")).await.unwrap();
+    until(&mut view, &mut changes, |view| view.pods.len() == 1).await;
+    world.restart().await;
+    create_in_the_end(&world.client, &pod("b")).await;
+    until(&mut view, &mut changes, |view| view.pods.len() == 2).await;
+}
+
+/// The first requests after a restart may still meet the old connection.
+async fn create_in_the_end(client: &Client, pod: &Pod) {
+    let attempts = async {
+        loop {
+            match client.create(pod).await {
+                Ok(_) | Err(ClientError::AlreadyExists { .. }) => return,
+                Err(_away) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    timeout(PATIENCE, attempts)
+        .await
+        .expect("the store never came back");
+}
+
+#[tokio::test]
+async fn a_value_that_is_no_object_hides_no_other() {
+    let world = World::start().await;
+    world.client.create(&pod("a")).await.unwrap();
+    let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/bad", "no json", None)]);
+    world.client.txn(garbage).await.unwrap();
+    let view = source::list(&world.client).await.unwrap();
+    assert_eq!(view.pods.len(), 1);
+    assert_eq!(world.client.list::<Pod>(None).await.unwrap().items.len(), 1);
+    let read = world.client.get::<Pod>(&Key::new("shop", "bad")).await;
+    assert!(matches!(read, Err(ClientError::Malformed { .. })));
+}
+
+#[tokio::test]
+async fn a_write_happens_only_while_its_guard_holds() {
+    let world = World::start().await;
+    let made = world.client.create(&pod("a")).await.unwrap();
+    assert!(matches!(
+        world.client.create(&pod("a")).await,
+        Err(ClientError::AlreadyExists { .. })
+    ));
+    let epoch = "/registry/dormouse.dev/fleet/epoch";
+    let ours = Compare::value(epoch, CompareOp::Equal, "7");
+    let guard = Guard::at(made.revision()).and(ours);
+    let refused = world.client.delete::<Pod>(&made.key(), &guard).await;
+    assert!(matches!(refused, Err(ClientError::Conflict { .. })));
+    world
+        .client
+        .txn(Txn::new().and_then([TxnOp::put(epoch, "7", None)]))
+        .await
+        .unwrap();
+    world
+        .client
+        .delete::<Pod>(&made.key(), &guard)
+        .await
+        .unwrap();
+    let gone = world
+        .client
+        .delete::<Pod>(&made.key(), &Guard::default())
+        .await;
+    assert!(matches!(gone, Err(ClientError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn a_vip_is_claimed_with_its_app_and_freed_with_it() {
+    let world = World::start().await;
+    let (here, there) = (world.claims().await, world.claims().await);
+    let mut made = Vec::new();
+    for number in 0..16 {
+        // Two processes that hand addresses out, each blind to the other's memory.
+        let claims = if number % 2 == 0 { &here } else { &there };
+        made.push(claims.create(app(&format!("a{number}"))).await.unwrap());
+    }
+    let mut vips: Vec<_> = made.iter().filter_map(App::vip).collect();
+    vips.sort();
+    vips.dedup();
+    assert_eq!(vips.len(), 16);
+    assert!(here.create(app("late")).await.is_err());
+    there.delete(&made[3], &Guard::default()).await.unwrap();
+    assert_eq!(here.create(app("late")).await.unwrap().vip(), made[3].vip());
+}
+
+#[tokio::test]
+async fn a_change_of_an_unreadable_object_removes_it_from_the_view() {
+    let world = World::start().await;
+    world.client.create(&pod("a")).await.unwrap();
+    let (mut view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+        .await
+        .unwrap();
+    let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/a", "no json", None)]);
+    world.client.txn(garbage).await.unwrap();
+    let batch = timeout(PATIENCE, changes.recv()).await.unwrap().unwrap();
+    assert_eq!(batch[0].1, Change::Pod(Key::new("shop", "a"), None));
+    view.apply(batch[0].0, &batch[0].1);
+    assert!(view.pods.is_empty());
+}

@@ -1,0 +1,120 @@
+//! The real kubectl against our API: what people know from Kubernetes works here, validation included.
+
+#[path = "api/world.rs"]
+mod world;
+
+use std::process::{Output, Stdio};
+
+use tokio::{io::AsyncWriteExt, process::Command};
+use world::World;
+
+const APP: &str = "\
+apiVersion: dormouse.dev/v1alpha1
+kind: App
+metadata: {name: docs}
+spec:
+  vip: fd00:10::1
+  container: {command: [/bin/true]}
+  scale: {window: 6s}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: one, labels: {tier: front}}
+spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
+";
+
+/// `kubectl`, or what `DORMOUSE_KUBECTL` names.
+async fn kubectl(world: &World, cache: &tempfile::TempDir, words: &str, stdin: &str) -> Output {
+    let program = std::env::var_os("DORMOUSE_KUBECTL").unwrap_or_else(|| "kubectl".into());
+    let mut command = Command::new(&program);
+    command
+        .args(["--server", &world.endpoint, "--cache-dir"])
+        .arg(cache.path())
+        .args(words.split_whitespace());
+    command.env_remove("KUBECONFIG").env("HOME", cache.path());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .expect("no kubectl: run `cargo xtask setup`, or apt-get install kubernetes-client");
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(stdin.as_bytes())
+        .await
+        .unwrap();
+    child.wait_with_output().await.unwrap()
+}
+
+#[tokio::test]
+async fn kubectl_applies_shows_changes_and_deletes() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let run = async |words: &str, stdin: &str| {
+        let output = kubectl(&world, &cache, words, stdin).await;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {words}: {told}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(
+        run("apply -f -", APP).await,
+        "app.dormouse.dev/docs created\npod/one created\n"
+    );
+    assert_eq!(
+        run("apply -f -", APP).await,
+        "app.dormouse.dev/docs unchanged\npod/one unchanged\n"
+    );
+    let changed = APP.replace("6s", "8s").replace("front", "back");
+    assert_eq!(
+        run("apply -f -", &changed).await,
+        "app.dormouse.dev/docs configured\npod/one configured\n"
+    );
+    let apps = run("get apps", "").await;
+    assert!(
+        apps.starts_with("NAME   STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE\n"),
+        "{apps}"
+    );
+    assert!(
+        apps.contains("docs   Asleep   Proxy   0       0                    fd00:10::1"),
+        "{apps}"
+    );
+    let pods = run("get pods -o wide -l tier=back", "").await;
+    assert!(
+        pods.contains("one    0/1     Pending") && pods.contains("node-1"),
+        "{pods}"
+    );
+    assert!(run("describe app docs", "").await.contains("Window:"));
+    assert!(run("describe pod one", "").await.contains("/bin/true"));
+    run(
+        "patch app docs --type=merge -p {\"spec\":{\"scale\":{\"max\":3}}}",
+        "",
+    )
+    .await;
+    assert!(
+        run("get app docs -o yaml", "")
+            .await
+            .contains("    max: 3\n")
+    );
+    let deleted = run("delete -f -", APP).await;
+    assert_eq!(
+        deleted,
+        "app.dormouse.dev \"docs\" deleted\npod \"one\" deleted\n"
+    );
+}
+
+#[tokio::test]
+async fn kubectl_shows_which_field_is_wrong() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let wrong = APP.replace("window", "windwo");
+    let output = kubectl(&world, &cache, "apply -f -", &wrong).await;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(
+        told.contains("spec.scale.windwo: unknown field; did you mean `window`?"),
+        "{told}"
+    );
+    let output = kubectl(&world, &cache, "get apps -o name", "").await;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}

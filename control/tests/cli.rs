@@ -1,0 +1,328 @@
+//! The people's commands end to end: what is on the screen, what is stored, how each ends.
+
+#[path = "api/world.rs"]
+mod world;
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use clap::Parser;
+use dormouse::cli::{self, Command, Connection, Context, Exit, Failure};
+use dormouse_cluster::{App, Key, events};
+use kube::{Api, api::PostParams};
+use world::{World, manifest};
+
+#[derive(Parser)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A screen that tests can read.
+#[derive(Clone, Default)]
+struct Screen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a command line; returns how it ended and what was on the screen.
+async fn try_run(endpoint: &str, words: &str) -> (Result<Exit, Failure>, String) {
+    let line = CommandLine::try_parse_from(format!("dormouse {words}").split_whitespace()).unwrap();
+    let connection = Connection {
+        endpoint: Some(endpoint.to_owned()),
+        ..Connection::default()
+    };
+    let screen = Screen::default();
+    let mut context = Context::connect(&connection, Box::new(screen.clone()))
+        .await
+        .unwrap();
+    let ended = cli::execute(line.command, &mut context).await;
+    let text = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+    (ended, text)
+}
+
+async fn run(world: &World, words: &str) -> String {
+    let (ended, text) = try_run(&world.endpoint, words).await;
+    assert_eq!(ended.unwrap(), Exit::Yes, "{words}");
+    text
+}
+
+async fn failing(world: &World, words: &str) -> (Exit, String) {
+    let failure = try_run(&world.endpoint, words).await.0.unwrap_err();
+    let mut text = Vec::new();
+    failure.print(&mut text);
+    (failure.exit, String::from_utf8(text).unwrap())
+}
+
+/// A file that holds `text`, and its path.
+fn file(text: &str) -> (tempfile::NamedTempFile, String) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    (file, path)
+}
+
+fn yaml(name: &str, vip: &str) -> String {
+    format!(
+        "apiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {{name: {name}}}\n\
+         spec:\n  vip: {vip}\n  container: {{command: [/bin/true]}}\n  scale: {{window: 6s}}\n"
+    )
+}
+
+#[tokio::test]
+async fn applying_twice_creates_then_leaves_alone_and_a_change_configures() {
+    let world = World::start().await;
+    let text = format!(
+        "{}---\n{}",
+        yaml("docs", "fd00:10::1"),
+        yaml("whoami", "fd00:10::2")
+    );
+    let (_first, path) = file(&text);
+    assert_eq!(
+        run(&world, &format!("apply -f {path}")).await,
+        "app/docs created\napp/whoami created\n"
+    );
+    assert_eq!(
+        run(&world, &format!("apply -f {path}")).await,
+        "app/docs unchanged\napp/whoami unchanged\n"
+    );
+    let (_second, path) = file(&text.replacen("6s", "8s", 1));
+    assert_eq!(
+        run(&world, &format!("apply -f {path}")).await,
+        "app/docs configured\napp/whoami unchanged\n"
+    );
+    let want = "\
+NAME     STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE
+docs     Asleep   Proxy   0       0        -           fd00:10::1   0s
+whoami   Asleep   Proxy   0       0        -           fd00:10::2   0s
+";
+    // An age may have grown to a second.
+    assert_eq!(
+        run(&world, "get apps")
+            .await
+            .replace("1s", "0s")
+            .replace("2s", "0s"),
+        want
+    );
+    assert_eq!(
+        run(&world, "get app -o name").await,
+        "app/docs\napp/whoami\n"
+    );
+    assert!(
+        run(&world, "get apps -A --no-headers")
+            .await
+            .starts_with("default   docs     Asleep   Proxy")
+    );
+    assert!(
+        run(&world, "get app/docs -o yaml")
+            .await
+            .contains("\n    window: 8s\n")
+    );
+    assert_eq!(
+        run(&world, &format!("delete -f {path}")).await,
+        "app/docs deleted\napp/whoami deleted\n"
+    );
+    assert_eq!(run(&world, "get apps").await, "");
+}
+
+#[tokio::test]
+async fn one_wrong_document_leaves_nothing_half_done() {
+    let world = World::start().await;
+    let good = yaml("docs", "fd00:10::1");
+    for (bad, exit, code, told) in [
+        (
+            yaml("b", "fd00:11::1"),
+            Exit::No,
+            "DM1102",
+            "spec.vip: fd00:11::1 lies outside",
+        ),
+        (
+            yaml("b", "fd00:10::2").replace("window", "windwo"),
+            Exit::No,
+            "DM1102",
+            "did you mean `window`?",
+        ),
+        (
+            yaml("b", "fd00:10::2").replace("6s", "soon"),
+            Exit::No,
+            "DM1102",
+            "spec.scale.window: `soon` is not a duration",
+        ),
+        (
+            yaml("b", "fd00:10::1"),
+            Exit::No,
+            "DM1103",
+            "VIP fd00:10::1 is described twice",
+        ),
+        (
+            good.clone(),
+            Exit::No,
+            "DM1103",
+            "app default/docs is described twice",
+        ),
+        ("kind: [".to_owned(), Exit::No, "DM1101", "cannot read"),
+        (
+            "apiVersion: v1\nkind: Secret\n".to_owned(),
+            Exit::No,
+            "DM1104",
+            "is not served here",
+        ),
+    ] {
+        let (_file, path) = file(&format!("{good}---\n{bad}"));
+        let (ended, text) = failing(&world, &format!("apply -f {path}")).await;
+        assert_eq!(ended, exit, "{text}");
+        assert!(
+            text.starts_with(&format!("error[{code}]: ")) && text.contains(told),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("more: dormouse explain {code}")),
+            "{text}"
+        );
+    }
+    assert!(
+        world
+            .store
+            .range("/registry/", 0)
+            .await
+            .unwrap()
+            .0
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn an_app_that_takes_anothers_vip_is_refused_before_anything_is_stored() {
+    let world = World::start().await;
+    let (_first, path) = file(&yaml("docs", "fd00:10::1"));
+    run(&world, &format!("apply -f {path}")).await;
+    let (_second, path) = file(&format!(
+        "{}---\n{}",
+        yaml("a", "fd00:10::2"),
+        yaml("b", "fd00:10::1")
+    ));
+    let (ended, text) = failing(&world, &format!("apply -f {path}")).await;
+    assert_eq!(ended, Exit::No);
+    assert!(
+        text.contains("VIP fd00:10::1 belongs to app default/docs: choose another"),
+        "{text}"
+    );
+    assert_eq!(run(&world, "get apps -o name").await, "app/docs\n");
+}
+
+#[tokio::test]
+async fn each_failure_ends_with_its_own_exit_code() {
+    let world = World::start().await;
+    let (ended, text) = failing(&world, "get app nope").await;
+    let want = "\
+error[DM1301]: cannot read app default/nope: apps.dormouse.dev \"nope\" not found
+  try: dormouse get apps -A        more: dormouse explain DM1301
+";
+    assert_eq!((ended, text.as_str()), (Exit::NotFound, want));
+    assert_eq!(failing(&world, "get services").await.0, Exit::Usage);
+    assert_eq!(failing(&world, "delete app").await.0, Exit::Usage);
+    assert_eq!(failing(&world, "delete app/nope").await.0, Exit::NotFound);
+    assert_eq!(run(&world, "delete app/nope --ignore-not-found").await, "");
+    let away = try_run("http://[::1]:1", "get apps").await.0.unwrap_err();
+    assert_eq!((away.exit, away.code.id()), (Exit::Unreachable, "DM1203"));
+    assert!(
+        away.message.contains("onnection refused"),
+        "{}",
+        away.message
+    );
+}
+
+#[tokio::test]
+async fn an_app_is_explained_and_its_wake_is_drawn() {
+    let world = World::start().await;
+    let apps: Api<App> = Api::namespaced(world.kube(), "default");
+    for name in ["docs", "new"] {
+        let app = serde_json::from_value(manifest(name)).unwrap();
+        apps.create(&PostParams::default(), &app).await.unwrap();
+    }
+    let want = "\
+default/docs   asleep, 0 ready of 0 wanted, mode proxy
+scale          want 0: no request for 12s, window 6s
+sleeps         since 4s
+";
+    assert_eq!(run(&world, "explain app docs").await, want);
+    assert!(
+        run(&world, "explain app/docs -o json")
+            .await
+            .contains("\"kind\": \"Explanation\"")
+    );
+    assert!(
+        run(&world, "explain DM1102")
+            .await
+            .starts_with("DM1102\nmeaning  the server refused")
+    );
+    let drawn = run(&world, "wake timeline docs").await;
+    assert!(
+        drawn.starts_with("wake default/docs   first packet at node-1   pod docs-1 on node-2"),
+        "{drawn}"
+    );
+    assert!(
+        drawn.contains("\nstart          80.0      80.0  ====="),
+        "{drawn}"
+    );
+    // The controller does not know this one yet, and nobody knows the last.
+    assert_eq!(failing(&world, "explain app new").await.0, Exit::No);
+    assert_eq!(
+        failing(&world, "wake timeline nope").await.0,
+        Exit::NotFound
+    );
+}
+
+#[tokio::test]
+async fn events_come_in_order_of_time_and_say_how_often() {
+    let world = World::start().await;
+    let apps: Api<App> = Api::namespaced(world.kube(), "default");
+    let app: App = serde_json::from_value(manifest("web")).unwrap();
+    let app = apps.create(&PostParams::default(), &app).await.unwrap();
+    let about = events::reference(&app);
+    for (type_, reason, message) in [
+        ("Warning", "Zzz", "came first"),
+        ("Normal", "Awake", "came second"),
+        ("Warning", "Zzz", "came again"),
+    ] {
+        events::record(&world.store, &about, type_, reason, message)
+            .await
+            .unwrap();
+    }
+    let text = run(&world, "events").await;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(
+        lines[1].contains("Normal    Awake    app/web   came second"),
+        "{text}"
+    );
+    assert!(
+        lines[2].contains("(x2 over ") && lines[2].contains("came again"),
+        "{text}"
+    );
+    assert_eq!(
+        run(&world, "events --types Warning --no-headers")
+            .await
+            .lines()
+            .count(),
+        1
+    );
+    assert_eq!(run(&world, "events --for app/other --no-headers").await, "");
+    assert!(
+        world
+            .store
+            .get::<App>(&Key::new("default", "web"))
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
