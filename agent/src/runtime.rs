@@ -4,6 +4,7 @@
 //! says goes to the node's loop.
 
 mod cgroup;
+mod failure;
 pub mod init;
 mod life;
 mod netns;

@@ -35,7 +35,7 @@ type Sample = (Vec<(&'static str, String)>, u64);
 
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        self.build(&mut encoder)?;
+        build(&mut encoder)?;
         self.fleet(&mut encoder)?;
         self.datapath(&mut encoder)?;
         self.cni(&mut encoder)
@@ -43,16 +43,6 @@ impl Collector for Collected {
 }
 
 impl Collected {
-    fn build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let labels = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        gauges(
-            encoder,
-            "dormouse_build_info",
-            "The running version",
-            vec![(labels, 1)],
-        )
-    }
-
     fn fleet(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         encoder
             .encode_descriptor(
@@ -116,6 +106,16 @@ impl Collected {
             addresses,
         )
     }
+}
+
+fn build(encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let labels = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    gauges(
+        encoder,
+        "dormouse_build_info",
+        "The running version",
+        vec![(labels, 1)],
+    )
 }
 
 fn counters(

@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::plugin::{Attachment, PluginError};
+use super::failure::{StartError, chain};
+use super::plugin::Attachment;
 use super::process::{Exit, Running};
 use super::record::{Process, Record, RecordError, State};
-use super::spec::{Check, Spec, SpecError};
+use super::spec::{Check, Spec};
 use super::{RuntimeConfig, cgroup, netns, probe, sockets};
 
 /// How often a draining pod's connections are looked at; it must be idle twice.
@@ -22,36 +23,6 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(50);
 /// Between tries to clear what is left of a pod.
 const CLEAR_PAUSE: Duration = Duration::from_millis(200);
 const CLEAR_PAUSE_LAST: Duration = Duration::from_secs(10);
-
-/// Why a pod did not start.
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    #[error("failed to make {path}")]
-    Make {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("failed to wire the pod")]
-    Wire(#[source] PluginError),
-    #[error("failed to start the process")]
-    Process(#[source] std::io::Error),
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
-
-impl StartError {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Spec(_) => "InvalidPod",
-            Self::Make { .. } | Self::Record(_) => "SandboxFailed",
-            Self::Wire(_) => "NetworkFailed",
-            Self::Process(_) => "StartFailed",
-        }
-    }
-}
 
 /// One pod and what it is told and says.
 struct Pod {
@@ -314,29 +285,11 @@ impl Pod {
     }
 
     async fn say(&self, phase: Phase) {
-        let record = &self.record;
-        let mut status = PodStatus {
-            namespace: record.namespace.clone(),
-            name: record.name.clone(),
-            uid: record.uid.clone(),
-            phase: phase.into(),
-            address: record
-                .address
-                .map(|address| address.to_string())
-                .unwrap_or_default(),
-            ready: self.ready,
-            stages: Some(record.times.into()),
-            ..PodStatus::default()
-        };
-        if let State::Ended {
-            reason, message, ..
-        } = &record.state
-        {
-            status.reason.clone_from(reason);
-            status.message.clone_from(message);
-        }
         // A closed channel: the agent is stopping, and a next one will say it all again.
-        let _ = self.statuses.send(status).await;
+        let _ = self
+            .statuses
+            .send(self.record.status(phase, self.ready))
+            .await;
     }
 }
 
@@ -351,15 +304,4 @@ async fn drained(running: &Running, port: u16) {
         };
         tokio::time::sleep(DRAIN_PAUSE).await;
     }
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

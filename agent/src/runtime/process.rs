@@ -127,9 +127,9 @@ fn parse_stat(stat: &str) -> Option<u64> {
     // The name is in parentheses and may hold anything, parentheses too.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?;
-    let start = fields.nth(18)?.parse().ok()?;
-    (state != "Z" && state != "X").then_some(start)
+    let run_state = fields.next()?;
+    let start_time = fields.nth(18)?.parse().ok()?;
+    (run_state != "Z" && run_state != "X").then_some(start_time)
 }
 
 #[cfg(test)]

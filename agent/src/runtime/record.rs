@@ -7,7 +7,8 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-use dormouse_fleet::proto::{PodSpec, Stages};
+use dormouse_fleet::proto::pod_status::Phase;
+use dormouse_fleet::proto::{PodSpec, PodStatus, Stages};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -79,6 +80,7 @@ pub(super) struct Process {
 /// Times as in the fleet's `Stages`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "units are part of names")]
 pub(super) struct Times {
     pub(super) received_ns: u64,
     pub(super) cni_begin_ns: u64,
@@ -128,6 +130,31 @@ impl Record {
                 ..Times::default()
             },
         }
+    }
+
+    /// What control is told of the pod.
+    pub(super) fn status(&self, phase: Phase, ready: bool) -> PodStatus {
+        let mut status = PodStatus {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            phase: phase.into(),
+            address: self
+                .address
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
+            ready,
+            stages: Some(self.times.into()),
+            ..PodStatus::default()
+        };
+        if let State::Ended {
+            reason, message, ..
+        } = &self.state
+        {
+            status.reason.clone_from(reason);
+            status.message.clone_from(message);
+        }
+        status
     }
 
     /// Replaces the pod's file.
