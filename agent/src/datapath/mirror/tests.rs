@@ -150,8 +150,7 @@ fn an_event_that_may_have_been_lost_is_told_again_until_it_is_answered() {
     mirror.publish(&arrays, &entry(1, &[]), after(1)).unwrap();
     arrays.touch.store(1, noted(route(&arrays, 1)));
     arrays.touch.store(9, noted(route(&arrays, 9)));
-    let told: Vec<_> = mirror
-        .unanswered(&arrays)
+    let told: Vec<_> = Mirror::unanswered(&arrays)
         .iter()
         .map(|event| (event.vip, event.kind))
         .collect();
