@@ -119,11 +119,7 @@ impl Ground {
             !self.cgroup.join(format!("pod-{uid}")).exists(),
             "its cgroup is gone"
         );
-        assert_eq!(
-            self.namespaces(),
-            [PathBuf::new(); 0],
-            "its namespace is gone"
-        );
+        assert!(self.namespaces().is_empty(), "its namespace is gone");
         assert!(!self.record(uid).exists(), "its record is gone");
     }
 }

@@ -1,0 +1,49 @@
+//! Why a pod did not start, or is not cleared yet, in words for its state and for the log.
+
+use std::path::PathBuf;
+
+use super::plugin::PluginError;
+use super::record::RecordError;
+use super::spec::SpecError;
+
+/// Why a pod did not start.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("failed to make {path}")]
+    Make {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("failed to wire the pod")]
+    Wire(#[source] PluginError),
+    #[error("failed to start the process")]
+    Process(#[source] std::io::Error),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl StartError {
+    /// CamelCase, for the pod's state.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Spec(_) => "InvalidPod",
+            Self::Make { .. } | Self::Record(_) => "SandboxFailed",
+            Self::Wire(_) => "NetworkFailed",
+            Self::Process(_) => "StartFailed",
+        }
+    }
+}
+
+/// An error with its causes in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
