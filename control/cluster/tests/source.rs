@@ -1,4 +1,9 @@
 //! The view over a real store: whole at the start, current ever after, whatever happens to the connection.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends at its first surprise"
+)]
 
 use std::time::Duration;
 
@@ -54,7 +59,7 @@ impl World {
         ));
     }
 
-    async fn claims(&self) -> Claims {
+    fn claims(&self) -> Claims {
         Claims::new(self.client.clone(), vec!["fd00:10::/123".parse().unwrap()])
     }
 }
@@ -105,7 +110,7 @@ async fn the_view_is_whole_at_the_start_and_follows_every_kind() {
     let mut node = Node::default();
     node.metadata.name = Some("n1".to_owned());
     world.client.create(&node).await.unwrap();
-    let app = world.claims().await.create(app("web")).await.unwrap();
+    let app = world.claims().create(app("web")).await.unwrap();
     world
         .client
         .delete::<Pod>(&Key::new("shop", "a"), &Guard::default())
@@ -194,7 +199,7 @@ async fn a_write_happens_only_while_its_guard_holds() {
 #[tokio::test]
 async fn a_vip_is_claimed_with_its_app_and_freed_with_it() {
     let world = World::start().await;
-    let (here, there) = (world.claims().await, world.claims().await);
+    let (here, there) = (world.claims(), world.claims());
     let mut made = Vec::new();
     for number in 0..16 {
         // Two processes that hand addresses out, each blind to the other's memory.

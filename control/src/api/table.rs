@@ -67,10 +67,12 @@ pub(super) fn table<K: Kind>(
         .iter()
         .map(|object| row::<K>(object, include, now))
         .collect();
-    let columns: Vec<Value> = match headings {
-        true => K::columns().iter().map(Column::definition).collect(),
-        false => Vec::new(),
+    let columns = if headings {
+        K::columns()
+    } else {
+        Cow::Borrowed(&[][..])
     };
+    let columns: Vec<Value> = columns.iter().map(Column::definition).collect();
     json!({
         "apiVersion": "meta.k8s.io/v1", "kind": "Table", "metadata": {"resourceVersion": revision},
         "columnDefinitions": columns, "rows": rows,

@@ -93,7 +93,7 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         .await?;
     match arguments.output {
         Some(output @ (Output::Json | Output::Yaml)) => {
-            output::value(&mut context.out, &explanation, output)?
+            output::value(&mut context.out, &explanation, output)?;
         }
         _ => context.out.write_all(screen(&explanation).as_bytes())?,
     }

@@ -121,9 +121,9 @@ impl Failure {
             .map(|cause| format!("{}: {}", cause.field, cause.message))
             .collect();
         // The causes say it again, one a line.
-        let told = match notes.is_empty() {
-            true => status.message.as_str(),
-            false => status.message.split(": ").next().unwrap_or_default(),
+        let told = match notes.as_slice() {
+            [] => status.message.as_str(),
+            _ => status.message.split(": ").next().unwrap_or_default(),
         };
         Self {
             code,
@@ -137,11 +137,17 @@ impl Failure {
     /// Writes the failure for people.
     pub fn print(&self, to: &mut dyn Write) {
         let id = self.code.id();
-        let notes = self
+        let notes: Vec<String> = self
             .notes
             .iter()
-            .map(|note| format!("  {note}\n"))
-            .collect::<String>();
+            .map(|note| {
+                format!(
+                    "  {note}
+"
+                )
+            })
+            .collect();
+        let notes = notes.concat();
         let text = format!(
             "error[{id}]: {}\n{notes}  try: {}        more: dormouse explain {id}\n",
             self.message, self.hint

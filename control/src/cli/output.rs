@@ -72,7 +72,9 @@ mod tests {
     fn columns_stand_in_line_and_end_without_spaces() {
         let rows = [["NAME", "AGE"], ["a-long-name", "5s"]].map(|row| row.map(String::from));
         let mut columns = Columns::default();
-        rows.iter().for_each(|row| columns.fit(row));
+        for row in &rows {
+            columns.fit(row);
+        }
         let mut text = Vec::new();
         for row in &rows {
             columns.write(&mut text, row).unwrap();

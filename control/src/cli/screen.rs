@@ -43,7 +43,9 @@ impl Screen {
         }
         let rows = table["rows"].as_array().ok_or_else(no_table)?;
         lines.extend(rows.iter().map(|row| self.cells(row)));
-        lines.iter().for_each(|line| self.columns.fit(line));
+        for line in &lines {
+            self.columns.fit(line);
+        }
         for line in &lines {
             self.columns.write(out, line)?;
         }

@@ -33,17 +33,17 @@ impl Insight for Told {
 }
 
 /// A store and an API that end with this value.
-pub struct World {
+pub(crate) struct World {
     /// The API's address.
-    pub endpoint: String,
+    pub(crate) endpoint: String,
     /// The store, past the API.
-    pub store: Client,
+    pub(crate) store: Client,
     _end: DropGuard,
 }
 
 impl World {
     /// Starts both.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let shutdown = CancellationToken::new();
         let (listener, address) = listen().await;
         tokio::spawn(server::serve(listener, Store::default(), shutdown.clone()));
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// The real client for Rust.
-    pub fn kube(&self) -> kube::Client {
+    pub(crate) fn kube(&self) -> kube::Client {
         kube::Client::try_from(kube::Config::new(self.endpoint.parse().unwrap())).unwrap()
     }
 }
@@ -77,7 +77,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
 }
 
 /// The manifest of an app.
-pub fn manifest(name: &str) -> Value {
+pub(crate) fn manifest(name: &str) -> Value {
     json!({"apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": name},
         "spec": {"port": 80, "targetPort": 8000, "container": {"command": ["/bin/true"]}, "scale": {"window": "6s"}}})
 }

@@ -153,7 +153,7 @@ fn unreadable(place: &str, why: &str) -> Failure {
         message,
         "mend the file and apply it again",
     );
-    lines.fold(failure, |failure, line| failure.note(line))
+    lines.fold(failure, Failure::note)
 }
 
 #[cfg(test)]

@@ -52,10 +52,11 @@ pub(super) fn screen(wake: &Value) -> String {
             0.0
         };
         let name = &slowest.name;
-        screen.push_str(&format!(
+        let slowest = format!(
             "slowest {name}: {share:.0}% of this wake      next: dormouse explain app {}\n",
             text("app")
-        ));
+        );
+        screen.push_str(&slowest);
     }
     screen
 }

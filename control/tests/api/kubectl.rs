@@ -1,12 +1,9 @@
 //! The real kubectl against our API: what people know from Kubernetes works here, validation included.
 
-#[path = "api/world.rs"]
-mod world;
-
 use std::process::{Output, Stdio};
 
+use crate::world::World;
 use tokio::{io::AsyncWriteExt, process::Command};
-use world::World;
 
 const APP: &str = "\
 apiVersion: dormouse.dev/v1alpha1

@@ -1,18 +1,15 @@
 //! The people's commands end to end: what is on the screen, what is stored, how each ends.
 
-#[path = "api/world.rs"]
-mod world;
-
 use std::{
     io::{self, Write},
     sync::{Arc, Mutex},
 };
 
+use crate::world::{World, manifest};
 use clap::Parser;
 use dormouse::cli::{self, Command, Connection, Context, Exit, Failure};
 use dormouse_cluster::{App, Key, events};
 use kube::{Api, api::PostParams};
-use world::{World, manifest};
 
 #[derive(Parser)]
 struct CommandLine {

@@ -1,8 +1,6 @@
 //! The API end to end: over a real store, by the `kube` crate as people's programs use it.
 
-#[path = "api/world.rs"]
-mod world;
-
+use crate::world::{World, manifest};
 use dormouse_cluster::{App, AppStatus, Guard, Key, State};
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -11,7 +9,6 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::{Value, json};
-use world::{World, manifest};
 
 fn app(value: Value) -> App {
     serde_json::from_value(value).unwrap()
