@@ -18,9 +18,9 @@ pub struct PodInit {
     /// The pod's cgroup
     #[arg(long)]
     pub cgroup: PathBuf,
-    /// Where the command starts
-    #[arg(long, default_value = "/")]
-    pub working_dir: PathBuf,
+    /// Where the command starts; without it, where the agent did
+    #[arg(long)]
+    pub working_dir: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
@@ -38,9 +38,11 @@ pub fn become_pod(init: &PodInit) -> Result<()> {
         .with_context(|| format!("failed to open {}", init.netns.display()))?;
     setns(netns, CloneFlags::CLONE_NEWNET).context("failed to enter the pod's namespace")?;
     nix::unistd::setsid().context("failed to start a session")?;
-    let error = Command::new(program)
-        .args(arguments)
-        .current_dir(&init.working_dir)
-        .exec();
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if let Some(folder) = &init.working_dir {
+        command.current_dir(folder);
+    }
+    let error = command.exec();
     Err(error).with_context(|| format!("failed to execute {}", program.display()))
 }

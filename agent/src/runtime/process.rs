@@ -47,7 +47,9 @@ impl Running {
             command.arg("--working-dir").arg(dir);
         }
         command.arg("--").args(&spec.command);
-        command.env_clear().envs(environment(config, record, spec));
+        // Programs are looked for where the agent looks; nothing else of its environment reaches the pod.
+        let path = std::env::var_os("PATH").map(|path| ("PATH", path));
+        command.env_clear().envs(path).envs(environment(config, record, spec));
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

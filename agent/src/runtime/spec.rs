@@ -6,8 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// What a pod gets that names no PATH.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Kubernetes' default.
 const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -94,7 +92,7 @@ fn first_port(container: &Container) -> Option<u16> {
 }
 
 fn environment(container: &Container) -> Result<BTreeMap<String, String>, SpecError> {
-    let mut environment = BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
+    let mut environment = BTreeMap::new();
     for variable in container.env.iter().flatten() {
         if variable.value_from.is_some() {
             return Err(SpecError::Environment(variable.name.clone()));
@@ -160,7 +158,6 @@ mod tests {
         assert_eq!(spec.command, ["sleep", "9"]);
         assert_eq!((spec.port, spec.check), (Some(8000), Check::Connect(8000)));
         assert_eq!(spec.grace, GRACE_DEFAULT);
-        assert_eq!(spec.environment["PATH"], PATH);
     }
 
     #[test]

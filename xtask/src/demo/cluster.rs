@@ -14,7 +14,7 @@ use dormouse_world::{
     ACTING_PREFIX, CONTROL, Host, Process, Program, Spec, VIP_RANGE, VIP_RANGE_LEN, World,
 };
 
-use crate::binaries::Binaries;
+use crate::binaries::{self, Binaries};
 use crate::interrupt::Interrupt;
 
 /// Everything here is ready within a second or two; a busy machine gets ten times that.
@@ -264,7 +264,9 @@ fn agent(binaries: &Binaries, host: &Host) -> Result<Program> {
         .arg(&host.cgroup)
         .arg("--cni")
         .arg(&binaries.cni)
-        .env("PATH", path(binaries)))
+        .env("PATH", path(binaries))
+        // The web server of the examples serves a folder of the repository.
+        .folder(binaries::root()))
 }
 
 /// The end of a log, where its reason is.

@@ -25,6 +25,7 @@ pub struct Program {
     words: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     log: Option<PathBuf>,
+    folder: Option<PathBuf>,
 }
 
 impl Program {
@@ -34,6 +35,7 @@ impl Program {
             words: vec![program.into()],
             environment: Vec::new(),
             log: None,
+            folder: None,
         }
     }
 
@@ -62,6 +64,13 @@ impl Program {
     #[must_use]
     pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
         self.log = Some(path.into());
+        self
+    }
+
+    /// Starts it in this folder; else it inherits ours.
+    #[must_use]
+    pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.folder = Some(path.into());
         self
     }
 
@@ -105,6 +114,9 @@ impl Process {
             .stdout(file)
             .stderr(errors)
             .process_group(0);
+        if let Some(folder) = &program.folder {
+            command.current_dir(folder);
+        }
         let started = host.enter(|| command.spawn())?;
         let child = started.map_err(|source| WorldError::Start {
             program: program.name(),
