@@ -5,12 +5,12 @@
 
 #![deny(unsafe_code)]
 
-pub mod datapath;
-pub mod pod;
-pub mod ndp;
+pub mod cli;
 pub mod cni;
+pub mod datapath;
+pub mod metrics;
+pub mod ndp;
+pub mod node;
+pub mod pod;
 pub mod runtime;
 pub mod source;
-pub mod node;
-pub mod metrics;
-pub mod cli;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::datapath::{Datapath, KernelEvent, KernelEventKind, KernelEvents};
+use crate::datapath::{Datapath, KernelEvent, KernelEvents};
 use crate::metrics::FleetState;
 use crate::runtime::Runtime;
 use crate::source::fleet::{Signal, Source};
@@ -183,11 +183,9 @@ impl Node {
     }
 
     fn noticed(&mut self, event: KernelEvent) {
-        let now = Boottime::now();
-        match event.kind {
-            KernelEventKind::Wake => self.fleet.woke(event.vip, Boottime(event.at_ns), now),
-            KernelEventKind::Miss => self.fleet.missed(event.vip, now),
-        }
+        // A VIP that this node does not follow may be asleep as well: control knows, and wakes each app once.
+        self.fleet
+            .woke(event.vip, Boottime(event.at_ns), Boottime::now());
     }
 
     fn told(&mut self, status: PodStatus) {

@@ -23,7 +23,8 @@ use place::{
 };
 
 const XDP_PASS: u32 = 2;
-const XDP_TX: u32 = 3;
+/// The uplink of a place is a veth, which answers by redirection.
+const XDP_REDIRECT: u32 = 4;
 const NEXT: u32 = u32::MAX;
 const PASS: u32 = 0;
 const DROP: u32 = 2;
@@ -61,7 +62,7 @@ fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
             let run = datapath
                 .run(Hook::UplinkXdp, &solicitation(source, to, POD, options))
                 .unwrap();
-            assert_eq!((run.verdict, run.frame.len()), (XDP_TX, 86));
+            assert_eq!((run.verdict, run.frame.len()), (XDP_REDIRECT, 86));
             assert_eq!(sum(&run.frame), 0xffff);
             assert_eq!(run.frame[54], 136);
             let solicited = source == CLIENT;

@@ -101,8 +101,11 @@ pub struct Config {
     pub uplink: u32,
     /// Its link-layer address.
     pub uplink_mac: [u8; 6],
+    /// 1 where an answer leaves by a redirection to the uplink itself, 0 where by XDP_TX. A veth that sends by XDP_TX
+    /// wakes its peer only if that runs XDP too (`veth_xdp_flush`), by redirection always.
+    pub redirects: u8,
     /// Zero.
-    pub pad: [u8; 2],
+    pub pad: u8,
 }
 
 /// What a socket of a pod really talks to: the key under which its VIP is remembered.

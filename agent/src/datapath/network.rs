@@ -34,6 +34,10 @@ pub(super) fn keep(
         node_address: config.node_address.octets(),
         uplink,
         uplink_mac,
+        // An interface that tells no driver is no veth.
+        redirects: sys::driver(&config.uplink)
+            .is_ok_and(|driver| driver == "veth")
+            .into(),
         ..old
     };
     put(loaded, arrays, &facts)

@@ -99,6 +99,51 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
 }
 
+/// ethtool(7)'s ETHTOOL_GDRVINFO.
+const GET_DRIVER: u32 = 3;
+
+/// What ETHTOOL_GDRVINFO fills (`struct ethtool_drvinfo`, linux/ethtool.h).
+#[repr(C)]
+struct DriverInfo {
+    cmd: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+/// The name of an interface's driver: "veth", "virtio_net", …
+pub(super) fn driver(interface: &str) -> io::Result<String> {
+    let socket = nix::sys::socket::socket(
+        nix::sys::socket::AddressFamily::Inet6,
+        nix::sys::socket::SockType::Datagram,
+        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    let mut info = DriverInfo {
+        cmd: GET_DRIVER,
+        driver: [0; 32],
+        rest: [0; 160],
+    };
+    // SAFETY: all zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name[..libc::IFNAMSIZ - 1]
+        .iter_mut()
+        .zip(interface.bytes())
+    {
+        *slot = byte.cast_signed();
+    }
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    // SAFETY: the name ends with a zero, and the kernel fills no more than the 196 bytes of `info`.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let name = info
+        .driver
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
 const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 

@@ -49,7 +49,10 @@ impl Running {
         command.arg("--").args(&spec.command);
         // Programs are looked for where the agent looks; nothing else of its environment reaches the pod.
         let path = std::env::var_os("PATH").map(|path| ("PATH", path));
-        command.env_clear().envs(path).envs(environment(config, record, spec));
+        command
+            .env_clear()
+            .envs(path)
+            .envs(environment(config, record, spec));
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -206,7 +206,7 @@ impl Node {
         }
     }
 
-    /// The kernel saw the first packet to a sleeping VIP.
+    /// The kernel saw the first packet to a VIP that sleeps, or that this node does not follow yet.
     pub fn woke(&mut self, vip: u32, at: Boottime, now: Boottime) {
         self.missed(vip, now);
         if self.woke.len() < FOLLOWS_MAX {

@@ -1,7 +1,7 @@
 //! XDP on the uplink: answers for the node's pods on the link. Minimum kernel: 5.9 (XDP links).
 
 use aya_ebpf::bindings::xdp_action::{XDP_PASS, XDP_TX};
-use aya_ebpf::helpers::generated::bpf_xdp_adjust_tail;
+use aya_ebpf::helpers::generated::{bpf_redirect, bpf_xdp_adjust_tail};
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, advertisement, solicitation};
@@ -12,12 +12,12 @@ use crate::kernel::tables;
 
 #[xdp]
 fn xdp_uplink(ctx: XdpContext) -> u32 {
-    answer(&ctx).map_or(XDP_PASS, |()| XDP_TX)
+    answer(&ctx).unwrap_or(XDP_PASS)
 }
 
-/// Turns a solicitation for a pod into its answer, in place.
+/// Turns a solicitation for a pod into its answer, in place, and sends it back.
 #[inline(always)]
-fn answer(ctx: &XdpContext) -> Option<()> {
+fn answer(ctx: &XdpContext) -> Option<u32> {
     let asked = solicitation(&Frame(ctx))?;
     let config = tables::config()?;
     if !config.is_local(&asked.target) {
@@ -35,7 +35,11 @@ fn answer(ctx: &XdpContext) -> Option<()> {
     }
     write(ctx, &frame)?;
     tables::note(Verdict::Advertised);
-    Some(())
+    if config.redirects == 0 {
+        return Some(XDP_TX);
+    }
+    // SAFETY: the helper only notes where the frame goes.
+    u32::try_from(unsafe { bpf_redirect(config.uplink, 0) }).ok()
 }
 
 #[inline(always)]

@@ -134,13 +134,15 @@ pub(crate) fn careful_stays_in_proxy(cluster: &mut Cluster) -> Result<Vec<Row>> 
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    let explained = cluster.dormouse(&["explain", "app", CAREFUL.name])?;
-    let line = explained
-        .lines()
-        .find(|line| line.contains("211"))
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
+    let line = cluster
+        .interrupt()
+        .wait_for("the decision about its one pod", PATIENCE, || {
+            let explained = cluster.dormouse(&["explain", "app", CAREFUL.name])?;
+            let line = explained
+                .lines()
+                .find(|line| line.contains("floor(1×10 - 211"));
+            Ok(line.map(|line| line.trim().to_owned()))
+        })?;
     Ok(vec![
         Row::claim(
             "an app with burst capacity 211 stays in proxy",

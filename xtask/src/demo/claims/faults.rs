@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use dormouse_world::Host;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::demo::cluster::{Cluster, HELLO, PATIENCE, Pod, pod_processes};
+use crate::demo::cluster::{Cluster, HELLO, PATIENCE, Pod};
 use crate::demo::load;
 use crate::report::{Bound, Row};
 
@@ -30,8 +30,8 @@ pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let pod = awake(cluster)?;
     let index = index_of(cluster, &pod)?;
     let host = host(cluster, index)?.clone();
-    let before = pod_processes(&host);
-    ensure!(!before.is_empty(), "the node of {} runs no pod", pod.name);
+    let before = cluster.pod_processes_of(&pod)?;
+    ensure!(!before.is_empty(), "{} runs no process", pod.name);
     let netns = cluster.world().client().netns.clone();
     let load = thread::spawn(move || {
         dormouse_world::enter(&netns, || {
@@ -42,14 +42,14 @@ pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
     cluster.crash_agent(index)?;
     let (outcome, rate) = load.join().ok().context("the client panicked")??;
     await_ready(cluster, &host)?;
-    let after = pod_processes(&host);
+    let after = cluster.pod_processes_of(&pod)?;
     let reason = outcome.reasons.first().map_or("", String::as_str);
     Ok(vec![
         Row::measured("new connections around kill -9 of the agent", rate, "/s")
             .must(Bound::AtLeast(f64::from(RATE) * 0.98)),
         Row::counted(&format!("  failed {reason}"), outcome.failed, "").must(Bound::AtMost(0.0)),
         Row::claim(
-            "  pods keep their process ids",
+            "  its pod keeps its process id",
             before == after,
             &format!("{after:?}"),
         ),

@@ -178,7 +178,7 @@ impl Cluster {
     pub(crate) fn pod_processes_of(&self, pod: &Pod) -> Result<Vec<u32>> {
         let mut pids = Vec::new();
         collect_pids(
-            &self.host_of(pod)?.cgroup.join("pods").join(&pod.uid),
+            &self.host_of(pod)?.cgroup.join(format!("pod-{}", pod.uid)),
             &mut pids,
         );
         Ok(pids)
@@ -187,15 +187,18 @@ impl Cluster {
     /// Requests that the activator has answered, whoever asked.
     pub(crate) fn activator_requests(&self) -> Result<u64> {
         const ANSWERED: &str = "http_server_request_duration_seconds_count";
-        sample(self.world.control(), CONTROL_METRICS_PORT, ANSWERED)
+        sample(self.world.control(), CONTROL_METRICS_PORT, &[ANSWERED])
     }
 
     /// Connections that the kernels of all nodes led straight to pods.
     pub(crate) fn direct_connections(&self) -> Result<u64> {
-        const STRAIGHT: &str = "dormouse_direct_connections_total";
+        const STRAIGHT: [&str; 2] = [
+            "dormouse_packets_total{verdict=\"served_local\"}",
+            "dormouse_packets_total{verdict=\"socket_served\"}",
+        ];
         let nodes = self.world.nodes().iter();
         nodes
-            .map(|node| sample(node, AGENT_METRICS_PORT, STRAIGHT))
+            .map(|node| sample(node, AGENT_METRICS_PORT, &STRAIGHT))
             .sum()
     }
 
@@ -213,12 +216,14 @@ impl Cluster {
     }
 }
 
-/// The sum of a counter over all its labels.
-fn sample(host: &Host, port: u16, name: &str) -> Result<u64> {
+/// The sum of the counters whose line begins with one of these names.
+fn sample(host: &Host, port: u16, names: &[&str]) -> Result<u64> {
     let from = SocketAddrV6::new(host.address, port, 0, 0);
     let page: Answer = host.enter(|| load::get(from, "/metrics"))??;
     let text = String::from_utf8_lossy(&page.body);
-    let lines = text.lines().filter(|line| line.starts_with(name));
+    let lines = text
+        .lines()
+        .filter(|line| names.iter().any(|name| line.starts_with(name)));
     Ok(lines
         .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
         .sum())
@@ -227,7 +232,13 @@ fn sample(host: &Host, port: u16, name: &str) -> Result<u64> {
 /// The process ids of everything in the pods of a node.
 pub(crate) fn pod_processes(node: &Host) -> Vec<u32> {
     let mut pids = Vec::new();
-    collect_pids(&node.cgroup.join("pods"), &mut pids);
+    let groups = std::fs::read_dir(&node.cgroup)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with("pod-")) {
+        collect_pids(&group.path(), &mut pids);
+    }
     pids.sort_unstable();
     pids
 }
