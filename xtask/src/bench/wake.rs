@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dormouse_world::Host;
-use serde_json::Value;
 
 use super::Options;
 use super::percentile::percentile;
@@ -108,28 +107,16 @@ fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) ->
             .entry("answered")
             .or_default()
             .push(began.elapsed().as_secs_f64() * 1e3);
-        add_timeline(&timeline(cluster, number)?, stages);
+        add_stages(&cluster.last_wake(&name(number), &STAGES)?, stages);
     }
     Ok(())
 }
 
-fn timeline(cluster: &Cluster, number: u16) -> Result<Vec<Value>> {
-    cluster
-        .interrupt()
-        .wait_for("a complete timeline", PATIENCE, || {
-            let report = cluster.json(&["wake", "timeline", &name(number)])?;
-            let stages = report["stages"].as_array().cloned().unwrap_or_default();
-            Ok((stages.len() >= STAGES.len()).then_some(stages))
-        })
-}
-
-fn add_timeline(timeline: &[Value], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
-    let at = |name: &str| timeline.iter().find(|stage| stage["name"] == name)?["ms"].as_f64();
-    for pair in STAGES.windows(2) {
-        if let [before, stage] = pair
-            && let (Some(from), Some(to)) = (at(before), at(stage))
-        {
-            stages.entry(stage).or_default().push(to - from);
+/// Adds what each stage took, from the stage before it.
+fn add_stages(at_ms: &[f64], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
+    for (pair, name) in at_ms.windows(2).zip(STAGES.into_iter().skip(1)) {
+        if let [before, at] = pair {
+            stages.entry(name).or_default().push(at - before);
         }
     }
 }

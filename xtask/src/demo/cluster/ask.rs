@@ -184,6 +184,22 @@ impl Cluster {
         Ok(pids)
     }
 
+    /// The stages of an app's last wake, once all of `names` are there, in their order: milliseconds after the first.
+    pub(crate) fn last_wake(&self, app: &str, names: &[&str]) -> Result<Vec<f64>> {
+        let what = format!("a complete timeline of the wake of {app}");
+        self.interrupt.wait_for(&what, PATIENCE, || {
+            let listed = self.json(&["wake", "timeline", app])?;
+            let begin = |wake: &&Value| wake["stages"][0]["atNs"].as_u64();
+            let Some(last) = items(&listed).iter().max_by_key(begin) else {
+                return Ok(None);
+            };
+            let stages = last["stages"].as_array().map_or(&[][..], Vec::as_slice);
+            let at =
+                |name: &&str| stages.iter().find(|stage| stage["name"] == **name)?["ms"].as_f64();
+            Ok(names.iter().map(at).collect())
+        })
+    }
+
     /// Requests that the activator has answered, whoever asked.
     pub(crate) fn activator_requests(&self) -> Result<u64> {
         const ANSWERED: &str = "http_server_request_duration_seconds_count";
