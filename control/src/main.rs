@@ -3,6 +3,7 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -44,23 +45,21 @@ enum Verb {
     },
 }
 
+/// A role, until it ends.
+type Role = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments { connection, verb } = Arguments::parse();
     let shutdown = CancellationToken::new();
-    let outcome = match verb {
+    let asked = shutdown.clone();
+    let role: Role = match verb {
         Verb::People(command) => return cli::run(command, &connection).await,
-        Verb::Up(options) => serve(&shutdown, up::run(options, shutdown.clone())).await,
-        Verb::Store { listen } => serve(&shutdown, up::run_store(listen, shutdown.clone())).await,
-        Verb::Scheduler { listen, store } => {
-            serve(
-                &shutdown,
-                up::run_scheduler(listen, &store, shutdown.clone()),
-            )
-            .await
-        }
+        Verb::Up(options) => Box::pin(up::run(options, asked)),
+        Verb::Store { listen } => Box::pin(up::run_store(listen, asked)),
+        Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, asked)),
     };
-    match outcome {
+    match serve(shutdown, role).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -70,23 +69,19 @@ async fn main() -> ExitCode {
 }
 
 /// Runs a role with its log, until it ends or SIGINT or SIGTERM asks it to.
-async fn serve(
-    shutdown: &CancellationToken,
-    role: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
+async fn serve(shutdown: CancellationToken, role: Role) -> anyhow::Result<()> {
     log();
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
-    let ask = shutdown.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
         tracing::info!("asked to end");
-        ask.cancel();
+        shutdown.cancel();
     });
     role.await
 }
@@ -98,8 +93,8 @@ fn log() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     if std::io::stderr().is_terminal() {
-        builder.init()
+        builder.init();
     } else {
-        builder.json().init()
+        builder.json().init();
     }
 }

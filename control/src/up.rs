@@ -80,10 +80,10 @@ pub async fn run_store(listen: SocketAddr, shutdown: CancellationToken) -> Resul
 /// The scheduler alone.
 pub async fn run_scheduler(
     listen: SocketAddr,
-    store: &str,
+    store: String,
     shutdown: CancellationToken,
 ) -> Result<()> {
-    let client = connect(store).await?;
+    let client = connect(&store).await?;
     let listener = bind(listen, "scheduler").await?;
     dormouse_scheduler::serve(listener, client, shutdown)
         .await

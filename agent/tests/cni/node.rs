@@ -165,7 +165,7 @@ impl Node {
         let (table, socket) = (self.table.clone(), self.socket());
         let shutdown = CancellationToken::new();
         let (netns, stop) = (self.netns.file.try_clone().unwrap(), shutdown.clone());
-        let (opened, network) = mpsc::channel();
+        let (opened, network) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
             setns(netns, CloneFlags::CLONE_NEWNET).unwrap();
             // Threads of the runtime inherit this one's namespace.

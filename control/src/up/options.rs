@@ -97,7 +97,6 @@ impl Options {
         proto::NodeConfig {
             vip_ranges,
             activators: vec![activator],
-            ..Default::default()
         }
     }
 
