@@ -9,7 +9,7 @@ use dormouse_world::Host;
 
 use super::Options;
 use super::percentile::percentile;
-use crate::demo::cluster::{App, Cluster, PATIENCE};
+use crate::demo::cluster::{App, Cluster, PATIENCE, WAKE_STAGES};
 use crate::demo::load;
 use crate::progress::Step;
 use crate::report::{Bound, Report, Row};
@@ -22,18 +22,6 @@ const ROUNDS: usize = 5;
 const REQUESTS: usize = 1_000;
 /// Until an idle app sleeps again: window, grace, ticks, drain.
 const SLEEP_LIMIT: Duration = Duration::from_secs(40);
-
-/// Stage names in the order of a wake.
-const STAGES: [&str; 8] = [
-    "see",
-    "park",
-    "decide",
-    "place",
-    "wire",
-    "start",
-    "ready",
-    "first byte",
-];
 
 /// 100 wakes of 20 apps, then requests to an awake one, in a cluster of three nodes.
 pub(super) fn run(options: &Options) -> Result<Report> {
@@ -49,7 +37,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
         wake_all(&cluster, &mut stages)?;
         step.done();
     }
-    for name in STAGES.into_iter().skip(1).chain(["answered"]) {
+    for name in WAKE_STAGES.into_iter().skip(1).chain(["answered"]) {
         let samples = stages.get(name).map_or(&[][..], Vec::as_slice);
         report.push(Row::measured(
             &format!("{name}, p50"),
@@ -107,14 +95,14 @@ fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) ->
             .entry("answered")
             .or_default()
             .push(began.elapsed().as_secs_f64() * 1e3);
-        add_stages(&cluster.last_wake(&name(number), &STAGES)?, stages);
+        add_stages(&cluster.last_wake(&name(number))?, stages);
     }
     Ok(())
 }
 
 /// Adds what each stage took, from the stage before it.
 fn add_stages(at_ms: &[f64], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
-    for (pair, name) in at_ms.windows(2).zip(STAGES.into_iter().skip(1)) {
+    for (pair, name) in at_ms.windows(2).zip(WAKE_STAGES.into_iter().skip(1)) {
         if let [before, at] = pair {
             stages.entry(name).or_default().push(at - before);
         }

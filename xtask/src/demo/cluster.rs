@@ -1,9 +1,11 @@
 //! The cluster that the demo and the benches run: control, a scheduler and an agent on every node, and how to ask them.
 
 mod ask;
+mod pods;
 
-pub(crate) use ask::{Pod, pod_processes};
+pub(crate) use ask::WAKE_STAGES;
 use ask::{is_ready, items};
+pub(crate) use pods::{Pod, pod_processes};
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::PathBuf;

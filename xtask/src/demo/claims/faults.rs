@@ -27,7 +27,7 @@ const REMOVAL_LATE_MS_MAX: f64 = 1_000.0;
 
 /// An agent is killed and started again under load: nothing fails, and no pod notices.
 pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
-    let pod = awake(cluster)?;
+    let pod = cluster.awake(HELLO)?;
     let index = index_of(cluster, &pod)?;
     let host = host(cluster, index)?.clone();
     let before = cluster.pod_processes_of(&pod)?;
@@ -59,7 +59,7 @@ pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
 /// An agent is frozen: the node's kernel uses its entries to the end of the lease and no longer, and the pod that it
 /// might have used is removed right then.
 pub(crate) fn agent_is_frozen(cluster: &mut Cluster) -> Result<Vec<Row>> {
-    let pod = awake(cluster)?;
+    let pod = cluster.awake(HELLO)?;
     let index = (index_of(cluster, &pod)? + 1) % cluster.world().nodes().len();
     let frozen = host(cluster, index)?.clone();
     let client = cluster.world().client().clone();
@@ -124,20 +124,6 @@ fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Ro
         )
         .must(Bound::AtLeast(5.0)),
     ])
-}
-
-/// The app has one ready pod and is in serve.
-fn awake(cluster: &Cluster) -> Result<Pod> {
-    cluster
-        .world()
-        .client()
-        .enter(|| load::get(HELLO.address(), "/"))??;
-    let pod = cluster
-        .await_pods(HELLO, 1, PATIENCE)?
-        .pop()
-        .context("hello has no pod")?;
-    cluster.await_mode(HELLO, "Serve")?;
-    Ok(pod)
 }
 
 fn index_of(cluster: &Cluster, pod: &Pod) -> Result<usize> {

@@ -15,14 +15,7 @@ const SLEEP_LIMIT: Duration = Duration::from_secs(40);
 
 /// A pod whose key is deleted behind everybody's back is stopped.
 pub(crate) fn deleted_key_stops_pod(cluster: &mut Cluster) -> Result<Vec<Row>> {
-    cluster
-        .world()
-        .client()
-        .enter(|| load::get(HELLO.address(), "/"))??;
-    let pod = cluster
-        .await_pods(HELLO, 1, PATIENCE)?
-        .pop()
-        .context("hello has no pod")?;
+    let pod = cluster.awake(HELLO)?;
     let pids = cluster.pod_processes_of(&pod)?;
     let deleted = cluster.etcdctl(&["del", &format!("/registry/pods/default/{}", pod.name)])?;
     let interrupt = cluster.interrupt().clone();

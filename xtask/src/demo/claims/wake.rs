@@ -3,22 +3,13 @@
 use anyhow::{Context, Result};
 
 use crate::binaries;
-use crate::demo::cluster::{CAREFUL, Cluster, DOCS, HELLO, PATIENCE, pod_processes, timed};
+use crate::demo::cluster::{
+    CAREFUL, Cluster, DOCS, HELLO, PATIENCE, WAKE_STAGES, pod_processes, timed,
+};
 use crate::demo::load;
 use crate::progress::say;
 use crate::report::Row;
 
-/// The stages that a wake's timeline must have, in its words.
-const STAGES: [&str; 8] = [
-    "see",
-    "park",
-    "decide",
-    "place",
-    "wire",
-    "start",
-    "ready",
-    "first byte",
-];
 /// A page of the repository's `docs/`, which the real web server serves.
 const PAGE: &str = "BENCHMARKS.md";
 
@@ -72,9 +63,9 @@ pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
 
 /// Every stage of the wake has its time, on one clock, the first from the kernel.
 fn timeline(cluster: &Cluster) -> Result<Vec<Row>> {
-    let stages = cluster.last_wake(DOCS.name, &STAGES)?;
+    let stages = cluster.last_wake(DOCS.name)?;
     say(&cluster.dormouse(&["wake", "timeline", DOCS.name])?);
-    let each = STAGES.iter().zip(&stages);
+    let each = WAKE_STAGES.iter().zip(&stages);
     let mut rows: Vec<_> = each
         .map(|(name, ms)| Row::measured(&format!("  {name}"), *ms, "ms after the packet"))
         .collect();

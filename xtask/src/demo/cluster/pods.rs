@@ -1,0 +1,163 @@
+//! The pods of a running cluster: as the API shows them, and as processes.
+
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dormouse_world::Host;
+use serde_json::Value;
+
+use super::ask::{is_ready, items};
+use super::{App, Cluster, PATIENCE};
+use crate::demo::load;
+
+/// A pod as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pod {
+    /// Its name.
+    pub(crate) name: String,
+    /// Unique over time.
+    pub(crate) uid: String,
+    /// The node it runs on, once placed.
+    pub(crate) node: Option<String>,
+    /// Its address, once wired.
+    pub(crate) address: Option<Ipv6Addr>,
+    /// Whether it is ready.
+    pub(crate) ready: bool,
+}
+
+impl Cluster {
+    /// An app's pods.
+    pub(crate) fn pods(&self, app: App) -> Result<Vec<Pod>> {
+        let listed = self.json(&["get", "pods"])?;
+        let own = items(&listed)
+            .iter()
+            .filter(|pod| owner(pod) == Some(app.name));
+        Ok(own.filter_map(pod).collect())
+    }
+
+    /// Waits until an app has exactly `count` pods, all ready.
+    pub(crate) fn await_pods(&self, app: App, count: usize, limit: Duration) -> Result<Vec<Pod>> {
+        let what = format!("{} to have {count} ready pods", app.name);
+        self.interrupt.wait_for(&what, limit, || {
+            let pods = self.pods(app)?;
+            Ok((pods.len() == count && pods.iter().all(|pod| pod.ready)).then_some(pods))
+        })
+    }
+
+    /// Asks for an app, and gives its pod once it is alone, ready and in serve.
+    pub(crate) fn awake(&self, app: App) -> Result<Pod> {
+        self.world
+            .client()
+            .enter(|| load::get(app.address(), "/"))??;
+        let pod = self.await_pods(app, 1, PATIENCE)?.pop();
+        self.await_mode(app, "Serve")?;
+        pod.with_context(|| format!("{} has no pod", app.name))
+    }
+
+    /// Whether no app has a pod.
+    pub(crate) fn no_pods(&self) -> Result<bool> {
+        Ok(items(&self.json(&["get", "pods"])?).is_empty())
+    }
+
+    /// The address of the ready pod of the app of this name.
+    pub(crate) fn pod_address(&self, app: &str) -> Result<Option<Ipv6Addr>> {
+        let listed = self.json(&["get", "pods"])?;
+        let own = items(&listed).iter().filter(|pod| owner(pod) == Some(app));
+        Ok(own
+            .filter_map(pod)
+            .find(|pod| pod.ready)
+            .and_then(|pod| pod.address))
+    }
+
+    /// Asks an app from inside a pod of another, and gives the client address that it saw.
+    pub(crate) fn ask_from_pod(&self, pod: &Pod, app: App) -> Result<String> {
+        let host = self.host_of(pod)?;
+        let pids = self.pod_processes_of(pod)?;
+        let pid = pids
+            .first()
+            .with_context(|| format!("{} runs no process", pod.name))?;
+        // Sockets are load-balanced for processes of the node's cgroup; nsenter alone would leave it.
+        let script =
+            r#"echo $$ > "$0" && exec nsenter --net="$1" curl --silent --max-time 10 "$2""#;
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .arg(host.cgroup.join("cgroup.procs"));
+        command
+            .arg(format!("/proc/{pid}/ns/net"))
+            .arg(format!("http://[{}]/", app.vip));
+        let output = command.output().context("failed to start sh")?;
+        ensure!(
+            output.status.success(),
+            "curl in the pod failed ({})",
+            output.status
+        );
+        let answer: Value =
+            serde_json::from_slice(&output.stdout).context("the app answered no JSON")?;
+        Ok(answer["client"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn host_of(&self, pod: &Pod) -> Result<&Host> {
+        let found = self
+            .world
+            .nodes()
+            .iter()
+            .find(|host| Some(host.name.as_str()) == pod.node.as_deref());
+        found.with_context(|| format!("{} is on no node of ours", pod.name))
+    }
+
+    /// The process ids of one pod.
+    pub(crate) fn pod_processes_of(&self, pod: &Pod) -> Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        collect_pids(
+            &self.host_of(pod)?.cgroup.join(format!("pod-{}", pod.uid)),
+            &mut pids,
+        );
+        Ok(pids)
+    }
+}
+
+/// The process ids of everything in the pods of a node.
+pub(crate) fn pod_processes(node: &Host) -> Vec<u32> {
+    let mut pids = Vec::new();
+    let groups = std::fs::read_dir(&node.cgroup)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    for group in groups.filter(|group| group.file_name().to_string_lossy().starts_with("pod-")) {
+        collect_pids(&group.path(), &mut pids);
+    }
+    pids.sort_unstable();
+    pids
+}
+
+fn collect_pids(cgroup: &Path, pids: &mut Vec<u32>) {
+    let text = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+    let below = std::fs::read_dir(cgroup)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
+    for entry in below.filter(|entry| entry.path().is_dir()) {
+        collect_pids(&entry.path(), pids);
+    }
+}
+
+fn owner(pod: &Value) -> Option<&str> {
+    pod["metadata"]["ownerReferences"][0]["name"].as_str()
+}
+
+fn pod(object: &Value) -> Option<Pod> {
+    Some(Pod {
+        name: object["metadata"]["name"].as_str()?.to_owned(),
+        uid: object["metadata"]["uid"].as_str()?.to_owned(),
+        node: object["spec"]["nodeName"].as_str().map(str::to_owned),
+        address: object["status"]["podIP"]
+            .as_str()
+            .and_then(|address| address.parse().ok()),
+        ready: is_ready(object),
+    })
+}
