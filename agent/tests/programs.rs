@@ -16,7 +16,7 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::process::{Command, Stdio};
 
 use dormouse_agent::datapath::{Datapath, Entry, Hook, KernelEventKind, Run, Verdict};
-use frames::{ACK, End, FIN, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
+use frames::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
 use place::{
     ACTING_FOR_VIP, CLIENT, CONTROL, FAR_POD, NODE, POD, VIP, VIP_INDEX, events, given, ip,
     serving, sleeping, with_place,
@@ -176,6 +176,81 @@ fn the_activators_reply_comes_back_from_the_vip() {
         assert_eq!(ends(&run.frame), (THERE, HERE));
         let stranger = tcp(acting, (NODE, nat.1 ^ 1), SYN_ACK);
         assert_eq!(arrive(&datapath, &stranger).verdict, NEXT, "not of ours");
+    });
+}
+
+#[test]
+fn ports_towards_the_activator_are_used_again_once_their_connections_have_ended() {
+    with_place(|place| {
+        let datapath = place.open();
+        // More connections than there are ports, each ended by one of the ways in which a connection ends.
+        for client_port in 10_000..15_000 {
+            let here = (CLIENT, client_port);
+            let run = arrive(&datapath, &tcp(here, THERE, SYN));
+            assert_eq!(run.verdict, REDIRECT, "connection from port {client_port}");
+            let (nat, acting) = ends(&run.frame);
+            arrive(&datapath, &tcp(here, THERE, ACK));
+            if client_port % 2 == 0 {
+                arrive(&datapath, &tcp(acting, nat, FIN));
+            } else {
+                arrive(&datapath, &tcp(here, THERE, RST));
+            }
+        }
+        assert_eq!(given(&datapath, Verdict::DroppedNoPort), 0);
+    });
+}
+
+#[test]
+fn the_port_of_a_connection_that_stands_is_nobody_elses() {
+    with_place(|place| {
+        let datapath = place.open();
+        let (nat, acting) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
+        arrive(&datapath, &tcp(HERE, THERE, ACK));
+        for client_port in 10_000..15_000 {
+            let here = (CLIENT, client_port);
+            let (other, _) = ends(&arrive(&datapath, &tcp(here, THERE, SYN)).frame);
+            assert_ne!(other, nat);
+            arrive(&datapath, &tcp(here, THERE, RST));
+        }
+        let run = arrive(&datapath, &tcp(acting, nat, ACK));
+        assert_eq!(ends(&run.frame), (THERE, HERE));
+        assert_eq!(ends(&arrive(&datapath, &tcp(HERE, THERE, ACK)).frame).0, nat);
+    });
+}
+
+#[test]
+fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        let mut ring = datapath.take_events().unwrap();
+        datapath.publish(&sleeping()).unwrap();
+        for flags in [FIN, RST, ACK] {
+            arrive(&datapath, &tcp(HERE, THERE, flags));
+        }
+        assert_eq!(events(&mut ring), []);
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
+    });
+}
+
+#[test]
+fn connections_that_the_full_table_forgot_keep_no_app_awake() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        let clients = (0..5).map(|n| Ipv6Addr::from_bits(CLIENT.to_bits() + n));
+        for client in clients {
+            for port in 10_000..30_000 {
+                let run = datapath.run(Hook::UplinkIn, &tcp((client, port), THERE, SYN));
+                assert_eq!(run.unwrap().verdict, PASS);
+            }
+        }
+        assert_eq!(open_connections(&mut datapath), 100_000);
+        datapath.expire_idle(0, 0).unwrap();
+        let open = open_connections(&mut datapath);
+        assert!(open <= 65_536, "{open} are open, and half as many remembered");
+        datapath.expire_idle(u64::MAX / 2, 0).unwrap();
+        assert_eq!(open_connections(&mut datapath), 0);
     });
 }
 

@@ -6,6 +6,7 @@ pub(crate) const FIN: u8 = 0x11;
 pub(crate) const SYN: u8 = 0x02;
 pub(crate) const SYN_ACK: u8 = 0x12;
 pub(crate) const ACK: u8 = 0x10;
+pub(crate) const RST: u8 = 0x04;
 
 /// An address with a port.
 pub(crate) type End = (Ipv6Addr, u16);

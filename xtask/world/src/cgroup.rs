@@ -31,16 +31,22 @@ pub(crate) fn remove(path: &Path) -> Result<(), WorldError> {
     if !path.exists() {
         return Ok(());
     }
-    let kill = path.join("cgroup.kill");
-    fs::write(&kill, "1").map_err(WorldError::file("write", &kill))?;
     let began = Instant::now();
+    kill(path)?;
     while populated(path)? && began.elapsed() < EMPTY_LIMIT {
         thread::sleep(LOOK_EVERY);
+        // A process that was just being started may join after the first kill.
+        kill(path)?;
     }
     for folder in below(path).into_iter().rev() {
         remove_one(&folder, began)?;
     }
     Ok(())
+}
+
+fn kill(path: &Path) -> Result<(), WorldError> {
+    let kill = path.join("cgroup.kill");
+    fs::write(&kill, "1").map_err(WorldError::file("write", &kill))
 }
 
 /// The kernel may need a moment more before it lets an empty cgroup go.
