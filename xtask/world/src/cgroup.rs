@@ -56,6 +56,7 @@ fn remove_one(path: &Path, began: Instant) -> Result<(), WorldError> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if busy(&error) && began.elapsed() < EMPTY_LIMIT => {
                 thread::sleep(LOOK_EVERY);
+                kill(path)?;
             }
             removed => return removed.map_err(WorldError::file("remove the cgroup", path)),
         }
