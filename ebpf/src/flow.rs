@@ -9,6 +9,10 @@ pub const FLOWS_MAX: u32 = 1 << 17;
 /// that the kernel gives to the node's own sockets.
 pub const NAT_PORT_FIRST: u16 = 61_000;
 
+/// How long such a port rests after the last packet of a connection that does not stand, before another gets it:
+/// longer than last packets are on their way.
+pub const NAT_REST_NS: u64 = 2 * SEEN_STEP_NS;
+
 /// How fresh a flow's `seen_ns` is kept: it is stored only once it is older than this, to spare the cache line.
 pub const SEEN_STEP_NS: u64 = 1_000_000_000;
 
@@ -46,8 +50,8 @@ pub struct Flow {
     pub kind: u32,
     /// The VIP's index.
     pub vip: u32,
-    /// Zero.
-    pub pad: u32,
+    /// For an activator's replies: one of [`Stage`], so that the node's source port is used again when it can be.
+    pub stage: u32,
     /// 1 while the connection is counted as open; whoever takes it to 0 counts the close.
     pub open: u64,
     /// CLOCK_BOOTTIME of its last packet, in steps of [`SEEN_STEP_NS`].
@@ -70,6 +74,34 @@ pub enum FlowKind {
     FromPod = 4,
     /// An activator's reply: the source becomes the VIP, the destination the client.
     FromActivator = 5,
+}
+
+/// How far a connection to an activator has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stage {
+    /// The client asked for it.
+    Asked = 0,
+    /// The client went on: the connection stands.
+    Stands = 1,
+    /// The activator finished it, or the client broke it off.
+    Ended = 2,
+}
+
+impl Stage {
+    /// The stage after a packet of the client.
+    #[inline(always)]
+    pub const fn after(before: u32, packet: &Transport) -> u32 {
+        if packet.opens() {
+            Self::Asked as u32
+        } else if packet.resets() {
+            Self::Ended as u32
+        } else if before == Self::Asked as u32 {
+            Self::Stands as u32
+        } else {
+            before
+        }
+    }
 }
 
 impl FlowKey {
@@ -126,7 +158,7 @@ impl Flow {
             other_port: 0,
             kind: kind as u32,
             vip,
-            pad: 0,
+            stage: Stage::Asked as u32,
             open: 0,
             seen_ns,
         }
@@ -141,6 +173,12 @@ impl Flow {
             other_port,
             ..self
         }
+    }
+
+    /// Whether the port of this flow, an activator's replies, may go to another connection at `now_ns`.
+    #[inline(always)]
+    pub const fn gives_port(&self, now_ns: u64) -> bool {
+        self.stage != Stage::Stands as u32 && now_ns.saturating_sub(self.seen_ns) > NAT_REST_NS
     }
 }
 

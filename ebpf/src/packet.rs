@@ -78,6 +78,18 @@ impl Transport {
         self.flags & (SYN | ACK) == SYN
     }
 
+    /// It may be the first of a conversation.
+    #[inline(always)]
+    pub const fn begins(&self) -> bool {
+        self.protocol != TCP || self.opens()
+    }
+
+    /// It breaks a TCP connection off.
+    #[inline(always)]
+    pub const fn resets(&self) -> bool {
+        self.flags & RST != 0
+    }
+
     /// It ends a TCP connection, at least in one direction.
     #[inline(always)]
     pub const fn closes(&self) -> bool {

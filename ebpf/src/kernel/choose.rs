@@ -15,6 +15,18 @@ pub(crate) struct Choice {
     pub(crate) via: Option<[u8; 16]>,
 }
 
+/// Who asks for what.
+pub(crate) struct Asked {
+    /// The VIP's index.
+    pub(crate) vip: u32,
+    /// The port asked for.
+    pub(crate) port: u16,
+    /// A conversation begins: what is left of an earlier one wakes nobody.
+    pub(crate) begins: bool,
+    /// How to choose.
+    pub(crate) pick: Pick,
+}
+
 /// How to pick among equals.
 #[derive(Clone, Copy)]
 pub(crate) enum Pick {
@@ -24,9 +36,15 @@ pub(crate) enum Pick {
     Rendezvous(u64),
 }
 
-/// Chooses for a new connection to `port` of a VIP, and wakes it if it sleeps.
+/// Chooses for a connection to a VIP, and wakes it if it sleeps.
 #[inline(always)]
-pub(crate) fn choose(vip: u32, port: u16, pick: Pick, config: &Config) -> Option<Choice> {
+pub(crate) fn choose(asked: &Asked, config: &Config) -> Option<Choice> {
+    let Asked {
+        vip,
+        port,
+        begins,
+        pick,
+    } = *asked;
     let (Pick::Random(bits) | Pick::Rendezvous(bits)) = pick;
     let service = tables::SERVICES.get_ptr(vip)?.cast::<u64>();
     let route = Route::unpack(tables::read(service));
@@ -34,7 +52,9 @@ pub(crate) fn choose(vip: u32, port: u16, pick: Pick, config: &Config) -> Option
         tables::note(Verdict::OtherPort);
         return activator(vip, port, config);
     }
-    wake(vip, route);
+    if begins {
+        wake(vip, route);
+    }
     let verdict = match decide(
         route,
         tables::lease_until_ns(),

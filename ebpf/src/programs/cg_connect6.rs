@@ -7,7 +7,7 @@ use dormouse_ebpf::packet::TCP;
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::choose::{Pick, choose};
+use crate::kernel::choose::{Asked, Pick, choose};
 use crate::kernel::{count, socket, tables};
 
 #[cgroup_sock_addr(connect6)]
@@ -22,12 +22,13 @@ fn connect(ctx: &SockAddrContext) -> Option<()> {
     let (vip_address, vip_port) = socket::named(ctx);
     let vip = config.vip(&vip_address)?;
     let cookie = socket::cookie(ctx);
-    let choice = choose(
+    let asked = Asked {
         vip,
-        vip_port,
-        Pick::Random(mix(u64::from(tables::random()))),
-        config,
-    )?;
+        port: vip_port,
+        begins: true,
+        pick: Pick::Random(mix(u64::from(tables::random()))),
+    };
+    let choice = choose(&asked, config)?;
     socket::rename(ctx, &choice.address, choice.port);
     socket::remember(
         cookie,

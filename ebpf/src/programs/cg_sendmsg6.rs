@@ -5,7 +5,7 @@ use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 use dormouse_ebpf::pick::mix;
 
-use crate::kernel::choose::{Pick, choose};
+use crate::kernel::choose::{Asked, Pick, choose};
 use crate::kernel::{socket, tables};
 
 #[cgroup_sock_addr(sendmsg6)]
@@ -20,12 +20,13 @@ fn send(ctx: &SockAddrContext) -> Option<()> {
     let (vip_address, vip_port) = socket::named(ctx);
     let vip = config.vip(&vip_address)?;
     let cookie = socket::cookie(ctx);
-    let choice = choose(
+    let asked = Asked {
         vip,
-        vip_port,
-        Pick::Random(mix(cookie ^ u64::from(vip))),
-        config,
-    )?;
+        port: vip_port,
+        begins: true,
+        pick: Pick::Random(mix(cookie ^ u64::from(vip))),
+    };
+    let choice = choose(&asked, config)?;
     socket::rename(ctx, &choice.address, choice.port);
     socket::remember(
         cookie,

@@ -3,19 +3,19 @@
 use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
-use dormouse_ebpf::flow::{Flow, FlowKey, FlowKind, SEEN_STEP_NS, nat_port};
+use dormouse_ebpf::flow::{Flow, FlowKey, FlowKind, SEEN_STEP_NS, Stage, nat_port};
 use dormouse_ebpf::maps::Config;
-use dormouse_ebpf::packet::{Transport, transport};
+use dormouse_ebpf::packet::transport;
 use dormouse_ebpf::pick::flow_hash;
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::choose::{self, Choice, Pick};
+use crate::kernel::choose::{self, Asked, Choice, Pick};
 use crate::kernel::rewrite::{DROP, End, Frame, NEXT, PASS, refused, replace, send_on};
 use crate::kernel::tables::Scratch;
 use crate::kernel::{count, tables};
 
 /// How often a source port towards an activator is drawn before the packet is dropped.
-const NAT_TRIES: u32 = 8;
+const NAT_TRIES: u32 = 16;
 
 #[classifier]
 fn tcx_uplink_in(ctx: TcContext) -> i32 {
@@ -40,14 +40,14 @@ fn arrive(ctx: &TcContext) -> Option<i32> {
 /// A packet to a VIP: as its flow was decided, or decided now. A new connection is always decided anew.
 #[inline(always)]
 fn to_vip(ctx: &TcContext, scratch: &mut Scratch, vip: u32, config: &Config) -> i32 {
-    let packet = &scratch.packet;
     let known = tables::FLOWS.get_ptr_mut(&scratch.key);
     if let Some(flow) = known
-        && !packet.opens()
-        && is_alive(flow)
+        && !scratch.packet.opens()
+        && is_alive(scratch, flow, config)
     {
-        return follow(ctx, packet, flow, config);
+        return follow(ctx, scratch, flow, config);
     }
+    let packet = &scratch.packet;
     let hash = flow_hash(
         &packet.source,
         packet.source_port,
@@ -55,14 +55,19 @@ fn to_vip(ctx: &TcContext, scratch: &mut Scratch, vip: u32, config: &Config) -> 
         packet.target_port,
         packet.protocol,
     );
-    let Some(choice) = choose::choose(vip, packet.target_port, Pick::Rendezvous(hash), config)
-    else {
+    let asked = Asked {
+        vip,
+        port: packet.target_port,
+        begins: packet.begins(),
+        pick: Pick::Rendezvous(hash),
+    };
+    let Some(choice) = choose::choose(&asked, config) else {
         return DROP;
     };
     let choice = present(choice, vip, packet.target_port, config);
     if let Some(flow) = known {
-        if leads_to(flow, &choice) {
-            return follow(ctx, packet, flow, config);
+        if leads_to(flow, &choice) && is_alive(scratch, flow, config) {
+            return follow(ctx, scratch, flow, config);
         }
         count::flow_closed(flow);
     }
@@ -71,7 +76,7 @@ fn to_vip(ctx: &TcContext, scratch: &mut Scratch, vip: u32, config: &Config) -> 
         return DROP;
     }
     match tables::FLOWS.get_ptr_mut(&scratch.key) {
-        Some(flow) => follow(ctx, &scratch.packet, flow, config),
+        Some(flow) => follow(ctx, scratch, flow, config),
         None => refused(),
     }
 }
@@ -98,12 +103,29 @@ fn leads_to(flow: *const Flow, choice: &Choice) -> bool {
     unsafe { (*flow).address == choice.address && (*flow).port == choice.port }
 }
 
-/// The pod of this flow still exists, as far as this node can know.
+/// The pod of this flow still exists, as far as this node can know, or its port towards the activator is still its own.
 #[inline(always)]
-fn is_alive(flow: *const Flow) -> bool {
+fn is_alive(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     let (kind, address) = unsafe { ((*flow).kind, &(*flow).address) };
+    if kind == FlowKind::ToActivator as u32 {
+        return own_reply(scratch, flow, config).is_some();
+    }
     kind != FlowKind::ToPod as u32 || tables::PODS.get_ptr(address).is_some()
+}
+
+/// The flow of an activator's replies to this packet's client; none when another connection has the port by now.
+#[inline(always)]
+fn own_reply(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> Option<*mut Flow> {
+    // SAFETY: a map value, which lives as long as the program runs; these fields never change.
+    let (address, port, nat) = unsafe { ((*flow).address, (*flow).port, (*flow).other_port) };
+    scratch.back = scratch.key.reply_from(address, port);
+    scratch.back.target = config.node_address;
+    scratch.back.target_port = nat;
+    let reply = tables::FLOWS.get_ptr_mut(&scratch.back)?;
+    // SAFETY: as above.
+    let (client, client_port) = unsafe { (&(*reply).other, (*reply).other_port) };
+    (*client == scratch.key.source && client_port == scratch.key.source_port).then_some(reply)
 }
 
 /// Writes down a new flow and the flow of its replies. False if no source port was free.
@@ -137,7 +159,8 @@ fn record(scratch: &mut Scratch, vip: u32, choice: &Choice, config: &Config) -> 
     tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok()
 }
 
-/// A flow to an activator takes a source port of the node's own address: the first free one of a few.
+/// A flow to an activator takes a source port of the node's own address: the first of a few that is free, or whose
+/// connection has ended.
 #[inline(always)]
 fn record_activator(
     scratch: &mut Scratch,
@@ -161,10 +184,7 @@ fn record_activator(
     let mut tries = 0;
     while tries < NAT_TRIES {
         scratch.back.target_port = nat_port(tables::random());
-        if tables::FLOWS
-            .insert(&scratch.back, &scratch.reply, u64::from(BPF_NOEXIST))
-            .is_ok()
-        {
+        if take_port(scratch, now) {
             scratch.flow = Flow::new(FlowKind::ToActivator, vip, choice.address, choice.port, now)
                 .with_other(*via, scratch.back.target_port);
             return tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok();
@@ -174,12 +194,32 @@ fn record_activator(
     false
 }
 
+/// Writes down the flow of an activator's replies, unless its port belongs to a connection that may go on.
+#[inline(always)]
+fn take_port(scratch: &Scratch, now_ns: u64) -> bool {
+    let (key, reply) = (&scratch.back, &scratch.reply);
+    if let Some(before) = tables::FLOWS.get_ptr(key) {
+        // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
+        let before = unsafe { &*before };
+        return before.gives_port(now_ns) && tables::FLOWS.insert(key, reply, 0).is_ok();
+    }
+    tables::FLOWS
+        .insert(key, reply, u64::from(BPF_NOEXIST))
+        .is_ok()
+}
+
 /// Does with a packet what its flow says.
 #[inline(always)]
-fn follow(ctx: &TcContext, packet: &Transport, flow: *mut Flow, config: &Config) -> i32 {
+fn follow(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, config: &Config) -> i32 {
     refresh(flow);
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     let (kind, address, port) = unsafe { ((*flow).kind, (*flow).address, (*flow).port) };
+    if kind == FlowKind::ToActivator as u32
+        && let Some(reply) = own_reply(scratch, flow, config)
+    {
+        went_on(reply, scratch);
+    }
+    let packet = &scratch.packet;
     if kind == FlowKind::ToPod as u32 {
         if packet.opens() {
             count::flow_opened(flow);
@@ -202,6 +242,17 @@ fn follow(ctx: &TcContext, packet: &Transport, flow: *mut Flow, config: &Config)
     send_on(ctx, packet, config.uplink, Some(&via))
 }
 
+/// Notes on the flow of the replies how far its client has come.
+#[inline(always)]
+fn went_on(reply: *mut Flow, scratch: &Scratch) {
+    refresh(reply);
+    // SAFETY: an aligned word of a map value; a lost update is made up for by the next packet.
+    unsafe {
+        let stage = &raw mut (*reply).stage;
+        stage.write_volatile(Stage::after(stage.read_volatile(), &scratch.packet));
+    }
+}
+
 /// An activator's reply to a client: both ends become what the client knows.
 #[inline(always)]
 fn from_activator(ctx: &TcContext, scratch: &Scratch, config: &Config) -> Option<i32> {
@@ -212,6 +263,10 @@ fn from_activator(ctx: &TcContext, scratch: &Scratch, config: &Config) -> Option
     let (kind, vip, vip_port) = unsafe { ((*flow).kind, (*flow).address, (*flow).port) };
     if kind != FlowKind::FromActivator as u32 {
         return None;
+    }
+    if packet.closes() {
+        // SAFETY: an aligned word of a map value.
+        unsafe { (&raw mut (*flow).stage).write_volatile(Stage::Ended as u32) };
     }
     // SAFETY: as above.
     let (client, client_port) = unsafe { ((*flow).other, (*flow).other_port) };
