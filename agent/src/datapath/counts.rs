@@ -91,14 +91,19 @@ impl Counters {
         Ok(())
     }
 
-    /// Counts a connection whose end nobody saw.
-    pub(super) fn expire(&mut self, vip: u32, now_ns: u64) -> Result<(), DatapathError> {
-        let one = Counts {
-            closed: 1,
-            closed_ns: now_ns,
+    /// Counts connections whose end nobody saw.
+    pub(super) fn expire(
+        &mut self,
+        vip: u32,
+        connections: u64,
+        now_ns: u64,
+    ) -> Result<(), DatapathError> {
+        let more = Counts {
+            closed: connections,
+            closed_ns: connections.wrapping_mul(now_ns),
             ..Counts::default()
         };
-        let sum = self.expired.get(&vip, 0).unwrap_or_default().plus(&one);
+        let sum = self.expired.get(&vip, 0).unwrap_or_default().plus(&more);
         self.expired
             .insert(vip, sum, 0)
             .map_err(DatapathError::map("insert into", "expired"))
@@ -119,8 +124,17 @@ impl Counters {
         counts
     }
 
+    /// The sums of the VIPs that have connections open.
+    pub(super) fn open_ones(&self) -> Vec<(u32, Counts)> {
+        self.before
+            .keys()
+            .filter_map(|&vip| Some((vip, self.sum(vip)?)))
+            .filter(|(_, sum)| sum.open().cast_signed() > 0)
+            .collect()
+    }
+
     /// A VIP's sums over all CPUs, if none was in the middle of a change.
-    fn sum(&self, vip: u32) -> Option<Counts> {
+    pub(super) fn sum(&self, vip: u32) -> Option<Counts> {
         let settled = (0..TRIES).find_map(|_| {
             let cpus = self.sums.get(&vip, 0).ok()?;
             cpus.iter().all(Counts::is_settled).then_some(cpus)
