@@ -136,17 +136,7 @@ fn bpffs(given: Option<&PathBuf>, node: &str) -> PathBuf {
 impl Run {
     /// Checks what clap cannot, before anything is touched. Returns the node prefix.
     pub fn validate(&self) -> Result<NodePrefix> {
-        let named = !self.node.is_empty()
-            && self.node.len() <= 63
-            && self
-                .node
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        ensure!(
-            named,
-            "--node {:?}: a node's name is up to 63 letters, digits and dashes",
-            self.node
-        );
+        check_name(&self.node)?;
         let prefix: NodePrefix = self.prefix.parse().map_err(|error| {
             anyhow::anyhow!(
                 "--prefix {:?}: {error}; write it like 2001:db8:d0:0:0:1::/96",
@@ -176,6 +166,19 @@ impl Run {
     }
 }
 
+/// A node's name is part of paths.
+fn check_name(node: &str) -> Result<()> {
+    let named = (1..=63).contains(&node.len())
+        && node
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    ensure!(
+        named,
+        "--node {node:?}: a node's name is up to 63 letters, digits and dashes"
+    );
+    Ok(())
+}
+
 /// Whether the agent may do what it has to.
 fn check_root(verb: &str) -> Result<()> {
     ensure!(
@@ -194,6 +197,7 @@ pub fn execute(cli: Cli) -> Result<()> {
             start::run(*run, prefix)
         }
         Verb::Uninstall(flags) => {
+            check_name(&flags.node)?;
             check_root("uninstall")?;
             uninstall::uninstall(&flags)
         }
@@ -246,6 +250,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_flag() {
         let wrong = |arguments: &[&str]| run(arguments).validate().unwrap_err().to_string();
+        assert!(check_name("..").unwrap_err().to_string().contains("--node"));
         assert!(wrong(&["--prefix", "2001:db8::/64"]).contains("--prefix"));
         let good = ["--prefix", "2001:db8:d0:0:0:1::/96"];
         assert!(wrong(&[&good[..], &["--control", "no url"]].concat()).contains("no url"));

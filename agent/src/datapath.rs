@@ -17,6 +17,7 @@ pub mod probe;
 mod sys;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,8 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Datapath {
     config: Config,
+    /// Held as long as this agent writes the maps.
+    _lock: File,
     loaded: Loaded,
     arrays: Arrays,
     mirror: Mirror,
@@ -77,17 +80,20 @@ impl Datapath {
             root: nix::unistd::geteuid().is_root(),
             failed: None,
         })?;
+        let target = load::Target::find(&config)?;
         let pins = config.bpffs.join(SCHEMA);
         load::make_folder(&pins)?;
+        let lock = load::lock(&config.bpffs)?;
         let mut loaded = Loaded::open(&pins)?;
         let arrays = Arrays::open(&loaded)?;
         let mirror = Mirror::read(&arrays);
         network::keep(&mut loaded, &arrays, &config)?;
         let events = KernelEvents::open(&mut loaded, Mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror.followed())?;
-        loaded.attach(&pins, &config)?;
+        loaded.attach(&pins, &config, &target)?;
         Ok(Self {
             config,
+            _lock: lock,
             loaded,
             arrays,
             mirror,
@@ -143,6 +149,13 @@ impl Datapath {
     /// Renews the node lease: until then (CLOCK_BOOTTIME nanoseconds) leased entries act as they say.
     pub fn grant(&self, lease_until_ns: u64) {
         self.arrays.lease.store(0, lease_until_ns);
+    }
+
+    /// Ends a lease without end, which an agent without control left: from now on only grants count.
+    pub fn expect_grants(&self) {
+        if self.arrays.lease.load(0) == Some(u64::MAX) {
+            self.grant(0);
+        }
     }
 
     /// Makes a pod known: solicitations for it are answered, flows may lead to it.
@@ -202,6 +215,10 @@ impl Datapath {
 
 /// Takes the data path of a node out of the kernel: links, then maps. What is not there is no error.
 pub fn detach(bpffs: &Path) -> Result<(), DatapathError> {
+    if !bpffs.exists() {
+        return Ok(());
+    }
+    let _lock = load::lock(bpffs)?;
     match std::fs::remove_dir_all(bpffs) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(DatapathError::Folder {
             path: bpffs.to_path_buf(),

@@ -78,9 +78,10 @@ enum Event {
 impl Node {
     /// Runs until `shutdown`. Data path and pods stay as they are.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        if self.source.is_none() {
+        match self.source {
             // Nobody renews: entries last for ever.
-            self.datapath.lock().grant(u64::MAX);
+            None => self.datapath.lock().grant(u64::MAX),
+            Some(_) => self.datapath.lock().expect_grants(),
         }
         let (mut count, mut expire) = (interval(COUNT_EVERY), interval(EXPIRE_EVERY));
         count.set_missed_tick_behavior(MissedTickBehavior::Skip);

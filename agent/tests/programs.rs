@@ -16,7 +16,9 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dormouse_agent::datapath::{Datapath, Entry, Hook, KernelEventKind, Run, Verdict};
+use dormouse_agent::datapath::{
+    Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, Run, Verdict, detach,
+};
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_REST_NS};
 use frames::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
 use place::{
@@ -516,6 +518,87 @@ fn the_next_agent_takes_over_what_it_finds() {
         second.publish(&sleeping()).unwrap();
         let run = arrive(&second, &tcp((CLIENT, 40_009), THERE, SYN));
         assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 80));
+    });
+}
+
+#[test]
+fn another_uplink_is_attached_to_and_the_former_one_let_go() {
+    with_place(|place| {
+        drop(place.open());
+        let before = place.links();
+        ip("link add up1 type veth peer name peer1");
+        let config = Config {
+            uplink: "up1".to_owned(),
+            ..place.config.clone()
+        };
+        let _second = Datapath::open(config).unwrap();
+        for ((pin, before), (_, after)) in before.iter().zip(place.links()) {
+            let stays = pin.contains("link_cg_");
+            assert_eq!(before.link == after.link, stays, "{pin}");
+        }
+        let shown = Command::new("bpftool").args(["net", "show"]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        assert!(shown.contains("up1") && !shown.contains("up0"), "{shown}");
+    });
+}
+
+#[test]
+fn a_data_path_has_one_agent_and_is_not_taken_from_under_it() {
+    with_place(|place| {
+        let first = place.open();
+        let second = Datapath::open(place.config.clone());
+        assert!(matches!(second, Err(DatapathError::InUse { .. })));
+        let taken = detach(&place.config.bpffs);
+        assert!(matches!(taken, Err(DatapathError::InUse { .. })));
+        assert_eq!(place.links().len(), 8);
+        drop(first);
+        detach(&place.config.bpffs).unwrap();
+        detach(&place.config.bpffs).unwrap();
+        assert!(!place.config.bpffs.exists());
+    });
+}
+
+#[test]
+fn a_folder_that_holds_no_pins_is_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = detach(folder.path());
+    assert!(matches!(refused, Err(DatapathError::NoPins { .. })));
+    assert!(folder.path().exists());
+}
+
+#[test]
+fn nothing_is_made_where_uplink_or_cgroup_are_none() {
+    with_place(|place| {
+        let no_uplink = Config {
+            uplink: "up9".to_owned(),
+            ..place.config.clone()
+        };
+        let error = Datapath::open(no_uplink).unwrap_err().to_string();
+        assert!(error.contains("up9") && error.contains("--uplink"));
+        let no_cgroup = Config {
+            cgroup: "/proc".into(),
+            ..place.config.clone()
+        };
+        let error = Datapath::open(no_cgroup).unwrap_err().to_string();
+        assert!(error.contains("/proc"), "{error}");
+        assert!(!place.config.bpffs.exists());
+    });
+}
+
+#[test]
+fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        datapath.publish(&serving(&[POD])).unwrap();
+        datapath.expect_grants();
+        let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
+        assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 80));
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
+        let soon = u64::try_from(Duration::from(now).as_nanos()).unwrap() + 60_000_000_000;
+        datapath.grant(soon);
+        datapath.expect_grants();
+        let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
+        assert_eq!(ends(&run.frame).1, (POD, 8000), "a lease with an end holds");
     });
 }
 

@@ -62,6 +62,15 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         "starting"
     );
     let shutdown = CancellationToken::new();
+    // What may be refused comes first: a node that does not start stays as it was.
+    let metrics_listener = metrics::bind(run.metrics)
+        .await
+        .with_context(|| format!("failed to listen on {} for metrics", run.metrics))?;
+    let cni_listener = cni::bind(&run.socket)
+        .with_context(|| format!("failed to listen on {}", run.socket.display()))?;
+    network_config(&run, prefix)
+        .check()
+        .context("failed to start the pod network")?;
     let datapath = Arc::new(Mutex::new(open_datapath(&run, prefix)?));
     let network = Arc::new(open_network(&run, prefix, &datapath)?);
     let fleet_state = Arc::new(FleetState::default());
@@ -70,11 +79,6 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         network: Arc::clone(&network),
         fleet: Arc::clone(&fleet_state),
     };
-    let metrics_listener = metrics::bind(run.metrics)
-        .await
-        .with_context(|| format!("failed to listen on {} for metrics", run.metrics))?;
-    let cni_listener = cni::bind(&run.socket)
-        .with_context(|| format!("failed to listen on {}", run.socket.display()))?;
     let node = join(&run, datapath, fleet_state)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
@@ -127,11 +131,15 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
     Datapath::open(config).context("failed to start the data path")
 }
 
-fn open_network(run: &Run, prefix: NodePrefix, datapath: &SharedDatapath) -> Result<Network> {
-    let config = NetworkConfig {
+fn network_config(run: &Run, prefix: NodePrefix) -> NetworkConfig {
+    NetworkConfig {
         bridge: run.bridge.clone(),
         ..NetworkConfig::new(prefix, run.state_dir.clone(), run.uplink.clone())
-    };
+    }
+}
+
+fn open_network(run: &Run, prefix: NodePrefix, datapath: &SharedDatapath) -> Result<Network> {
+    let config = network_config(run, prefix);
     Network::open(config, Box::new(Table(Arc::clone(datapath))))
         .context("failed to start the pod network")
 }

@@ -20,6 +20,18 @@ pub enum DatapathError {
         /// Why.
         source: io::Error,
     },
+    /// The folder of pins that was given is no such folder.
+    #[error("{path} is not on a bpffs, so it holds no pins: check --bpffs and --node", path = path.display())]
+    NoPins {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Somebody else writes the maps.
+    #[error("an agent uses the pins in {path}: stop it first, or give another --node or --bpffs", path = path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The object did not load.
     #[error("failed to load the BPF object")]
     Object(#[from] aya::EbpfError),

@@ -1,8 +1,9 @@
 //! Loads the object, pins what it makes, attaches it, or hands pinned links the new programs.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use aya::maps::{Map, MapData};
@@ -16,7 +17,7 @@ use aya::{Ebpf, EbpfLoader};
 
 use super::error::DatapathError;
 use super::probe::{Findings, Step, judge};
-use super::{Config, sys};
+use super::{Config, network, sys};
 
 /// The object, built by the build script.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
@@ -97,6 +98,61 @@ pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
     std::fs::create_dir_all(pins).map_err(failed)
 }
 
+/// Locks a node's folder of pins for as long as the file is open: maps have one writer.
+pub(super) fn lock(bpffs: &Path) -> Result<File, DatapathError> {
+    if !is_bpffs(bpffs) {
+        return Err(DatapathError::NoPins {
+            path: bpffs.to_path_buf(),
+        });
+    }
+    let failed = |source| DatapathError::Folder {
+        path: bpffs.to_path_buf(),
+        source,
+    };
+    let folder = File::open(bpffs).map_err(failed)?;
+    match folder.try_lock() {
+        Ok(()) => Ok(folder),
+        Err(TryLockError::WouldBlock) => Err(DatapathError::InUse {
+            path: bpffs.to_path_buf(),
+        }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// What programs are attached to, by the kernel's numbers.
+#[derive(Debug)]
+pub(super) struct Target {
+    uplink: u64,
+    cgroup: u64,
+}
+
+impl Target {
+    /// Looks for both, before anything is made.
+    pub(super) fn find(config: &Config) -> Result<Self, DatapathError> {
+        let (uplink, _) = network::interface(&config.uplink)?;
+        let wrong = |source| DatapathError::Cgroup {
+            path: config.cgroup.clone(),
+            source,
+        };
+        let cgroup = cgroup(&config.cgroup)?;
+        let found = nix::sys::statfs::fstatfs(&cgroup).map_err(|error| wrong(error.into()))?;
+        if found.filesystem_type() != nix::sys::statfs::CGROUP2_SUPER_MAGIC {
+            return Err(wrong(io::Error::other("it is of another file system")));
+        }
+        Ok(Self {
+            uplink: uplink.into(),
+            cgroup: cgroup.metadata().map_err(wrong)?.ino(),
+        })
+    }
+
+    fn of(&self, program: &Program) -> u64 {
+        match program {
+            Program::CgroupSockAddr(_) | Program::CgroupSock(_) => self.cgroup,
+            _ => self.uplink,
+        }
+    }
+}
+
 fn is_bpffs(folder: &Path) -> bool {
     nix::sys::statfs::statfs(folder)
         .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
@@ -125,14 +181,19 @@ impl Loaded {
     }
 
     /// Attaches each program, or gives it to the link that is pinned under its name.
-    pub(super) fn attach(&mut self, pins: &Path, config: &Config) -> Result<(), DatapathError> {
+    pub(super) fn attach(
+        &mut self,
+        pins: &Path,
+        config: &Config,
+        target: &Target,
+    ) -> Result<(), DatapathError> {
         for &name in PROGRAMS {
             let program = self
                 .object
                 .program_mut(name)
                 .ok_or(DatapathError::Absent { name })?;
             let pin = pins.join(format!("link_{name}"));
-            if taken_over(&pin, program, name)? {
+            if taken_over(&pin, program, (name, target.of(program)))? {
                 continue;
             }
             let link = match program {
@@ -204,8 +265,13 @@ impl Loaded {
     }
 }
 
-/// Gives a pinned link the new program. A link whose interface or cgroup is gone is thrown away: false.
-fn taken_over(pin: &Path, program: &Program, name: &'static str) -> Result<bool, DatapathError> {
+/// Gives a pinned link the new program. A link whose interface or cgroup is gone, or is not the target any more, is
+/// thrown away: false.
+fn taken_over(
+    pin: &Path,
+    program: &Program,
+    (name, target): (&'static str, u64),
+) -> Result<bool, DatapathError> {
     let link = match sys::pinned(pin) {
         Ok(link) => link,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -214,6 +280,16 @@ fn taken_over(pin: &Path, program: &Program, name: &'static str) -> Result<bool,
     let program = program
         .fd()
         .map_err(DatapathError::program("take over", name))?;
+    let attached =
+        sys::attached_to(link.as_fd()).map_err(DatapathError::program("look at", name))?;
+    if attached != target {
+        tracing::warn!(
+            program = name,
+            "attached elsewhere before; attaching anew where --uplink and --cgroup say"
+        );
+        std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
+        return Ok(false);
+    }
     match sys::update_link(link.as_fd(), program.as_fd()) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {

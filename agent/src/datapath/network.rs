@@ -134,7 +134,7 @@ fn slot(arrays: &Arrays) -> u32 {
 }
 
 /// The number and link-layer address of an interface of this network namespace.
-fn interface(name: &str) -> Result<(u32, [u8; 6]), DatapathError> {
+pub(super) fn interface(name: &str) -> Result<(u32, [u8; 6]), DatapathError> {
     let absent = || DatapathError::Uplink {
         name: name.to_owned(),
     };

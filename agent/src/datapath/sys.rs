@@ -145,6 +145,7 @@ pub(super) fn driver(interface: &str) -> io::Result<String> {
 }
 
 const BPF_OBJ_GET: libc::c_long = 7;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 
 /// bpf(2)'s argument for a pinned object; the rest of the union is not looked at.
@@ -164,6 +165,49 @@ struct LinkUpdate {
     new_prog_fd: u32,
     flags: u32,
     old_prog_fd: u32,
+}
+
+/// bpf(2)'s argument for what is known of an object.
+#[repr(C)]
+struct GetInfo {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// What is known of a link (`struct bpf_link_info`): the begin that all kernels with links have.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    prog_id: u32,
+    pad: u32,
+    /// A cgroup's id, or an interface's index with what follows it.
+    target: [u32; 2],
+}
+
+/// What a link is attached to: a cgroup by its id, an interface by its index, 0 when that is gone.
+pub(super) fn attached_to(link: BorrowedFd<'_>) -> io::Result<u64> {
+    const BPF_LINK_TYPE_CGROUP: u32 = 3;
+    let mut info = LinkInfo::default();
+    let argument = GetInfo {
+        bpf_fd: link.as_raw_fd().cast_unsigned(),
+        info_len: u32::try_from(size_of::<LinkInfo>()).map_err(io::Error::other)?,
+        info: (&raw mut info) as u64,
+    };
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &argument)?;
+    let [low, high] = info.target.map(u64::from);
+    Ok(if info.kind == BPF_LINK_TYPE_CGROUP {
+        let [low, high] = if cfg!(target_endian = "big") {
+            [high, low]
+        } else {
+            [low, high]
+        };
+        high << 32 | low
+    } else {
+        low
+    })
 }
 
 /// Opens a pinned link.

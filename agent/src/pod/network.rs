@@ -59,6 +59,23 @@ impl NetworkConfig {
             proxy_neighbors: false,
         }
     }
+
+    /// Whether the journal in the state folder fits; [`Network::open`] asks too, but late for those who make other
+    /// changes before.
+    pub fn check(&self) -> Result<(), NetworkError> {
+        self.leases().map(drop)
+    }
+
+    fn leases(&self) -> Result<Leases, NetworkError> {
+        let folder = &self.state_dir;
+        fs::create_dir_all(folder).map_err(machine("create the node's state folder"))?;
+        let opening = Opening {
+            prefix: self.prefix,
+            rest: self.rest,
+            boot: boot_id().map_err(machine("read the kernel's boot id"))?,
+        };
+        Ok(Leases::open(&folder.join(JOURNAL), opening)?)
+    }
 }
 
 /// A pod that is wired.
@@ -88,15 +105,7 @@ impl Network {
     /// Makes or finds the bridge, reads the journal, heals what a crash or a reboot left, and tells `table` of every
     /// pod that lives. Works in the calling thread's network namespace, and so must all later calls.
     pub fn open(config: NetworkConfig, table: Box<dyn PodTable>) -> Result<Self, NetworkError> {
-        let folder = &config.state_dir;
-        fs::create_dir_all(folder).map_err(machine("create the node's state folder"))?;
-        let boot = boot_id().map_err(machine("read the kernel's boot id"))?;
-        let opening = Opening {
-            prefix: config.prefix,
-            rest: config.rest,
-            boot,
-        };
-        let leases = Leases::open(&folder.join(JOURNAL), opening)?;
+        let leases = config.leases()?;
         let fabric = bridge::ensure(&config.bridge, &config.uplink, config.prefix)?;
         sysctl::forward(&config.uplink)?;
         if config.proxy_neighbors {
