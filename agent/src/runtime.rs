@@ -7,7 +7,6 @@ mod cgroup;
 mod failure;
 pub mod init;
 mod life;
-mod netns;
 mod plugin;
 mod probe;
 mod process;

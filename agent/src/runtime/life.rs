@@ -1,5 +1,6 @@
 //! A pod's life as a state machine: one function a state, each ends with the next state written down.
 
+use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use super::plugin::Attachment;
 use super::process::{Exit, Running};
 use super::record::{Process, Record, RecordError, State};
 use super::spec::{Check, Spec};
-use super::{RuntimeConfig, cgroup, netns, probe, sockets};
+use super::{RuntimeConfig, cgroup, probe, sockets};
+use crate::pod::netns;
 
 /// How often a draining pod's connections are looked at; it must be idle twice.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
@@ -95,7 +97,9 @@ impl Pod {
         let (cgroup, netns) = self.paths();
         let fail = |path: PathBuf| |source| StartError::Make { path, source };
         cgroup::make(&cgroup).map_err(fail(cgroup.clone()))?;
-        netns::make(&netns).await.map_err(fail(netns.clone()))?;
+        make_netns(netns.clone())
+            .await
+            .map_err(fail(netns.clone()))?;
         self.record.times.cni_begin_ns = Boottime::now().0;
         let address = self.attachment().add().await.map_err(StartError::Wire)?;
         self.record.times.cni_end_ns = Boottime::now().0;
@@ -291,6 +295,11 @@ impl Pod {
             .send(self.record.status(phase, self.ready))
             .await;
     }
+}
+
+/// Makes the pod's namespace; the plugin raises its loopback.
+async fn make_netns(path: PathBuf) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || netns::create(&path)).await?
 }
 
 /// Resolves when the pod has had no connection on its port for two looks.

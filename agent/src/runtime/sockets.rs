@@ -1,7 +1,8 @@
 //! Reads a pod's TCP table, so that a pod that is to stop is left until its last connection is closed. Pure.
 
-/// States in which a connection is alive, or about to be: ESTABLISHED and SYN_RECV (include/net/tcp_states.h).
-const ALIVE: [&str; 2] = ["01", "03"];
+/// States in which a connection is alive, or about to be (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, and
+/// CLOSE_WAIT, in which a client has said all and waits for its answer.
+const ALIVE: [&str; 3] = ["01", "03", "08"];
 
 /// Whether `/proc/PID/net/tcp6` shows a live connection on this local port.
 pub(super) fn has_connection(table: &str, port: u16) -> bool {
@@ -39,6 +40,11 @@ mod tests {
         assert!(has_connection(TABLE, 0x1F41));
         assert!(!has_connection(TABLE, 0x1F42), "TIME_WAIT is over");
         assert!(has_connection(TABLE, 0x1F43), "a handshake will be one");
+        let half_closed = TABLE.replace(" 06 ", " 08 ");
+        assert!(
+            has_connection(&half_closed, 0x1F42),
+            "the answer is still to come"
+        );
         assert!(!has_connection(TABLE, 0x9C40), "remote ports do not count");
     }
 
