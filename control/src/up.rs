@@ -35,6 +35,15 @@ pub const SCHEDULER_PORT: u16 = 10259;
 /// Control's metrics.
 pub const METRICS_PORT: u16 = 9090;
 
+/// Ports on which control itself listens, so that the activator beside it cannot: no app has one of them.
+pub const OWN_PORTS: [u16; 5] = [
+    STORE_PORT,
+    API_PORT,
+    FLEET_PORT,
+    METRICS_PORT,
+    SCHEDULER_PORT,
+];
+
 /// How long a role that runs elsewhere may take to answer before control gives up.
 const REACH_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -45,17 +54,21 @@ const RETRY: Duration = Duration::from_millis(100);
 struct Roles {
     options: Options,
     running: JoinSet<Result<()>>,
+    /// The activator is asked first: while it lets parked requests out, the others still wake their apps.
+    asked: CancellationToken,
+    /// Ends all others.
     shutdown: CancellationToken,
     registry: Registry,
 }
 
-/// Runs every role that is not left to another process, until `shutdown`.
-pub async fn run(options: Options, shutdown: CancellationToken) -> Result<()> {
+/// Runs every role that is not left to another process, until it is `asked` to end.
+pub async fn run(options: Options, asked: CancellationToken) -> Result<()> {
     let ranges = options.ranges()?;
     let mut roles = Roles {
         options,
         running: JoinSet::new(),
-        shutdown,
+        asked,
+        shutdown: CancellationToken::new(),
         registry: Registry::default(),
     };
     let store = roles.store().await?;
@@ -175,12 +188,21 @@ impl Roles {
             activator: activator.clone(),
             demands,
         };
-        let handle = dormouse_apps::start(config, parts, self.shutdown.clone());
+        let (handle, controller) = dormouse_apps::start(config, parts, self.shutdown.clone());
         handle.register(&mut self.registry);
+        let shutdown = self.shutdown.clone();
+        self.running.spawn(async move {
+            controller.await;
+            ensure!(
+                shutdown.is_cancelled(),
+                "the apps controller lost the cluster: start control again, it reads the store anew"
+            );
+            Ok(())
+        });
         self.serve_fleet(fleet).await?;
         self.serve_api(client.clone(), ranges.to_vec(), handle)
             .await?;
-        let served = dormouse_activator::run(activator, self.shutdown.clone());
+        let served = dormouse_activator::run(activator, self.asked.clone());
         self.running.spawn(async move {
             served.await;
             Ok(())
@@ -224,11 +246,12 @@ impl Roles {
         Ok(())
     }
 
-    /// Waits for the roles; one that fails ends them all.
+    /// Waits for the roles; one that ends, ends them all.
     async fn finish(mut self) -> Result<()> {
         let mut outcome = Ok(());
         while let Some(ended) = self.running.join_next().await {
             let ended = ended.context("a role panicked").and_then(|ended| ended);
+            self.asked.cancel();
             self.shutdown.cancel();
             outcome = outcome.and(ended);
         }

@@ -56,8 +56,13 @@ pub struct Handle {
     activator: activator::Handle,
 }
 
-/// Starts the controller; it ends with `shutdown`, or when the cluster's changes end.
-pub fn start(config: Config, parts: Parts, shutdown: CancellationToken) -> Handle {
+/// Starts the controller: what it can be asked, and its loop, which ends with `shutdown` or when the cluster's changes
+/// end.
+pub fn start(
+    config: Config,
+    parts: Parts,
+    shutdown: CancellationToken,
+) -> (Handle, impl Future<Output = ()> + Send + use<>) {
     let seed = RandomState::new().build_hasher().finish();
     let overdue = config.node_lease + NODES_MARGIN;
     let epoch = config.epoch;
@@ -81,11 +86,12 @@ pub fn start(config: Config, parts: Parts, shutdown: CancellationToken) -> Handl
         activator: parts.activator.clone(),
         overdue,
     };
-    tokio::spawn(run(inbox, Arc::clone(&apps), actuator, shutdown));
-    Handle {
+    let running = run(inbox, Arc::clone(&apps), actuator, shutdown);
+    let handle = Handle {
         apps,
         activator: parts.activator,
-    }
+    };
+    (handle, running)
 }
 
 struct Inbox {

@@ -85,7 +85,8 @@ impl World {
             epoch: taken,
             node_lease: Duration::from_secs(2),
         };
-        let apps = dormouse_apps::start(config, parts, shutdown.clone());
+        let (apps, controller) = dormouse_apps::start(config, parts, shutdown.clone());
+        tokio::spawn(controller);
         let node = Node::join(&control).await;
         Self {
             client,

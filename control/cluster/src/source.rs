@@ -27,7 +27,8 @@ pub type Batch = Vec<(u64, Change)>;
 /// The view now, and every change after it, until `shutdown`.
 ///
 /// A lost connection is made again without a gap; when the missed changes are no longer kept, the
-/// differences are found by listing again and arrive as ordinary changes.
+/// differences are found by listing again and arrive as ordinary changes. When the store has lost what was
+/// read, the changes end: revisions would mean something else from there on.
 pub async fn store(
     client: Client,
     shutdown: CancellationToken,
@@ -73,6 +74,10 @@ impl Follower {
             match self.follow().await {
                 Ok(()) => return,
                 Err(ClientError::Compacted { .. }) => self.resync().await,
+                Err(error @ ClientError::WentBack { .. }) => {
+                    tracing::error!(error = %chain(&error), "the cluster is followed no longer");
+                    return;
+                }
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "watch of the store broken, trying again");
                 }

@@ -138,6 +138,19 @@ async fn a_lost_connection_leaves_no_gap() {
     until(&mut view, &mut changes, |view| view.pods.len() == 2).await;
 }
 
+#[tokio::test]
+async fn the_changes_end_when_the_store_has_lost_what_was_read() {
+    let mut world = World::start().await;
+    world.client.create(&pod("a")).await.unwrap();
+    let (_view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+        .await
+        .unwrap();
+    world.store = Store::default();
+    world.restart().await;
+    let next = timeout(PATIENCE, changes.recv()).await.expect("still open");
+    assert_eq!(next, None);
+}
+
 /// The first requests after a restart may still meet the old connection.
 async fn create_in_the_end(client: &Client, pod: &Pod) {
     let attempts = async {

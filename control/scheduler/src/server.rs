@@ -30,6 +30,9 @@ pub enum ServeError {
     /// The cluster could not be read.
     #[error("cannot read the cluster from the store")]
     Read(#[source] ClientError),
+    /// The store is not the one that was read, or the task that owns what is known panicked.
+    #[error("the scheduler lost the cluster: start it again, it reads the store anew")]
+    Lost,
     /// The gRPC server failed.
     #[error("cannot serve gRPC")]
     Grpc(#[source] tonic::transport::Error),
@@ -51,13 +54,14 @@ pub async fn serve(
     let owner = tokio::spawn(own(view, changes, asked, client, shutdown.clone()));
     let served = tonic::transport::Server::builder()
         .add_service(SchedulerServer::new(Service { questions }))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown.cancelled_owned())
-        .await
-        .map_err(ServeError::Grpc);
-    if let Err(error) = owner.await {
-        tracing::error!(%error, "the scheduler's owner task ended badly");
+        .serve_with_incoming_shutdown(
+            TcpListenerStream::new(listener),
+            shutdown.clone().cancelled_owned(),
+        );
+    tokio::select! {
+        served = served => served.map_err(ServeError::Grpc),
+        _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::Lost) },
     }
-    served
 }
 
 /// The one task that owns what is known. Never waits for the store.

@@ -169,7 +169,7 @@ impl Failure {
             ClientError::AlreadyExists { .. } => Self::already_exists::<K>(&key.name),
             ClientError::NotFound { .. } => Self::not_found::<K>(&key.name),
             ClientError::Conflict { .. } => Self::conflict::<K>(&key.name),
-            ClientError::Compacted { .. } => {
+            ClientError::Compacted { .. } | ClientError::WentBack { .. } => {
                 let message = format!("{error}: list again");
                 Self::new(StatusCode::GONE, "Expired", message, Value::Null)
             }
@@ -202,7 +202,7 @@ impl Failure {
             ),
             ClaimError::Exhausted(_) => (
                 Fault::Invalid,
-                "delete an app, or give control a further --vips range",
+                "delete an app, or give control a further --vip-range",
             ),
         };
         Self::invalid::<K>(

@@ -162,6 +162,7 @@ async fn a_mistake_is_refused_by_field_and_nothing_is_stored() {
             "spec.container.comand",
         ),
         ("/spec/port", json!(0), "spec.port"),
+        ("/spec/port", json!(6443), "spec.port"),
         ("/spec/scale/window", json!("six"), "spec.scale.window"),
         (
             "/spec/container/command",

@@ -37,6 +37,16 @@ pub enum ClientError {
         /// The oldest revision still known.
         oldest: u64,
     },
+    /// The store forgot what was read from it: it began anew, or from an older copy.
+    #[error(
+        "the store is at revision {found}, but was at {known} before: it has lost what was written since"
+    )]
+    WentBack {
+        /// The newest revision that was read.
+        known: u64,
+        /// The store's revision now.
+        found: u64,
+    },
     /// The store is not there.
     #[error("cannot reach the store")]
     Unreachable(#[source] Box<etcd_client::Error>),

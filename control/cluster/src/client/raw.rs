@@ -31,24 +31,35 @@ pub(super) async fn watch(
         .with_prev_key()
         .with_start_revision(signed(revision.saturating_add(1)));
     let watch = client.watch(prefix, Some(options)).await?;
-    Ok(stream::unfold(Some(watch), |watch| async {
-        next(watch?).await
+    Ok(stream::unfold(Some(watch), move |watch| async move {
+        next(watch?, revision).await
     }))
 }
 
-/// The next batch, and the stream unless it ended with it.
+/// The next batch, and the stream unless it ended with it. `known` is the revision before its first.
 async fn next(
     mut watch: WatchStream,
+    known: u64,
 ) -> Option<(Result<Vec<RawEvent>, ClientError>, Option<WatchStream>)> {
     loop {
         match watch.message().await {
             Ok(Some(reply)) if reply.canceled() => return Some((Err(canceled(&reply)), None)),
+            // A store that began anew would stay silent until its revision is as high again.
+            Ok(Some(reply)) if reply.created() && revision_of(&reply) < known => {
+                let found = revision_of(&reply);
+                return Some((Err(ClientError::WentBack { known, found }), None));
+            }
             Ok(Some(reply)) if reply.events().is_empty() => {}
             Ok(Some(reply)) => return Some((Ok(events(&reply)), Some(watch))),
             Ok(None) => return None,
             Err(error) => return Some((Err(error.into()), None)),
         }
     }
+}
+
+fn revision_of(reply: &WatchResponse) -> u64 {
+    let header = reply.header();
+    unsigned(header.map_or(0, etcd_client::ResponseHeader::revision))
 }
 
 fn canceled(reply: &WatchResponse) -> ClientError {

@@ -9,9 +9,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::Kind;
-use crate::api::{
-    Api, Failure, fields,
-    table::{Column, date},
+use crate::{
+    api::{
+        Api, Failure, fields,
+        table::{Column, date},
+    },
+    up::OWN_PORTS,
 };
 
 static COLUMNS: LazyLock<Vec<(Column, String)>> = LazyLock::new(|| {
@@ -34,6 +37,17 @@ static COLUMNS: LazyLock<Vec<(Column, String)>> = LazyLock::new(|| {
     });
     std::iter::once(name).chain(rest).collect()
 });
+
+/// Sleeping apps are answered on control's host, where control's own ports are taken.
+fn control_port(port: u16) -> Option<FieldError> {
+    OWN_PORTS.contains(&port).then(|| {
+        let all = OWN_PORTS.map(|port| port.to_string()).join(", ");
+        let message = format!(
+            "{port} is one of control's own ports ({all}): choose another; targetPort may be any"
+        );
+        FieldError::invalid("spec.port", message)
+    })
+}
 
 impl Kind for App {
     const BASE: &'static str = "/apis/dormouse.dev/v1alpha1";
@@ -65,6 +79,7 @@ impl Kind for App {
 
     fn check(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
         let mut errors = validate::app(self, ranges);
+        errors.extend(control_port(self.spec.port));
         errors.extend(
             old.map(|old| validate::app_update(old, self))
                 .unwrap_or_default(),
