@@ -55,6 +55,8 @@ pub struct Apps {
     nodes: BTreeMap<String, bool>,
     /// Nodes that have a stream.
     up: BTreeSet<String>,
+    /// Nodes of the store that were lost and have not come back.
+    lost: BTreeSet<String>,
     /// Apps that time alone can change: the others cost nothing.
     awake: BTreeSet<u32>,
     /// Status writes under way, each with the newest one that waits.
@@ -77,6 +79,7 @@ impl Apps {
             on_node: BTreeMap::new(),
             nodes: BTreeMap::new(),
             up: BTreeSet::new(),
+            lost: BTreeSet::new(),
             awake: BTreeSet::new(),
             writes: HashMap::new(),
             names: Names::new(seed),
@@ -176,9 +179,11 @@ impl Apps {
             Change::App(key, None) => self.app_gone(&key, revision),
             Change::Pod(key, pod) => self.pod(&key, pod, now, actions),
             Change::Node(key, node) => {
-                match node {
-                    Some(node) => drop(self.nodes.insert(key.name, crate::nodes::is_ready(&node))),
-                    None => drop(self.nodes.remove(&key.name)),
+                if let Some(node) = node {
+                    self.nodes.insert(key.name, crate::nodes::is_ready(&node));
+                } else {
+                    self.nodes.remove(&key.name);
+                    self.lost.remove(&key.name);
                 }
                 None
             }
@@ -197,19 +202,18 @@ impl Apps {
         let grace = self.config.scale_to_zero_grace;
         self.index.insert(key.clone(), vip);
         match self.slots.get_mut(&vip) {
-            Some(slot)
-                if slot
+            Some(slot) if slot.is_of(&app) => {
+                let same = slot
                     .app
                     .as_ref()
-                    .is_some_and(|known| known.spec == app.spec) =>
-            {
-                slot.app = Some(app);
-                return None;
-            }
-            Some(slot) => {
-                slot.key = key.clone();
+                    .is_some_and(|known| known.spec == app.spec);
+                if same {
+                    slot.app = Some(app);
+                    return None;
+                }
                 slot.configure(app, grace, now);
             }
+            Some(slot) => slot.replace(key.clone(), app, grace, now),
             None => {
                 self.slots
                     .insert(vip, Slot::new(vip, Some(app), key.clone(), grace, now));
@@ -261,7 +265,14 @@ impl Apps {
         if !was_ready && member.ready_since.is_some() {
             tracing::info!(app = %slot.key, pod = %key, "pod ready");
         }
+        let lost = seen.node.clone().filter(|node| self.lost.contains(node));
         member.seen = Some(seen);
+        // The scheduler may have chosen the node before it heard of the loss.
+        if let Some(node) = lost.filter(|_| !member.failed) {
+            member.failed = true;
+            let message = format!("node {node} has no fleet stream");
+            slot.backoff.failed(now, "NodeLost".to_owned(), message);
+        }
         Some(vip)
     }
 

@@ -115,9 +115,11 @@ pub(crate) fn of(app: &App, vip: u32, names: &mut Names) -> Pod {
     }
 }
 
-/// Changes when what the app's pods run changes.
+/// Changes when what the app's pods run changes, or when the app is made anew: pods never change their owner.
 pub(crate) fn template(app: &App) -> String {
     let mut hasher = DefaultHasher::new();
+    let key = app.key();
+    (key.namespace, key.name, &app.metadata.uid).hash(&mut hasher);
     let container = serde_json::to_string(&app.spec.container).unwrap_or_default();
     (container, &app.spec.node_selector, app.spec.target_port()).hash(&mut hasher);
     app.spec.termination_grace_period_seconds.hash(&mut hasher);

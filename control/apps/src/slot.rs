@@ -151,6 +151,26 @@ impl Slot {
         ));
     }
 
+    /// Whether this is the app that the slot knew, perhaps with another manifest: not one made anew after it.
+    pub(crate) fn is_of(&self, app: &App) -> bool {
+        self.key == app.key()
+            && self
+                .app
+                .as_ref()
+                .is_some_and(|known| known.metadata.uid == app.metadata.uid)
+    }
+
+    /// Another app has the VIP now. The pods of the one before go, as of any app that is gone.
+    pub(crate) fn replace(&mut self, key: Key, app: Arc<App>, grace: Duration, now: Boottime) {
+        self.key = key;
+        self.published.status = None;
+        self.backoff.clear();
+        self.kpa = Reconciler::new(ms(now));
+        (self.decider, self.decision, self.undecided) = (None, None, None);
+        (self.last_wake, self.want, self.serve) = (None, 0, false);
+        self.configure(app, grace, now);
+    }
+
     /// Takes a new manifest in.
     pub(crate) fn configure(&mut self, app: Arc<App>, grace: Duration, now: Boottime) {
         self.settings = settings::of(&app.spec, grace);

@@ -53,6 +53,7 @@ impl Apps {
                 boot_id,
             } => {
                 self.up.insert(node.clone());
+                self.lost.remove(&node);
                 let specs = self.specs_on(&node);
                 actions.push(Action::NodeUp {
                     node: node.clone(),

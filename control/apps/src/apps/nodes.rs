@@ -15,6 +15,9 @@ impl Apps {
     /// A lost node's pods are lost: they are replaced, and nobody is sent to them.
     pub(super) fn node_down(&mut self, node: String, now: Boottime, actions: &mut Vec<Action>) {
         self.up.remove(&node);
+        if self.nodes.contains_key(&node) {
+            self.lost.insert(node.clone());
+        }
         let lost = self.on_node.get(&node).cloned().unwrap_or_default();
         let mut touched = BTreeSet::new();
         for key in lost {

@@ -215,6 +215,40 @@ fn a_lost_nodes_pods_are_replaced_and_the_entry_is_without_them() {
 }
 
 #[test]
+fn a_pod_that_is_placed_on_a_lost_node_is_replaced_once_there_is_a_node() {
+    let mut world = small();
+    world.node_listed();
+    world.node_up();
+    world.demand();
+    world.node_down();
+    world.carry_all_out();
+    assert_eq!(world.apps.slots[&world::VIP].live(), 0);
+    assert_eq!(world.apps.slots[&world::VIP].backoff.failures(), 2);
+    world.node_up();
+    for _ in 0..11 {
+        world.tick(1.0);
+        world.carry_all_out();
+    }
+    world.ready_all();
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(world.status().state, dormouse_cluster::State::Awake);
+}
+
+#[test]
+fn an_app_that_is_made_anew_keeps_no_pod_of_the_one_before() {
+    let mut world = scaled(&json!({"window": "6s", "min": 1, "targetBurstCapacity": 0}));
+    world.carry_all_out();
+    world.ready_all();
+    let before = world.pods.keys().next().unwrap().clone();
+    world.replace_app();
+    world.carry_all_out();
+    world.ready_all();
+    assert!(!world.pods.contains_key(&before));
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(world.status().state, dormouse_cluster::State::Awake);
+}
+
+#[test]
 fn a_new_container_replaces_the_pods_and_a_new_limit_does_not() {
     let mut world = small();
     world.demand();

@@ -361,6 +361,34 @@ impl World {
         self.event(Event::Fleet(FleetEvent::NodeDown { node: "n1".into() }));
     }
 
+    pub(super) fn node_listed(&mut self) {
+        self.revision += 1;
+        let node = Change::Node(Key::global("n1"), Some(Arc::default()));
+        self.event(Event::Changes(vec![(self.revision, node)]));
+    }
+
+    pub(super) fn node_up(&mut self) {
+        self.event(Event::Fleet(FleetEvent::NodeUp {
+            node: "n1".into(),
+            status: proto::NodeStatus::default(),
+            boot_id: String::new(),
+        }));
+    }
+
+    /// The app is deleted and made anew so quickly that the controller hears of both at once.
+    pub(super) fn replace_app(&mut self) {
+        let (key, mut app) = (Key::new("default", "web"), self.app.take().unwrap());
+        self.revision += 2;
+        app.metadata.uid = Some("another-uid".into());
+        app.metadata.resource_version = Some(self.revision.to_string());
+        app.status = None;
+        self.app = Some(app.clone());
+        self.event(Event::Changes(vec![
+            (self.revision - 1, Change::App(key.clone(), None)),
+            (self.revision, Change::App(key, Some(Arc::new(app)))),
+        ]));
+    }
+
     /// One step of a random play.
     pub(super) fn step(&mut self, step: u8, number: u16) {
         let position = usize::from(number);
