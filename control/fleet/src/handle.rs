@@ -102,7 +102,8 @@ impl Handle {
         self.change(|root| root.forget(vip));
     }
 
-    /// Runs a pod on a node, or stops it there. Kept for a node that is away.
+    /// Runs a pod on a node, or stops it there. Kept for a node that is away until it is lost: one that comes back is
+    /// to be told all its pods.
     pub fn run(&self, node: &str, pod: PodSpec) {
         self.change(|root| root.run(node, pod));
     }

@@ -231,9 +231,10 @@ impl Root {
         wakes
     }
 
-    /// A pod to run on, or to stop at, a node.
+    /// A pod to run on, or to stop at, a node. A lost node is told all its pods when it comes back, so nothing is
+    /// kept for it.
     pub fn run(&mut self, node: &str, pod: PodSpec) -> Option<Session> {
-        self.peers.entry(node.into()).or_default().run(pod)
+        self.peers.get_mut(node)?.run(pod)
     }
 
     /// All pods of a node; it stops those that are not among them.
@@ -277,12 +278,9 @@ impl Root {
             return None;
         }
         let (_, node) = self.leaving.pop_first()?;
-        let peer = self.peers.get_mut(&node)?;
-        for vip in peer.expire() {
+        let peer = self.peers.remove(&node)?;
+        for vip in peer.follows() {
             unfollow(&mut self.followers, &mut self.entries, vip, &node);
-        }
-        if peer.is_empty() {
-            self.peers.remove(&node);
         }
         Some(Event::NodeDown {
             node: node.to_string(),

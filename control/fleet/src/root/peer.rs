@@ -78,10 +78,6 @@ impl Peer {
         self.follows.keys().copied().collect()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.session.is_none() && self.follows.is_empty() && self.pods.is_empty()
-    }
-
     /// A new stream: what the node holds may be any version, under the lease that it was granted last.
     pub(super) fn open(&mut self, session: Session, follows: &[u32], foreign: bool) {
         let held = |vip: &u32| {
@@ -116,13 +112,6 @@ impl Peer {
         let end = self.leased_until(terms).unwrap_or(now).max(now);
         self.leaves_at = Some(end);
         end
-    }
-
-    /// The lease is over too: nothing that the node holds is used. Returns what it followed.
-    pub(super) fn expire(&mut self) -> Vec<u32> {
-        self.leaves_at = None;
-        self.lacking.clear();
-        std::mem::take(&mut self.follows).into_keys().collect()
     }
 
     fn leased_until(&self, terms: Terms) -> Option<Boottime> {

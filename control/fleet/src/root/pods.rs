@@ -15,10 +15,6 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    pub(super) fn is_empty(&self) -> bool {
-        self.specs.is_empty()
-    }
-
     /// A new stream: the node is told everything again.
     pub(super) fn open(&mut self) {
         self.lacking = self.specs.keys().cloned().collect();

@@ -307,6 +307,17 @@ fn a_new_root_removes_nothing_during_its_first_lease() {
 }
 
 #[test]
+fn nothing_is_kept_of_a_lost_node() {
+    let mut root = root();
+    let session = open(&mut root, "n", &[1]);
+    root.run("n", PodSpec::default());
+    root.end(session, CALM);
+    assert!(root.expire(CALM).is_some());
+    root.run("n", PodSpec::default());
+    assert!(root.peers.is_empty() && root.followers.is_empty());
+}
+
+#[test]
 fn pods_are_told_when_they_change_and_all_of_them_after_hello() {
     let mut root = root();
     let spec = |uid: &str| PodSpec {
