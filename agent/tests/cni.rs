@@ -22,7 +22,7 @@ use dormouse_agent::pod::{LeaseKey, netns};
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::leases::{Leases, Opening};
 use dormouse_agent_ipam::{BootId, NetnsId};
-use dormouse_cni::message::{Attachment, Request};
+use dormouse_cni::message::{Attachment, Reply, Request};
 use dormouse_cni::pending::since_boot;
 use dormouse_cni::wire;
 use node::{Netns, Node, wait_until};
@@ -304,6 +304,70 @@ fn pods_that_come_at_once_all_get_their_own_address() {
     assert_eq!(node.table(), addresses);
     addresses.dedup();
     assert_eq!(addresses.len(), 24);
+}
+
+/// What the agent answers to these bytes; nothing when it hangs up.
+fn say(node: &Node, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(node.socket()).unwrap();
+    stream.write_all(bytes).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    // Hanging up on bytes that nobody reads is a reset.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
+    let mut node = Node::start("raw");
+    let framed = |json: &str| {
+        let length = u32::try_from(json.len()).unwrap().to_be_bytes();
+        [&[1][..], &length, json.as_bytes()].concat()
+    };
+    for garbage in [
+        &b""[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[9, 0, 0, 0, 2, b'{', b'}'],
+        &[1, 0xff, 0xff, 0xff, 0xff],
+        &[1, 0, 0, 1, 0, b'{'],
+        &framed("{}"),
+        &framed(r#"{"command":"ADD","attachment":{"network":"n"}}"#),
+    ] {
+        assert_eq!(say(&node, garbage), b"", "{garbage:?}");
+    }
+    let pod = node.pod("a");
+    let ask = |network: &str, container: &str, ifname: &str| {
+        let attachment = Attachment {
+            network: network.to_owned(),
+            container_id: container.to_owned(),
+            ifname: ifname.to_owned(),
+        };
+        let request = Request::Add {
+            attachment,
+            address: None,
+        };
+        let stream = UnixStream::connect(node.socket()).unwrap();
+        wire::send_request(&stream, &request, Some(pod.file().as_fd())).unwrap();
+        wire::receive_reply(&stream).unwrap()
+    };
+    for (network, container, ifname) in [
+        ("pods", "c".repeat(5_000).as_str(), "eth0"),
+        ("pods", "../c", "eth0"),
+        ("a b", "c", "eth0"),
+        ("pods", "c", ""),
+        ("pods", "c", "sixteen-letters-"),
+    ] {
+        let reply = ask(network, container, ifname);
+        assert!(
+            matches!(&reply, Reply::Failed(error) if error.code == 4),
+            "{reply:?}"
+        );
+    }
+    assert!(node.table().is_empty() && node.links().is_empty());
+    Call::add(&node, "a", &pod).ok();
+    let before = node.table();
+    node.restart();
+    assert_eq!(node.table(), before, "the journal is whole");
 }
 
 #[test]

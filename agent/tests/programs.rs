@@ -10,6 +10,8 @@
 mod frames;
 #[path = "programs/place.rs"]
 mod place;
+#[path = "programs/traffic.rs"]
+mod traffic;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, TcpListener};

@@ -14,6 +14,7 @@ mod environment;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use environment::check_ifname;
 pub use environment::{Command, Environment, IFNAME_LEN_MAX};
 
 /// The longest container id that is taken, in bytes; runtimes use 64. It must fit an interface's alias.
@@ -109,7 +110,7 @@ fn config(msg: impl Into<String>) -> CniError {
     CniError::new(code::INVALID_CONFIG, msg)
 }
 
-fn check_name(name: &str, len_max: usize) -> Result<(), String> {
+pub(crate) fn check_name(name: &str, len_max: usize) -> Result<(), String> {
     if name.len() > len_max {
         return Err(format!("is longer than {len_max} bytes"));
     }

@@ -4,7 +4,8 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::CniError;
+use crate::error::{CniError, code};
+use crate::invocation::{CONTAINER_ID_LEN_MAX, NETWORK_LEN_MAX, check_ifname, check_name};
 
 /// The interface of a pod that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,18 @@ pub struct Attachment {
     pub container_id: String,
     /// The interface's name inside the pod.
     pub ifname: String,
+}
+
+impl Attachment {
+    /// Refuses what could not be written down: names become part of files, of links' aliases, and of the journal.
+    pub fn check(&self) -> Result<(), CniError> {
+        let invalid = |why| CniError::new(code::INVALID_ENVIRONMENT, why);
+        check_name(&self.network, NETWORK_LEN_MAX)
+            .map_err(|why| invalid(format!("the network's name {why}")))?;
+        check_name(&self.container_id, CONTAINER_ID_LEN_MAX)
+            .map_err(|why| invalid(format!("the container id {why}")))?;
+        check_ifname(&self.ifname)
+    }
 }
 
 /// What the plugin asks. For ADD and CHECK the pod's namespace travels along as a file descriptor: a path could name
@@ -55,6 +68,18 @@ pub enum Request {
         /// What to keep; without a list, only what is provably dead goes.
         valid: Option<Vec<(String, String)>>,
     },
+}
+
+impl Request {
+    /// The attachment that a request is about, if it is about one.
+    pub fn attachment(&self) -> Option<&Attachment> {
+        match self {
+            Self::Add { attachment, .. }
+            | Self::Del { attachment }
+            | Self::Check { attachment, .. } => Some(attachment),
+            Self::Status {} | Self::Gc { .. } => None,
+        }
+    }
 }
 
 /// What the agent answers.

@@ -29,6 +29,9 @@ pub(super) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
         return wire::send_reply(stream, &Reply::Failed(CniError::new(code::NODE, msg)));
     }
     let (request, netns) = wire::receive_request(stream)?;
+    if let Some(Err(error)) = request.attachment().map(Attachment::check) {
+        return wire::send_reply(stream, &Reply::Failed(error));
+    }
     let command = answer::command(&request);
     let reply = match request {
         Request::Add {

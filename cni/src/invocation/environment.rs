@@ -122,8 +122,10 @@ impl Environment {
     }
 }
 
-fn check_ifname(name: &str) -> Result<(), CniError> {
-    let reason = if name.len() > IFNAME_LEN_MAX {
+pub(crate) fn check_ifname(name: &str) -> Result<(), CniError> {
+    let reason = if name.is_empty() {
+        "is empty".to_owned()
+    } else if name.len() > IFNAME_LEN_MAX {
         format!("is longer than {IFNAME_LEN_MAX} bytes")
     } else if matches!(name, "." | "..") {
         "must not be . or ..".to_owned()
