@@ -21,18 +21,22 @@ use std::fs::File;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
+
 pub use counts::VipCount;
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
+pub use flows::{Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
 pub(crate) use sys::watch;
 
 use arrays::Arrays;
 use counts::Counters;
+use flows::Flows;
 use grace::Graces;
 use load::Loaded;
 use mirror::Mirror;
@@ -58,6 +62,19 @@ pub struct Config {
     pub node_address: Ipv6Addr,
 }
 
+/// Ends flows that have been idle for ten minutes; to be called each half minute or so. Blocks, but not the data path's
+/// other users.
+pub fn expire_flows(datapath: &Mutex<Datapath>) {
+    let sweep = datapath.lock().sweep();
+    let now_ns = sys::boottime_ns();
+    let swept = sweep.walk(now_ns, FLOW_IDLE_NS);
+    match datapath.lock().swept(swept, now_ns) {
+        Ok(0) => {}
+        Ok(ended) => tracing::debug!(ended, "idle flows ended"),
+        Err(error) => tracing::warn!(%error, "ended connections were not counted"),
+    }
+}
+
 /// The data path of one node. One owner; the kernel reads along.
 #[derive(Debug)]
 pub struct Datapath {
@@ -68,6 +85,7 @@ pub struct Datapath {
     arrays: Arrays,
     mirror: Mirror,
     counters: Counters,
+    flows: Flows,
     events: Option<KernelEvents>,
     graces: Graces,
 }
@@ -90,6 +108,7 @@ impl Datapath {
         network::keep(&mut loaded, &arrays, &config)?;
         let events = KernelEvents::open(&mut loaded, Mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror.followed())?;
+        let flows = Flows::open(&mut loaded)?;
         loaded.attach(&pins, &config, &target)?;
         Ok(Self {
             config,
@@ -98,6 +117,7 @@ impl Datapath {
             arrays,
             mirror,
             counters,
+            flows,
             events: Some(events),
             graces: Graces::default(),
         })
@@ -119,7 +139,9 @@ impl Datapath {
 
     /// Puts a VIP's entry in force. After [`Datapath::grace`] nobody decides by the entry before.
     pub fn publish(&mut self, entry: &Entry) -> Result<(), DatapathError> {
-        self.counters.follow(entry.vip)?;
+        if entry.mode == Mode::Serve {
+            self.counters.follow(entry.vip)?;
+        }
         match self.mirror.publish(&self.arrays, entry, self.graces.now()) {
             // Ids that rest may be what lacks: after a grace period they are free.
             Err(DatapathError::Full { .. }) => {
@@ -183,18 +205,20 @@ impl Datapath {
         self.counters.take(sys::boottime_ns())
     }
 
-    /// Ends flows that have been idle for ten minutes; to be called each half minute or so.
-    pub fn expire_flows(&mut self) {
-        match self.expire_idle(sys::boottime_ns(), FLOW_IDLE_NS) {
-            Ok(0) => {}
-            Ok(ended) => tracing::debug!(ended, "idle flows ended"),
-            Err(error) => tracing::warn!(%error, "idle flows were not ended"),
-        }
+    /// Begins a look at all connections; it goes on without access to the data path, and ends in [`Datapath::swept`].
+    pub fn sweep(&self) -> Sweep {
+        self.flows.sweep(&self.counters)
+    }
+
+    /// Counts what a sweep found to have ended. Returns how many flows it removed.
+    pub fn swept(&mut self, swept: Swept, now_ns: u64) -> Result<usize, DatapathError> {
+        swept.count(&mut self.counters, now_ns)
     }
 
     /// Ends flows without a packet for `idle_ns`, so that a client that vanished keeps no app awake. Returns how many.
     pub fn expire_idle(&mut self, now_ns: u64, idle_ns: u64) -> Result<usize, DatapathError> {
-        flows::expire(&mut self.loaded, &mut self.counters, now_ns, idle_ns)
+        let swept = self.sweep().walk(now_ns, idle_ns);
+        self.swept(swept, now_ns)
     }
 
     /// The VIPs that the maps hold, sorted.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::datapath::{Datapath, KernelEvent, KernelEvents};
+use crate::datapath::{Datapath, KernelEvent, KernelEvents, expire_flows};
 use crate::metrics::FleetState;
 use crate::runtime::Runtime;
 use crate::source::fleet::{Signal, Source};
@@ -116,7 +116,7 @@ impl Node {
             Event::Pod(status) => self.told(status),
             Event::Graced => self.finish_graced(),
             Event::Count => self.count(),
-            Event::Expire => self.datapath.lock().expire_flows(),
+            Event::Expire => self.expire(),
             Event::Due => self.check_silence(),
             Event::Shutdown => {}
         }
@@ -209,6 +209,12 @@ impl Node {
                 open: count.open,
             });
         }
+    }
+
+    /// On a thread of its own: a full table takes a second to walk, and wakes cannot wait.
+    fn expire(&self) {
+        let datapath = Arc::clone(&self.datapath);
+        tokio::task::spawn_blocking(move || expire_flows(&datapath));
     }
 
     /// Says what is due as long as the wire takes it.

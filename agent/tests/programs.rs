@@ -22,6 +22,7 @@ use dormouse_agent::datapath::{
     Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, Run, Verdict, detach,
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_REST_NS};
+use dormouse_ebpf::maps::FOLLOWED_MAX;
 use frames::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
 use place::{
     ACTING_FOR_VIP, CLIENT, CONTROL, FAR_POD, NODE, POD, VIP, VIP_INDEX, events, given, ip,
@@ -601,6 +602,32 @@ fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
         datapath.expect_grants();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(ends(&run.frame).1, (POD, 8000), "a lease with an end holds");
+    });
+}
+
+#[test]
+fn a_vip_that_is_not_served_takes_no_counters() {
+    with_place(|place| {
+        let mut datapath = place.open();
+        for vip in 0..=FOLLOWED_MAX {
+            let unknown = Entry {
+                vip,
+                gone: true,
+                ..sleeping()
+            };
+            datapath.publish(&unknown).unwrap();
+        }
+        datapath.publish(&serving(&[POD])).unwrap();
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        assert_eq!(open_connections(&mut datapath), 1);
+        datapath.publish(&sleeping()).unwrap();
+        drop(datapath);
+        let mut second = place.open();
+        assert_eq!(
+            open_connections(&mut second),
+            1,
+            "still open, asleep or not"
+        );
     });
 }
 

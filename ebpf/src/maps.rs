@@ -8,7 +8,7 @@ pub const BACKENDS_MAX: u32 = 1 << 20;
 pub const PREFIXES_MAX: u32 = 1 << 20;
 /// Pods on a node.
 pub const PODS_MAX: u32 = 1 << 14;
-/// VIPs with counters: all that one node follows.
+/// VIPs with counters: all that one node has served.
 pub const FOLLOWED_MAX: u32 = 1 << 16;
 /// Sockets of pods whose VIP is remembered; the least recently used goes when it is full.
 pub const SOCKETS_MAX: u32 = 1 << 17;

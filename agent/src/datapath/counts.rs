@@ -28,7 +28,7 @@ pub struct VipCount {
     pub interval_ns: u64,
 }
 
-/// The counters of all VIPs that the node follows.
+/// The counters of the VIPs that this node has ever served: others have no connections to count.
 pub(super) struct Counters {
     sums: PerCpuHashMap<MapData, u32, Counts>,
     expired: HashMap<MapData, u32, Counts>,
@@ -58,7 +58,10 @@ impl Counters {
             before: BTreeMap::new(),
         };
         for vip in followed {
-            counters.follow(vip)?;
+            // The others were never served here.
+            if counters.sums.get(&vip, 0).is_ok() {
+                counters.follow(vip)?;
+            }
         }
         Ok(counters)
     }

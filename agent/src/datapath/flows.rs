@@ -1,50 +1,136 @@
 //! Ends flows whose peers vanished without a word, and connections that the kernel's tables have forgotten.
+//!
+//! Full tables take a second to walk, so the walk needs no access to the data path.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{Flow, FlowKey};
+use parking_lot::Mutex;
 
 use super::counts::Counters;
 use super::error::DatapathError;
 use super::load::Loaded;
 
-/// Removes flows without a packet for `idle_ns`. A connection counted as open is counted as closed now; so is one that a
-/// full table has let go, which would else keep its app awake for ever.
-pub(super) fn expire(
-    loaded: &mut Loaded,
-    counters: &mut Counters,
-    now_ns: u64,
-    idle_ns: u64,
-) -> Result<usize, DatapathError> {
-    let counted = counters.open_ones();
-    let mut remembered = BTreeMap::new();
-    let idle = walk(loaded, &mut remembered, |flow| {
-        now_ns.saturating_sub(flow.seen_ns) > idle_ns
-    })?;
-    sockets(loaded, &mut remembered)?;
-    for (vip, before) in counted {
-        let held = remembered.get(&vip).copied().unwrap_or(0);
-        if let Some(after) = counters.sum(vip).filter(|_| before.open() > held)
-            && let forgotten @ 1.. = forgotten(&before, &after, held)
-        {
-            tracing::debug!(vip, forgotten, "connections had no room in the tables");
-            counters.expire(vip, forgotten, now_ns)?;
+/// The tables of connections.
+#[derive(Debug, Clone)]
+pub(super) struct Flows {
+    tables: Arc<Mutex<Tables>>,
+}
+
+struct Tables {
+    flows: HashMap<MapData, FlowKey, Flow>,
+    sockets: HashMap<MapData, u64, u32>,
+}
+
+/// A look at all connections that is about to begin.
+#[derive(Debug)]
+#[must_use = "nothing ends before the walk, nothing is counted before the end"]
+pub struct Sweep {
+    flows: Flows,
+    /// The sums of VIPs with connections, from before the walk.
+    counted: Vec<(u32, Counts)>,
+}
+
+/// What a walk has found and done.
+#[derive(Debug)]
+#[must_use = "what ended is to be counted"]
+pub struct Swept {
+    counted: Vec<(u32, Counts)>,
+    /// Open connections that a table holds, or held until the walk came to them, by VIP.
+    remembered: BTreeMap<u32, u64>,
+    /// Those of them that were ended, by VIP.
+    ended: BTreeMap<u32, u64>,
+    /// Flows that were removed, in either direction.
+    removed: usize,
+}
+
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+impl Flows {
+    pub(super) fn open(loaded: &mut Loaded) -> Result<Self, DatapathError> {
+        let tables = Tables {
+            flows: HashMap::try_from(loaded.take("flow")?)
+                .map_err(DatapathError::map("open", "flow"))?,
+            sockets: HashMap::try_from(loaded.take("socket")?)
+                .map_err(DatapathError::map("open", "socket"))?,
+        };
+        Ok(Self {
+            tables: Arc::new(Mutex::new(tables)),
+        })
+    }
+
+    pub(super) fn sweep(&self, counters: &Counters) -> Sweep {
+        Sweep {
+            flows: self.clone(),
+            counted: counters.open_ones(),
         }
     }
-    let mut flows = table(loaded)?;
-    let mut ended = 0;
-    for (key, flow) in idle {
-        // One that the kernel removed meanwhile was not idle, or is no longer ours to count.
-        if flows.remove(&key).is_ok() {
-            ended += 1;
-            if flow.open == 1 {
-                counters.expire(flow.vip, 1, now_ns)?;
+}
+
+impl Sweep {
+    /// Removes flows without a packet for `idle_ns`, and counts what is open. Blocks for up to some seconds.
+    pub fn walk(self, now_ns: u64, idle_ns: u64) -> Swept {
+        let Self { flows, counted } = self;
+        let mut tables = flows.tables.lock();
+        let (mut remembered, mut ended) = (BTreeMap::new(), BTreeMap::new());
+        // Another flow may take a removed one's place in the walk, so what is found is removed after it.
+        let mut idle = Vec::new();
+        for (key, flow) in tables.flows.iter().filter_map(Result::ok) {
+            *remembered.entry(flow.vip).or_default() += flow.open;
+            if now_ns.saturating_sub(flow.seen_ns) > idle_ns {
+                idle.push((key, flow.vip, flow.open));
             }
         }
+        for (_, vip) in tables.sockets.iter().filter_map(Result::ok) {
+            *remembered.entry(vip).or_default() += 1;
+        }
+        let mut removed = 0;
+        for (key, vip, open) in idle {
+            // One that the kernel removed meanwhile was not idle, or is no longer ours to count.
+            if tables.flows.remove(&key).is_ok() {
+                removed += 1;
+                *ended.entry(vip).or_default() += open;
+            }
+        }
+        Swept {
+            counted,
+            remembered,
+            ended,
+            removed,
+        }
     }
-    Ok(ended)
+}
+
+impl Swept {
+    /// Counts what was open and has ended, or was let go by a full table: each would else keep its app awake for ever.
+    pub(super) fn count(
+        self,
+        counters: &mut Counters,
+        now_ns: u64,
+    ) -> Result<usize, DatapathError> {
+        for (vip, before) in self.counted {
+            let held = self.remembered.get(&vip).copied().unwrap_or(0);
+            if let Some(after) = counters.sum(vip).filter(|_| before.open() > held)
+                && let forgotten @ 1.. = forgotten(&before, &after, held)
+            {
+                tracing::debug!(vip, forgotten, "connections had no room in the tables");
+                counters.expire(vip, forgotten, now_ns)?;
+            }
+        }
+        for (vip, connections) in self.ended {
+            if connections > 0 {
+                counters.expire(vip, connections, now_ns)?;
+            }
+        }
+        Ok(self.removed)
+    }
 }
 
 /// How many connections are counted as open and remembered by no table, at least: `held` were found on a walk between
@@ -54,39 +140,6 @@ fn forgotten(before: &Counts, after: &Counts, held: u64) -> u64 {
     before
         .open()
         .saturating_sub(held.saturating_add(closed_meanwhile))
-}
-
-/// Counts the open flows of each VIP, and returns those that are idle: another flow may take a removed one's place in a
-/// walk, so what is found is removed after it.
-fn walk(
-    loaded: &mut Loaded,
-    remembered: &mut BTreeMap<u32, u64>,
-    is_idle: impl Fn(&Flow) -> bool,
-) -> Result<Vec<(FlowKey, Flow)>, DatapathError> {
-    let mut idle = Vec::new();
-    for (key, flow) in table(loaded)?.iter().filter_map(Result::ok) {
-        if flow.open == 1 {
-            *remembered.entry(flow.vip).or_default() += 1;
-        }
-        if is_idle(&flow) {
-            idle.push((key, flow));
-        }
-    }
-    Ok(idle)
-}
-
-/// Counts the sockets of pods that are connected to each VIP.
-fn sockets(loaded: &Loaded, remembered: &mut BTreeMap<u32, u64>) -> Result<(), DatapathError> {
-    let sockets: HashMap<_, u64, u32> =
-        HashMap::try_from(loaded.map("socket")?).map_err(DatapathError::map("open", "socket"))?;
-    for (_, vip) in sockets.iter().filter_map(Result::ok) {
-        *remembered.entry(vip).or_default() += 1;
-    }
-    Ok(())
-}
-
-fn table(loaded: &mut Loaded) -> Result<HashMap<&mut MapData, FlowKey, Flow>, DatapathError> {
-    HashMap::try_from(loaded.map_mut("flow")?).map_err(DatapathError::map("open", "flow"))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(crate) static PEERS: LruHashMap<PeerKey, Peer> = LruHashMap::pinned(SOCKETS_
 /// Sockets whose connection is counted: cookie -> VIP index.
 #[map(name = "socket")]
 pub(crate) static SOCKETS: LruHashMap<u64, u32> = LruHashMap::pinned(SOCKETS_MAX, 0);
-/// Made by the agent for each VIP that it follows; here only added to.
+/// Made by the agent for each VIP that it serves; here only added to.
 #[map(name = "counts")]
 pub(crate) static COUNTS: PerCpuHashMap<u32, Counts> =
     PerCpuHashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
