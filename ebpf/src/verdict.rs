@@ -63,6 +63,12 @@ mod tests {
         assert!(
             Verdict::ALL
                 .iter()
+                .all(|verdict| verdict.is_drop() == verdict.name().starts_with("dropped_")),
+            "metrics cut the name of a drop"
+        );
+        assert!(
+            Verdict::ALL
+                .iter()
                 .enumerate()
                 .all(|(place, &verdict)| verdict as usize == place)
         );

@@ -62,6 +62,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         "starting"
     );
     let shutdown = CancellationToken::new();
+    check_address(run.address)?;
     // What may be refused comes first: a node that does not start stays as it was.
     let metrics_listener = metrics::bind(run.metrics)
         .await
@@ -95,6 +96,20 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         while tasks.join_next().await.is_some() {}
     })
     .await;
+    Ok(())
+}
+
+/// Activators answer to this address; replies to another one would be lost without a word.
+fn check_address(address: Ipv6Addr) -> Result<()> {
+    let mut here = nix::ifaddrs::getifaddrs().context("failed to list this machine's addresses")?;
+    let is_ours = here.any(|interface| {
+        let own = interface.address.as_ref().and_then(|a| a.as_sockaddr_in6());
+        own.is_some_and(|own| own.ip() == address)
+    });
+    anyhow::ensure!(
+        is_ours,
+        "--address {address}: no interface of this machine has it; give the node's own address on the uplink"
+    );
     Ok(())
 }
 
@@ -241,6 +256,13 @@ impl PodTable for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_another_machine_is_refused_by_its_flag() {
+        check_address(Ipv6Addr::LOCALHOST).unwrap();
+        let error = check_address("2001:db8::77".parse().unwrap()).unwrap_err();
+        assert!(error.to_string().starts_with("--address 2001:db8::77"));
+    }
 
     #[test]
     fn memory_is_read_in_bytes() {

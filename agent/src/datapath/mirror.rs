@@ -1,6 +1,6 @@
 //! What the arrays hold, kept in the agent's memory: who has which id, and what to store when an entry changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 use dormouse_ebpf::maps::{BACKENDS_MAX, PREFIXES_MAX};
@@ -336,7 +336,8 @@ impl<K: Eq + Hash + Clone + Ord> Named<K> {
 struct Rows {
     next: u32,
     free: BTreeMap<u32, BTreeSet<u32>>,
-    resting: Vec<(u64, u32, u32)>,
+    /// When each was given back, oldest first, with its class.
+    resting: VecDeque<(u64, u32, u32)>,
 }
 
 impl Rows {
@@ -346,16 +347,16 @@ impl Rows {
         Self {
             next: sets.map(end).max().unwrap_or(0),
             free: BTreeMap::new(),
-            resting: Vec::new(),
+            resting: VecDeque::new(),
         }
     }
 
     /// The offset of a place for so many ids.
     fn take(&mut self, count: u16, now: Moment) -> Option<u32> {
-        for (_, class, row) in self
-            .resting
-            .extract_if(.., |(since, _, _)| *since < now.over)
+        while let Some(&(since, class, row)) = self.resting.front()
+            && since < now.over
         {
+            self.resting.pop_front();
             self.free.entry(class).or_default().insert(row);
         }
         let class = class(count);
@@ -376,7 +377,7 @@ impl Rows {
     fn rest(&mut self, set: Set, now: Moment) {
         if set != Set::default() {
             self.resting
-                .push((now.begun, class(set.count), set.offset / ROW_LEN));
+                .push_back((now.begun, class(set.count), set.offset / ROW_LEN));
         }
     }
 }

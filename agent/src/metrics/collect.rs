@@ -66,7 +66,7 @@ impl Collected {
         let stats = self.datapath.lock().stats();
         let (drops, packets): (Vec<_>, Vec<_>) = stats
             .into_iter()
-            .partition(|(verdict, _)| verdict.name().starts_with(DROPPED));
+            .partition(|(verdict, _)| verdict.is_drop());
         let reason = |name: &str| name.trim_start_matches(DROPPED).to_owned();
         let packets = packets
             .into_iter()
