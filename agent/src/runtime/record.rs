@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::net::Ipv6Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use dormouse_fleet::proto::pod_status::Phase;
@@ -178,11 +179,14 @@ pub(super) fn is_uid(uid: &str) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
+/// Makes the folder, for root only: a pod's environment may hold secrets, and its record repeats it.
 pub(super) fn make_dir(path: &Path) -> Result<(), RecordError> {
-    fs::create_dir_all(path).map_err(|source| RecordError::Create {
-        path: path.to_owned(),
-        source,
-    })
+    fs::create_dir_all(path)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
+        .map_err(|source| RecordError::Create {
+            path: path.to_owned(),
+            source,
+        })
 }
 
 /// All records of the folder. One that cannot be understood is set aside: its pod is told from the list of control.
@@ -251,6 +255,16 @@ mod tests {
             written.write(&dir.path().join("a-1.json")).unwrap();
             assert_eq!(read_all(dir.path()).unwrap(), [written]);
         }
+    }
+
+    #[test]
+    fn records_and_logs_are_for_root_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let pods = dir.path().join("state").join("pods");
+        make_dir(&pods).unwrap();
+        make_dir(&pods).unwrap();
+        let mode = fs::metadata(&pods).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]
