@@ -13,6 +13,7 @@ mod ids;
 mod load;
 mod mirror;
 mod network;
+mod pins;
 pub mod probe;
 mod sys;
 
@@ -99,17 +100,17 @@ impl Datapath {
             failed: None,
         })?;
         let target = load::Target::find(&config)?;
-        let pins = config.bpffs.join(SCHEMA);
-        load::make_folder(&pins)?;
-        let lock = load::lock(&config.bpffs)?;
-        let mut loaded = Loaded::open(&pins)?;
+        let folder = config.bpffs.join(SCHEMA);
+        pins::make_folder(&folder)?;
+        let lock = pins::lock(&config.bpffs)?;
+        let mut loaded = Loaded::open(&folder)?;
         let arrays = Arrays::open(&loaded)?;
         let mirror = Mirror::read(&arrays);
         network::keep(&mut loaded, &arrays, &config)?;
         let events = KernelEvents::open(&mut loaded, Mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror.followed())?;
         let flows = Flows::open(&mut loaded)?;
-        loaded.attach(&pins, &config, &target)?;
+        loaded.attach(&folder, &config, &target)?;
         Ok(Self {
             config,
             _lock: lock,
@@ -242,7 +243,7 @@ pub fn detach(bpffs: &Path) -> Result<(), DatapathError> {
     if !bpffs.exists() {
         return Ok(());
     }
-    let _lock = load::lock(bpffs)?;
+    let _lock = pins::lock(bpffs)?;
     match std::fs::remove_dir_all(bpffs) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(DatapathError::Folder {
             path: bpffs.to_path_buf(),

@@ -1,6 +1,6 @@
 //! Loads the object, pins what it makes, attaches it, or hands pinned links the new programs.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,8 +24,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"))
 
 /// Room for what a program may add to a frame in a run.
 const RUN_ROOM: usize = 256;
-
-const BPFFS: &str = "/sys/fs/bpf";
 
 /// Links share a cgroup with others always, and take no flag that says so.
 const LINK: CgroupAttachMode = CgroupAttachMode::Single;
@@ -68,57 +66,6 @@ pub(super) struct Loaded {
     object: Ebpf,
 }
 
-/// Makes the folder of pins, on a bpffs that is mounted if it is not.
-pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
-    let failed = |source| DatapathError::Folder {
-        path: pins.to_path_buf(),
-        source,
-    };
-    let mounted = pins
-        .ancestors()
-        .find(|folder| folder.exists())
-        .is_some_and(is_bpffs);
-    if !mounted {
-        let place = if pins.starts_with(BPFFS) {
-            Path::new(BPFFS)
-        } else {
-            pins.parent().unwrap_or(pins)
-        };
-        std::fs::create_dir_all(place).map_err(failed)?;
-        nix::mount::mount(
-            Some("bpf"),
-            place,
-            Some("bpf"),
-            nix::mount::MsFlags::empty(),
-            None::<&str>,
-        )
-        .map_err(|error| failed(error.into()))?;
-        tracing::info!(place = %place.display(), "bpffs mounted");
-    }
-    std::fs::create_dir_all(pins).map_err(failed)
-}
-
-/// Locks a node's folder of pins for as long as the file is open: maps have one writer.
-pub(super) fn lock(bpffs: &Path) -> Result<File, DatapathError> {
-    if !is_bpffs(bpffs) {
-        return Err(DatapathError::NoPins {
-            path: bpffs.to_path_buf(),
-        });
-    }
-    let failed = |source| DatapathError::Folder {
-        path: bpffs.to_path_buf(),
-        source,
-    };
-    let folder = File::open(bpffs).map_err(failed)?;
-    match folder.try_lock() {
-        Ok(()) => Ok(folder),
-        Err(TryLockError::WouldBlock) => Err(DatapathError::InUse {
-            path: bpffs.to_path_buf(),
-        }),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
-}
-
 /// What programs are attached to, by the kernel's numbers.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -151,11 +98,6 @@ impl Target {
             _ => self.uplink,
         }
     }
-}
-
-fn is_bpffs(folder: &Path) -> bool {
-    nix::sys::statfs::statfs(folder)
-        .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
 }
 
 impl Loaded {

@@ -1,10 +1,12 @@
 //! What the arrays hold, kept in the agent's memory: who has which id, and what to store when an entry changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+mod rows;
+
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use dormouse_ebpf::maps::{BACKENDS_MAX, PREFIXES_MAX};
-use dormouse_ebpf::service::{EventKind, Mode, ROW_LEN, Route, SETS_MAX, Set, VIPS_MAX, noted};
+use dormouse_ebpf::service::{EventKind, Mode, Route, SETS_MAX, Set, VIPS_MAX, noted};
 
 use super::arrays::Arrays;
 use super::entry::Entry;
@@ -12,6 +14,7 @@ use super::error::DatapathError;
 use super::events::KernelEvent;
 use super::grace::Moment;
 use super::ids::Ids;
+use rows::Rows;
 
 /// A backend by what it is: address and port.
 type Key = ([u8; 16], u16);
@@ -329,65 +332,6 @@ impl<K: Eq + Hash + Clone + Ord> Named<K> {
         self.known.remove(key);
         true
     }
-}
-
-/// Rows of the arena by size class: a set of up to `16 << class` backends has `1 << class` rows.
-#[derive(Debug)]
-struct Rows {
-    next: u32,
-    free: BTreeMap<u32, BTreeSet<u32>>,
-    /// When each was given back, oldest first, with its class.
-    resting: VecDeque<(u64, u32, u32)>,
-}
-
-impl Rows {
-    /// All rows past those in use; holes before them come back when their sets change.
-    fn with_used(sets: impl Iterator<Item = Set>) -> Self {
-        let end = |set: Set| set.offset / ROW_LEN + (1 << class(set.count));
-        Self {
-            next: sets.map(end).max().unwrap_or(0),
-            free: BTreeMap::new(),
-            resting: VecDeque::new(),
-        }
-    }
-
-    /// The offset of a place for so many ids.
-    fn take(&mut self, count: u16, now: Moment) -> Option<u32> {
-        while let Some(&(since, class, row)) = self.resting.front()
-            && since < now.over
-        {
-            self.resting.pop_front();
-            self.free.entry(class).or_default().insert(row);
-        }
-        let class = class(count);
-        let row = self
-            .free
-            .get_mut(&class)
-            .and_then(BTreeSet::pop_first)
-            .or_else(|| {
-                let row = self.next;
-                (row + (1 << class) <= SETS_MAX / ROW_LEN).then(|| {
-                    self.next += 1 << class;
-                    row
-                })
-            })?;
-        Some(row * ROW_LEN)
-    }
-
-    fn rest(&mut self, set: Set, now: Moment) {
-        if set != Set::default() {
-            self.resting
-                .push_back((now.begun, class(set.count), set.offset / ROW_LEN));
-        }
-    }
-}
-
-fn class(count: u16) -> u32 {
-    u32::from(count)
-        .div_ceil(ROW_LEN)
-        .max(1)
-        .next_power_of_two()
-        .ilog2()
 }
 
 #[cfg(test)]
