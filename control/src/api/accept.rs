@@ -1,8 +1,12 @@
 //! Which form a client can read and which it sends: JSON, Tables of JSON, YAML for apply; never protobuf.
 
-use http::{HeaderMap, header};
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+};
+use http::{HeaderMap, StatusCode, header};
 
-use super::Failure;
+use super::{BODY_BYTES_MAX, Failure};
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,21 @@ fn one(media: &str) -> Option<Form> {
         ("", _) => Some(Form::Object),
         ("Table", "v1") => Some(Form::Table),
         _ => None,
+    }
+}
+
+/// A request's body, whole.
+pub(super) struct Sent(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let body = Bytes::from_request(request, state).await;
+        body.map(Self).map_err(|error| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(BODY_BYTES_MAX),
+            _ => Failure::bad_request(error.body_text()),
+        })
     }
 }
 

@@ -80,6 +80,16 @@ impl Failure {
         )
     }
 
+    pub(super) fn too_large(bytes_max: usize) -> Self {
+        let message = format!("the body is larger than {bytes_max} bytes: send less");
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+            Value::Null,
+        )
+    }
+
     /// The server itself is not well.
     pub(super) fn internal(message: &str) -> Self {
         Self::new(

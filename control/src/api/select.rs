@@ -97,7 +97,8 @@ fn condition(text: &str) -> Result<Condition, Failure> {
     | Condition::NotIn(name, _)
     | Condition::Exists(name)
     | Condition::Absent(name)) = &found;
-    if name.is_empty() || name.contains(char::is_whitespace) {
+    let foreign = |c: char| c.is_whitespace() || "(),!=<>".contains(c);
+    if name.is_empty() || name.contains(foreign) {
         return Err(Failure::bad_request(format!(
             "unable to parse selector requirement {text:?}"
         )));
@@ -172,6 +173,8 @@ mod tests {
             ("=a", ""),
             ("a in b", ""),
             ("a b", ""),
+            ("((", ""),
+            ("a>1", ""),
             ("", "spec.nodeName"),
         ] {
             assert!(

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    body::Bytes,
     extract::{Path, Query, State},
     response::{IntoResponse, Response},
 };
@@ -17,7 +16,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Api, Failure, Kind, accept, failure,
+    Api, Failure, Kind,
+    accept::{self, Sent},
+    failure,
     patch::{self, Patch},
     read::{self, Names, key_of},
 };
@@ -61,7 +62,7 @@ pub(super) async fn create<K: Kind>(
     Path(names): Names,
     Query(query): Query<WriteQuery>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let mut draft = parse(&headers, &body)?;
@@ -76,7 +77,7 @@ pub(super) async fn replace<K: Kind>(
     Path(names): Names,
     Query(query): Query<WriteQuery>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let draft = parse(&headers, &body)?;
@@ -92,7 +93,7 @@ pub(super) async fn replace_status<K: Kind>(
     Path(names): Names,
     Query(query): Query<WriteQuery>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let draft = parse(&headers, &body)?;
@@ -108,7 +109,7 @@ pub(super) async fn patch<K: Kind>(
     Path(names): Names,
     Query(query): Query<WriteQuery>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let (patch, mut key) = (Patch::parse(&headers, &body)?, key_of(&names));
@@ -130,7 +131,7 @@ pub(super) async fn patch_status<K: Kind>(
     Path(names): Names,
     Query(query): Query<WriteQuery>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let patch = Patch::parse(&headers, &body)?;
@@ -150,7 +151,7 @@ pub(super) async fn delete<K: Kind>(
     Path(names): Names,
     Query(query): Query<WriteQuery>,
     headers: HeaderMap,
-    body: Bytes,
+    Sent(body): Sent,
 ) -> Result<Response, Failure> {
     accept::form(&headers)?;
     let options = if body.is_empty() {

@@ -440,3 +440,20 @@ async fn what_is_no_object_or_of_another_kind_is_refused() {
         assert!(status.message.contains(want), "{}", status.message);
     }
 }
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_in_words_that_clients_read() {
+    let world = World::start().await;
+    let apps: Api<App> = Api::namespaced(world.kube(), "shop");
+    let mut large = app(manifest("web"));
+    large.spec.container.command = Some(vec!["x".repeat(4 << 20)]);
+    let status = refused(
+        apps.create(&PostParams::default(), &large)
+            .await
+            .unwrap_err(),
+    );
+    assert_eq!(
+        (status.code, status.reason.as_str()),
+        (413, "RequestEntityTooLarge")
+    );
+}
