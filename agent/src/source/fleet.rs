@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
-use std::time::Duration;
 
 use dormouse_fleet::client::{Backoff, Link, LinkError, connect, endpoint};
 use dormouse_fleet::proto::{Down, Up};
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send>>;
@@ -23,7 +23,7 @@ pub enum Signal {
 }
 
 enum State {
-    Waiting(Duration),
+    Waiting(Instant),
     Connecting(Pending<Channel>),
     Connected(Channel),
     Opening(Pending<Link>),
@@ -44,7 +44,7 @@ impl Source {
         Ok(Self {
             endpoint,
             backoff: Backoff::new(),
-            state: State::Waiting(Duration::ZERO),
+            state: State::Waiting(Instant::now()),
         })
     }
 
@@ -52,8 +52,9 @@ impl Source {
     pub async fn next(&mut self) -> Signal {
         loop {
             match &mut self.state {
-                State::Waiting(pause) => {
-                    tokio::time::sleep(*pause).await;
+                State::Waiting(until) => {
+                    // A moment, not a pause: the node's loop drops this wait at every other event.
+                    tokio::time::sleep_until(*until).await;
                     self.state = State::Connecting(Box::pin(connect(self.endpoint.clone())));
                 }
                 State::Connecting(attempt) => match attempt.await {
@@ -109,7 +110,7 @@ impl Source {
     /// Gives the stream up; another attempt follows.
     pub fn close(&mut self) {
         let pause = self.backoff.next(jitter());
-        self.state = State::Waiting(pause);
+        self.state = State::Waiting(Instant::now() + pause);
     }
 
     fn lost(&mut self, error: LinkError) -> Signal {
@@ -122,4 +123,28 @@ impl Source {
 fn jitter() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_wait_that_is_dropped_again_and_again_still_ends() {
+        let mut source = Source::new("http://[::1]:1").unwrap();
+        source.state = State::Waiting(Instant::now() + Duration::from_millis(300));
+        let events = async {
+            while timeout(Duration::from_millis(20), source.next())
+                .await
+                .is_err()
+            {}
+        };
+        timeout(Duration::from_secs(20), events)
+            .await
+            .expect("it never dialled");
+    }
 }
