@@ -77,9 +77,10 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// The repository's root.
+/// The repository's root: of the checkout that cargo runs us for, which may share its target folder with another.
 pub(crate) fn root() -> PathBuf {
-    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    let package = package.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     package
         .parent()
         .map_or_else(|| package.clone(), PathBuf::from)
