@@ -100,11 +100,13 @@ fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) ->
     Ok(())
 }
 
-/// Adds what each stage took, from the stage before it.
+/// Adds what each stage took, from the stage before it. Parking and deciding both begin with the packet: the kernel's
+/// event and the request are on their way at once.
 fn add_stages(at_ms: &[f64], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
-    for (pair, name) in at_ms.windows(2).zip(WAKE_STAGES.into_iter().skip(1)) {
-        if let [before, at] = pair {
-            stages.entry(name).or_default().push(at - before);
+    for (index, name) in WAKE_STAGES.into_iter().enumerate().skip(1) {
+        let before = if name == "decide" { 0 } else { index - 1 };
+        if let (Some(from), Some(to)) = (at_ms.get(before), at_ms.get(index)) {
+            stages.entry(name).or_default().push(to - from);
         }
     }
 }
