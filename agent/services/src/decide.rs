@@ -124,8 +124,8 @@ impl Services {
             let unserved = self.unserved(packet.destination, sent_by_node);
             return unserved.unwrap_or(Decision::Pass);
         };
-        if !self.admits(&frontend, packet.source) {
-            return Decision::Drop;
+        if let Some(refusal) = self.refusal(&frontend, packet.source) {
+            return refusal;
         }
         let (answer, masquerade) = self.answer(&frontend, packet.source);
         let set = match answer {
@@ -163,21 +163,23 @@ impl Services {
         }
     }
 
-    /// Whether the source ranges of a load balancer's address let the source in.
-    fn admits(&self, frontend: &Frontend<'_>, source: IpAddr) -> bool {
+    /// What the source ranges of a load balancer's address do to the source, if they do not let it in.
+    fn refusal(&self, frontend: &Frontend<'_>, source: IpAddr) -> Option<Decision<'static>> {
         let addresses = &*frontend.port.addresses;
-        let Some(ranges) = addresses
+        let ranges = addresses
             .source_ranges
             .as_ref()
-            .filter(|_| frontend.limited)
-        else {
-            return true;
-        };
+            .filter(|_| frontend.limited)?;
+        if ranges.is_empty() {
+            // Nobody is let in by a mistake: it is told openly, where silence would be searched for long.
+            return Some(Decision::Reject);
+        }
         let holds = |address: IpAddr| ranges.iter().any(|range| range.contains(address));
         // A node that may call may do so by the VIP itself: then the VIP is the source.
         let primary = self.node().primary(frontend.port.id.family);
         let is_vip = addresses.load_balancer_ips.contains(&source);
-        holds(source) || is_vip && primary.is_some_and(holds)
+        let admitted = holds(source) || is_vip && primary.is_some_and(holds);
+        (!admitted).then_some(Decision::Drop)
     }
 
     /// What the service port has for the source, and whether the source is hidden whatever the backend.

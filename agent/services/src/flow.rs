@@ -46,7 +46,7 @@ impl Services {
     /// kube-proxy looks at the number alone, whatever the destination; we want an address of the node.
     fn by_node_port(&self, flow: &Flow) -> Option<&ServicePort> {
         let ours = self.strictness() == Strictness::Ours;
-        if ours && !self.node().answers_node_ports(flow.destination) {
+        if ours && !self.node().is_local(flow.destination) {
             return None;
         }
         let node_port = NodePort {

@@ -29,7 +29,7 @@ pub struct Addresses {
     pub external_ips: Vec<IpAddr>,
     /// Addresses of a load balancer that keeps them as destinations; sorted.
     pub load_balancer_ips: Vec<IpAddr>,
-    /// The sources that may use the load balancer's addresses; none: all may.
+    /// The sources that may use the load balancer's addresses; absent: all may; empty: nobody may.
     pub source_ranges: Option<Vec<Prefix>>,
 }
 

@@ -27,7 +27,7 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 /// Whose decisions are made where ours are better on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Strictness {
-    /// Ours: source ranges of which none is valid close an address; flows to services without endpoints are stale;
+    /// Ours: source ranges of which none is valid in a family close its addresses; flows to services without endpoints are stale;
     /// a flow is a node port's only if it goes to an address of the node.
     #[default]
     Ours,

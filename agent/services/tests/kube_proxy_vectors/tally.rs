@@ -25,6 +25,7 @@ pub(crate) struct Tally {
     id: String,
     group: String,
     differing: BTreeSet<(String, Topic)>,
+    packets_told: BTreeSet<String>,
     by_group: BTreeMap<String, usize>,
     shown: Vec<String>,
 }
@@ -43,6 +44,10 @@ impl Tally {
             return;
         }
         self.differing.insert((self.id.clone(), topic));
+        if topic == Topic::Packet {
+            self.packets_told
+                .insert(ours["verdict"].as_str().unwrap().to_owned());
+        }
         *self.by_group.entry(self.group.clone()).or_default() += 1;
         if self.shown.len() < SHOWN_MAX {
             let id = &self.id;
@@ -61,9 +66,13 @@ impl Tally {
 
     /// The scenarios with a difference and what it is about, sorted.
     pub(crate) fn differing(&self) -> impl Iterator<Item = (&str, Topic)> {
-        self.differing
-            .iter()
-            .map(|(id, topic)| (id.as_str(), *topic))
+        let differing = self.differing.iter();
+        differing.map(|(id, topic)| (id.as_str(), *topic))
+    }
+
+    /// Our verdicts on the packets on which kube-proxy's differ.
+    pub(crate) fn differing_verdicts(&self) -> Vec<&str> {
+        self.packets_told.iter().map(String::as_str).collect()
     }
 }
 

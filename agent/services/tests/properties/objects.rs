@@ -1,0 +1,275 @@
+//! Random objects, many of them as no API server would store them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+/// Addresses that objects and packets name, good and bad.
+pub(crate) const ADDRESSES: [&str; 18] = [
+    "172.30.0.1",
+    "172.30.0.2",
+    "fd00:172:30::1",
+    "fd00:172:30::2",
+    "10.244.1.1",
+    "10.244.01.2",
+    "10.244.2.3",
+    "fd00:10:244:1::1",
+    "fd00:10:244:2::3",
+    "192.168.0.2",
+    "2001:db8::2",
+    "198.18.0.1",
+    "::ffff:198.18.0.1",
+    "127.0.0.1",
+    "",
+    "None",
+    "10.244.1",
+    "fe80::1%eth0",
+];
+
+/// An object as it is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Service(Box<Service>),
+    Slice(Box<EndpointSlice>),
+    Node(Box<Node>),
+}
+
+/// The last state of every object.
+#[derive(Default)]
+pub(crate) struct World {
+    objects: BTreeMap<(&'static str, String), Told>,
+    node: Option<Told>,
+}
+
+impl World {
+    pub(crate) fn apply(&mut self, told: &Told, present: bool) {
+        let (kind, meta) = match told {
+            Told::Service(service) => ("Service", &service.metadata),
+            Told::Slice(slice) => ("EndpointSlice", &slice.metadata),
+            // A node's deletion changes nothing.
+            Told::Node(node) => {
+                let ours = present && node.metadata.name.as_deref() == Some("node-a");
+                if ours {
+                    self.node = Some(told.clone());
+                }
+                return;
+            }
+        };
+        let key = (kind, format!("{:?}/{:?}", meta.namespace, meta.name));
+        if present {
+            self.objects.insert(key, told.clone());
+        } else {
+            self.objects.remove(&key);
+        }
+    }
+
+    /// In an order that has nothing to do with the events'.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Told> {
+        self.objects.values().chain(&self.node)
+    }
+}
+
+pub(crate) fn event() -> impl Strategy<Value = (Told, bool)> {
+    (
+        prop_oneof![4 => service(), 6 => slice(), 1 => node()],
+        prop::bool::weighted(0.8),
+    )
+}
+
+fn words(words: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    select(words).prop_map(|word| {
+        if word == "-" {
+            Value::Null
+        } else {
+            json!(word)
+        }
+    })
+}
+
+fn number() -> impl Strategy<Value = i32> {
+    prop_oneof![
+        12 => select(vec![80, 443, 8080, 30_080]),
+        1 => select(vec![0, -1, 65_535, 65_536, i32::MIN, i32::MAX]),
+    ]
+}
+
+fn addresses(most: usize) -> impl Strategy<Value = Vec<&'static str>> {
+    prop::collection::vec(select(&ADDRESSES[..]), 0..=most)
+}
+
+fn protocol() -> impl Strategy<Value = Value> {
+    words(&["TCP", "TCP", "UDP", "UDP", "SCTP", "-", "ICMP", ""])
+}
+
+fn policy() -> impl Strategy<Value = Value> {
+    words(&["Cluster", "Local", "-", "Nearby"])
+}
+
+fn metadata(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    let time = words(&["-", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"]);
+    let namespace = words(&["ns", "ns", "ns", "other", "-"]);
+    let label = words(&["-", "-", "-", "-", ""]);
+    (words(names), namespace, time, label, words(&["a", "b", "c", "", "-"])).prop_map(
+        |(name, namespace, created, label, owner)| {
+            let labels = json!({
+                "kubernetes.io/service-name": owner,
+                "service.kubernetes.io/service-proxy-name": label.clone(),
+                "service.kubernetes.io/headless": label,
+            });
+            let present = labels.as_object().unwrap().clone().into_iter();
+            let labels: BTreeMap<_, _> = present.filter(|(_, value)| !value.is_null()).collect();
+            json!({"name": name, "namespace": namespace, "creationTimestamp": created, "labels": labels})
+        },
+    )
+}
+
+fn service_port() -> impl Strategy<Value = Value> {
+    let name = words(&["-", "", "http", "dns"]);
+    (name, protocol(), number(), prop::option::of(number())).prop_map(
+        |(name, protocol, port, node_port)| {
+            json!({"name": name, "protocol": protocol, "port": port, "nodePort": node_port})
+        },
+    )
+}
+
+fn service() -> impl Strategy<Value = Told> {
+    let types = words(&[
+        "ClusterIP",
+        "NodePort",
+        "LoadBalancer",
+        "LoadBalancer",
+        "ExternalName",
+        "-",
+    ]);
+    let families = prop::collection::vec(select(vec!["IPv4", "IPv6", "IPv5"]), 0..3);
+    let ranges = prop::collection::vec(
+        select(vec![
+            "10.0.0.0/8",
+            " 203.0.113.0/25",
+            "0.0.0.0/0",
+            "fd00::/8",
+            "x",
+            "1.1.1.1/99",
+        ]),
+        0..3,
+    );
+    let ports = prop::collection::vec(service_port(), 0..4);
+    let modes = words(&["-", "VIP", "Proxy"]);
+    let affinity = (
+        words(&["None", "ClientIP", "-"]),
+        prop::option::of(-1..90_000i32),
+    );
+    (
+        (
+            metadata(&["a", "b", "c", "-"]),
+            types,
+            families,
+            ports,
+            ranges,
+        ),
+        (addresses(3), addresses(2), addresses(2), modes),
+        (policy(), policy(), affinity, prop::option::of(number())),
+    )
+        .prop_map(
+            |(head, (ips, external, ingress, mode), (inside, outside, affinity, health))| {
+                let (metadata, kind, families, ports, ranges) = head;
+                let ingress = ingress.iter().map(|ip| json!({"ip": ip, "ipMode": mode}));
+                let ingress: Vec<_> = ingress.collect();
+                read(
+                    Told::Service,
+                    json!({
+                        "apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                        "spec": {
+                            "type": kind, "clusterIP": ips.first(), "clusterIPs": ips,
+                            "ipFamilies": families, "ports": ports, "externalIPs": external,
+                            "loadBalancerSourceRanges": ranges, "healthCheckNodePort": health,
+                            "internalTrafficPolicy": inside, "externalTrafficPolicy": outside,
+                            "sessionAffinity": affinity.0,
+                            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": affinity.1}},
+                        },
+                        "status": {"loadBalancer": {"ingress": ingress}},
+                    }),
+                )
+            },
+        )
+}
+
+fn endpoint() -> impl Strategy<Value = Value> {
+    let condition = || prop::option::weighted(0.8, any::<bool>());
+    let node = words(&["node-a", "node-b", "", "-"]);
+    let hints = prop::option::of((
+        prop::collection::vec(select(vec!["z1", "z2"]), 0..3),
+        prop::collection::vec(select(vec!["node-a", "node-b"]), 0..2),
+    ));
+    (
+        addresses(2),
+        (condition(), condition(), condition()),
+        node,
+        hints,
+    )
+        .prop_map(|(addresses, (ready, serving, terminating), node, hints)| {
+            let named = |names: Vec<&str>| -> Vec<_> {
+                names
+                    .into_iter()
+                    .map(|name| json!({"name": name}))
+                    .collect()
+            };
+            let hints = hints
+                .map(|(zones, nodes)| json!({"forZones": named(zones), "forNodes": named(nodes)}));
+            json!({
+                "addresses": addresses, "nodeName": node, "hints": hints,
+                "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
+            })
+        })
+}
+
+fn slice() -> impl Strategy<Value = Told> {
+    let port = (
+        words(&["-", "", "http", "dns"]),
+        protocol(),
+        prop::option::of(number()),
+    );
+    let port = port.prop_map(
+        |(name, protocol, port)| json!({"name": name, "protocol": protocol, "port": port}),
+    );
+    (
+        metadata(&["s1", "s2", "s3", "-"]),
+        select(vec!["IPv4", "IPv4", "IPv6", "FQDN"]),
+        prop::collection::vec(port, 0..3),
+        prop::collection::vec(endpoint(), 0..5),
+    )
+        .prop_map(|(metadata, family, ports, endpoints)| {
+            read(
+                Told::Slice,
+                json!({
+                    "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                    "metadata": metadata, "addressType": family,
+                    "ports": ports, "endpoints": endpoints,
+                }),
+            )
+        })
+}
+
+fn node() -> impl Strategy<Value = Told> {
+    let zone = words(&["z1", "z2", "", "-"]);
+    (select(vec!["node-a", "node-b"]), zone).prop_map(|(name, zone)| {
+        let labels = match zone {
+            Value::Null => json!({}),
+            zone => json!({"topology.kubernetes.io/zone": zone}),
+        };
+        read(
+            Told::Node,
+            json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            }),
+        )
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(told: fn(Box<T>) -> Told, object: Value) -> Told {
+    told(Box::new(serde_json::from_value(object).unwrap()))
+}
