@@ -64,10 +64,10 @@ impl Affinities {
     /// Forgets the records of backends, service ports and affinities that the changes took away.
     pub fn forget(&mut self, changes: &Changes) {
         for change in &changes.ports {
-            let Some(old) = change.old() else {
+            let Some(old) = change.before() else {
                 continue;
             };
-            match change.new().filter(|new| new.affinity_s.is_some()) {
+            match change.after().filter(|new| new.affinity_s.is_some()) {
                 None => drop(self.ports.remove(&old.id)),
                 Some(new) => self.keep(new),
             }

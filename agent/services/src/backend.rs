@@ -127,13 +127,13 @@ pub(crate) fn choose(candidates: &[Candidate], uses: Uses) -> (Vec<Backend>, boo
     let states = || candidates.iter().map(|candidate| candidate.state);
     let any_ready = states().any(|state| is_ready(&state));
     let any_local_ready = states().any(|state| is_ready(&state) && state.has(State::LOCAL));
-    let for_cluster = |state: State| match any_ready {
-        true => is_ready(&state) && topology.admits(state),
-        false => state.is_fallback(),
+    let for_cluster = |state: State| {
+        let ready = is_ready(&state) && topology.admits(state);
+        ready || !any_ready && state.is_fallback()
     };
-    let for_local = |state: State| match any_local_ready {
-        true => is_ready(&state) && state.has(State::LOCAL),
-        false => state.is_fallback() && state.has(State::LOCAL),
+    let for_local = |state: State| {
+        let eligible = is_ready(&state) || !any_local_ready && state.is_fallback();
+        eligible && state.has(State::LOCAL)
     };
     let backends = candidates.iter().map(|candidate| Backend {
         address: candidate.address,
@@ -143,9 +143,9 @@ pub(crate) fn choose(candidates: &[Candidate], uses: Uses) -> (Vec<Backend>, boo
         for_cluster: uses.cluster && for_cluster(candidate.state),
         for_local: uses.local && for_local(candidate.state),
     });
-    let used = backends.filter(|backend| backend.for_cluster || backend.for_local);
-    let used: Vec<_> = used.collect();
-    let any = used.iter().any(|backend| backend.for_cluster)
+    let usable = backends.filter(|backend| backend.for_cluster || backend.for_local);
+    let usable: Vec<_> = usable.collect();
+    let any = usable.iter().any(|backend| backend.for_cluster)
         || uses.local && states().any(|state| is_ready(&state) || state.is_fallback());
-    (used, any)
+    (usable, any)
 }

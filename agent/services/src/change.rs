@@ -49,7 +49,7 @@ pub enum PortChange {
 
 impl PortChange {
     /// The service port before the change.
-    pub fn old(&self) -> Option<&Arc<ServicePort>> {
+    pub fn before(&self) -> Option<&Arc<ServicePort>> {
         match self {
             Self::Added(_) => None,
             Self::Replaced { old, .. } | Self::Removed(old) => Some(old),
@@ -57,7 +57,7 @@ impl PortChange {
     }
 
     /// The service port after the change.
-    pub fn new(&self) -> Option<&Arc<ServicePort>> {
+    pub fn after(&self) -> Option<&Arc<ServicePort>> {
         match self {
             Self::Added(new) | Self::Replaced { new, .. } => Some(new),
             Self::Removed(_) => None,

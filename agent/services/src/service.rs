@@ -68,12 +68,10 @@ pub struct ServiceSpec {
 }
 
 /// The name of a Service, if it has one.
-pub(crate) fn key(service: &Service) -> Result<ServiceKey, Problem> {
+pub(crate) fn key(service: &Service) -> Option<ServiceKey> {
     let meta = &service.metadata;
-    match (&meta.namespace, &meta.name) {
-        (Some(namespace), Some(name)) => Ok(ServiceKey::new(namespace, name)),
-        _ => Err(Problem::Nameless { kind: "Service" }),
-    }
+    let names = meta.namespace.as_deref().zip(meta.name.as_deref());
+    names.map(|(namespace, name)| ServiceKey::new(namespace, name))
 }
 
 /// Reads a Service; none if no node of ours serves it.

@@ -138,7 +138,7 @@ impl Services {
         let node_ports = table::node_port(port);
         !addresses.external_ips.is_empty()
             || !addresses.load_balancer_ips.is_empty()
-            || node_ports.is_some_and(|node_port| self.vips_at(&node_port).next().is_some())
+            || node_ports.is_some_and(|node_port| self.vips_at(node_port).next().is_some())
     }
 
     /// What the health port of a service answers, by family; none: there is no such port.
@@ -161,13 +161,13 @@ impl Services {
 /// The events.
 impl Services {
     fn apply_service(&mut self, object: &v1::Service, present: bool) -> Vec<Problem> {
-        let key = match service::key(object) {
-            Ok(key) => key,
-            Err(problem) => return vec![problem],
+        let Some(key) = service::key(object) else {
+            return vec![Problem::Nameless { kind: "Service" }];
         };
-        let (spec, problems) = match present {
-            true => service::read(&key, object, self.strictness),
-            false => (None, Vec::new()),
+        let (spec, problems) = if present {
+            service::read(&key, object, self.strictness)
+        } else {
+            (None, Vec::new())
         };
         let known = self.entries.get(&key).and_then(|entry| entry.spec.as_ref());
         if known != spec.as_ref() {
@@ -178,9 +178,9 @@ impl Services {
     }
 
     fn apply_slice(&mut self, object: &EndpointSlice, present: bool) -> Vec<Problem> {
-        let (namespace, name) = match slice::names(object) {
-            Ok(names) => names,
-            Err(problem) => return vec![problem],
+        let Some((namespace, name)) = slice::names(object) else {
+            let kind = "EndpointSlice";
+            return vec![Problem::Nameless { kind }];
         };
         let id: SliceName = (namespace.into(), name.into());
         let owner = slice::owner(namespace, object).filter(|_| present);
@@ -247,14 +247,14 @@ impl Services {
         if entry.is_empty() {
             self.entries.remove(key);
         }
-        for old in refreshed.ports.iter().filter_map(PortChange::old) {
+        for old in refreshed.ports.iter().filter_map(PortChange::before) {
             self.table.remove(old);
         }
-        for new in refreshed.ports.iter().filter_map(PortChange::new) {
+        for new in refreshed.ports.iter().filter_map(PortChange::after) {
             self.table.insert(new);
         }
         for change in refreshed.ports.iter().filter(|change| change.moves()) {
-            let ports = change.old().into_iter().chain(change.new());
+            let ports = change.before().into_iter().chain(change.after());
             changes
                 .vips
                 .extend(ports.flat_map(|port| self.vips_of(port)));
@@ -268,17 +268,17 @@ impl Services {
         vips.extend(
             table::node_port(port)
                 .iter()
-                .flat_map(|node_port| self.vips_at(node_port)),
+                .flat_map(|node_port| self.vips_at(*node_port)),
         );
         vips
     }
 
-    fn vips_at(&self, node_port: &NodePort) -> impl Iterator<Item = Vip> + use<> {
+    fn vips_at(&self, node_port: NodePort) -> impl Iterator<Item = Vip> + use<> {
         let NodePort {
             port,
             protocol,
             family,
-        } = *node_port;
+        } = node_port;
         let addresses = self.node.node_port_addresses(family).into_iter();
         addresses.map(move |address| Vip {
             address,
@@ -290,7 +290,7 @@ impl Services {
     fn node_port_vips(&self) -> Vec<Vip> {
         self.table
             .node_ports()
-            .flat_map(|node_port| self.vips_at(node_port))
+            .flat_map(|node_port| self.vips_at(*node_port))
             .collect()
     }
 

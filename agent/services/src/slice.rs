@@ -124,15 +124,10 @@ impl Slice {
     }
 }
 
-/// The names of a slice: its namespace and its own.
-pub(crate) fn names(slice: &EndpointSlice) -> Result<(&str, &str), Problem> {
+/// The namespace and the name of a slice, if it has both.
+pub(crate) fn names(slice: &EndpointSlice) -> Option<(&str, &str)> {
     let meta = &slice.metadata;
-    match (&meta.namespace, &meta.name) {
-        (Some(namespace), Some(name)) => Ok((namespace, name)),
-        _ => Err(Problem::Nameless {
-            kind: "EndpointSlice",
-        }),
-    }
+    meta.namespace.as_deref().zip(meta.name.as_deref())
 }
 
 /// The service that a slice belongs to; none if no node looks at it.

@@ -1,4 +1,8 @@
 //! What holds for every sequence of events, whatever the objects say.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test's own objects and addresses are readable"
+)]
 
 #[path = "properties/mirror.rs"]
 mod mirror;
@@ -13,6 +17,8 @@ use dormouse_agent_services::{
     Services, Strictness,
 };
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use mirror::Mirror;
 use objects::{ADDRESSES, Told, World};
@@ -104,10 +110,33 @@ fn apply(services: &mut Services, told: &Told, present: bool) {
         Told::Slice(slice) => Object::EndpointSlice(slice),
         Told::Node(node) => Object::Node(node),
     };
-    services.apply(&match present {
-        true => Event::Applied(object),
-        false => Event::Deleted(object),
+    services.apply(&if present {
+        Event::Applied(object)
+    } else {
+        Event::Deleted(object)
     });
+}
+
+/// Random objects that no service is made of would prove nothing.
+#[test]
+fn random_events_make_services_with_backends() {
+    let mut runner = TestRunner::deterministic();
+    let events = prop::collection::vec(objects::event(), 40);
+    let (mut ports, mut backends) = (0, 0);
+    for _ in 0..20 {
+        let mut services = Services::new(node(), Strictness::Ours);
+        for (told, present) in events.new_tree(&mut runner).unwrap().current() {
+            apply(&mut services, &told, present);
+        }
+        services.sync();
+        ports += services.ports().count();
+        backends += services
+            .ports()
+            .map(|port| port.backends.len())
+            .sum::<usize>();
+    }
+    assert!(ports > 60, "{ports} service ports");
+    assert!(backends > 20, "{backends} backends");
 }
 
 proptest! {
@@ -115,7 +144,7 @@ proptest! {
 
     #[test]
     fn event_by_event_or_all_at_once_comes_to_the_same(
-        steps in prop::collection::vec(prop::collection::vec(objects::event(), 0..6), 1..12),
+        steps in prop::collection::vec(prop::collection::vec(objects::event(), 0..8), 1..12),
         strictness in prop::sample::select(vec![Strictness::Ours, Strictness::KubeProxy]),
     ) {
         let mut followed = Services::new(node(), strictness);
@@ -167,7 +196,7 @@ proptest! {
         let touched: std::collections::BTreeSet<_> = changes
             .ports
             .iter()
-            .flat_map(|change| change.old().into_iter().chain(change.new()))
+            .flat_map(|change| change.before().into_iter().chain(change.after()))
             .map(|port| port.id.service.clone())
             .collect();
         // A slice may leave one service for another.

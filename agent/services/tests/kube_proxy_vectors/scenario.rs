@@ -72,9 +72,10 @@ impl Run {
     }
 
     fn tell(&mut self, present: bool, object: Object<'_>) {
-        self.services.apply(&match present {
-            true => Event::Applied(object),
-            false => Event::Deleted(object),
+        self.services.apply(&if present {
+            Event::Applied(object)
+        } else {
+            Event::Deleted(object)
         });
     }
 

@@ -12,28 +12,32 @@ use crate::scenario::{Run, list, sorted};
 use crate::tally::{Tally, Topic};
 
 pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
-    let ours = run
-        .services
-        .ports()
-        .map(|port| (name(port), describe(run, port)));
-    let ours: BTreeMap<_, _> = ours.collect();
-    let wanted = list(&expect["servicePorts"]).map(|port| (wanted_name(port), port.clone()));
-    pairwise(Topic::ServicePort, ours, wanted.collect(), tally);
-    let wanted = list(&expect["healthChecks"]).map(|check| (wanted_name(check), check.clone()));
-    pairwise(Topic::Health, health_checks(run), wanted.collect(), tally);
+    let ports = run.services.ports();
+    let ports = ports.map(|port| (name(port), describe(run, port)));
+    let wanted = by_name(&expect["servicePorts"]);
+    pairwise(Topic::ServicePort, &ports.collect(), &wanted, tally);
+    let wanted = by_name(&expect["healthChecks"]);
+    pairwise(Topic::Health, &health_checks(run), &wanted, tally);
+}
+
+fn by_name(entries: &Value) -> BTreeMap<String, Value> {
+    let entries = list(entries);
+    entries
+        .map(|entry| (wanted_name(entry), entry.clone()))
+        .collect()
 }
 
 /// Compares entries of one name; one that only one side has is a difference too.
 fn pairwise(
     topic: Topic,
-    ours: BTreeMap<String, Value>,
-    wanted: BTreeMap<String, Value>,
+    ours: &BTreeMap<String, Value>,
+    wanted: &BTreeMap<String, Value>,
     tally: &mut Tally,
 ) {
     let names: BTreeSet<_> = ours.keys().chain(wanted.keys()).collect();
     for name in names {
         let side = |entries: &BTreeMap<String, Value>| entries.get(name).cloned();
-        let (ours, wanted) = (side(&ours), side(&wanted));
+        let (ours, wanted) = (side(ours), side(wanted));
         tally.compare(topic, name, &json!(ours), &json!(wanted));
     }
 }

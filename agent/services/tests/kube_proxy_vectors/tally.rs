@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::scenario::text;
+
 /// So many differences are shown in full.
 const SHOWN_MAX: usize = 20;
 
@@ -33,8 +35,8 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn begin(&mut self, scenario: &Value) {
         self.scenarios += 1;
-        self.id = scenario["id"].as_str().unwrap().to_owned();
-        self.group = scenario["group"].as_str().unwrap().to_owned();
+        self.id = text(&scenario["id"]);
+        self.group = text(&scenario["group"]);
     }
 
     /// One decision: ours beside the recorded one.

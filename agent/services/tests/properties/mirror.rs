@@ -20,7 +20,7 @@ pub(crate) struct Mirror {
 impl Mirror {
     pub(crate) fn follow(&mut self, changes: &Changes, services: &Services) {
         for change in &changes.ports {
-            match (change.old(), change.new()) {
+            match (change.before(), change.after()) {
                 (_, Some(new)) => drop(self.ports.insert(new.id.clone(), Arc::clone(new))),
                 (Some(old), None) => drop(self.ports.remove(&old.id)),
                 (None, None) => {}

@@ -30,6 +30,18 @@ pub(crate) const ADDRESSES: [&str; 18] = [
     "fe80::1%eth0",
 ];
 
+/// Addresses that endpoints have: in a slice of one family those of the other are wrong.
+const ENDPOINT_ADDRESSES: [&str; 8] = [
+    "10.244.1.1",
+    "10.244.01.2",
+    "10.244.2.3",
+    "fd00:10:244:1::1",
+    "fd00:10:244:2::3",
+    "fd00:172:30::1",
+    "192.168.0.2",
+    "10.244.1",
+];
+
 /// An object as it is told.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
@@ -75,19 +87,25 @@ impl World {
 
 pub(crate) fn event() -> impl Strategy<Value = (Told, bool)> {
     (
-        prop_oneof![4 => service(), 6 => slice(), 1 => node()],
-        prop::bool::weighted(0.8),
+        prop_oneof![8 => service(), 12 => slice(), 1 => node()],
+        prop::bool::weighted(0.93),
     )
 }
 
-fn words(words: &'static [&'static str]) -> impl Strategy<Value = Value> {
-    select(words).prop_map(|word| {
-        if word == "-" {
-            Value::Null
-        } else {
-            json!(word)
-        }
+/// One of the words; `-` stands for nothing at all.
+fn words(words: &'static [&'static str]) -> impl Strategy<Value = Value> + Clone {
+    select(words).prop_map(|word| match word {
+        "-" => Value::Null,
+        word => json!(word),
     })
+}
+
+/// Mostly one of the good ones.
+fn mostly(
+    good: &'static [&'static str],
+    bad: &'static [&'static str],
+) -> impl Strategy<Value = Value> {
+    prop_oneof![19 => words(good), 1 => words(bad)]
 }
 
 fn number() -> impl Strategy<Value = i32> {
@@ -101,34 +119,49 @@ fn addresses(most: usize) -> impl Strategy<Value = Vec<&'static str>> {
     prop::collection::vec(select(&ADDRESSES[..]), 0..=most)
 }
 
+/// The families of a Service and its cluster IPs, mostly of a kind.
+fn cluster_ips() -> impl Strategy<Value = (Vec<&'static str>, Vec<&'static str>)> {
+    let good = (select(vec![0, 1]), select(vec![0, 1, 2, 2, 2])).prop_map(|(number, kind)| {
+        let v4 = ("IPv4", ["172.30.0.1", "172.30.0.2"][number]);
+        let v6 = ("IPv6", ["fd00:172:30::1", "fd00:172:30::2"][number]);
+        let both = [vec![v4], vec![v6], vec![v4, v6]];
+        both[kind].iter().copied().unzip()
+    });
+    let families = prop::collection::vec(select(vec!["IPv4", "IPv6", "IPv5"]), 0..3);
+    prop_oneof![12 => good, 1 => (families, addresses(3))]
+}
+
 fn protocol() -> impl Strategy<Value = Value> {
-    words(&["TCP", "TCP", "UDP", "UDP", "SCTP", "-", "ICMP", ""])
+    mostly(&["TCP", "UDP"], &["SCTP", "-", "ICMP", ""])
 }
 
 fn policy() -> impl Strategy<Value = Value> {
-    words(&["Cluster", "Local", "-", "Nearby"])
+    mostly(&["Cluster", "Local"], &["-", "Nearby"])
 }
 
 fn metadata(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let time = words(&["-", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"]);
-    let namespace = words(&["ns", "ns", "ns", "other", "-"]);
-    let label = words(&["-", "-", "-", "-", ""]);
-    (words(names), namespace, time, label, words(&["a", "b", "c", "", "-"])).prop_map(
-        |(name, namespace, created, label, owner)| {
-            let labels = json!({
-                "kubernetes.io/service-name": owner,
-                "service.kubernetes.io/service-proxy-name": label.clone(),
-                "service.kubernetes.io/headless": label,
-            });
-            let present = labels.as_object().unwrap().clone().into_iter();
-            let labels: BTreeMap<_, _> = present.filter(|(_, value)| !value.is_null()).collect();
-            json!({"name": name, "namespace": namespace, "creationTimestamp": created, "labels": labels})
-        },
-    )
+    let namespace = mostly(&["ns"], &["other", "-"]);
+    let label = mostly(&["-"], &[""]);
+    let names = (
+        mostly(names, &["-"]),
+        namespace,
+        mostly(&["a", "b"], &["", "-"]),
+    );
+    (names, time, label).prop_map(|((name, namespace, owner), created, label)| {
+        let labels = json!({
+            "kubernetes.io/service-name": owner,
+            "service.kubernetes.io/service-proxy-name": label.clone(),
+            "service.kubernetes.io/headless": label,
+        });
+        let present = labels.as_object().unwrap().clone().into_iter();
+        let labels: BTreeMap<_, _> = present.filter(|(_, value)| !value.is_null()).collect();
+        json!({"name": name, "namespace": namespace, "creationTimestamp": created, "labels": labels})
+    })
 }
 
 fn service_port() -> impl Strategy<Value = Value> {
-    let name = words(&["-", "", "http", "dns"]);
+    let name = mostly(&["", "http"], &["-", "dns"]);
     (name, protocol(), number(), prop::option::of(number())).prop_map(
         |(name, protocol, port, node_port)| {
             json!({"name": name, "protocol": protocol, "port": port, "nodePort": node_port})
@@ -137,46 +170,37 @@ fn service_port() -> impl Strategy<Value = Value> {
 }
 
 fn service() -> impl Strategy<Value = Told> {
-    let types = words(&[
-        "ClusterIP",
-        "NodePort",
-        "LoadBalancer",
-        "LoadBalancer",
-        "ExternalName",
-        "-",
-    ]);
-    let families = prop::collection::vec(select(vec!["IPv4", "IPv6", "IPv5"]), 0..3);
-    let ranges = prop::collection::vec(
-        select(vec![
-            "10.0.0.0/8",
-            " 203.0.113.0/25",
-            "0.0.0.0/0",
-            "fd00::/8",
-            "x",
-            "1.1.1.1/99",
-        ]),
-        0..3,
+    let types = mostly(
+        &["ClusterIP", "NodePort", "LoadBalancer"],
+        &["ExternalName", "-"],
     );
-    let ports = prop::collection::vec(service_port(), 0..4);
+    let ranges = select(vec![
+        "10.0.0.0/8",
+        " 203.0.113.0/25",
+        "0.0.0.0/0",
+        "fd00::/8",
+        "x",
+        "1.1.1.1/99",
+    ]);
+    let ranges = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(ranges, 0..3)];
+    let ports = prop::collection::vec(service_port(), 0..6);
     let modes = words(&["-", "VIP", "Proxy"]);
     let affinity = (
         words(&["None", "ClientIP", "-"]),
         prop::option::of(-1..90_000i32),
     );
     (
-        (
-            metadata(&["a", "b", "c", "-"]),
-            types,
-            families,
-            ports,
-            ranges,
-        ),
-        (addresses(3), addresses(2), addresses(2), modes),
+        (metadata(&["a", "b"]), types, ports, ranges),
+        (cluster_ips(), addresses(2), addresses(2), modes),
         (policy(), policy(), affinity, prop::option::of(number())),
     )
         .prop_map(
-            |(head, (ips, external, ingress, mode), (inside, outside, affinity, health))| {
-                let (metadata, kind, families, ports, ranges) = head;
+            |(
+                head,
+                ((families, ips), external, ingress, mode),
+                (inside, outside, affinity, health),
+            )| {
+                let (metadata, kind, ports, ranges) = head;
                 let ingress = ingress.iter().map(|ip| json!({"ip": ip, "ipMode": mode}));
                 let ingress: Vec<_> = ingress.collect();
                 read(
@@ -184,7 +208,7 @@ fn service() -> impl Strategy<Value = Told> {
                     json!({
                         "apiVersion": "v1", "kind": "Service", "metadata": metadata,
                         "spec": {
-                            "type": kind, "clusterIP": ips.first(), "clusterIPs": ips,
+                            "type": kind, "clusterIP": ips.first().copied(), "clusterIPs": ips,
                             "ipFamilies": families, "ports": ports, "externalIPs": external,
                             "loadBalancerSourceRanges": ranges, "healthCheckNodePort": health,
                             "internalTrafficPolicy": inside, "externalTrafficPolicy": outside,
@@ -200,13 +224,13 @@ fn service() -> impl Strategy<Value = Told> {
 
 fn endpoint() -> impl Strategy<Value = Value> {
     let condition = || prop::option::weighted(0.8, any::<bool>());
-    let node = words(&["node-a", "node-b", "", "-"]);
+    let node = words(&["node-a", "node-b", "-"]);
     let hints = prop::option::of((
         prop::collection::vec(select(vec!["z1", "z2"]), 0..3),
         prop::collection::vec(select(vec!["node-a", "node-b"]), 0..2),
     ));
     (
-        addresses(2),
+        prop::collection::vec(select(&ENDPOINT_ADDRESSES[..]), 1..3),
         (condition(), condition(), condition()),
         node,
         hints,
@@ -227,30 +251,27 @@ fn endpoint() -> impl Strategy<Value = Value> {
         })
 }
 
-fn slice() -> impl Strategy<Value = Told> {
-    let port = (
-        words(&["-", "", "http", "dns"]),
-        protocol(),
-        prop::option::of(number()),
-    );
-    let port = port.prop_map(
+fn slice_port() -> impl Strategy<Value = Value> {
+    let name = mostly(&["", "http"], &["-", "dns"]);
+    (name, protocol(), prop::option::weighted(0.9, number())).prop_map(
         |(name, protocol, port)| json!({"name": name, "protocol": protocol, "port": port}),
-    );
+    )
+}
+
+fn slice() -> impl Strategy<Value = Told> {
     (
-        metadata(&["s1", "s2", "s3", "-"]),
-        select(vec!["IPv4", "IPv4", "IPv6", "FQDN"]),
-        prop::collection::vec(port, 0..3),
-        prop::collection::vec(endpoint(), 0..5),
+        metadata(&["s1", "s2", "s3", "s4"]),
+        mostly(&["IPv4", "IPv6"], &["FQDN"]),
+        prop::collection::vec(slice_port(), 0..6),
+        prop::collection::vec(endpoint(), 0..8),
     )
         .prop_map(|(metadata, family, ports, endpoints)| {
-            read(
-                Told::Slice,
-                json!({
-                    "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-                    "metadata": metadata, "addressType": family,
-                    "ports": ports, "endpoints": endpoints,
-                }),
-            )
+            let object = json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": metadata, "addressType": family,
+                "ports": ports, "endpoints": endpoints,
+            });
+            read(Told::Slice, object)
         })
 }
 
