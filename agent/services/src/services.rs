@@ -1,6 +1,8 @@
 //! Follows the objects event by event; a sync recomputes the services that were touched, and no others.
 
 mod entry;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

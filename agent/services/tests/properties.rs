@@ -140,7 +140,7 @@ fn random_events_make_services_with_backends() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(384))]
 
     #[test]
     fn event_by_event_or_all_at_once_comes_to_the_same(

@@ -30,16 +30,24 @@ pub(crate) const ADDRESSES: [&str; 18] = [
     "fe80::1%eth0",
 ];
 
-/// Addresses that endpoints have: in a slice of one family those of the other are wrong.
-const ENDPOINT_ADDRESSES: [&str; 8] = [
-    "10.244.1.1",
-    "10.244.01.2",
-    "10.244.2.3",
-    "fd00:10:244:1::1",
-    "fd00:10:244:2::3",
-    "fd00:172:30::1",
-    "192.168.0.2",
-    "10.244.1",
+/// Addresses that endpoints have, by family; the last of each is wrong there.
+const ENDPOINTS: [[&str; 6]; 2] = [
+    [
+        "10.244.1.1",
+        "10.244.01.2",
+        "10.244.2.3",
+        "10.244.2.4",
+        "192.168.0.2",
+        "fd00:10:244:1::1",
+    ],
+    [
+        "fd00:10:244:1::1",
+        "fd00:10:244:2::3",
+        "fd00:10:244:2::4",
+        "fd00:172:30::1",
+        "2001:db8::2",
+        "x",
+    ],
 ];
 
 /// An object as it is told.
@@ -136,7 +144,7 @@ fn protocol() -> impl Strategy<Value = Value> {
 }
 
 fn policy() -> impl Strategy<Value = Value> {
-    mostly(&["Cluster", "Local"], &["-", "Nearby"])
+    mostly(&["Cluster", "Cluster", "Local"], &["-", "Nearby"])
 }
 
 fn metadata(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
@@ -171,7 +179,7 @@ fn service_port() -> impl Strategy<Value = Value> {
 
 fn service() -> impl Strategy<Value = Told> {
     let types = mostly(
-        &["ClusterIP", "NodePort", "LoadBalancer"],
+        &["ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer"],
         &["ExternalName", "-"],
     );
     let ranges = select(vec![
@@ -192,7 +200,12 @@ fn service() -> impl Strategy<Value = Told> {
     (
         (metadata(&["a", "b"]), types, ports, ranges),
         (cluster_ips(), addresses(2), addresses(2), modes),
-        (policy(), policy(), affinity, prop::option::of(number())),
+        (
+            policy(),
+            policy(),
+            affinity,
+            prop::option::weighted(0.8, number()),
+        ),
     )
         .prop_map(
             |(
@@ -222,28 +235,30 @@ fn service() -> impl Strategy<Value = Told> {
         )
 }
 
-fn endpoint() -> impl Strategy<Value = Value> {
+/// Hints: in some slices none, in some each endpoint has them, in some a few.
+fn hints() -> impl Strategy<Value = Value> {
+    let zones = prop::collection::vec(select(vec!["z1", "z2"]), 0..3);
+    let nodes = prop::collection::vec(select(vec!["node-a", "node-b"]), 0..2);
+    (zones, nodes).prop_map(|(zones, nodes)| {
+        let named = |names: Vec<&str>| -> Vec<_> {
+            let names = names.into_iter();
+            names.map(|name| json!({"name": name})).collect()
+        };
+        json!({"forZones": named(zones), "forNodes": named(nodes)})
+    })
+}
+
+fn endpoint(family: usize, hinted: f64) -> impl Strategy<Value = Value> {
     let condition = || prop::option::weighted(0.8, any::<bool>());
+    let ready = prop::option::weighted(0.5, any::<bool>());
     let node = words(&["node-a", "node-b", "-"]);
-    let hints = prop::option::of((
-        prop::collection::vec(select(vec!["z1", "z2"]), 0..3),
-        prop::collection::vec(select(vec!["node-a", "node-b"]), 0..2),
-    ));
     (
-        prop::collection::vec(select(&ENDPOINT_ADDRESSES[..]), 1..3),
-        (condition(), condition(), condition()),
+        prop::collection::vec(select(&ENDPOINTS[family][..]), 1..3),
+        (ready, condition(), condition()),
         node,
-        hints,
+        prop::option::weighted(hinted, hints()),
     )
         .prop_map(|(addresses, (ready, serving, terminating), node, hints)| {
-            let named = |names: Vec<&str>| -> Vec<_> {
-                names
-                    .into_iter()
-                    .map(|name| json!({"name": name}))
-                    .collect()
-            };
-            let hints = hints
-                .map(|(zones, nodes)| json!({"forZones": named(zones), "forNodes": named(nodes)}));
             json!({
                 "addresses": addresses, "nodeName": node, "hints": hints,
                 "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
@@ -259,20 +274,22 @@ fn slice_port() -> impl Strategy<Value = Value> {
 }
 
 fn slice() -> impl Strategy<Value = Told> {
-    (
-        metadata(&["s1", "s2", "s3", "s4"]),
-        mostly(&["IPv4", "IPv6"], &["FQDN"]),
-        prop::collection::vec(slice_port(), 0..6),
-        prop::collection::vec(endpoint(), 0..8),
-    )
-        .prop_map(|(metadata, family, ports, endpoints)| {
+    let families = select(vec!["IPv4", "IPv4", "IPv4", "IPv6", "IPv6", "FQDN"]);
+    let endpoints = (families, select(vec![0.01, 0.5, 0.99])).prop_flat_map(|(family, hinted)| {
+        let endpoint = endpoint(usize::from(family == "IPv6"), hinted);
+        (Just(family), prop::collection::vec(endpoint, 0..8))
+    });
+    let ports = prop::collection::vec(slice_port(), 0..6);
+    (metadata(&["s1", "s2", "s3", "s4"]), ports, endpoints).prop_map(
+        |(metadata, ports, (family, endpoints))| {
             let object = json!({
                 "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
                 "metadata": metadata, "addressType": family,
                 "ports": ports, "endpoints": endpoints,
             });
             read(Told::Slice, object)
-        })
+        },
+    )
 }
 
 fn node() -> impl Strategy<Value = Told> {
