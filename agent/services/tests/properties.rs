@@ -8,6 +8,8 @@
 mod mirror;
 #[path = "properties/objects.rs"]
 mod objects;
+#[path = "properties/services.rs"]
+mod services;
 
 use std::net::IpAddr;
 

@@ -74,8 +74,8 @@ fn a_change_among_a_hundred_thousand_services_takes_microseconds() {
     let changes = services.sync();
     println!("{SERVICES} services from nothing: {:?}", start.elapsed());
     assert_eq!(changes.ports.len(), SERVICES as usize);
-    let changed: Vec<_> = (0..CHANGES).map(|index| slice(index * 7, 1)).collect();
-    let mut took: Vec<_> = changed
+    let slices: Vec<_> = (0..CHANGES).map(|index| slice(index * 7, 1)).collect();
+    let mut took: Vec<_> = slices
         .iter()
         .map(|slice| {
             let start = Instant::now();

@@ -5,6 +5,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
+use crate::change::{Event, Object};
 use crate::node::NodePortAddresses;
 
 fn named(name: &str) -> ObjectMeta {

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
+use crate::services;
+
 /// Addresses that objects and packets name, good and bad.
 pub(crate) const ADDRESSES: [&str; 18] = [
     "172.30.0.1",
@@ -95,13 +97,13 @@ impl World {
 
 pub(crate) fn event() -> impl Strategy<Value = (Told, bool)> {
     (
-        prop_oneof![8 => service(), 12 => slice(), 1 => node()],
+        prop_oneof![8 => services::service(), 12 => slice(), 1 => node()],
         prop::bool::weighted(0.93),
     )
 }
 
 /// One of the words; `-` stands for nothing at all.
-fn words(words: &'static [&'static str]) -> impl Strategy<Value = Value> + Clone {
+pub(crate) fn words(words: &'static [&'static str]) -> impl Strategy<Value = Value> + Clone {
     select(words).prop_map(|word| match word {
         "-" => Value::Null,
         word => json!(word),
@@ -109,45 +111,29 @@ fn words(words: &'static [&'static str]) -> impl Strategy<Value = Value> + Clone
 }
 
 /// Mostly one of the good ones.
-fn mostly(
+pub(crate) fn mostly(
     good: &'static [&'static str],
     bad: &'static [&'static str],
 ) -> impl Strategy<Value = Value> {
     prop_oneof![19 => words(good), 1 => words(bad)]
 }
 
-fn number() -> impl Strategy<Value = i32> {
+pub(crate) fn number() -> impl Strategy<Value = i32> {
     prop_oneof![
         12 => select(vec![80, 443, 8080, 30_080]),
         1 => select(vec![0, -1, 65_535, 65_536, i32::MIN, i32::MAX]),
     ]
 }
 
-fn addresses(most: usize) -> impl Strategy<Value = Vec<&'static str>> {
+pub(crate) fn addresses(most: usize) -> impl Strategy<Value = Vec<&'static str>> {
     prop::collection::vec(select(&ADDRESSES[..]), 0..=most)
 }
 
-/// The families of a Service and its cluster IPs, mostly of a kind.
-fn cluster_ips() -> impl Strategy<Value = (Vec<&'static str>, Vec<&'static str>)> {
-    let good = (select(vec![0, 1]), select(vec![0, 1, 2, 2, 2])).prop_map(|(number, kind)| {
-        let v4 = ("IPv4", ["172.30.0.1", "172.30.0.2"][number]);
-        let v6 = ("IPv6", ["fd00:172:30::1", "fd00:172:30::2"][number]);
-        let both = [vec![v4], vec![v6], vec![v4, v6]];
-        both[kind].iter().copied().unzip()
-    });
-    let families = prop::collection::vec(select(vec!["IPv4", "IPv6", "IPv5"]), 0..3);
-    prop_oneof![12 => good, 1 => (families, addresses(3))]
-}
-
-fn protocol() -> impl Strategy<Value = Value> {
+pub(crate) fn protocol() -> impl Strategy<Value = Value> {
     mostly(&["TCP", "UDP"], &["SCTP", "-", "ICMP", ""])
 }
 
-fn policy() -> impl Strategy<Value = Value> {
-    mostly(&["Cluster", "Cluster", "Local"], &["-", "Nearby"])
-}
-
-fn metadata(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
+pub(crate) fn metadata(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let time = words(&["-", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"]);
     let namespace = mostly(&["ns"], &["other", "-"]);
     let label = mostly(&["-"], &[""]);
@@ -166,73 +152,6 @@ fn metadata(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
         let labels: BTreeMap<_, _> = present.filter(|(_, value)| !value.is_null()).collect();
         json!({"name": name, "namespace": namespace, "creationTimestamp": created, "labels": labels})
     })
-}
-
-fn service_port() -> impl Strategy<Value = Value> {
-    let name = mostly(&["", "http"], &["-", "dns"]);
-    (name, protocol(), number(), prop::option::of(number())).prop_map(
-        |(name, protocol, port, node_port)| {
-            json!({"name": name, "protocol": protocol, "port": port, "nodePort": node_port})
-        },
-    )
-}
-
-fn service() -> impl Strategy<Value = Told> {
-    let types = mostly(
-        &["ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer"],
-        &["ExternalName", "-"],
-    );
-    let ranges = select(vec![
-        "10.0.0.0/8",
-        " 203.0.113.0/25",
-        "0.0.0.0/0",
-        "fd00::/8",
-        "x",
-        "1.1.1.1/99",
-    ]);
-    let ranges = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(ranges, 0..3)];
-    let ports = prop::collection::vec(service_port(), 0..6);
-    let modes = words(&["-", "VIP", "Proxy"]);
-    let affinity = (
-        words(&["None", "ClientIP", "-"]),
-        prop::option::of(-1..90_000i32),
-    );
-    (
-        (metadata(&["a", "b"]), types, ports, ranges),
-        (cluster_ips(), addresses(2), addresses(2), modes),
-        (
-            policy(),
-            policy(),
-            affinity,
-            prop::option::weighted(0.8, number()),
-        ),
-    )
-        .prop_map(
-            |(
-                head,
-                ((families, ips), external, ingress, mode),
-                (inside, outside, affinity, health),
-            )| {
-                let (metadata, kind, ports, ranges) = head;
-                let ingress = ingress.iter().map(|ip| json!({"ip": ip, "ipMode": mode}));
-                let ingress: Vec<_> = ingress.collect();
-                read(
-                    Told::Service,
-                    json!({
-                        "apiVersion": "v1", "kind": "Service", "metadata": metadata,
-                        "spec": {
-                            "type": kind, "clusterIP": ips.first().copied(), "clusterIPs": ips,
-                            "ipFamilies": families, "ports": ports, "externalIPs": external,
-                            "loadBalancerSourceRanges": ranges, "healthCheckNodePort": health,
-                            "internalTrafficPolicy": inside, "externalTrafficPolicy": outside,
-                            "sessionAffinity": affinity.0,
-                            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": affinity.1}},
-                        },
-                        "status": {"loadBalancer": {"ingress": ingress}},
-                    }),
-                )
-            },
-        )
 }
 
 /// Hints: in some slices none, in some each endpoint has them, in some a few.
@@ -308,6 +227,9 @@ fn node() -> impl Strategy<Value = Told> {
     })
 }
 
-fn read<T: serde::de::DeserializeOwned>(told: fn(Box<T>) -> Told, object: Value) -> Told {
+pub(crate) fn read<T: serde::de::DeserializeOwned>(
+    told: fn(Box<T>) -> Told,
+    object: Value,
+) -> Told {
     told(Box::new(serde_json::from_value(object).unwrap()))
 }
