@@ -44,23 +44,31 @@ pub enum Problem {
 
 /// Collects the faults of one object.
 #[derive(Debug)]
-pub(crate) struct Faults {
-    object: String,
+pub(crate) struct Faults<'a> {
+    kind: &'static str,
+    namespace: &'a str,
+    name: &'a str,
     found: Vec<Problem>,
 }
 
-impl Faults {
-    pub(crate) fn of(kind: &'static str, namespace: &str, name: &str) -> Self {
+impl<'a> Faults<'a> {
+    pub(crate) fn of(kind: &'static str, namespace: &'a str, name: &'a str) -> Self {
         Self {
-            object: format!("{kind} {namespace}/{name}"),
+            kind,
+            namespace,
+            name,
             found: Vec::new(),
         }
+    }
+
+    fn object(&self) -> String {
+        format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 
     /// Notes a field that cannot be read.
     pub(crate) fn field(&mut self, field: &'static str, value: impl Into<String>) {
         self.found.push(Problem::Field {
-            object: self.object.clone(),
+            object: self.object(),
             field,
             value: value.into(),
         });
@@ -69,7 +77,7 @@ impl Faults {
     /// Notes that no source range of this family is left.
     pub(crate) fn no_source_range(&mut self, family: &'static str) {
         self.found.push(Problem::NoSourceRange {
-            object: self.object.clone(),
+            object: self.object(),
             family,
         });
     }

@@ -141,13 +141,13 @@ fn external_policy(spec: &Spec) -> Policy {
     }
 }
 
-fn health_port(spec: &Spec, faults: &mut Faults) -> Option<u16> {
+fn health_port(spec: &Spec, faults: &mut Faults<'_>) -> Option<u16> {
     let balanced = spec.type_.as_deref() == Some("LoadBalancer") && is_local_outside(spec);
     let number = spec.health_check_node_port.filter(|_| balanced)?;
     optional_number("spec.healthCheckNodePort", number, faults)
 }
 
-fn affinity_s(spec: &Spec, faults: &mut Faults) -> Option<u32> {
+fn affinity_s(spec: &Spec, faults: &mut Faults<'_>) -> Option<u32> {
     if spec.session_affinity.as_deref() != Some("ClientIP") {
         return None;
     }
@@ -166,7 +166,7 @@ fn affinity_s(spec: &Spec, faults: &mut Faults) -> Option<u32> {
     Some(valid.unwrap_or(AFFINITY_DEFAULT_S))
 }
 
-fn ports(spec: &Spec, faults: &mut Faults) -> Vec<PortSpec> {
+fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Vec<PortSpec> {
     let mut read = Vec::new();
     let mut seen = BTreeSet::new();
     for port in spec.ports.iter().flatten() {
@@ -182,7 +182,7 @@ fn ports(spec: &Spec, faults: &mut Faults) -> Vec<PortSpec> {
     read
 }
 
-fn port_spec(port: &ServicePort, faults: &mut Faults) -> Option<PortSpec> {
+fn port_spec(port: &ServicePort, faults: &mut Faults<'_>) -> Option<PortSpec> {
     let protocol = Protocol::named(port.protocol.as_deref());
     let protocol_name = port.protocol.as_deref().unwrap_or_default();
     let protocol = faults.read("spec.ports[].protocol", protocol_name, protocol)?;
@@ -199,7 +199,7 @@ fn port_spec(port: &ServicePort, faults: &mut Faults) -> Option<PortSpec> {
 }
 
 /// A port number of which 0 means none.
-fn optional_number(field: &'static str, number: i32, faults: &mut Faults) -> Option<u16> {
+fn optional_number(field: &'static str, number: i32, faults: &mut Faults<'_>) -> Option<u16> {
     if number == 0 {
         return None;
     }

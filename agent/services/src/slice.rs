@@ -159,7 +159,7 @@ pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) 
     (Some(read), faults.found())
 }
 
-fn ports(slice: &EndpointSlice, faults: &mut Faults) -> Vec<SlicePort> {
+fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Vec<SlicePort> {
     let mut read = Vec::new();
     for port in slice.ports.iter().flatten() {
         // A port without a name or a number is for other readers.
@@ -184,7 +184,7 @@ fn ports(slice: &EndpointSlice, faults: &mut Faults) -> Vec<SlicePort> {
 }
 
 impl Slice {
-    fn push(&mut self, node: &str, endpoint: &discovery::Endpoint, faults: &mut Faults) {
+    fn push(&mut self, node: &str, endpoint: &discovery::Endpoint, faults: &mut Faults<'_>) {
         let Some(text) = endpoint.addresses.first() else {
             return;
         };

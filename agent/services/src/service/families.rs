@@ -16,7 +16,7 @@ pub(super) fn addresses(
     spec: &Spec,
     family: Family,
     strictness: Strictness,
-    faults: &mut Faults,
+    faults: &mut Faults<'_>,
 ) -> Option<Addresses> {
     let text = cluster_ip(spec, family).filter(|text| !matches!(*text, "" | "None"))?;
     let cluster_ip = parse_address(text).filter(|address| Family::of(*address) == family);
@@ -42,13 +42,13 @@ fn cluster_ip(spec: &Spec, family: Family) -> Option<&str> {
     addresses.get(index).map(String::as_str)
 }
 
-fn external_ips(spec: &Spec, family: Family, faults: &mut Faults) -> Vec<IpAddr> {
+fn external_ips(spec: &Spec, family: Family, faults: &mut Faults<'_>) -> Vec<IpAddr> {
     let texts = spec.external_ips.iter().flatten();
     of_family("spec.externalIPs[]", texts, family, faults)
 }
 
 /// The addresses that stay the destination of packets: those of a mode `Proxy` never reach a node.
-fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults) -> Vec<IpAddr> {
+fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults<'_>) -> Vec<IpAddr> {
     let status = service.status.as_ref();
     let balancer = status.and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref());
@@ -66,7 +66,7 @@ fn of_family<'a>(
     field: &'static str,
     texts: impl Iterator<Item = &'a String>,
     family: Family,
-    faults: &mut Faults,
+    faults: &mut Faults<'_>,
 ) -> Vec<IpAddr> {
     let read = texts.filter_map(|text| faults.read(field, text, parse_address(text)));
     let mut addresses: Vec<_> = read
@@ -84,7 +84,7 @@ fn source_ranges(
     spec: &Spec,
     family: Family,
     strictness: Strictness,
-    faults: &mut Faults,
+    faults: &mut Faults<'_>,
 ) -> Option<Vec<Prefix>> {
     let texts = spec
         .load_balancer_source_ranges
