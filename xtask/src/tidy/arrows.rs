@@ -7,7 +7,11 @@ const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
 const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
 
 /// Manifests of pure cores: what they compute depends on their arguments alone, so tests take microseconds.
-const PURE: [&str; 2] = ["agent/ipam/Cargo.toml", "control/autoscaler/Cargo.toml"];
+const PURE: [&str; 3] = [
+    "agent/ipam/Cargo.toml",
+    "agent/services/Cargo.toml",
+    "control/autoscaler/Cargo.toml",
+];
 
 /// The store serves other clusters too: it knows no other member.
 const STORE: &str = "control/store/Cargo.toml";

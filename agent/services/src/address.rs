@@ -1,0 +1,197 @@
+//! Reads addresses and prefixes as Kubernetes does, and keeps them in one spelling.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One of the two worlds that see the same objects and share nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Both, in the order in which arrays by family hold them.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() {
+            Self::V4
+        } else {
+            Self::V6
+        }
+    }
+
+    /// Kubernetes' name of it, in `ipFamilies` and `addressType`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// The family of that name; other names (`FQDN`) have none.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.name() == name)
+    }
+
+    /// Its place in an array by family.
+    pub fn index(self) -> usize {
+        match self {
+            Self::V4 => 0,
+            Self::V6 => 1,
+        }
+    }
+}
+
+/// Reads an address; IPv4 may have leading zeros (still decimal), an IPv4-mapped one is IPv4.
+pub fn parse_address(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(address.to_canonical());
+    }
+    if text.contains(':') {
+        let (head, tail) = text.rsplit_once(':')?;
+        let rewritten = format!("{head}:{}", padded_ipv4(tail)?);
+        let address: Ipv6Addr = rewritten.parse().ok()?;
+        return Some(IpAddr::V6(address).to_canonical());
+    }
+    padded_ipv4(text).map(IpAddr::V4)
+}
+
+/// An IPv4 address whose numbers may begin with zeros.
+fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let digits = parts.next()?;
+        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        *octet = digits.parse().ok().filter(|_| plain)?;
+    }
+    parts.next().is_none().then_some(octets.into())
+}
+
+/// A range of addresses, its host bits zero.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Prefix {
+    /// The range of `length` leading bits that `address` is in; none if an address has fewer bits.
+    pub fn new(address: IpAddr, length: u8) -> Option<Self> {
+        let address = match address {
+            IpAddr::V4(address) => IpAddr::V4((address.to_bits() & mask4(length)?).into()),
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & mask6(length)?).into()),
+        };
+        Some(Self { address, length })
+    }
+
+    /// The range that holds this address alone.
+    pub fn single(address: IpAddr) -> Self {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        Self { address, length }
+    }
+
+    /// Reads `ADDRESS/LENGTH`, host bits allowed.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, length) = text.split_once('/')?;
+        let digits = length.bytes().all(|byte| byte.is_ascii_digit());
+        let length: u8 = length.parse().ok().filter(|_| digits)?;
+        let parsed = parse_address(address)?;
+        let mapped = parsed.is_ipv4() && address.contains(':');
+        Self::new(
+            parsed,
+            if mapped {
+                length.checked_sub(96)?
+            } else {
+                length
+            },
+        )
+    }
+
+    /// The lowest address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The number of leading bits that all its addresses share.
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// The family of its addresses.
+    pub fn family(&self) -> Family {
+        Family::of(self.address)
+    }
+
+    /// Whether the address is one of it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        Family::of(address) == self.family() && Self::new(address, self.length) == Some(*self)
+    }
+}
+
+fn mask4(length: u8) -> Option<u32> {
+    let free = 32u32.checked_sub(u32::from(length))?;
+    Some(u32::MAX.checked_shl(free).unwrap_or(0))
+}
+
+fn mask6(length: u8) -> Option<u128> {
+    let free = 128u32.checked_sub(u32::from(length))?;
+    Some(u128::MAX.checked_shl(free).unwrap_or(0))
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_leading_zeros_and_in_one_spelling() {
+        for (text, wanted) in [
+            ("010.000.1.09", Some("10.0.1.9")),
+            ("::ffff:1.2.3.4", Some("1.2.3.4")),
+            ("::ffff:01.2.3.4", Some("1.2.3.4")),
+            ("FD00:0:0::01", Some("fd00::1")),
+            ("1.2.3", None),
+            ("1.2.3.4.5", None),
+            ("1.2.3.+4", None),
+            ("1.2.3.256", None),
+            ("", None),
+            (" 1.2.3.4", None),
+            ("fe80::1%eth0", None),
+        ] {
+            let read = parse_address(text).map(|address| address.to_string());
+            assert_eq!(read.as_deref(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_holds_its_addresses_and_no_others() {
+        let prefix = Prefix::parse("10.1.2.3/8").unwrap();
+        assert_eq!(prefix.to_string(), "10.0.0.0/8");
+        assert!(prefix.contains("10.255.0.1".parse().unwrap()));
+        assert!(!prefix.contains("11.0.0.0".parse().unwrap()));
+        assert!(!prefix.contains("::".parse().unwrap()));
+        let all = Prefix::parse("::/0").unwrap();
+        assert!(all.contains("ffff::".parse().unwrap()));
+        for wrong in [
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0",
+            "x/8",
+            "1.1.1.1/+8",
+            "1.1.1.1/",
+        ] {
+            assert_eq!(Prefix::parse(wrong), None, "{wrong}");
+        }
+    }
+}

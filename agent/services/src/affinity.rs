@@ -1,0 +1,91 @@
+//! Remembers which backend a client chose (session affinity `ClientIP`).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::backend::Backend;
+use crate::change::Changes;
+use crate::key::PortId;
+use crate::port::{ServicePort, Set};
+
+/// One choice of one client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Record {
+    address: IpAddr,
+    port: u16,
+    used_ms: u64,
+}
+
+impl Record {
+    fn is_of(&self, backend: &Backend) -> bool {
+        (self.address, self.port) == (backend.address, backend.port)
+    }
+}
+
+/// The choices of all clients.
+#[derive(Clone, Debug, Default)]
+pub struct Affinities {
+    ports: HashMap<PortId, HashMap<IpAddr, Vec<Record>>>,
+}
+
+impl Affinities {
+    /// A client opened a connection to a service port, and this backend was chosen.
+    pub fn record(&mut self, port: &PortId, client: IpAddr, backend: SocketAddr, now_ms: u64) {
+        let clients = self.ports.entry(port.clone()).or_default();
+        let records = clients.entry(client).or_default();
+        let (address, number) = (backend.ip(), backend.port());
+        records.retain(|record| (record.address, record.port) != (address, number));
+        records.push(Record {
+            address,
+            port: number,
+            used_ms: now_ms,
+        });
+    }
+
+    /// The backend of the set that the client must be sent to; of several, the first in the order of their text.
+    pub fn chosen<'a>(
+        &self,
+        port: &'a ServicePort,
+        set: Set,
+        client: IpAddr,
+        now_ms: u64,
+    ) -> Option<&'a Backend> {
+        let timeout_ms = u64::from(port.affinity_s?) * 1_000;
+        let records = self.ports.get(&port.id)?.get(&client)?;
+        let fresh = |record: &&Record| now_ms.saturating_sub(record.used_ms) <= timeout_ms;
+        let known = |backend: &&Backend| {
+            let mut records = records.iter().filter(fresh);
+            records.any(|record| record.is_of(backend))
+        };
+        let backends = port.set(set).filter(known);
+        backends.min_by_key(|backend| SocketAddr::new(backend.address, backend.port).to_string())
+    }
+
+    /// Forgets the records of backends, service ports and affinities that the changes took away.
+    pub fn forget(&mut self, changes: &Changes) {
+        for change in &changes.ports {
+            let Some(old) = change.before() else {
+                continue;
+            };
+            match change.after().filter(|new| new.affinity_s.is_some()) {
+                None => drop(self.ports.remove(&old.id)),
+                Some(new) => self.keep(new),
+            }
+        }
+    }
+
+    /// Keeps only records of backends that may still be sent to.
+    fn keep(&mut self, port: &ServicePort) {
+        let Some(clients) = self.ports.get_mut(&port.id) else {
+            return;
+        };
+        clients.retain(|_, records| {
+            records.retain(|record| {
+                let place = (record.address, record.port);
+                let known = |backend: &Backend| (backend.address, backend.port);
+                port.backends.binary_search_by_key(&place, known).is_ok()
+            });
+            !records.is_empty()
+        });
+    }
+}

@@ -1,0 +1,220 @@
+//! One port of a Service in one family, as a node serves it: what a data plane holds.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::backend::{self, Backend, Candidate, Uses};
+use crate::key::{PortId, Protocol};
+use crate::service::{Addresses, PortSpec, ServiceSpec};
+use crate::slice::State;
+use crate::table::Vip;
+
+/// Which endpoints traffic may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Those of the whole cluster.
+    Cluster,
+    /// Those of this node.
+    Local,
+}
+
+/// The backends that a packet may be sent to: see [`ServicePort::set`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Set {
+    /// Those for policy Cluster.
+    Cluster,
+    /// Those for policy Local.
+    Local,
+}
+
+/// Where a packet to an outside address comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A pod of the cluster.
+    Pod,
+    /// This node.
+    Node,
+    /// Anywhere else.
+    Outside,
+}
+
+/// What a service port has for traffic of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// One backend of this set, which is not empty.
+    Backends(Set),
+    /// A refusal: nobody could serve it.
+    Reject,
+    /// Silence: others could serve it, but not on this node.
+    Drop,
+}
+
+/// One port of a Service in one family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServicePort {
+    /// Its name.
+    pub id: PortId,
+    /// When its Service was created, in seconds of Unix time.
+    pub created_s: i64,
+    /// Its number at every address but the nodes'.
+    pub number: u16,
+    /// Its number at the nodes' addresses.
+    pub node_port: Option<u16>,
+    /// Its addresses.
+    pub addresses: Arc<Addresses>,
+    /// How long a client keeps its backend; none: it need not.
+    pub affinity_s: Option<u32>,
+    /// Which endpoints traffic from inside may use.
+    pub internal: Policy,
+    /// Which endpoints traffic from outside may use.
+    pub external: Policy,
+    /// Where load balancers ask for the number of local endpoints.
+    pub health_port: Option<u16>,
+    /// Whether some endpoint is usable somewhere in the cluster.
+    pub any_endpoints: bool,
+    /// All backends that this node may send to, sorted by address and port.
+    pub backends: Vec<Backend>,
+    /// For UDP: every endpoint that still answers, sorted; flows to others are stale.
+    pub serving: Vec<(IpAddr, u16)>,
+}
+
+impl ServicePort {
+    /// The port, with the backends that its endpoints amount to.
+    pub(crate) fn new(
+        id: PortId,
+        service: &ServiceSpec,
+        port: &PortSpec,
+        addresses: &Arc<Addresses>,
+        candidates: &[Candidate],
+    ) -> Self {
+        let mut new = Self {
+            id,
+            created_s: service.created_s,
+            number: port.number,
+            node_port: port.node_port,
+            addresses: Arc::clone(addresses),
+            affinity_s: service.affinity_s,
+            internal: service.internal,
+            external: service.external,
+            health_port: service.health_port,
+            any_endpoints: false,
+            backends: Vec::new(),
+            serving: Vec::new(),
+        };
+        (new.backends, new.any_endpoints) = backend::choose(candidates, new.uses_of());
+        if new.id.protocol == Protocol::Udp {
+            new.serving = serving(candidates);
+        }
+        new
+    }
+
+    /// Whether it has an address or a port that is meant for traffic from outside.
+    pub fn is_external(&self) -> bool {
+        let addresses = &self.addresses;
+        self.node_port.is_some()
+            || !addresses.external_ips.is_empty()
+            || !addresses.load_balancer_ips.is_empty()
+    }
+
+    /// Whether traffic of some kind can use the policy.
+    pub fn uses(&self, policy: Policy) -> bool {
+        let uses = self.uses_of();
+        match policy {
+            Policy::Cluster => uses.cluster,
+            Policy::Local => uses.local,
+        }
+    }
+
+    fn uses_of(&self) -> Uses {
+        let internal_local = self.internal == Policy::Local;
+        let external_local = self.external == Policy::Local;
+        Uses {
+            cluster: !internal_local || self.is_external(),
+            local: internal_local || external_local && self.is_external(),
+        }
+    }
+
+    /// The backends of a set.
+    pub fn set(&self, set: Set) -> impl Iterator<Item = &Backend> {
+        self.backends.iter().filter(move |backend| match set {
+            Set::Cluster => backend.for_cluster,
+            Set::Local => backend.for_local,
+        })
+    }
+
+    /// What traffic to the cluster IP gets.
+    pub fn internal_answer(&self) -> Answer {
+        self.answer(match self.internal {
+            Policy::Cluster => Set::Cluster,
+            Policy::Local => Set::Local,
+        })
+    }
+
+    /// What traffic to the other addresses gets; policy Local binds only those who come from outside.
+    pub fn external_answer(&self, source: Source) -> Answer {
+        self.answer(match (self.external, source) {
+            (Policy::Local, Source::Outside) => Set::Local,
+            _ => Set::Cluster,
+        })
+    }
+
+    fn answer(&self, set: Set) -> Answer {
+        if !self.any_endpoints {
+            Answer::Reject
+        } else if self.set(set).next().is_some() {
+            Answer::Backends(set)
+        } else {
+            Answer::Drop
+        }
+    }
+
+    /// Its addresses that come with the port's number; those of nodes come with the node port.
+    pub(crate) fn vips(&self) -> impl Iterator<Item = (Vip, Kind)> {
+        let addresses = &*self.addresses;
+        let external = addresses.external_ips.iter();
+        let balanced = addresses.load_balancer_ips.iter();
+        std::iter::once((addresses.cluster_ip, Kind::ClusterIp))
+            .chain(external.map(|address| (*address, Kind::External)))
+            .chain(balanced.map(|address| (*address, Kind::LoadBalancer)))
+            .map(|(address, kind)| {
+                (
+                    Vip {
+                        address,
+                        port: self.number,
+                        protocol: self.id.protocol,
+                    },
+                    kind,
+                )
+            })
+    }
+
+    /// Whether it is found at the same places as another, with the same precedence.
+    pub(crate) fn is_placed_as(&self, other: &Self) -> bool {
+        self.number == other.number
+            && self.node_port == other.node_port
+            && self.created_s == other.created_s
+            && self.addresses == other.addresses
+    }
+}
+
+/// What an address is to its service.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// The address inside the cluster.
+    ClusterIp,
+    /// An external IP.
+    External,
+    /// An address of a load balancer.
+    LoadBalancer,
+    /// An address of the node, at the node port.
+    NodePort,
+}
+
+fn serving(candidates: &[Candidate]) -> Vec<(IpAddr, u16)> {
+    let serving = candidates
+        .iter()
+        .filter(|candidate| candidate.state.has(State::SERVING));
+    serving
+        .map(|candidate| (candidate.address, candidate.port))
+        .collect()
+}

@@ -1,0 +1,101 @@
+//! What is wrong with an object: it is told, the wrong part is left out, and the rest goes on.
+
+use crate::key::PortId;
+use crate::table::Vip;
+
+/// One fault of one object.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// The object has no name or namespace: it is ignored.
+    #[error("a {kind} has no name or no namespace")]
+    Nameless {
+        /// The object's kind.
+        kind: &'static str,
+    },
+    /// A field cannot be read: it is left out.
+    #[error("{object}: {field} cannot be `{value}`")]
+    Field {
+        /// The object, as `Kind namespace/name`.
+        object: String,
+        /// The field's path.
+        field: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// Source ranges were given and none is left for this family.
+    #[error("{object}: no valid source range of {family}")]
+    NoSourceRange {
+        /// The object, as `Kind namespace/name`.
+        object: String,
+        /// The family's name.
+        family: &'static str,
+    },
+    /// Two services claim one address, port and protocol: the older has it.
+    #[error("{vip} is claimed by {winner} and by {loser}: the older has it")]
+    Conflict {
+        /// What both claim.
+        vip: Vip,
+        /// Who has it.
+        winner: PortId,
+        /// Who does not.
+        loser: PortId,
+    },
+}
+
+/// Collects the faults of one object.
+#[derive(Debug)]
+pub(crate) struct Faults<'a> {
+    kind: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+    found: Vec<Problem>,
+}
+
+impl<'a> Faults<'a> {
+    pub(crate) fn of(kind: &'static str, namespace: &'a str, name: &'a str) -> Self {
+        Self {
+            kind,
+            namespace,
+            name,
+            found: Vec::new(),
+        }
+    }
+
+    fn object(&self) -> String {
+        format!("{} {}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// Notes a field that cannot be read.
+    pub(crate) fn field(&mut self, field: &'static str, value: impl Into<String>) {
+        self.found.push(Problem::Field {
+            object: self.object(),
+            field,
+            value: value.into(),
+        });
+    }
+
+    /// Notes that no source range of this family is left.
+    pub(crate) fn no_source_range(&mut self, family: &'static str) {
+        self.found.push(Problem::NoSourceRange {
+            object: self.object(),
+            family,
+        });
+    }
+
+    /// Passes a readable value on, notes any other.
+    pub(crate) fn read<T>(
+        &mut self,
+        field: &'static str,
+        text: &str,
+        value: Option<T>,
+    ) -> Option<T> {
+        if value.is_none() {
+            self.field(field, text);
+        }
+        value
+    }
+
+    pub(crate) fn found(self) -> Vec<Problem> {
+        self.found
+    }
+}

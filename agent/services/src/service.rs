@@ -1,0 +1,207 @@
+//! Reads a Service: its addresses per family, its ports, its policies.
+
+mod families;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec as Spec};
+
+use crate::address::{Family, Prefix};
+use crate::key::{Protocol, ServiceKey};
+use crate::port::Policy;
+use crate::problem::{Faults, Problem};
+use crate::services::Strictness;
+
+/// A Service with this label, whatever its value, is another proxy's.
+const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
+
+/// What the API server fills in for an affinity without a timeout: three hours.
+const AFFINITY_DEFAULT_S: u32 = 10_800;
+
+/// The addresses of a service in one family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Addresses {
+    /// The address inside the cluster.
+    pub cluster_ip: IpAddr,
+    /// Addresses of others' making that lead to nodes; sorted.
+    pub external_ips: Vec<IpAddr>,
+    /// Addresses of a load balancer that keeps them as destinations; sorted.
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// The sources that may use the load balancer's addresses; absent: all may; empty: nobody may.
+    pub source_ranges: Option<Vec<Prefix>>,
+}
+
+/// One port as the Service names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortSpec {
+    /// Its name; empty if it has none.
+    pub name: Arc<str>,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its number at every address but the nodes'.
+    pub number: u16,
+    /// Its number at the nodes' addresses.
+    pub node_port: Option<u16>,
+}
+
+/// A Service as far as a node serves it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceSpec {
+    /// Its name.
+    pub key: ServiceKey,
+    /// When it was created, in seconds of Unix time: the oldest wins a conflict.
+    pub created_s: i64,
+    /// Its addresses by family; none: it is not served there.
+    pub addresses: [Option<Arc<Addresses>>; 2],
+    /// Its ports, in its own order.
+    pub ports: Vec<PortSpec>,
+    /// How long a client keeps its backend; none: it need not.
+    pub affinity_s: Option<u32>,
+    /// Which endpoints traffic from inside may use.
+    pub internal: Policy,
+    /// Which endpoints traffic from outside may use.
+    pub external: Policy,
+    /// Where load balancers ask for the number of local endpoints.
+    pub health_port: Option<u16>,
+}
+
+/// The name of a Service, if it has one.
+pub(crate) fn key(service: &Service) -> Option<ServiceKey> {
+    let meta = &service.metadata;
+    let names = meta.namespace.as_deref().zip(meta.name.as_deref());
+    names.map(|(namespace, name)| ServiceKey::new(namespace, name))
+}
+
+/// Reads a Service; none if no node of ours serves it.
+pub fn read(
+    key: &ServiceKey,
+    service: &Service,
+    strictness: Strictness,
+) -> (Option<ServiceSpec>, Vec<Problem>) {
+    let mut faults = Faults::of("Service", &key.namespace, &key.name);
+    let labels = service.metadata.labels.as_ref();
+    let foreign = labels.is_some_and(|labels| labels.contains_key(PROXY_NAME_LABEL));
+    let spec = service
+        .spec
+        .as_ref()
+        .filter(|spec| !foreign && has_cluster_ip(spec));
+    let read = spec.map(|spec| ServiceSpec {
+        key: key.clone(),
+        created_s: created_s(service),
+        addresses: Family::ALL.map(|family| {
+            families::addresses(service, spec, family, strictness, &mut faults).map(Arc::new)
+        }),
+        ports: ports(spec, &mut faults),
+        affinity_s: affinity_s(spec, &mut faults),
+        internal: policy(spec.internal_traffic_policy.as_deref()),
+        external: external_policy(spec),
+        health_port: health_port(spec, &mut faults),
+    });
+    (read, faults.found())
+}
+
+/// Without a cluster IP (headless, not given one yet, only a name elsewhere) nothing of a Service is served.
+fn has_cluster_ip(spec: &Spec) -> bool {
+    let cluster_ip = spec.cluster_ip.as_deref().unwrap_or_default();
+    !matches!(cluster_ip, "" | "None") && spec.type_.as_deref() != Some("ExternalName")
+}
+
+fn created_s(service: &Service) -> i64 {
+    let created = service.metadata.creation_timestamp.as_ref();
+    created.map_or(i64::MAX, |time| time.0.as_second())
+}
+
+fn policy(text: Option<&str>) -> Policy {
+    match text {
+        Some("Local") => Policy::Local,
+        _ => Policy::Cluster,
+    }
+}
+
+fn is_local_outside(spec: &Spec) -> bool {
+    policy(spec.external_traffic_policy.as_deref()) == Policy::Local
+}
+
+/// The policy counts for types that are reached from outside, and for the others when they list external IPs.
+fn external_policy(spec: &Spec) -> Policy {
+    let listed = spec
+        .external_ips
+        .as_ref()
+        .is_some_and(|list| !list.is_empty());
+    let counts = match spec.type_.as_deref() {
+        Some("LoadBalancer" | "NodePort") => true,
+        _ => listed,
+    };
+    if counts && is_local_outside(spec) {
+        Policy::Local
+    } else {
+        Policy::Cluster
+    }
+}
+
+fn health_port(spec: &Spec, faults: &mut Faults<'_>) -> Option<u16> {
+    let balanced = spec.type_.as_deref() == Some("LoadBalancer") && is_local_outside(spec);
+    let number = spec.health_check_node_port.filter(|_| balanced)?;
+    optional_number("spec.healthCheckNodePort", number, faults)
+}
+
+fn affinity_s(spec: &Spec, faults: &mut Faults<'_>) -> Option<u32> {
+    if spec.session_affinity.as_deref() != Some("ClientIP") {
+        return None;
+    }
+    let config = spec.session_affinity_config.as_ref();
+    let client = config.and_then(|config| config.client_ip.as_ref());
+    let Some(seconds) = client.and_then(|client| client.timeout_seconds) else {
+        return Some(AFFINITY_DEFAULT_S);
+    };
+    let valid = u32::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+    if valid.is_none() {
+        faults.field(
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
+            seconds.to_string(),
+        );
+    }
+    Some(valid.unwrap_or(AFFINITY_DEFAULT_S))
+}
+
+fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Vec<PortSpec> {
+    let mut read = Vec::new();
+    let mut seen = BTreeSet::new();
+    for port in spec.ports.iter().flatten() {
+        let Some(port) = port_spec(port, faults) else {
+            continue;
+        };
+        if seen.insert((Arc::clone(&port.name), port.protocol)) {
+            read.push(port);
+        } else {
+            faults.field("spec.ports[].name", &*port.name);
+        }
+    }
+    read
+}
+
+fn port_spec(port: &ServicePort, faults: &mut Faults<'_>) -> Option<PortSpec> {
+    let protocol = Protocol::named(port.protocol.as_deref());
+    let protocol_name = port.protocol.as_deref().unwrap_or_default();
+    let protocol = faults.read("spec.ports[].protocol", protocol_name, protocol)?;
+    let number = u16::try_from(port.port).ok().filter(|number| *number > 0);
+    let number = faults.read("spec.ports[].port", &port.port.to_string(), number)?;
+    let node_port = port.node_port;
+    Some(PortSpec {
+        name: port.name.as_deref().unwrap_or_default().into(),
+        protocol,
+        number,
+        node_port: node_port
+            .and_then(|number| optional_number("spec.ports[].nodePort", number, faults)),
+    })
+}
+
+/// A port number of which 0 means none.
+fn optional_number(field: &'static str, number: i32, faults: &mut Faults<'_>) -> Option<u16> {
+    if number == 0 {
+        return None;
+    }
+    faults.read(field, &number.to_string(), u16::try_from(number).ok())
+}

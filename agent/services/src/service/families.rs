@@ -1,0 +1,108 @@
+//! The addresses of a Service in one family.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Service, ServiceSpec as Spec};
+
+use crate::address::{Family, Prefix, parse_address};
+use crate::problem::Faults;
+use crate::services::Strictness;
+
+use super::Addresses;
+
+/// The addresses of the family; without a cluster IP there, none of the others is served either.
+pub(super) fn addresses(
+    service: &Service,
+    spec: &Spec,
+    family: Family,
+    strictness: Strictness,
+    faults: &mut Faults<'_>,
+) -> Option<Addresses> {
+    let text = cluster_ip(spec, family).filter(|text| !matches!(*text, "" | "None"))?;
+    let cluster_ip = parse_address(text).filter(|address| Family::of(*address) == family);
+    Some(Addresses {
+        cluster_ip: faults.read("spec.clusterIPs", text, cluster_ip)?,
+        external_ips: external_ips(spec, family, faults),
+        load_balancer_ips: load_balancer_ips(service, family, faults),
+        source_ranges: source_ranges(spec, family, strictness, faults),
+    })
+}
+
+/// The cluster IP that is meant for the family, as it is written.
+fn cluster_ip(spec: &Spec, family: Family) -> Option<&str> {
+    let families = spec.ip_families.as_deref().unwrap_or_default();
+    if families.is_empty() {
+        let only = spec.cluster_ip.as_deref()?;
+        return parse_address(only)
+            .is_none_or(|address| Family::of(address) == family)
+            .then_some(only);
+    }
+    let index = families.iter().position(|name| name == family.name())?;
+    let addresses = spec.cluster_ips.as_deref().unwrap_or_default();
+    addresses.get(index).map(String::as_str)
+}
+
+fn external_ips(spec: &Spec, family: Family, faults: &mut Faults<'_>) -> Vec<IpAddr> {
+    let texts = spec.external_ips.iter().flatten();
+    of_family("spec.externalIPs[]", texts, family, faults)
+}
+
+/// The addresses that stay the destination of packets: those of a mode `Proxy` never reach a node.
+fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults<'_>) -> Vec<IpAddr> {
+    let status = service.status.as_ref();
+    let balancer = status.and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref());
+    let vips = ingress.unwrap_or_default().iter().filter(|ingress| {
+        let mode = ingress.ip_mode.as_deref();
+        mode.is_none_or(|mode| mode == "VIP")
+    });
+    let texts = vips.filter_map(|ingress| ingress.ip.as_ref());
+    let texts = texts.filter(|text| !text.is_empty());
+    of_family("status.loadBalancer.ingress[].ip", texts, family, faults)
+}
+
+/// The readable addresses of the family, sorted, each once.
+fn of_family<'a>(
+    field: &'static str,
+    texts: impl Iterator<Item = &'a String>,
+    family: Family,
+    faults: &mut Faults<'_>,
+) -> Vec<IpAddr> {
+    let read = texts.filter_map(|text| faults.read(field, text, parse_address(text)));
+    let mut addresses: Vec<_> = read
+        .filter(|address| Family::of(*address) == family)
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// The sources that may use the load balancer's addresses.
+///
+/// Ranges of which none is valid in this family leave the addresses open to kube-proxy, and closed to us.
+fn source_ranges(
+    spec: &Spec,
+    family: Family,
+    strictness: Strictness,
+    faults: &mut Faults<'_>,
+) -> Option<Vec<Prefix>> {
+    let texts = spec
+        .load_balancer_source_ranges
+        .as_deref()
+        .unwrap_or_default();
+    let read = texts.iter().filter_map(|text| {
+        let field = "spec.loadBalancerSourceRanges[]";
+        faults.read(field, text, Prefix::parse(text.trim()))
+    });
+    let mut ranges: Vec<_> = read.filter(|range| range.family() == family).collect();
+    if texts.is_empty() || ranges.iter().any(|range| range.length() == 0) {
+        return None;
+    }
+    if ranges.is_empty() {
+        faults.no_source_range(family.name());
+        return (strictness == Strictness::Ours).then_some(ranges);
+    }
+    ranges.sort_unstable();
+    ranges.dedup();
+    Some(ranges)
+}

@@ -1,0 +1,229 @@
+//! Follows the objects event by event; a sync recomputes the services that were touched, and no others.
+
+mod entry;
+mod objects;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::address::Family;
+use crate::change::{Changes, PortChange};
+use crate::key::ServiceKey;
+use crate::node::{Node, NodeAddresses};
+use crate::port::{Kind, ServicePort};
+use crate::problem::Problem;
+use crate::table::{self, Frontend, NodePort, Table, Vip};
+
+use entry::Entry;
+pub use entry::Health;
+
+/// Whose decisions are made where ours are better on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Strictness {
+    /// Ours: source ranges of which none is valid in a family close its addresses; flows to services without endpoints are stale;
+    /// a flow is a node port's only if it goes to an address of the node.
+    #[default]
+    Ours,
+    /// kube-proxy's, to the letter.
+    KubeProxy,
+}
+
+/// The namespace and the name of a slice.
+type SliceName = (Box<str>, Box<str>);
+
+/// The services of one node.
+#[derive(Debug)]
+pub struct Services {
+    node: Node,
+    strictness: Strictness,
+    zone: Option<Box<str>>,
+    entries: HashMap<ServiceKey, Entry>,
+    /// Under which service each slice is.
+    owners: HashMap<SliceName, ServiceKey>,
+    /// The services to recompute, and in which families their slices were touched.
+    touched: BTreeMap<ServiceKey, [bool; 2]>,
+    table: Table,
+}
+
+impl Services {
+    /// Nothing yet, for this node.
+    pub fn new(node: Node, strictness: Strictness) -> Self {
+        Self {
+            node,
+            strictness,
+            zone: None,
+            entries: HashMap::new(),
+            owners: HashMap::new(),
+            touched: BTreeMap::new(),
+            table: Table::default(),
+        }
+    }
+
+    /// Recomputes what the events since the last sync touched.
+    pub fn sync(&mut self) -> Changes {
+        let mut changes = Changes::default();
+        for (key, touched) in std::mem::take(&mut self.touched) {
+            self.refresh(&key, touched, &mut changes);
+        }
+        changes.vips.sort_unstable();
+        changes.vips.dedup();
+        for vip in &changes.vips {
+            self.report_conflicts(vip, &mut changes.problems);
+        }
+        changes
+    }
+
+    /// The addresses of the node changed: the VIPs that this concerns. Costs a look at every node port.
+    pub fn set_node_addresses(&mut self, addresses: NodeAddresses) -> Vec<Vip> {
+        let mut vips = self.node_port_vips();
+        self.node.addresses = addresses;
+        vips.extend(self.node_port_vips());
+        vips.sort_unstable();
+        vips.dedup();
+        vips
+    }
+
+    /// The node's facts.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The service ports by address.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Whose decisions are made.
+    pub fn strictness(&self) -> Strictness {
+        self.strictness
+    }
+
+    /// Every service port in force, in no order.
+    pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
+        self.entries.values().flat_map(|entry| &entry.ports)
+    }
+
+    /// The service ports of one service, sorted.
+    pub fn ports_of(&self, service: &ServiceKey) -> &[Arc<ServicePort>] {
+        let entry = self.entries.get(service);
+        entry.map_or(&[], |entry| entry.ports.as_slice())
+    }
+
+    /// Whether the service port has an address on this node that is meant for traffic from outside.
+    pub fn takes_external(&self, port: &ServicePort) -> bool {
+        let addresses = &port.addresses;
+        let node_ports = table::node_port(port);
+        !addresses.external_ips.is_empty()
+            || !addresses.load_balancer_ips.is_empty()
+            || node_ports.is_some_and(|node_port| self.vips_at(node_port).next().is_some())
+    }
+
+    /// What the health port of a service answers, by family; none: there is no such port.
+    pub fn health_checks(&self, service: &ServiceKey) -> [Option<Health>; 2] {
+        let entry = self.entries.get(service);
+        entry.map_or([None; 2], |entry| entry.health)
+    }
+
+    /// The service port that answers at a VIP on this node: a service's own address comes before the node's.
+    pub fn frontend(&self, vip: &Vip) -> Option<Frontend<'_>> {
+        if let Some(found) = self.table.vip(vip) {
+            return Some(found);
+        }
+        let answers = self.node.answers_node_ports(vip.address);
+        let node_port = answers.then(|| node_port_of(vip))?;
+        self.table.node_port(&node_port)
+    }
+}
+
+impl Services {
+    fn refresh(&mut self, key: &ServiceKey, touched: [bool; 2], changes: &mut Changes) {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        let refreshed = entry.refresh(self.zone.as_deref());
+        for (scan, family) in changes.scan_flows.iter_mut().zip(Family::ALL) {
+            let index = family.index();
+            *scan |= touched[index] && refreshed.udp[index];
+        }
+        if refreshed.health {
+            changes.health.push(key.clone());
+        }
+        if entry.is_empty() {
+            self.entries.remove(key);
+        }
+        for old in refreshed.ports.iter().filter_map(PortChange::before) {
+            self.table.remove(old);
+        }
+        for new in refreshed.ports.iter().filter_map(PortChange::after) {
+            self.table.insert(new);
+        }
+        for change in refreshed.ports.iter().filter(|change| change.moves()) {
+            let ports = change.before().into_iter().chain(change.after());
+            changes
+                .vips
+                .extend(ports.flat_map(|port| self.vips_of(port)));
+        }
+        changes.ports.extend(refreshed.ports);
+    }
+
+    /// Every VIP of a service port on this node.
+    fn vips_of(&self, port: &ServicePort) -> Vec<Vip> {
+        let mut vips: Vec<_> = port.vips().map(|(vip, _)| vip).collect();
+        vips.extend(
+            table::node_port(port)
+                .iter()
+                .flat_map(|node_port| self.vips_at(*node_port)),
+        );
+        vips
+    }
+
+    fn vips_at(&self, node_port: NodePort) -> impl Iterator<Item = Vip> + use<> {
+        let NodePort {
+            port,
+            protocol,
+            family,
+        } = node_port;
+        let addresses = self.node.node_port_addresses(family).into_iter();
+        addresses.map(move |address| Vip {
+            address,
+            port,
+            protocol,
+        })
+    }
+
+    fn node_port_vips(&self) -> Vec<Vip> {
+        self.table
+            .node_ports()
+            .flat_map(|node_port| self.vips_at(*node_port))
+            .collect()
+    }
+
+    fn report_conflicts(&self, vip: &Vip, problems: &mut Vec<Problem>) {
+        let Some(winner) = self.frontend(vip) else {
+            return;
+        };
+        let losers: Vec<_> = match winner.kind {
+            Kind::NodePort => self
+                .table
+                .node_port_claimants(&node_port_of(vip))
+                .skip(1)
+                .collect(),
+            _ => self.table.claimants(vip).skip(1).collect(),
+        };
+        problems.extend(losers.into_iter().map(|loser| Problem::Conflict {
+            vip: *vip,
+            winner: winner.port.id.clone(),
+            loser: loser.id.clone(),
+        }));
+    }
+}
+
+fn node_port_of(vip: &Vip) -> NodePort {
+    NodePort {
+        family: Family::of(vip.address),
+        port: vip.port,
+        protocol: vip.protocol,
+    }
+}

@@ -1,0 +1,181 @@
+//! One service as it is told, and as it is served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::address::Family;
+use crate::backend::{Candidate, candidates};
+use crate::change::PortChange;
+use crate::key::{PortId, Protocol};
+use crate::port::ServicePort;
+use crate::service::ServiceSpec;
+use crate::slice::{Mark, Slice, State};
+
+/// What the health port of a service answers in one family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// The port's number.
+    pub port: u16,
+    /// How many local endpoints are ready: above 0 the answer is 200, else 503.
+    pub local_endpoints: usize,
+}
+
+/// One service: the objects that speak of it, and what came of them at the last sync.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) spec: Option<ServiceSpec>,
+    slices: BTreeMap<Box<str>, (Slice, Mark)>,
+    /// In force, sorted by id.
+    pub(super) ports: Vec<Arc<ServicePort>>,
+    pub(super) health: [Option<Health>; 2],
+    /// By family: whether there was an endpoint for a UDP port.
+    udp: [bool; 2],
+}
+
+/// What a refresh of an entry changed.
+#[derive(Debug)]
+pub(super) struct Refreshed {
+    pub(super) ports: Vec<PortChange>,
+    /// Whether the health answer differs.
+    pub(super) health: bool,
+    /// By family: whether there was or is an endpoint for a UDP port.
+    pub(super) udp: [bool; 2],
+}
+
+impl Entry {
+    /// Puts a slice here or takes it away; says in which families anything of it changed.
+    pub(super) fn hold(&mut self, name: &str, slice: Option<(Slice, Mark)>) -> [bool; 2] {
+        let family = slice.as_ref().map(|(slice, _)| slice.family);
+        let unchanged = self.slices.get(name) == slice.as_ref();
+        let former = match slice {
+            Some(slice) => self.slices.insert(name.into(), slice),
+            None => self.slices.remove(name),
+        };
+        let former = former.map(|(slice, _)| slice.family);
+        Family::ALL.map(|each| !unchanged && (family == Some(each) || former == Some(each)))
+    }
+
+    /// Whether nothing speaks of it any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spec.is_none() && self.slices.is_empty()
+    }
+
+    /// Whether the node's zone matters to it.
+    pub(super) fn has_zone_hints(&self) -> bool {
+        self.slices().any(Slice::has_zone_hints)
+    }
+
+    /// Computes what is served from what is told.
+    pub(super) fn refresh(&mut self, zone: Option<&str>) -> Refreshed {
+        let new = self.served(zone);
+        let (ports, changes) = diff(&self.ports, new);
+        self.ports = ports;
+        let health = Family::ALL.map(|family| self.health(family, zone));
+        let health_differs = std::mem::replace(&mut self.health, health) != health;
+        let udp = Family::ALL.map(|family| self.has_udp(family));
+        let had_udp = std::mem::replace(&mut self.udp, udp);
+        Refreshed {
+            ports: changes,
+            health: health_differs,
+            udp: [udp[0] || had_udp[0], udp[1] || had_udp[1]],
+        }
+    }
+
+    fn slices(&self) -> impl Iterator<Item = &Slice> {
+        self.slices.values().map(|(slice, _)| slice)
+    }
+
+    fn has_udp(&self, family: Family) -> bool {
+        self.slices()
+            .any(|slice| slice.family == family && slice.has_udp())
+    }
+
+    fn candidates(
+        &self,
+        family: Family,
+        name: &str,
+        protocol: Protocol,
+        zone: Option<&str>,
+    ) -> Vec<Candidate> {
+        candidates(self.slices(), (family, name, protocol), zone)
+    }
+
+    /// The service ports in both families, sorted by id.
+    fn served(&self, zone: Option<&str>) -> Vec<ServicePort> {
+        let mut served = Vec::new();
+        let Some(spec) = &self.spec else {
+            return served;
+        };
+        for family in Family::ALL {
+            let Some(addresses) = &spec.addresses[family.index()] else {
+                continue;
+            };
+            served.extend(spec.ports.iter().map(|port| {
+                let candidates = self.candidates(family, &port.name, port.protocol, zone);
+                let id = PortId {
+                    service: spec.key.clone(),
+                    name: Arc::clone(&port.name),
+                    protocol: port.protocol,
+                    family,
+                };
+                ServicePort::new(id, spec, port, addresses, &candidates)
+            }));
+        }
+        served.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        served
+    }
+
+    fn health(&self, family: Family, zone: Option<&str>) -> Option<Health> {
+        let mut ports = self.ports.iter();
+        let port = ports.find(|port| port.id.family == family)?.health_port?;
+        Some(Health {
+            port,
+            local_endpoints: self.local_endpoints(family, zone),
+        })
+    }
+
+    /// How many addresses on this node are ready, over all slice ports, whether or not the service has them.
+    fn local_endpoints(&self, family: Family, zone: Option<&str>) -> usize {
+        let slices = self.slices().filter(|slice| slice.family == family);
+        let names: BTreeSet<_> = slices
+            .flat_map(|slice| &slice.ports)
+            .map(|port| (&*port.name, port.protocol))
+            .collect();
+        let all = names
+            .into_iter()
+            .flat_map(|(name, protocol)| self.candidates(family, name, protocol, zone));
+        let counts = |state: State| state.has(State::LOCAL) && state.has(State::READY);
+        let local = all.filter(|candidate| counts(candidate.state));
+        let addresses: BTreeSet<IpAddr> = local.map(|candidate| candidate.address).collect();
+        addresses.len()
+    }
+}
+
+/// The new list (with the old ports where nothing differs) and what differs; both lists are sorted by id.
+fn diff(
+    old: &[Arc<ServicePort>],
+    new: Vec<ServicePort>,
+) -> (Vec<Arc<ServicePort>>, Vec<PortChange>) {
+    let mut ports = Vec::with_capacity(new.len());
+    let mut changes = Vec::new();
+    let mut old = old.iter().peekable();
+    for port in new {
+        while let Some(gone) = old.next_if(|old| old.id < port.id) {
+            changes.push(PortChange::Removed(Arc::clone(gone)));
+        }
+        let former = old.next_if(|old| old.id == port.id);
+        if let Some(same) = former.filter(|former| ***former == port) {
+            ports.push(Arc::clone(same));
+            continue;
+        }
+        let new = Arc::new(port);
+        ports.push(Arc::clone(&new));
+        changes.push(match former.cloned() {
+            Some(old) => PortChange::Replaced { old, new },
+            None => PortChange::Added(new),
+        });
+    }
+    changes.extend(old.cloned().map(PortChange::Removed));
+    (ports, changes)
+}

@@ -1,0 +1,62 @@
+//! What becomes of each packet of a step, beside what kube-proxy did with it.
+
+use std::net::SocketAddr;
+
+use dormouse_agent_services::{Backend, Decision, Fate, Packet, Protocol, Translation};
+use serde_json::{Value, json};
+
+use crate::scenario::{Run, list, sorted};
+use crate::tally::{Tally, Topic};
+
+pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
+    for outcome in list(&expect["outcomes"]) {
+        let mut wanted = outcome.clone();
+        wanted.as_object_mut().unwrap().remove("packets");
+        for packet in list(&outcome["packets"]) {
+            let packet = packet.as_str().unwrap();
+            let decision = run.services.decide(&read(packet), &run.affinities, 0);
+            tally.compare(Topic::Packet, packet, &told(&decision), &wanted);
+        }
+    }
+}
+
+fn read(text: &str) -> Packet {
+    let words: Vec<_> = text.split(' ').collect();
+    Packet {
+        source: words[0].parse().unwrap(),
+        destination: words[1].parse().unwrap(),
+        port: words[2].parse().unwrap(),
+        protocol: Protocol::named(Some(words[3])).unwrap(),
+    }
+}
+
+fn told(decision: &Decision<'_>) -> Value {
+    match decision {
+        Decision::Pass => json!({"verdict": "none"}),
+        Decision::Reject => json!({"verdict": "reject"}),
+        Decision::Drop => json!({"verdict": "drop"}),
+        Decision::Translate(translation) => translated(translation),
+    }
+}
+
+fn translated(translation: &Translation<'_>) -> Value {
+    let texts = |wanted: fn(Fate) -> bool| {
+        let backends = translation.backends();
+        let some = backends.filter(|backend| wanted(translation.fate(backend)));
+        sorted(some.map(backend_text).collect())
+    };
+    let to = texts(|fate| matches!(fate, Fate::Deliver { .. }));
+    let hidden = texts(|fate| fate == Fate::Deliver { masquerade: true });
+    let snat = if hidden.is_empty() {
+        json!("none")
+    } else if hidden == to {
+        json!("all")
+    } else {
+        json!(hidden)
+    };
+    json!({"verdict": "dnat", "to": to, "snat": snat})
+}
+
+pub(crate) fn backend_text(backend: &Backend) -> String {
+    SocketAddr::new(backend.address, backend.port).to_string()
+}
