@@ -5,12 +5,52 @@ use aya_ebpf::bindings::bpf_sock_addr;
 use aya_ebpf::helpers::generated::bpf_get_socket_cookie;
 use aya_ebpf::programs::SockAddrContext;
 use dormouse_ebpf::maps::{Peer, PeerKey};
+use dormouse_ebpf::pick::mix;
 
+use super::choose::{Asked, Pick, choose};
 use super::{rewrite, tables};
+
+/// Where a socket was led.
+pub(crate) struct Led {
+    /// The socket.
+    pub(crate) cookie: u64,
+    /// The VIP that it named.
+    pub(crate) vip: u32,
+    /// Straight to a pod, not to an activator.
+    pub(crate) straight: bool,
+}
+
+/// Puts what stands behind a VIP in its place, and remembers the VIP. `seed` makes the pick's random bits of the
+/// socket's number and the VIP's index. `None` where no VIP was named, or nothing stands behind it.
+#[inline(always)]
+pub(crate) fn lead(ctx: &SockAddrContext, seed: impl FnOnce(u64, u32) -> u64) -> Option<Led> {
+    let config = tables::config()?;
+    let (vip_address, vip_port) = named(ctx);
+    let vip = config.vip(&vip_address)?;
+    let cookie = cookie(ctx);
+    let asked = Asked {
+        vip,
+        port: vip_port,
+        begins: true,
+        pick: Pick::Random(mix(seed(cookie, vip))),
+    };
+    let choice = choose(&asked, config)?;
+    rename(ctx, &choice.address, choice.port);
+    remember(
+        cookie,
+        (&choice.address, choice.port),
+        (vip_address, vip_port),
+    );
+    Some(Led {
+        cookie,
+        vip,
+        straight: choice.via.is_none(),
+    })
+}
 
 /// The address that the caller named (or that it shall be told).
 #[inline(always)]
-pub(crate) fn named(ctx: &SockAddrContext) -> ([u8; 16], u16) {
+fn named(ctx: &SockAddrContext) -> ([u8; 16], u16) {
     let raw = ctx.sock_addr;
     // SAFETY: fields of the context; the verifier allows reads of four bytes each.
     unsafe {
@@ -24,7 +64,7 @@ pub(crate) fn named(ctx: &SockAddrContext) -> ([u8; 16], u16) {
 
 /// Replaces that address.
 #[inline(always)]
-pub(crate) fn rename(ctx: &SockAddrContext, address: &[u8; 16], port: u16) {
+fn rename(ctx: &SockAddrContext, address: &[u8; 16], port: u16) {
     let raw: *mut bpf_sock_addr = ctx.sock_addr;
     let words = rewrite::words(address);
     // SAFETY: fields of the context; the verifier allows writes of four bytes each.
@@ -54,7 +94,7 @@ pub(crate) fn protocol(ctx: &SockAddrContext) -> u8 {
 
 /// Remembers which VIP stands before an address on this socket.
 #[inline(always)]
-pub(crate) fn remember(cookie: u64, real: (&[u8; 16], u16), vip: ([u8; 16], u16)) {
+fn remember(cookie: u64, real: (&[u8; 16], u16), vip: ([u8; 16], u16)) {
     let key = PeerKey {
         cookie,
         address: *real.0,

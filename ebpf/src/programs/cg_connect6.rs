@@ -4,10 +4,8 @@
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 use dormouse_ebpf::packet::TCP;
-use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::choose::{Asked, Pick, choose};
 use crate::kernel::{count, socket, tables};
 
 #[cgroup_sock_addr(connect6)]
@@ -18,26 +16,10 @@ fn cg_connect6(ctx: SockAddrContext) -> i32 {
 
 #[inline(always)]
 fn connect(ctx: &SockAddrContext) -> Option<()> {
-    let config = tables::config()?;
-    let (vip_address, vip_port) = socket::named(ctx);
-    let vip = config.vip(&vip_address)?;
-    let cookie = socket::cookie(ctx);
-    let asked = Asked {
-        vip,
-        port: vip_port,
-        begins: true,
-        pick: Pick::Random(mix(u64::from(tables::random()))),
-    };
-    let choice = choose(&asked, config)?;
-    socket::rename(ctx, &choice.address, choice.port);
-    socket::remember(
-        cookie,
-        (&choice.address, choice.port),
-        (vip_address, vip_port),
-    );
-    if choice.via.is_none() && socket::protocol(ctx) == TCP {
+    let led = socket::lead(ctx, |_, _| u64::from(tables::random()))?;
+    if led.straight && socket::protocol(ctx) == TCP {
         tables::note(Verdict::SocketServed);
-        opened(cookie, vip);
+        opened(led.cookie, led.vip);
     }
     Some(())
 }
