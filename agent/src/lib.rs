@@ -8,6 +8,7 @@
 pub mod cli;
 pub mod cni;
 pub mod datapath;
+pub mod health;
 pub mod metrics;
 pub mod ndp;
 pub mod node;

@@ -1,3 +1,4 @@
 //! Where a node learns what to do. With control that is the fleet stream.
 
 pub mod fleet;
+pub mod manifests;

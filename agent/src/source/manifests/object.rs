@@ -1,0 +1,89 @@
+//! What manifests describe, and what became of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dormouse_agent_services::{Event, change};
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+/// An object of a manifest. Its name is not empty; a namespace that was not given is `default`, and a Node has none.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Object {
+    /// `v1 Service`.
+    Service(Box<Service>),
+    /// `discovery.k8s.io/v1 EndpointSlice`.
+    EndpointSlice(Box<EndpointSlice>),
+    /// `v1 Node`.
+    Node(Box<Node>),
+}
+
+/// What happened to an object.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// It is there, like this, new or changed.
+    Applied(Object),
+    /// It is gone; this was its last state.
+    Deleted(Object),
+}
+
+impl Object {
+    /// The object as [`dormouse_agent_services`] takes it.
+    pub fn borrow(&self) -> change::Object<'_> {
+        match self {
+            Self::Service(service) => change::Object::Service(service),
+            Self::EndpointSlice(slice) => change::Object::EndpointSlice(slice),
+            Self::Node(node) => change::Object::Node(node),
+        }
+    }
+}
+
+impl Change {
+    /// The change as [`dormouse_agent_services`] takes it.
+    pub fn event(&self) -> Event<'_> {
+        match self {
+            Self::Applied(object) => Event::Applied(object.borrow()),
+            Self::Deleted(object) => Event::Deleted(object.borrow()),
+        }
+    }
+}
+
+/// The kinds that are read, in the order in which a batch tells of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Kind {
+    Node,
+    Service,
+    EndpointSlice,
+}
+
+impl Kind {
+    /// The kind of that name in that API, if it is one that is read.
+    pub(super) fn named(api_version: &str, kind: &str) -> Option<Self> {
+        match (api_version, kind) {
+            ("v1", "Node") => Some(Self::Node),
+            ("v1", "Service") => Some(Self::Service),
+            ("discovery.k8s.io/v1", "EndpointSlice") => Some(Self::EndpointSlice),
+            _ => None,
+        }
+    }
+}
+
+/// What tells one object from another.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Key {
+    pub(super) kind: Kind,
+    /// Empty for a Node.
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (namespace, name) = (&self.namespace, &self.name);
+        match self.kind {
+            Kind::Node => write!(f, "Node {name}"),
+            Kind::Service => write!(f, "Service {namespace}/{name}"),
+            Kind::EndpointSlice => write!(f, "EndpointSlice {namespace}/{name}"),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+use std::fs::{self, File, rename};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+
+fn service(name: &str, address: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{clusterIP: \"{address}\"}}\n"
+    )
+}
+
+fn told(batch: &Batch) -> Vec<String> {
+    let tell = |change: &Change| {
+        let (sign, Object::Service(service)) = (match change {
+            Change::Applied(object) => ('+', object),
+            Change::Deleted(object) => ('-', object),
+        }) else {
+            panic!("{change:?}");
+        };
+        let name = service.metadata.name.as_deref().unwrap();
+        let address = service.spec.as_ref().unwrap().cluster_ip.as_deref();
+        format!("{sign}{name}={}", address.unwrap())
+    };
+    batch.changes.iter().map(tell).collect()
+}
+
+struct Case {
+    root: TempDir,
+    folder: std::path::PathBuf,
+    manifests: Manifests,
+}
+
+impl Case {
+    fn open(files: &[(&str, &str)]) -> (Self, Batch) {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("manifests");
+        fs::create_dir(&folder).unwrap();
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let (manifests, batch) = Manifests::open(&folder).unwrap();
+        (
+            Self {
+                root,
+                folder,
+                manifests,
+            },
+            batch,
+        )
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.join(name), text).unwrap();
+    }
+
+    async fn next(&mut self) -> Batch {
+        let next = timeout(Duration::from_secs(20), self.manifests.next());
+        next.await.expect("nothing was told")
+    }
+
+    /// What is told until this is the last of it, batches joined.
+    async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        while all.last().is_none_or(|it| it != last) {
+            all.extend(told(&self.next().await));
+        }
+        all
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_refused_with_what_to_do() {
+    let error = Manifests::open(Path::new("/nonexistent/m")).unwrap_err();
+    assert!(
+        error.to_string().contains("/nonexistent/m: create it"),
+        "{error}"
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert!(matches!(
+        Manifests::open(file.path()),
+        Err(ManifestsError::Folder { .. })
+    ));
+}
+
+#[tokio::test]
+async fn files_that_come_change_and_go_are_told() {
+    let (mut case, first) = Case::open(&[
+        ("a.yaml", &service("a", "1")),
+        (".b.yaml", &service("b", "1")),
+        ("c.txt", "c"),
+    ]);
+    assert_eq!(told(&first), ["+a=1"]);
+    case.write("b.yml", &service("b", "1"));
+    assert_eq!(case.until("+b=1").await, ["+b=1"]);
+    case.write("a.yaml", &service("a", "2"));
+    assert_eq!(case.until("+a=2").await, ["+a=2"]);
+    // As sed -i, vim and kubectl cp do.
+    case.write(".new", &service("a", "3"));
+    rename(case.folder.join(".new"), case.folder.join("a.yaml")).unwrap();
+    assert_eq!(case.until("+a=3").await, ["+a=3"]);
+    fs::remove_file(case.folder.join("a.yaml")).unwrap();
+    assert_eq!(case.until("-a=3").await, ["-a=3"]);
+    rename(case.folder.join("b.yml"), case.folder.join("b.txt")).unwrap();
+    assert_eq!(case.until("-b=1").await, ["-b=1"]);
+}
+
+#[tokio::test]
+async fn a_file_half_written_is_not_looked_at_until_it_is_closed() {
+    let (mut case, _) = Case::open(&[("a.yaml", &(service("a", "1") + &service("b", "1")))]);
+    let mut file = File::create(case.folder.join("a.yaml")).unwrap();
+    file.write_all(service("a", "2").as_bytes()).unwrap();
+    // Another change has the folder looked at meanwhile.
+    case.write("z.yaml", &service("z", "1"));
+    assert_eq!(case.until("+z=1").await, ["+z=1"]);
+    file.write_all(service("b", "2").as_bytes()).unwrap();
+    drop(file);
+    assert_eq!(case.until("+b=2").await, ["+a=2", "+b=2"]);
+}
+
+#[tokio::test]
+async fn a_config_map_is_swapped_by_its_link() {
+    let (mut case, _) = Case::open(&[]);
+    let swap = |address: &str| {
+        let data = case.folder.join(format!("..{address}"));
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("web.yaml"), service("web", address)).unwrap();
+        symlink(&data, case.folder.join("..tmp")).unwrap();
+        rename(case.folder.join("..tmp"), case.folder.join("..data")).unwrap();
+    };
+    swap("1");
+    symlink("..data/web.yaml", case.folder.join("web.yaml")).unwrap();
+    swap("2");
+    let folder = case.folder.clone();
+    let told = case.until("+web=2").await;
+    assert!(told.len() <= 2, "{told:?}");
+    fs::remove_dir_all(folder.join("..2")).unwrap();
+    let batch = case.next().await;
+    assert!(
+        matches!(&*batch.problems, [Problem::Unreadable { .. }]),
+        "{batch:?}"
+    );
+    assert_eq!(batch.changes, []);
+}
+
+#[tokio::test]
+async fn a_folder_that_goes_keeps_its_objects_and_is_found_again() {
+    let (mut case, _) = Case::open(&[("a.yaml", &service("a", "1"))]);
+    rename(&case.folder, case.root.path().join("away")).unwrap();
+    let batch = case.next().await;
+    assert_eq!(batch.changes, []);
+    assert!(
+        matches!(&*batch.problems, [Problem::FolderGone { .. }]),
+        "{batch:?}"
+    );
+    fs::create_dir(case.root.path().join("new")).unwrap();
+    fs::write(case.root.path().join("new/a.yaml"), service("a", "2")).unwrap();
+    rename(case.root.path().join("new"), &case.folder).unwrap();
+    assert_eq!(case.until("+a=2").await, ["+a=2"]);
+    case.write("a.yaml", &service("a", "3"));
+    assert_eq!(case.until("+a=3").await, ["+a=3"]);
+}
+
+#[tokio::test]
+async fn a_wait_that_is_dropped_again_and_again_still_ends() {
+    let (mut case, _) = Case::open(&[]);
+    case.write("a.yaml", &service("a", "1"));
+    let batches = async {
+        loop {
+            if let Ok(batch) = timeout(Duration::from_micros(500), case.manifests.next()).await {
+                return batch;
+            }
+        }
+    };
+    let batch = timeout(Duration::from_secs(20), batches)
+        .await
+        .expect("never told");
+    assert_eq!(told(&batch), ["+a=1"]);
+}
+
+#[tokio::test]
+async fn a_burst_of_files_ends_in_all_of_them() {
+    let (mut case, _) = Case::open(&[]);
+    for n in 0..300 {
+        case.write(&format!("{n}.yaml"), &service(&format!("s{n}"), "1"));
+    }
+    let (mut seen, mut batches) = (0, 0);
+    while seen < 300 {
+        seen += case.next().await.changes.len();
+        batches += 1;
+    }
+    assert!(batches < 30, "{batches} batches");
+}

@@ -1,0 +1,246 @@
+//! The text of one file to objects, or to a sentence that leads to the line which is wrong.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::object::{Key, Kind, Object};
+use super::problem::Problem;
+
+mod document;
+
+use document::{Document, Fault};
+
+/// A person mends the first fault first; a file that is nothing but faults shall not fill the log.
+const PROBLEMS_MAX: usize = 20;
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    Yaml,
+    Json,
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) objects: BTreeMap<Key, Arc<Object>>,
+    pub(super) problems: Vec<Problem>,
+    /// Whether nothing of it was lost: only then does an object that is not in it no longer exist.
+    pub(super) is_whole: bool,
+}
+
+/// Reads all documents of a file; `file` is its name in problems.
+pub(super) fn parse(file: &str, format: Format, text: &str) -> Parsed {
+    let mut reader = Reader {
+        file,
+        objects: BTreeMap::new(),
+        problems: Vec::new(),
+        faults: 0,
+    };
+    match format {
+        Format::Yaml => document::yaml(text, |document| reader.document(document)),
+        Format::Json => document::json(text, |document| reader.document(document)),
+    }
+    reader.finish()
+}
+
+struct Reader<'a> {
+    file: &'a str,
+    objects: BTreeMap<Key, Arc<Object>>,
+    problems: Vec<Problem>,
+    faults: usize,
+}
+
+impl Reader<'_> {
+    fn finish(mut self) -> Parsed {
+        if self.faults > PROBLEMS_MAX {
+            self.problems.push(Problem::More {
+                file: self.file.to_owned(),
+                count: self.faults - PROBLEMS_MAX,
+            });
+        }
+        Parsed {
+            objects: self.objects,
+            problems: self.problems,
+            is_whole: self.faults == 0,
+        }
+    }
+
+    fn document(&mut self, mut document: Document<'_>) {
+        match document.take_value() {
+            Ok(Value::Null) => {}
+            Ok(mut value) => match list(&mut value) {
+                Some(items) => self.items(&document, items),
+                None => self.object(Place::of(&document, None), &value),
+            },
+            Err(fault) => self.fault(&document, fault),
+        }
+    }
+
+    fn items(&mut self, document: &Document<'_>, items: Vec<Value>) {
+        for (index, item) in items.into_iter().enumerate() {
+            self.object(Place::of(document, Some(index)), &item);
+        }
+    }
+
+    fn object(&mut self, place: Place<'_>, value: &Value) {
+        match object(place, value) {
+            Ok(Some((key, object))) => self.take(place, key, object),
+            Ok(None) => tracing::debug!(
+                file = self.file,
+                document = place.document.number,
+                api_version = %value["apiVersion"],
+                kind = %value["kind"],
+                "this kind is not read"
+            ),
+            Err(fault) => self.fault(place.document, fault),
+        }
+    }
+
+    fn take(&mut self, place: Place<'_>, key: Key, object: Object) {
+        match self.objects.entry(key) {
+            Entry::Vacant(free) => {
+                free.insert(Arc::new(object));
+            }
+            Entry::Occupied(taken) => {
+                let (number, line) = (place.document.number, place.line());
+                self.problems.push(Problem::Duplicate {
+                    object: taken.key().to_string(),
+                    winner: self.file.to_owned(),
+                    loser: format!("{}, document {number}, line {line}", self.file),
+                });
+            }
+        }
+    }
+
+    fn fault(&mut self, document: &Document<'_>, fault: Fault) {
+        self.faults += 1;
+        if self.faults <= PROBLEMS_MAX {
+            self.problems.push(Problem::Malformed {
+                file: self.file.to_owned(),
+                document: document.number,
+                line: fault.line,
+                what: fault.what,
+            });
+        }
+    }
+}
+
+/// Where an object stands: a document, or an item of the list in it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    document: &'a Document<'a>,
+    item: Option<usize>,
+}
+
+impl<'a> Place<'a> {
+    fn of(document: &'a Document<'a>, item: Option<usize>) -> Self {
+        Self { document, item }
+    }
+
+    fn line(self) -> u64 {
+        self.document.line_of(self.item)
+    }
+
+    fn fault(self, what: impl Into<String>) -> Fault {
+        Fault {
+            line: self.line(),
+            what: what.into(),
+        }
+    }
+
+    /// The fault of a value that is no `T`: the very line if the document is one object, and the field in any case.
+    fn misfit<T: DeserializeOwned>(self, error: &impl ToString) -> Fault {
+        let alone = self.item.is_none();
+        let line = alone.then(|| self.document.line_of_misfit::<T>());
+        Fault {
+            line: line.flatten().unwrap_or_else(|| self.line()),
+            what: error.to_string(),
+        }
+    }
+}
+
+/// The items of a `List`, or of a list of one kind, whose items need not repeat it.
+fn list(value: &mut Value) -> Option<Vec<Value>> {
+    let kind = value["kind"].as_str()?.strip_suffix("List")?.to_owned();
+    let api_version = value["apiVersion"].clone();
+    let Value::Array(mut items) = value.get_mut("items")?.take() else {
+        return Some(Vec::new());
+    };
+    let is_typed = !kind.is_empty();
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        if is_typed && !item.contains_key("kind") {
+            item.insert("kind".to_owned(), kind.clone().into());
+            item.insert("apiVersion".to_owned(), api_version.clone());
+        }
+    }
+    Some(items)
+}
+
+/// The object that a value describes; none if its kind is not read.
+fn object(place: Place<'_>, value: &Value) -> Result<Option<(Key, Object)>, Fault> {
+    let text = |field: &str| match value.get(field).and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => Ok(text),
+        _ => Err(place.fault(format!(
+            "{field} is missing: every manifest has apiVersion, kind and metadata.name"
+        ))),
+    };
+    let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+    let Some(kind) = Kind::named(api_version, kind) else {
+        return Ok(None);
+    };
+    let (key, object) = match kind {
+        Kind::Node => {
+            let mut node: Box<Node> = typed(place, value)?;
+            (key(kind, &mut node.metadata), Object::Node(node))
+        }
+        Kind::Service => {
+            let mut service: Box<Service> = typed(place, value)?;
+            (key(kind, &mut service.metadata), Object::Service(service))
+        }
+        Kind::EndpointSlice => {
+            let mut slice: Box<EndpointSlice> = typed(place, value)?;
+            (key(kind, &mut slice.metadata), Object::EndpointSlice(slice))
+        }
+    };
+    let nameless = || place.fault("metadata.name is missing: every object has a name");
+    Ok(Some((key.ok_or_else(nameless)?, object)))
+}
+
+fn typed<T: DeserializeOwned>(place: Place<'_>, value: &Value) -> Result<Box<T>, Fault> {
+    if let Ok(object) = T::deserialize(value) {
+        return Ok(Box::new(object));
+    }
+    // Once more, for the field's path: to keep it costs too much where nothing is wrong.
+    let object = serde_path_to_error::deserialize(value);
+    object
+        .map(Box::new)
+        .map_err(|error| place.misfit::<T>(&error))
+}
+
+/// The name that an object goes by, once its namespace is as it counts; none if it has no name.
+fn key(kind: Kind, metadata: &mut ObjectMeta) -> Option<Key> {
+    let name = metadata.name.as_deref().filter(|name| !name.is_empty())?;
+    let name = Arc::from(name);
+    if kind == Kind::Node {
+        metadata.namespace = None;
+    } else if metadata.namespace.as_deref().is_none_or(str::is_empty) {
+        metadata.namespace = Some("default".to_owned());
+    }
+    let namespace = metadata.namespace.as_deref().unwrap_or_default().into();
+    Some(Key {
+        kind,
+        namespace,
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests;

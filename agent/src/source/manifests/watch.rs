@@ -1,0 +1,162 @@
+//! What the kernel says of the folder: when it is worth a look, and which files somebody is still writing.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::inotify::{
+    AddWatchFlags as Flags, InitFlags, Inotify, InotifyEvent, WatchDescriptor,
+};
+
+/// A watch on the folder, or, while it is gone, on the nearest folder above it that is there.
+#[derive(Debug)]
+pub(super) struct Watch {
+    inotify: Inotify,
+    folder: PathBuf,
+    on: Option<(WatchDescriptor, PathBuf)>,
+    /// Files that were written and whose writer has not closed them: half of a file is not what anybody meant.
+    writing: BTreeSet<OsString>,
+}
+
+/// What happened since the last time.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// Whether the folder has to be looked at.
+    pub(super) look: bool,
+    /// Files that were written to.
+    pub(super) written: BTreeSet<OsString>,
+    /// Whether the kernel dropped events: any file may have been written to.
+    pub(super) lost: bool,
+}
+
+impl Watch {
+    /// Watches the folder, which must be there.
+    pub(super) fn open(folder: &Path) -> Result<Self, Errno> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let descriptor = inotify.add_watch(folder, interests())?;
+        Ok(Self {
+            inotify,
+            folder: folder.to_owned(),
+            on: Some((descriptor, folder.to_owned())),
+            writing: BTreeSet::new(),
+        })
+    }
+
+    /// A descriptor that can be read when there is something to hear.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.inotify.as_fd().try_clone_to_owned()
+    }
+
+    /// Whether somebody has written to the file and not closed it yet.
+    pub(super) fn is_written(&self, file: &OsStr) -> bool {
+        self.writing.contains(file)
+    }
+
+    /// Everything that happened since the last time.
+    pub(super) fn hear(&mut self) -> Result<Heard, Errno> {
+        let mut heard = Heard::default();
+        loop {
+            match self.inotify.read_events() {
+                Ok(events) => {
+                    for event in events {
+                        self.take(event, &mut heard)?;
+                    }
+                }
+                Err(Errno::EAGAIN) => return Ok(heard),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take(&mut self, event: InotifyEvent, heard: &mut Heard) -> Result<(), Errno> {
+        if event.mask.contains(Flags::IN_Q_OVERFLOW) {
+            self.writing.clear();
+            (heard.look, heard.lost) = (true, true);
+            return Ok(());
+        }
+        let Some((descriptor, watched)) = &self.on else {
+            return Ok(());
+        };
+        if *descriptor != event.wd {
+            return Ok(());
+        }
+        if *watched != self.folder || event.mask.intersects(ends()) {
+            heard.look = true;
+            return self.watch_again();
+        }
+        let Some(name) = event.name else {
+            // Of the folder itself: who may read it.
+            heard.look = true;
+            return Ok(());
+        };
+        if event.mask.contains(Flags::IN_MODIFY) {
+            heard.written.insert(name.clone());
+            self.writing.insert(name);
+        } else {
+            // The mode of a file may change while it is written.
+            if !event.mask.contains(Flags::IN_ATTRIB) {
+                self.writing.remove(&name);
+            }
+            heard.look = true;
+        }
+        Ok(())
+    }
+
+    /// Watches what is there now: the folder, or the nearest one above it.
+    fn watch_again(&mut self) -> Result<(), Errno> {
+        self.writing.clear();
+        loop {
+            if let Some((descriptor, _)) = self.on.take() {
+                // The kernel has removed it by itself if what it watched is gone.
+                let _ = self.inotify.rm_watch(descriptor);
+            }
+            let missing = self.watch_nearest()?;
+            // What came between the look for it and the watch above it is not heard of.
+            if !missing.is_some_and(|folder| folder.is_dir()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns the folder below the one that is watched, if that is not the folder that it should be.
+    fn watch_nearest(&mut self) -> Result<Option<PathBuf>, Errno> {
+        let mut missing = None;
+        for folder in self.folder.ancestors() {
+            let is_here = folder.as_os_str().is_empty();
+            let folder = if is_here { Path::new(".") } else { folder };
+            match self.inotify.add_watch(folder, interests()) {
+                Ok(descriptor) => {
+                    self.on = Some((descriptor, folder.to_owned()));
+                    return Ok(missing);
+                }
+                Err(Errno::ENOENT | Errno::ENOTDIR) => missing = Some(folder.to_owned()),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::ENOENT)
+    }
+}
+
+/// What is heard of. A file counts when its writer closes it: `IN_MODIFY` only says that one is at work. A writer whose
+/// file was removed or replaced meanwhile (`IN_EXCL_UNLINK`, not in nix) is of no interest.
+fn interests() -> Flags {
+    Flags::IN_MODIFY
+        | Flags::IN_CLOSE_WRITE
+        | Flags::IN_ATTRIB
+        | Flags::IN_CREATE
+        | Flags::IN_DELETE
+        | Flags::IN_MOVE
+        | Flags::IN_DELETE_SELF
+        | Flags::IN_MOVE_SELF
+        | Flags::IN_ONLYDIR
+        | Flags::from_bits_retain(libc::IN_EXCL_UNLINK)
+}
+
+/// The end of a watch: the folder is not at its path any more.
+fn ends() -> Flags {
+    Flags::IN_DELETE_SELF | Flags::IN_MOVE_SELF | Flags::IN_IGNORED | Flags::IN_UNMOUNT
+}
