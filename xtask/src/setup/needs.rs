@@ -125,6 +125,30 @@ pub(crate) const NEEDS: &[Need] = &[
         probe: Probe::Program("curl"),
         cure: Cure::Packages(&["curl"]),
     },
+    Need {
+        name: "bridge",
+        why: "fixes the forwarding entries of the bench's plain nodes",
+        probe: Probe::Program("bridge"),
+        cure: Cure::Packages(&["iproute2"]),
+    },
+    Need {
+        name: "ip6tables",
+        why: "`cargo xtask bench dataplane` compares with kube-proxy's rules",
+        probe: Probe::Program("ip6tables-restore"),
+        cure: Cure::Packages(&["iptables"]),
+    },
+    Need {
+        name: "nft",
+        why: "`cargo xtask bench dataplane` compares with kube-proxy's rules",
+        probe: Probe::Program("nft"),
+        cure: Cure::Packages(&["nftables"]),
+    },
+    Need {
+        name: "iperf3",
+        why: "`cargo xtask bench dataplane` measures streams with it",
+        probe: Probe::Program("iperf3"),
+        cure: Cure::Packages(&["iperf3"]),
+    },
 ];
 
 #[cfg(test)]

@@ -1,0 +1,128 @@
+//! Our own side: an agent on each node, pods wired by the real plugin, Services given as files.
+
+use std::fs;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use dormouse_world::{Host, LINK_PREFIX_LEN, Process, Program};
+use serde_json::{Value, json};
+
+use super::Bench;
+use super::commands::finish;
+use super::manifests;
+use super::services::{SERVICE_RANGE, SERVICE_RANGE_LEN, Services};
+use crate::demo::cluster::{PATIENCE, tail};
+
+/// All nodes' pods.
+const POD_RANGE: &str = "2001:db8:d0::";
+const METRICS_PORT: u16 = 10249;
+/// The folder of manifests, in the node's own.
+const MANIFESTS: &str = "manifests";
+
+/// Starts the node's agent and waits until it takes pods.
+pub(super) fn start(bench: &Bench<'_>, node: &Host) -> Result<Process> {
+    fs::create_dir_all(node.folder.join(MANIFESTS)).context("failed to make a folder")?;
+    let mut agent = bench.world.spawn(node, &program(bench, node)?)?;
+    let socket = socket(node);
+    let what = format!("the agent of {}", node.name);
+    bench.options.interrupt.wait_for(&what, PATIENCE, || {
+        if let Some(status) = agent.ended() {
+            bail!(
+                "{what} ended ({status}); it said:\n{}",
+                tail(&agent.output())
+            );
+        }
+        Ok(socket.exists().then_some(()))
+    })?;
+    Ok(agent)
+}
+
+fn program(bench: &Bench<'_>, node: &Host) -> Result<Program> {
+    let prefix = node
+        .prefix
+        .with_context(|| format!("{} has no prefix", node.name))?;
+    let pairs = [
+        ("--node", node.name.clone()),
+        ("--uplink", node.uplink().to_owned()),
+        ("--prefix", format!("{prefix}/96")),
+        ("--address", node.address.to_string()),
+        ("--runtime", "none".to_owned()),
+        (
+            "--service-range",
+            format!("{SERVICE_RANGE}/{SERVICE_RANGE_LEN}"),
+        ),
+        ("--pod-range", format!("{POD_RANGE}/{LINK_PREFIX_LEN}")),
+        ("--metrics", format!("[{}]:{METRICS_PORT}", node.address)),
+    ];
+    let paths = [
+        ("--manifests", node.folder.join(MANIFESTS)),
+        ("--state-dir", node.folder.join("state")),
+        ("--socket", socket(node)),
+        ("--bpffs", node.bpffs.clone()),
+        ("--cgroup", node.cgroup.clone()),
+    ];
+    let mut program = Program::new(&bench.options.binaries.agent).arg("run");
+    for (flag, value) in pairs {
+        program = program.arg(flag).arg(value);
+    }
+    for (flag, path) in paths {
+        program = program.arg(flag).arg(path);
+    }
+    Ok(program)
+}
+
+fn socket(node: &Host) -> PathBuf {
+    node.folder.join("agent.sock")
+}
+
+/// Wires a pod as a container runtime would, and says its address.
+pub(super) fn wire(plugin: &Path, node: &Host, pod: &Host) -> Result<Ipv6Addr> {
+    let configuration = json!({
+        "cniVersion": "1.1.0",
+        "name": "pods",
+        "type": "dormouse-cni",
+        "socket": socket(node),
+        "stateDir": node.folder.join("state"),
+    });
+    let mut command = Command::new(plugin);
+    command
+        .env_clear()
+        .env("CNI_COMMAND", "ADD")
+        .env("CNI_CONTAINERID", &pod.name)
+        .env("CNI_NETNS", &pod.netns)
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_PATH", plugin.parent().unwrap_or(Path::new("/")));
+    let answer = finish(Some(&node.netns), &mut command, &configuration.to_string())?;
+    address(&answer).with_context(|| format!("the plugin's answer has no address: {answer}"))
+}
+
+fn address(answer: &str) -> Option<Ipv6Addr> {
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    let address = answer.pointer("/ips/0/address")?.as_str()?;
+    address.split_once('/')?.0.parse().ok()
+}
+
+/// Gives the node its Services: all at once, since the agent takes the file up when it appears.
+pub(super) fn give(node: &Host, services: &Services) -> Result<()> {
+    let (made, watched) = (
+        node.folder.join("services.yaml"),
+        node.folder.join(MANIFESTS).join("services.yaml"),
+    );
+    fs::write(&made, manifests::documents(services))
+        .and_then(|()| fs::rename(&made, &watched))
+        .with_context(|| format!("failed to write {}", watched.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pods_address_is_the_plugins_first() {
+        let answer = r#"{"ips": [{"address": "2001:db8::7/128"}]}"#;
+        assert_eq!(address(answer), Some("2001:db8::7".parse().unwrap()));
+        assert_eq!(address("{}"), None);
+    }
+}
