@@ -1,16 +1,24 @@
 //! What the agent is told on its command line: every flag has a `DORMOUSE_*` twin and a default that suits one node.
 
+mod explain;
+mod flows;
+mod get;
 mod start;
 mod uninstall;
+mod which;
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::io::{BufWriter, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::kube;
 use crate::pod::NodePrefix;
 use crate::runtime::init::{PodInit, become_pod};
+use crate::see::{Exit, Trouble};
 
 /// The node's half of Dormouse: data path, pod network, and, standalone, the pods themselves
 #[derive(Debug, Parser)]
@@ -29,6 +37,9 @@ Examples:
   One node that follows control:
     sudo dormouse-agent run --node n1 --uplink eth0 --prefix 2001:db8:d0:0:0:1::/96 \\
       --address 2001:db8:d0:0:0:1:0:1 --control http://[2001:db8:d0::c]:7443
+  What it serves, and why a packet goes its way:
+    dormouse-agent get services -A
+    sudo dormouse-agent explain flow 2001:db8:7::17 service/shop/web tcp/80
   Take the data path off this machine again:
     sudo dormouse-agent uninstall --node n1
 
@@ -41,6 +52,12 @@ pub enum Verb {
     Run(Box<Run>),
     /// Detach every program and remove every pin of this node; its pods run on without the data path
     Uninstall(Uninstall),
+    /// What this node serves, drops and knows
+    Get(get::Get),
+    /// The connections that this node remembers
+    Flows(Box<flows::Flows>),
+    /// Why a packet goes its way; what an address is; what a code means
+    Explain(explain::Explain),
     /// Become a pod's command (the agent calls this itself)
     #[command(hide = true)]
     PodInit(PodInit),
@@ -92,6 +109,39 @@ pub struct Run {
     /// The node's cgroup (v2): its pods' connections are steered, standalone pods get children of it
     #[arg(long, env = "DORMOUSE_CGROUP", default_value = "/sys/fs/cgroup")]
     pub cgroup: PathBuf,
+    /// Connections that the kernel remembers, each direction by itself; about 200 bytes each
+    #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
+    pub flows_max: u32,
+    /// A folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve, watched for changes
+    #[arg(long, env = "DORMOUSE_MANIFESTS")]
+    pub manifests: Option<PathBuf>,
+    /// A range that cluster IPs are taken from, as fd00:20::/112 or 10.96.0.0/16; may be given for both families
+    #[arg(
+        long = "service-range",
+        env = "DORMOUSE_SERVICE_RANGES",
+        value_delimiter = ','
+    )]
+    pub service_ranges: Vec<String>,
+    /// The range of the cluster's pods, by family: others that call a cluster IP are hidden behind the node's address
+    #[arg(long = "pod-range", env = "DORMOUSE_POD_RANGES", value_delimiter = ',')]
+    pub pod_ranges: Vec<String>,
+    /// The node's own IPv4 address, if it has one
+    #[arg(long, env = "DORMOUSE_ADDRESS4")]
+    pub address4: Option<Ipv4Addr>,
+    /// Where node ports answer: `primary`, or ranges that the node's addresses must be in
+    #[arg(
+        long,
+        env = "DORMOUSE_NODE_PORT_ADDRESSES",
+        value_delimiter = ',',
+        default_value = "primary"
+    )]
+    pub node_port_addresses: Vec<String>,
+    /// Hide everybody who calls a cluster IP behind the node's address
+    #[arg(long, env = "DORMOUSE_MASQUERADE_ALL")]
+    pub masquerade_all: bool,
+    /// Where the service proxy tells its own health (`/healthz`, `/livez`)
+    #[arg(long, env = "DORMOUSE_HEALTH", default_value = "[::]:10256")]
+    pub health: SocketAddr,
     /// Who runs the pods
     #[arg(
         long,
@@ -152,6 +202,7 @@ impl Run {
             self.pods_max > 0,
             "--pods-max 0: a node that takes no pods has nothing to do"
         );
+        self.node_facts()?;
         if let Some(url) = &self.control {
             dormouse_fleet::client::endpoint(url)?;
         }
@@ -163,6 +214,33 @@ impl Run {
             );
         }
         Ok(prefix)
+    }
+
+    /// What the flags say of the node and its cluster, as Services need it.
+    fn node_facts(&self) -> Result<dormouse_agent_services::Node> {
+        let ranges = |flag: &str, texts: &[String]| {
+            kube::prefixes(texts).map_err(|text| {
+                anyhow::anyhow!("{flag} {text}: write a range like fd00:20::/112 or 10.96.0.0/16")
+            })
+        };
+        let node_ports = kube::node_port_addresses(&self.node_port_addresses);
+        let primary = [
+            Some(IpAddr::V6(self.address)),
+            self.address4.map(IpAddr::V4),
+        ];
+        Ok(dormouse_agent_services::Node {
+            name: self.node.clone(),
+            addresses: dormouse_agent_services::NodeAddresses {
+                primary: primary.into_iter().flatten().collect(),
+                local: Vec::new(),
+            },
+            pod_ranges: ranges("--pod-range", &self.pod_ranges)?,
+            service_ranges: ranges("--service-range", &self.service_ranges)?,
+            node_port_addresses: node_ports.map_err(|text| {
+                anyhow::anyhow!("--node-port-addresses {text}: write `primary` or ranges")
+            })?,
+            masquerade_all: self.masquerade_all,
+        })
     }
 }
 
@@ -189,20 +267,40 @@ fn check_root(verb: &str) -> Result<()> {
 }
 
 /// Does what the command line says.
-pub fn execute(cli: Cli) -> Result<()> {
+pub fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.verb {
         Verb::Run(run) => {
             let prefix = run.validate()?;
             check_root("run")?;
-            start::run(*run, prefix)
+            start::run(*run, prefix)?;
         }
         Verb::Uninstall(flags) => {
             check_name(&flags.node)?;
             check_root("uninstall")?;
-            uninstall::uninstall(&flags)
+            uninstall::uninstall(&flags)?;
         }
-        Verb::PodInit(init) => become_pod(&init),
+        Verb::Get(flags) => return Ok(answered(|out| get::get(&flags, out))),
+        Verb::Flows(flags) => return Ok(answered(|out| flows::flows(&flags, out))),
+        Verb::Explain(flags) => return Ok(answered(|out| explain::explain(&flags, out))),
+        Verb::PodInit(init) => become_pod(&init)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes an answer to stdout, or what went wrong to stderr, and says how the process ends.
+fn answered(answer: impl FnOnce(&mut dyn Write) -> Result<Exit, Trouble>) -> ExitCode {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let answer = answer(&mut out).and_then(|exit| {
+        out.flush()?;
+        Ok(exit)
+    });
+    let exit = answer.unwrap_or_else(|trouble| {
+        trouble.print();
+        trouble.exit
+    });
+    // What could not be written was said; it is not tried again when the writer goes.
+    drop(out.into_parts());
+    exit.into()
 }
 
 #[cfg(test)]

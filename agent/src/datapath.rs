@@ -3,47 +3,68 @@
 //! All state lies in pinned maps. Dropping a [`Datapath`] changes nothing in the kernel; [`detach`] takes it away.
 
 mod arrays;
+mod bits;
+mod cluster;
 mod counts;
 pub mod entry;
 mod error;
 mod events;
+mod explain;
+mod extents;
 mod flows;
 mod grace;
 mod ids;
+mod kept;
 mod load;
+mod measure;
 mod mirror;
 mod network;
+mod pinned;
 mod pins;
+mod pods;
+mod pool;
 pub mod probe;
+mod services;
 mod sys;
+mod upgrade;
+mod view;
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
+use aya::maps::HashMap;
+use dormouse_agent_services::{Changes, Services};
 use parking_lot::Mutex;
 
+pub use cluster::ClusterFacts;
 pub use counts::VipCount;
+use dormouse_ebpf::flow::FLOWS_MAX;
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
+pub use explain::{Explained, Explainer, Memory};
 pub use flows::{Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
+pub use pinned::{Pinned, Place, octets};
+pub use services::Served;
 pub(crate) use sys::watch;
+pub use view::View;
 
 use arrays::Arrays;
 use counts::Counters;
 use flows::Flows;
 use grace::Graces;
 use load::Loaded;
-use mirror::Mirror;
+use pool::Pool;
+use services::{Calls, Ledger, Registry};
 
 /// The version of the map layouts: another one gets a folder of pins of its own.
-const SCHEMA: &str = "v1";
+const SCHEMA: &str = "v2";
 
 /// A flow without a packet for so long has lost its client: longer than any keep-alive that is meant to keep one.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -61,6 +82,19 @@ pub struct Config {
     pub node_prefix: (Ipv6Addr, u8),
     /// The node's own address.
     pub node_address: Ipv6Addr,
+    /// Connections that are remembered, each direction by itself.
+    pub flows_max: u32,
+}
+
+impl Config {
+    /// Where the maps of this layout and these sizes, and the links, are pinned.
+    pub(crate) fn pins(&self) -> PathBuf {
+        self.bpffs.join(if self.flows_max == FLOWS_MAX {
+            SCHEMA.to_owned()
+        } else {
+            format!("{SCHEMA}-{}", self.flows_max)
+        })
+    }
 }
 
 /// Ends flows that have been idle for ten minutes; to be called each half minute or so. Blocks, but not the data path's
@@ -84,7 +118,10 @@ pub struct Datapath {
     _lock: File,
     loaded: Loaded,
     arrays: Arrays,
-    mirror: Mirror,
+    pool: Pool,
+    registry: Registry,
+    /// The cluster's facts are in force.
+    in_cluster: bool,
     counters: Counters,
     flows: Flows,
     events: Option<KernelEvents>,
@@ -100,23 +137,40 @@ impl Datapath {
             failed: None,
         })?;
         let target = load::Target::find(&config)?;
-        let folder = config.bpffs.join(SCHEMA);
+        let folder = config.pins();
         pins::make_folder(&folder)?;
         let lock = pins::lock(&config.bpffs)?;
-        let mut loaded = Loaded::open(&folder)?;
+        let mut loaded = Loaded::open(&folder, config.flows_max)?;
+        let former = upgrade::former(&folder, SCHEMA)?;
+        if let Some(former) = &former {
+            former.copy()?;
+        }
         let arrays = Arrays::open(&loaded)?;
-        let mirror = Mirror::read(&arrays);
-        network::keep(&mut loaded, &arrays, &config)?;
-        let events = KernelEvents::open(&mut loaded, Mirror::unanswered(&arrays))?;
-        let counters = Counters::open(&mut loaded, mirror.followed())?;
+        let pool = Pool::read(&arrays);
+        let facts = network::keep(&mut loaded, &arrays, &config)?;
+        let calls = Calls::take(&mut loaded)?;
+        let registry = Registry::open(&arrays, calls, cluster::direct(&facts))?;
+        let events = KernelEvents::open(&mut loaded, mirror::unanswered(&arrays))?;
+        let counters = Counters::open(&mut loaded, mirror::followed(&arrays))?;
         let flows = Flows::open(&mut loaded)?;
+        if let Some(former) = &former {
+            former.hand_over()?;
+        }
+        for pod in network::interfaces(&loaded)? {
+            pods::attach(&mut loaded, &folder, pod)?;
+        }
         loaded.attach(&folder, &config, &target)?;
+        if let Some(former) = former {
+            former.finish()?;
+        }
         Ok(Self {
             config,
             _lock: lock,
             loaded,
             arrays,
-            mirror,
+            pool,
+            registry,
+            in_cluster: false,
             counters,
             flows,
             events: Some(events),
@@ -138,24 +192,98 @@ impl Datapath {
         )
     }
 
+    /// Says what the node knows of itself and of its cluster; to be called before [`Datapath::serve`], and when the
+    /// node's addresses change. Where service ranges have their slots changes only with the ranges.
+    pub fn set_cluster(&mut self, cluster: &ClusterFacts) -> Result<(), DatapathError> {
+        let mut facts = network::current(&self.loaded, &self.arrays)?;
+        let node = &cluster.node;
+        let direct = self.registry.layout(node, cluster.low(&facts));
+        cluster::fill(&mut facts, node, &direct)?;
+        self.registry
+            .set_local(&self.arrays, &node.addresses.local)?;
+        network::put(&mut self.loaded, &self.arrays, &facts)?;
+        self.registry.set_direct(&direct);
+        self.in_cluster = true;
+        Ok(())
+    }
+
+    /// Puts the changes of one sync in force, at a cost of what changed. Nothing that an agent before left is taken away
+    /// before [`Datapath::settle`]. What has no room is told, and tried again later.
+    pub fn serve(
+        &mut self,
+        services: &Services,
+        changes: &Changes,
+    ) -> Result<Served, DatapathError> {
+        if !self.in_cluster {
+            return Err(DatapathError::NoCluster);
+        }
+        let mut served = self.registry.serve(
+            &mut ledger(&self.arrays, &mut self.pool, &self.graces),
+            services,
+            changes,
+        );
+        if self.registry.has_shed() {
+            // Ids that rest may be what lacks: after a grace period they are free.
+            if !served.shed.is_empty() && self.pool.has_resting() {
+                self.graces.begin().wait();
+            }
+            let again = self.registry.retry(
+                &mut ledger(&self.arrays, &mut self.pool, &self.graces),
+                services,
+            );
+            served.retried(again, |port| self.registry.is_shed(port));
+        }
+        Ok(served)
+    }
+
+    /// Every source of objects has told all that it has: takes away what the maps hold and nobody has spoken of.
+    pub fn settle(&mut self, services: &Services) -> Served {
+        let mut ledger = ledger(&self.arrays, &mut self.pool, &self.graces);
+        self.registry.settle(&mut ledger, services)
+    }
+
+    /// The maps as decisions read them, to ask what would become of a connection.
+    pub fn view(&self) -> Result<View<'_>, DatapathError> {
+        let sticky = HashMap::try_from(self.loaded.map("sticky")?);
+        Ok(View {
+            arrays: &self.arrays,
+            registry: &self.registry,
+            config: network::current(&self.loaded, &self.arrays)?,
+            sticky: Some(sticky.map_err(DatapathError::map("open", "sticky"))?),
+        })
+    }
+
+    /// How full the maps are that the agent fills: name, entries in use, and how many there may be.
+    pub fn fill(&self) -> Vec<(&'static str, usize, usize)> {
+        let mut fill = self.pool.fill().to_vec();
+        fill.extend(self.registry.fill());
+        fill
+    }
+
     /// Puts a VIP's entry in force. After [`Datapath::grace`] nobody decides by the entry before.
     pub fn publish(&mut self, entry: &Entry) -> Result<(), DatapathError> {
         if entry.mode == Mode::Serve {
             self.counters.follow(entry.vip)?;
         }
-        match self.mirror.publish(&self.arrays, entry, self.graces.now()) {
+        let (arrays, pool) = (&self.arrays, &mut self.pool);
+        match mirror::publish(arrays, pool, entry, self.graces.now()) {
             // Ids that rest may be what lacks: after a grace period they are free.
-            Err(DatapathError::Full { .. }) => {
-                self.grace();
-                self.mirror.publish(&self.arrays, entry, self.graces.now())
+            Err(DatapathError::Full { .. }) if pool.has_resting() => {
+                self.graces.begin().wait();
+                mirror::publish(arrays, pool, entry, self.graces.now())
             }
             done => done,
         }
     }
 
+    /// Switches VIPs whose backends stay from one mode to the other: one word each.
+    pub fn flip(&mut self, vips: &[u32], mode: Mode) {
+        mirror::flip(&self.arrays, vips, mode);
+    }
+
     /// Stops following a VIP: its packets go to an activator, and the first of them raises a miss.
     pub fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
-        self.mirror.forget(&self.arrays, vip, self.graces.now());
+        mirror::forget(&self.arrays, &mut self.pool, vip, self.graces.now());
         self.counters.forget(vip)
     }
 
@@ -183,12 +311,21 @@ impl Datapath {
 
     /// Makes a pod known: solicitations for it are answered, flows may lead to it.
     pub fn add_pod(&mut self, pod: PodEntry) -> Result<(), DatapathError> {
-        network::add_pod(&mut self.loaded, &pod)
+        network::add_pod(&mut self.loaded, &pod)?;
+        let pins = self.pins();
+        pods::attach(&mut self.loaded, &pins, pod.ifindex)
     }
 
     /// Forgets a pod. One that is not known is no error.
     pub fn remove_pod(&mut self, address: Ipv6Addr) -> Result<(), DatapathError> {
-        network::remove_pod(&mut self.loaded, address)
+        let pod = network::pod(&self.loaded, address)?;
+        network::remove_pod(&mut self.loaded, address)?;
+        pod.map_or(Ok(()), |pod| pods::detach(&self.pins(), pod.ifindex))
+    }
+
+    /// Where this schema's maps and links are pinned.
+    fn pins(&self) -> PathBuf {
+        self.config.pins()
     }
 
     /// The addresses of the pods that are known.
@@ -224,7 +361,7 @@ impl Datapath {
 
     /// The VIPs that the maps hold, sorted.
     pub fn followed(&self) -> Vec<u32> {
-        self.mirror.followed()
+        mirror::followed(&self.arrays)
     }
 
     /// What became of packets, all CPUs together, since the maps were made.
@@ -232,9 +369,31 @@ impl Datapath {
         counts::stats(&self.loaded)
     }
 
+    /// The mean time of one run of a program that is attached nowhere, over the maps as they are.
+    pub fn measure(
+        &mut self,
+        program: &'static str,
+        runs: u32,
+    ) -> Result<std::time::Duration, DatapathError> {
+        measure::time(&mut self.loaded, program, runs)
+    }
+
+    /// The memory of each of a node's maps, in bytes.
+    pub fn memory(bpffs: &Path) -> Result<Vec<(String, u64)>, DatapathError> {
+        measure::memory(&bpffs.join(SCHEMA))
+    }
+
     /// Runs the program of a hook over a frame, over the real maps: what would become of it here and now.
     pub fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
         self.loaded.run(hook, frame)
+    }
+}
+
+fn ledger<'a>(arrays: &'a Arrays, pool: &'a mut Pool, graces: &Graces) -> Ledger<'a> {
+    Ledger {
+        arrays,
+        pool,
+        now: graces.now(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The node's shell: loads the data path, wires and runs pods, and follows control's fleet stream.
 //!
 //! Reading order: what the kernel does ([`datapath`]), how a pod is wired ([`pod`], [`ndp`], [`cni`]), how it is run
-//! ([`runtime`]), where the node learns what to do ([`source`]), and the loop that joins them ([`node`]).
+//! ([`runtime`]), where the node learns what to do ([`source`]), the loop that joins them ([`node`]), and
+//! what people ask of it all ([`see`]).
 
 #![deny(unsafe_code)]
 
@@ -9,9 +10,11 @@ pub mod cli;
 pub mod cni;
 pub mod datapath;
 pub mod health;
+pub mod kube;
 pub mod metrics;
 pub mod ndp;
 pub mod node;
 pub mod pod;
 pub mod runtime;
+pub mod see;
 pub mod source;

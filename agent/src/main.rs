@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     match execute(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("dormouse-agent: {error:#}");
             ExitCode::FAILURE

@@ -50,10 +50,11 @@ impl FleetState {
     }
 }
 
-/// Serves `/metrics` and `/healthz` until `shutdown`.
+/// Serves `/metrics` and `/healthz`, and other read-only routes, until `shutdown`.
 pub async fn serve(
     listener: TcpListener,
     collected: Collected,
+    others: Router,
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
     let mut registry = Registry::default();
@@ -61,10 +62,15 @@ pub async fn serve(
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
-        .with_state(Arc::new(registry));
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
+        .with_state(Arc::new(registry))
+        .merge(others);
+    // Some routes are for callers on this node only.
+    axum::serve(
+        listener,
+        router.into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .with_graceful_shutdown(shutdown.cancelled_owned())
+    .await
 }
 
 /// Binds the address that metrics are served on.

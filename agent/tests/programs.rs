@@ -29,9 +29,6 @@ use place::{
     serving, sleeping, with_place,
 };
 
-const XDP_PASS: u32 = 2;
-/// The uplink of a place is a veth, which answers by redirection.
-const XDP_REDIRECT: u32 = 4;
 const NEXT: u32 = u32::MAX;
 const PASS: u32 = 0;
 const DROP: u32 = 2;
@@ -69,9 +66,9 @@ fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
             (Ipv6Addr::UNSPECIFIED, GROUP, &[14, 1, 1, 2, 3, 4, 5, 6]),
         ] {
             let run = datapath
-                .run(Hook::UplinkXdp, &solicitation(source, to, POD, options))
+                .run(Hook::UplinkNdp, &solicitation(source, to, POD, options))
                 .unwrap();
-            assert_eq!((run.verdict, run.frame.len()), (XDP_REDIRECT, 86));
+            assert_eq!((run.verdict, run.frame.len()), (REDIRECT, 86));
             assert_eq!(sum(&run.frame), 0xffff);
             assert_eq!(run.frame[54], 136);
             let solicited = source == CLIENT;
@@ -94,8 +91,8 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
         let datapath = place.open();
         let good = solicitation(CLIENT, GROUP, POD, &SLLA);
         let check = |frame: &[u8]| {
-            let run = datapath.run(Hook::UplinkXdp, frame).unwrap();
-            assert_eq!(run.verdict, XDP_PASS);
+            let run = datapath.run(Hook::UplinkNdp, frame).unwrap();
+            assert_eq!(run.verdict, NEXT);
             assert_eq!(run.frame, frame, "untouched");
         };
         let no_pod = Ipv6Addr::from_bits(POD.to_bits() + 1);
@@ -110,7 +107,7 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
         check(&spoiled(57, good[57] ^ 1));
         check(&seal(spoiled(21, 254), 2));
         check(&seal(spoiled(55, 1), 2));
-        for len in [14, 54, 77, 85] {
+        for len in [54, 77, 85] {
             check(&good[..len]);
         }
         check(&tcp(HERE, (POD, 80), SYN));
@@ -129,10 +126,7 @@ fn a_removed_pod_is_answered_for_no_longer() {
         let asked = solicitation(CLIENT, GROUP, POD, &SLLA);
         datapath.remove_pod(POD).unwrap();
         datapath.remove_pod(POD).unwrap();
-        assert_eq!(
-            datapath.run(Hook::UplinkXdp, &asked).unwrap().verdict,
-            XDP_PASS
-        );
+        assert_eq!(datapath.run(Hook::UplinkNdp, &asked).unwrap().verdict, NEXT);
     });
 }
 
@@ -147,7 +141,7 @@ fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
             let (source, target) = ends(&run.frame);
             assert_eq!(target, (ACTING_FOR_VIP, 80), "the port is kept");
             assert_eq!(source.0, NODE);
-            assert!(source.1 >= 61_000);
+            assert!((10_000..30_000).contains(&source.1) || source.1 >= 61_000);
             assert_eq!(run.frame[21], 63, "one hop less");
         }
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Miss)]);
@@ -193,8 +187,8 @@ fn ports_towards_the_activator_are_used_again_once_their_connections_have_ended(
     with_place(|place| {
         let datapath = place.open();
         // More connections than there are ports, each ended by one of the ways in which a connection ends.
-        for client_port in 10_000..16_000 {
-            if client_port % 1_000 == 0 {
+        for client_port in 10_000..40_000 {
+            if client_port % 10_000 == 0 {
                 std::thread::sleep(REST);
             }
             let here = (CLIENT, client_port);
@@ -218,8 +212,8 @@ fn the_port_of_a_connection_that_stands_is_nobody_elses() {
         let datapath = place.open();
         let (nat, acting) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
         arrive(&datapath, &tcp(HERE, THERE, ACK));
-        for client_port in 10_000..16_000 {
-            if client_port % 1_000 == 0 {
+        for client_port in 10_000..40_000 {
+            if client_port % 10_000 == 0 {
                 std::thread::sleep(REST);
             }
             let here = (CLIENT, client_port);
@@ -500,7 +494,7 @@ fn the_next_agent_takes_over_what_it_finds() {
         arrive(&first, &tcp(HERE, THERE, SYN));
         drop(first);
         let links = place.links();
-        assert_eq!(links.len(), 8, "attached without an agent: {links:?}");
+        assert_eq!(links.len(), 13, "attached without an agent: {links:?}");
         let mut second = Datapath::open(place.config.clone()).unwrap();
         assert_eq!(second.followed(), [VIP_INDEX, 9]);
         assert_eq!(
@@ -539,9 +533,6 @@ fn another_uplink_is_attached_to_and_the_former_one_let_go() {
             let stays = pin.contains("link_cg_");
             assert_eq!(before.link == after.link, stays, "{pin}");
         }
-        let shown = Command::new("bpftool").args(["net", "show"]).output();
-        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
-        assert!(shown.contains("up1") && !shown.contains("up0"), "{shown}");
     });
 }
 
@@ -553,7 +544,7 @@ fn a_data_path_has_one_agent_and_is_not_taken_from_under_it() {
         assert!(matches!(second, Err(DatapathError::InUse { .. })));
         let taken = detach(&place.config.bpffs);
         assert!(matches!(taken, Err(DatapathError::InUse { .. })));
-        assert_eq!(place.links().len(), 8);
+        assert_eq!(place.links().len(), 13);
         drop(first);
         detach(&place.config.bpffs).unwrap();
         detach(&place.config.bpffs).unwrap();
@@ -733,5 +724,26 @@ fn a_process_outside_the_cgroup_and_an_address_outside_the_ranges_are_left_alone
             "no route, and no hook outside the cgroup"
         );
         assert_eq!(open_connections(&mut datapath), 0);
+    });
+}
+
+#[test]
+fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
+    with_place(|place| {
+        let mut before = place.open_sized(FLOWS_MAX / 2);
+        before.publish(&serving(&[POD])).unwrap();
+        arrive(&before, &tcp(HERE, THERE, SYN));
+        before.publish(&sleeping()).unwrap();
+        drop(before);
+
+        let after = Datapath::open(place.config.clone()).unwrap();
+        let kept = arrive(&after, &tcp(HERE, THERE, ACK));
+        assert_eq!(ends(&kept.frame).1, (POD, 8000), "the flow was copied");
+        let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
+        assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "so was the entry");
+        assert_eq!(after.followed(), [VIP_INDEX]);
+        let folders = std::fs::read_dir(&place.config.bpffs).unwrap().count();
+        assert_eq!(folders, 1, "the old layout is gone");
+        assert_eq!(place.links().len(), 13, "and all links stay");
     });
 }

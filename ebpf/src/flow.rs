@@ -1,13 +1,15 @@
-//! What is remembered of a connection that came from outside: decided once, followed by every later packet.
+//! What is remembered of a connection: decided once, followed by every later packet.
 
-use crate::packet::Transport;
+use crate::packet::Packet;
 
 /// Connections remembered on a node, each direction by itself; the least recently used goes when it is full.
 pub const FLOWS_MAX: u32 = 1 << 17;
 
-/// The first source port for connections that a node carries to an activator in its own name; below lie the ports
+/// The node's ports that others' connections get, lower part: from, below. Between the parts lie node ports, and those
 /// that the kernel gives to the node's own sockets.
-pub const NAT_PORT_FIRST: u16 = 61_000;
+pub const NAT_PORTS_LOW: (u16, u16) = (10_000, 30_000);
+/// The upper part: from here to the last.
+pub const NAT_PORTS_HIGH: u16 = 61_000;
 
 /// How long such a port rests after the last packet of a connection that does not stand, before another gets it:
 /// longer than last packets are on their way.
@@ -18,7 +20,7 @@ pub const SEEN_STEP_NS: u64 = 1_000_000_000;
 
 /// The packets of one direction of a connection, as they arrive.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// From.
     pub source: [u8; 16],
@@ -34,23 +36,27 @@ pub struct FlowKey {
     pub pad: [u8; 3],
 }
 
-/// What happens to the packets of a flow.
+/// What happens to the packets of a flow: what both ends become.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// The backend, the acting address, or (for replies) the VIP.
-    pub address: [u8; 16],
-    /// The next hop to the activator, or (for its replies) the client.
-    pub other: [u8; 16],
-    /// The port that goes with `address`.
-    pub port: u16,
-    /// The node's source port towards the activator, or (for its replies) the client's.
-    pub other_port: u16,
-    /// One of [`FlowKind`].
+    /// From.
+    pub source: [u8; 16],
+    /// To; for [`ONWARD`] the next hop.
+    pub target: [u8; 16],
+    /// From which port.
+    pub source_port: u16,
+    /// To which port.
+    pub target_port: u16,
+    /// What it is: the bits below.
     pub kind: u32,
-    /// The VIP's index.
-    pub vip: u32,
-    /// For an activator's replies: one of [`Stage`], so that the node's source port is used again when it can be.
+    /// The slot that decided.
+    pub slot: u32,
+    /// The backend's id; [`crate::decide::NO_BACKEND`] for an activator.
+    pub backend: u32,
+    /// The backend's generation.
+    pub generation: u32,
+    /// For replies to the node's own ports: one of [`Stage`], so that a port is used again when it can be.
     pub stage: u32,
     /// 1 while the connection is counted as open; whoever takes it to 0 counts the close.
     pub open: u64,
@@ -58,25 +64,22 @@ pub struct Flow {
     pub seen_ns: u64,
 }
 
-const _: () = assert!(size_of::<FlowKey>() == 40 && size_of::<Flow>() == 64);
+const _: () = assert!(size_of::<FlowKey>() == 40 && size_of::<Flow>() == 72);
 
-/// The directions and ends of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum FlowKind {
-    /// From a client to a pod of this node: the destination is replaced.
-    ToPod = 1,
-    /// From a client to a pod of another node: passed on unchanged.
-    ToNode = 2,
-    /// From a client to an activator: both ends are replaced.
-    ToActivator = 3,
-    /// A pod's reply: the source becomes the VIP.
-    FromPod = 4,
-    /// An activator's reply: the source becomes the VIP, the destination the client.
-    FromActivator = 5,
-}
+/// It carries replies.
+pub const REPLY: u32 = 1;
+/// Packets are passed on as they are, to the node of the backend, which knows the VIP as well.
+pub const ONWARD: u32 = 2;
+/// The other side sees a port of the node's own.
+pub const HIDDEN: u32 = 4;
+/// It leads to an activator, or back from one.
+pub const ACTIVATED: u32 = 8;
+/// Of a Service: a connection to a backend that is gone is reset.
+pub const SERVICE: u32 = 16;
+/// It leads nowhere any more: its packets are refused.
+pub const ENDED: u32 = 32;
 
-/// How far a connection to an activator has come.
+/// How far a connection through a port of the node's own has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stage {
@@ -84,14 +87,14 @@ pub enum Stage {
     Asked = 0,
     /// The client went on: the connection stands.
     Stands = 1,
-    /// The activator finished it, or the client broke it off.
+    /// The other side finished it, or the client broke it off.
     Ended = 2,
 }
 
 impl Stage {
     /// The stage after a packet of the client.
     #[inline(always)]
-    pub const fn after(before: u32, packet: &Transport) -> u32 {
+    pub const fn after(before: u32, packet: &Packet) -> u32 {
         if packet.opens() {
             Self::Asked as u32
         } else if packet.resets() {
@@ -104,10 +107,13 @@ impl Stage {
     }
 }
 
+/// A conversation of datagrams whose client has been silent for so long is over, if another one has its ends.
+pub const QUIET_NS: u64 = 30 * SEEN_STEP_NS;
+
 impl FlowKey {
     /// The flow that a packet belongs to.
     #[inline(always)]
-    pub const fn of(packet: &Transport) -> Self {
+    pub const fn of(packet: &Packet) -> Self {
         Self {
             source: packet.source,
             target: packet.target,
@@ -118,29 +124,29 @@ impl FlowKey {
         }
     }
 
-    /// The flow of the replies, when this flow's packets go to `address` and `port` instead.
+    /// The flow of the answers to packets that the flow has changed.
     #[inline(always)]
     #[must_use]
-    pub const fn reply_from(&self, address: [u8; 16], port: u16) -> Self {
+    pub const fn answered(&self, flow: &Flow) -> Self {
         Self {
-            source: address,
-            target: self.source,
-            source_port: port,
-            target_port: self.source_port,
+            source: flow.target,
+            target: flow.source,
+            source_port: flow.target_port,
+            target_port: flow.source_port,
             protocol: self.protocol,
             pad: [0; 3],
         }
     }
 
-    /// The flow of a client to `address` and `port`, when this flow carries the replies to it.
+    /// The other way round.
     #[inline(always)]
     #[must_use]
-    pub const fn forward_to(&self, address: [u8; 16], port: u16) -> Self {
+    pub const fn reversed(&self) -> Self {
         Self {
             source: self.target,
-            target: address,
+            target: self.source,
             source_port: self.target_port,
-            target_port: port,
+            target_port: self.source_port,
             protocol: self.protocol,
             pad: [0; 3],
         }
@@ -148,49 +154,34 @@ impl FlowKey {
 }
 
 impl Flow {
-    /// A flow first seen at `seen_ns`, not counted.
-    #[inline(always)]
-    pub const fn new(kind: FlowKind, vip: u32, address: [u8; 16], port: u16, seen_ns: u64) -> Self {
-        Self {
-            address,
-            other: [0; 16],
-            port,
-            other_port: 0,
-            kind: kind as u32,
-            vip,
-            stage: Stage::Asked as u32,
-            open: 0,
-            seen_ns,
-        }
-    }
-
-    /// The same with its second end.
-    #[inline(always)]
-    #[must_use]
-    pub const fn with_other(self, other: [u8; 16], other_port: u16) -> Self {
-        Self {
-            other,
-            other_port,
-            ..self
-        }
-    }
-
-    /// Whether the port of this flow, an activator's replies, may go to another connection at `now_ns`.
+    /// Whether the port of this flow, replies to the node, may go to another connection at `now_ns`.
     #[inline(always)]
     pub const fn gives_port(&self, now_ns: u64) -> bool {
         self.stage != Stage::Stands as u32 && now_ns.saturating_sub(self.seen_ns) > NAT_REST_NS
     }
+
+    /// Whether it is of this kind.
+    #[inline(always)]
+    pub const fn is(&self, kind: u32) -> bool {
+        self.kind & kind != 0
+    }
 }
 
-/// A source port towards an activator from 32 random bits.
+/// A port of the node's own for somebody else's connection, from 32 random bits.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "below the number of ports in the range"
+    reason = "below the number of ports in the ranges"
 )]
 pub const fn nat_port(random: u32) -> u16 {
-    let ports = (u16::MAX - NAT_PORT_FIRST) as u32 + 1;
-    NAT_PORT_FIRST + crate::pick::below(random, ports) as u16
+    let low = (NAT_PORTS_LOW.1 - NAT_PORTS_LOW.0) as u32;
+    let high = (u16::MAX - NAT_PORTS_HIGH) as u32 + 1;
+    let drawn = crate::pick::below(random, low + high);
+    if drawn < low {
+        NAT_PORTS_LOW.0 + drawn as u16
+    } else {
+        NAT_PORTS_HIGH + (drawn - low) as u16
+    }
 }
 
 #[cfg(test)]
@@ -198,13 +189,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_towards_an_activator_fill_the_reserved_range_and_nothing_else() {
-        assert_eq!(nat_port(0), NAT_PORT_FIRST);
+    fn ports_of_the_nodes_own_fill_the_reserved_ranges_and_nothing_else() {
+        assert_eq!(nat_port(0), NAT_PORTS_LOW.0);
         assert_eq!(nat_port(u32::MAX), u16::MAX);
+        let drawn = (0..=u32::from(u16::MAX)).map(|high| nat_port(high << 16));
+        let outside = |port: &u16| {
+            !(NAT_PORTS_LOW.0..NAT_PORTS_LOW.1).contains(port) && *port < NAT_PORTS_HIGH
+        };
+        assert_eq!(drawn.filter(outside).count(), 0);
     }
 
     #[test]
-    fn a_reply_comes_from_the_backend_to_the_client() {
+    fn an_answer_comes_from_the_new_target_to_the_new_source() {
         let there = FlowKey {
             source: [1; 16],
             target: [2; 16],
@@ -213,9 +209,16 @@ mod tests {
             protocol: 6,
             pad: [0; 3],
         };
-        let back = there.reply_from([3; 16], 8000);
+        let changed = Flow {
+            source: [1; 16],
+            target: [3; 16],
+            source_port: 40_000,
+            target_port: 8000,
+            ..Flow::default()
+        };
+        let back = there.answered(&changed);
         assert_eq!((back.source, back.source_port), ([3; 16], 8000));
         assert_eq!((back.target, back.target_port), ([1; 16], 40_000));
-        assert_eq!(back.forward_to([2; 16], 80), there);
+        assert_eq!(there.reversed().reversed(), there);
     }
 }

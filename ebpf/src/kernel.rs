@@ -1,8 +1,16 @@
-//! What the programs need of the kernel: the maps, and the few steps that more than one hook takes.
+//! What the programs share: maps, and what is done to packets and sockets.
 
 pub(crate) mod atomic;
-pub(crate) mod choose;
+pub(crate) mod connect;
 pub(crate) mod count;
+pub(crate) mod errors;
+pub(crate) mod favourite;
+pub(crate) mod fragments;
+pub(crate) mod nat;
+pub(crate) mod refuse;
 pub(crate) mod rewrite;
 pub(crate) mod socket;
+pub(crate) mod stale;
 pub(crate) mod tables;
+pub(crate) mod trace;
+pub(crate) mod wake;

@@ -1,6 +1,4 @@
-//! The layouts of the other maps: backends, prefixes, pods, sockets, events and the node's own facts.
-
-use crate::service::VIPS_MAX;
+//! The layouts of the other maps: backends, prefixes, foreign VIPs, clients that keep their backend, pods, sockets, events.
 
 /// Backends on a node.
 pub const BACKENDS_MAX: u32 = 1 << 20;
@@ -14,10 +12,20 @@ pub const FOLLOWED_MAX: u32 = 1 << 16;
 pub const SOCKETS_MAX: u32 = 1 << 17;
 /// Bytes of the ring of events.
 pub const EVENTS_BYTES: u32 = 256 * 1024;
-/// VIP ranges of a cluster.
-pub const RANGES_MAX: usize = 4;
-/// Activators that a node chooses from.
-pub const ACTIVATORS_MAX: usize = 8;
+/// VIPs that are found by their address and port: further ports, node ports, addresses outside of all ranges.
+pub const FOREIGN_MAX: u32 = 1 << 18;
+/// Slots with something extra.
+pub const EXTRAS_MAX: u32 = 1 << 16;
+/// Source ranges of all load balancers' addresses.
+pub const ADMITTED_MAX: u32 = 1 << 16;
+/// Clients that keep their backend; the least recently used goes when it is full.
+pub const STICKY_MAX: u32 = 1 << 16;
+/// Fragmented packets under way; the least recently used goes when it is full.
+pub const FRAGMENTS_MAX: u32 = 1 << 13;
+/// Reasons and slots with dropped packets; the least recently used goes when it is full.
+pub const DROPS_MAX: u32 = 1 << 14;
+/// Words of the filter before the foreign VIPs: a bit for each hash of an address.
+pub const FILTER_WORDS: u32 = 1 << 10;
 
 /// One backend. Written while no set names it, never changed while one does.
 #[repr(C, align(8))]
@@ -29,12 +37,138 @@ pub struct Backend {
     pub host: [u8; 4],
     /// Its port.
     pub port: u16,
-    /// Counts the backends that had this id.
+    /// Counts the backends that had this id: whoever remembers another one remembers a backend that is gone.
     pub generation: u16,
-    /// Zone and flags; none yet.
+    /// [`FOR_CLUSTER`] and [`FOR_LOCAL`]; above them its place among its slot's backends in the order of their texts.
     pub flags: u16,
-    /// Its weight among the others; not used yet.
+    /// Its weight among the others.
     pub weight: u16,
+}
+
+/// Traffic with policy Cluster may use the backend.
+pub const FOR_CLUSTER: u16 = 1;
+/// Traffic with policy Local may use it.
+pub const FOR_LOCAL: u16 = 2;
+/// Where a backend's place begins in its flags; later places than fit share the last.
+pub const PLACE_SHIFT: u32 = 2;
+
+/// What is found by an address: see the constants `FOREIGN_*`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ForeignKey {
+    /// The address; IPv4 is mapped.
+    pub address: [u8; 16],
+    /// The port; 0 where only the address counts.
+    pub port: u16,
+    /// IP protocol number; 0 where only the address counts.
+    pub protocol: u8,
+    /// What is asked.
+    pub kind: u8,
+}
+
+/// The slot of a VIP, by address, port and protocol; [`FOREIGN_RANGED`] may be set in it.
+pub const FOREIGN_VIP: u8 = 0;
+/// The address is the cluster IP of a service that is served.
+pub const FOREIGN_CLUSTER_IP: u8 = 1;
+/// The address is on an interface of this node.
+pub const FOREIGN_LOCAL: u8 = 2;
+/// The address and port are those of a backend on this node.
+pub const FOREIGN_LOCAL_BACKEND: u8 = 3;
+/// In the value of a [`FOREIGN_VIP`]: only sources that are admitted to the slot may use it.
+pub const FOREIGN_RANGED: u32 = 1 << 31;
+
+/// What few slots have besides their two words.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// How long a client keeps its backend, in seconds.
+    pub sticky_s: u32,
+    /// Slots with the same number share what they remember of clients.
+    pub group: u32,
+    /// The slot for pods and the node itself.
+    pub inside: u32,
+    /// Zero.
+    pub pad: u32,
+}
+
+/// A source range of a slot, as an LPM trie wants it; a range's prefix is 32 bits longer than written, for the slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// The slot, in network order.
+    pub slot: [u8; 4],
+    /// The first address; IPv4 is mapped.
+    pub address: [u8; 16],
+}
+
+/// A client of slots that keep clients at their backends.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StickyKey {
+    /// Its address; IPv4 is mapped.
+    pub client: [u8; 16],
+    /// See [`Extra::group`].
+    pub group: u32,
+}
+
+/// The last two backends of a client: one for each policy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sticky {
+    /// When they were last chosen, CLOCK_BOOTTIME; 0: never.
+    pub seen_ns: [u64; 2],
+    /// Their ids.
+    pub ids: [u32; 2],
+    /// Their generations.
+    pub generations: [u32; 2],
+}
+
+/// A packet that travels in fragments.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FragmentKey {
+    /// From.
+    pub source: [u8; 16],
+    /// To.
+    pub target: [u8; 16],
+    /// Its identification.
+    pub id: u32,
+    /// IP protocol number.
+    pub protocol: u32,
+}
+
+/// The ports that only its first fragment names.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// From which port.
+    pub source: u16,
+    /// To which port.
+    pub target: u16,
+}
+
+/// Dropped packets of one slot for one reason.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DropKey {
+    /// The slot; [`NO_SLOT`]: none.
+    pub slot: u32,
+    /// One of [`crate::verdict::Verdict`].
+    pub verdict: u32,
+}
+
+/// No slot.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// The bit of an address in the filter before the foreign VIPs: its word, and the bit in that.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "cut to the filter's own bits"
+)]
+pub const fn filter_bit(address: &[u8; 16]) -> (u32, u64) {
+    let hash = crate::pick::fold(0, address);
+    (hash as u32 & (FILTER_WORDS - 1), 1 << (hash >> 32 & 63))
 }
 
 /// One node prefix, a /96.
@@ -57,55 +191,6 @@ pub struct Pod {
     pub mac: [u8; 6],
     /// Zero.
     pub pad: [u8; 2],
-}
-
-/// A VIP range: addresses that become indexes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Range {
-    /// Its first address.
-    pub prefix: [u8; 16],
-    /// The bits of the low word that are the same for the whole range.
-    pub mask: u32,
-    /// The index of its first address.
-    pub base: u32,
-}
-
-/// An activator.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Activator {
-    /// Its acting prefix, a /96; the low 32 bits are zero.
-    pub prefix: [u8; 16],
-    /// The next hop to it.
-    pub via: [u8; 16],
-}
-
-/// The node's own facts. The map has two slots, and the word `current` names the one in force: a change is seen whole.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Config {
-    /// VIP ranges.
-    pub ranges: [Range; RANGES_MAX],
-    /// Activators.
-    pub activators: [Activator; ACTIVATORS_MAX],
-    /// How many of `ranges` are in use.
-    pub ranges_len: u32,
-    /// How many of `activators` are in use.
-    pub activators_len: u32,
-    /// The node prefix, a /96; the low 32 bits are zero.
-    pub node_prefix: [u8; 16],
-    /// The node's own address.
-    pub node_address: [u8; 16],
-    /// The outer interface.
-    pub uplink: u32,
-    /// Its link-layer address.
-    pub uplink_mac: [u8; 6],
-    /// 1 where an answer leaves by a redirection to the uplink itself, 0 where by XDP_TX. A veth that sends by XDP_TX
-    /// wakes its peer only if that runs XDP too (`veth_xdp_flush`), by redirection always.
-    pub redirects: u8,
-    /// Zero.
-    pub pad: u8,
 }
 
 /// What a socket of a pod really talks to: the key under which its VIP is remembered.
@@ -132,6 +217,27 @@ pub struct Peer {
     pub port: u32,
 }
 
+/// A socket of a pod that was led to a backend.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// The slot that decided.
+    pub slot: u32,
+    /// The backend's id.
+    pub backend: u32,
+    /// Its generation.
+    pub generation: u32,
+    /// [`SOCKET_COUNTED`], [`SOCKET_SERVICE`], [`SOCKET_TOLD`].
+    pub kind: u32,
+}
+
+/// Its connection is counted as open.
+pub const SOCKET_COUNTED: u32 = 1;
+/// It talks to a Service: the connection ends with its backend.
+pub const SOCKET_SERVICE: u32 = 2;
+/// The agent was told that its backend is gone.
+pub const SOCKET_TOLD: u32 = 4;
+
 /// What the kernel tells the agent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,60 +252,9 @@ pub struct Event {
 
 const _: () =
     assert!(size_of::<Backend>() == 16 && size_of::<Prefix>() == 16 && size_of::<Event>() == 16);
-
-impl Range {
-    /// The index of an address of this range.
-    #[inline(always)]
-    pub fn index_of(&self, address: &[u8; 16]) -> Option<u32> {
-        let (upper, low) = split(address);
-        let (own_upper, own_low) = split(&self.prefix);
-        let inside = upper == own_upper && (low ^ own_low) & self.mask == 0;
-        let index = self.base.wrapping_add(low & !self.mask);
-        (inside && index < VIPS_MAX).then_some(index)
-    }
-}
-
-impl Config {
-    /// The index of a VIP of any range.
-    #[inline(always)]
-    pub fn vip(&self, address: &[u8; 16]) -> Option<u32> {
-        let mut place = 0;
-        while place < RANGES_MAX {
-            if place >= self.ranges_len as usize {
-                return None;
-            }
-            if let Some(index) = self.ranges[place].index_of(address) {
-                return Some(index);
-            }
-            place += 1;
-        }
-        None
-    }
-
-    /// The activator of a VIP: all nodes with the same list agree.
-    #[inline(always)]
-    pub fn activator(&self, vip: u32) -> Option<&Activator> {
-        if self.activators_len == 0 {
-            return None;
-        }
-        self.activators
-            .get((vip % self.activators_len) as usize & (ACTIVATORS_MAX - 1))
-    }
-
-    /// The address lies in the node prefix.
-    #[inline(always)]
-    pub fn is_local(&self, address: &[u8; 16]) -> bool {
-        split(address).0 == split(&self.node_prefix).0
-    }
-}
-
-impl Activator {
-    /// Where the activator stands for a VIP.
-    #[inline(always)]
-    pub fn address_for(&self, vip: u32) -> [u8; 16] {
-        join(&self.prefix, vip.to_be_bytes())
-    }
-}
+const _: () = assert!(size_of::<ForeignKey>() == 20 && size_of::<Admitted>() == 20);
+const _: () = assert!(size_of::<StickyKey>() == 20 && size_of::<Sticky>() == 32);
+const _: () = assert!(size_of::<FragmentKey>() == 40 && size_of::<DropKey>() == 8);
 
 /// A node prefix and the low 32 bits of an address in it.
 #[inline(always)]
@@ -214,7 +269,7 @@ pub fn join(prefix: &[u8; 16], host: [u8; 4]) -> [u8; 16] {
 
 /// The upper 96 bits and the low 32.
 #[inline(always)]
-fn split(address: &[u8; 16]) -> ([u32; 3], u32) {
+pub(crate) fn split(address: &[u8; 16]) -> ([u32; 3], u32) {
     let word = |at: usize| {
         u32::from_be_bytes([
             address[at],
@@ -238,8 +293,17 @@ mod host {
         )* };
     }
     plain!(
+        super::Socket,
+        super::ForeignKey,
+        super::Extra,
+        super::Admitted,
+        super::StickyKey,
+        super::Sticky,
+        super::FragmentKey,
+        super::Ports,
+        super::DropKey,
         super::Pod,
-        super::Config,
+        crate::config::Config,
         super::PeerKey,
         super::Peer,
         super::Event
@@ -249,72 +313,4 @@ mod host {
         crate::flow::Flow,
         crate::counts::Counts
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RANGE: Range = Range {
-        prefix: [0xfd, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        mask: 0xfff0_0000,
-        base: 0,
-    };
-
-    fn vip(low: u32) -> [u8; 16] {
-        join(&RANGE.prefix, low.to_be_bytes())
-    }
-
-    #[test]
-    fn an_address_of_a_range_has_the_index_of_its_low_bits() {
-        assert_eq!(RANGE.index_of(&vip(1)), Some(1));
-        assert_eq!(RANGE.index_of(&vip(0xf_ffff)), Some(0xf_ffff));
-        assert_eq!(RANGE.index_of(&vip(0x10_0000)), None);
-        assert_eq!(RANGE.index_of(&[0x20; 16]), None);
-    }
-
-    #[test]
-    fn a_second_range_goes_on_where_its_base_says() {
-        let mut config = Config {
-            ranges_len: 2,
-            ..Config::default()
-        };
-        config.ranges[0] = Range {
-            mask: 0xffff_ff00,
-            ..RANGE
-        };
-        config.ranges[1] = Range {
-            prefix: [0xfe; 16],
-            mask: 0xffff_ff00,
-            base: 256,
-        };
-        let mut second = [0xfe; 16];
-        second[15] = 3;
-        assert_eq!(config.vip(&vip(3)), Some(3));
-        assert_eq!(config.vip(&second), Some(256 + 3));
-        config.ranges_len = 1;
-        assert_eq!(config.vip(&second), None, "a range that is not in use");
-    }
-
-    #[test]
-    fn an_index_past_the_maps_is_no_vip() {
-        let range = Range {
-            base: VIPS_MAX - 1,
-            ..RANGE
-        };
-        assert_eq!(range.index_of(&vip(0)), Some(VIPS_MAX - 1));
-        assert_eq!(range.index_of(&vip(1)), None);
-    }
-
-    #[test]
-    fn the_activator_stands_for_a_vip_under_its_index() {
-        let mut config = Config {
-            activators_len: 1,
-            ..Config::default()
-        };
-        config.activators[0].prefix = [0xa1; 16];
-        let address = config.activator(7).unwrap().address_for(0x10007);
-        assert_eq!(address[12..], [0, 1, 0, 7]);
-        assert_eq!(Config::default().activator(7), None);
-    }
 }

@@ -6,8 +6,10 @@ use crate::packet::{self, Bytes, ICMPV6, L4};
 /// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
 
+const ROUTER_ADVERTISEMENT: u8 = 134;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
 const SOURCE_LINK_LAYER: u8 = 1;
 const TARGET_LINK_LAYER: u8 = 2;
 const SOLICITED: u8 = 0x40;
@@ -88,6 +90,22 @@ fn is_solicited_node(address: &[u8; 16]) -> bool {
         address,
         [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, _, _, _]
     )
+}
+
+/// Whether a pod may send the ICMPv6 message at `at`: it never routes, and advertises only addresses that `are_own`.
+#[inline(always)]
+pub fn pod_may_say<B: Bytes>(frame: &B, at: usize, are_own: impl Fn(&[u8; 16]) -> bool) -> bool {
+    let Some([kind]) = frame.load::<1>(at) else {
+        return false;
+    };
+    match kind {
+        ROUTER_ADVERTISEMENT | REDIRECT => false,
+        ADVERTISEMENT => frame.load::<16>(at + 8).is_some_and(|target| {
+            let link_local = target[0] == 0xfe && target[1] & 0xc0 == 0x80;
+            link_local || are_own(&target)
+        }),
+        _ => true,
+    }
 }
 
 /// The answer, a whole frame, that `mac` has the target.

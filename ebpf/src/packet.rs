@@ -1,5 +1,17 @@
 //! Reads the headers that matter from a frame, never past its end: the only way from bytes to facts.
+//!
+//! What is no packet by the standards is called so here, once, so that nothing behind has to doubt a length again.
 
+mod fragment;
+mod upper;
+mod v4;
+mod v6;
+
+pub use fragment::{FIRST, LATER, WHOLE};
+pub use v6::EXTENSIONS_MAX;
+
+/// Offset of the network header in an Ethernet frame.
+pub const L3: usize = 14;
 /// Where the IPv6 header begins in an Ethernet frame.
 pub const IPV6: usize = 14;
 /// Where the transport header begins; extension headers are left to the kernel.
@@ -11,14 +23,23 @@ pub const TARGET: usize = IPV6 + 24;
 /// Where the hop limit lies.
 pub const HOP_LIMIT: usize = IPV6 + 7;
 
+/// The EtherType of IPv4.
+pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// The EtherType of IPv6.
 pub const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-/// IP protocol numbers.
+/// IP protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// IP protocol number of TCP.
 pub const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub const UDP: u8 = 17;
 /// IP protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
+/// IP protocol number of SCTP.
+pub const SCTP: u8 = 132;
+
+/// Where the EtherType lies in an Ethernet frame.
+const ETHERTYPE: usize = 12;
 
 /// Bytes that can be asked for from any place, and refuse to be read past their end.
 pub trait Bytes {
@@ -27,9 +48,203 @@ pub trait Bytes {
 }
 
 impl Bytes for &[u8] {
+    #[inline(always)]
     fn load<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.get(offset..)?.first_chunk().copied()
     }
+}
+
+/// What the data plane decides by. IPv4 addresses are held IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packet {
+    /// From.
+    pub source: [u8; 16],
+    /// To.
+    pub target: [u8; 16],
+    /// From which port; 0 where there is no transport header.
+    pub source_port: u16,
+    /// To which port; 0 where there is no transport header.
+    pub target_port: u16,
+    /// Where the transport (or ICMP) header lies in the frame; 0: a later fragment, which has none.
+    pub l4: u16,
+    /// Bytes of the IP packet, its header included, as the header says; IPv6's, which may say more, stops at 65 535.
+    pub len: u16,
+    /// Identification of the fragments of one packet; only meaningful if `fragment` is not [`WHOLE`].
+    pub id: u32,
+    /// The protocol of what the IP packet carries, behind all extension headers.
+    ///
+    /// In a later IPv6 fragment it may be an extension header's number: the first of what was fragmented.
+    pub protocol: u8,
+    /// How many routers may still forward it.
+    pub hop_limit: u8,
+    /// TCP's flag byte; SCTP's first chunk type; 0 otherwise, and in a quoted packet.
+    pub flags: u8,
+    /// 1: IPv4.
+    pub v4: u8,
+    /// [`WHOLE`], [`FIRST`] or [`LATER`].
+    pub fragment: u8,
+    /// Zero, so that equal packets are equal bytes.
+    pub pad: [u8; 3],
+}
+
+const _: () = assert!(size_of::<Packet>() == 52, "no padding but `pad`");
+
+/// What was found in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// TCP, UDP or SCTP, whole or the first fragment: ports are read.
+    Transport,
+    /// A later fragment of TCP, UDP or SCTP: no ports.
+    Fragment,
+    /// An ICMP or ICMPv6 *error*; `l4` is its header; it quotes the packet that begins at `l4 + 8`.
+    Error,
+    /// Nothing that we translate (ARP, NDP, echo, other protocols, non-IP): the kernel's business.
+    Other,
+    /// Not a packet: truncated, lengths that lie, headers that no honest sender builds.
+    Malformed,
+}
+
+/// Where what an IP header leads to lies in the frame.
+#[derive(Clone, Copy)]
+struct Payload {
+    /// Its first byte.
+    at: usize,
+    /// The byte after its last, as the IP header says.
+    end: usize,
+    /// How many bytes of the unfragmented packet's payload went before.
+    offset: usize,
+}
+
+/// TCP's flag bits (RFC 9293 3.1).
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// SCTP's chunk types (RFC 9260 3.2).
+const INIT: u8 = 1;
+const ABORT: u8 = 6;
+const SHUTDOWN_COMPLETE: u8 = 14;
+
+impl Packet {
+    /// It asks for a new connection: a TCP SYN without ACK, an SCTP INIT.
+    #[inline(always)]
+    pub const fn opens(&self) -> bool {
+        match self.protocol {
+            TCP => self.flags & (SYN | ACK) == SYN,
+            SCTP => self.flags == INIT,
+            _ => false,
+        }
+    }
+
+    /// It may be the first of a conversation.
+    #[inline(always)]
+    pub const fn begins(&self) -> bool {
+        self.protocol == UDP || self.opens()
+    }
+
+    /// It breaks a connection off.
+    #[inline(always)]
+    pub const fn resets(&self) -> bool {
+        match self.protocol {
+            TCP => self.flags & RST != 0,
+            SCTP => self.flags == ABORT,
+            _ => false,
+        }
+    }
+
+    /// It ends a connection, at least in one direction.
+    #[inline(always)]
+    pub const fn closes(&self) -> bool {
+        match self.protocol {
+            TCP => self.flags & (FIN | RST) != 0,
+            SCTP => matches!(self.flags, ABORT | SHUTDOWN_COMPLETE),
+            _ => false,
+        }
+    }
+
+    /// An end of it never crosses a network (RFC 6890; RFC 1812 5.3.7).
+    ///
+    /// IPv6's `::` is a legal source of duplicate address detection only, which is ICMPv6 and so [`Read::Other`].
+    #[inline(always)]
+    pub const fn is_martian(&self) -> bool {
+        if self.v4 == 0 {
+            self.source[0] == 0xff || v6::stays_home(&self.source) || v6::stays_home(&self.target)
+        } else {
+            v4::never_sends(v4_of(&self.source)) || v4::stays_home(v4_of(&self.target))
+        }
+    }
+}
+
+/// An IPv4 address as IPv6 holds it (RFC 4291 2.5.5.2).
+#[inline(always)]
+pub const fn mapped(v4: [u8; 4]) -> [u8; 16] {
+    let [a, b, c, d] = v4;
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+}
+
+/// Whether `address` is an IPv4 address, IPv4-mapped.
+#[inline(always)]
+pub const fn is_v4(address: &[u8; 16]) -> bool {
+    begins_with_zeros::<10>(address) && address[10] & address[11] == 0xff
+}
+
+/// Whether the first `N` bytes are zero.
+#[inline(always)]
+const fn begins_with_zeros<const N: usize>(address: &[u8; 16]) -> bool {
+    // Joined rather than compared one by one: the verifier would follow each comparison both ways.
+    let mut joined = 0;
+    let mut at = 0;
+    while at < N {
+        joined |= address[at];
+        at += 1;
+    }
+    joined == 0
+}
+
+/// The IPv4 address that `address` maps.
+#[inline(always)]
+pub const fn v4_of(address: &[u8; 16]) -> [u8; 4] {
+    let [.., a, b, c, d] = *address;
+    [a, b, c, d]
+}
+
+/// Reads an Ethernet frame.
+///
+/// With [`Read::Other`] and [`Read::Malformed`], `packet` may be half read, or not at all.
+// A function of its own, unlike others: inlined, the optimiser takes `packet` apart into dozens of variables that BPF
+// has no registers for, and the verifier walks all ways through whatever follows once for each way through here.
+#[inline(never)]
+pub fn read<B: Bytes>(frame: &B, packet: &mut Packet) -> Read {
+    let payload = match frame.load::<2>(ETHERTYPE) {
+        Some(ETHERTYPE_IPV4) => v4::read(frame, L3, packet),
+        Some(ETHERTYPE_IPV6) => v6::read(frame, L3, packet),
+        Some(_) => Err(Read::Other),
+        None => Err(Read::Malformed),
+    };
+    match payload {
+        // Asked once for the last byte, nothing behind has to ask whether the frame holds what its headers say.
+        Ok(payload) if frame.load::<1>(payload.end - 1).is_some() => {
+            upper::read(frame, payload, packet)
+        }
+        Ok(_) => Read::Malformed,
+        Err(read) => read,
+    }
+}
+
+/// Reads the packet that an ICMP error quotes, whose IP header begins `at`: false if ports are not to be had.
+///
+/// Only 8 bytes of its transport header need be there (RFC 792; RFC 4443 3), so its flags are not read.
+// Not inlined for the same reasons as `read`.
+#[inline(never)]
+pub fn quoted<B: Bytes>(frame: &B, at: usize, v4: bool, packet: &mut Packet) -> bool {
+    let payload = if v4 {
+        v4::read(frame, at, packet)
+    } else {
+        v6::read(frame, at, packet)
+    };
+    payload.is_ok_and(|payload| upper::read_quoted(frame, payload, packet))
 }
 
 /// The IPv6 header.
@@ -65,11 +280,6 @@ pub struct Transport {
     /// TCP's flag byte; 0 for UDP.
     pub flags: u8,
 }
-
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
 
 impl Transport {
     /// It asks for a new TCP connection.
@@ -151,57 +361,4 @@ pub fn transport<B: Bytes>(frame: &B) -> Option<Transport> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn syn() -> Vec<u8> {
-        let mut frame = vec![0; 12];
-        frame.extend(ETHERTYPE_IPV6);
-        frame.extend([0x60, 0, 0, 0, 0, 20, TCP, 64]);
-        frame.extend([1; 16]);
-        frame.extend([2; 16]);
-        frame.extend([
-            0x9c, 0x40, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0, 0, 0, 0, 0, 0,
-        ]);
-        frame
-    }
-
-    #[test]
-    fn a_syn_is_read_whole() {
-        let read = transport(&syn().as_slice()).unwrap();
-        assert_eq!((read.source, read.source_port), ([1; 16], 40_000));
-        assert_eq!((read.target, read.target_port), ([2; 16], 80));
-        assert!(read.opens() && !read.closes());
-    }
-
-    #[test]
-    fn a_frame_cut_anywhere_is_not_read() {
-        let frame = syn();
-        for len in 0..frame.len() {
-            assert_eq!(transport(&&frame[..len]), None, "{len}");
-        }
-    }
-
-    #[test]
-    fn only_a_syn_without_ack_opens_and_fin_or_rst_closes() {
-        let with = |flags| {
-            let mut frame = syn();
-            frame[L4 + 13] = flags;
-            let read = transport(&frame.as_slice()).unwrap();
-            (read.opens(), read.closes())
-        };
-        assert_eq!(with(SYN | ACK), (false, false));
-        assert_eq!(with(ACK), (false, false));
-        assert_eq!(with(FIN | ACK), (false, true));
-        assert_eq!(with(RST), (false, true));
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_the_reader_fail(frame in proptest::collection::vec(any::<u8>(), 0..120)) {
-            let read = transport(&frame.as_slice());
-            prop_assert!(read.is_none() || frame.len() >= L4 + 8);
-        }
-    }
-}
+mod tests;

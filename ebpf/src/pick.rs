@@ -1,8 +1,5 @@
 //! Who gets a new connection: any backend for pods, the same one on every node for traffic from outside.
 
-/// Backends that one rendezvous looks at; a larger set is looked at from a place that the flow chooses.
-pub const RENDEZVOUS_MAX: u32 = 64;
-
 /// Spreads every bit of `x` over all bits of the result (the finaliser of SplitMix64).
 #[inline(always)]
 pub const fn mix(x: u64) -> u64 {
@@ -25,19 +22,36 @@ pub const fn fold(hash: u64, bytes: &[u8; 16]) -> u64 {
 pub const fn flow_hash(
     client: &[u8; 16],
     client_port: u16,
-    vip: u32,
+    vip: &[u8; 16],
     vip_port: u16,
     protocol: u8,
 ) -> u64 {
-    let rest =
-        (client_port as u64) << 48 | (vip_port as u64) << 32 | (vip as u64) << 8 | protocol as u64;
-    fold(mix(rest), client)
+    let rest = (client_port as u64) << 32 | (vip_port as u64) << 16 | protocol as u64;
+    fold(fold(mix(rest), vip), client)
 }
 
-/// How much a flow likes a backend; the highest score wins on every node, in whatever order they keep the backends.
+/// How far a backend is from a flow; the nearest wins on every node, in whatever order they keep the backends.
+///
+/// Weighted rendezvous (Mosharaf's highest random weight, weighted as by Schindelhauer and Schomaker): of backends with
+/// the distances `-log2(u) / weight`, each is the nearest as often as its weight says, and removing one moves only its own
+/// flows. A weight of 0 is as far as can be.
 #[inline(always)]
-pub const fn score(flow: u64, address: &[u8; 16], port: u16) -> u64 {
-    fold(flow.wrapping_add(port as u64), address)
+pub const fn distance(flow: u64, address: &[u8; 16], port: u16, weight: u16) -> u64 {
+    if weight == 0 {
+        return u64::MAX;
+    }
+    (minus_log2(fold(flow.wrapping_add(port as u64), address)) << 16) / weight as u64
+}
+
+/// `-log2(u / 2^64)` in steps of 2^-32: strictly falling but for the last bits, so equal weights are exactly fair.
+#[inline(always)]
+const fn minus_log2(u: u64) -> u64 {
+    let u = u | 1;
+    let zeros = u.leading_zeros() as u64;
+    // The fraction x of 1.x; log2(1 + x) is nearly x + 0.3437 x (1 - x), wrong by 1% of a doubling at most.
+    let x = (u << zeros << 1) >> 32;
+    let bulge = (((x * ((1 << 32) - x)) >> 32) * 1_476_000_000) >> 32;
+    ((zeros + 1) << 32) - x - bulge
 }
 
 /// A number uniform in `0..len` from 32 random bits (multiply and shift: no division); `len` must not be 0.
@@ -82,7 +96,7 @@ mod tests {
     fn winner(flow: u64, backends: &[u8]) -> u8 {
         *backends
             .iter()
-            .max_by_key(|&&n| score(flow, &backend(n), 80))
+            .min_by_key(|&&n| distance(flow, &backend(n), 80, 1))
             .unwrap()
     }
 
@@ -111,13 +125,44 @@ mod tests {
     fn flows_of_one_client_spread_evenly_over_three_backends() {
         let mut won = [0_u32; 3];
         for port in 0..30_000 {
-            let flow = flow_hash(&backend(200), port, 1, 80, 6);
+            let flow = flow_hash(&backend(200), port, &backend(1), 80, 6);
             won[usize::from(winner(flow, &[0, 1, 2]))] += 1;
         }
         assert!(
             won.iter().all(|&count| (9_500..10_500).contains(&count)),
             "{won:?}"
         );
+    }
+
+    #[test]
+    fn a_backend_is_chosen_as_often_as_its_weight_says() {
+        let weights = [1_u16, 2, 5, 0];
+        let mut won = [0_u32; 4];
+        for port in 0..40_000 {
+            let flow = flow_hash(&backend(200), port, &backend(1), 80, 6);
+            let nearest =
+                (0..4_u8).min_by_key(|&n| distance(flow, &backend(n), 80, weights[usize::from(n)]));
+            won[usize::from(nearest.unwrap())] += 1;
+        }
+        assert!((4_500..5_500).contains(&won[0]), "{won:?}");
+        assert!((9_300..10_700).contains(&won[1]), "{won:?}");
+        assert_eq!(won[3], 0);
+    }
+
+    #[test]
+    fn nobody_starves_among_a_thousand() {
+        let address = |n: u16| {
+            let mut address = backend(1);
+            address[14..].copy_from_slice(&n.to_be_bytes());
+            address
+        };
+        let winners: std::collections::BTreeSet<_> = (0..20_000_u16)
+            .map(|port| {
+                let flow = flow_hash(&backend(200), port, &backend(1), 80, 6);
+                (0..1_000).min_by_key(|&n| distance(flow, &address(n), 80, 1))
+            })
+            .collect();
+        assert_eq!(winners.len(), 1_000);
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! One module a hook, in the order in which a packet may meet them.
 
+mod cg_connect4;
 mod cg_connect6;
+mod cg_egress;
+mod cg_getpeername4;
 mod cg_getpeername6;
+mod cg_recvmsg4;
 mod cg_recvmsg6;
+mod cg_sendmsg4;
 mod cg_sendmsg6;
 mod cg_sock_release;
+mod measure;
+mod tcx_pod_in;
+mod tcx_pod_out;
 mod tcx_uplink_in;
+mod tcx_uplink_ndp;
 mod tcx_uplink_out;
-mod xdp_uplink;

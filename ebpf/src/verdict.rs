@@ -12,11 +12,15 @@ macro_rules! verdicts {
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The packet was dropped.
-            pub const fn is_drop(self) -> bool {
-                matches!(
-                    self,
-                    Self::DroppedHops | Self::DroppedNoPort | Self::DroppedNoActivator | Self::DroppedRewrite
-                )
+            #[cfg(not(target_arch = "bpf"))]
+            pub fn is_drop(self) -> bool {
+                self.name().starts_with("dropped")
+            }
+
+            /// The packet was refused, or its connection reset.
+            #[cfg(not(target_arch = "bpf"))]
+            pub fn is_refusal(self) -> bool {
+                self.name().starts_with("rejected") || matches!(self, Self::Reset)
             }
 
             /// The name in metrics.
@@ -45,6 +49,21 @@ verdicts! {
     EventLost = 14 "event_lost" "The ring of events was full; the next packet tries again.",
     Woke = 15 "woke" "The first packet to a sleeping VIP.",
     Missed = 16 "missed" "The first packet to a VIP without an entry.",
+    Rejected = 17 "rejected" "Refused: the service has no endpoint that could serve.",
+    RejectedPort = 18 "rejected_port" "Refused: the cluster IP has no such port.",
+    DroppedNotLocal = 19 "dropped_not_local" "Dropped: policy Local, and no endpoint on this node.",
+    DroppedRange = 20 "dropped_range" "Dropped: outside of the load balancer's source ranges.",
+    DroppedUnallocated = 21 "dropped_unallocated" "Dropped: no service has this address of the service range.",
+    DroppedMalformed = 22 "dropped_malformed" "Dropped: truncated, or its lengths or headers contradict each other.",
+    DroppedMartian = 23 "dropped_martian" "Dropped: its addresses never cross a network.",
+    DroppedSpoofed = 24 "dropped_spoofed" "Dropped: a pod used an address that is not its own.",
+    DroppedFragment = 25 "dropped_fragment" "Dropped: a fragment of a packet to a VIP whose first fragment was not seen.",
+    Reset = 26 "reset" "A connection to a backend that is gone was reset.",
+    Repicked = 27 "repicked" "A flow to a backend that is gone goes to another one.",
+    ErrorTranslated = 28 "error_translated" "An ICMP error was led to whom it concerns.",
+    SocketStale = 29 "socket_stale" "A socket's backend is gone: the agent was told to end its connection.",
+    TableFull = 30 "table_full" "A flow could not be remembered: its table is full.",
+    ServiceServed = 31 "service_served" "A new flow to a Service goes to a backend.",
 }
 
 /// How many verdicts there are.

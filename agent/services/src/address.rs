@@ -73,6 +73,24 @@ fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then_some(octets.into())
 }
 
+/// An address in sixteen bytes, IPv4 as mapped: where a million are kept, an [`IpAddr`] takes half as much again.
+/// Addresses that were read are never mapped ones, so each comes back as it was.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Packed([u8; 16]);
+
+impl Packed {
+    pub(crate) fn new(address: IpAddr) -> Self {
+        Self(match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        })
+    }
+
+    pub(crate) fn address(self) -> IpAddr {
+        IpAddr::from(self.0).to_canonical()
+    }
+}
+
 /// A range of addresses, its host bits zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
@@ -171,6 +189,14 @@ mod tests {
         ] {
             let read = parse_address(text).map(|address| address.to_string());
             assert_eq!(read.as_deref(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_packed_address_comes_back_as_it_was() {
+        for text in ["10.0.1.9", "fd00::1", "::", "0.0.0.0"] {
+            let address = parse_address(text).unwrap();
+            assert_eq!(Packed::new(address).address(), address);
         }
     }
 

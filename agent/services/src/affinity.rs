@@ -43,17 +43,17 @@ impl Affinities {
     }
 
     /// The backend of the set that the client must be sent to; of several, the first in the order of their text.
-    pub fn chosen<'a>(
+    pub fn chosen(
         &self,
-        port: &'a ServicePort,
+        port: &ServicePort,
         set: Set,
         client: IpAddr,
         now_ms: u64,
-    ) -> Option<&'a Backend> {
+    ) -> Option<Backend> {
         let timeout_ms = u64::from(port.affinity_s?) * 1_000;
         let records = self.ports.get(&port.id)?.get(&client)?;
         let fresh = |record: &&Record| now_ms.saturating_sub(record.used_ms) <= timeout_ms;
-        let known = |backend: &&Backend| {
+        let known = |backend: &Backend| {
             let mut records = records.iter().filter(fresh);
             records.any(|record| record.is_of(backend))
         };
@@ -82,8 +82,7 @@ impl Affinities {
         clients.retain(|_, records| {
             records.retain(|record| {
                 let place = (record.address, record.port);
-                let known = |backend: &Backend| (backend.address, backend.port);
-                port.backends.binary_search_by_key(&place, known).is_ok()
+                port.backends.at(place).is_some()
             });
             !records.is_empty()
         });

@@ -1,16 +1,24 @@
 //! From the endpoints of a service port to the backends that packets on this node may be sent to.
 
+mod list;
+
 use std::net::IpAddr;
 
 use crate::address::Family;
 use crate::key::Protocol;
 use crate::slice::{Slice, State};
 
+pub use list::Backends;
+
 /// The weight of every backend that Kubernetes names: all have an equal chance.
 pub const WEIGHT_DEFAULT: u16 = 1;
 
 /// Where a packet may be sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own; a list keeps them as bits"
+)]
 pub struct Backend {
     /// Its address.
     pub address: IpAddr,
@@ -20,6 +28,8 @@ pub struct Backend {
     pub weight: u16,
     /// Whether it runs on this node.
     pub local: bool,
+    /// Whether it says that it answers; being ready is enough for new connections all the same.
+    pub serving: bool,
     /// Whether traffic with policy Cluster may use it.
     pub for_cluster: bool,
     /// Whether traffic with policy Local may use it.
@@ -122,7 +132,7 @@ pub(crate) struct Uses {
 }
 
 /// The backends that this node may use, and whether any endpoint of the cluster could serve.
-pub(crate) fn choose(candidates: &[Candidate], uses: Uses) -> (Vec<Backend>, bool) {
+pub(crate) fn choose(candidates: &[Candidate], uses: Uses) -> (Backends, bool) {
     let topology = Topology::of(candidates);
     let states = || candidates.iter().map(|candidate| candidate.state);
     let any_ready = states().any(|state| is_ready(&state));
@@ -140,12 +150,32 @@ pub(crate) fn choose(candidates: &[Candidate], uses: Uses) -> (Vec<Backend>, boo
         port: candidate.port,
         weight: WEIGHT_DEFAULT,
         local: candidate.state.has(State::LOCAL),
+        serving: candidate.state.has(State::SERVING),
         for_cluster: uses.cluster && for_cluster(candidate.state),
         for_local: uses.local && for_local(candidate.state),
     });
     let usable = backends.filter(|backend| backend.for_cluster || backend.for_local);
-    let usable: Vec<_> = usable.collect();
+    let usable: Backends = usable.collect();
     let any = usable.iter().any(|backend| backend.for_cluster)
         || uses.local && states().any(|state| is_ready(&state) || state.is_fallback());
     (usable, any)
+}
+
+/// The endpoints that are no backends, and to which standing connections may go on all the same, sorted: for UDP those
+/// that answer; for the others all, because such a connection ends by itself when its endpoint does.
+pub(crate) fn standing(
+    candidates: &[Candidate],
+    backends: &Backends,
+    protocol: Protocol,
+) -> Box<[(IpAddr, u16)]> {
+    let mut backends = backends.iter().peekable();
+    let others = candidates.iter().filter(|candidate| {
+        let place = (candidate.address, candidate.port);
+        let found = backends.next_if(|backend| (backend.address, backend.port) == place);
+        found.is_none()
+    });
+    others
+        .filter(|candidate| protocol != Protocol::Udp || candidate.state.has(State::SERVING))
+        .map(|candidate| (candidate.address, candidate.port))
+        .collect()
 }

@@ -59,20 +59,20 @@ pub struct Translation<'a> {
     /// The set that the packet may use.
     pub set: Set,
     /// The only backend that counts, if the client is bound to one.
-    pub bound: Option<&'a Backend>,
+    pub bound: Option<Backend>,
     masquerade: bool,
 }
 
 impl<'a> Translation<'a> {
     /// The backends that may be chosen; never none.
-    pub fn backends(&self) -> impl Iterator<Item = &'a Backend> + use<'a> {
+    pub fn backends(&self) -> impl Iterator<Item = Backend> + use<'a> {
         let bound = self.bound;
         let free = self.port.set(self.set).filter(move |_| bound.is_none());
         bound.into_iter().chain(free)
     }
 
     /// What becomes of the packet with this backend.
-    pub fn fate(&self, backend: &Backend) -> Fate {
+    pub fn fate(&self, backend: Backend) -> Fate {
         let node = self.services.node();
         let sent_by_node = node.is_local(self.packet.source);
         match self.services.unserved(backend.address, sent_by_node) {
@@ -86,7 +86,7 @@ impl<'a> Translation<'a> {
     }
 
     /// A backend that calls itself through a service must not see its own address as the caller's.
-    fn is_hairpin(&self, backend: &Backend) -> bool {
+    fn is_hairpin(&self, backend: Backend) -> bool {
         let (address, port) = (backend.address, backend.port);
         let protocol = self.packet.protocol;
         let table = self.services.table();

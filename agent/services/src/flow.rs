@@ -31,7 +31,7 @@ impl Services {
         }
         let responder = (flow.reply_source, flow.reply_port);
         let port = self.by_address(flow).or_else(|| self.by_node_port(flow));
-        port.is_some_and(|port| port.serving.binary_search(&responder).is_err())
+        port.is_some_and(|port| !port.answers_at(responder))
     }
 
     fn by_address(&self, flow: &Flow) -> Option<&ServicePort> {
@@ -68,7 +68,7 @@ impl Services {
     ) -> Option<&'a ServicePort> {
         match self.strictness() {
             Strictness::Ours => ports.next(),
-            Strictness::KubeProxy => ports.find(|port| !port.serving.is_empty()),
+            Strictness::KubeProxy => ports.find(|port| port.is_answered()),
         }
     }
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod exact;
 pub mod key;
 pub mod node;
 
@@ -32,7 +33,7 @@ pub mod flow;
 
 pub use address::{Family, Prefix};
 pub use affinity::Affinities;
-pub use backend::Backend;
+pub use backend::{Backend, Backends};
 pub use change::{Changes, Event, PortChange};
 pub use decide::{Decision, Fate, Packet, Translation};
 pub use flow::Flow;

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::backend::{self, Backend, Candidate, Uses};
-use crate::key::{PortId, Protocol};
+use crate::backend::{self, Backend, Backends, Candidate, Uses};
+use crate::key::PortId;
 use crate::service::{Addresses, PortSpec, ServiceSpec};
-use crate::slice::State;
 use crate::table::Vip;
 
 /// Which endpoints traffic may use.
@@ -73,9 +72,9 @@ pub struct ServicePort {
     /// Whether some endpoint is usable somewhere in the cluster.
     pub any_endpoints: bool,
     /// All backends that this node may send to, sorted by address and port.
-    pub backends: Vec<Backend>,
-    /// For UDP: every endpoint that still answers, sorted; flows to others are stale.
-    pub serving: Vec<(IpAddr, u16)>,
+    pub backends: Backends,
+    /// The endpoints that are no backends, and to which standing connections may go on all the same; sorted.
+    pub standing: Box<[(IpAddr, u16)]>,
 }
 
 impl ServicePort {
@@ -98,14 +97,26 @@ impl ServicePort {
             external: service.external,
             health_port: service.health_port,
             any_endpoints: false,
-            backends: Vec::new(),
-            serving: Vec::new(),
+            backends: Backends::default(),
+            standing: Box::default(),
         };
         (new.backends, new.any_endpoints) = backend::choose(candidates, new.uses_of());
-        if new.id.protocol == Protocol::Udp {
-            new.serving = serving(candidates);
-        }
+        new.standing = backend::standing(candidates, &new.backends, new.id.protocol);
         new
+    }
+
+    /// For UDP: whether some endpoint answers.
+    pub(crate) fn is_answered(&self) -> bool {
+        let mut backends = self.backends.iter();
+        !self.standing.is_empty() || backends.any(|backend| backend.serving)
+    }
+
+    /// For UDP: whether an endpoint answers there; flows to others are stale.
+    pub(crate) fn answers_at(&self, place: (IpAddr, u16)) -> bool {
+        match self.backends.at(place) {
+            Some(backend) => backend.serving,
+            None => self.standing.binary_search(&place).is_ok(),
+        }
     }
 
     /// Whether it has an address or a port that is meant for traffic from outside.
@@ -135,7 +146,7 @@ impl ServicePort {
     }
 
     /// The backends of a set.
-    pub fn set(&self, set: Set) -> impl Iterator<Item = &Backend> {
+    pub fn set(&self, set: Set) -> impl Iterator<Item = Backend> {
         self.backends.iter().filter(move |backend| match set {
             Set::Cluster => backend.for_cluster,
             Set::Local => backend.for_local,
@@ -168,23 +179,27 @@ impl ServicePort {
         }
     }
 
+    /// What an address of its own is to it; of several, the first.
+    pub(crate) fn kind(&self, address: IpAddr) -> Kind {
+        if address == self.addresses.cluster_ip {
+            Kind::ClusterIp
+        } else if self.addresses.external_ips.contains(&address) {
+            Kind::External
+        } else {
+            Kind::LoadBalancer
+        }
+    }
+
     /// Its addresses that come with the port's number; those of nodes come with the node port.
-    pub(crate) fn vips(&self) -> impl Iterator<Item = (Vip, Kind)> {
+    pub(crate) fn vips(&self) -> impl Iterator<Item = Vip> {
         let addresses = &*self.addresses;
-        let external = addresses.external_ips.iter();
-        let balanced = addresses.load_balancer_ips.iter();
-        std::iter::once((addresses.cluster_ip, Kind::ClusterIp))
-            .chain(external.map(|address| (*address, Kind::External)))
-            .chain(balanced.map(|address| (*address, Kind::LoadBalancer)))
-            .map(|(address, kind)| {
-                (
-                    Vip {
-                        address,
-                        port: self.number,
-                        protocol: self.id.protocol,
-                    },
-                    kind,
-                )
+        std::iter::once(&addresses.cluster_ip)
+            .chain(&addresses.external_ips)
+            .chain(&addresses.load_balancer_ips)
+            .map(|address| Vip {
+                address: *address,
+                port: self.number,
+                protocol: self.id.protocol,
             })
     }
 
@@ -208,13 +223,4 @@ pub enum Kind {
     LoadBalancer,
     /// An address of the node, at the node port.
     NodePort,
-}
-
-fn serving(candidates: &[Candidate]) -> Vec<(IpAddr, u16)> {
-    let serving = candidates
-        .iter()
-        .filter(|candidate| candidate.state.has(State::SERVING));
-    serving
-        .map(|candidate| (candidate.address, candidate.port))
-        .collect()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec as Spec};
 
 use crate::address::{Family, Prefix};
-use crate::key::{Protocol, ServiceKey};
+use crate::key::Protocol;
 use crate::port::Policy;
 use crate::problem::{Faults, Problem};
 use crate::services::Strictness;
@@ -26,9 +26,9 @@ pub struct Addresses {
     /// The address inside the cluster.
     pub cluster_ip: IpAddr,
     /// Addresses of others' making that lead to nodes; sorted.
-    pub external_ips: Vec<IpAddr>,
+    pub external_ips: Box<[IpAddr]>,
     /// Addresses of a load balancer that keeps them as destinations; sorted.
-    pub load_balancer_ips: Vec<IpAddr>,
+    pub load_balancer_ips: Box<[IpAddr]>,
     /// The sources that may use the load balancer's addresses; absent: all may; empty: nobody may.
     pub source_ranges: Option<Vec<Prefix>>,
 }
@@ -49,14 +49,12 @@ pub struct PortSpec {
 /// A Service as far as a node serves it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServiceSpec {
-    /// Its name.
-    pub key: ServiceKey,
     /// When it was created, in seconds of Unix time: the oldest wins a conflict.
     pub created_s: i64,
     /// Its addresses by family; none: it is not served there.
     pub addresses: [Option<Arc<Addresses>>; 2],
     /// Its ports, in its own order.
-    pub ports: Vec<PortSpec>,
+    pub ports: Box<[PortSpec]>,
     /// How long a client keeps its backend; none: it need not.
     pub affinity_s: Option<u32>,
     /// Which endpoints traffic from inside may use.
@@ -67,20 +65,16 @@ pub struct ServiceSpec {
     pub health_port: Option<u16>,
 }
 
-/// The name of a Service, if it has one.
-pub(crate) fn key(service: &Service) -> Option<ServiceKey> {
+/// The namespace and the name of a Service, if it has both.
+pub(crate) fn names(service: &Service) -> Option<(&str, &str)> {
     let meta = &service.metadata;
-    let names = meta.namespace.as_deref().zip(meta.name.as_deref());
-    names.map(|(namespace, name)| ServiceKey::new(namespace, name))
+    meta.namespace.as_deref().zip(meta.name.as_deref())
 }
 
 /// Reads a Service; none if no node of ours serves it.
-pub fn read(
-    key: &ServiceKey,
-    service: &Service,
-    strictness: Strictness,
-) -> (Option<ServiceSpec>, Vec<Problem>) {
-    let mut faults = Faults::of("Service", &key.namespace, &key.name);
+pub fn read(service: &Service, strictness: Strictness) -> (Option<ServiceSpec>, Vec<Problem>) {
+    let (namespace, name) = names(service).unwrap_or_default();
+    let mut faults = Faults::of("Service", namespace, name);
     let labels = service.metadata.labels.as_ref();
     let foreign = labels.is_some_and(|labels| labels.contains_key(PROXY_NAME_LABEL));
     let spec = service
@@ -88,7 +82,6 @@ pub fn read(
         .as_ref()
         .filter(|spec| !foreign && has_cluster_ip(spec));
     let read = spec.map(|spec| ServiceSpec {
-        key: key.clone(),
         created_s: created_s(service),
         addresses: Family::ALL.map(|family| {
             families::addresses(service, spec, family, strictness, &mut faults).map(Arc::new)
@@ -166,10 +159,11 @@ fn affinity_s(spec: &Spec, faults: &mut Faults<'_>) -> Option<u32> {
     Some(valid.unwrap_or(AFFINITY_DEFAULT_S))
 }
 
-fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Vec<PortSpec> {
-    let mut read = Vec::new();
+fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Box<[PortSpec]> {
+    let told = spec.ports.as_deref().unwrap_or_default();
+    let mut read = Vec::with_capacity(told.len());
     let mut seen = BTreeSet::new();
-    for port in spec.ports.iter().flatten() {
+    for port in told {
         let Some(port) = port_spec(port, faults) else {
             continue;
         };
@@ -179,7 +173,7 @@ fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Vec<PortSpec> {
             faults.field("spec.ports[].name", &*port.name);
         }
     }
-    read
+    read.into()
 }
 
 fn port_spec(port: &ServicePort, faults: &mut Faults<'_>) -> Option<PortSpec> {
@@ -190,7 +184,7 @@ fn port_spec(port: &ServicePort, faults: &mut Faults<'_>) -> Option<PortSpec> {
     let number = faults.read("spec.ports[].port", &port.port.to_string(), number)?;
     let node_port = port.node_port;
     Some(PortSpec {
-        name: port.name.as_deref().unwrap_or_default().into(),
+        name: port.name.as_deref().map_or_else(Arc::default, Arc::from),
         protocol,
         number,
         node_port: node_port

@@ -1,6 +1,7 @@
 //! Follows the objects event by event; a sync recomputes the services that were touched, and no others.
 
 mod entry;
+mod namespace;
 mod objects;
 #[cfg(test)]
 mod tests;
@@ -16,8 +17,9 @@ use crate::port::{Kind, ServicePort};
 use crate::problem::Problem;
 use crate::table::{self, Frontend, NodePort, Table, Vip};
 
-use entry::Entry;
 pub use entry::Health;
+use entry::{Entry, Refreshed};
+use namespace::Namespace;
 
 /// Whose decisions are made where ours are better on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,18 +32,14 @@ pub enum Strictness {
     KubeProxy,
 }
 
-/// The namespace and the name of a slice.
-type SliceName = (Box<str>, Box<str>);
-
 /// The services of one node.
 #[derive(Debug)]
 pub struct Services {
     node: Node,
     strictness: Strictness,
     zone: Option<Box<str>>,
-    entries: HashMap<ServiceKey, Entry>,
-    /// Under which service each slice is.
-    owners: HashMap<SliceName, ServiceKey>,
+    /// Never an empty one after a sync.
+    namespaces: HashMap<Arc<str>, Namespace>,
     /// The services to recompute, and in which families their slices were touched.
     touched: BTreeMap<ServiceKey, [bool; 2]>,
     table: Table,
@@ -54,8 +52,7 @@ impl Services {
             node,
             strictness,
             zone: None,
-            entries: HashMap::new(),
-            owners: HashMap::new(),
+            namespaces: HashMap::new(),
             touched: BTreeMap::new(),
             table: Table::default(),
         }
@@ -102,13 +99,15 @@ impl Services {
 
     /// Every service port in force, in no order.
     pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
-        self.entries.values().flat_map(|entry| &entry.ports)
+        let spaces = self.namespaces.values();
+        let entries = spaces.flat_map(|space| space.entries.values());
+        entries.flat_map(|entry| &entry.ports)
     }
 
     /// The service ports of one service, sorted.
     pub fn ports_of(&self, service: &ServiceKey) -> &[Arc<ServicePort>] {
-        let entry = self.entries.get(service);
-        entry.map_or(&[], |entry| entry.ports.as_slice())
+        let entry = self.entry(&service.namespace, &service.name);
+        entry.map_or(&[], |entry| &entry.ports)
     }
 
     /// Whether the service port has an address on this node that is meant for traffic from outside.
@@ -122,8 +121,20 @@ impl Services {
 
     /// What the health port of a service answers, by family; none: there is no such port.
     pub fn health_checks(&self, service: &ServiceKey) -> [Option<Health>; 2] {
-        let entry = self.entries.get(service);
-        entry.map_or([None; 2], |entry| entry.health)
+        let entry = self.entry(&service.namespace, &service.name);
+        entry.map_or([None; 2], Entry::health)
+    }
+
+    /// Every service port that claims a VIP on this node, the one that answers first.
+    pub fn claimants<'a>(
+        &'a self,
+        vip: &Vip,
+    ) -> impl Iterator<Item = &'a Arc<ServicePort>> + use<'a> {
+        let answers = self.node.answers_node_ports(vip.address);
+        let by_number = answers.then(|| self.table.node_port_claimants(&node_port_of(vip)));
+        self.table
+            .claimants(vip)
+            .chain(by_number.into_iter().flatten())
     }
 
     /// The service port that answers at a VIP on this node: a service's own address comes before the node's.
@@ -138,20 +149,35 @@ impl Services {
 }
 
 impl Services {
+    fn entry(&self, namespace: &str, name: &str) -> Option<&Entry> {
+        let entry = self.namespaces.get(namespace)?.entries.get(name);
+        entry.map(AsRef::as_ref)
+    }
+
+    /// Recomputes what is served of a service, and forgets it if nothing speaks of it any more.
+    fn refresh_entry(&mut self, key: &ServiceKey) -> Option<Refreshed> {
+        let space = self.namespaces.get_mut(&key.namespace)?;
+        let entry = space.entries.get_mut(&key.name)?;
+        let refreshed = entry.refresh(key, self.zone.as_deref());
+        if entry.is_empty() {
+            space.entries.remove(&key.name);
+        }
+        if space.is_empty() {
+            self.namespaces.remove(&key.namespace);
+        }
+        Some(refreshed)
+    }
+
     fn refresh(&mut self, key: &ServiceKey, touched: [bool; 2], changes: &mut Changes) {
-        let Some(entry) = self.entries.get_mut(key) else {
+        let Some(refreshed) = self.refresh_entry(key) else {
             return;
         };
-        let refreshed = entry.refresh(self.zone.as_deref());
         for (scan, family) in changes.scan_flows.iter_mut().zip(Family::ALL) {
             let index = family.index();
             *scan |= touched[index] && refreshed.udp[index];
         }
         if refreshed.health {
             changes.health.push(key.clone());
-        }
-        if entry.is_empty() {
-            self.entries.remove(key);
         }
         for old in refreshed.ports.iter().filter_map(PortChange::before) {
             self.table.remove(old);
@@ -168,9 +194,9 @@ impl Services {
         changes.ports.extend(refreshed.ports);
     }
 
-    /// Every VIP of a service port on this node.
-    fn vips_of(&self, port: &ServicePort) -> Vec<Vip> {
-        let mut vips: Vec<_> = port.vips().map(|(vip, _)| vip).collect();
+    /// Every VIP of a service port on this node, whoever answers there.
+    pub fn vips_of(&self, port: &ServicePort) -> Vec<Vip> {
+        let mut vips: Vec<_> = port.vips().collect();
         vips.extend(
             table::node_port(port)
                 .iter()

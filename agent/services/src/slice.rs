@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use k8s_openapi::api::discovery::v1::{self as discovery, EndpointSlice};
 
-use crate::address::{Family, parse_address};
-use crate::key::{Protocol, ServiceKey};
+use crate::address::{Family, Packed, parse_address};
+use crate::exact;
+use crate::key::Protocol;
 use crate::problem::{Faults, Problem};
 
 pub use mark::Mark;
@@ -63,14 +64,20 @@ impl State {
 
 /// One address of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Endpoint {
-    /// Where it is.
-    pub address: IpAddr,
+struct Endpoint {
+    address: Packed,
     /// All but the hints for zones, which depend on the node's zone.
-    pub state: State,
+    state: State,
     /// Its place in [`Slice::zones`], counted from 1; 0: no hints for zones.
-    zones: u32,
+    zones: u16,
 }
+
+/// A node may know a million of them.
+const _: () = assert!(size_of::<Endpoint>() == 20);
+
+/// The different lists of zones that a slice's endpoints are meant for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct ZoneLists(Vec<Box<[Box<str>]>>);
 
 /// One port of a slice.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,17 +96,16 @@ pub struct Slice {
     /// The family of its addresses.
     pub family: Family,
     /// The ports that count.
-    pub ports: Vec<SlicePort>,
+    pub ports: Box<[SlicePort]>,
     /// The endpoints that count, in the slice's order.
-    pub endpoints: Vec<Endpoint>,
-    /// The different lists of zones that its endpoints are meant for.
-    zones: Vec<Vec<Box<str>>>,
+    endpoints: Box<[Endpoint]>,
+    zones: ZoneLists,
 }
 
 impl Slice {
     /// Whether some endpoint is meant for certain zones.
     pub fn has_zone_hints(&self) -> bool {
-        !self.zones.is_empty()
+        !self.zones.0.is_empty()
     }
 
     /// Whether it has an endpoint for a UDP port.
@@ -110,14 +116,14 @@ impl Slice {
 
     /// The endpoints, each with what its hints mean in this zone.
     pub fn endpoints_in(&self, zone: Option<&str>) -> impl Iterator<Item = (IpAddr, State)> {
-        let here = |list: &Vec<Box<str>>| list.iter().any(|name| Some(&**name) == zone);
-        let here: Vec<bool> = self.zones.iter().map(here).collect();
+        let here = |list: &[Box<str>]| list.iter().any(|name| Some(&**name) == zone);
+        let here: Vec<bool> = self.zones.0.iter().map(|list| here(list)).collect();
         self.endpoints.iter().map(move |endpoint| {
-            let list = (endpoint.zones as usize).checked_sub(1);
+            let list = usize::from(endpoint.zones).checked_sub(1);
             let hinted = list.and_then(|list| here.get(list)).copied();
             let state = endpoint.state.with(State::ZONE_HINTED, hinted.is_some());
             (
-                endpoint.address,
+                endpoint.address.address(),
                 state.with(State::ZONE_HERE, hinted == Some(true)),
             )
         })
@@ -130,12 +136,12 @@ pub(crate) fn names(slice: &EndpointSlice) -> Option<(&str, &str)> {
     meta.namespace.as_deref().zip(meta.name.as_deref())
 }
 
-/// The service that a slice belongs to; none if no node looks at it.
-pub(crate) fn owner(namespace: &str, slice: &EndpointSlice) -> Option<ServiceKey> {
+/// The name of the service that a slice belongs to; none if no node looks at it.
+pub(crate) fn owner(slice: &EndpointSlice) -> Option<&str> {
     let labels = slice.metadata.labels.as_ref()?;
     let service = labels.get(SERVICE_LABEL).filter(|name| !name.is_empty())?;
     let headless = labels.contains_key(HEADLESS_LABEL);
-    (!headless).then(|| ServiceKey::new(namespace, service))
+    (!headless).then_some(service)
 }
 
 /// Reads a slice for the node of that name; none if its addresses are of neither family.
@@ -147,21 +153,29 @@ pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) 
     let Some(family) = Family::named(&slice.address_type) else {
         return (None, faults.found());
     };
-    let mut read = Slice {
+    let ports = ports(slice, &mut faults);
+    let mut zones = ZoneLists::default();
+    let told = slice.endpoints.as_deref().unwrap_or_default();
+    let endpoints = told.iter().filter_map(|endpoint| {
+        Some(Endpoint {
+            address: Packed::new(address(family, endpoint, &mut faults)?),
+            state: state(node, endpoint),
+            zones: zones.place_of(endpoint),
+        })
+    });
+    let read = Slice {
         family,
-        ports: ports(slice, &mut faults),
-        endpoints: Vec::new(),
-        zones: Vec::new(),
+        ports,
+        endpoints: exact::collect(endpoints),
+        zones,
     };
-    for endpoint in slice.endpoints.iter().flatten() {
-        read.push(node, endpoint, &mut faults);
-    }
     (Some(read), faults.found())
 }
 
-fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Vec<SlicePort> {
-    let mut read = Vec::new();
-    for port in slice.ports.iter().flatten() {
+fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Box<[SlicePort]> {
+    let told = slice.ports.as_deref().unwrap_or_default();
+    let mut read = Vec::with_capacity(told.len());
+    for port in told {
         // A port without a name or a number is for other readers.
         let (Some(name), Some(number)) = (&port.name, port.port.filter(|number| *number != 0))
         else {
@@ -180,29 +194,23 @@ fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Vec<SlicePort> {
             });
         }
     }
-    read
+    read.into()
 }
 
-impl Slice {
-    fn push(&mut self, node: &str, endpoint: &discovery::Endpoint, faults: &mut Faults<'_>) {
-        let Some(text) = endpoint.addresses.first() else {
-            return;
-        };
-        let address = parse_address(text).filter(|address| Family::of(*address) == self.family);
-        let Some(address) = faults.read("endpoints[].addresses[0]", text, address) else {
-            return;
-        };
-        let state = state(node, endpoint);
-        let zones = self.zones_of(endpoint);
-        self.endpoints.push(Endpoint {
-            address,
-            state,
-            zones,
-        });
-    }
+fn address(
+    family: Family,
+    endpoint: &discovery::Endpoint,
+    faults: &mut Faults<'_>,
+) -> Option<IpAddr> {
+    let text = endpoint.addresses.first()?;
+    let address = parse_address(text).filter(|address| Family::of(*address) == family);
+    faults.read("endpoints[].addresses[0]", text, address)
+}
 
-    /// The place of the endpoint's zones among the slice's different lists.
-    fn zones_of(&mut self, endpoint: &discovery::Endpoint) -> u32 {
+impl ZoneLists {
+    /// The place of the endpoint's zones, counted from 1. Past 65,535 different lists (a slice has a thousand endpoints
+    /// at most) hints do not count.
+    fn place_of(&mut self, endpoint: &discovery::Endpoint) -> u16 {
         let hints = endpoint.hints.as_ref();
         let zones = hints
             .and_then(|hints| hints.for_zones.as_deref())
@@ -211,14 +219,17 @@ impl Slice {
             return 0;
         }
         let names = || zones.iter().map(|zone| zone.name.as_str());
-        let first = self.zones.len().saturating_sub(ZONE_LISTS_COMPARED_MAX);
-        let mut known = self.zones.iter().skip(first);
+        let first = self.0.len().saturating_sub(ZONE_LISTS_COMPARED_MAX);
+        let mut known = self.0.iter().skip(first);
         let found = known.position(|list| list.iter().map(|name| &**name).eq(names()));
-        let index = found.map_or(self.zones.len(), |place| first + place);
-        if index == self.zones.len() {
-            self.zones.push(names().map(Box::from).collect());
+        let index = found.map_or(self.0.len(), |place| first + place);
+        let Ok(place) = u16::try_from(index + 1) else {
+            return 0;
+        };
+        if index == self.0.len() {
+            self.0.push(names().map(Box::from).collect());
         }
-        u32::try_from(index + 1).unwrap_or(0)
+        place
     }
 }
 

@@ -1,13 +1,18 @@
 //! Finds the service port behind an address, a port and a protocol.
 
+mod claims;
+
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::address::Family;
 use crate::key::Protocol;
 use crate::port::{Kind, ServicePort};
+
+use claims::Claims;
 
 /// What a packet is sent to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -53,49 +58,36 @@ pub struct Frontend<'a> {
     pub limited: bool,
 }
 
-/// The claim of one service port on a VIP, by one or more kinds of address.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Claim {
-    port: Arc<ServicePort>,
-    kinds: Vec<Kind>,
-}
-
-impl Claim {
-    fn frontend(&self) -> Option<Frontend<'_>> {
-        let balanced = self.kinds.contains(&Kind::LoadBalancer);
-        Some(Frontend {
-            port: &self.port,
-            kind: self.kinds.iter().copied().min()?,
-            limited: balanced && self.port.addresses.source_ranges.is_some(),
-        })
-    }
-
-    /// The oldest comes first; names decide between services of the same second.
-    fn precedes(&self, port: &ServicePort) -> bool {
-        (self.port.created_s, &self.port.id) < (port.created_s, &port.id)
-    }
-}
-
 /// Every service port of a node by its addresses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
-    vips: HashMap<Vip, Vec<Claim>>,
-    node_ports: HashMap<NodePort, Vec<Claim>>,
+    vips: Claims<Vip>,
+    node_ports: Claims<NodePort>,
     /// How many service ports have this cluster IP.
-    cluster_ips: HashMap<IpAddr, usize>,
+    cluster_ips: HashMap<IpAddr, u32>,
     /// How many service ports send to this backend on this node.
-    local_backends: HashMap<Vip, usize>,
+    local_backends: HashMap<Vip, u32>,
 }
 
 impl Table {
     /// What answers at an address other than the node's own.
     pub fn vip(&self, vip: &Vip) -> Option<Frontend<'_>> {
-        self.vips.get(vip)?.first()?.frontend()
+        let port = self.vips.winner(vip)?;
+        let balanced = port.addresses.load_balancer_ips.contains(&vip.address);
+        Some(Frontend {
+            port,
+            kind: port.kind(vip.address),
+            limited: balanced && port.addresses.source_ranges.is_some(),
+        })
     }
 
     /// What answers at the node's addresses.
     pub fn node_port(&self, node_port: &NodePort) -> Option<Frontend<'_>> {
-        self.node_ports.get(node_port)?.first()?.frontend()
+        Some(Frontend {
+            port: self.node_ports.winner(node_port)?,
+            kind: Kind::NodePort,
+            limited: false,
+        })
     }
 
     /// Whether the address is the cluster IP of a service that is served.
@@ -109,41 +101,32 @@ impl Table {
     }
 
     /// Every service port that claims a VIP, the one that has it first.
-    pub fn claimants(&self, vip: &Vip) -> impl Iterator<Item = &Arc<ServicePort>> {
-        self.vips
-            .get(vip)
-            .into_iter()
-            .flatten()
-            .map(|claim| &claim.port)
+    pub fn claimants<'a>(
+        &'a self,
+        vip: &Vip,
+    ) -> impl Iterator<Item = &'a Arc<ServicePort>> + use<'a> {
+        self.vips.claimants(vip)
     }
 
     /// Every service port that claims a number at the nodes' addresses, the one that has it first.
-    pub fn node_port_claimants(
-        &self,
+    pub fn node_port_claimants<'a>(
+        &'a self,
         node_port: &NodePort,
-    ) -> impl Iterator<Item = &Arc<ServicePort>> {
-        self.node_ports
-            .get(node_port)
-            .into_iter()
-            .flatten()
-            .map(|claim| &claim.port)
+    ) -> impl Iterator<Item = &'a Arc<ServicePort>> + use<'a> {
+        self.node_ports.claimants(node_port)
     }
 
     /// Every number that is claimed at the nodes' addresses.
     pub fn node_ports(&self) -> impl Iterator<Item = &NodePort> {
-        self.node_ports.keys()
+        self.node_ports.places()
     }
 
     pub(crate) fn insert(&mut self, port: &Arc<ServicePort>) {
-        for (vip, kind) in port.vips() {
-            claim(self.vips.entry(vip).or_default(), port, kind);
+        for vip in port.vips() {
+            self.vips.insert(vip, port);
         }
-        if let Some(key) = node_port(port) {
-            claim(
-                self.node_ports.entry(key).or_default(),
-                port,
-                Kind::NodePort,
-            );
+        if let Some(node_port) = node_port(port) {
+            self.node_ports.insert(node_port, port);
         }
         *self
             .cluster_ips
@@ -155,11 +138,11 @@ impl Table {
     }
 
     pub(crate) fn remove(&mut self, port: &ServicePort) {
-        for (vip, _) in port.vips() {
-            release(&mut self.vips, &vip, port);
+        for vip in port.vips() {
+            self.vips.remove(&vip, port);
         }
-        if let Some(key) = node_port(port) {
-            release(&mut self.node_ports, &key, port);
+        if let Some(node_port) = node_port(port) {
+            self.node_ports.remove(&node_port, port);
         }
         uncount(&mut self.cluster_ips, &port.addresses.cluster_ip);
         for key in local_backends(port) {
@@ -186,37 +169,7 @@ fn local_backends(port: &ServicePort) -> impl Iterator<Item = Vip> {
     })
 }
 
-fn claim(claims: &mut Vec<Claim>, port: &Arc<ServicePort>, kind: Kind) {
-    let place = claims.partition_point(|claim| claim.precedes(port));
-    match claims
-        .get_mut(place)
-        .filter(|claim| claim.port.id == port.id)
-    {
-        Some(claim) => claim.kinds.push(kind),
-        None => claims.insert(
-            place,
-            Claim {
-                port: Arc::clone(port),
-                kinds: vec![kind],
-            },
-        ),
-    }
-}
-
-fn release<K: std::hash::Hash + Eq>(
-    claims: &mut HashMap<K, Vec<Claim>>,
-    key: &K,
-    port: &ServicePort,
-) {
-    if let Some(list) = claims.get_mut(key) {
-        list.retain(|claim| claim.port.id != port.id);
-        if list.is_empty() {
-            claims.remove(key);
-        }
-    }
-}
-
-fn uncount<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+fn uncount<K: Hash + Eq>(counts: &mut HashMap<K, u32>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {

@@ -8,6 +8,8 @@
 
 #[path = "kube_proxy_vectors/outcomes.rs"]
 mod outcomes;
+#[path = "kube_proxy_vectors/recorded.rs"]
+mod recorded;
 #[path = "kube_proxy_vectors/scenario.rs"]
 mod scenario;
 #[path = "kube_proxy_vectors/service_ports.rs"]
@@ -17,11 +19,7 @@ mod tally;
 #[path = "kube_proxy_vectors/wanted.rs"]
 mod wanted;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
-use flate2::read::GzDecoder;
-use serde_json::Value;
+use std::path::Path;
 
 use dormouse_agent_services::Strictness;
 use scenario::Run;
@@ -50,7 +48,8 @@ fn our_own_decisions_differ_only_where_it_is_wanted() {
 
 fn replay(strictness: Strictness) -> Tally {
     let mut tally = Tally::default();
-    for scenario in scenarios() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    for scenario in recorded::scenarios(&folder) {
         tally.begin(&scenario);
         let mut run = Run::new(&scenario["node"], strictness);
         for step in scenario["steps"].as_array().unwrap() {
@@ -58,31 +57,4 @@ fn replay(strictness: Strictness) -> Tally {
         }
     }
     tally
-}
-
-fn scenarios() -> Vec<Value> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let folder = std::env::var_os("DORMOUSE_KUBE_PROXY_VECTORS").map_or(here, PathBuf::from);
-    let mut files: Vec<_> = std::fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("read {}: {error}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains(".jsonl"))
-        .collect();
-    files.sort();
-    files.iter().flat_map(|path| lines(path)).collect()
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let bytes = std::fs::read(path).unwrap();
-    let mut text = String::new();
-    if path.extension().is_some_and(|extension| extension == "gz") {
-        GzDecoder::new(&bytes[..])
-            .read_to_string(&mut text)
-            .unwrap();
-    } else {
-        text = String::from_utf8(bytes).unwrap();
-    }
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }

@@ -20,10 +20,12 @@ use tracing::{error, info};
 use super::{Run, RuntimeKind, bpffs};
 use crate::cni;
 use crate::datapath::{self, Datapath};
+use crate::kube::{self, Kube};
 use crate::metrics::{self, Collected, FleetState};
 use crate::node::{Node, Pods, Routes, SharedDatapath};
 use crate::pod::{Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 use crate::runtime::{Runtime, RuntimeConfig};
+use crate::see;
 use crate::source::fleet::Source;
 
 /// What begun requests may take when the agent stops.
@@ -80,23 +82,48 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         network: Arc::clone(&network),
         fleet: Arc::clone(&fleet_state),
     };
+    let kube = follow(&run, &datapath, &shutdown).await?;
     let node = join(&run, datapath, fleet_state)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
         metrics_listener,
         collected,
+        see::services::route(kube.as_ref().map(Kube::services)),
         shutdown.clone(),
     ));
     tasks.spawn(cni::serve(cni_listener, network, shutdown.clone()));
     let looped = tokio::spawn(node.run(shutdown.clone()));
+    let followed = kube.map(|kube| tokio::spawn(kube.run(shutdown.clone())));
     info!(node = run.node, "running");
     wait_for_the_end(&mut tasks, &shutdown).await?;
     let _ = tokio::time::timeout(STOP_TIMEOUT, looped).await;
+    if let Some(followed) = followed {
+        let _ = tokio::time::timeout(STOP_TIMEOUT, followed).await;
+    }
     let _ = tokio::time::timeout(STOP_TIMEOUT, async {
         while tasks.join_next().await.is_some() {}
     })
     .await;
     Ok(())
+}
+
+/// Begins to serve Services, where a folder of them was given.
+async fn follow(
+    run: &Run,
+    datapath: &SharedDatapath,
+    shutdown: &CancellationToken,
+) -> Result<Option<Kube>> {
+    let Some(manifests) = run.manifests.clone() else {
+        return Ok(None);
+    };
+    let config = kube::Config {
+        manifests,
+        node: run.node_facts()?,
+        apps: run.control.is_some(),
+        health: run.health,
+    };
+    let kube = Kube::open(config, Arc::clone(datapath), shutdown).await;
+    kube.map(Some).context("failed to follow Services")
 }
 
 /// Activators answer to this address; replies to another one would be lost without a word.
@@ -142,6 +169,7 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
         cgroup: run.cgroup.clone(),
         node_prefix: (prefix.network(), prefix.length()),
         node_address: run.address,
+        flows_max: run.flows_max,
     };
     Datapath::open(config).context("failed to start the data path")
 }

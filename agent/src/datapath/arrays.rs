@@ -1,10 +1,11 @@
 //! The memory-mapped arrays of the data path, and how rows lie in their words.
 
 use aya::maps::MapData;
-use dormouse_ebpf::maps::{BACKENDS_MAX, PREFIXES_MAX};
-use dormouse_ebpf::service::{SETS_MAX, VIPS_MAX};
+use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FILTER_WORDS, PREFIXES_MAX};
+use dormouse_ebpf::service::{Route, SETS_MAX, SLOTS_MAX, Set, VIPS_MAX};
 
 use super::error::DatapathError;
+use super::extents;
 use super::load::Loaded;
 use super::sys::Words;
 
@@ -17,10 +18,12 @@ pub(super) struct Arrays {
     pub(super) touch: Words,
     /// The arena of sets: two ids a word.
     pub(super) vec: Words,
-    /// Two words a backend: where, and its port.
+    /// Two words a backend: where, and what.
     pub(super) backend: Words,
     /// Two words a prefix.
     pub(super) prefix: Words,
+    /// The filter before the foreign addresses.
+    pub(super) filter: Words,
     /// The end of the node lease.
     pub(super) lease: Words,
     /// The slot of `config` in force.
@@ -29,17 +32,25 @@ pub(super) struct Arrays {
 
 impl Arrays {
     pub(super) fn open(loaded: &Loaded) -> Result<Self, DatapathError> {
-        let map = |name, words: u32| {
+        Self::of(|name, words| {
             let array: &MapData = loaded.array(name)?;
-            Words::map(std::os::fd::AsFd::as_fd(array.fd()), words as usize)
+            Words::map(std::os::fd::AsFd::as_fd(array.fd()), words)
                 .map_err(DatapathError::map("map the memory of", name))
-        };
+        })
+    }
+
+    /// The arrays, each mapped by its name and its number of words.
+    pub(super) fn of(
+        map: impl Fn(&'static str, usize) -> Result<Words, DatapathError>,
+    ) -> Result<Self, DatapathError> {
+        let map = |name, words: u32| map(name, words as usize);
         Ok(Self {
-            svc: map("svc", VIPS_MAX * 2)?,
+            svc: map("svc", SLOTS_MAX * 2)?,
             touch: map("touch", VIPS_MAX)?,
             vec: map("vec", SETS_MAX / 2)?,
             backend: map("backend", BACKENDS_MAX * 2)?,
             prefix: map("prefix", PREFIXES_MAX * 2)?,
+            filter: map("filter", FILTER_WORDS)?,
             lease: map("lease", 1)?,
             current: map("current", 1)?,
         })
@@ -49,11 +60,12 @@ impl Arrays {
     #[cfg(test)]
     pub(super) fn anonymous() -> std::io::Result<Self> {
         Ok(Self {
-            svc: Words::anonymous(VIPS_MAX as usize * 2)?,
+            svc: Words::anonymous(SLOTS_MAX as usize * 2)?,
             touch: Words::anonymous(VIPS_MAX as usize)?,
             vec: Words::anonymous(SETS_MAX as usize / 2)?,
             backend: Words::anonymous(BACKENDS_MAX as usize * 2)?,
             prefix: Words::anonymous(PREFIXES_MAX as usize * 2)?,
+            filter: Words::anonymous(FILTER_WORDS as usize)?,
             lease: Words::anonymous(1)?,
             current: Words::anonymous(1)?,
         })
@@ -73,22 +85,67 @@ impl Arrays {
         Some(pair[place as usize % 2])
     }
 
-    /// Writes a backend that no set names.
-    pub(super) fn write_backend(&self, id: u32, prefix: u32, host: [u8; 4], port: u16) {
-        let place = id as usize * 2;
-        self.backend
-            .store(place, words_of([prefix, u32::from_ne_bytes(host)]));
-        let [low, high] = port.to_ne_bytes();
-        self.backend
-            .store(place + 1, u64::from_ne_bytes([low, high, 0, 0, 0, 0, 0, 0]));
+    /// The two words of a slot; a slot past the end is a slot that nobody follows.
+    pub(super) fn slot(&self, slot: u32) -> (Route, Set) {
+        let word = |half| self.svc.load(slot as usize * 2 + half).unwrap_or(0);
+        (Route::unpack(word(0)), Set::unpack(word(1)))
     }
 
-    /// A backend's prefix id, host and port.
-    pub(super) fn backend(&self, id: u32) -> Option<(u32, [u8; 4], u16)> {
+    /// Says how a slot acts.
+    pub(super) fn write_route(&self, slot: u32, route: Route) {
+        self.svc.store(slot as usize * 2, route.pack());
+    }
+
+    /// Says where a slot's backends are.
+    pub(super) fn write_set(&self, slot: u32, set: Set) {
+        self.svc.store(slot as usize * 2 + 1, set.pack());
+    }
+
+    /// The ids of a set, those that are leaving last.
+    pub(super) fn ids(&self, set: Set) -> impl Iterator<Item = u32> {
+        (set.offset..)
+            .take(extents::len(set) as usize)
+            .map_while(|place| self.id(place))
+    }
+
+    /// Writes a backend: where it is before what it is, so that a new one is whole before its generation says so.
+    pub(super) fn write_backend(&self, id: u32, backend: &Backend) {
+        let place = id as usize * 2;
+        let host = u32::from_ne_bytes(backend.host);
+        self.backend.store(place, words_of([backend.prefix, host]));
+        self.write_state(id, backend);
+    }
+
+    /// Writes all of a backend but its address: one store.
+    pub(super) fn write_state(&self, id: u32, backend: &Backend) {
+        let mut bytes = [0; 8];
+        let fields = [
+            backend.port,
+            backend.generation,
+            backend.flags,
+            backend.weight,
+        ];
+        for (place, field) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(fields) {
+            *place = field.to_ne_bytes();
+        }
+        let place = id as usize * 2 + 1;
+        self.backend.store(place, u64::from_ne_bytes(bytes));
+    }
+
+    /// A backend.
+    pub(super) fn backend(&self, id: u32) -> Option<Backend> {
         let place = id as usize * 2;
         let [prefix, host] = halves(self.backend.load(place)?);
-        let [low, high, ..] = self.backend.load(place + 1)?.to_ne_bytes();
-        Some((prefix, host.to_ne_bytes(), u16::from_ne_bytes([low, high])))
+        let state = self.backend.load(place + 1)?.to_ne_bytes();
+        let field = |at: usize| u16::from_ne_bytes([state[at], state[at + 1]]);
+        Some(Backend {
+            prefix,
+            host: host.to_ne_bytes(),
+            port: field(0),
+            generation: field(2),
+            flags: field(4),
+            weight: field(6),
+        })
     }
 
     /// Writes a prefix that no backend names.

@@ -98,6 +98,27 @@ pub enum DatapathError {
     /// Somebody reads the events already.
     #[error("the kernel's events were taken before: they have one reader")]
     Taken,
+    /// Services came before the facts by which they are decided.
+    #[error("the cluster's facts were not told yet: Services cannot be placed")]
+    NoCluster,
+    /// An app's VIP where a Service's is.
+    #[error("VIP index {vip} belongs to a Service")]
+    NotAnApp {
+        /// The index.
+        vip: u32,
+    },
+    /// Two ranges want the same slots.
+    #[error(
+        "VIP range {range} (indexes from {base}) overlaps with the slots of service range {services}: give it a lower base"
+    )]
+    Overlap {
+        /// The apps' range.
+        range: String,
+        /// Where control puts it.
+        base: u32,
+        /// The Services' range.
+        services: String,
+    },
     /// An index past the maps.
     #[error("VIP index {vip} is past the maps' end")]
     Index {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{Flow, FlowKey};
+use dormouse_ebpf::maps::{SOCKET_COUNTED, Socket};
 use parking_lot::Mutex;
 
 use super::counts::Counters;
@@ -22,7 +23,7 @@ pub(super) struct Flows {
 
 struct Tables {
     flows: HashMap<MapData, FlowKey, Flow>,
-    sockets: HashMap<MapData, u64, u32>,
+    sockets: HashMap<MapData, u64, Socket>,
 }
 
 /// A look at all connections that is about to begin.
@@ -83,13 +84,15 @@ impl Sweep {
         // Another flow may take a removed one's place in the walk, so what is found is removed after it.
         let mut idle = Vec::new();
         for (key, flow) in tables.flows.iter().filter_map(Result::ok) {
-            *remembered.entry(flow.vip).or_default() += flow.open;
+            *remembered.entry(flow.slot).or_default() += flow.open;
             if now_ns.saturating_sub(flow.seen_ns) > idle_ns {
-                idle.push((key, flow.vip, flow.open));
+                idle.push((key, flow.slot, flow.open));
             }
         }
-        for (_, vip) in tables.sockets.iter().filter_map(Result::ok) {
-            *remembered.entry(vip).or_default() += 1;
+        for (_, socket) in tables.sockets.iter().filter_map(Result::ok) {
+            if socket.kind & SOCKET_COUNTED != 0 {
+                *remembered.entry(socket.slot).or_default() += 1;
+            }
         }
         let mut removed = 0;
         for (key, vip, open) in idle {

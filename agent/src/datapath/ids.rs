@@ -1,52 +1,94 @@
 //! Hands out ids; one that was given back rests until no program in the kernel can still hold it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use super::bits::Bits;
 use super::grace::Moment;
 
 /// Ids `0..max`. Time is counted in grace periods.
 #[derive(Debug)]
 pub(super) struct Ids {
-    max: u32,
+    /// In use or at rest.
+    taken: Bits,
+    used: u32,
+    /// Where the search for a free one begins: ids go round, so that one which was used lately is used again late.
     next: u32,
-    free: BTreeSet<u32>,
     /// When each was given back, oldest first.
     resting: VecDeque<(u64, u32)>,
 }
 
 impl Ids {
-    /// All ids but those in use.
-    pub(super) fn with_used(max: u32, used: &BTreeSet<u32>) -> Self {
-        let next = used.last().map_or(0, |last| last + 1);
-        let free = (0..next).filter(|id| !used.contains(id)).collect();
+    /// All of them free.
+    pub(super) fn new(max: u32) -> Self {
         Self {
-            max,
-            next,
-            free,
+            taken: Bits::none(max),
+            used: 0,
+            next: 0,
             resting: VecDeque::new(),
         }
     }
 
+    /// Marks an id that was found in use; whether it was not known to be.
+    pub(super) fn mark(&mut self, id: u32) -> bool {
+        let new = self.taken.put(id);
+        if new {
+            self.used += 1;
+            self.next = self.next.max(id + 1);
+        }
+        new
+    }
+
+    /// Whether the id is in use or at rest.
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.taken.has(id)
+    }
+
+    /// How many are in use.
+    pub(super) fn used(&self) -> u32 {
+        self.used
+    }
+
     /// An id that nobody holds.
     pub(super) fn take(&mut self, now: Moment) -> Option<u32> {
-        while let Some(&(since, id)) = self.resting.front()
-            && since < now.over
-        {
-            self.resting.pop_front();
-            self.free.insert(id);
-        }
-        self.free.pop_first().or_else(|| {
-            let id = self.next;
-            (id < self.max).then(|| {
-                self.next += 1;
-                id
-            })
-        })
+        self.wake(now);
+        let id = self.taken.gap(self.next, 1)?;
+        self.taken.put(id);
+        self.used += 1;
+        self.next = id + 1;
+        Some(id)
+    }
+
+    /// An id that nobody holds, from `from` on as long as there is one there.
+    pub(super) fn take_from(&mut self, from: u32, now: Moment) -> Option<u32> {
+        self.next = from;
+        self.take(now)
     }
 
     /// Gives an id back.
     pub(super) fn rest(&mut self, id: u32, now: Moment) {
+        self.used = self.used.saturating_sub(1);
         self.resting.push_back((now.begun, id));
+    }
+
+    /// Gives an id back that no program has seen.
+    pub(super) fn undo(&mut self, id: u32) {
+        if self.taken.take(id) {
+            self.used = self.used.saturating_sub(1);
+        }
+    }
+
+    /// Whether some would be free after a grace period.
+    pub(super) fn has_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    fn wake(&mut self, now: Moment) {
+        while let Some(&(since, id)) = self.resting.front()
+            && since < now.over
+        {
+            self.resting.pop_front();
+            self.taken.take(id);
+        }
     }
 }
 
@@ -64,18 +106,24 @@ mod tests {
 
     #[test]
     fn an_id_given_back_rests_for_a_grace_period() {
-        let mut ids = Ids::with_used(2, &BTreeSet::new());
+        let mut ids = Ids::new(2);
         assert_eq!(ids.take(after(1)), Some(0));
         ids.rest(0, after(1));
         assert_eq!(ids.take(after(1)), Some(1));
         assert_eq!(ids.take(after(1)), None, "0 rests");
+        assert!(ids.has_resting());
         assert_eq!(ids.take(after(2)), Some(0));
+        assert_eq!(ids.used(), 2);
     }
 
     #[test]
     fn ids_found_in_use_are_never_handed_out() {
-        let mut ids = Ids::with_used(6, &BTreeSet::from([0, 2, 4]));
-        let taken: Vec<u32> = std::iter::from_fn(|| ids.take(after(1))).collect();
+        let mut ids = Ids::new(6);
+        for used in [0, 2, 4, 4] {
+            ids.mark(used);
+        }
+        let mut taken: Vec<u32> = std::iter::from_fn(|| ids.take(after(1))).collect();
+        taken.sort_unstable();
         assert_eq!(taken, [1, 3, 5]);
     }
 }

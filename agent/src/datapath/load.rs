@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use aya::maps::{Map, MapData};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{
-    CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, ProgramError, SchedClassifier,
-    TcAttachType, TestRun, TestRunOptions, Xdp, XdpMode,
+    CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, CgroupSock, CgroupSockAddr, Program,
+    ProgramError, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
 };
 use aya::{Ebpf, EbpfLoader};
 
@@ -20,10 +20,10 @@ use super::probe::{Findings, Step, judge};
 use super::{Config, network, sys};
 
 /// The object, built by the build script.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
 
 /// Room for what a program may add to a frame in a run.
-const RUN_ROOM: usize = 256;
+pub(super) const RUN_ROOM: usize = 256;
 
 /// Links share a cgroup with others always, and take no flag that says so.
 const LINK: CgroupAttachMode = CgroupAttachMode::Single;
@@ -31,13 +31,33 @@ const LINK: CgroupAttachMode = CgroupAttachMode::Single;
 /// Where a program can be run for one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// XDP on the uplink.
-    UplinkXdp,
+    /// Questions about neighbours that arrive on the uplink.
+    UplinkNdp,
     /// What arrives on the uplink.
     UplinkIn,
     /// What leaves by the uplink.
     UplinkOut,
+    /// What a pod sends.
+    PodIn,
 }
+
+impl Hook {
+    /// The name of its program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::UplinkNdp => "tcx_uplink_ndp",
+            Self::UplinkIn => "tcx_uplink_in",
+            Self::UplinkOut => "tcx_uplink_out",
+            Self::PodIn => "tcx_pod_in",
+        }
+    }
+}
+
+/// The programs of the pods' links, which come and go.
+pub(super) const POD_PROGRAMS: [(&str, TcAttachType); 2] = [
+    ("tcx_pod_out", TcAttachType::Egress),
+    ("tcx_pod_in", TcAttachType::Ingress),
+];
 
 /// What a run of a program gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,16 +68,21 @@ pub struct Run {
     pub frame: Vec<u8>,
 }
 
-/// The programs in the order in which they are attached: answers for pods come last, when all behind them works.
+/// The programs in the order in which they are attached: what answers for pods comes last, when all behind it works.
 const PROGRAMS: &[&str] = &[
     "cg_sock_release",
+    "cg_getpeername4",
     "cg_getpeername6",
+    "cg_recvmsg4",
     "cg_recvmsg6",
+    "cg_sendmsg4",
     "cg_sendmsg6",
+    "cg_egress",
+    "cg_connect4",
     "cg_connect6",
     "tcx_uplink_out",
     "tcx_uplink_in",
-    "xdp_uplink",
+    "tcx_uplink_ndp",
 ];
 
 /// The loaded object.
@@ -94,7 +119,9 @@ impl Target {
 
     fn of(&self, program: &Program) -> u64 {
         match program {
-            Program::CgroupSockAddr(_) | Program::CgroupSock(_) => self.cgroup,
+            Program::CgroupSockAddr(_) | Program::CgroupSock(_) | Program::CgroupSkb(_) => {
+                self.cgroup
+            }
             _ => self.uplink,
         }
     }
@@ -102,22 +129,19 @@ impl Target {
 
 impl Loaded {
     /// Loads all programs; maps pinned in `pins` are taken over, others are made and pinned there.
-    pub(super) fn open(pins: &Path) -> Result<Self, DatapathError> {
+    pub(super) fn open(pins: &Path, flows_max: u32) -> Result<Self, DatapathError> {
         let mut object = EbpfLoader::new()
             .default_map_pin_directory(pins)
+            .map_max_entries("flow", flows_max)
             .load(OBJECT)?;
-        for &name in PROGRAMS {
+        for &name in PROGRAMS
+            .iter()
+            .chain(POD_PROGRAMS.iter().map(|(name, _)| name))
+        {
             let program = object
                 .program_mut(name)
                 .ok_or(DatapathError::Absent { name })?;
-            match program {
-                Program::Xdp(program) => program.load(),
-                Program::SchedClassifier(program) => program.load(),
-                Program::CgroupSockAddr(program) => program.load(),
-                Program::CgroupSock(program) => program.load(),
-                _ => return Err(DatapathError::Absent { name }),
-            }
-            .map_err(|error| refused("load", name, Step::Load, error))?;
+            load(name, program)?;
         }
         Ok(Self { object })
     }
@@ -135,16 +159,24 @@ impl Loaded {
                 .program_mut(name)
                 .ok_or(DatapathError::Absent { name })?;
             let pin = pins.join(format!("link_{name}"));
-            if taken_over(&pin, program, (name, target.of(program)))? {
+            let fd = program
+                .fd()
+                .map_err(DatapathError::program("take over", name))?;
+            if taken_over(&pin, fd.as_fd(), (name, target.of(program)))? {
                 continue;
             }
             let link = match program {
-                Program::Xdp(program) => attach_xdp(program, name, &config.uplink)?,
-                Program::SchedClassifier(program) => attach_tcx(program, name, &config.uplink)?,
+                Program::SchedClassifier(program) if name == "tcx_uplink_out" => {
+                    attach_tcx(program, name, (&config.uplink, TcAttachType::Egress))?
+                }
+                Program::SchedClassifier(program) => {
+                    attach_tcx(program, name, (&config.uplink, TcAttachType::Ingress))?
+                }
                 Program::CgroupSockAddr(program) => {
                     attach_sock_addr(program, name, &config.cgroup)?
                 }
                 Program::CgroupSock(program) => attach_sock(program, name, &config.cgroup)?,
+                Program::CgroupSkb(program) => attach_egress(program, name, &config.cgroup)?,
                 _ => return Err(DatapathError::Absent { name }),
             };
             link.pin(&pin)
@@ -153,13 +185,20 @@ impl Loaded {
         Ok(())
     }
 
+    /// A program for packets.
+    pub(super) fn classifier(
+        &mut self,
+        name: &'static str,
+    ) -> Result<&mut SchedClassifier, DatapathError> {
+        match self.object.program_mut(name) {
+            Some(Program::SchedClassifier(program)) => Ok(program),
+            _ => Err(DatapathError::Absent { name }),
+        }
+    }
+
     /// Runs a hook's program over a frame.
     pub(super) fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
-        let name = match hook {
-            Hook::UplinkXdp => "xdp_uplink",
-            Hook::UplinkIn => "tcx_uplink_in",
-            Hook::UplinkOut => "tcx_uplink_out",
-        };
+        let name = hook.program();
         let mut room = vec![0; frame.len() + RUN_ROOM];
         let options = TestRunOptions {
             data_in: Some(frame),
@@ -167,7 +206,6 @@ impl Loaded {
             ..TestRunOptions::default()
         };
         let result = match self.object.program(name) {
-            Some(Program::Xdp(program)) => program.test_run(options),
             Some(Program::SchedClassifier(program)) => program.test_run(options),
             _ => return Err(DatapathError::Absent { name }),
         }
@@ -207,11 +245,33 @@ impl Loaded {
     }
 }
 
+/// Loads a program. The verifier gives up when a signal comes, and is to be asked again.
+fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> {
+    /// As often as libbpf.
+    const TRIES: usize = 5;
+    let mut tries = 0;
+    loop {
+        let loaded = match &mut *program {
+            Program::SchedClassifier(program) => program.load(),
+            Program::CgroupSockAddr(program) => program.load(),
+            Program::CgroupSock(program) => program.load(),
+            Program::CgroupSkb(program) => program.load(),
+            _ => return Err(DatapathError::Absent { name }),
+        };
+        tries += 1;
+        match loaded {
+            Err(ProgramError::LoadError { io_error, .. })
+                if io_error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES => {}
+            outcome => return outcome.map_err(|error| refused("load", name, Step::Load, error)),
+        }
+    }
+}
+
 /// Gives a pinned link the new program. A link whose interface or cgroup is gone, or is not the target any more, is
 /// thrown away: false.
-fn taken_over(
+pub(super) fn taken_over(
     pin: &Path,
-    program: &Program,
+    program: BorrowedFd<'_>,
     (name, target): (&'static str, u64),
 ) -> Result<bool, DatapathError> {
     let link = match sys::pinned(pin) {
@@ -219,9 +279,6 @@ fn taken_over(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(DatapathError::program("open the link of", name)(error)),
     };
-    let program = program
-        .fd()
-        .map_err(DatapathError::program("take over", name))?;
     let attached =
         sys::attached_to(link.as_fd()).map_err(DatapathError::program("look at", name))?;
     if attached != target {
@@ -232,7 +289,7 @@ fn taken_over(
         std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
         return Ok(false);
     }
-    match sys::update_link(link.as_fd(), program.as_fd()) {
+    match sys::update_link(link.as_fd(), program) {
         Ok(()) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
             tracing::warn!(
@@ -246,39 +303,14 @@ fn taken_over(
     }
 }
 
-fn attach_xdp(
-    program: &mut Xdp,
-    name: &'static str,
-    uplink: &str,
-) -> Result<FdLink, DatapathError> {
-    let id = match program.attach(uplink, XdpMode::Driver) {
-        Ok(id) => id,
-        Err(error) => {
-            tracing::info!(uplink, reason = %error, "the driver has no native XDP; using the generic one");
-            program
-                .attach(uplink, XdpMode::Skb)
-                .map_err(|error| refused("attach", name, Step::AttachXdp, error))?
-        }
-    };
-    let link = program
-        .take_link(id)
-        .map_err(DatapathError::program("attach", name))?;
-    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
-}
-
-fn attach_tcx(
+pub(super) fn attach_tcx(
     program: &mut SchedClassifier,
     name: &'static str,
-    uplink: &str,
+    (interface, side): (&str, TcAttachType),
 ) -> Result<FdLink, DatapathError> {
-    let side = if name == "tcx_uplink_in" {
-        TcAttachType::Ingress
-    } else {
-        TcAttachType::Egress
-    };
     let id = program
         .attach_with_options(
-            uplink,
+            interface,
             side,
             TcAttachOptions::TcxOrder(LinkOrder::default()),
         )
@@ -310,6 +342,20 @@ fn attach_sock(
 ) -> Result<FdLink, DatapathError> {
     let id = program
         .attach(cgroup(path)?, LINK)
+        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_egress(
+    program: &mut CgroupSkb,
+    name: &'static str,
+    path: &Path,
+) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach(cgroup(path)?, CgroupSkbAttachType::Egress, LINK)
         .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
     let link = program
         .take_link(id)

@@ -4,21 +4,22 @@ use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use aya::maps::{Array, HashMap, MapData};
-use dormouse_ebpf::maps::{self, ACTIVATORS_MAX, Pod, RANGES_MAX};
+use dormouse_ebpf::config::{self, ACTIVATORS_MAX, RANGES_MAX};
+use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::service::VIPS_MAX;
 
 use super::arrays::Arrays;
 use super::entry::{Activator, PodEntry, VipRange};
 use super::error::DatapathError;
 use super::load::Loaded;
-use super::{Config, sys};
+use super::{Config, cluster, sys};
 
 /// Writes what `config` says, and keeps the ranges and activators that an agent before was told.
 pub(super) fn keep(
     loaded: &mut Loaded,
     arrays: &Arrays,
     config: &Config,
-) -> Result<(), DatapathError> {
+) -> Result<config::Config, DatapathError> {
     let old = current(loaded, arrays)?;
     let (prefix, len) = config.node_prefix;
     if len != 96 {
@@ -29,18 +30,16 @@ pub(super) fn keep(
         });
     }
     let (uplink, uplink_mac) = interface(&config.uplink)?;
-    let facts = maps::Config {
+    let facts = config::Config {
         node_prefix: masked(prefix, 96),
         node_address: config.node_address.octets(),
         uplink,
         uplink_mac,
-        // An interface that tells no driver is no veth.
-        redirects: sys::driver(&config.uplink)
-            .is_ok_and(|driver| driver == "veth")
-            .into(),
+        netns: sys::netns_cookie().map_err(DatapathError::map("fill", "config"))?,
         ..old
     };
-    put(loaded, arrays, &facts)
+    put(loaded, arrays, &facts)?;
+    Ok(facts)
 }
 
 /// Writes ranges and activators.
@@ -63,26 +62,27 @@ pub(super) fn configure(
         });
     }
     let mut facts = current(loaded, arrays)?;
-    facts.ranges = [maps::Range::default(); RANGES_MAX];
+    facts.ranges = [config::Range::default(); RANGES_MAX];
     for (slot, range) in facts.ranges.iter_mut().zip(ranges) {
         *slot = layout(range)?;
     }
-    facts.activators = [maps::Activator::default(); ACTIVATORS_MAX];
+    facts.activators = [config::Activator::default(); ACTIVATORS_MAX];
     for (slot, activator) in facts.activators.iter_mut().zip(acting) {
-        *slot = maps::Activator {
+        *slot = config::Activator {
             prefix: masked(activator.prefix, 96),
             via: activator.via.octets(),
         };
     }
     facts.ranges_len = u32::try_from(ranges.len()).unwrap_or(0);
     facts.activators_len = u32::try_from(acting.len()).unwrap_or(0);
+    cluster::refuse_overlap(&facts)?;
     // The interface may have been made anew since.
     (facts.uplink, facts.uplink_mac) = interface(&config.uplink)?;
     put(loaded, arrays, &facts)
 }
 
 /// A range as the kernel reads it.
-fn layout(range: &VipRange) -> Result<maps::Range, DatapathError> {
+fn layout(range: &VipRange) -> Result<config::Range, DatapathError> {
     let wrong = |what| DatapathError::Prefix {
         prefix: range.prefix,
         len: range.length,
@@ -101,24 +101,33 @@ fn layout(range: &VipRange) -> Result<maps::Range, DatapathError> {
             "a VIP range with this base: its indexes go past 2^20",
         ));
     }
-    Ok(maps::Range {
+    Ok(config::Range {
         prefix: masked(range.prefix, range.length),
         mask: !(addresses - 1),
         base: range.base,
     })
 }
 
-fn current(loaded: &Loaded, arrays: &Arrays) -> Result<maps::Config, DatapathError> {
-    let slots: Array<_, maps::Config> =
+/// The facts in force.
+pub(super) fn current(loaded: &Loaded, arrays: &Arrays) -> Result<config::Config, DatapathError> {
+    let slots: Array<_, config::Config> =
         Array::try_from(loaded.map("config")?).map_err(DatapathError::map("open", "config"))?;
     slots
         .get(&slot(arrays), 0)
         .map_err(DatapathError::map("read", "config"))
 }
 
-/// Fills the slot that nobody reads, waits until that is true, then makes it the one in force.
-fn put(loaded: &mut Loaded, arrays: &Arrays, facts: &maps::Config) -> Result<(), DatapathError> {
-    let mut slots: Array<_, maps::Config> =
+/// Fills the slot that nobody reads, waits until that is true, then makes it the one in force. Facts that are in force
+/// already are left alone.
+pub(super) fn put(
+    loaded: &mut Loaded,
+    arrays: &Arrays,
+    facts: &config::Config,
+) -> Result<(), DatapathError> {
+    if current(loaded, arrays)? == *facts {
+        return Ok(());
+    }
+    let mut slots: Array<_, config::Config> =
         Array::try_from(loaded.map_mut("config")?).map_err(DatapathError::map("open", "config"))?;
     let other = slot(arrays) ^ 1;
     sys::wait_for_readers();
@@ -178,11 +187,34 @@ pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), D
     }
 }
 
+/// A pod, if it is known.
+pub(super) fn pod(loaded: &Loaded, address: Ipv6Addr) -> Result<Option<Pod>, DatapathError> {
+    match table(loaded)?.get(&address.octets(), 0) {
+        Ok(pod) => Ok(Some(pod)),
+        Err(aya::maps::MapError::KeyNotFound) => Ok(None),
+        Err(error) => Err(DatapathError::map("read", "pod")(error)),
+    }
+}
+
+/// The host's ends of all pods' links.
+pub(super) fn interfaces(loaded: &Loaded) -> Result<Vec<u32>, DatapathError> {
+    let pods = table(loaded)?;
+    pods.iter()
+        .map(|pod| {
+            pod.map(|(_, pod)| pod.ifindex)
+                .map_err(DatapathError::map("read", "pod"))
+        })
+        .collect()
+}
+
+fn table(loaded: &Loaded) -> Result<HashMap<&MapData, [u8; 16], Pod>, DatapathError> {
+    HashMap::try_from(loaded.map("pod")?).map_err(DatapathError::map("open", "pod"))
+}
+
 /// The pods that are known.
 pub(super) fn pods(loaded: &Loaded) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
-    let pods: HashMap<_, [u8; 16], Pod> =
-        HashMap::try_from(loaded.map("pod")?).map_err(DatapathError::map("open", "pod"))?;
-    pods.keys()
+    table(loaded)?
+        .keys()
         .map(|key| {
             key.map(Ipv6Addr::from)
                 .map_err(DatapathError::map("read", "pod"))

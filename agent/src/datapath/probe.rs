@@ -9,8 +9,6 @@ pub enum Step {
     Load,
     /// Attaching to the uplink's ingress or egress by a TCX link.
     AttachTcx,
-    /// Attaching XDP to the uplink.
-    AttachXdp,
     /// Attaching to the node's cgroup.
     AttachCgroup,
 }
@@ -98,7 +96,7 @@ mod tests {
     #[test]
     fn a_failure_that_says_nothing_of_the_machine_is_not_blamed_on_it() {
         check(Step::Load, libc::EINVAL, &Ok(()));
-        check(Step::AttachXdp, libc::EBUSY, &Ok(()));
+        check(Step::AttachTcx, libc::EBUSY, &Ok(()));
         check(Step::AttachTcx, libc::ENODEV, &Ok(()));
     }
 

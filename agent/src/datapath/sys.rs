@@ -33,17 +33,23 @@ unsafe impl Sync for Words {}
 impl Words {
     /// Maps the first `len` words of an array that was made with BPF_F_MMAPABLE.
     pub(super) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        Self::mmap(len, libc::MAP_SHARED, fd.as_raw_fd())
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        Self::mmap(len, libc::MAP_SHARED, access, fd.as_raw_fd())
+    }
+
+    /// Maps them for a reader: a store would end the process.
+    pub(super) fn view(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        Self::mmap(len, libc::MAP_SHARED, libc::PROT_READ, fd.as_raw_fd())
     }
 
     /// Memory of the same kind that no kernel reads.
     #[cfg(test)]
     pub(super) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::mmap(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        Self::mmap(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, access, -1)
     }
 
-    fn mmap(len: usize, flags: i32, fd: RawFd) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
+    fn mmap(len: usize, flags: i32, access: i32, fd: RawFd) -> io::Result<Self> {
         // SAFETY: a new mapping, at a place that the kernel chooses, touches no memory in use.
         let start = unsafe {
             libc::mmap(
@@ -99,49 +105,32 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
 }
 
-/// ethtool(7)'s ETHTOOL_GDRVINFO.
-const GET_DRIVER: u32 = 3;
-
-/// What ETHTOOL_GDRVINFO fills (`struct ethtool_drvinfo`, linux/ethtool.h).
-#[repr(C)]
-struct DriverInfo {
-    cmd: u32,
-    driver: [u8; 32],
-    rest: [u8; 160],
-}
-
-/// The name of an interface's driver: "veth", "virtio_net", …
-pub(super) fn driver(interface: &str) -> io::Result<String> {
+/// The number of the network namespace that this process is in, as programs in the kernel see it.
+pub(super) fn netns_cookie() -> io::Result<u64> {
+    /// `SO_NETNS_COOKIE` (asm-generic/socket.h), Linux 5.14.
+    const NETNS_COOKIE: i32 = 71;
     let socket = nix::sys::socket::socket(
         nix::sys::socket::AddressFamily::Inet6,
         nix::sys::socket::SockType::Datagram,
         nix::sys::socket::SockFlag::SOCK_CLOEXEC,
         None,
     )?;
-    let mut info = DriverInfo {
-        cmd: GET_DRIVER,
-        driver: [0; 32],
-        rest: [0; 160],
+    let mut cookie = 0_u64;
+    let mut len = libc::socklen_t::try_from(size_of::<u64>()).map_err(io::Error::other)?;
+    // SAFETY: the kernel fills the eight bytes of `cookie` and no more.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
     };
-    // SAFETY: all zero is a valid `ifreq`.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (slot, byte) in request.ifr_name[..libc::IFNAMSIZ - 1]
-        .iter_mut()
-        .zip(interface.bytes())
-    {
-        *slot = byte.cast_signed();
-    }
-    request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    // SAFETY: the name ends with a zero, and the kernel fills no more than the 196 bytes of `info`.
-    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } != 0 {
+    if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let name = info
-        .driver
-        .split(|byte| *byte == 0)
-        .next()
-        .unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
+    Ok(cookie)
 }
 
 const BPF_OBJ_GET: libc::c_long = 7;
@@ -230,6 +219,63 @@ pub(super) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
         ..LinkUpdate::default()
     };
     bpf(BPF_LINK_UPDATE, &argument).map(drop)
+}
+
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
+
+/// bpf(2)'s argument for many entries at once. The kernel writes `count`.
+#[repr(C)]
+struct Batch {
+    from: u64,
+    next: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+/// Reads the next entries of a hash map, bucket by bucket, so that a walk ends however much is written meanwhile: fills
+/// both slices from their begin, says with how many, and moves `cursor` on, which begins and ends as `None`.
+pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
+    map: BorrowedFd<'_>,
+    cursor: &mut Option<u32>,
+    (keys, values): (&mut [K], &mut [V]),
+) -> io::Result<usize> {
+    let from = *cursor;
+    let mut next = 0_u32;
+    let mut argument = Batch {
+        from: from
+            .as_ref()
+            .map_or(0, |from| std::ptr::from_ref(from) as u64),
+        next: (&raw mut next) as u64,
+        keys: keys.as_mut_ptr() as u64,
+        values: values.as_mut_ptr() as u64,
+        count: u32::try_from(keys.len().min(values.len())).map_err(io::Error::other)?,
+        map_fd: map.as_raw_fd().cast_unsigned(),
+        elem_flags: 0,
+        flags: 0,
+    };
+    // SAFETY: all pointers are to live memory: `count` keys and values of the map's sizes, which the callers' types give
+    // and which are valid for every bit pattern, and one word for each cursor.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_LOOKUP_BATCH,
+            &raw mut argument,
+            size_of::<Batch>(),
+        )
+    };
+    *cursor = Some(next);
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ENOENT) {
+            return Err(error);
+        }
+        *cursor = None;
+    }
+    Ok(argument.count as usize)
 }
 
 fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {

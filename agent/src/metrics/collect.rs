@@ -81,7 +81,25 @@ impl Collected {
             "dormouse_drops",
             "Packets dropped, by reason",
             drops.collect(),
-        )
+        )?;
+        self.maps(encoder)
+    }
+
+    /// How full the maps are: what has no room is shed, and this says so before.
+    fn maps(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let fill = self.datapath.lock().fill();
+        let of = |number: fn(&(&'static str, usize, usize)) -> usize| {
+            fill.iter()
+                .map(|map| {
+                    let number = u64::try_from(number(map)).unwrap_or(u64::MAX);
+                    (vec![("map", map.0.to_owned())], number)
+                })
+                .collect()
+        };
+        let help = "Entries in use of the maps that the agent fills";
+        gauges(encoder, "dormouse_map_entries", help, of(|map| map.1))?;
+        let help = "Entries that the maps have room for";
+        gauges(encoder, "dormouse_map_capacity", help, of(|map| map.2))
     }
 
     fn cni(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

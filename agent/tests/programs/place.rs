@@ -11,6 +11,8 @@ use dormouse_agent::datapath::{
     VipRange, detach,
 };
 
+use dormouse_ebpf::flow::FLOWS_MAX;
+
 static PLACES: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) const VIP_INDEX: u32 = 7;
@@ -60,13 +62,23 @@ impl Place {
             cgroup,
             node_prefix: (NODE, 96),
             node_address: NODE,
+            flows_max: FLOWS_MAX,
         };
         Self { config }
     }
 
     /// An agent's data path here, with the range, the activator and one pod.
     pub(crate) fn open(&self) -> Datapath {
-        let mut datapath = Datapath::open(self.config.clone()).expect("a data path");
+        self.open_sized(FLOWS_MAX)
+    }
+
+    /// The same with a flow table of this size.
+    pub(crate) fn open_sized(&self, flows_max: u32) -> Datapath {
+        let config = Config {
+            flows_max,
+            ..self.config.clone()
+        };
+        let mut datapath = Datapath::open(config).expect("a data path");
         let range = VipRange {
             prefix: "fd00:10::".parse().unwrap(),
             length: 108,
@@ -84,7 +96,8 @@ impl Place {
         datapath
             .add_pod(PodEntry {
                 address: POD,
-                ifindex: 1,
+                // No link of this namespace: what passes its loopback is no pod's.
+                ifindex: 4_000_000,
                 mac: [2, 0, 0, 0, 0, 7],
             })
             .expect("a pod");
@@ -103,7 +116,7 @@ pub(crate) struct Link {
 impl Place {
     /// The pinned links.
     pub(crate) fn links(&self) -> BTreeMap<String, Link> {
-        let pins = std::fs::read_dir(self.config.bpffs.join("v1"))
+        let pins = std::fs::read_dir(self.config.bpffs.join("v2"))
             .unwrap()
             .map(|entry| entry.unwrap().path());
         pins.filter(|pin| {

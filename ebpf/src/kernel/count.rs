@@ -27,9 +27,9 @@ pub(crate) fn closed(vip: u32) {
 #[inline(always)]
 pub(crate) fn flow_closed(flow: *mut Flow) {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
-    let (open, vip) = unsafe { (atomic::swap(&raw mut (*flow).open, 0), (*flow).vip) };
+    let (open, slot) = unsafe { (atomic::swap(&raw mut (*flow).open, 0), (*flow).slot) };
     if open == 1 {
-        closed(vip);
+        closed(slot);
     }
 }
 
@@ -37,9 +37,9 @@ pub(crate) fn flow_closed(flow: *mut Flow) {
 #[inline(always)]
 pub(crate) fn flow_opened(flow: *mut Flow) {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
-    let (open, vip) = unsafe { (atomic::swap(&raw mut (*flow).open, 1), (*flow).vip) };
+    let (open, slot) = unsafe { (atomic::swap(&raw mut (*flow).open, 1), (*flow).slot) };
     if open == 0 {
-        opened(vip);
+        opened(slot);
     }
 }
 

@@ -1,11 +1,12 @@
-//! Changes an end of a packet, and sends packets on: the checksum stays right, whoever computes it.
+//! Changes the ends of a packet, and sends packets on: every checksum stays right, whoever computes it.
 
 use aya_ebpf::bindings::{
     BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, BPF_F_RECOMPUTE_CSUM, bpf_redir_neigh,
 };
-use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_redirect_neigh};
+use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_redirect, bpf_redirect_neigh};
 use aya_ebpf::programs::TcContext;
-use dormouse_ebpf::packet::{self, Bytes, Transport};
+use dormouse_ebpf::checksum::crc32c_replace;
+use dormouse_ebpf::packet::{self, Bytes, L3, Packet, v4_of};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::tables;
@@ -17,7 +18,13 @@ pub(crate) const PASS: i32 = 0;
 /// Dropped.
 pub(crate) const DROP: i32 = 2;
 
+const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
+
+/// Where an IPv4 header has its checksum.
+const V4_CHECKSUM: usize = 10;
+/// Where an SCTP header has its checksum (RFC 9260 3.1).
+const SCTP_CHECKSUM: usize = 8;
 
 /// A frame at a tcx hook.
 pub(crate) struct Frame<'a>(pub(crate) &'a TcContext);
@@ -36,58 +43,121 @@ pub(crate) enum End {
     Target,
 }
 
-/// Puts another address and port into one end of a packet.
+impl End {
+    /// Where its address lies in an IP header of the family.
+    #[inline(always)]
+    pub(crate) const fn address_at(self, v4: bool) -> usize {
+        match (self, v4) {
+            (Self::Source, true) => 12,
+            (Self::Target, true) => 16,
+            (Self::Source, false) => 8,
+            (Self::Target, false) => 24,
+        }
+    }
+
+    /// Where its port lies in a transport header.
+    #[inline(always)]
+    pub(crate) const fn port_at(self) -> usize {
+        match self {
+            Self::Source => 0,
+            Self::Target => 2,
+        }
+    }
+}
+
+/// Puts another address and port into one end of a packet. A later fragment has no port, and no checksum over it.
 #[inline(always)]
 pub(crate) fn replace(
     ctx: &TcContext,
-    packet: &Transport,
+    packet: &Packet,
     end: End,
     address: &[u8; 16],
     port: u16,
 ) -> Option<()> {
-    let (old_address, old_port, address_at, port_at) = match end {
-        End::Source => (
-            packet.source,
-            packet.source_port,
-            packet::SOURCE,
-            packet::L4,
-        ),
-        End::Target => (
-            packet.target,
-            packet.target_port,
-            packet::TARGET,
-            packet::L4 + 2,
-        ),
+    let (old, old_port) = match end {
+        End::Source => (&packet.source, packet.source_port),
+        End::Target => (&packet.target, packet.target_port),
     };
-    let checksum_at = packet.checksum_at();
-    // A UDP checksum of 0 would mean "none".
-    let udp = if packet.protocol == packet::UDP {
-        u64::from(BPF_F_MARK_MANGLED_0)
-    } else {
-        0
-    };
-    let difference = difference(&old_address, address)?;
-    ctx.l4_csum_replace(
-        checksum_at,
-        0,
-        difference,
-        u64::from(BPF_F_PSEUDO_HDR) | udp,
-    )
-    .ok()?;
-    // With a checksum over the whole packet (CHECKSUM_COMPLETE) the address and its effect cancel out.
-    ctx.store(address_at, address, u64::from(BPF_F_RECOMPUTE_CSUM))
-        .ok()?;
-    if port != old_port {
-        let (from, to) = (u64::from(old_port.to_be()), u64::from(port.to_be()));
-        ctx.l4_csum_replace(checksum_at, from, to, 2 | udp).ok()?;
-        ctx.store(port_at, &port.to_be_bytes(), 0).ok()?;
+    if *old != *address {
+        let difference = difference(old, address)?;
+        if packet.l4 != 0 && packet.protocol != packet::SCTP {
+            l4(ctx, packet, 0, difference, u64::from(BPF_F_PSEUDO_HDR))?;
+        }
+        put_address(ctx, L3, packet.v4 == 1, end, address, difference)?;
+    }
+    if port != old_port && packet.l4 != 0 {
+        put_port(ctx, packet, end, (old_port, port))?;
     }
     Some(())
 }
 
+/// Stores an address into an IP header; `difference` is what it adds to a sum.
 #[inline(always)]
-fn difference(from: &[u8; 16], to: &[u8; 16]) -> Option<u64> {
-    // SAFETY: both are 16 bytes on the stack, a multiple of four as the helper wants.
+pub(crate) fn put_address(
+    ctx: &TcContext,
+    at: usize,
+    v4: bool,
+    end: End,
+    address: &[u8; 16],
+    difference: u64,
+) -> Option<()> {
+    // With a checksum over the whole packet (CHECKSUM_COMPLETE) the address and its effect cancel out.
+    let flags = u64::from(BPF_F_RECOMPUTE_CSUM);
+    let place = at + end.address_at(v4);
+    if v4 {
+        ctx.l3_csum_replace(at + V4_CHECKSUM, 0, difference, 0)
+            .ok()?;
+        ctx.store(place, &v4_of(address), flags).ok()
+    } else {
+        ctx.store(place, address, flags).ok()
+    }
+}
+
+/// Changes the transport's checksum, where there is one.
+#[inline(always)]
+fn l4(ctx: &TcContext, packet: &Packet, from: u64, to: u64, flags: u64) -> Option<()> {
+    // A UDP checksum of 0 means "none", and stays so.
+    let (at, flags) = if packet.protocol == packet::UDP {
+        (6, flags | u64::from(BPF_F_MARK_MANGLED_0))
+    } else {
+        (16, flags)
+    };
+    ctx.l4_csum_replace(packet.l4 as usize + at, from, to, flags)
+        .ok()
+}
+
+#[inline(always)]
+fn put_port(ctx: &TcContext, packet: &Packet, end: End, (old, new): (u16, u16)) -> Option<()> {
+    if packet.protocol == packet::SCTP {
+        put_crc(ctx, packet, end, (old, new))?;
+    } else {
+        l4(
+            ctx,
+            packet,
+            u64::from(old.to_be()),
+            u64::from(new.to_be()),
+            2,
+        )?;
+    }
+    ctx.store(packet.l4 as usize + end.port_at(), &new.to_be_bytes(), 0)
+        .ok()
+}
+
+/// SCTP's checksum covers ports, but no addresses.
+#[inline(always)]
+fn put_crc(ctx: &TcContext, packet: &Packet, end: End, (old, new): (u16, u16)) -> Option<()> {
+    let at = packet.l4 as usize + SCTP_CHECKSUM;
+    let crc = u32::from_le_bytes(ctx.load(at).ok()?);
+    let len = (L3 as u32 + u32::from(packet.len)).checked_sub(u32::from(packet.l4))?;
+    let following = len.checked_sub(end.port_at() as u32 + 2)?;
+    let crc = crc32c_replace(crc, old.to_be_bytes(), new.to_be_bytes(), following);
+    ctx.store(at, &crc.to_le_bytes(), 0).ok()
+}
+
+/// What putting `to` in the place of `from` adds to a sum; of mapped addresses all but the last four bytes cancel out.
+#[inline(always)]
+pub(crate) fn difference(from: &[u8; 16], to: &[u8; 16]) -> Option<u64> {
+    // SAFETY: both are 16 bytes, a multiple of four as the helper wants.
     let sum = unsafe {
         bpf_csum_diff(
             from.as_ptr().cast_mut().cast(),
@@ -104,7 +174,7 @@ fn difference(from: &[u8; 16], to: &[u8; 16]) -> Option<u64> {
 #[inline(always)]
 pub(crate) fn send_on(
     ctx: &TcContext,
-    packet: &Transport,
+    packet: &Packet,
     uplink: u32,
     via: Option<&[u8; 16]>,
 ) -> i32 {
@@ -112,29 +182,49 @@ pub(crate) fn send_on(
         tables::note(Verdict::DroppedHops);
         return DROP;
     }
-    if ctx
-        .store(packet::HOP_LIMIT, &(packet.hop_limit - 1), 0)
-        .is_err()
-    {
-        tables::note(Verdict::DroppedRewrite);
-        return DROP;
+    if hop(ctx, packet).is_none() {
+        return refused();
     }
-    match via {
-        None => {
-            // SAFETY: no parameters: the helper looks the way up.
-            (unsafe { bpf_redirect_neigh(uplink, core::ptr::null_mut(), 0, 0) }) as i32
-        }
-        Some(via) => {
-            // SAFETY: all zero is a valid value of this plain struct.
-            let mut hop: bpf_redir_neigh = unsafe { core::mem::zeroed() };
-            hop.nh_family = AF_INET6;
-            hop.__bindgen_anon_1.ipv6_nh = words(via);
-            // SAFETY: the helper reads `hop`, whose size it is told.
-            (unsafe {
-                bpf_redirect_neigh(uplink, &raw mut hop, size_of::<bpf_redir_neigh>() as i32, 0)
-            }) as i32
-        }
+    let Some(via) = via else {
+        // SAFETY: no parameters: the helper looks the way up.
+        return (unsafe { bpf_redirect_neigh(uplink, core::ptr::null_mut(), 0, 0) }) as i32;
+    };
+    // SAFETY: all zero is a valid value of this plain struct.
+    let mut hop: bpf_redir_neigh = unsafe { core::mem::zeroed() };
+    if packet.v4 == 1 {
+        hop.nh_family = AF_INET;
+        hop.__bindgen_anon_1.ipv4_nh = u32::from_ne_bytes(v4_of(via));
+    } else {
+        hop.nh_family = AF_INET6;
+        hop.__bindgen_anon_1.ipv6_nh = words(via);
     }
+    // SAFETY: the helper reads `hop`, whose size it is told.
+    (unsafe { bpf_redirect_neigh(uplink, &raw mut hop, size_of::<bpf_redir_neigh>() as i32, 0) })
+        as i32
+}
+
+/// Sends a frame to a neighbour whose address is known.
+#[inline(always)]
+pub(crate) fn send_to(ctx: &TcContext, interface: u32, mac: &[u8; 6]) -> i32 {
+    if ctx.store(0, mac, 0).is_err() {
+        return refused();
+    }
+    // SAFETY: the helper only notes where the frame goes.
+    (unsafe { bpf_redirect(interface, 0) }) as i32
+}
+
+/// One hop less.
+#[inline(always)]
+fn hop(ctx: &TcContext, packet: &Packet) -> Option<()> {
+    let left = packet.hop_limit - 1;
+    if packet.v4 == 0 {
+        return ctx.store(L3 + 7, &left, 0).ok();
+    }
+    // The time to live is the upper byte of the word that the protocol ends.
+    let word = |hops: u8| u64::from(u16::from_be_bytes([hops, packet.protocol]).to_be());
+    ctx.l3_csum_replace(L3 + V4_CHECKSUM, word(packet.hop_limit), word(left), 2)
+        .ok()?;
+    ctx.store(L3 + 8, &left, 0).ok()
 }
 
 /// An address as the kernel's four words in network order.
@@ -165,5 +255,12 @@ pub(crate) fn address(words: [u32; 4]) -> [u8; 16] {
 #[inline(always)]
 pub(crate) fn refused() -> i32 {
     tables::note(Verdict::DroppedRewrite);
+    DROP
+}
+
+/// Counts a packet that is dropped.
+#[inline(always)]
+pub(crate) fn dropped(verdict: Verdict, slot: u32) -> i32 {
+    tables::note_drop(verdict, slot);
     DROP
 }

@@ -1,12 +1,12 @@
-//! getpeername(2) in a pod: a socket that was connected to a VIP says so. Minimum kernel: 5.8.
+//! getpeername(2) of an IPv6 socket: one that was connected to a VIP says so. Minimum kernel: 5.8.
 
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket;
+use crate::kernel::socket::{Family, restore};
 
 #[cgroup_sock_addr(getpeername6)]
 fn cg_getpeername6(ctx: SockAddrContext) -> i32 {
-    socket::restore(&ctx);
+    restore(&ctx, Family::V6);
     1
 }

@@ -1,12 +1,12 @@
-//! recvmsg(2) of a UDP socket in a pod: a backend's answer comes from the VIP. Minimum kernel: 5.7 (cgroup links).
+//! recvmsg(2) of an IPv6 UDP socket: a backend's answer comes from the VIP. Minimum kernel: 5.7 (cgroup links).
 
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket;
+use crate::kernel::socket::{Family, restore};
 
 #[cgroup_sock_addr(recvmsg6)]
 fn cg_recvmsg6(ctx: SockAddrContext) -> i32 {
-    socket::restore(&ctx);
+    restore(&ctx, Family::V6);
     1
 }

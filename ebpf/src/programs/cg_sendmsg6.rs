@@ -1,13 +1,15 @@
-//! sendmsg(2) of an unconnected UDP socket in a pod: each datagram to a VIP goes to the same backend of it.
-//! Minimum kernel: 5.7 (cgroup links).
+//! sendmsg(2) of an unconnected IPv6 UDP socket: each datagram to a VIP goes to the same backend of it.
+//! Minimum kernel: 5.18 (`bpf_set_retval`).
 
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket;
+use crate::kernel::socket::{self, Call, Family};
 
 #[cgroup_sock_addr(sendmsg6)]
 fn cg_sendmsg6(ctx: SockAddrContext) -> i32 {
-    let _ = socket::lead(&ctx, |cookie, vip| cookie ^ u64::from(vip));
-    1
+    match socket::lead(&ctx, Family::V6, |cookie| cookie) {
+        Call::Refused => socket::refuse(),
+        Call::AsNamed | Call::Led(_) => 1,
+    }
 }

@@ -42,13 +42,13 @@ fn cluster_ip(spec: &Spec, family: Family) -> Option<&str> {
     addresses.get(index).map(String::as_str)
 }
 
-fn external_ips(spec: &Spec, family: Family, faults: &mut Faults<'_>) -> Vec<IpAddr> {
+fn external_ips(spec: &Spec, family: Family, faults: &mut Faults<'_>) -> Box<[IpAddr]> {
     let texts = spec.external_ips.iter().flatten();
     of_family("spec.externalIPs[]", texts, family, faults)
 }
 
 /// The addresses that stay the destination of packets: those of a mode `Proxy` never reach a node.
-fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults<'_>) -> Vec<IpAddr> {
+fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults<'_>) -> Box<[IpAddr]> {
     let status = service.status.as_ref();
     let balancer = status.and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref());
@@ -67,14 +67,14 @@ fn of_family<'a>(
     texts: impl Iterator<Item = &'a String>,
     family: Family,
     faults: &mut Faults<'_>,
-) -> Vec<IpAddr> {
+) -> Box<[IpAddr]> {
     let read = texts.filter_map(|text| faults.read(field, text, parse_address(text)));
     let mut addresses: Vec<_> = read
         .filter(|address| Family::of(*address) == family)
         .collect();
     addresses.sort_unstable();
     addresses.dedup();
-    addresses
+    addresses.into()
 }
 
 /// The sources that may use the load balancer's addresses.

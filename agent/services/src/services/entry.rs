@@ -1,13 +1,13 @@
 //! One service as it is told, and as it is served.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::address::Family;
 use crate::backend::{Candidate, candidates};
 use crate::change::PortChange;
-use crate::key::{PortId, Protocol};
+use crate::key::{PortId, Protocol, ServiceKey};
 use crate::port::ServicePort;
 use crate::service::ServiceSpec;
 use crate::slice::{Mark, Slice, State};
@@ -25,10 +25,12 @@ pub struct Health {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) spec: Option<ServiceSpec>,
-    slices: BTreeMap<Box<str>, (Slice, Mark)>,
+    /// Sorted by name. Most services have one: a tree would be most of what a node keeps.
+    slices: Vec<(Arc<str>, (Slice, Mark))>,
     /// In force, sorted by id.
-    pub(super) ports: Vec<Arc<ServicePort>>,
-    pub(super) health: [Option<Health>; 2],
+    pub(super) ports: Box<[Arc<ServicePort>]>,
+    /// Boxed, for few services have it.
+    health: Option<Box<[Option<Health>; 2]>>,
     /// By family: whether there was an endpoint for a UDP port.
     udp: [bool; 2],
 }
@@ -45,12 +47,20 @@ pub(super) struct Refreshed {
 
 impl Entry {
     /// Puts a slice here or takes it away; says in which families anything of it changed.
-    pub(super) fn hold(&mut self, name: &str, slice: Option<(Slice, Mark)>) -> [bool; 2] {
+    pub(super) fn hold(&mut self, name: &Arc<str>, slice: Option<(Slice, Mark)>) -> [bool; 2] {
         let family = slice.as_ref().map(|(slice, _)| slice.family);
-        let unchanged = self.slices.get(name) == slice.as_ref();
-        let former = match slice {
-            Some(slice) => self.slices.insert(name.into(), slice),
-            None => self.slices.remove(name),
+        let place = self.slices.binary_search_by(|(known, _)| known.cmp(name));
+        let known = place.ok().map(|place| &self.slices[place].1);
+        let unchanged = known == slice.as_ref();
+        let former = match (place, slice) {
+            (Ok(place), Some(slice)) => Some(std::mem::replace(&mut self.slices[place].1, slice)),
+            (Ok(place), None) => Some(self.slices.remove(place).1),
+            (Err(place), Some(slice)) => {
+                self.slices.reserve_exact(1);
+                self.slices.insert(place, (Arc::clone(name), slice));
+                None
+            }
+            (Err(_), None) => None,
         };
         let former = former.map(|(slice, _)| slice.family);
         Family::ALL.map(|each| !unchanged && (family == Some(each) || former == Some(each)))
@@ -66,13 +76,19 @@ impl Entry {
         self.slices().any(Slice::has_zone_hints)
     }
 
-    /// Computes what is served from what is told.
-    pub(super) fn refresh(&mut self, zone: Option<&str>) -> Refreshed {
-        let new = self.served(zone);
+    /// What its health port answers, by family.
+    pub(super) fn health(&self) -> [Option<Health>; 2] {
+        self.health.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Computes what is served under its name from what is told.
+    pub(super) fn refresh(&mut self, key: &ServiceKey, zone: Option<&str>) -> Refreshed {
+        let new = self.served(key, zone);
         let (ports, changes) = diff(&self.ports, new);
-        self.ports = ports;
-        let health = Family::ALL.map(|family| self.health(family, zone));
-        let health_differs = std::mem::replace(&mut self.health, health) != health;
+        self.ports = ports.into();
+        let health = Family::ALL.map(|family| self.health_in(family, zone));
+        let health_differs = self.health() != health;
+        self.health = (health != [None; 2]).then(|| Box::new(health));
         let udp = Family::ALL.map(|family| self.has_udp(family));
         let had_udp = std::mem::replace(&mut self.udp, udp);
         Refreshed {
@@ -83,7 +99,7 @@ impl Entry {
     }
 
     fn slices(&self) -> impl Iterator<Item = &Slice> {
-        self.slices.values().map(|(slice, _)| slice)
+        self.slices.iter().map(|(_, (slice, _))| slice)
     }
 
     fn has_udp(&self, family: Family) -> bool {
@@ -102,7 +118,7 @@ impl Entry {
     }
 
     /// The service ports in both families, sorted by id.
-    fn served(&self, zone: Option<&str>) -> Vec<ServicePort> {
+    fn served(&self, key: &ServiceKey, zone: Option<&str>) -> Vec<ServicePort> {
         let mut served = Vec::new();
         let Some(spec) = &self.spec else {
             return served;
@@ -114,7 +130,7 @@ impl Entry {
             served.extend(spec.ports.iter().map(|port| {
                 let candidates = self.candidates(family, &port.name, port.protocol, zone);
                 let id = PortId {
-                    service: spec.key.clone(),
+                    service: key.clone(),
                     name: Arc::clone(&port.name),
                     protocol: port.protocol,
                     family,
@@ -126,7 +142,7 @@ impl Entry {
         served
     }
 
-    fn health(&self, family: Family, zone: Option<&str>) -> Option<Health> {
+    fn health_in(&self, family: Family, zone: Option<&str>) -> Option<Health> {
         let mut ports = self.ports.iter();
         let port = ports.find(|port| port.id.family == family)?.health_port?;
         Some(Health {

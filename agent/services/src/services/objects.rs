@@ -1,5 +1,7 @@
 //! Takes objects in, and notes which services they touch.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
@@ -9,7 +11,9 @@ use crate::problem::Problem;
 use crate::service;
 use crate::slice::{self, Mark, Slice};
 
-use super::{Services, SliceName};
+use super::Services;
+use super::entry::Entry;
+use super::namespace::shared;
 
 /// The label of a node that names its zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -32,17 +36,18 @@ impl Services {
     }
 
     fn apply_service(&mut self, object: &v1::Service, present: bool) -> Vec<Problem> {
-        let Some(key) = service::key(object) else {
+        let Some((namespace, name)) = service::names(object) else {
             return vec![Problem::Nameless { kind: "Service" }];
         };
         let (spec, problems) = if present {
-            service::read(&key, object, self.strictness)
+            service::read(object, self.strictness)
         } else {
             (None, Vec::new())
         };
-        let known = self.entries.get(&key).and_then(|entry| entry.spec.as_ref());
-        if known != spec.as_ref() {
-            self.entries.entry(key.clone()).or_default().spec = spec;
+        let known = self.entry(namespace, name);
+        if known.and_then(|entry| entry.spec.as_ref()) != spec.as_ref() {
+            let (key, entry) = self.entry_mut(namespace, name);
+            entry.spec = spec;
             self.touched.entry(key).or_default();
         }
         problems
@@ -53,32 +58,51 @@ impl Services {
             let kind = "EndpointSlice";
             return vec![Problem::Nameless { kind }];
         };
-        let id: SliceName = (namespace.into(), name.into());
-        let owner = slice::owner(namespace, object).filter(|_| present);
-        let former = self
-            .owners
-            .get(&id)
-            .filter(|former| Some(*former) != owner.as_ref());
-        if let Some(former) = former.cloned() {
-            self.hold(&former, &id.1, None);
-            self.owners.remove(&id);
+        let owner = slice::owner(object).filter(|_| present);
+        let space = self.namespaces.get_mut(namespace);
+        let former = space.and_then(|space| {
+            let former = space.owners.get(name)?;
+            let left = Some(&**former) != owner;
+            left.then(|| space.owners.remove_entry(name)).flatten()
+        });
+        if let Some((name, former)) = former {
+            self.hold((namespace, &former), &name, None);
         }
         let Some(owner) = owner else {
             return Vec::new();
         };
         let (read, problems) = slice::read(&self.node.name, object);
-        self.hold(&owner, &id.1, read.map(|slice| (slice, Mark::of(object))));
-        self.owners.insert(id, owner);
+        let slice = read.map(|slice| (slice, Mark::of(object)));
+        let space = self.namespaces.get(namespace);
+        let name = space.map_or_else(|| name.into(), |space| shared(&space.owners, name));
+        let owner = self.hold((namespace, owner), &name, slice);
+        let space = self.namespaces.entry(owner.namespace).or_default();
+        space.owners.insert(name, owner.name);
         problems
     }
 
-    /// Puts a slice under a service, or takes it away.
-    fn hold(&mut self, owner: &ServiceKey, name: &str, slice: Option<(Slice, Mark)>) {
-        let entry = self.entries.entry(owner.clone()).or_default();
+    /// Puts a slice under a service, or takes it away; returns the service's key.
+    fn hold(
+        &mut self,
+        (namespace, owner): (&str, &str),
+        name: &Arc<str>,
+        slice: Option<(Slice, Mark)>,
+    ) -> ServiceKey {
+        let (key, entry) = self.entry_mut(namespace, owner);
         let families = entry.hold(name, slice);
-        let touched = self.touched.entry(owner.clone()).or_default();
+        let touched = self.touched.entry(key.clone()).or_default();
         touched[0] |= families[0];
         touched[1] |= families[1];
+        key
+    }
+
+    /// The entry of a service, a new one if need be, and its key in names that are kept already.
+    fn entry_mut(&mut self, namespace: &str, name: &str) -> (ServiceKey, &mut Entry) {
+        let namespace = shared(&self.namespaces, namespace);
+        let space = self.namespaces.entry(Arc::clone(&namespace)).or_default();
+        let name = shared(&space.entries, name);
+        let entry = space.entries.entry(Arc::clone(&name)).or_default();
+        (ServiceKey { namespace, name }, entry)
     }
 
     fn apply_node(&mut self, object: &v1::Node) {
@@ -93,9 +117,12 @@ impl Services {
         }
         self.zone = zone.map(|zone| zone.as_str().into());
         // A node changes its zone once in its life: then every service with hints is looked at.
-        for (key, entry) in &self.entries {
-            if entry.has_zone_hints() {
-                self.touched.entry(key.clone()).or_default();
+        for (namespace, space) in &self.namespaces {
+            let hinted = space.entries.iter();
+            for (name, _) in hinted.filter(|(_, entry)| entry.has_zone_hints()) {
+                let (namespace, name) = (Arc::clone(namespace), Arc::clone(name));
+                let key = ServiceKey { namespace, name };
+                self.touched.entry(key).or_default();
             }
         }
     }

@@ -49,11 +49,12 @@ fn deleted_objects_leave_nothing_behind() {
         services.apply(&Event::Applied(object));
     }
     services.sync();
-    assert_eq!((services.entries.len(), services.owners.len()), (1, 1));
+    let space = &services.namespaces["ns"];
+    assert_eq!((space.entries.len(), space.owners.len()), (1, 1));
     for object in objects {
         services.apply(&Event::Deleted(object));
     }
     services.sync();
-    assert!(services.entries.is_empty() && services.owners.is_empty());
+    assert!(services.namespaces.is_empty());
     assert_eq!(services.table, Table::default());
 }

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use dormouse_agent_services::{Backend, Decision, Fate, Packet, Protocol, Translation};
+use dormouse_agent_services::{Backend, Decision, Fate, Translation};
 use serde_json::{Value, json};
 
-use crate::scenario::{Run, list, sorted};
+use crate::recorded::{self, list, sorted};
+use crate::scenario::Run;
 use crate::tally::{Tally, Topic};
 
 pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
@@ -14,19 +15,10 @@ pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
         wanted.as_object_mut().unwrap().remove("packets");
         for packet in list(&outcome["packets"]) {
             let packet = packet.as_str().unwrap();
-            let decision = run.services.decide(&read(packet), &run.affinities, 0);
+            let asked = recorded::packet(packet);
+            let decision = run.services.decide(&asked, &run.affinities, 0);
             tally.compare(Topic::Packet, packet, &told(&decision), &wanted);
         }
-    }
-}
-
-fn read(text: &str) -> Packet {
-    let words: Vec<_> = text.split(' ').collect();
-    Packet {
-        source: words[0].parse().unwrap(),
-        destination: words[1].parse().unwrap(),
-        port: words[2].parse().unwrap(),
-        protocol: Protocol::named(Some(words[3])).unwrap(),
     }
 }
 
@@ -42,7 +34,7 @@ fn told(decision: &Decision<'_>) -> Value {
 fn translated(translation: &Translation<'_>) -> Value {
     let texts = |wanted: fn(Fate) -> bool| {
         let backends = translation.backends();
-        let some = backends.filter(|backend| wanted(translation.fate(backend)));
+        let some = backends.filter(|backend| wanted(translation.fate(*backend)));
         sorted(some.map(backend_text).collect())
     };
     let to = texts(|fate| matches!(fate, Fate::Deliver { .. }));
@@ -57,6 +49,6 @@ fn translated(translation: &Translation<'_>) -> Value {
     json!({"verdict": "dnat", "to": to, "snat": snat})
 }
 
-pub(crate) fn backend_text(backend: &Backend) -> String {
+pub(crate) fn backend_text(backend: Backend) -> String {
     SocketAddr::new(backend.address, backend.port).to_string()
 }

@@ -8,7 +8,8 @@ use dormouse_agent_services::{
 use serde_json::{Value, json};
 
 use crate::outcomes::backend_text;
-use crate::scenario::{Run, list, sorted};
+use crate::recorded::{list, sorted};
+use crate::scenario::Run;
 use crate::tally::{Tally, Topic};
 
 pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::scenario::text;
+use crate::recorded::text;
 
 /// So many differences are shown in full.
 const SHOWN_MAX: usize = 20;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use crate::services;
+use super::services;
 
 /// Addresses that objects and packets name, good and bad.
 pub(crate) const ADDRESSES: [&str; 18] = [

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use crate::objects::{Told, addresses, metadata, mostly, number, protocol, read, words};
+use super::objects::{Told, addresses, metadata, mostly, number, protocol, read, words};
 
 /// The families of a Service and its cluster IPs, mostly of a kind.
 fn cluster_ips() -> impl Strategy<Value = (Vec<&'static str>, Vec<&'static str>)> {

@@ -1,8 +1,8 @@
-//! The mirror and the arrays agree, before and after a restart; ids are used again only after a grace period.
+//! The arrays say what entries say, before and after a restart; ids are used again only after a grace period.
 
 use super::*;
 use crate::datapath::entry::Backend;
-use dormouse_ebpf::service::Mode;
+use crate::datapath::pool::Key;
 
 fn backend(node: u8, pod: u8) -> Backend {
     let address = [
@@ -40,15 +40,40 @@ fn entry(vip: u32, backends: &[Backend]) -> Entry {
     }
 }
 
-/// What the kernel would read for a VIP.
-fn seen(arrays: &Arrays, vip: u32) -> Vec<Key> {
-    let set = Set::unpack(arrays.svc.load(vip as usize * 2 + 1).unwrap());
-    (set.offset..set.offset + u32::from(set.count))
-        .map(|place| {
-            let (prefix, host, port) = arrays.backend(arrays.id(place).unwrap()).unwrap();
-            (address(arrays.prefix(prefix).unwrap(), host), port)
-        })
-        .collect()
+/// The arrays, and who has what in them.
+struct Bench {
+    arrays: Arrays,
+    pool: Pool,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let arrays = Arrays::anonymous().unwrap();
+        let pool = Pool::read(&arrays);
+        Self { arrays, pool }
+    }
+
+    fn publish(&mut self, entry: &Entry, now: Moment) -> Result<(), DatapathError> {
+        publish(&self.arrays, &mut self.pool, entry, now)
+    }
+
+    fn route(&self, vip: u32) -> Route {
+        self.arrays.slot(vip).0
+    }
+
+    /// What the kernel would pick from for a VIP, with the ids.
+    fn seen(&self, vip: u32) -> Vec<(Key, u32)> {
+        let (_, set) = self.arrays.slot(vip);
+        let mut members = Vec::new();
+        pool::members(&self.arrays, Set { leaving: 0, ..set }, &mut members);
+        let seen = members.iter();
+        seen.map(|member| (member.row.key, member.id.unwrap()))
+            .collect()
+    }
+
+    fn keys(&self, vip: u32) -> Vec<Key> {
+        self.seen(vip).into_iter().map(|(key, _)| key).collect()
+    }
 }
 
 fn keys(backends: &[Backend]) -> Vec<Key> {
@@ -60,114 +85,141 @@ fn keys(backends: &[Backend]) -> Vec<Key> {
 
 #[test]
 fn the_kernel_reads_what_was_published_sorted() {
-    let arrays = Arrays::anonymous().unwrap();
-    let mut mirror = Mirror::read(&arrays);
+    let mut bench = Bench::new();
     let many: Vec<Backend> = (0..40).map(|pod| backend(pod % 3, pod)).collect();
-    mirror.publish(&arrays, &entry(7, &many), after(1)).unwrap();
+    bench.publish(&entry(7, &many), after(1)).unwrap();
     let mut expected = keys(&many);
     expected.sort_unstable();
-    assert_eq!(seen(&arrays, 7), expected);
-    let route = route(&arrays, 7);
-    assert!(route.present && route.leased && !route.asleep);
+    assert_eq!(bench.keys(7), expected);
+    let route = bench.route(7);
+    assert!(route.present && route.leased && !route.asleep && !route.weighted);
     assert_eq!((route.mode, route.port), (Mode::Serve, 80));
 }
 
 #[test]
-fn another_agent_reads_the_same_and_gives_the_same_ids() {
-    let arrays = Arrays::anonymous().unwrap();
-    let mut mirror = Mirror::read(&arrays);
-    mirror
-        .publish(
-            &arrays,
-            &entry(1, &[backend(1, 1), backend(2, 2)]),
-            after(1),
-        )
+fn another_agent_goes_on_with_what_the_arrays_hold() {
+    let mut bench = Bench::new();
+    let both = [backend(1, 1), backend(2, 2)];
+    bench.publish(&entry(1, &both), after(1)).unwrap();
+    bench
+        .publish(&entry(900_000, &both[1..]), after(1))
         .unwrap();
-    mirror
-        .publish(&arrays, &entry(900_000, &[backend(2, 2)]), after(1))
+    bench.publish(&entry(5, &[]), after(1)).unwrap();
+    let (before, used) = (bench.seen(1), bench.pool.used());
+    bench.pool = Pool::read(&bench.arrays);
+    assert_eq!(followed(&bench.arrays), [1, 5, 900_000]);
+    assert_eq!(bench.pool.used(), used);
+    bench.publish(&entry(1, &both), after(1)).unwrap();
+    bench
+        .publish(&entry(6, &[backend(3, 3)]), after(1))
         .unwrap();
-    mirror.publish(&arrays, &entry(5, &[]), after(1)).unwrap();
-    let mut second = Mirror::read(&arrays);
-    assert_eq!(second.followed(), [1, 5, 900_000]);
-    assert_eq!(second.vips, mirror.vips);
-    assert_eq!(second.backends.known, mirror.backends.known);
-    assert_eq!(second.prefixes.known, mirror.prefixes.known);
-    second
-        .publish(&arrays, &entry(6, &[backend(3, 3)]), after(1))
-        .unwrap();
-    assert_eq!(seen(&arrays, 1), keys(&[backend(1, 1), backend(2, 2)]));
-    assert_eq!(seen(&arrays, 6), keys(&[backend(3, 3)]));
+    assert_eq!(bench.seen(1), before);
+    assert_eq!(bench.keys(6), keys(&[backend(3, 3)]));
+    for vip in [1, 5, 6, 900_000] {
+        forget(&bench.arrays, &mut bench.pool, vip, after(1));
+    }
+    assert_eq!(bench.pool.used(), [0; 3]);
 }
 
 #[test]
-fn a_removed_backends_id_is_not_used_again_before_a_grace_period() {
-    let arrays = Arrays::anonymous().unwrap();
-    let mut mirror = Mirror::read(&arrays);
-    mirror
-        .publish(&arrays, &entry(1, &[backend(1, 1)]), after(1))
+fn two_apps_never_share_the_row_of_a_backend() {
+    let mut bench = Bench::new();
+    bench
+        .publish(&entry(1, &[backend(1, 1)]), after(1))
         .unwrap();
-    let old = mirror.backends.known[&keys(&[backend(1, 1)])[0]].0;
-    mirror.publish(&arrays, &entry(1, &[]), after(1)).unwrap();
-    mirror
-        .publish(&arrays, &entry(2, &[backend(1, 2)]), after(1))
+    bench
+        .publish(&entry(2, &[backend(1, 1)]), after(1))
         .unwrap();
-    assert_ne!(mirror.backends.known[&keys(&[backend(1, 2)])[0]].0, old);
-    mirror
-        .publish(&arrays, &entry(3, &[backend(1, 3)]), after(2))
+    assert_ne!(bench.seen(1)[0].1, bench.seen(2)[0].1);
+}
+
+#[test]
+fn a_removed_backend_has_another_generation_at_once_and_its_id_rests_for_a_grace_period() {
+    let mut bench = Bench::new();
+    let all = |bench: &Bench| bench.pool.used()[0];
+    bench
+        .publish(&entry(1, &[backend(1, 1)]), after(1))
         .unwrap();
-    assert_eq!(mirror.backends.known[&keys(&[backend(1, 3)])[0]].0, old);
+    let id = bench.seen(1)[0].1;
+    let generation = bench.arrays.backend(id).unwrap().generation;
+    bench.publish(&entry(1, &[]), after(1)).unwrap();
+    assert_ne!(bench.arrays.backend(id).unwrap().generation, generation);
+    assert_eq!(all(&bench), 0);
+    bench
+        .publish(&entry(2, &[backend(1, 2)]), after(1))
+        .unwrap();
+    assert_ne!(bench.seen(2)[0].1, id);
+}
+
+#[test]
+fn a_backend_without_weight_keeps_its_connections_and_gets_no_new_ones() {
+    let mut bench = Bench::new();
+    let weighing = |weight| Backend {
+        weight,
+        ..backend(1, 1)
+    };
+    bench
+        .publish(&entry(1, &[weighing(5), backend(2, 2)]), after(1))
+        .unwrap();
+    let before = bench.seen(1);
+    assert!(bench.route(1).weighted);
+    bench
+        .publish(&entry(1, &[weighing(0), backend(2, 2)]), after(1))
+        .unwrap();
+    assert_eq!(bench.keys(1), keys(&[backend(2, 2)]));
+    assert_eq!(bench.arrays.slot(1).1.leaving, 1);
+    bench
+        .publish(&entry(1, &[weighing(1), backend(2, 2)]), after(1))
+        .unwrap();
+    assert_eq!(bench.seen(1), before);
+    assert!(!bench.route(1).weighted);
 }
 
 #[test]
 fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_begin_one() {
-    let arrays = Arrays::anonymous().unwrap();
-    let mut mirror = Mirror::read(&arrays);
-    let generation = |mirror: &mut Mirror, backends: &[Backend]| {
-        mirror
-            .publish(&arrays, &entry(1, backends), after(1))
-            .unwrap();
-        route(&arrays, 1).generation
+    let mut bench = Bench::new();
+    let generation = |bench: &mut Bench, backends: &[Backend]| {
+        bench.publish(&entry(1, backends), after(1)).unwrap();
+        bench.route(1).generation
     };
-    assert_eq!(generation(&mut mirror, &[]), 1);
-    assert_eq!(generation(&mut mirror, &[]), 1);
-    assert_eq!(generation(&mut mirror, &[backend(1, 1)]), 1);
-    assert_eq!(generation(&mut mirror, &[]), 2);
-    mirror.forget(&arrays, 1, after(1));
+    assert_eq!(generation(&mut bench, &[]), 1);
+    assert_eq!(generation(&mut bench, &[]), 1);
+    assert_eq!(generation(&mut bench, &[backend(1, 1)]), 1);
+    assert_eq!(generation(&mut bench, &[]), 2);
+    forget(&bench.arrays, &mut bench.pool, 1, after(1));
     assert_eq!(
-        route(&arrays, 1),
+        bench.route(1),
         Route {
             generation: 3,
             ..Route::ABSENT
         }
     );
-    assert_eq!(generation(&mut mirror, &[]), 4);
+    assert_eq!(generation(&mut bench, &[]), 4);
 }
 
 #[test]
 fn an_event_that_may_have_been_lost_is_told_again_until_it_is_answered() {
-    let arrays = Arrays::anonymous().unwrap();
-    let mut mirror = Mirror::read(&arrays);
-    mirror.publish(&arrays, &entry(1, &[]), after(1)).unwrap();
-    arrays.touch.store(1, noted(route(&arrays, 1)));
-    arrays.touch.store(9, noted(route(&arrays, 9)));
-    let told: Vec<_> = Mirror::unanswered(&arrays)
+    let mut bench = Bench::new();
+    bench.publish(&entry(1, &[]), after(1)).unwrap();
+    bench.arrays.touch.store(1, noted(bench.route(1)));
+    bench.arrays.touch.store(9, noted(bench.route(9)));
+    let told: Vec<_> = unanswered(&bench.arrays)
         .iter()
         .map(|event| (event.vip, event.kind))
         .collect();
     assert_eq!(told, [(1, EventKind::Wake), (9, EventKind::Miss)]);
-    mirror
-        .publish(&arrays, &entry(1, &[backend(1, 1)]), after(1))
+    bench
+        .publish(&entry(1, &[backend(1, 1)]), after(1))
         .unwrap();
-    mirror.publish(&arrays, &entry(9, &[]), after(1)).unwrap();
-    assert_eq!(Mirror::unanswered(&arrays), []);
+    bench.publish(&entry(9, &[]), after(1)).unwrap();
+    assert_eq!(unanswered(&bench.arrays), []);
 }
 
 #[test]
 fn an_index_past_the_maps_and_too_many_backends_are_refused() {
-    let arrays = Arrays::anonymous().unwrap();
-    let mut mirror = Mirror::read(&arrays);
+    let mut bench = Bench::new();
     assert!(matches!(
-        mirror.publish(&arrays, &entry(VIPS_MAX, &[]), after(1)),
+        bench.publish(&entry(VIPS_MAX, &[]), after(1)),
         Err(DatapathError::Index { .. })
     ));
     let many: Vec<Backend> = (0..=u16::MAX)
@@ -177,7 +229,8 @@ fn an_index_past_the_maps_and_too_many_backends_are_refused() {
         })
         .collect();
     assert!(matches!(
-        mirror.publish(&arrays, &entry(1, &many), after(1)),
+        bench.publish(&entry(1, &many), after(1)),
         Err(DatapathError::Full { .. })
     ));
+    assert_eq!(bench.pool.used(), [0; 3]);
 }

@@ -1,3 +1,5 @@
+//! Ports open, answer, change and close as the Services that ask for them.
+
 use tokio::time::timeout;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! A real folder: written, moved, linked, removed.
+
 use std::fs::{self, File, rename};
 use std::io::Write;
 use std::os::unix::fs::symlink;

@@ -1,3 +1,5 @@
+//! What a look at a folder changes, and what a fault in it does not.
+
 use proptest::prelude::*;
 
 use super::*;

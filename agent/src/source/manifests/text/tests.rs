@@ -1,3 +1,5 @@
+//! Documents as people and machines write them, and their faults with the line.
+
 use super::*;
 
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec:\n  clusterIP: None\n  ports:\n  - port: 80\n    targetPort: http\n";

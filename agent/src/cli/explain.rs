@@ -1,0 +1,235 @@
+//! `dormouse-agent explain`: why a packet goes its way, what an address is, what a code means.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use clap::{Args, Subcommand};
+use dormouse_agent_services::address::parse_address;
+use serde_json::json;
+
+use super::flows::service;
+use super::which::Which;
+use crate::see::explanation::From;
+use crate::see::frame::Opening;
+use crate::see::journey::Journey;
+use crate::see::names::{protocol_name, protocol_number};
+use crate::see::output::{Output, value};
+use crate::see::{API_VERSION, Exit, Trouble, address, reason};
+
+/// The port that a client is given when none is named; the choice of a backend depends on it.
+const SOURCE_PORT: u16 = 40_000;
+
+/// The flags of `explain`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  sudo dormouse-agent explain flow 2001:db8:7::17 service/shop/web tcp/80
+  sudo dormouse-agent explain flow 192.0.2.9 203.0.113.5 udp/53 --from outside
+  sudo dormouse-agent explain address fd00:20::7
+  dormouse-agent explain code DM6020
+
+Exit status: 0 the packet goes its way, 1 it is dropped or refused. Nothing is changed by asking.")]
+pub struct Explain {
+    /// What to explain
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Which way the first packet of a connection goes on this node, and why
+    Flow(FlowFlags),
+    /// What an address is on this node
+    Address(AddressFlags),
+    /// What a code or a reason of a drop means
+    Code(CodeFlags),
+}
+
+#[derive(Clone, Debug, Args)]
+struct FlowFlags {
+    /// Who asks: an address, with a port if the choice of the backend shall be the same as that client's
+    source: String,
+    /// Whom: an address, or service/NAMESPACE/NAME
+    target: String,
+    /// For what, as tcp/80
+    port: String,
+    /// The node itself asks
+    #[arg(long, conflicts_with = "from")]
+    node_sent: bool,
+    /// Where the packet comes from [default: told by the source address]
+    #[arg(long)]
+    from: Option<From>,
+    /// The packet comes past the socket hooks, as from a raw socket
+    #[arg(long)]
+    bare: bool,
+    /// The form of the answer
+    #[arg(short, long)]
+    output: Option<Output>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Clone, Debug, Args)]
+struct AddressFlags {
+    /// The address
+    address: String,
+    /// The form of the answer
+    #[arg(short, long)]
+    output: Option<Output>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Clone, Debug, Args)]
+struct CodeFlags {
+    /// As DM6020, or a reason's name as in metrics
+    code: String,
+    /// The form of the answer
+    #[arg(short, long)]
+    output: Option<Output>,
+}
+
+/// Answers.
+pub(super) fn explain(flags: &Explain, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    match &flags.what {
+        What::Flow(flags) => explain_flow(flags, out),
+        What::Address(flags) => explain_address(flags, out),
+        What::Code(flags) => explain_code(flags, out),
+    }
+}
+
+fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    let opening = opening(flags)?;
+    let from = if flags.node_sent {
+        Some(From::Node)
+    } else {
+        flags.from
+    };
+    let (pinned, names) = flags.which.named()?;
+    let journey = Journey::new((&pinned, &names), opening, from, flags.bare);
+    let found = journey.explain()?;
+    match flags.output {
+        Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
+        _ => write!(out, "{}", found.screen())?,
+    }
+    Ok(if found.goes() { Exit::Yes } else { Exit::No })
+}
+
+/// What is asked, from the command line.
+fn opening(flags: &FlowFlags) -> Result<Opening, Trouble> {
+    let (protocol, port) = wanted_port(&flags.port)?;
+    let source = source(&flags.source)?;
+    let target = match parse_address(flags.target.trim_matches(['[', ']'])) {
+        Some(address) => address,
+        None => service_address(flags, source.is_ipv4(), (protocol, port))?,
+    };
+    if target.is_ipv4() != source.is_ipv4() {
+        let message = format!("{} cannot talk to {target}: two families", source.ip());
+        return Err(Trouble::usage(
+            message,
+            "give both as IPv4, or both as IPv6",
+        ));
+    }
+    Ok(Opening {
+        source,
+        target: SocketAddr::new(target, port),
+        protocol,
+    })
+}
+
+fn source(text: &str) -> Result<SocketAddr, Trouble> {
+    let address = parse_address(text.trim_matches(['[', ']']));
+    let with_port = || text.parse::<SocketAddr>().ok();
+    let source = address
+        .map(|address| SocketAddr::new(address, SOURCE_PORT))
+        .or_else(with_port);
+    source.ok_or_else(|| {
+        let message = format!("{text:?} is no address that can ask");
+        Trouble::usage(message, "write it like 10.1.2.3, [fd00::1]:4711 or fd00::1")
+    })
+}
+
+fn wanted_port(text: &str) -> Result<(u8, u16), Trouble> {
+    let parts = text.split_once('/');
+    let read = parts.and_then(|(protocol, port)| {
+        let port = port.parse::<u16>().ok().filter(|port| *port > 0)?;
+        Some((protocol_number(protocol)?, port))
+    });
+    read.ok_or_else(|| {
+        let message = format!("{text:?} names no protocol and port");
+        Trouble::usage(message, "write it like tcp/80, udp/53 or sctp/3868")
+    })
+}
+
+/// The address of a Service that has the port, in the family of who asks.
+fn service_address(
+    flags: &FlowFlags,
+    v4: bool,
+    (protocol, port): (u8, u16),
+) -> Result<IpAddr, Trouble> {
+    let rows = service(&flags.target, flags.which.agent())?;
+    let mut family = rows
+        .iter()
+        .filter(|row| row.cluster_ip.is_ipv4() == v4)
+        .peekable();
+    if family.peek().is_none() {
+        let message = format!("{} has no address of the source's family", flags.target);
+        return Err(Trouble::new(
+            Exit::NotFound,
+            message,
+            "give a source of the other family",
+        ));
+    }
+    // Of a port that it does not have, the refusal is the answer that is asked for.
+    let first = family.peek().map(|row| row.cluster_ip);
+    let has =
+        family.find(|row| row.port == port && protocol_number(&row.protocol) == Some(protocol));
+    has.map(|row| row.cluster_ip).or(first).ok_or_else(|| {
+        let port = format!("{}/{port}", protocol_name(protocol));
+        Trouble::new(
+            Exit::NotFound,
+            format!("{} has no {port}", flags.target),
+            "get services -A",
+        )
+    })
+}
+
+fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    let address = parse_address(flags.address.trim_matches(['[', ']'])).ok_or_else(|| {
+        let message = format!("{:?} is no address", flags.address);
+        Trouble::usage(message, "write it like 10.96.0.7 or fd00:20::7")
+    })?;
+    let (pinned, names) = flags.which.named()?;
+    let found = address::find(&pinned, &names, address)?;
+    match flags.output {
+        Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
+        _ => write!(out, "{}", found.screen())?,
+    }
+    Ok(if found.facts.is_empty() {
+        Exit::NotFound
+    } else {
+        Exit::Yes
+    })
+}
+
+fn explain_code(flags: &CodeFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    let verdict = reason::verdict(&flags.code);
+    let found = verdict.and_then(|verdict| Some((reason::code(verdict), reason::reason(verdict)?)));
+    let Some((code, found)) = found else {
+        let message = format!("there is no code {:?} of a drop", flags.code);
+        return Err(Trouble::new(
+            Exit::NotFound,
+            message,
+            "sudo dormouse-agent get drops",
+        ));
+    };
+    if let Some(output @ (Output::Json | Output::Yaml)) = flags.output {
+        let told =
+            json!({"apiVersion": API_VERSION, "kind": "Runbook", "code": code, "reason": found});
+        value(out, &told, output)?;
+        return Ok(Exit::Yes);
+    }
+    writeln!(out, "{code}     {}: {}", found.kind, found.name)?;
+    writeln!(out, "meaning    {}", found.meaning)?;
+    writeln!(out, "next       {}", found.next)?;
+    Ok(Exit::Yes)
+}

@@ -1,0 +1,181 @@
+//! `dormouse-agent flows`: the connections that this node remembers.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use clap::Args;
+use dormouse_agent_services::{Prefix, address::parse_address};
+
+use super::which::{Which, beside};
+use crate::datapath::Place;
+use crate::see::flows::{self, Filter, Kind, State, To};
+use crate::see::names::protocol_number;
+use crate::see::output::Form;
+use crate::see::services::{self, ServiceRow, Wanted};
+use crate::see::{Exit, Trouble};
+
+/// The flags of `flows`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  sudo dormouse-agent flows --to shop/web            who talks to a Service
+  sudo dormouse-agent flows --from 10.1.0.0/16 --proto udp
+  sudo dormouse-agent flows --kind hidden -o json    connections that hold a port of the node's own
+
+What pods' sockets were connected to straight is not here: those packets need no change on their way.")]
+pub struct Flows {
+    /// To a Service (NAMESPACE/NAME), or to a VIP
+    #[arg(long, value_name = "NAME|VIP")]
+    to: Option<String>,
+    /// From an address, or a range
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
+    /// Of this protocol: tcp, udp, sctp
+    #[arg(long, visible_alias = "protocol")]
+    proto: Option<String>,
+    /// To this port of the VIP
+    #[arg(long)]
+    port: Option<u16>,
+    /// Of this kind
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// In this state
+    #[arg(long)]
+    state: Option<State>,
+    /// The flows of the replies too
+    #[arg(long)]
+    all: bool,
+    /// At most so many; 0: only count them
+    #[arg(long)]
+    limit: Option<usize>,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Answers.
+pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    let filter = flags.filter()?;
+    let (pinned, names) = flags.which.named()?;
+    if flags.limit == Some(0) {
+        let all = usize::MAX;
+        let form = Form::default();
+        let count = flows::write(
+            &mut std::io::sink(),
+            (&pinned, &names),
+            (&filter, all, form),
+        )?;
+        writeln!(out, "{count}")?;
+        return Ok(Exit::Yes);
+    }
+    let limit = flags.limit.unwrap_or(usize::MAX);
+    let count = flows::write(out, (&pinned, &names), (&filter, limit, flags.form))?;
+    if count == 0 {
+        beside("no such flows");
+    } else if count == limit {
+        beside(&format!(
+            "note: the first {limit}; there may be more: raise --limit"
+        ));
+    }
+    Ok(Exit::Yes)
+}
+
+impl Flows {
+    fn filter(&self) -> Result<Filter, Trouble> {
+        Ok(Filter {
+            to: self
+                .to
+                .as_deref()
+                .map_or(Ok(To::Anything), |to| self.to(to))?,
+            from: self.from.as_deref().map(from).transpose()?,
+            protocol: self.proto.as_deref().map(protocol).transpose()?,
+            port: self.port,
+            kind: self.kind,
+            state: self.state,
+            all: self.all,
+        })
+    }
+
+    fn to(&self, text: &str) -> Result<To, Trouble> {
+        if let Some(address) = parse_address(text.trim_matches(['[', ']'])) {
+            return Ok(To::Address(address));
+        }
+        if let Ok(end) = text.parse::<SocketAddr>() {
+            let protocols = [0, 6, 17, 132];
+            let place = |protocol| Place {
+                address: end.ip().to_canonical(),
+                port: end.port(),
+                protocol,
+            };
+            return Ok(To::Places(protocols.map(place).into_iter().collect()));
+        }
+        let rows = service(text, self.which.agent())?;
+        Ok(To::Places(places(&rows)))
+    }
+}
+
+fn from(text: &str) -> Result<Prefix, Trouble> {
+    let single = || parse_address(text).map(Prefix::single);
+    Prefix::parse(text).or_else(single).ok_or_else(|| {
+        Trouble::usage(
+            format!("--from {text}: this is no address"),
+            "write it like 10.1.2.3, fd00::1 or 10.1.0.0/16",
+        )
+    })
+}
+
+fn protocol(text: &str) -> Result<u8, Trouble> {
+    protocol_number(text).ok_or_else(|| {
+        let message = format!("--proto {text}: there is no such protocol here");
+        Trouble::usage(message, "write tcp, udp or sctp")
+    })
+}
+
+/// The service ports of a Service that is given as `NAMESPACE/NAME`, with or without `service/` before.
+pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, Trouble> {
+    let name = ["service/", "services/", "svc/"]
+        .iter()
+        .find_map(|noun| text.strip_prefix(noun))
+        .unwrap_or(text);
+    let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
+    let is_name = |text: &str| {
+        let mut bytes = text.bytes();
+        !text.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+    };
+    if !is_name(namespace) || !is_name(name) {
+        let message = format!("{text:?} is neither an address nor a Service");
+        return Err(Trouble::usage(
+            message,
+            "write an address, or NAMESPACE/NAME",
+        ));
+    }
+    let wanted = Wanted {
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+    };
+    let rows = services::read(agent, &wanted)?;
+    if rows.is_empty() {
+        let message = format!("this node serves no Service {namespace}/{name}");
+        return Err(Trouble::new(
+            Exit::NotFound,
+            message,
+            "dormouse-agent get services -A",
+        ));
+    }
+    Ok(rows)
+}
+
+/// Where service ports answer.
+fn places(rows: &[ServiceRow]) -> HashSet<Place> {
+    let place = |row: &ServiceRow, address: IpAddr, port: u16| Place {
+        address,
+        port,
+        protocol: protocol_number(&row.protocol).unwrap_or(0),
+    };
+    let all = rows.iter().flat_map(|row| {
+        let vips = row.vips.iter();
+        vips.map(move |vip| place(row, vip.address, vip.port))
+    });
+    all.collect()
+}

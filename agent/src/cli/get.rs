@@ -1,0 +1,137 @@
+//! `dormouse-agent get`: what this node serves, drops, and knows.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use super::which::{Which, beside};
+use crate::see::names::slots;
+use crate::see::output::{Form, Output, list};
+use crate::see::services::{self, ServiceRow, Wanted};
+use crate::see::{Exit, Trouble, apps, drops, pods};
+
+/// The flags of `get`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  dormouse-agent get services -A           every service port that this node serves
+  dormouse-agent get services web -n shop -o yaml
+  sudo dormouse-agent get drops            what was dropped or refused, why, and whose it was")]
+pub struct Get {
+    /// What to show
+    #[command(subcommand)]
+    noun: Noun,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Noun {
+    /// Service ports: where they answer, who is behind them, what new connections get
+    #[command(alias = "service", alias = "svc")]
+    Services(ServicesFlags),
+    /// Apps of the fleet that this node follows, by VIP
+    #[command(alias = "app")]
+    Apps(Plain),
+    /// Packets that were dropped, rejected or reset: why, and whose they were
+    #[command(alias = "drop")]
+    Drops(Plain),
+    /// Pods of this node, as the data path knows them
+    #[command(alias = "pod")]
+    Pods(Plain),
+}
+
+#[derive(Clone, Debug, Args)]
+struct Plain {
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Clone, Debug, Args)]
+struct ServicesFlags {
+    /// Only this Service
+    name: Option<String>,
+    /// Of this namespace
+    #[arg(short, long, env = "DORMOUSE_NAMESPACE", default_value = "default")]
+    namespace: String,
+    /// Of all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Answers.
+pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    match &flags.noun {
+        Noun::Services(flags) => return get_services(flags, out),
+        Noun::Apps(plain) => {
+            let rows = apps::rows(&plain.which.pinned()?);
+            list(out, &rows, plain.form)?;
+            say_none("apps that this node follows", rows.is_empty());
+        }
+        Noun::Drops(plain) => {
+            let (pinned, names) = plain.which.named()?;
+            let rows = drops::read(&pinned, &names)?;
+            list(out, &rows, plain.form)?;
+            say_none("drops, rejections or resets", rows.is_empty());
+            if let Some(first) = rows.first().filter(|_| plain.form.output.is_none()) {
+                beside(&format!("next: dormouse-agent explain code {}", first.code));
+            }
+        }
+        Noun::Pods(plain) => {
+            let rows = pods::rows(&plain.which.pinned()?)?;
+            list(out, &rows, plain.form)?;
+            say_none("pods on this node", rows.is_empty());
+        }
+    }
+    Ok(Exit::Yes)
+}
+
+fn say_none(what: &str, none: bool) {
+    if none {
+        beside(&format!("no {what}"));
+    }
+}
+
+fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+    let namespace = (!flags.all_namespaces).then(|| flags.namespace.clone());
+    let wanted = Wanted {
+        namespace,
+        name: flags.name.clone(),
+    };
+    let mut rows = services::read(flags.which.agent(), &wanted)?;
+    let place = wanted.namespace.as_ref().map_or_else(
+        || "any namespace".to_owned(),
+        |namespace| format!("namespace {namespace}"),
+    );
+    if let (Some(name), true) = (&flags.name, rows.is_empty()) {
+        let message = format!("this node serves no Service {name} in {place}");
+        let hint = "dormouse-agent get services -A; headless Services are not served";
+        return Err(Trouble::new(Exit::NotFound, message, hint));
+    }
+    if matches!(
+        flags.form.output,
+        Some(Output::Wide | Output::Json | Output::Yaml)
+    ) {
+        fill_slots(&flags.which, &mut rows);
+    }
+    list(out, &rows, flags.form)?;
+    if rows.is_empty() {
+        beside(&format!("no services in {place}"));
+    }
+    Ok(Exit::Yes)
+}
+
+/// Slots are in the maps, which only root reads: without them the answer is a little poorer.
+fn fill_slots(which: &Which, rows: &mut [ServiceRow]) {
+    match which.pinned() {
+        Ok(pinned) => {
+            for row in rows {
+                row.slots = slots(&pinned, row);
+            }
+        }
+        Err(trouble) => beside(&format!("note: slots are not shown: {}", trouble.message)),
+    }
+}

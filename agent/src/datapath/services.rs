@@ -1,0 +1,385 @@
+//! Puts Kubernetes Services into the maps: what each service port answers, who is behind it, and where it is found.
+//!
+//! A service port has a group of slots, one for each answer that it gives. A slot carries the group's number where an
+//! app's counts its sleeps, and its role where an app's has a share, so the maps alone tell what belongs together, and a
+//! new agent takes over what its VIPs lead to. A slot never becomes another role's or another group's before a grace period is over.
+//!
+//! Reading order: what slots there are ([`group`]), what they say ([`roster`]), where cluster IPs lie ([`layout`]), what
+//! is found by address ([`foreign`], [`admitted`]), one service port ([`port`]), VIPs and their winners ([`vips`]), and
+//! what an agent before left ([`inherit`]).
+
+mod admitted;
+mod foreign;
+mod group;
+mod inherit;
+pub(super) mod layout;
+mod port;
+mod roster;
+#[cfg(test)]
+mod tests;
+mod vips;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use aya::maps::HashMap;
+use aya::maps::lpm_trie::LpmTrie;
+use dormouse_agent_services::change::PortChange;
+use dormouse_agent_services::{Changes, Family, Node, PortId, Protocol, ServicePort, Services};
+use dormouse_ebpf::config::Range;
+use dormouse_ebpf::maps::{
+    ADMITTED_MAX, Admitted, EXTRAS_MAX, Extra, FOREIGN_LOCAL, FOREIGN_MAX, ForeignKey,
+};
+use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
+
+use super::arrays::Arrays;
+use super::error::DatapathError;
+use super::grace::Moment;
+use super::ids::Ids;
+use super::kept::{self, Held, Kept};
+use super::load::Loaded;
+use super::pool::{Key, Member, Pool};
+use admitted::Admissions;
+use foreign::{Foreign, address_key, octets};
+use group::Group;
+use inherit::Estate;
+use roster::Roster;
+
+/// So many service ports that had no room are tried again at a time.
+const RETRIES_MAX: usize = 64;
+
+/// What became of changes.
+#[derive(Debug, Default)]
+pub struct Served {
+    /// The service ports that could not be put in force, and why: they are as they were before, or not served at all.
+    /// They are tried again with the next changes.
+    pub shed: Vec<(PortId, DatapathError)>,
+}
+
+impl Served {
+    fn shed(&mut self, port: &PortId, error: DatapathError) {
+        self.shed.push((port.clone(), error));
+    }
+
+    /// Some were tried again, with this outcome.
+    pub(super) fn retried(&mut self, again: Self, still: impl Fn(&PortId) -> bool) {
+        self.shed.extend(again.shed);
+        self.shed.retain(|(port, _)| still(port));
+        self.shed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.shed.dedup_by(|(a, _), (b, _)| a == b);
+    }
+}
+
+/// The arrays, who has what in them, and when.
+pub(super) struct Ledger<'a> {
+    pub(super) arrays: &'a Arrays,
+    pub(super) pool: &'a mut Pool,
+    pub(super) now: Moment,
+}
+
+/// The maps of Services that are reached by calls.
+pub(super) struct Calls {
+    pub(super) foreign: Box<dyn Held<ForeignKey, u32>>,
+    pub(super) extra: Box<dyn Held<u32, Extra>>,
+    pub(super) admitted: Box<dyn Held<kept::Range, u32>>,
+}
+
+impl Calls {
+    /// The maps of the kernel.
+    pub(super) fn take(loaded: &mut Loaded) -> Result<Self, DatapathError> {
+        let foreign: HashMap<_, ForeignKey, u32> = HashMap::try_from(loaded.take("foreign")?)
+            .map_err(DatapathError::map("open", "foreign"))?;
+        let extra: HashMap<_, u32, Extra> = HashMap::try_from(loaded.take("extra")?)
+            .map_err(DatapathError::map("open", "extra"))?;
+        let admitted: LpmTrie<_, Admitted, u32> = LpmTrie::try_from(loaded.take("admitted")?)
+            .map_err(DatapathError::map("open", "admitted"))?;
+        Ok(Self {
+            foreign: Box::new(foreign),
+            extra: Box::new(extra),
+            admitted: Box::new(admitted),
+        })
+    }
+}
+
+/// What of the maps is Services'.
+#[derive(Debug)]
+pub(super) struct Registry {
+    /// The ranges of which each address has a slot of its own.
+    direct: Vec<Range>,
+    /// The slots beyond the apps'; those of direct ranges are in use.
+    slots: Ids,
+    groups: std::collections::HashMap<PortId, Group>,
+    /// What the agent before left.
+    estate: Option<Estate>,
+    settled: bool,
+    foreign: Foreign,
+    extra: Kept<u32, Extra>,
+    admitted: Admissions,
+    shed: BTreeSet<PortId>,
+    /// The node's own addresses that source ranges were compared with.
+    primary: [Option<IpAddr>; 2],
+    /// Room that is used again and again.
+    had: Vec<Member>,
+    /// The backends of the port at hand whose flows are decided anew.
+    silent: Vec<Key>,
+    ids: Vec<u32>,
+    roster: Roster,
+}
+
+impl Registry {
+    /// Reads what the agent before left.
+    pub(super) fn open(
+        arrays: &Arrays,
+        calls: Calls,
+        direct: &[Range],
+    ) -> Result<Self, DatapathError> {
+        let mut registry = Self {
+            direct: Vec::new(),
+            slots: Ids::new(SLOTS_MAX - VIPS_MAX),
+            groups: std::collections::HashMap::new(),
+            estate: None,
+            settled: false,
+            foreign: Foreign::open(calls.foreign)?,
+            extra: Kept::open("extra", calls.extra, EXTRAS_MAX)?,
+            admitted: Admissions::open(calls.admitted)?,
+            shed: BTreeSet::new(),
+            primary: [None; 2],
+            had: Vec::new(),
+            silent: Vec::new(),
+            ids: Vec::new(),
+            roster: Roster::default(),
+        };
+        registry.inherit(arrays);
+        registry.set_direct(direct);
+        Ok(registry)
+    }
+
+    /// Where the service ranges have their slots; `low` is where those below the apps' end may begin.
+    pub(super) fn layout(&self, node: &Node, low: u32) -> Vec<Range> {
+        let free = |from: u32, until: u32| {
+            (from..until).all(|slot| self.is_direct(slot) || !self.slots.has(slot - VIPS_MAX))
+        };
+        layout::place(&node.service_ranges, &self.direct, low, free)
+    }
+
+    /// The ranges in force.
+    pub(super) fn set_direct(&mut self, direct: &[Range]) {
+        self.direct = direct.to_vec();
+        for range in direct.iter().filter(|range| range.base >= VIPS_MAX) {
+            for slot in range.base..layout::end(range) {
+                self.slots.mark(slot - VIPS_MAX);
+            }
+        }
+    }
+
+    /// Makes the node's own addresses known.
+    pub(super) fn set_local(
+        &mut self,
+        arrays: &Arrays,
+        addresses: &[IpAddr],
+    ) -> Result<(), DatapathError> {
+        for address in addresses {
+            let key = address_key(*address, FOREIGN_LOCAL);
+            self.foreign.set(arrays, key, Some(1))?;
+        }
+        for key in self.foreign.keys(FOREIGN_LOCAL) {
+            if !addresses
+                .iter()
+                .any(|address| octets(*address) == key.address)
+            {
+                self.foreign.set(arrays, key, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts changes in force: what is new before what leads to it, and what led to something before that goes.
+    pub(super) fn serve(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        changes: &Changes,
+    ) -> Served {
+        let mut served = Served::default();
+        let mut retired = Vec::new();
+        self.groups
+            .reserve(changes.ports.len().saturating_sub(self.groups.len()));
+        for change in &changes.ports {
+            if let Some(port) = change.after() {
+                self.silent = silent(change);
+                self.try_port(ledger, services, port, &mut retired, &mut served);
+                self.silent.clear();
+            } else if let Some(group) = change.before().and_then(|old| self.leave(&old.id)) {
+                retired.push(group);
+            }
+        }
+        self.follow_primary(ledger, services, &mut served);
+        for vip in &changes.vips {
+            self.resolve(ledger, services, vip, &mut retired, &mut served);
+        }
+        for group in retired {
+            self.retire(ledger, services, group);
+        }
+        for change in &changes.ports {
+            let ports = change.before().into_iter().chain(change.after());
+            for port in ports {
+                self.mark_addresses(ledger.arrays, services, port, &mut served);
+            }
+        }
+        self.foreign.tidy(ledger.arrays);
+        served
+    }
+
+    /// Tries those again that had no room.
+    pub(super) fn retry(&mut self, ledger: &mut Ledger<'_>, services: &Services) -> Served {
+        let mut served = Served::default();
+        let again: Vec<PortId> = self.shed.iter().take(RETRIES_MAX).cloned().collect();
+        for id in again {
+            self.shed.remove(&id);
+            let mut ports = services.ports_of(&id.service).iter();
+            if let Some(port) = ports.find(|port| port.id == id) {
+                self.serve_again(ledger, services, port, &mut served);
+            }
+        }
+        served
+    }
+
+    /// Whether some had no room.
+    pub(super) fn has_shed(&self) -> bool {
+        !self.shed.is_empty()
+    }
+
+    /// Whether this one has no room.
+    pub(super) fn is_shed(&self, port: &PortId) -> bool {
+        self.shed.contains(port)
+    }
+
+    /// Serves a port and finds all its VIPs anew.
+    fn serve_again(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        served: &mut Served,
+    ) {
+        let mut retired = Vec::new();
+        self.try_port(ledger, services, port, &mut retired, served);
+        for vip in services.vips_of(port) {
+            self.resolve(ledger, services, &vip, &mut retired, served);
+        }
+        for group in retired {
+            self.retire(ledger, services, group);
+        }
+        self.mark_addresses(ledger.arrays, services, port, served);
+    }
+
+    fn try_port(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        retired: &mut Vec<Group>,
+        served: &mut Served,
+    ) {
+        let outcome = if vips::wins_any(services, port) {
+            self.serve_port(ledger, services, port, retired)
+        } else {
+            // Nothing leads to it, so nothing of it is in the maps.
+            retired.extend(self.leave(&port.id));
+            Ok(())
+        };
+        if let Err(error) = outcome {
+            self.shed.insert(port.id.clone());
+            served.shed(&port.id, error);
+        }
+    }
+
+    /// A service port is served no more, or by nothing: its slots, if it has some.
+    fn leave(&mut self, id: &PortId) -> Option<Group> {
+        self.shed.remove(id);
+        self.groups.remove(id)
+    }
+
+    /// Source ranges speak of the node's own address, too: where that changed, all of them are compared again.
+    fn follow_primary(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        served: &mut Served,
+    ) {
+        let primary = Family::ALL.map(|family| services.node().primary(family));
+        if std::mem::replace(&mut self.primary, primary) == primary {
+            return;
+        }
+        let ranged = services
+            .ports()
+            .filter(|port| port.addresses.source_ranges.is_some());
+        for port in ranged {
+            if self.groups.contains_key(&port.id) {
+                self.serve_again(ledger, services, port, served);
+            }
+        }
+    }
+
+    /// The slot that belongs to an address alone.
+    fn direct_slot(&self, address: IpAddr) -> Option<u32> {
+        let address = octets(address);
+        let mut ranges = self.direct.iter();
+        ranges.find_map(|range| range.index_of(&address, SLOTS_MAX))
+    }
+
+    fn is_direct(&self, slot: u32) -> bool {
+        self.range_of(slot).is_some()
+    }
+
+    fn range_of(&self, slot: u32) -> Option<&Range> {
+        let mut ranges = self.direct.iter();
+        ranges.find(|range| (range.base..layout::end(range)).contains(&slot))
+    }
+
+    /// Entries in use and what there is room for.
+    pub(super) fn fill(&self) -> [(&'static str, usize, usize); 4] {
+        let reserved: u32 = self
+            .direct
+            .iter()
+            .filter(|range| range.base >= VIPS_MAX)
+            .map(|range| layout::end(range) - range.base)
+            .sum();
+        let used = self.slots.used().saturating_sub(reserved);
+        let all = SLOTS_MAX - VIPS_MAX - reserved;
+        [
+            ("svc", used as usize, all as usize),
+            ("foreign", self.foreign.len(), FOREIGN_MAX as usize),
+            ("extra", self.extra.len(), EXTRAS_MAX as usize),
+            ("admitted", self.admitted.len(), ADMITTED_MAX as usize),
+        ]
+    }
+
+    pub(super) fn foreign(&self, key: &ForeignKey) -> Option<u32> {
+        self.foreign.look_up(key)
+    }
+
+    pub(super) fn extra(&self, slot: u32) -> Option<Extra> {
+        self.extra.look_up(&slot)
+    }
+
+    pub(super) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
+        self.admitted.admits(slot, source)
+    }
+}
+
+/// The backends of a UDP port that do not answer, though they are ready: with each change the flows to them are decided
+/// anew, as kube-proxy does it. Where clients keep their backends, they would find the same one again.
+fn silent(change: &PortChange) -> Vec<Key> {
+    let PortChange::Replaced { new, .. } = change else {
+        return Vec::new();
+    };
+    if new.id.protocol != Protocol::Udp || new.affinity_s.is_some() {
+        return Vec::new();
+    }
+    let silent = new.backends.iter().filter(|backend| !backend.serving);
+    silent
+        .map(|backend| (octets(backend.address), backend.port))
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! A socket that was connected to a backend which is gone: its next packet makes the flow that mends it.
+//!
+//! The socket goes on naming the backend that it was connected to, so the packets are changed on their way: to another
+//! backend where that makes sense (UDP), to a refusal where it does not. Nobody looks for such sockets.
+
+use aya_ebpf::programs::SkBuffContext;
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::decide::{Answer, NO_BACKEND, Tables, decide};
+use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, REPLY, SERVICE};
+use dormouse_ebpf::maps::{Peer, PeerKey, SOCKET_SERVICE, Socket};
+use dormouse_ebpf::packet::{Bytes, ETHERTYPE_IPV4, ETHERTYPE_IPV6, L3, Read, UDP, read};
+use dormouse_ebpf::pick::mix;
+use dormouse_ebpf::verdict::Verdict;
+
+use super::tables::{Kernel, Scratch};
+use super::{atomic, socket, tables};
+
+/// A packet at a socket hook: without the Ethernet header that readers count from.
+struct Frame<'a>(&'a SkBuffContext);
+
+impl Bytes for Frame<'_> {
+    #[inline(always)]
+    fn load<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if offset >= L3 {
+            return self.0.load::<[u8; N]>(offset - L3).ok();
+        }
+        let version: u8 = self.0.load(0).ok()?;
+        let kind = if version >> 4 == 4 {
+            ETHERTYPE_IPV4
+        } else {
+            ETHERTYPE_IPV6
+        };
+        let mut bytes = [0; N];
+        if N == 2 {
+            bytes[0] = kind[0];
+            bytes[1] = kind[1];
+        }
+        Some(bytes)
+    }
+}
+
+/// Looks whether the packet's socket was led to a backend that is gone. False if the packet can go nowhere, and no program
+/// on its way could say so.
+#[inline(always)]
+pub(crate) fn look(ctx: &SkBuffContext) -> bool {
+    let cookie = socket::cookie(ctx);
+    // SAFETY: the value is copied out; a socket's entry changes only while it connects.
+    let Some(&socket) = (unsafe { tables::SOCKETS.get(&cookie) }) else {
+        return true;
+    };
+    if serves(socket.backend, socket.generation) {
+        return true;
+    }
+    let (Some(scratch), Some(config)) = (tables::scratch(tables::SENDING), tables::config()) else {
+        return true;
+    };
+    // An interrupt may send while a process does, on the same CPU: its packet goes on, and the next one tries again.
+    // SAFETY: an aligned word of a map value.
+    if unsafe { atomic::swap(&raw mut scratch.busy, 1) } == 0 {
+        let goes = mend(ctx, scratch, config, (cookie, socket));
+        // SAFETY: as above.
+        unsafe { atomic::swap(&raw mut scratch.busy, 0) };
+        return goes;
+    }
+    true
+}
+
+#[inline(always)]
+fn serves(backend: u32, generation: u32) -> bool {
+    backend == NO_BACKEND
+        || Kernel
+            .backend(backend)
+            .is_some_and(|row| u32::from(row.generation) == generation)
+}
+
+#[inline(always)]
+fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, Socket)) -> bool {
+    let (cookie, socket) = of;
+    if !matches!(read(&Frame(ctx), &mut scratch.packet), Read::Transport) {
+        return true;
+    }
+    let udp = scratch.packet.protocol == UDP;
+    // An app's connections end with their pod, which waits for them.
+    if !udp && socket.kind & SOCKET_SERVICE == 0 {
+        return true;
+    }
+    scratch.key = FlowKey::of(&scratch.packet);
+    if let Some(flow) = tables::FLOWS.get_ptr(&scratch.key) {
+        // SAFETY: a map value, which lives as long as the program runs; these fields never change.
+        let (kind, id, generation) = unsafe { ((*flow).kind, (*flow).backend, (*flow).generation) };
+        if kind & ENDED == 0 && serves(id, generation) {
+            return true;
+        }
+    }
+    tables::note(Verdict::SocketStale);
+    let Some(vip) = named(scratch, cookie) else {
+        return true;
+    };
+    if udp && again(scratch, config, cookie, &vip) {
+        return true;
+    }
+    // The node's own packets meet no program that could refuse them. Its connections go on, as kube-proxy has it.
+    let source = &scratch.packet.source;
+    if source == config.node_address_for(source) {
+        return !udp;
+    }
+    scratch.flow = Flow {
+        source: scratch.packet.source,
+        target: scratch.packet.target,
+        source_port: scratch.packet.source_port,
+        target_port: scratch.packet.target_port,
+        kind: ENDED,
+        slot: socket.slot,
+        backend: NO_BACKEND,
+        seen_ns: tables::now_ns(),
+        ..Flow::default()
+    };
+    let _ = tables::FLOWS.insert(&scratch.key, &scratch.flow, 0);
+    true
+}
+
+/// The VIP that the socket was connected to.
+#[inline(always)]
+fn named(scratch: &Scratch, cookie: u64) -> Option<Peer> {
+    let key = PeerKey {
+        cookie,
+        address: scratch.packet.target,
+        port: u32::from(scratch.packet.target_port),
+        pad: 0,
+    };
+    // SAFETY: the value is copied out; a socket's entries change only while it connects.
+    unsafe { tables::PEERS.get(&key) }.copied()
+}
+
+/// Writes down the flow to another backend of the VIP. False if there is none.
+#[inline(never)]
+fn again(scratch: &mut Scratch, config: &Config, cookie: u64, vip: &Peer) -> bool {
+    let packet = &scratch.packet;
+    scratch.asked.source = packet.source;
+    scratch.asked.target = vip.address;
+    scratch.asked.port = vip.port as u16;
+    scratch.asked.protocol = packet.protocol;
+    scratch.asked.by_node = packet.source == *config.node_address_for(&packet.source);
+    scratch.asked.alike = false;
+    scratch.asked.hash = mix(cookie);
+    if !matches!(
+        decide(&Kernel, &scratch.asked, &mut scratch.choice),
+        Answer::Go(_)
+    ) {
+        return false;
+    }
+    let (packet, choice) = (&scratch.packet, &scratch.choice);
+    scratch.flow = Flow {
+        source: packet.source,
+        target: choice.address,
+        source_port: packet.source_port,
+        target_port: choice.port,
+        kind: if choice.service {
+            SERVICE
+        } else if choice.backend == NO_BACKEND {
+            ACTIVATED
+        } else {
+            0
+        },
+        slot: choice.slot,
+        backend: choice.backend,
+        generation: choice.generation,
+        seen_ns: tables::now_ns(),
+        ..Flow::default()
+    };
+    scratch.reply = Flow {
+        source: packet.target,
+        target: packet.source,
+        source_port: packet.target_port,
+        target_port: packet.source_port,
+        kind: scratch.flow.kind | REPLY,
+        ..scratch.flow
+    };
+    scratch.back = scratch.key.answered(&scratch.flow);
+    tables::FLOWS
+        .insert(&scratch.back, &scratch.reply, 0)
+        .is_ok()
+        && tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok()
+}

@@ -1,0 +1,77 @@
+//! IPv4 (RFC 791): the header, whose options are passed over.
+
+use super::{Bytes, Packet, Payload, Read, fragment, mapped};
+
+const HEADER_MIN: usize = 20;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+/// Reads the IPv4 header that begins `at`.
+#[inline(always)]
+pub(super) fn read<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
+    let Some(header) = frame.load::<HEADER_MIN>(at) else {
+        return Err(Read::Malformed);
+    };
+    let [
+        first,
+        _,
+        len_0,
+        len_1,
+        id_0,
+        id_1,
+        fragment_0,
+        fragment_1,
+        ..,
+    ] = header;
+    let [
+        ..,
+        hop_limit,
+        protocol,
+        _,
+        _,
+        s0,
+        s1,
+        s2,
+        s3,
+        t0,
+        t1,
+        t2,
+        t3,
+    ] = header;
+    *packet = Packet {
+        source: mapped([s0, s1, s2, s3]),
+        target: mapped([t0, t1, t2, t3]),
+        len: u16::from_be_bytes([len_0, len_1]),
+        id: u32::from(u16::from_be_bytes([id_0, id_1])),
+        protocol,
+        hop_limit,
+        v4: 1,
+        ..Packet::default()
+    };
+
+    let header_len = usize::from(first & 15) * 4;
+    let len = usize::from(packet.len);
+    if first >> 4 != 4 || header_len < HEADER_MIN || len < header_len {
+        return Err(Read::Malformed);
+    }
+    let place = u16::from_be_bytes([fragment_0, fragment_1]);
+    let payload = Payload {
+        at: at + header_len,
+        end: at + len,
+        offset: usize::from(place & FRAGMENT_OFFSET) * 8,
+    };
+    fragment::note(payload, place & MORE_FRAGMENTS != 0, packet)?;
+    Ok(payload)
+}
+
+/// This host, in any network (RFC 6890: 127.0.0.0/8 and 0.0.0.0): nothing to send to over one.
+#[inline(always)]
+pub(super) const fn stays_home(address: [u8; 4]) -> bool {
+    address[0] == 127 || u32::from_be_bytes(address) == 0
+}
+
+/// No host's address: 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4 or 255.255.255.255.
+#[inline(always)]
+pub(super) const fn never_sends(address: [u8; 4]) -> bool {
+    matches!(address[0], 0 | 127 | 224..=239) || u32::from_be_bytes(address) == u32::MAX
+}

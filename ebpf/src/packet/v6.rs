@@ -1,0 +1,120 @@
+//! IPv6 (RFC 8200): the header, and the extension headers between it and what it carries.
+
+use super::{Bytes, LATER, Packet, Payload, Read, begins_with_zeros, fragment, is_v4};
+
+/// Extension headers that are walked at most.
+pub const EXTENSIONS_MAX: usize = 4;
+
+const HEADER_LEN: u16 = 40;
+const HEADER: usize = HEADER_LEN as usize;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION_OPTIONS: u8 = 60;
+const MORE_FRAGMENTS: u16 = 1;
+const FRAGMENT_OFFSET: u16 = 0xfff8;
+
+/// Reads the IPv6 header that begins `at`, and all extension headers.
+#[inline(always)]
+pub(super) fn read<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
+    let Some(payload_len) = header(frame, at, packet) else {
+        return Err(Read::Malformed);
+    };
+    // An IPv4 address in an IPv6 header is forged (RFC 4942 2.2), and would be taken for the IPv4 host's own.
+    if is_v4(&packet.source) || is_v4(&packet.target) {
+        return Err(Read::Malformed);
+    }
+    let payload = Payload {
+        at: at + HEADER,
+        end: at + HEADER + usize::from(payload_len),
+        offset: 0,
+    };
+    walk(frame, payload, packet)
+}
+
+/// Reads the header itself; returns its payload length.
+#[inline(always)]
+fn header<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Option<u16> {
+    let [first, _, _, _, len_0, len_1, protocol, hop_limit] = frame.load::<8>(at)?;
+    let payload_len = u16::from_be_bytes([len_0, len_1]);
+    *packet = Packet {
+        source: frame.load(at + 8)?,
+        target: frame.load(at + 24)?,
+        len: payload_len.saturating_add(HEADER_LEN),
+        protocol,
+        hop_limit,
+        ..Packet::default()
+    };
+    (first >> 4 == 6).then_some(payload_len)
+}
+
+/// Walks the chain of extension headers until what is none.
+#[inline(always)]
+fn walk<B: Bytes>(frame: &B, mut payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
+    let mut was_fragment = false;
+    for position in 0..EXTENSIONS_MAX {
+        let kind = packet.protocol;
+        if !is_extension(kind) || packet.fragment == LATER {
+            return Ok(payload);
+        }
+        // Either stands once: the one before everything else, the other where the packet was cut.
+        if kind == HOP_BY_HOP && position != 0 || kind == FRAGMENT && was_fragment {
+            return Err(Read::Malformed);
+        }
+        payload = step(frame, payload, packet)?;
+        was_fragment |= kind == FRAGMENT;
+    }
+    if is_extension(packet.protocol) && packet.fragment != LATER {
+        return Err(Read::Malformed);
+    }
+    Ok(payload)
+}
+
+/// Passes over one extension header.
+#[inline(always)]
+fn step<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
+    let Some([next, len, b2, b3, id @ ..]) = frame.load::<8>(payload.at) else {
+        return Err(Read::Malformed);
+    };
+    let kind = packet.protocol;
+    packet.protocol = next;
+    let size = match kind {
+        FRAGMENT => 8,
+        AUTHENTICATION => (usize::from(len) + 2) * 4,
+        // With segments left, the header's target is not the one that ports and checksum are meant for.
+        ROUTING if b3 != 0 => return Err(Read::Other),
+        _ => (usize::from(len) + 1) * 8,
+    };
+    let mut rest = Payload {
+        at: payload.at + size,
+        ..payload
+    };
+    if rest.at > rest.end {
+        return Err(Read::Malformed);
+    }
+    if kind == FRAGMENT {
+        let place = u16::from_be_bytes([b2, b3]);
+        packet.id = u32::from_be_bytes(id);
+        rest.offset = usize::from(place & FRAGMENT_OFFSET);
+        fragment::note(rest, place & MORE_FRAGMENTS != 0, packet)?;
+    }
+    Ok(rest)
+}
+
+#[inline(always)]
+const fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, HOP_BY_HOP | FRAGMENT) || is_fragmentable(protocol)
+}
+
+/// Whether it is an extension header that may lie behind the fragment header (RFC 8200 4.1).
+#[inline(always)]
+pub(super) const fn is_fragmentable(protocol: u8) -> bool {
+    matches!(protocol, ROUTING | AUTHENTICATION | DESTINATION_OPTIONS)
+}
+
+/// This host, in any network (RFC 6890: `::1` and `::`): nothing that crosses one.
+#[inline(always)]
+pub(super) const fn stays_home(address: &[u8; 16]) -> bool {
+    begins_with_zeros::<15>(address) && address[15] <= 1
+}

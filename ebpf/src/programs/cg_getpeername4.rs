@@ -1,0 +1,12 @@
+//! getpeername(2) of an IPv4 socket: one that was connected to a VIP says so. Minimum kernel: 5.8.
+
+use aya_ebpf::macros::cgroup_sock_addr;
+use aya_ebpf::programs::SockAddrContext;
+
+use crate::kernel::socket::{Family, restore};
+
+#[cgroup_sock_addr(getpeername4)]
+fn cg_getpeername4(ctx: SockAddrContext) -> i32 {
+    restore(&ctx, Family::V4);
+    1
+}

@@ -1,0 +1,12 @@
+//! recvmsg(2) of an IPv4 UDP socket: a backend's answer comes from the VIP. Minimum kernel: 5.7 (cgroup links).
+
+use aya_ebpf::macros::cgroup_sock_addr;
+use aya_ebpf::programs::SockAddrContext;
+
+use crate::kernel::socket::{Family, restore};
+
+#[cgroup_sock_addr(recvmsg4)]
+fn cg_recvmsg4(ctx: SockAddrContext) -> i32 {
+    restore(&ctx, Family::V4);
+    1
+}

@@ -1,0 +1,15 @@
+//! sendmsg(2) of an unconnected IPv4 UDP socket: each datagram to a VIP goes to the same backend of it.
+//! Minimum kernel: 5.18 (`bpf_set_retval`).
+
+use aya_ebpf::macros::cgroup_sock_addr;
+use aya_ebpf::programs::SockAddrContext;
+
+use crate::kernel::socket::{self, Call, Family};
+
+#[cgroup_sock_addr(sendmsg4)]
+fn cg_sendmsg4(ctx: SockAddrContext) -> i32 {
+    match socket::lead(&ctx, Family::V4, |cookie| cookie) {
+        Call::Refused => socket::refuse(),
+        Call::AsNamed | Call::Led(_) => 1,
+    }
+}

@@ -1,0 +1,60 @@
+//! What a pod sends: for what bypasses the socket hooks, and for the answers to what came so. Minimum kernel: 6.6 (TCX
+//! links).
+
+use aya_ebpf::macros::classifier;
+use aya_ebpf::programs::TcContext;
+use dormouse_ebpf::maps::NO_SLOT;
+use dormouse_ebpf::ndp::pod_may_say;
+use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
+use dormouse_ebpf::verdict::Verdict;
+
+use crate::kernel::nat::{Way, handle, look};
+use crate::kernel::rewrite::{Frame, NEXT, dropped};
+use crate::kernel::tables;
+
+#[classifier]
+fn tcx_pod_in(ctx: TcContext) -> i32 {
+    let Some(scratch) = tables::scratch(tables::ARRIVING) else {
+        return NEXT;
+    };
+    let found = look(&ctx, scratch);
+    if !is_own(&ctx, &scratch.packet) || !is_honest(&ctx, found, &scratch.packet) {
+        return dropped(Verdict::DroppedSpoofed, NO_SLOT);
+    }
+    handle(&ctx, scratch, found, Way::Pod)
+}
+
+/// The packet comes from an address of the pod that sent it. Frames without an IPv6 header are not judged.
+#[inline(always)]
+fn is_own(ctx: &TcContext, packet: &Packet) -> bool {
+    if packet.v4 == 1 {
+        return true;
+    }
+    let link_local = packet.source[0] == 0xfe && packet.source[1] & 0xc0 == 0x80;
+    let unspecified = packet.source == [0; 16];
+    if link_local || unspecified {
+        return true;
+    }
+    // SAFETY: a field of the context.
+    let interface = unsafe { (*ctx.skb.skb).ifindex };
+    tables::PODS
+        .get_ptr(&packet.source)
+        // SAFETY: a map value, which lives as long as the program runs.
+        .is_some_and(|pod| unsafe { (*pod).ifindex } == interface)
+}
+
+/// A pod speaks as a neighbour for itself only, and never as a router.
+#[inline(always)]
+fn is_honest(ctx: &TcContext, found: Read, packet: &Packet) -> bool {
+    if !matches!(found, Read::Other) || packet.v4 == 1 || packet.protocol != ICMPV6 {
+        return true;
+    }
+    pod_may_say(&Frame(ctx), packet.l4 as usize, |target| {
+        // SAFETY: a field of the context.
+        let interface = unsafe { (*ctx.skb.skb).ifindex };
+        tables::PODS
+            .get_ptr(target)
+            // SAFETY: a map value, which lives as long as the program runs.
+            .is_some_and(|pod| unsafe { (*pod).ifindex } == interface)
+    })
+}

@@ -1,0 +1,18 @@
+//! What reaches a pod: a process of the node that answers has the name that the pod knows. Minimum kernel: 6.6 (TCX
+//! links).
+
+use aya_ebpf::macros::classifier;
+use aya_ebpf::programs::TcContext;
+
+use crate::kernel::nat::{into_pod, look};
+use crate::kernel::rewrite::NEXT;
+use crate::kernel::tables;
+
+#[classifier]
+fn tcx_pod_out(ctx: TcContext) -> i32 {
+    let Some(scratch) = tables::scratch(tables::LEAVING) else {
+        return NEXT;
+    };
+    let found = look(&ctx, scratch);
+    into_pod(&ctx, scratch, found)
+}

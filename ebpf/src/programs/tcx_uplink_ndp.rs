@@ -1,0 +1,72 @@
+//! Answers for the node's pods on the link: they are there without being there. Minimum kernel: 6.6 (TCX links).
+//!
+//! At tcx and not in XDP: solicitations are rare, and an XDP program makes every other packet dearer (a veth copies each
+//! into a page and loses segmentation offload, drivers lose checksums).
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::generated::{bpf_redirect, bpf_skb_change_tail};
+use aya_ebpf::macros::classifier;
+use aya_ebpf::programs::TcContext;
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertisement, solicitation};
+use dormouse_ebpf::packet::{ICMPV6, L3};
+use dormouse_ebpf::verdict::Verdict;
+
+use crate::kernel::rewrite::{Frame, NEXT, refused};
+use crate::kernel::tables;
+
+/// Where an IPv6 header names what follows.
+const NEXT_HEADER: usize = L3 + 6;
+
+#[classifier]
+fn tcx_uplink_ndp(ctx: TcContext) -> i32 {
+    answer(&ctx).unwrap_or(NEXT)
+}
+
+/// Turns a solicitation for a pod into its answer, in place, and sends it back.
+#[inline(always)]
+fn answer(ctx: &TcContext) -> Option<i32> {
+    if ctx.load::<u8>(NEXT_HEADER).ok()? != ICMPV6 {
+        return None;
+    }
+    let asked = &mut tables::scratch(tables::ARRIVING)?.solicited;
+    if !question(ctx, asked) {
+        return None;
+    }
+    let config = tables::config()?;
+    if !config.is_local(&asked.target) {
+        return None;
+    }
+    if tables::PODS.get_ptr(&asked.target).is_none() {
+        tables::note(Verdict::Solicited);
+        return None;
+    }
+    if !write(ctx, asked, config) {
+        return Some(refused());
+    }
+    tables::note(Verdict::Advertised);
+    // SAFETY: the helper only notes where the frame goes.
+    i32::try_from(unsafe { bpf_redirect(config.uplink, 0) }).ok()
+}
+
+// Functions of their own: question and answer at once are more than a program's stack holds.
+
+#[inline(never)]
+fn question(ctx: &TcContext, asked: &mut Solicitation) -> bool {
+    match solicitation(&Frame(ctx)) {
+        Some(found) => {
+            *asked = found;
+            true
+        }
+        None => false,
+    }
+}
+
+#[inline(never)]
+fn write(ctx: &TcContext, asked: &Solicitation, config: &Config) -> bool {
+    let frame = advertisement(asked, config.uplink_mac);
+    // SAFETY: the helper takes the hook's context.
+    let sized =
+        unsafe { bpf_skb_change_tail(ctx.as_ptr().cast(), ADVERTISEMENT_LEN as u32, 0) } == 0;
+    sized && ctx.store(0, &frame, 0).is_ok()
+}

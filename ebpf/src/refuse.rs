@@ -1,0 +1,155 @@
+//! Answers that refuse a packet, so that its sender need not wait for what never comes.
+
+use crate::checksum;
+use crate::packet::{ICMP, ICMPV6, LATER, Packet, SCTP, TCP, UDP, v4_of};
+
+/// How much of a refused packet an error quotes at most, in bytes.
+///
+/// More than either standard asks of a whole answer to be useful: IP header, extension headers, ports.
+pub const QUOTE_MAX: usize = 128;
+
+/// Bytes of the headers, options excluded.
+const V4_LEN: u16 = 20;
+const TCP_LEN: u16 = 20;
+const ICMP_LEN: u16 = 8;
+
+const HOP_LIMIT: u8 = 64;
+const DONT_FRAGMENT: u8 = 0x40;
+/// Precedence 6, which errors should have (RFC 1812 4.3.2.5).
+const INTERNETWORK_CONTROL: u8 = 0xc0;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// Whether a packet may be refused with an error at all (RFC 1122 3.2.2, RFC 4443 2.4 e).
+///
+/// Never an ICMP message, which may be an error itself; nor what resets a connection; nor what is not from and for one
+/// host; nor a later fragment.
+#[inline(always)]
+pub const fn may_refuse(packet: &Packet) -> bool {
+    let is_multicast = if packet.v4 == 0 {
+        packet.target[0] == 0xff
+    } else {
+        // 224.0.0.0/4 and 255.255.255.255; what is between is nobody's either (RFC 1112 4).
+        packet.target[12] >= 224
+    };
+    let is_from_nobody = packet.is_martian() || packet.v4 == 1 && packet.source[12] >= 224;
+    matches!(packet.protocol, TCP | UDP | SCTP)
+        && packet.fragment != LATER
+        && !is_multicast
+        && !is_from_nobody
+        && !packet.resets()
+}
+
+/// IPv6 and ICMPv6 header of "port unreachable" (RFC 4443 3.1), from the packet's target to its source.
+///
+/// They go before the quoted bytes: `quote_len` of `quote`, which is zero behind them.
+#[inline(always)]
+pub fn unreachable_v6(packet: &Packet, quote: &[u8; QUOTE_MAX], quote_len: u16) -> [u8; 48] {
+    let len = quote_len + ICMP_LEN;
+    let pseudo = checksum::pseudo(&packet.target, &packet.source, len, ICMPV6);
+    join(
+        &header_v6(packet, ICMPV6, len),
+        &icmp([1, 4], pseudo, quote),
+    )
+}
+
+/// IPv4 and ICMP header of "port unreachable" (RFC 792), from the packet's target to its source.
+///
+/// They go before the quoted bytes: `quote_len` of `quote`, which is zero behind them.
+#[inline(always)]
+pub fn unreachable_v4(packet: &Packet, quote: &[u8; QUOTE_MAX], quote_len: u16) -> [u8; 28] {
+    let len = quote_len + ICMP_LEN;
+    join(
+        &header_v4(packet, ICMP, INTERNETWORK_CONTROL, len),
+        &icmp([3, 3], 0, quote),
+    )
+}
+
+/// A TCP RST over IPv6 from the packet's target to its source (RFC 9293 3.10.7.1).
+///
+/// `header` is the refused segment's, `segment_len` its data in bytes, SYN and FIN counting as one each (SEG.LEN).
+#[inline(always)]
+pub fn reset_v6(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 60] {
+    join(
+        &header_v6(packet, TCP, TCP_LEN),
+        &reset(packet, header, segment_len),
+    )
+}
+
+/// A TCP RST over IPv4, like [`reset_v6`].
+#[inline(always)]
+pub fn reset_v4(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 40] {
+    join(
+        &header_v4(packet, TCP, 0, TCP_LEN),
+        &reset(packet, header, segment_len),
+    )
+}
+
+#[inline(always)]
+fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 20] {
+    let [_, _, _, _, q0, q1, q2, q3, a0, a1, a2, a3, _, flags, ..] = *header;
+    let (sequence, acknowledged, flags) = if flags & ACK == 0 {
+        let end = u32::from_be_bytes([q0, q1, q2, q3]).wrapping_add(segment_len);
+        ([0; 4], end.to_be_bytes(), RST | ACK)
+    } else {
+        ([a0, a1, a2, a3], [0; 4], RST)
+    };
+    let mut answer = [0; 20];
+    answer[..2].copy_from_slice(&packet.target_port.to_be_bytes());
+    answer[2..4].copy_from_slice(&packet.source_port.to_be_bytes());
+    answer[4..8].copy_from_slice(&sequence);
+    answer[8..12].copy_from_slice(&acknowledged);
+    answer[12] = 5 << 4;
+    answer[13] = flags;
+    // IPv4's too: mapping adds 0xffff for each address, which is nothing to a one's complement sum.
+    let pseudo = checksum::pseudo(&packet.target, &packet.source, TCP_LEN, TCP);
+    let sum = checksum::finish(checksum::add(pseudo, &answer));
+    answer[16..18].copy_from_slice(&sum.to_be_bytes());
+    answer
+}
+
+/// An ICMP header, type and code being `kind`; `sum` is what goes into its checksum besides itself and `quote`.
+#[inline(always)]
+fn icmp(kind: [u8; 2], sum: u32, quote: &[u8; QUOTE_MAX]) -> [u8; 8] {
+    let sum = checksum::finish(checksum::add(checksum::add(sum, &kind), quote)).to_be_bytes();
+    [kind[0], kind[1], sum[0], sum[1], 0, 0, 0, 0]
+}
+
+#[inline(always)]
+fn header_v6(packet: &Packet, protocol: u8, payload_len: u16) -> [u8; 40] {
+    let [len_0, len_1] = payload_len.to_be_bytes();
+    let first = [0x60, 0, 0, 0, len_0, len_1, protocol, HOP_LIMIT];
+    let mut header = [0; 40];
+    header[..8].copy_from_slice(&first);
+    header[8..24].copy_from_slice(&packet.target);
+    header[24..].copy_from_slice(&packet.source);
+    header
+}
+
+#[inline(always)]
+fn header_v4(packet: &Packet, protocol: u8, service: u8, payload_len: u16) -> [u8; 20] {
+    let [len_0, len_1] = (payload_len + V4_LEN).to_be_bytes();
+    // Never fragmented, it needs no identification (RFC 6864 4.1).
+    let first = [0x45, service, len_0, len_1, 0, 0, DONT_FRAGMENT, 0];
+    let mut header = [0; 20];
+    header[..8].copy_from_slice(&first);
+    header[8] = HOP_LIMIT;
+    header[9] = protocol;
+    header[12..16].copy_from_slice(&v4_of(&packet.target));
+    header[16..].copy_from_slice(&v4_of(&packet.source));
+    let sum = checksum::finish(checksum::add(0, &header));
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+#[inline(always)]
+fn join<const A: usize, const B: usize, const N: usize>(a: &[u8; A], b: &[u8; B]) -> [u8; N] {
+    const { assert!(A + B == N, "the whole is its parts") };
+    let mut whole = [0; N];
+    whole[..A].copy_from_slice(a);
+    whole[A..].copy_from_slice(b);
+    whole
+}
+
+#[cfg(test)]
+mod tests;
