@@ -1,0 +1,139 @@
+//! The loaded programs decide as kube-proxy did: each recorded packet is sent through them as a real frame, and what the
+//! node itself sends is decided over the same maps, or connected for real.
+//!
+//! Reads the scenarios that the core is tested with, `services/tests/vectors/*.jsonl.gz`, or the folder of `.jsonl` files
+//! that `DORMOUSE_KUBE_PROXY_VECTORS` names.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "programs/place.rs"]
+#[expect(dead_code, reason = "what apps need is not needed here")]
+mod place;
+#[path = "../services/tests/kube_proxy_vectors/recorded.rs"]
+mod recorded;
+
+#[path = "kube_proxy_vectors/calls.rs"]
+mod calls;
+#[path = "kube_proxy_vectors/clients.rs"]
+mod clients;
+#[path = "kube_proxy_vectors/connects.rs"]
+mod connects;
+#[path = "kube_proxy_vectors/flows.rs"]
+mod flows;
+#[path = "kube_proxy_vectors/frame.rs"]
+mod frame;
+#[path = "kube_proxy_vectors/outcome.rs"]
+mod outcome;
+#[path = "kube_proxy_vectors/run.rs"]
+mod run;
+#[path = "kube_proxy_vectors/tally.rs"]
+mod tally;
+#[path = "kube_proxy_vectors/world.rs"]
+mod world;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use calls::{Asker, Servers};
+use connects::Line;
+use dormouse_agent::datapath::Config;
+use place::{Place, with_place};
+use run::Run;
+use tally::Tally;
+use world::World;
+
+#[test]
+fn kube_proxy_vectors() {
+    with_place(|place| {
+        let mut world = World::open(config(place));
+        let mut tally = Tally::default();
+        for scenario in scenarios() {
+            tally.begin(&scenario);
+            let mut run = Run::new(&mut world, &scenario);
+            for step in recorded::list(&scenario["steps"]) {
+                tally.step();
+                run.send(step, &mut tally);
+            }
+            run.end(&mut tally);
+        }
+        println!("programs: {tally}");
+        assert_eq!(world.slots(), Vec::<u32>::new(), "nothing is served");
+        assert!(
+            tally.decisions() > 38_000,
+            "too few decisions read: {tally}"
+        );
+        assert_eq!(tally.differences(), 0, "{tally}");
+        assert_eq!(tally.unfair(), [], "all have an equal chance");
+    });
+}
+
+#[test]
+fn an_agent_that_takes_over_leads_clients_and_flows_as_the_one_before_did() {
+    with_place(|place| {
+        let mut world = World::open(config(place));
+        let mut tally = Tally::default();
+        let known = |step: &Value| !step["newFlows"].is_null() || !step["newAffinity"].is_null();
+        for scenario in connects::sample(scenarios()) {
+            let mut steps = recorded::list(&scenario["steps"]);
+            let Some(relief) = steps.position(known) else {
+                continue;
+            };
+            tally.begin(&scenario);
+            let mut run = Run::new(&mut world, &scenario);
+            for (number, step) in recorded::list(&scenario["steps"]).enumerate() {
+                tally.step();
+                run.send(step, &mut tally);
+                if number == relief {
+                    run.relieve();
+                }
+            }
+            run.end(&mut tally);
+        }
+        println!("relieved: {tally}");
+        assert!(tally.followed > 50, "too few flows: {tally}");
+        assert_eq!(tally.differences(), 0, "{tally}");
+    });
+}
+
+#[test]
+fn the_nodes_own_processes_reach_whom_kube_proxy_chose_and_believe_it_is_the_vip() {
+    with_place(|place| {
+        let mut world = World::open(config(place));
+        let (mut asker, mut servers) = (Asker::new(place), Servers::default());
+        let mut tally = Tally::default();
+        for scenario in connects::sample(scenarios()) {
+            tally.begin(&scenario);
+            let mut line = Line {
+                scenario: &scenario,
+                asker: &mut asker,
+                servers: &mut servers,
+            };
+            let mut run = Run::new(&mut world, &scenario);
+            for step in recorded::list(&scenario["steps"]) {
+                tally.step();
+                run.call(step, &mut line, &mut tally);
+            }
+            run.end(&mut tally);
+        }
+        println!("sockets: {tally}");
+        assert!(tally.decisions() > 500, "too few calls made: {tally}");
+        assert_eq!(tally.differences(), 0, "{tally}");
+    });
+}
+
+fn scenarios() -> Vec<Value> {
+    recorded::scenarios(&Path::new(env!("CARGO_MANIFEST_DIR")).join("services/tests/vectors"))
+}
+
+/// The scenarios' nodes have one IPv6 address, which is in no node prefix of ours.
+fn config(place: &Place) -> Config {
+    Config {
+        node_address: "2001:db8::2".parse().unwrap(),
+        flows_max: dormouse_ebpf::flow::FLOWS_MAX,
+        ..place.config.clone()
+    }
+}

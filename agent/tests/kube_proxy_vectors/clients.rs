@@ -1,0 +1,91 @@
+//! What is on record of clients that keep their backends: by the scenario, and by the programs themselves.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use aya::maps::{HashMap as BpfHashMap, MapData};
+use dormouse_agent::datapath::View;
+use dormouse_ebpf::decide::{Choice, Tables, remember};
+use dormouse_ebpf::maps::{Sticky, StickyKey, join};
+
+use crate::world::{address, octets};
+
+pub(crate) struct Clients {
+    /// The kernel's map.
+    sticky: BpfHashMap<MapData, StickyKey, Sticky>,
+    /// What the scenario says; the programs note what they like beside it.
+    bound: HashMap<StickyKey, Sticky>,
+}
+
+impl Clients {
+    pub(crate) fn new(sticky: BpfHashMap<MapData, StickyKey, Sticky>) -> Self {
+        Self {
+            sticky,
+            bound: HashMap::new(),
+        }
+    }
+
+    /// Another scenario begins. What the kernel knows from the one before stays, as it does in life.
+    pub(crate) fn begin(&mut self) {
+        self.bound.clear();
+    }
+
+    /// Puts a client on record for the choice, as the kernel does it.
+    pub(crate) fn bind(&mut self, client: IpAddr, choice: &Choice, now_ns: u64) {
+        let key = key(client, choice);
+        let before = self.bound.get(&key).copied();
+        self.bound.insert(key, remember(before, choice, now_ns));
+        self.restore(client, choice);
+    }
+
+    /// Nobody is on record until the record is restored.
+    pub(crate) fn hide(&mut self, client: IpAddr, choice: &Choice) {
+        let _ = self.sticky.remove(&key(client, choice));
+    }
+
+    /// Makes the record what the scenario says.
+    pub(crate) fn restore(&mut self, client: IpAddr, choice: &Choice) {
+        let key = key(client, choice);
+        match self.bound.get(&key) {
+            Some(sticky) => self.sticky.insert(key, sticky, 0).unwrap(),
+            None => self.hide(client, choice),
+        }
+    }
+
+    /// Time stands still within a scenario: what is on record was noted just now.
+    pub(crate) fn refresh(&mut self, now_ns: u64) {
+        for (key, sticky) in &mut self.bound {
+            let passed = now_ns - sticky.seen_ns[0].max(sticky.seen_ns[1]);
+            let fresh = |seen: u64| if seen == 0 { 0 } else { seen + passed };
+            sticky.seen_ns = sticky.seen_ns.map(fresh);
+            self.sticky.insert(key, sticky, 0).unwrap();
+        }
+    }
+
+    /// Whether the kernel noted that the client was led there.
+    pub(crate) fn is_noted(
+        &self,
+        view: &View<'_>,
+        (client, choice): (IpAddr, &Choice),
+        target: SocketAddr,
+    ) -> Result<(), String> {
+        let noted = self.sticky.get(&key(client, choice), 0);
+        let noted = noted.map_err(|error| format!("no record of the client: {error}"))?;
+        let is_it = |place: usize| {
+            let backend = view.backend(noted.ids[place])?;
+            let address = address(join(&view.prefix(backend.prefix)?, backend.host));
+            let is_it = SocketAddr::new(address, backend.port) == target
+                && u32::from(backend.generation) == noted.generations[place];
+            is_it.then_some(())
+        };
+        let found = (0..2).find_map(is_it);
+        found.ok_or_else(|| format!("on record for {noted:?}, not for {target}"))
+    }
+}
+
+fn key(client: IpAddr, choice: &Choice) -> StickyKey {
+    StickyKey {
+        client: octets(client),
+        group: choice.group,
+    }
+}

@@ -1,0 +1,425 @@
+//! The data path under test: packets go in, fates come out.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use aya::maps::{HashMap as BpfHashMap, Map, MapData};
+use dormouse_agent::datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
+use dormouse_agent_services::{Changes, Family, Node, Prefix, Services, Strictness, Vip};
+use dormouse_ebpf::decide::{Answer, Asked, Choice, Tables, decide};
+use dormouse_ebpf::flow::{NAT_PORTS_HIGH, NAT_PORTS_LOW};
+use dormouse_ebpf::maps::{Extra, FOREIGN_LOCAL, ForeignKey};
+use dormouse_ebpf::pick::{flow_hash, mix};
+use dormouse_ebpf::service::SLOTS_MAX;
+
+use crate::clients::Clients;
+use crate::frame::{Parcel, is_icmp, is_refusal, is_reset, number};
+
+/// The test run's device is the loopback device of the namespace.
+const LOOPBACK: u32 = 1;
+
+/// What tcx programs return.
+const NEXT: u32 = u32::MAX;
+const PASS: u32 = 0;
+const DROP: u32 = 2;
+const REDIRECT: u32 = 7;
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Pass,
+    Reject,
+    Drop,
+    /// Its connection was broken off, or refused by the means of TCP.
+    Reset,
+    /// It went on, like this.
+    Deliver(Parcel),
+}
+
+/// Who sends a packet, and so where it is decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sender {
+    Pod,
+    Outside,
+    Node,
+}
+
+pub(crate) struct World {
+    config: Config,
+    /// None while one agent is relieved by the next.
+    datapath: Option<Datapath>,
+    node: Option<Node>,
+    pods: BTreeSet<Ipv6Addr>,
+    clients: Clients,
+    pins: PathBuf,
+    sent: u32,
+    /// When the scenario began, counted in packets.
+    begun: u32,
+    /// How full the maps are without any Service.
+    empty: Vec<(&'static str, usize, usize)>,
+}
+
+impl World {
+    pub(crate) fn open(config: Config) -> Self {
+        let datapath = Datapath::open(config.clone()).expect("a data path");
+        let mut schemas = std::fs::read_dir(&config.bpffs).unwrap();
+        let pins = schemas.find_map(|schema| {
+            let path = schema.unwrap().path();
+            path.join("sticky").exists().then_some(path)
+        });
+        let pins = pins.expect("the folder of pins");
+        let sticky = BpfHashMap::try_from(Map::LruHashMap(pinned(&pins, "sticky")));
+        Self {
+            config,
+            datapath: Some(datapath),
+            node: None,
+            pods: BTreeSet::new(),
+            clients: Clients::new(sticky.unwrap()),
+            pins,
+            sent: 0,
+            begun: 0,
+            empty: Vec::new(),
+        }
+    }
+
+    /// A scenario begins on this node.
+    pub(crate) fn begin(&mut self, node: &Node) {
+        self.node = Some(node.clone());
+        self.tell_cluster();
+        if self.empty.is_empty() {
+            // Whoever comes first takes away what an agent before left.
+            let nothing = Services::new(node.clone(), Strictness::KubeProxy);
+            self.datapath_mut().settle(&nothing);
+        }
+        self.empty = self.datapath().fill();
+        self.clients.begin();
+        self.begun = self.sent;
+    }
+
+    pub(crate) fn serve(&mut self, services: &Services, changes: &Changes) {
+        self.refresh();
+        let served = self.datapath_mut().serve(services, changes).unwrap();
+        assert!(served.shed.is_empty(), "no room: {:?}", served.shed);
+    }
+
+    /// Another agent takes over, who is told of all Services.
+    pub(crate) fn relieve(&mut self, services: &Services, changes: &Changes) {
+        self.datapath = None;
+        self.datapath = Some(Datapath::open(self.config.clone()).expect("a data path"));
+        self.tell_cluster();
+        self.serve(services, changes);
+        self.datapath_mut().settle(services);
+    }
+
+    fn tell_cluster(&mut self) {
+        let facts = ClusterFacts::new(self.node());
+        self.datapath_mut().set_cluster(&facts).unwrap();
+    }
+
+    fn datapath(&self) -> &Datapath {
+        self.datapath.as_ref().unwrap()
+    }
+
+    fn datapath_mut(&mut self) -> &mut Datapath {
+        self.datapath.as_mut().unwrap()
+    }
+
+    fn view(&self) -> View<'_> {
+        self.datapath().view().unwrap()
+    }
+
+    fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+
+    pub(crate) fn sender(&self, source: IpAddr) -> Sender {
+        if self.node().is_local(source) {
+            Sender::Node
+        } else if self.node().is_pod(source) {
+            Sender::Pod
+        } else {
+            Sender::Outside
+        }
+    }
+
+    /// A source port that the scenario has not had.
+    pub(crate) fn fresh_port(&mut self) -> u16 {
+        const FIRST: u32 = 1_024;
+        const ALL: u32 = (1 << 16) - FIRST;
+        self.sent += 1;
+        assert!(
+            self.sent - self.begun < ALL,
+            "the scenario has no port left"
+        );
+        u16::try_from(FIRST + self.sent % ALL).unwrap()
+    }
+
+    /// Sends the first packet of a connection.
+    pub(crate) fn send(&mut self, parcel: &Parcel) -> Result<Fate, String> {
+        let (told, choice) = self.explain(parcel);
+        if self.sender(parcel.source.ip()) == Sender::Node {
+            return Ok(told);
+        }
+        let fate = self.run(parcel)?;
+        if !is_alike(parcel, &fate, &told) {
+            return Err(format!("explained otherwise: {fate:?}, told {told:?}"));
+        }
+        if let Fate::Deliver(led) = fate {
+            self.noted(parcel.source.ip(), &choice, led.target)?;
+        }
+        Ok(fate)
+    }
+
+    /// The node's own call was answered by this backend.
+    pub(crate) fn called(&mut self, parcel: &Parcel, real: SocketAddr) -> Result<(), String> {
+        let (_, choice) = self.explain(parcel);
+        self.noted(parcel.source.ip(), &choice, real)
+    }
+
+    /// Sends a later packet of a connection.
+    pub(crate) fn go(&mut self, parcel: &Parcel) -> Result<Fate, String> {
+        let (_, choice) = self.explain(parcel);
+        let fate = self.run(parcel);
+        if choice.group != 0 {
+            self.clients.restore(parcel.source.ip(), &choice);
+        }
+        fate
+    }
+
+    fn run(&mut self, parcel: &Parcel) -> Result<Fate, String> {
+        let sent = parcel.frame();
+        let hook = self.hook(parcel);
+        let run = self.datapath().run(hook, &sent).unwrap();
+        let frame = run.frame;
+        match run.verdict {
+            NEXT if frame == sent => Ok(Fate::Pass),
+            NEXT => Err("changed, and left alone".to_owned()),
+            DROP => Ok(Fate::Drop),
+            REDIRECT if is_icmp(&frame) => match is_refusal(&sent, &frame) {
+                Ok(()) => Ok(Fate::Reject),
+                Err(wrong) => Err(format!("the refusal {wrong}: {frame:02x?}")),
+            },
+            REDIRECT if is_reset(parcel, &sent, &frame) => Ok(Fate::Reset),
+            verdict @ (PASS | REDIRECT) => {
+                let led = parcel.read(&frame);
+                let led = led.ok_or_else(|| format!("a broken frame: {frame:02x?}"))?;
+                self.is_honest(parcel, &led, verdict)?;
+                Ok(Fate::Deliver(led))
+            }
+            other => Err(format!("verdict {other}")),
+        }
+    }
+
+    /// The program that the packet meets; a pod that sends is one that the node knows.
+    fn hook(&mut self, parcel: &Parcel) -> Hook {
+        let source = parcel.source.ip();
+        if self.sender(source) != Sender::Pod {
+            return Hook::UplinkIn;
+        }
+        if let IpAddr::V6(address) = source
+            && self.pods.insert(address)
+        {
+            let pod = PodEntry {
+                address,
+                ifindex: LOOPBACK,
+                mac: [2, 0, 0, 0, 0, 9],
+            };
+            self.datapath_mut().add_pod(pod).unwrap();
+        }
+        Hook::PodIn
+    }
+
+    /// Whether the packet is sent on just if its target is not here, and its source is the sender's still, or the node's
+    /// own with a port that it keeps for others.
+    fn is_honest(&self, sent: &Parcel, led: &Parcel, verdict: u32) -> Result<(), String> {
+        let here = self.node().is_local(led.target.ip());
+        let (way, hops) = if here { (PASS, 0) } else { (REDIRECT, 1) };
+        if verdict != way || led.hops != sent.hops - hops {
+            return Err(format!("verdict {verdict} with {} hops left", led.hops));
+        }
+        let port = led.source.port();
+        let range = (NAT_PORTS_LOW.0..NAT_PORTS_LOW.1).contains(&port) || port >= NAT_PORTS_HIGH;
+        let hidden = Some(led.source.ip()) == self.primary(sent.source.ip()) && range;
+        if led.source == sent.source || hidden {
+            Ok(())
+        } else {
+            Err(format!("comes from {}", led.source))
+        }
+    }
+
+    /// The node's own address of the family.
+    pub(crate) fn primary(&self, address: IpAddr) -> Option<IpAddr> {
+        self.node().primary(Family::of(address))
+    }
+
+    /// What the decision is outside of the kernel, over the same maps.
+    pub(crate) fn explain(&self, parcel: &Parcel) -> (Fate, Choice) {
+        let mut choice = Choice::default();
+        let view = self.view();
+        let answer = decide(&view, &self.asked(parcel), &mut choice);
+        let fate = match answer {
+            Answer::Pass => Fate::Pass,
+            Answer::Reject(_) => Fate::Reject,
+            Answer::Drop(_) => Fate::Drop,
+            Answer::Go(_) => Fate::Deliver(Parcel {
+                target: SocketAddr::new(address(choice.address), choice.port),
+                source: match self.primary(parcel.source.ip()).filter(|_| choice.hide) {
+                    // The kernel draws the port; nobody sends from this one.
+                    Some(primary) => SocketAddr::new(primary, 0),
+                    None => parcel.source,
+                },
+                ..*parcel
+            }),
+        };
+        (fate, choice)
+    }
+
+    fn asked(&self, parcel: &Parcel) -> Asked {
+        let (source, target) = (octets(parcel.source.ip()), octets(parcel.target.ip()));
+        let protocol = number(parcel.protocol);
+        let sender = self.sender(parcel.source.ip());
+        let ports = (parcel.source.port(), parcel.target.port());
+        let hash = match sender {
+            // A socket's port is not known yet when it is led, so its hash is drawn.
+            Sender::Node => mix(self.sent.into()),
+            _ => flow_hash(&source, ports.0, &target, ports.1, protocol),
+        };
+        Asked {
+            source,
+            target,
+            port: ports.1,
+            protocol,
+            by_node: sender == Sender::Node,
+            alike: sender == Sender::Outside,
+            hash,
+            ..Asked::default()
+        }
+    }
+}
+
+/// Whether both say the same of a packet; the node's port is drawn by the kernel.
+pub(crate) fn is_alike(sent: &Parcel, fate: &Fate, told: &Fate) -> bool {
+    match (fate, told) {
+        (Fate::Deliver(led), Fate::Deliver(told)) => {
+            let hides = |led: &Parcel| led.source != sent.source;
+            led.target == told.target && hides(led) == hides(told)
+        }
+        // A SYN is refused by a reset: for its sender that is the same, and sooner.
+        (Fate::Reset, Fate::Reject) => sent.opens,
+        _ => fate == told,
+    }
+}
+
+/// What is remembered of clients.
+impl World {
+    /// Puts a client on record for the backend, as the kernel would have when the client was led there.
+    pub(crate) fn bind(
+        &mut self,
+        client: IpAddr,
+        vips: &[Vip],
+        backend: SocketAddr,
+    ) -> Result<(), String> {
+        // Some records are of clients that the backend's policy keeps out by now: then others show who it is.
+        let node = self.primary(client);
+        let pod = self.node().pod_range(Family::of(client));
+        let pod = pod.map(Prefix::address);
+        for source in [Some(client), node, pod].into_iter().flatten() {
+            for vip in vips {
+                let target = SocketAddr::new(vip.address, vip.port);
+                let parcel = Parcel::first(SocketAddr::new(source, 1), target, vip.protocol);
+                if let Some(choice) = self.find(&parcel, backend) {
+                    self.clients.bind(client, &choice, self.view().now_ns());
+                    return Ok(());
+                }
+            }
+        }
+        Err(format!("nobody is led to {backend}"))
+    }
+
+    /// The choice of the backend for a client of the VIP who is not on record.
+    fn find(&mut self, vip: &Parcel, backend: SocketAddr) -> Option<Choice> {
+        const TRIES_MAX: u16 = 2_000;
+        let (_, choice) = self.explain(vip);
+        if choice.group == 0 {
+            return None;
+        }
+        let client = vip.source.ip();
+        self.clients.hide(client, &choice);
+        let found = (1..TRIES_MAX).find_map(|port| {
+            // What the node sends has no port to be told apart by, but what has been sent before.
+            self.sent += u32::from(self.sender(client) == Sender::Node);
+            let source = SocketAddr::new(client, port);
+            let (fate, choice) = self.explain(&Parcel { source, ..*vip });
+            let is_it = matches!(fate, Fate::Deliver(led) if led.target == backend);
+            is_it.then_some(choice)
+        });
+        self.clients.restore(client, &choice);
+        found
+    }
+
+    /// The client was led to this backend: it is on record for it, where clients are kept, and then is no more.
+    fn noted(&mut self, client: IpAddr, choice: &Choice, target: SocketAddr) -> Result<(), String> {
+        if choice.group == 0 {
+            return Ok(());
+        }
+        self.clients
+            .is_noted(&self.view(), (client, choice), target)?;
+        self.clients.restore(client, choice);
+        Ok(())
+    }
+
+    /// Time stands still within a scenario.
+    pub(crate) fn refresh(&mut self) {
+        let now_ns = self.view().now_ns();
+        self.clients.refresh(now_ns);
+    }
+}
+
+/// What is left of a scenario.
+impl World {
+    /// Forgets all flows.
+    pub(crate) fn forget_flows(&mut self) {
+        let ended = self.datapath_mut().expire_idle(u64::MAX / 2, 1_000_000_000);
+        ended.unwrap();
+    }
+
+    /// All that the maps of Services hold which nobody serves any more.
+    pub(crate) fn remains(&self) -> Vec<String> {
+        let foreign: BpfHashMap<_, ForeignKey, u32> =
+            BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "foreign"))).unwrap();
+        let extra: BpfHashMap<_, u32, Extra> =
+            BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "extra"))).unwrap();
+        let foreign = foreign.keys().map(Result::unwrap);
+        let foreign = foreign.filter(|key| key.kind != FOREIGN_LOCAL);
+        let foreign = foreign.map(|key| format!("{:?} {key:?}", address(key.address)));
+        let extra = extra.iter().map(|entry| format!("{:?}", entry.unwrap()));
+        let used = self.datapath().fill().into_iter().zip(&self.empty);
+        let used = used.filter(|(now, before)| now.1 > before.1);
+        let used = used.map(|both| format!("{both:?}"));
+        foreign.chain(extra).chain(used).collect()
+    }
+
+    /// The slots that say something.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        let view = self.view();
+        let word = |slot| view.route(slot).unwrap() | view.set(slot).unwrap() << 8 >> 8;
+        (0..SLOTS_MAX).filter(|slot| word(*slot) != 0).collect()
+    }
+}
+
+fn pinned(pins: &Path, name: &str) -> MapData {
+    MapData::from_pin(pins.join(name)).unwrap()
+}
+
+/// An address as maps have it; IPv4 is mapped.
+pub(crate) fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+pub(crate) fn address(octets: [u8; 16]) -> IpAddr {
+    IpAddr::from(octets).to_canonical()
+}
