@@ -1,0 +1,72 @@
+//! Services end to end: the real agent on two nodes follows a folder of manifests, and clients of every kind use what
+//! it says, while it runs, changes, dies and comes again.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says why and ends"
+)]
+
+#[path = "services/acts.rs"]
+mod acts;
+#[path = "services/checks.rs"]
+mod checks;
+#[path = "services/client.rs"]
+mod client;
+#[path = "services/load.rs"]
+mod load;
+#[path = "services/manifests.rs"]
+mod manifests;
+#[path = "services/node.rs"]
+mod node;
+#[path = "services/paths.rs"]
+mod paths;
+#[path = "services/place.rs"]
+mod place;
+#[path = "services/restart.rs"]
+mod restart;
+#[path = "services/server.rs"]
+mod server;
+#[path = "services/stage.rs"]
+mod stage;
+#[path = "services/stale.rs"]
+mod stale;
+#[path = "services/transfers.rs"]
+mod transfers;
+#[path = "services/wiring.rs"]
+mod wiring;
+
+use acts::Acts;
+
+#[test]
+fn services_are_reached_on_every_path_and_refused_where_they_should_be() {
+    let (paths, mut acts) = (paths::Paths::set(), Acts::default());
+    paths.play(&mut acts);
+    acts.end(&paths.stage);
+}
+
+#[test]
+fn streams_and_datagrams_of_any_size_cross_a_service_whole() {
+    let (transfers, mut acts) = (transfers::Transfers::set(), Acts::default());
+    transfers.play(&mut acts);
+    acts.end(&transfers.stage);
+}
+
+#[test]
+fn flows_do_not_outlive_their_backend() {
+    let (mut stale, mut acts) = (stale::Stale::set(), Acts::default());
+    stale.play(&mut acts);
+    acts.end(&stale.stage);
+}
+
+#[test]
+fn nothing_is_lost_while_the_agent_dies_and_other_services_change() {
+    let (mut restart, mut acts) = (restart::Restart::set(), Acts::default());
+    restart.play(&mut acts);
+    acts.end(&restart.stage);
+}
+
+#[test]
+#[ignore = "no test: the process that makes sockets in a node's cgroup"]
+fn sockets_for_others() {
+    place::make_sockets().unwrap();
+}

@@ -1,0 +1,302 @@
+//! Load that counts what goes wrong: connections that fail, datagrams that never come back, resets on the wire.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use socket2::{Domain, Type};
+
+use crate::place::Place;
+use crate::server::{LIGHT, PLAIN};
+use crate::stage::wait;
+
+/// Datagrams that leave at once.
+const WINDOW: usize = 32;
+/// Between questions over one connection, and between windows of datagrams: an agent that starts needs a processor, too.
+const PAUSE: Duration = Duration::from_millis(1);
+/// A datagram that is not back by then is lost.
+const LOST_AFTER: Duration = Duration::from_secs(2);
+/// A connection that takes longer has failed: it is less than the first segment's second repetition needs.
+const CONNECT_LIMIT: Duration = Duration::from_millis(2_500);
+/// A first segment is repeated after a second.
+const REPEATED_AFTER: Duration = Duration::from_millis(900);
+/// As many failures are told.
+const TOLD_MAX: usize = 10;
+
+/// What a load has seen.
+#[derive(Default)]
+struct Tally {
+    over: AtomicBool,
+    done: AtomicU64,
+    /// Of the connections, those that took as long as a repeated first segment takes.
+    slow: AtomicU64,
+    failed: AtomicU64,
+    told: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    fn fail(&self, what: String) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let mut told = self.told.lock().unwrap();
+        if told.len() < TOLD_MAX {
+            told.push(what);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// A load under way; ends with its value.
+pub(crate) struct Load {
+    what: &'static str,
+    began: Instant,
+    tally: Arc<Tally>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a load was in the end.
+pub(crate) struct Outcome {
+    pub(crate) what: &'static str,
+    pub(crate) done: u64,
+    pub(crate) slow: u64,
+    pub(crate) failed: u64,
+    pub(crate) per_second: u128,
+    pub(crate) told: Vec<String>,
+}
+
+impl Load {
+    /// Connections to a light server, one after the other.
+    pub(crate) fn connections(what: &'static str, place: &Place, to: SocketAddr) -> Self {
+        Self::run(what, place, move |place, tally| {
+            while !tally.is_over() {
+                connect(place, to, tally);
+            }
+        })
+    }
+
+    /// One connection to an echoing server that is asked again and again.
+    pub(crate) fn questions(what: &'static str, place: &Place, to: SocketAddr) -> Self {
+        Self::run(what, place, move |place, tally| {
+            if let Err(error) = converse(place, to, tally) {
+                tally.fail(format!("{to}: {error}"));
+            }
+        })
+    }
+
+    /// Numbered datagrams of one socket to an echoing server, as many as come back.
+    pub(crate) fn datagrams(what: &'static str, place: &Place, to: SocketAddr) -> Self {
+        Self::run(what, place, move |place, tally| {
+            let socket = place.datagrams(to).unwrap();
+            Place::widen(&socket);
+            socket
+                .set_read_timeout(Some(Duration::from_millis(100)))
+                .unwrap();
+            let mut flow = Datagrams {
+                socket,
+                to,
+                next: 0,
+                away: VecDeque::new(),
+            };
+            while !tally.is_over() {
+                flow.fill(tally);
+                while !flow.away.is_empty() {
+                    flow.take(tally);
+                }
+                std::thread::sleep(PAUSE);
+            }
+        })
+    }
+
+    fn run(
+        what: &'static str,
+        place: &Place,
+        work: impl Fn(&Place, &Tally) + Send + 'static,
+    ) -> Self {
+        let tally = Arc::new(Tally::default());
+        let (stands, tells) = (place.clone(), Arc::clone(&tally));
+        let thread = std::thread::spawn(move || work(&stands.stay(), &tells));
+        Self {
+            what,
+            began: Instant::now(),
+            tally,
+            thread: Some(thread),
+        }
+    }
+
+    /// How much was done so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.tally.done.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so much more is done, or something went wrong.
+    pub(crate) fn go_on(&self, more: u64) {
+        self.until(self.done() + more);
+    }
+
+    /// Waits until so much is done, or something went wrong.
+    pub(crate) fn until(&self, goal: u64) {
+        let failed = || self.tally.failed.load(Ordering::Relaxed) > 0;
+        wait(&format!("the load of {} to go on", self.what), || {
+            self.done() >= goal || failed()
+        });
+    }
+
+    /// Ends it.
+    pub(crate) fn end(mut self) -> Outcome {
+        let took = self.began.elapsed();
+        self.stop();
+        let tally = &self.tally;
+        let done = self.done();
+        Outcome {
+            what: self.what,
+            done,
+            slow: tally.slow.load(Ordering::Relaxed),
+            failed: tally.failed.load(Ordering::Relaxed),
+            per_second: u128::from(done) * 1_000 / took.as_millis().max(1),
+            told: tally.told.lock().unwrap().clone(),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.tally.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            self.tally.fail("the load broke off".to_owned());
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One connection, to the word of the server.
+fn connect(place: &Place, to: SocketAddr, tally: &Tally) {
+    let began = Instant::now();
+    let heard = || {
+        let socket = place.socket(Domain::for_address(to), Type::STREAM)?;
+        socket.set_read_timeout(Some(CONNECT_LIMIT))?;
+        socket.connect_timeout(&to.into(), CONNECT_LIMIT)?;
+        let mut word = [0; LIGHT.len()];
+        (&socket).read_exact(&mut word)?;
+        io::Result::Ok(word)
+    };
+    match heard() {
+        Ok(word) if word[..] == *LIGHT => {
+            tally.done.fetch_add(1, Ordering::Relaxed);
+            if began.elapsed() > REPEATED_AFTER {
+                tally.slow.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        other => tally.fail(format!("{to} after {:?}: {other:?}", began.elapsed())),
+    }
+}
+
+/// Asks over one connection until it is over.
+fn converse(place: &Place, to: SocketAddr, tally: &Tally) -> io::Result<()> {
+    let mut stream = place.dial(to)?;
+    let mut byte = [0; 1];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte)?;
+    }
+    while !tally.is_over() {
+        stream.write_all(b"question")?;
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer)?;
+        tally.done.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Datagrams of one socket.
+struct Datagrams {
+    socket: UdpSocket,
+    to: SocketAddr,
+    next: u64,
+    /// Those that are not back yet, oldest first.
+    away: VecDeque<(u64, Instant)>,
+}
+
+impl Datagrams {
+    fn fill(&mut self, tally: &Tally) {
+        while self.away.len() < WINDOW {
+            let number = self.next;
+            self.next += 1;
+            let mut datagram = [PLAIN; 9];
+            datagram[1..].copy_from_slice(&number.to_be_bytes());
+            match self.socket.send_to(&datagram, self.to) {
+                Ok(_) => self.away.push_back((number, Instant::now())),
+                Err(error) => tally.fail(format!("{} number {number}: {error}", self.to)),
+            }
+        }
+    }
+
+    fn take(&mut self, tally: &Tally) {
+        let mut bytes = [0; 9];
+        match self.socket.recv_from(&mut bytes) {
+            Ok((9, from)) if from == self.to => {
+                let [_, number @ ..] = bytes;
+                let number = u64::from_be_bytes(number);
+                let Some(place) = self.away.iter().position(|(away, _)| *away == number) else {
+                    return tally.fail(format!("{} number {number} came twice", self.to));
+                };
+                self.away.remove(place);
+                tally.done.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(other) => tally.fail(format!("{}: a strange datagram {other:?}", self.to)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => tally.fail(format!("{}: {error}", self.to)),
+        }
+        while let Some((number, sent)) = self.away.front()
+            && sent.elapsed() > LOST_AFTER
+        {
+            tally.fail(format!("{} number {number} is lost", self.to));
+            self.away.pop_front();
+        }
+    }
+}
+
+/// Counts resets that come to a namespace or leave it.
+pub(crate) struct Resets(Place);
+
+impl Resets {
+    /// Counts from now on.
+    pub(crate) fn count(place: &Place) -> Self {
+        let rules = "table inet resets {
+            counter resets { }
+            chain come { type filter hook input priority -300; tcp flags & rst == rst counter name resets; }
+            chain leave { type filter hook output priority -300; tcp flags & rst == rst counter name resets; }
+        }";
+        let add = || {
+            let mut nft = Command::new("nft")
+                .args(["-f", "-"])
+                .stdin(Stdio::piped())
+                .spawn()?;
+            nft.stdin.take().unwrap().write_all(rules.as_bytes())?;
+            nft.wait()
+        };
+        assert!(place.inside(add).unwrap().success(), "nft takes the rules");
+        Self(place.clone())
+    }
+
+    /// How many so far.
+    pub(crate) fn so_far(&self) -> u64 {
+        let text = self.0.run("nft", "-j list counters table inet resets");
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let counters = json["nftables"].as_array().unwrap();
+        let counter = counters.iter().find(|object| object["counter"].is_object());
+        counter.unwrap()["counter"]["packets"].as_u64().unwrap()
+    }
+}
