@@ -1,0 +1,490 @@
+//! `get`, `flows` and `explain` as a user meets them: screens, exit codes, and that asking changes nothing.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "runtime/ground.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+mod ground;
+#[path = "see/place.rs"]
+mod place;
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use dormouse_agent::datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
+use dormouse_agent::see::frame::{Opening, ends};
+use dormouse_ebpf::packet::{TCP, UDP};
+use place::{FAR_POD, NODE, POD, Place};
+
+const CLIENT: &str = "2001:db8:77::9";
+
+fn with_place(test: impl FnOnce(&Place<'_>) + Send + 'static) {
+    ground::stand(|ground| test(&Place::make(ground)));
+}
+
+fn opening(source: &str, target: &str, protocol: u8) -> Opening {
+    Opening {
+        source: source.parse().unwrap(),
+        target: target.parse().unwrap(),
+        protocol,
+    }
+}
+
+/// Sends a packet through the programs that are attached. Returns its ends after that.
+fn send(datapath: &Datapath, hook: Hook, opening: Opening) -> Option<(SocketAddr, SocketAddr)> {
+    ends(&datapath.run(hook, &opening.frame()).unwrap().frame)
+}
+
+#[test]
+fn the_services_of_a_node_are_one_screen() {
+    with_place(|place| {
+        let _agent = place.agent();
+        let (screen, code) = place.screen("get services -A");
+        let wanted = "\
+NAMESPACE   NAME     PORT       PROTO   VIP          EXTERNAL         NODEPORT   POLICY                   BACKENDS   ANSWER                AFFINITY
+shop        empty    80         TCP     fd00:20::8   -                -          Cluster                  0/0        reject                -
+shop        near     dns:53     UDP     fd00:20::a   -                30053      Cluster, outside Local   1/0        serve, outside drop   10800s
+shop        old      http:80    TCP     10.96.0.7    -                -          Cluster                  1/0        serve                 -
+shop        ranged   http:443   TCP     fd00:20::9   2001:db8:1b::5   -          Cluster                  1/0        serve                 -
+shop        web      http:80    TCP     fd00:20::7   -                30080      Cluster                  2/1        serve                 -
+";
+        assert_eq!((screen.as_str(), code), (wanted, 0));
+        assert_eq!(
+            place
+                .screen("get services -n shop -o name --no-headers")
+                .0
+                .lines()
+                .count(),
+            5
+        );
+
+        let (said, code) = place.said("get services");
+        assert_eq!(
+            (said.as_str(), code),
+            ("no services in namespace default\n", 0)
+        );
+        let (said, code) = place.said("get services web");
+        assert!(
+            said.contains("no Service web in namespace default"),
+            "{said}"
+        );
+        assert_eq!(code, 5, "{said}");
+
+        let list = place.json("get services web -n shop -o json");
+        assert_eq!(
+            (&list["apiVersion"], &list["kind"]),
+            (&"dormouse.dev/v1".into(), &"NodeServiceList".into())
+        );
+        let web = &list["items"][0];
+        assert_eq!(web["endpoints"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            web["slots"].as_array().unwrap().len(),
+            2,
+            "cluster IP, node port: {web}"
+        );
+        assert_eq!(web["vips"].as_array().unwrap().len(), 2);
+        let (yaml, _) = place.screen("get svc web -n shop -o yaml");
+        assert!(yaml.contains("kind: NodeServiceList"), "{yaml}");
+        assert_eq!(place.screen("get pods").1, 0);
+    });
+}
+
+/// A command's screen has these parts, and it ends so.
+fn check(place: &Place<'_>, command: &str, code: i32, parts: &[&str]) {
+    let (screen, ended) = place.screen(command);
+    for part in parts {
+        assert!(screen.contains(part), "{command}\n{screen}\nlacks {part:?}");
+    }
+    assert_eq!(ended, code, "{command}\n{screen}");
+}
+
+#[test]
+fn explanations_say_where_a_packet_goes_and_why() {
+    with_place(|place| {
+        let _agent = place.agent();
+        let check = |command: &str, code, parts: &[&str]| check(place, command, code, parts);
+        let flow = |target: &str| format!("explain flow {CLIENT} {target}");
+        check(
+            &flow("service/shop/web tcp/80"),
+            0,
+            &[
+                "cluster IP of shop/web:http",
+                "[2001:db8:d0::2:0:10]:8000",
+                "rewrite",
+                "source [2001:db8:d0::1:0:1]:",
+            ],
+        );
+        check(
+            &flow(&format!("{NODE} tcp/30080")),
+            0,
+            &["node port of shop/web:http", "hides every source"],
+        );
+        check(
+            &flow("shop/web tcp/81"),
+            1,
+            &["REFUSED: the cluster IP has no such port (DM6018)"],
+        );
+        check(
+            &flow("2001:db8:1b::5 tcp/443"),
+            0,
+            &["in a source range", "FORWARDED"],
+        );
+        check(
+            &flow(&format!("{NODE} udp/30053")),
+            1,
+            &["policy Local", "DROPPED", "DM6019"],
+        );
+        check(
+            &flow("fd00:20::99 tcp/80"),
+            1,
+            &["none: nothing answers", "DM6021"],
+        );
+        check(
+            &flow("2001:db8:9::9 tcp/80"),
+            0,
+            &["PASSED to [2001:db8:9::9]:80"],
+        );
+        check(&flow("fd00:20::7 sctp/80"), 1, &["DM6018"]);
+        check(
+            "explain flow 2001:db8:78::1 2001:db8:1b::5 tcp/443",
+            1,
+            &["in no source range", "DM6020"],
+        );
+        check(
+            "explain flow 10.0.0.9 10.96.0.7 tcp/80",
+            0,
+            &["10.1.2.10:8000", "FORWARDED to 10.1.2.10:8000"],
+        );
+        check(
+            &format!("explain flow {NODE} shop/web tcp/80"),
+            0,
+            &["cg_connect6", "read", "connected to"],
+        );
+        check(
+            &format!("explain flow {NODE} fd00:20::7 tcp/80 --from outside"),
+            1,
+            &["own address is not its own", "DM6024"][1..],
+        );
+        whole(place);
+    });
+}
+
+/// Whole answers: a screen, a value for programs, an address, a code.
+fn whole(place: &Place<'_>) {
+    let check = |command: &str, code, parts: &[&str]| check(place, command, code, parts);
+    let flow = |target: &str| format!("explain flow {CLIENT} {target}");
+    let (screen, _) = place.screen(&format!("explain flow {CLIENT} service/shop/empty tcp/80"));
+    let wanted = "\
+[2001:db8:77::9]:40000  ->  [fd00:20::8]:80  tcp   from outside   shop/empty:80
+ 1 tcx_uplink_in   flow      not known                                                                  read
+ 2                 frontend  cluster IP of shop/empty:80, slot 1048584                                  run
+ 3                 answer    reject: port unreachable, policy Cluster, hides sources that are no pods   run
+verdict  REFUSED: the service has no endpoint that could serve (DM6017)
+next     kubectl -n shop get endpointslices -l kubernetes.io/service-name=empty: make a pod ready
+";
+    assert_eq!(screen, wanted);
+
+    let told = place.json(&flow("fd00:20::7 tcp/80 -o json"));
+    assert_eq!(
+        (&told["kind"], &told["service"]),
+        (&"FlowExplanation".into(), &"shop/web:http".into())
+    );
+    assert!(
+        told["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|step| step["how"] == "run")
+    );
+
+    check(
+        "explain address fd00:20::7",
+        0,
+        &[
+            "of shop/web:http: serve, 2 backends",
+            "service range fd00:20::/112",
+        ],
+    );
+    check(
+        "explain address 192.0.2.1",
+        5,
+        &["nothing that this node knows"],
+    );
+    check("explain code DM6020", 0, &["source ranges"]);
+    check("explain code dropped_range", 0, &["DM6020"]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_the_next_step() {
+    with_place(|place| {
+        let check = |command: &str, code: i32, part: &str| {
+            let (said, ended) = place.said(command);
+            assert!(
+                said.contains(part) && said.contains("try:"),
+                "{command}\n{said}"
+            );
+            assert_eq!(ended, code, "{command}\n{said}");
+        };
+        check("get services -A", 3, "--metrics");
+        check(
+            "explain flow 10.0.0.1 service/shop/web tcp/80",
+            3,
+            "--metrics",
+        );
+        check("get drops", 3, "--bpffs");
+        check("flows", 3, "--node");
+        check("explain flow 10.0.0.1 10.0.0.2 tcp/80", 3, "--node");
+        check(
+            "explain flow nobody 10.0.0.1 tcp/80",
+            2,
+            "no address that can ask",
+        );
+        check("explain flow 10.0.0.1 10.0.0.2 tcp/0", 2, "tcp/80");
+        check(
+            "explain flow 10.0.0.1 10.0.0.2 icmp",
+            2,
+            "names no protocol and port",
+        );
+        check("explain flow 10.0.0.1 fd00::1 tcp/80", 2, "two families");
+        check(
+            "explain flow 10.0.0.1 a/b/c&d tcp/80",
+            2,
+            "neither an address nor a Service",
+        );
+        check("explain address 1.2.3", 2, "is no address");
+        check("explain code DM1", 5, "no code");
+        check("flows --from nowhere", 2, "--from nowhere");
+        check("flows --proto icmp", 2, "udp");
+        check("flows --node ../n1", 2, "--node");
+        let (said, code) = place.said("get nothing");
+        assert!(code == 2 && said.contains("--help"), "{said}");
+    });
+}
+
+#[test]
+fn asking_changes_no_byte_of_any_map_with_and_without_an_agent() {
+    with_place(|place| {
+        let agent = place.agent();
+        // Nothing but these commands may write: the link's own chatter is counted too.
+        ground::ip("link set far down");
+        ask_everything(place, true);
+        drop(agent);
+        drop(traffic(place));
+        ask_everything(place, false);
+    });
+}
+
+/// Asks all there is to ask, and compares all that is pinned before and after.
+fn ask_everything(place: &Place<'_>, named: bool) {
+    let before = place.pinned();
+    let targets = [
+        "fd00:20::7 tcp/80",
+        "fd00:20::8 tcp/80",
+        "fd00:20::a udp/53",
+        "fd00:10::7 tcp/80",
+    ];
+    for target in targets {
+        for source in [
+            CLIENT,
+            "2001:db8:d0::1:0:1",
+            "2001:db8:d0::1:0:10",
+            "2001:db8:d0::1:0:10 --bare",
+        ] {
+            let (source, more) = source.split_once(' ').unwrap_or((source, ""));
+            let command = format!("explain flow {source} {target} {more}");
+            let (screen, code) = place.screen(&command);
+            assert!(
+                screen.contains("verdict  ") && code <= 1,
+                "{command}: {code}\n{screen}"
+            );
+        }
+    }
+    let asked = [
+        "get drops -o wide",
+        "get apps",
+        "get pods",
+        "flows --all -o json",
+        "explain address fd00:20::7",
+    ];
+    for command in asked {
+        assert_eq!(place.screen(command).1, 0, "{command}");
+    }
+    assert_eq!(place.screen("get services -A").1, if named { 0 } else { 3 });
+    let after = place.pinned();
+    assert_eq!(
+        before.keys().collect::<Vec<_>>(),
+        after.keys().collect::<Vec<_>>()
+    );
+    for (path, bytes) in &before {
+        assert!(after[path] == *bytes, "{} changed", path.display());
+    }
+    assert!(
+        before.values().map(Vec::len).sum::<usize>() > 1_000,
+        "there was something to compare"
+    );
+}
+
+fn app(vip: u32, pod: Ipv6Addr) -> Entry {
+    let backend = Backend {
+        address: pod,
+        port: 8_000,
+        weight: 1,
+    };
+    Entry {
+        vip,
+        mode: Mode::Serve,
+        share: 0,
+        backends: vec![backend],
+        leased: false,
+        asleep: false,
+        gone: false,
+        port: 80,
+    }
+}
+
+/// Flows, clients that keep their backend, drops, a pod and an app.
+fn traffic(place: &Place<'_>) -> Datapath {
+    let mut datapath = Datapath::open(place.config()).unwrap();
+    let range = VipRange {
+        prefix: "fd00:10::".parse().unwrap(),
+        length: 120,
+        base: 0,
+    };
+    datapath.configure(&[range], &[]).unwrap();
+    let ifindex = nix::net::if_::if_nametoindex("pod0").unwrap();
+    let mac = [2, 0, 0, 0, 0, 7];
+    datapath
+        .add_pod(PodEntry {
+            address: POD,
+            ifindex,
+            mac,
+        })
+        .unwrap();
+    datapath.publish(&app(7, POD)).unwrap();
+    datapath.publish(&app(8, FAR_POD)).unwrap();
+    let client = format!("[{CLIENT}]:40000");
+    for (target, protocol) in [
+        ("[fd00:20::7]:80", TCP),
+        ("[fd00:20::a]:53", UDP),
+        ("[fd00:10::7]:80", TCP),
+        ("[fd00:20::8]:80", TCP),
+    ] {
+        send(
+            &datapath,
+            Hook::UplinkIn,
+            opening(&client, target, protocol),
+        );
+    }
+    datapath
+}
+
+#[test]
+fn without_an_agent_the_maps_still_tell_what_goes_on() {
+    with_place(|place| {
+        drop(place.agent());
+        let datapath = traffic(place);
+        let sent = opening(&format!("[{CLIENT}]:40001"), "[fd00:20::a]:53", UDP);
+        let (_, backend) = send(&datapath, Hook::UplinkIn, sent).unwrap();
+
+        let (screen, code) =
+            place.screen(&format!("explain flow [{CLIENT}]:40001 fd00:20::a udp/53"));
+        assert!(
+            screen.contains(&format!("known, to {backend}")) && code == 0,
+            "{screen}"
+        );
+        let (screen, code) = place.screen(&format!("explain flow {CLIENT} fd00:10::7 tcp/80"));
+        assert!(
+            screen.contains("app VIP fd00:10::7, index 7") && code == 0,
+            "{screen}"
+        );
+        assert!(
+            screen.contains(&format!("DELIVERED to [{POD}]:8000 on this node")),
+            "{screen}"
+        );
+        let (screen, code) =
+            place.screen(&format!("explain flow [{CLIENT}]:40002 fd00:20::a udp/53"));
+        assert!(
+            screen.contains(&format!("the client keeps {backend}")) && code == 0,
+            "{screen}"
+        );
+        let (screen, code) = place.screen(&format!("explain flow {POD} fd00:20::7 tcp/80"));
+        assert!(
+            screen.contains("cg_connect6") && screen.contains("tcx_pod_in") && code == 0,
+            "{screen}"
+        );
+        let (screen, code) = place.screen(&format!("explain flow {POD} fd00:20::7 tcp/80 --bare"));
+        assert!(
+            !screen.contains("cg_connect6") && screen.contains("run") && code == 0,
+            "{screen}"
+        );
+
+        let (screen, code) = place.screen(&format!("explain flow {CLIENT} fd00:10::8 tcp/80"));
+        assert!(
+            screen.contains("onward    as it is") && code == 0,
+            "{screen}"
+        );
+
+        let (drops, _) = place.screen("get drops");
+        assert!(
+            drops.contains("rejected") && drops.contains("[fd00:20::8]:80/tcp"),
+            "{drops}"
+        );
+        let (said, _) = place.said("get drops");
+        assert!(said.contains("addresses stand for names"), "{said}");
+
+        flows(place);
+        assert_eq!(
+            place.json("get apps -o json")["items"][0]["vip"],
+            "fd00:10::7"
+        );
+        assert_eq!(
+            place.json("get pods -o json")["items"][0]["interface"],
+            "pod0"
+        );
+    });
+}
+
+fn flows(place: &Place<'_>) {
+    let (screen, _) = place.screen(&format!("flows --to fd00:20::7 --from {CLIENT}/64"));
+    let row = screen.lines().nth(1).unwrap_or_default();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(
+        cells[..3],
+        ["tcp", &format!("[{CLIENT}]:40000"), "[fd00:20::7]:80"],
+        "{screen}"
+    );
+    assert_eq!(cells[4..6], ["hidden", "asked"], "{screen}");
+    let count = |command: &str| place.json(command)["items"].as_array().unwrap().len();
+    assert_eq!(count("flows -o json"), 4);
+    assert_eq!(count("flows -o json --all"), 8);
+    assert_eq!(count("flows -o json --proto udp"), 2);
+    assert_eq!(count("flows -o json --kind direct --port 80"), 1);
+    assert_eq!(count("flows -o json --limit 1"), 1);
+    assert_eq!(place.screen("flows --limit 0").0, "4\n");
+    let kinds = place.json("flows -o json --to fd00:10::7");
+    assert_eq!(kinds["items"][0]["service"], "app fd00:10::7");
+}
+
+#[test]
+fn a_full_table_of_flows_is_shown_in_a_moment() {
+    with_place(|place| {
+        drop(place.agent());
+        place.fill_flows();
+        let began = Instant::now();
+        let (rows, code) = place.screen("flows --all --no-headers");
+        let took = began.elapsed();
+        // A table of this kind lets a few go before it is full.
+        assert!(
+            code == 0 && rows.lines().count() > 100_000,
+            "{}",
+            rows.lines().count()
+        );
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        let list = place.json("flows --all -o json");
+        assert!(list["items"].as_array().unwrap().len() > 100_000);
+    });
+}
