@@ -8,6 +8,7 @@ mod commands;
 mod iptables;
 mod load;
 mod manifests;
+mod maps;
 mod nftables;
 mod ours;
 mod pods;
@@ -66,6 +67,8 @@ struct Sides {
 
 /// Short connections, then streams, side by side.
 pub(super) fn run(options: &Options) -> Result<Report> {
+    let mut report = Report::new("dataplane");
+    maps::report(&mut report)?;
     let world = World::build(&Spec {
         prefix: PREFIX.to_owned(),
         nodes: 10,
@@ -77,7 +80,6 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     };
     like_cables(&world)?;
     let sides = Sides::start(&bench)?;
-    let mut report = Report::new("dataplane");
     report_connections(&bench, &sides, &mut report)?;
     report_streams(&bench, &sides, &mut report)?;
     Ok(report)
