@@ -54,7 +54,7 @@ fn main() {
     change(&mut datapath, &mut services);
     churn(&mut datapath, &mut services);
     decide(&mut datapath);
-    memory(&place);
+    memory(&datapath);
     drop((datapath, services));
     drop(place);
     flip();
@@ -248,9 +248,9 @@ fn decide(datapath: &mut Datapath) {
     );
 }
 
-fn memory(place: &Place) {
+fn memory(datapath: &Datapath) {
     let (mut services, mut flows) = (0, 0);
-    for (name, bytes) in Datapath::memory(&place.0.bpffs).unwrap() {
+    for (name, bytes) in datapath.memory().unwrap() {
         let counted = [
             "svc", "touch", "vec", "backend", "prefix", "foreign", "filter", "extra", "admitted",
         ];

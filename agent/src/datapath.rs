@@ -66,7 +66,7 @@ use services::{Calls, Ledger, Registry};
 /// The version of the map layouts: another one gets a folder of pins of its own.
 const SCHEMA: &str = "v2";
 
-/// A flow without a packet for so long has lost its client: longer than any keep-alive that is meant to keep one.
+/// A flow without a packet for so long has lost its client. Connections to Services may be silent for longer.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
 
 /// Where the data path lives.
@@ -138,8 +138,9 @@ impl Datapath {
         })?;
         let target = load::Target::find(&config)?;
         let folder = config.pins();
-        pins::make_folder(&folder)?;
+        pins::make_folder(&config.bpffs)?;
         let lock = pins::lock(&config.bpffs)?;
+        pins::make_folder(&folder)?;
         let mut loaded = Loaded::open(&folder, config.flows_max)?;
         let former = upgrade::former(&folder, SCHEMA)?;
         if let Some(former) = &former {
@@ -154,12 +155,14 @@ impl Datapath {
         let counters = Counters::open(&mut loaded, mirror::followed(&arrays))?;
         let flows = Flows::open(&mut loaded)?;
         if let Some(former) = &former {
+            former.catch_up()?;
             former.hand_over()?;
         }
+        // Pods last: what they begin must be known to the programs that see the answers.
+        loaded.attach(&folder, &config, &target)?;
         for pod in network::interfaces(&loaded)? {
             pods::attach(&mut loaded, &folder, pod)?;
         }
-        loaded.attach(&folder, &config, &target)?;
         if let Some(former) = former {
             former.finish()?;
         }
@@ -311,9 +314,13 @@ impl Datapath {
 
     /// Makes a pod known: solicitations for it are answered, flows may lead to it.
     pub fn add_pod(&mut self, pod: PodEntry) -> Result<(), DatapathError> {
-        network::add_pod(&mut self.loaded, &pod)?;
+        // Known before its packets are judged, and called seen only when they are.
+        network::add_pod(&mut self.loaded, &pod, false)?;
         let pins = self.pins();
-        pods::attach(&mut self.loaded, &pins, pod.ifindex)
+        if pods::attach(&mut self.loaded, &pins, pod.ifindex)? {
+            network::add_pod(&mut self.loaded, &pod, true)?;
+        }
+        Ok(())
     }
 
     /// Forgets a pod. One that is not known is no error.
@@ -379,8 +386,8 @@ impl Datapath {
     }
 
     /// The memory of each of a node's maps, in bytes.
-    pub fn memory(bpffs: &Path) -> Result<Vec<(String, u64)>, DatapathError> {
-        measure::memory(&bpffs.join(SCHEMA))
+    pub fn memory(&self) -> Result<Vec<(String, u64)>, DatapathError> {
+        measure::memory(&self.pins())
     }
 
     /// Runs the program of a hook over a frame, over the real maps: what would become of it here and now.

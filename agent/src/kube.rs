@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 use crate::datapath::{ClusterFacts, DatapathError};
 use crate::health::{self, Health, Listen, ProxyHealth};
 use crate::node::SharedDatapath;
-use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object};
+use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object, Problem};
 use addresses::Addresses;
 
 /// Services as their users share them: the loop that follows, and who asks what is served.
@@ -111,8 +111,14 @@ impl Kube {
         };
         let began = Instant::now();
         let objects = batch.changes.len();
-        kube.take(batch).await;
-        kube.datapath.lock().settle(&kube.services.lock());
+        let whole = batch.problems.iter().all(Problem::loses_nothing);
+        if kube.take(batch).await && whole {
+            kube.datapath.lock().settle(&kube.services.lock());
+        } else {
+            warn!(
+                "not all manifests could be read: what was served before stays, until a start without faults"
+            );
+        }
         info!(objects, took = ?began.elapsed(), health = %address, "services are in force");
         Ok(kube)
     }
@@ -127,7 +133,9 @@ impl Kube {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                batch = self.manifests.next() => self.take(batch).await,
+                batch = self.manifests.next() => {
+                    self.take(batch).await;
+                }
                 () = self.addresses.changed() => self.moved().await,
                 errors = self.health.retry() => told(errors),
             }
@@ -135,8 +143,8 @@ impl Kube {
         while self.servers.join_next().await.is_some() {}
     }
 
-    /// Puts a batch of changed objects in force.
-    async fn take(&mut self, batch: Batch) {
+    /// Puts a batch of changed objects in force. False if it was lost.
+    async fn take(&mut self, batch: Batch) -> bool {
         self.proxy.queued(Instant::now());
         for problem in &batch.problems {
             warn!(%problem, "manifest");
@@ -145,13 +153,17 @@ impl Kube {
         let applied = tokio::task::spawn_blocking(move || apply(&services, &batch)).await;
         let (changes, eligible) = match applied {
             Ok(applied) => applied,
-            Err(error) => return error!(%error, "a batch of manifests was lost"),
+            Err(error) => {
+                error!(%error, "a batch of manifests was lost");
+                return false;
+            }
         };
         if let Some(eligible) = eligible {
             self.proxy.set_eligible(eligible);
         }
         self.serve(changes).await;
         self.proxy.updated();
+        true
     }
 
     /// The node's addresses changed: node ports answer elsewhere.

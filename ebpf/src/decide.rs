@@ -45,7 +45,7 @@ pub trait Tables {
     fn lease_until_ns(&self) -> u64;
     /// CLOCK_BOOTTIME.
     fn now_ns(&self) -> u64;
-    /// The id of a set that the hash likes best: [`crate::pick::liking`] over all of it.
+    /// The id of a set that the hash likes best: the nearest by [`crate::pick::distance`].
     fn favourite(&self, set: Set, hash: u64) -> Option<u32>;
     /// Says what was decided, to whoever wants an explanation: see [`Step`].
     #[inline(always)]
@@ -475,3 +475,6 @@ pub fn remember(before: Option<Sticky>, choice: &Choice, now_ns: u64) -> Sticky 
     }
     sticky
 }
+
+#[cfg(test)]
+mod tests;

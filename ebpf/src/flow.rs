@@ -1,6 +1,6 @@
 //! What is remembered of a connection: decided once, followed by every later packet.
 
-use crate::packet::Packet;
+use crate::packet::{Packet, UDP};
 
 /// Connections remembered on a node, each direction by itself; the least recently used goes when it is full.
 pub const FLOWS_MAX: u32 = 1 << 17;
@@ -156,8 +156,11 @@ impl FlowKey {
 impl Flow {
     /// Whether the port of this flow, replies to the node, may go to another connection at `now_ns`.
     #[inline(always)]
-    pub const fn gives_port(&self, now_ns: u64) -> bool {
-        self.stage != Stage::Stands as u32 && now_ns.saturating_sub(self.seen_ns) > NAT_REST_NS
+    pub const fn gives_port(&self, protocol: u8, now_ns: u64) -> bool {
+        let silent_ns = now_ns.saturating_sub(self.seen_ns);
+        // Nobody says that datagrams have ended.
+        let ended = self.stage != Stage::Stands as u32 && silent_ns > NAT_REST_NS;
+        ended || protocol == UDP && silent_ns > QUIET_NS
     }
 
     /// Whether it is of this kind.

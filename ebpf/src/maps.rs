@@ -189,8 +189,10 @@ pub struct Pod {
     pub ifindex: u32,
     /// Its link-layer address.
     pub mac: [u8; 6],
+    /// 1: what it sends is seen on its link, by `tcx_pod_in`.
+    pub seen: u8,
     /// Zero.
-    pub pad: [u8; 2],
+    pub pad: u8,
 }
 
 /// What a socket of a pod really talks to: the key under which its VIP is remembered.
@@ -227,7 +229,7 @@ pub struct Socket {
     pub backend: u32,
     /// Its generation.
     pub generation: u32,
-    /// [`SOCKET_COUNTED`], [`SOCKET_SERVICE`], [`SOCKET_TOLD`].
+    /// [`SOCKET_COUNTED`], [`SOCKET_SERVICE`].
     pub kind: u32,
 }
 
@@ -235,8 +237,6 @@ pub struct Socket {
 pub const SOCKET_COUNTED: u32 = 1;
 /// It talks to a Service: the connection ends with its backend.
 pub const SOCKET_SERVICE: u32 = 2;
-/// The agent was told that its backend is gone.
-pub const SOCKET_TOLD: u32 = 4;
 
 /// What the kernel tells the agent.
 #[repr(C)]

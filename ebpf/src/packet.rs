@@ -20,8 +20,6 @@ pub const L4: usize = IPV6 + 40;
 pub const SOURCE: usize = IPV6 + 8;
 /// Where the IPv6 destination address lies.
 pub const TARGET: usize = IPV6 + 24;
-/// Where the hop limit lies.
-pub const HOP_LIMIT: usize = IPV6 + 7;
 
 /// The EtherType of IPv4.
 pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -262,61 +260,6 @@ pub struct Ipv6 {
     pub target: [u8; 16],
 }
 
-/// A TCP segment or UDP datagram: what the data plane decides by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transport {
-    /// From.
-    pub source: [u8; 16],
-    /// To.
-    pub target: [u8; 16],
-    /// From which port.
-    pub source_port: u16,
-    /// To which port.
-    pub target_port: u16,
-    /// [`TCP`] or [`UDP`].
-    pub protocol: u8,
-    /// How many routers may still forward it.
-    pub hop_limit: u8,
-    /// TCP's flag byte; 0 for UDP.
-    pub flags: u8,
-}
-
-impl Transport {
-    /// It asks for a new TCP connection.
-    #[inline(always)]
-    pub const fn opens(&self) -> bool {
-        self.flags & (SYN | ACK) == SYN
-    }
-
-    /// It may be the first of a conversation.
-    #[inline(always)]
-    pub const fn begins(&self) -> bool {
-        self.protocol != TCP || self.opens()
-    }
-
-    /// It breaks a TCP connection off.
-    #[inline(always)]
-    pub const fn resets(&self) -> bool {
-        self.flags & RST != 0
-    }
-
-    /// It ends a TCP connection, at least in one direction.
-    #[inline(always)]
-    pub const fn closes(&self) -> bool {
-        self.flags & (FIN | RST) != 0
-    }
-
-    /// Where the checksum lies in the frame.
-    #[inline(always)]
-    pub const fn checksum_at(&self) -> usize {
-        if self.protocol == TCP {
-            L4 + 16
-        } else {
-            L4 + 6
-        }
-    }
-}
-
 /// Reads an Ethernet frame's IPv6 header.
 #[inline(always)]
 pub fn ipv6<B: Bytes>(frame: &B) -> Option<Ipv6> {
@@ -333,30 +276,6 @@ pub fn ipv6<B: Bytes>(frame: &B) -> Option<Ipv6> {
         hop_limit,
         source: frame.load(SOURCE)?,
         target: frame.load(TARGET)?,
-    })
-}
-
-/// Reads a frame that carries TCP or UDP.
-#[inline(always)]
-pub fn transport<B: Bytes>(frame: &B) -> Option<Transport> {
-    let ip = ipv6(frame)?;
-    let flags = match ip.next_header {
-        TCP => frame.load::<20>(L4)?[13],
-        UDP => {
-            frame.load::<8>(L4)?;
-            0
-        }
-        _ => return None,
-    };
-    let [s0, s1, t0, t1] = frame.load::<4>(L4)?;
-    Some(Transport {
-        source: ip.source,
-        target: ip.target,
-        source_port: u16::from_be_bytes([s0, s1]),
-        target_port: u16::from_be_bytes([t0, t1]),
-        protocol: ip.next_header,
-        hop_limit: ip.hop_limit,
-        flags,
     })
 }
 

@@ -14,7 +14,7 @@ pub const SLOTS_MAX: u32 = VIPS_MAX + (1 << 17);
 /// Backend ids in the arena of sets.
 pub const SETS_MAX: u32 = 1 << 22;
 
-/// Backend ids in one row of the arena; a set begins at a row's begin.
+/// Backend ids in one row of the arena, as the map has it; extents begin at rows, sets anywhere in them.
 pub const ROW_LEN: u32 = 16;
 
 /// New connections are drawn from `0..SHARE_WHOLE`; a share says how many of them go to an activator.
@@ -100,7 +100,8 @@ impl Protocol {
 pub struct Route {
     /// Where the slot leads.
     pub mode: Mode,
-    /// Of [`SHARE_WHOLE`] new connections in [`Mode::Serve`], how many go to an activator all the same.
+    /// Of an app: of [`SHARE_WHOLE`] new connections in [`Mode::Serve`], how many go to an activator all the same. Of a
+    /// Service: its role among its group's slots, which only agents read.
     pub share: u8,
     /// Past the end of the node lease the slot acts as [`Mode::Proxy`].
     pub leased: bool,
@@ -126,7 +127,8 @@ pub struct Route {
     pub local: bool,
     /// Its backends' weights differ.
     pub weighted: bool,
-    /// Counts the sleeps of this VIP on this node modulo 2^24, so that the kernel raises one event in each.
+    /// Of an app: counts the sleeps of this VIP on this node modulo 2^24, so that the kernel raises one event in each. Of a
+    /// Service: the number of the group of slots that it belongs to, which only agents read.
     pub generation: u32,
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::flow::{Flow, FlowKey};
+use dormouse_ebpf::flow::{Flow, FlowKey, SERVICE};
 use dormouse_ebpf::maps::{SOCKET_COUNTED, Socket};
+use dormouse_ebpf::packet::UDP;
 use parking_lot::Mutex;
 
 use super::counts::Counters;
@@ -85,7 +86,7 @@ impl Sweep {
         let mut idle = Vec::new();
         for (key, flow) in tables.flows.iter().filter_map(Result::ok) {
             *remembered.entry(flow.slot).or_default() += flow.open;
-            if now_ns.saturating_sub(flow.seen_ns) > idle_ns {
+            if now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(&key, &flow)) {
                 idle.push((key, flow.slot, flow.open));
             }
         }
@@ -133,6 +134,17 @@ impl Swept {
             }
         }
         Ok(self.removed)
+    }
+}
+
+/// A connection to a Service may be silent for as long as kube-proxy lets it (`--conntrack-tcp-timeout-established`): only
+/// apps are kept awake by one that has lost its client.
+fn patience_ns(key: &FlowKey, flow: &Flow) -> u64 {
+    const DAY_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
+    if flow.is(SERVICE) && key.protocol != UDP {
+        DAY_NS
+    } else {
+        0
     }
 }
 

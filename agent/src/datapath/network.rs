@@ -162,12 +162,17 @@ fn masked(address: Ipv6Addr, len: u8) -> [u8; 16] {
     (address.to_bits() & mask).to_be_bytes()
 }
 
-/// Makes a pod known.
-pub(super) fn add_pod(loaded: &mut Loaded, pod: &PodEntry) -> Result<(), DatapathError> {
+/// Makes a pod known, and whether a program sees what it sends.
+pub(super) fn add_pod(
+    loaded: &mut Loaded,
+    pod: &PodEntry,
+    seen: bool,
+) -> Result<(), DatapathError> {
     let row = Pod {
         ifindex: pod.ifindex,
         mac: pod.mac,
-        pad: [0; 2],
+        seen: seen.into(),
+        pad: 0,
     };
     pod_map(loaded)?
         .insert(pod.address.octets(), row, 0)

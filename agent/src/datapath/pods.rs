@@ -18,12 +18,17 @@ fn pin(pins: &Path, side: TcAttachType, ifindex: u32) -> PathBuf {
     })
 }
 
-/// Sees to it that the programs run on a pod's link.
-pub(super) fn attach(loaded: &mut Loaded, pins: &Path, ifindex: u32) -> Result<(), DatapathError> {
+/// Sees to it that the programs run on a pod's link. False if it has none in this namespace.
+pub(super) fn attach(
+    loaded: &mut Loaded,
+    pins: &Path,
+    ifindex: u32,
+) -> Result<bool, DatapathError> {
+    let mut attached = true;
     for (name, side) in POD_PROGRAMS {
-        attach_one(loaded, (name, side), &pin(pins, side, ifindex), ifindex)?;
+        attached &= attach_one(loaded, (name, side), &pin(pins, side, ifindex), ifindex)?;
     }
-    Ok(())
+    Ok(attached)
 }
 
 fn attach_one(
@@ -31,23 +36,22 @@ fn attach_one(
     (name, side): (&'static str, TcAttachType),
     pin: &Path,
     ifindex: u32,
-) -> Result<(), DatapathError> {
+) -> Result<bool, DatapathError> {
     let program = loaded.classifier(name)?;
     let fd = program
         .fd()
         .and_then(|fd| fd.try_clone().map_err(Into::into))
         .map_err(DatapathError::program("take over", name))?;
     if taken_over(pin, fd.as_fd(), (name, ifindex.into()))? {
-        return Ok(());
+        return Ok(true);
     }
     let interface = nix::net::if_::if_indextoname(ifindex).unwrap_or_default();
     if interface.is_empty() {
-        // A pod without a link of this namespace sends nothing here.
-        return Ok(());
+        return Ok(false);
     }
     let link = attach_tcx(program, name, (&interface.to_string_lossy(), side))?;
     link.pin(pin).map_err(DatapathError::program("pin", name))?;
-    Ok(())
+    Ok(true)
 }
 
 /// Takes the programs off a pod's link. One that has none is no error.

@@ -1,8 +1,9 @@
 //! Takes over a data path whose maps are laid out otherwise: new maps are filled from the old ones, then each link gets
 //! its new program in one step. No packet goes without a program, and no connection without its flow.
 //!
-//! What began between the copy and the step is copied after it; a packet that comes in between is decided by its own
-//! hash, which gives the same answer again.
+//! What began between the copy and the step is copied after it. A packet that comes in between is decided by its own hash,
+//! which gives the same answer again where nothing else was drawn; the second copy, right before the steps, keeps that
+//! time short.
 
 use std::ffi::OsString;
 use std::fs;
@@ -35,7 +36,8 @@ pub(super) struct Former {
     alike: bool,
 }
 
-/// The pins of another schema beside `folder`, if an agent before left some.
+/// The pins of another layout beside `folder`, if an agent before left some. Those that no link is among are what is left
+/// of a take-over that was cut off, or never began: they are taken away.
 pub(super) fn former(folder: &Path, layout: &str) -> Result<Option<Former>, DatapathError> {
     let failed = |source| DatapathError::Folder {
         path: folder.to_path_buf(),
@@ -44,22 +46,26 @@ pub(super) fn former(folder: &Path, layout: &str) -> Result<Option<Former>, Data
     let Some(parent) = folder.parent().filter(|parent| parent.exists()) else {
         return Ok(None);
     };
+    let mut former = None;
     for found in fs::read_dir(parent).map_err(failed)? {
         let found = found.map_err(failed)?;
         let name = found.file_name();
-        let is_schema = found.file_type().map_err(failed)?.is_dir()
-            && name.to_string_lossy().starts_with('v')
-            && Some(name.as_os_str()) != folder.file_name();
-        if is_schema {
-            let text = name.to_string_lossy();
-            return Ok(Some(Former {
-                folder: found.path(),
-                heir: folder.to_path_buf(),
-                alike: *text == *layout || text.starts_with(&format!("{layout}-")),
-            }));
+        let name = name.to_string_lossy();
+        let is_layout = found.file_type().map_err(failed)?.is_dir() && name.starts_with('v');
+        if !is_layout || found.path() == folder {
+            continue;
         }
+        if links(&found.path())?.is_empty() {
+            fs::remove_dir_all(found.path()).map_err(failed)?;
+            continue;
+        }
+        former = Some(Former {
+            folder: found.path(),
+            heir: folder.to_path_buf(),
+            alike: *name == *layout || name.starts_with(&format!("{layout}-")),
+        });
     }
-    Ok(None)
+    Ok(former)
 }
 
 impl Former {
@@ -81,6 +87,14 @@ impl Former {
         self.copy_connections()
     }
 
+    /// Copies the connections that began since the copy.
+    pub(super) fn catch_up(&self) -> Result<(), DatapathError> {
+        if self.alike {
+            self.copy_connections()?;
+        }
+        Ok(())
+    }
+
     /// Hands the old links over, so that attaching finds them.
     pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
         for link in links(&self.folder)? {
@@ -97,9 +111,7 @@ impl Former {
 
     /// Copies what began meanwhile, and takes the old maps away.
     pub(super) fn finish(self) -> Result<(), DatapathError> {
-        if self.alike {
-            self.copy_connections()?;
-        }
+        self.catch_up()?;
         tracing::info!(former = %self.folder.display(), "took over a data path of another layout");
         fs::remove_dir_all(&self.folder).map_err(|source| DatapathError::Folder {
             path: self.folder.clone(),
@@ -135,7 +147,9 @@ impl Former {
         };
         let (from, to) = (map(&from)?, map(&to)?);
         for place in 0..words {
-            if let Some(word @ 1..) = from.load(place) {
+            if let Some(word) = from.load(place)
+                && to.load(place) != Some(word)
+            {
                 to.store(place, word);
             }
         }

@@ -6,7 +6,8 @@ use dormouse_ebpf::flow::{FlowKey, ONWARD};
 use dormouse_ebpf::packet::{Packet, quoted};
 use dormouse_ebpf::verdict::Verdict;
 
-use super::nat::{Way, deliver};
+use super::follow::deliver;
+use super::nat::Way;
 use super::rewrite::{End, Frame, NEXT, difference, put_address, refused, send_on};
 use super::tables;
 use super::tables::Scratch;

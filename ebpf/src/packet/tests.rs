@@ -1,7 +1,6 @@
 //! Frames by the book and against it: each header chain, each cut, each lie.
 
 mod build;
-mod plain;
 mod properties;
 
 use super::*;

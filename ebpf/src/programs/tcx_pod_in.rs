@@ -18,7 +18,7 @@ fn tcx_pod_in(ctx: TcContext) -> i32 {
         return NEXT;
     };
     let found = look(&ctx, scratch);
-    if !is_own(&ctx, &scratch.packet) || !is_honest(&ctx, found, &scratch.packet) {
+    if !is_own(&ctx, found, &scratch.packet) || !is_honest(&ctx, found, &scratch.packet) {
         return dropped(Verdict::DroppedSpoofed, NO_SLOT);
     }
     handle(&ctx, scratch, found, Way::Pod)
@@ -26,14 +26,15 @@ fn tcx_pod_in(ctx: TcContext) -> i32 {
 
 /// The packet comes from an address of the pod that sent it. Frames without an IPv6 header are not judged.
 #[inline(always)]
-fn is_own(ctx: &TcContext, packet: &Packet) -> bool {
+fn is_own(ctx: &TcContext, found: Read, packet: &Packet) -> bool {
     if packet.v4 == 1 {
         return true;
     }
     let link_local = packet.source[0] == 0xfe && packet.source[1] & 0xc0 == 0x80;
     let unspecified = packet.source == [0; 16];
+    // Neighbours speak from such addresses; connections do not cross the link by them.
     if link_local || unspecified {
-        return true;
+        return matches!(found, Read::Other);
     }
     // SAFETY: a field of the context.
     let interface = unsafe { (*ctx.skb.skb).ifindex };

@@ -4,12 +4,16 @@
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 
-use crate::kernel::nat::{look, out};
+use crate::kernel::leaving::{is_unseen, out};
+use crate::kernel::nat::look;
 use crate::kernel::rewrite::NEXT;
 use crate::kernel::tables;
 
 #[classifier]
 fn tcx_uplink_out(ctx: TcContext) -> i32 {
+    if !is_unseen(&ctx) {
+        return NEXT;
+    }
     let Some(scratch) = tables::scratch(tables::LEAVING) else {
         return NEXT;
     };

@@ -62,7 +62,7 @@ impl Registry {
         let direct = self.direct_slot(port.addresses.cluster_ip);
         let base = won.find_map(|vip| {
             let base = self.base_before(arrays, self.slot_before(arrays, vip)?)?;
-            (!self.is_direct(base) || direct == Some(base)).then_some(base)
+            (base >= VIPS_MAX && !self.is_direct(base) || direct == Some(base)).then_some(base)
         })?;
         let estate = self.estate.as_mut()?;
         let mut group = Group::NONE;

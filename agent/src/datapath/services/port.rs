@@ -268,7 +268,8 @@ impl Registry {
         let held = base.map_or_else(Set::default, |_| whole(ledger.arrays, &group));
         for slot in group.slots() {
             self.clear(ledger.arrays, services, slot);
-            if !self.is_direct(slot) {
+            // A slot of a range that is gone is the apps' again.
+            if !self.is_direct(slot) && slot >= VIPS_MAX {
                 self.slots.rest(slot - VIPS_MAX, ledger.now);
             }
         }

@@ -89,3 +89,10 @@ pub enum Problem {
         what: String,
     },
 }
+
+impl Problem {
+    /// Every object of the folder is known in spite of it.
+    pub fn loses_nothing(&self) -> bool {
+        matches!(self, Self::Duplicate { .. })
+    }
+}

@@ -1,0 +1,183 @@
+//! An app's decisions over maps of one VIP: mode, share, lease, port. Services' are judged by kube-proxy's own.
+
+use super::*;
+use crate::config::{Activator, Range};
+use crate::pick::{distance, mix};
+use crate::service::SHARE_WHOLE;
+
+const VIP: [u8; 16] = [0xfd, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+const LEASE_UNTIL_NS: u64 = 100;
+
+/// The maps of a node that follows one app with two backends, of which the second weighs three times the first.
+struct Maps {
+    config: Config,
+    route: Route,
+    now_ns: u64,
+}
+
+const SERVED: Route = Route {
+    mode: Mode::Serve,
+    present: true,
+    leased: true,
+    port: 80,
+    ..Route::ABSENT
+};
+
+fn maps(route: Route) -> Maps {
+    let mut config = Config {
+        ranges_len: 1,
+        activators_len: 1,
+        ..Config::default()
+    };
+    config.ranges[0] = Range {
+        prefix: join(&VIP, [0; 4]),
+        mask: 0xfff0_0000,
+        base: 0,
+    };
+    config.activators[0] = Activator {
+        prefix: [0xa1; 16],
+        via: [0xc0; 16],
+    };
+    Maps {
+        config,
+        route,
+        now_ns: 0,
+    }
+}
+
+impl Tables for Maps {
+    fn config(&self) -> Option<&Config> {
+        Some(&self.config)
+    }
+    fn route(&self, slot: u32) -> Option<u64> {
+        (slot == 7).then(|| self.route.pack())
+    }
+    fn set(&self, _: u32) -> Option<u64> {
+        let set = Set {
+            count: 2,
+            ..Set::default()
+        };
+        Some(set.pack())
+    }
+    fn id(&self, place: u32) -> Option<u32> {
+        Some(place)
+    }
+    fn backend(&self, id: u32) -> Option<Backend> {
+        let host = id.to_be_bytes();
+        (id < 2).then_some(Backend {
+            host,
+            port: 8000,
+            weight: if id == 0 { 1 } else { 3 },
+            ..Backend::default()
+        })
+    }
+    fn prefix(&self, _: u32) -> Option<[u8; 16]> {
+        Some([0x20; 16])
+    }
+    fn may_be_foreign(&self, _: &[u8; 16]) -> bool {
+        false
+    }
+    fn foreign(&self, _: &ForeignKey) -> Option<u32> {
+        None
+    }
+    fn extra(&self, _: u32) -> Option<Extra> {
+        None
+    }
+    fn admits(&self, _: u32, _: &[u8; 16]) -> bool {
+        true
+    }
+    fn sticky(&self, _: &StickyKey) -> Option<Sticky> {
+        None
+    }
+    fn lease_until_ns(&self) -> u64 {
+        LEASE_UNTIL_NS
+    }
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+    fn favourite(&self, set: Set, hash: u64) -> Option<u32> {
+        (0..u32::from(set.count)).min_by_key(|id| {
+            let backend = self.backend(*id).unwrap();
+            let address = join(&[0x20; 16], backend.host);
+            distance(hash, &address, backend.port, backend.weight)
+        })
+    }
+}
+
+fn ask(maps: &Maps, port: u16, hash: u64) -> (Answer, Choice) {
+    let asked = Asked {
+        target: VIP,
+        port,
+        protocol: 6,
+        hash,
+        ..Asked::default()
+    };
+    let mut choice = Choice::default();
+    (decide(maps, &asked, &mut choice), choice)
+}
+
+/// How many of many connections are decided so.
+fn count(maps: &Maps, fits: impl Fn(Answer, Choice) -> bool) -> usize {
+    let all = (0..10_000).map(|n| ask(maps, 80, mix(n)));
+    all.filter(|(answer, choice)| fits(*answer, *choice))
+        .count()
+}
+
+#[test]
+fn a_served_vip_is_served_until_the_nanosecond_in_which_the_lease_ends() {
+    let mut maps = maps(SERVED);
+    maps.now_ns = LEASE_UNTIL_NS - 1;
+    assert_eq!(ask(&maps, 80, 1).0, Answer::Go(None));
+    maps.now_ns = LEASE_UNTIL_NS;
+    let (answer, choice) = ask(&maps, 80, 1);
+    assert_eq!(answer, Answer::Go(Some(Verdict::LeaseOver)));
+    assert_eq!((choice.address[0], choice.backend), (0xa1, NO_BACKEND));
+    maps.route.leased = false;
+    assert_eq!(ask(&maps, 80, 1).0, Answer::Go(None), "not leased");
+}
+
+#[test]
+fn the_share_takes_its_part_of_the_connections() {
+    for share in [0, 51, SHARE_WHOLE] {
+        let maps = maps(Route { share, ..SERVED });
+        let shared = count(&maps, |answer, _| {
+            answer == Answer::Go(Some(Verdict::Shared))
+        });
+        let wanted = 10_000 * usize::from(share) / usize::from(SHARE_WHOLE);
+        assert!(shared.abs_diff(wanted) < 200, "{share}: {shared}");
+    }
+}
+
+#[test]
+fn weights_are_kept_by_pods_and_by_outside_traffic() {
+    let maps = maps(Route {
+        weighted: true,
+        ..SERVED
+    });
+    let second = count(&maps, |_, choice| choice.backend == 1);
+    assert!((7_200..7_800).contains(&second), "{second}");
+}
+
+#[test]
+fn equal_weights_are_equal_chances() {
+    let maps = maps(SERVED);
+    let second = count(&maps, |_, choice| choice.backend == 1);
+    assert!((4_800..5_200).contains(&second), "{second}");
+}
+
+#[test]
+fn another_port_and_a_vip_that_is_not_followed_lead_to_the_activator() {
+    let served = maps(SERVED);
+    let (answer, choice) = ask(&served, 81, 1);
+    assert_eq!(answer, Answer::Go(Some(Verdict::OtherPort)));
+    assert_eq!(
+        (choice.address[12..].to_vec(), choice.port),
+        (vec![0, 0, 0, 7], 81)
+    );
+    let absent = maps(Route::ABSENT);
+    assert_eq!(ask(&absent, 80, 1).0, Answer::Go(Some(Verdict::Proxied)));
+    let mut nobody = maps(Route::ABSENT);
+    nobody.config.activators_len = 0;
+    let dropped = Answer::Drop(Verdict::DroppedNoActivator);
+    assert_eq!(ask(&nobody, 80, 1).0, dropped);
+}
