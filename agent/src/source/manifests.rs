@@ -8,6 +8,9 @@
 //! Nothing is lost by a mistake: what a file that cannot be read described stays as it was, and so does what a folder
 //! that is gone described. Of two descriptions of one object the one in the file that is first by name counts.
 //!
+//! Objects are handed over and not kept, as a large cluster's are gigabytes. So when a file loses an object that another
+//! file describes too, that other file is read again.
+//!
 //! Reading order: what comes out ([`Batch`], [`Change`], [`Problem`]), how text is read (`text`), what files say together
 //! (`folder`), which of them to read (`look`), and when (`watch`, [`Manifests`]).
 
@@ -48,7 +51,7 @@ const _: () = assert!(QUIET.as_millis() < UNREST_MAX.as_millis());
 pub struct Batch {
     /// The objects that really differ, each once: Nodes, then Services, then EndpointSlices, each by namespace and name.
     pub changes: Vec<Change>,
-    /// What has to be mended; each is told when it arises, and again when its file changed and it is still there.
+    /// What has to be mended; each is told when it arises, and again when its file was read again and it is still there.
     pub problems: Vec<Problem>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::Batch;
-use super::folder::{Content, FileName, Folder};
+use super::folder::{Content, FileName, Folder, Update};
 use super::problem::{ManifestsError, Problem};
 use super::text::{Format, parse};
 use super::watch::{Heard, Watch};
@@ -28,7 +29,7 @@ const CLOCK_TICK: Duration = Duration::from_millis(20);
 enum Stamp {
     /// Device, inode, size in bytes, and the times of its content and of its inode in nanoseconds.
     Seen([u64; 2], u64, [i128; 2]),
-    /// It was read so soon after it was written that a later write might not show.
+    /// It was read so soon after it was written that a later write might not show, or it has to be read again anyway.
     Young,
     /// There is nothing at the end of its link.
     Absent,
@@ -105,33 +106,58 @@ impl Looker {
 
     /// Fails with what is to be told, which is nothing if it was told before.
     fn try_look(&mut self) -> Result<Look, Option<Problem>> {
-        let blind = |path: &Path, error: &io::Error| Problem::Blind {
-            folder: path.display().to_string(),
-            what: error.to_string(),
-        };
-        self.hear().map_err(|error| blind(&self.path, &error))?;
+        self.hear().map_err(|error| self.blind(&error))?;
         let names = self.list()?;
         let mut contents = self.removed(&names);
-        for name in names {
-            if !self.watch.is_written(&name) {
-                contents.extend(self.read(name));
+        contents.extend(self.read_all(names));
+        let mut again = self.settle(&mut contents)?;
+        let mut update = self.take(contents);
+        while !update.again.is_empty() {
+            match self.read_again(mem::take(&mut update.again)) {
+                Ok((next, look)) => {
+                    update.then(next);
+                    again |= look;
+                }
+                Err(problem) => update.problems.push(problem),
             }
         }
-        let heard = self.hear().map_err(|error| blind(&self.path, &error))?;
+        Ok(Look {
+            batch: update.batch(),
+            again,
+        })
+    }
+
+    fn read_again(&mut self, names: BTreeSet<FileName>) -> Result<(Update, bool), Problem> {
+        // If somebody is writing one of them, the next look reads it.
+        for name in &names {
+            self.known.insert(Arc::clone(name), Stamp::Young);
+        }
+        let mut contents = self.read_all(names);
+        let again = self.settle(&mut contents)?;
+        Ok((self.take(contents), again))
+    }
+
+    /// Leaves out what may have changed while it was read; returns whether something happened that asks for a look.
+    fn settle(&mut self, contents: &mut Vec<(FileName, Stamp, Content)>) -> Result<bool, Problem> {
+        let heard = self.hear().map_err(|error| self.blind(&error))?;
         contents.retain(|(name, _, content)| {
             let is_gone = matches!(content, Content::Gone);
             is_gone || !(heard.lost || heard.written.contains(&**name))
         });
-        Ok(Look {
-            batch: self.take(contents),
-            again: heard.look,
-        })
+        Ok(heard.look)
+    }
+
+    fn blind(&self, error: &io::Error) -> Problem {
+        Problem::Blind {
+            folder: self.name(),
+            what: error.to_string(),
+        }
     }
 
     fn list(&mut self) -> Result<BTreeSet<FileName>, Option<Problem>> {
         let was_gone = self.is_gone;
         let names = fs::read_dir(&self.path).and_then(|entries| {
-            let names = entries.map(|entry| Ok(FileName::from(entry?.file_name())));
+            let names = entries.map(|entry| Ok(FileName::new(entry?.file_name())));
             names.collect::<io::Result<BTreeSet<_>>>()
         });
         self.is_gone = names.is_err();
@@ -155,6 +181,13 @@ impl Looker {
             .collect()
     }
 
+    fn read_all(&self, names: BTreeSet<FileName>) -> Vec<(FileName, Stamp, Content)> {
+        let closed = names
+            .into_iter()
+            .filter(|name| !self.watch.is_written(name));
+        closed.filter_map(|name| self.read(name)).collect()
+    }
+
     /// Reads a file, unless it is as it was.
     fn read(&self, name: FileName) -> Option<(FileName, Stamp, Content)> {
         let path = self.path.join(&*name);
@@ -174,7 +207,7 @@ impl Looker {
         Some((name, stamp, content))
     }
 
-    fn take(&mut self, contents: Vec<(FileName, Stamp, Content)>) -> Batch {
+    fn take(&mut self, contents: Vec<(FileName, Stamp, Content)>) -> Update {
         let mut update = Vec::with_capacity(contents.len());
         for (name, stamp, content) in contents {
             match &content {

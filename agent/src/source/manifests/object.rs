@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dormouse_agent_services::{Event, change};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// An object of a manifest. Its name is not empty; a namespace that was not given is `default`, and a Node has none.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,7 +24,7 @@ pub enum Object {
 pub enum Change {
     /// It is there, like this, new or changed.
     Applied(Object),
-    /// It is gone; this was its last state.
+    /// It is gone; this has its namespace and its name, and nothing else.
     Deleted(Object),
 }
 
@@ -35,6 +36,19 @@ impl Object {
             Self::EndpointSlice(slice) => change::Object::EndpointSlice(slice),
             Self::Node(node) => change::Object::Node(node),
         }
+    }
+
+    /// Writes all of it: two that differ are written differently.
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        let written = match self {
+            Self::Service(service) => serde_json::to_writer(to, service),
+            Self::EndpointSlice(slice) => serde_json::to_writer(to, slice),
+            Self::Node(node) => serde_json::to_writer(to, node),
+        };
+        debug_assert!(
+            written.is_ok(),
+            "what was read from JSON is written as JSON"
+        );
     }
 }
 
@@ -75,6 +89,32 @@ pub(super) struct Key {
     /// Empty for a Node.
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
+}
+
+impl Key {
+    /// An object of that name of which nothing else is known.
+    pub(super) fn object(&self) -> Object {
+        let namespace = (self.kind != Kind::Node).then(|| self.namespace.as_ref().to_owned());
+        let metadata = ObjectMeta {
+            name: Some(self.name.as_ref().to_owned()),
+            namespace,
+            ..ObjectMeta::default()
+        };
+        match self.kind {
+            Kind::Node => Object::Node(Box::new(Node {
+                metadata,
+                ..Node::default()
+            })),
+            Kind::Service => Object::Service(Box::new(Service {
+                metadata,
+                ..Service::default()
+            })),
+            Kind::EndpointSlice => Object::EndpointSlice(Box::new(EndpointSlice {
+                metadata,
+                ..EndpointSlice::default()
+            })),
+        }
+    }
 }
 
 impl fmt::Display for Key {

@@ -30,7 +30,7 @@ pub(super) enum Format {
 /// What a file says.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    pub(super) objects: BTreeMap<Key, Arc<Object>>,
+    pub(super) objects: BTreeMap<Key, Object>,
     pub(super) problems: Vec<Problem>,
     /// Whether nothing of it was lost: only then does an object that is not in it no longer exist.
     pub(super) is_whole: bool,
@@ -53,7 +53,7 @@ pub(super) fn parse(file: &str, format: Format, text: &str) -> Parsed {
 
 struct Reader<'a> {
     file: &'a str,
-    objects: BTreeMap<Key, Arc<Object>>,
+    objects: BTreeMap<Key, Object>,
     problems: Vec<Problem>,
     faults: usize,
 }
@@ -107,7 +107,7 @@ impl Reader<'_> {
     fn take(&mut self, place: Place<'_>, key: Key, object: Object) {
         match self.objects.entry(key) {
             Entry::Vacant(free) => {
-                free.insert(Arc::new(object));
+                free.insert(object);
             }
             Entry::Occupied(taken) => {
                 let (number, line) = (place.document.number, place.line());

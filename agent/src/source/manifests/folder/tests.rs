@@ -1,5 +1,8 @@
 //! What a look at a folder changes, and what a fault in it does not.
 
+use std::mem;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 
 use super::*;
@@ -12,14 +15,21 @@ fn service(name: &str, address: &str) -> String {
 }
 
 fn file(name: &str) -> FileName {
-    FileName::from(OsStr::new(name))
+    FileName::new(name.into())
 }
 
 fn read(name: &str, text: &str) -> (FileName, Content) {
     (file(name), Content::Read(parse(name, Format::Yaml, text)))
 }
 
-/// `+name=address` and `-name=address`.
+/// Updates with files of which none has to be read again.
+fn update(folder: &mut Folder, contents: Vec<(FileName, Content)>) -> Batch {
+    let update = folder.update(contents);
+    assert_eq!(update.again, BTreeSet::new());
+    update.batch()
+}
+
+/// `+name=address` and `-name`.
 fn told(batch: &Batch) -> Vec<String> {
     let tell = |change: &Change| {
         let (sign, object) = match change {
@@ -30,8 +40,10 @@ fn told(batch: &Batch) -> Vec<String> {
             panic!("{object:?}");
         };
         let name = service.metadata.name.as_deref().unwrap();
-        let address = service.spec.as_ref().unwrap().cluster_ip.as_deref();
-        format!("{sign}{name}={}", address.unwrap())
+        let Some(spec) = &service.spec else {
+            return format!("{sign}{name}");
+        };
+        format!("{sign}{name}={}", spec.cluster_ip.as_deref().unwrap())
     };
     batch.changes.iter().map(tell).collect()
 }
@@ -41,20 +53,23 @@ fn only_what_really_differs_is_told() {
     let mut folder = Folder::default();
     let both = service("a", "1") + &service("b", "1");
     assert_eq!(
-        told(&folder.update(vec![read("x", &both)])),
+        told(&update(&mut folder, vec![read("x", &both)])),
         ["+a=1", "+b=1"]
     );
-    assert_eq!(folder.update(vec![read("x", &both)]), Batch::default());
+    assert_eq!(
+        update(&mut folder, vec![read("x", &both)]),
+        Batch::default()
+    );
     let changed = service("b", "2") + &service("c", "1");
     assert_eq!(
-        told(&folder.update(vec![read("x", &changed)])),
-        ["-a=1", "+b=2", "+c=1"]
+        told(&update(&mut folder, vec![read("x", &changed)])),
+        ["-a", "+b=2", "+c=1"]
     );
     let moved = vec![read("x", &service("b", "2")), read("y", &service("c", "1"))];
-    assert_eq!(folder.update(moved), Batch::default());
+    assert_eq!(update(&mut folder, moved), Batch::default());
     assert_eq!(
-        told(&folder.update(vec![(file("x"), Content::Gone)])),
-        ["-b=2"]
+        told(&update(&mut folder, vec![(file("x"), Content::Gone)])),
+        ["-b"]
     );
 }
 
@@ -62,23 +77,23 @@ fn only_what_really_differs_is_told() {
 fn a_typo_loses_nothing_and_holds_nothing_back() {
     let mut folder = Folder::default();
     let good = service("a", "1") + &service("b", "1") + &service("c", "1");
-    folder.update(vec![read("x", &good)]);
+    update(&mut folder, vec![read("x", &good)]);
     let typo = service("a", "2") + &service("b", "2").replace("spec", "[") + &service("d", "1");
-    let batch = folder.update(vec![read("x", &typo)]);
+    let batch = update(&mut folder, vec![read("x", &typo)]);
     assert_eq!(told(&batch), ["+a=2", "+d=1"]);
     assert_eq!(batch.problems.len(), 1);
     let mended = service("a", "2") + &service("b", "3") + &service("d", "1");
     assert_eq!(
-        told(&folder.update(vec![read("x", &mended)])),
-        ["+b=3", "-c=1"]
+        told(&update(&mut folder, vec![read("x", &mended)])),
+        ["+b=3", "-c"]
     );
 }
 
 #[test]
 fn the_first_file_by_name_wins_whoever_came_first() {
     let mut folder = Folder::default();
-    folder.update(vec![read("y", &service("a", "y"))]);
-    let batch = folder.update(vec![read("x", &service("a", "x"))]);
+    update(&mut folder, vec![read("y", &service("a", "y"))]);
+    let batch = update(&mut folder, vec![read("x", &service("a", "x"))]);
     assert_eq!(told(&batch), ["+a=x"]);
     let twice = Problem::Duplicate {
         object: "Service default/a".to_owned(),
@@ -87,29 +102,124 @@ fn the_first_file_by_name_wins_whoever_came_first() {
     };
     assert_eq!(batch.problems, [twice]);
     assert_eq!(
-        folder.update(vec![read("y", &service("a", "z"))]),
+        update(&mut folder, vec![read("y", &service("a", "z"))]),
         Batch::default()
     );
+    let lost = folder.update(vec![(file("x"), Content::Gone)]);
+    assert_eq!(lost.again, BTreeSet::from([file("y")]));
+    assert_eq!(lost.batch(), Batch::default());
     assert_eq!(
-        told(&folder.update(vec![(file("x"), Content::Gone)])),
+        told(&update(&mut folder, vec![read("y", &service("a", "z"))])),
         ["+a=z"]
     );
     assert_eq!(
-        told(&folder.update(vec![(file("y"), Content::Gone)])),
-        ["-a=z"]
+        told(&update(&mut folder, vec![(file("y"), Content::Gone)])),
+        ["-a"]
     );
 }
 
 #[test]
 fn an_unreadable_file_keeps_its_objects() {
     let mut folder = Folder::default();
-    folder.update(vec![read("x", &service("a", "1"))]);
+    update(&mut folder, vec![read("x", &service("a", "1"))]);
     let problem = Problem::Unreadable {
         file: "x".to_owned(),
         what: "no".to_owned(),
     };
-    let batch = folder.update(vec![(file("x"), Content::Unreadable(problem.clone()))]);
+    let batch = update(
+        &mut folder,
+        vec![(file("x"), Content::Unreadable(problem.clone()))],
+    );
     assert_eq!((told(&batch), batch.problems), (vec![], vec![problem]));
+}
+
+#[test]
+fn a_description_that_moved_is_told_once_it_can_be_read() {
+    let mut folder = Folder::default();
+    let both = [("x", "1"), ("y", "2"), ("z", "1")];
+    let files = both.map(|(file, address)| read(file, &service("a", address)));
+    assert_eq!(told(&update(&mut folder, files.into())), ["+a=1"]);
+    let lost = folder.update(vec![read("x", "")]);
+    assert_eq!(lost.again, BTreeSet::from([file("y")]));
+    let problem = Problem::Unreadable {
+        file: "y".to_owned(),
+        what: "no".to_owned(),
+    };
+    let unreadable = vec![(file("y"), Content::Unreadable(problem))];
+    assert_eq!(told(&update(&mut folder, unreadable)), [""; 0]);
+    let faulty = service("a", "2").replace("spec", "[");
+    assert_eq!(
+        told(&update(&mut folder, vec![read("y", &faulty)])),
+        [""; 0]
+    );
+    assert_eq!(
+        told(&update(&mut folder, vec![read("y", &service("a", "2"))])),
+        ["+a=2"]
+    );
+    // The third file says what the first one said: that is a change all the same.
+    let gone = folder.update(vec![(file("y"), Content::Gone)]);
+    assert_eq!(gone.again, BTreeSet::from([file("z")]));
+    assert_eq!(
+        told(&update(&mut folder, vec![read("z", &service("a", "1"))])),
+        ["+a=1"]
+    );
+}
+
+#[test]
+fn a_description_that_moved_to_its_like_is_no_change() {
+    let mut folder = Folder::default();
+    let files = ["x", "y"].map(|file| read(file, &service("a", "1")));
+    assert_eq!(told(&update(&mut folder, files.into())), ["+a=1"]);
+    let gone = vec![(file("x"), Content::Gone)];
+    assert_eq!(update(&mut folder, gone), Batch::default());
+    let gone = vec![(file("y"), Content::Gone)];
+    assert_eq!(told(&update(&mut folder, gone)), ["-a"]);
+}
+
+#[test]
+fn an_object_that_waits_to_be_told_and_goes_is_deleted() {
+    let mut folder = Folder::default();
+    let files = [("x", "1"), ("y", "2")].map(|(file, address)| read(file, &service("a", address)));
+    update(&mut folder, files.into());
+    let lost = folder.update(vec![(file("x"), Content::Gone)]);
+    assert_eq!(lost.again, BTreeSet::from([file("y")]));
+    let gone = vec![(file("y"), Content::Gone)];
+    assert_eq!(told(&update(&mut folder, gone)), ["-a"]);
+    assert!(folder.winners.is_empty() && folder.losers.is_empty() && folder.stale.is_empty());
+}
+
+#[test]
+fn what_is_deleted_is_told_by_name_only() {
+    let mut folder = Folder::default();
+    let text = "kind: Node\napiVersion: v1\nmetadata: {name: node, labels: {a: b}}\n---\n\
+        kind: EndpointSlice\napiVersion: discovery.k8s.io/v1\naddressType: IPv4\nendpoints: []\n\
+        metadata: {name: s-1, namespace: far, labels: {kubernetes.io/service-name: s}}\n";
+    assert_eq!(update(&mut folder, vec![read("x", text)]).changes.len(), 2);
+    let batch = update(&mut folder, vec![(file("x"), Content::Gone)]);
+    let [
+        Change::Deleted(Object::Node(node)),
+        Change::Deleted(Object::EndpointSlice(slice)),
+    ] = &*batch.changes
+    else {
+        panic!("{batch:?}");
+    };
+    let names = |metadata: &ObjectMeta| (metadata.namespace.clone(), metadata.name.clone());
+    assert_eq!(names(&node.metadata), (None, Some("node".to_owned())));
+    assert_eq!(
+        names(&slice.metadata),
+        (Some("far".to_owned()), Some("s-1".to_owned()))
+    );
+    assert_eq!(
+        (&node.metadata.labels, &slice.metadata.labels),
+        (&None, &None)
+    );
+}
+
+fn services(objects: &BTreeMap<u8, u8>) -> String {
+    let services = objects.iter();
+    services
+        .map(|(name, value)| service(&format!("s{name}"), &format!("v{value}")))
+        .collect()
 }
 
 proptest! {
@@ -125,26 +235,30 @@ proptest! {
         let mut followed = BTreeMap::new();
         for step in steps {
             let step: BTreeMap<_, _> = step.into_iter().collect();
-            let update = step.iter().map(|(index, objects)| {
+            let contents = step.iter().map(|(index, objects)| {
                 let name = ["x", "y", "z"][*index];
                 match objects {
-                    Some(objects) => {
-                        let text: String = objects.iter().map(|(name, value)| service(&format!("s{name}"), &format!("v{value}"))).collect();
-                        read(name, &text)
-                    }
+                    Some(objects) => read(name, &services(objects)),
                     None => (file(name), Content::Gone),
                 }
             });
-            let batch = folder.update(update.collect());
+            let mut update = folder.update(contents.collect());
             files.extend(step.into_iter().map(|(index, objects)| (index, objects.unwrap_or_default())));
-            for change in told(&batch) {
-                let (name, value) = change[1..].split_once('=').unwrap();
-                if change.starts_with('+') {
+            while !update.again.is_empty() {
+                let again = mem::take(&mut update.again);
+                let index = |name: &FileName| ["x", "y", "z"].iter().position(|it| **name == **it).unwrap();
+                let contents = again.into_iter().map(|name| {
+                    let text = services(&files[&index(&name)]);
+                    read(name.to_str().unwrap(), &text)
+                });
+                update.then(folder.update(contents.collect()));
+            }
+            for change in told(&update.batch()) {
+                if let Some((name, value)) = change[1..].split_once('=') {
                     let before = followed.insert(name.to_owned(), value.to_owned());
                     prop_assert_ne!(before.as_deref(), Some(value));
                 } else {
-                    let last = followed.remove(name);
-                    prop_assert_eq!(last.as_deref(), Some(value));
+                    prop_assert!(followed.remove(&change[1..]).is_some());
                 }
             }
             let mut expected = BTreeMap::new();

@@ -48,7 +48,7 @@ fn documents_lists_and_default_namespaces_are_read_and_other_kinds_are_not() {
         "EndpointSlice default/web-1",
     ];
     assert_eq!(names(&parsed), expected);
-    let Object::Service(web) = &**parsed.objects.values().nth(2).unwrap() else {
+    let Object::Service(web) = parsed.objects.values().nth(2).unwrap() else {
         panic!();
     };
     let spec = web.spec.as_ref().unwrap();
