@@ -52,7 +52,7 @@ pub use grace::Grace;
 pub use load::{Hook, Run};
 pub use pinned::{Pinned, Place, octets};
 pub use services::Served;
-pub(crate) use sys::watch;
+pub(crate) use sys::{give_memory_back, watch};
 pub use view::View;
 
 use arrays::Arrays;

@@ -14,11 +14,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::datapath::{ClusterFacts, DatapathError};
+use crate::datapath::{ClusterFacts, DatapathError, give_memory_back};
 use crate::health::{self, Health, Listen, ProxyHealth};
 use crate::node::SharedDatapath;
 use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object, Problem};
 use addresses::Addresses;
+
+/// So many changed service ports came with objects that were worth giving back.
+const LARGE: usize = 1_000;
 
 /// Services as their users share them: the loop that follows, and who asks what is served.
 pub type SharedServices = Arc<Mutex<Services>>;
@@ -112,7 +115,8 @@ impl Kube {
         let began = Instant::now();
         let objects = batch.changes.len();
         let whole = batch.problems.iter().all(Problem::loses_nothing);
-        if kube.take(batch).await && whole {
+        kube.take(batch).await;
+        if whole {
             kube.datapath.lock().settle(&kube.services.lock());
         } else {
             warn!(
@@ -133,9 +137,7 @@ impl Kube {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                batch = self.manifests.next() => {
-                    self.take(batch).await;
-                }
+                batch = self.manifests.next() => self.take(batch).await,
                 () = self.addresses.changed() => self.moved().await,
                 errors = self.health.retry() => told(errors),
             }
@@ -143,27 +145,20 @@ impl Kube {
         while self.servers.join_next().await.is_some() {}
     }
 
-    /// Puts a batch of changed objects in force. False if it was lost.
-    async fn take(&mut self, batch: Batch) -> bool {
+    /// Puts a batch of changed objects in force.
+    async fn take(&mut self, batch: Batch) {
         self.proxy.queued(Instant::now());
         for problem in &batch.problems {
             warn!(%problem, "manifest");
         }
-        let services = Arc::clone(&self.services);
-        let applied = tokio::task::spawn_blocking(move || apply(&services, &batch)).await;
-        let (changes, eligible) = match applied {
-            Ok(applied) => applied,
-            Err(error) => {
-                error!(%error, "a batch of manifests was lost");
-                return false;
-            }
-        };
+        // Not on the threads that parse: what stays would lie between what goes, and keep its memory from being given back.
+        let services = &self.services;
+        let (changes, eligible) = tokio::task::block_in_place(move || apply(services, &batch));
         if let Some(eligible) = eligible {
             self.proxy.set_eligible(eligible);
         }
         self.serve(changes).await;
         self.proxy.updated();
-        true
     }
 
     /// The node's addresses changed: node ports answer elsewhere.
@@ -197,6 +192,7 @@ impl Kube {
         for problem in &changes.problems {
             warn!(%problem, "service");
         }
+        let is_large = changes.ports.len() > LARGE;
         let (services, datapath) = (Arc::clone(&self.services), Arc::clone(&self.datapath));
         let served = tokio::task::spawn_blocking(move || {
             let (served, grace) = {
@@ -206,6 +202,9 @@ impl Kube {
             };
             // What was replaced may be used again after it.
             grace.wait();
+            if is_large {
+                give_memory_back();
+            }
             (served, changes)
         });
         let changes = match served.await {

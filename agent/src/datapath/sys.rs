@@ -105,6 +105,15 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
 }
 
+/// Gives memory that is free back to the machine: the allocator by itself keeps all that it ever had.
+pub(crate) fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number, and touches only what is free.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The number of the network namespace that this process is in, as programs in the kernel see it.
 pub(super) fn netns_cookie() -> io::Result<u64> {
     /// `SO_NETNS_COOKIE` (asm-generic/socket.h), Linux 5.14.
