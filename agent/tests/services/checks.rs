@@ -8,6 +8,7 @@ use socket2::{Domain, Type};
 
 use crate::client::{Heard, connected_udp, tcp, udp};
 use crate::place::Place;
+use crate::stage::wait;
 
 /// A refusal comes at once, not by a timeout.
 pub(crate) const REFUSED_WITHIN: Duration = Duration::from_millis(500);
@@ -74,14 +75,29 @@ pub(crate) fn refused(place: &Place, to: SocketAddr) {
 
 /// Nothing comes back. Short: a local network answers in microseconds.
 pub(crate) fn silent(place: &Place, to: SocketAddr) {
+    let (datagram, stream) = answers(place, to);
+    assert_eq!(datagram, ErrorKind::WouldBlock, "UDP {to}");
+    assert_eq!(stream, ErrorKind::TimedOut, "TCP {to}");
+}
+
+/// Nothing comes back any more, before long.
+pub(crate) fn falls_silent(place: &Place, to: SocketAddr) {
+    let silence = (ErrorKind::WouldBlock, ErrorKind::TimedOut);
+    wait("a deleted service to be silent", || {
+        answers(place, to) == silence
+    });
+}
+
+/// How a datagram and a connection fail; one that does not is told as `Other`.
+fn answers(place: &Place, to: SocketAddr) -> (ErrorKind, ErrorKind) {
     let limit = Duration::from_millis(300);
+    let kind = |error: Option<std::io::Error>| error.map_or(ErrorKind::Other, |e| e.kind());
     let socket = place.datagrams(to).unwrap();
     socket.set_read_timeout(Some(limit)).unwrap();
     socket.connect(to).unwrap();
     socket.send(b"anybody?").unwrap();
-    let error = socket.recv(&mut [0; 64]).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::WouldBlock, "UDP {to}: {error}");
+    let datagram = kind(socket.recv(&mut [0; 64]).err());
     let stream = place.socket(Domain::for_address(to), Type::STREAM).unwrap();
-    let error = stream.connect_timeout(&to.into(), limit).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "TCP {to}: {error}");
+    let stream = kind(stream.connect_timeout(&to.into(), limit).err());
+    (datagram, stream)
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use crate::acts::Acts;
-use crate::checks::{at, silent};
+use crate::checks::{at, falls_silent};
 use crate::client::tcp;
 use crate::load::{Load, Resets};
 use crate::manifests::{Service, service};
@@ -224,7 +224,7 @@ impl Restart {
             began.elapsed().as_millis()
         );
         for number in [0, OTHERS - 1] {
-            silent(&self.stage.pod(0, 0).bare, at(&address(number), 80));
+            falls_silent(&self.stage.pod(0, 0).bare, at(&address(number), 80));
         }
         advance(loads);
     }
