@@ -38,6 +38,7 @@ use aya::maps::HashMap;
 use dormouse_agent_services::{Changes, Services};
 use parking_lot::Mutex;
 
+pub use arrays::octets;
 pub use cluster::ClusterFacts;
 pub use counts::VipCount;
 use dormouse_ebpf::flow::FLOWS_MAX;
@@ -50,7 +51,7 @@ pub use explain::{Explained, Explainer, Memory};
 pub use flows::{Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
-pub use pinned::{Pinned, Place, octets};
+pub use pinned::{Pinned, Place};
 pub use services::Served;
 pub(crate) use sys::{give_memory_back, watch};
 pub use view::View;

@@ -14,43 +14,10 @@ use crate::service::{Hide, Mode, Protocol, Route, Set};
 use crate::trace::Step;
 use crate::verdict::Verdict;
 
+pub use crate::tables::Tables;
+
 /// No backend: an activator stands in.
 pub const NO_BACKEND: u32 = u32::MAX;
-
-/// What a decision reads: the maps, in the kernel or through its windows.
-pub trait Tables {
-    /// The node's facts.
-    fn config(&self) -> Option<&Config>;
-    /// A slot's first word.
-    fn route(&self, slot: u32) -> Option<u64>;
-    /// A slot's second word.
-    fn set(&self, slot: u32) -> Option<u64>;
-    /// The id in a place of the arena of sets.
-    fn id(&self, place: u32) -> Option<u32>;
-    /// A backend.
-    fn backend(&self, id: u32) -> Option<Backend>;
-    /// The upper 96 bits of a node prefix, the rest zero.
-    fn prefix(&self, id: u32) -> Option<[u8; 16]>;
-    /// Whether there may be an entry for this address.
-    fn may_be_foreign(&self, address: &[u8; 16]) -> bool;
-    /// What is known of an address, or of a port at it.
-    fn foreign(&self, key: &ForeignKey) -> Option<u32>;
-    /// What a slot has besides.
-    fn extra(&self, slot: u32) -> Option<Extra>;
-    /// Whether a source is in a source range of the slot.
-    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool;
-    /// What is remembered of a client.
-    fn sticky(&self, key: &StickyKey) -> Option<Sticky>;
-    /// The end of the node lease, CLOCK_BOOTTIME.
-    fn lease_until_ns(&self) -> u64;
-    /// CLOCK_BOOTTIME.
-    fn now_ns(&self) -> u64;
-    /// The id of a set that the hash likes best: the nearest by [`crate::pick::distance`].
-    fn favourite(&self, set: Set, hash: u64) -> Option<u32>;
-    /// Says what was decided, to whoever wants an explanation: see [`Step`].
-    #[inline(always)]
-    fn tell(&self, _step: Step, _first: u64, _second: u64) {}
-}
 
 /// Who asks for what.
 #[repr(C)]
@@ -279,7 +246,7 @@ fn service<T: Tables>(tables: &T, config: &Config, asked: &Asked, choice: &mut C
         Mode::Reject => return Answer::Reject(Verdict::Rejected),
         Mode::Drop | Mode::Proxy => return Answer::Drop(Verdict::DroppedNotLocal),
     }
-    let kept = route.sticky && keep(tables, asked, route, &extra, choice);
+    let kept = route.sticky && keep(tables, asked, route.local, &extra, choice);
     if !kept && !pick(tables, asked, route, choice) {
         return Answer::Reject(Verdict::Rejected);
     }
@@ -421,7 +388,7 @@ fn choose<T: Tables>(tables: &T, id: u32, backend: Backend, choice: &mut Choice)
 fn keep<T: Tables>(
     tables: &T,
     asked: &Asked,
-    route: Route,
+    local: bool,
     extra: &Extra,
     choice: &mut Choice,
 ) -> bool {
@@ -433,23 +400,30 @@ fn keep<T: Tables>(
         return false;
     };
     let now = tables.now_ns();
-    let fits = |place: usize| {
+    let wanted = if local { FOR_LOCAL } else { FOR_CLUSTER };
+    // The order of what fits; above any order what does not.
+    let order = |place: usize| {
         let seen_ns = sticky.seen_ns[place];
-        let backend = tables.backend(sticky.ids[place])?;
-        let wanted = if route.local { FOR_LOCAL } else { FOR_CLUSTER };
         let fresh = now.saturating_sub(seen_ns) <= u64::from(extra.sticky_s) * 1_000_000_000;
-        let usable = backend.flags & wanted != 0
-            && u32::from(backend.generation) == sticky.generations[place];
-        (seen_ns != 0 && fresh && usable).then_some(backend)
-    };
-    let place_of = |backend: &Backend| backend.flags >> PLACE_SHIFT;
-    let (id, backend) = match (fits(0), fits(1)) {
-        (Some(first), Some(second)) if place_of(&second) < place_of(&first) => {
-            (sticky.ids[1], second)
+        match tables.backend(sticky.ids[place]) {
+            Some(backend)
+                if seen_ns != 0
+                    && fresh
+                    && backend.flags & wanted != 0
+                    && u32::from(backend.generation) == sticky.generations[place] =>
+            {
+                u32::from(backend.flags >> PLACE_SHIFT)
+            }
+            _ => u32::MAX,
         }
-        (Some(first), _) => (sticky.ids[0], first),
-        (None, Some(second)) => (sticky.ids[1], second),
-        (None, None) => return false,
+    };
+    let (first, second) = (order(0), order(1));
+    if first == u32::MAX && second == u32::MAX {
+        return false;
+    }
+    let id = sticky.ids[usize::from(second < first)];
+    let Some(backend) = tables.backend(id) else {
+        return false;
     };
     tables.tell(Step::Kept, u64::from(id), 0);
     choose(tables, id, backend, choice)

@@ -18,5 +18,6 @@ pub mod packet;
 pub mod pick;
 pub mod refuse;
 pub mod service;
+pub mod tables;
 pub mod trace;
 pub mod verdict;

@@ -56,7 +56,7 @@ impl<T: Tables, F: Fn(Step, u64, u64)> Tables for Telling<T, F> {
         id(place: u32) -> Option<u32>;
         backend(id: u32) -> Option<Backend>;
         prefix(id: u32) -> Option<[u8; 16]>;
-        may_be_foreign(address: &[u8; 16]) -> bool;
+        filter(word: u32) -> u64;
         foreign(key: &ForeignKey) -> Option<u32>;
         extra(slot: u32) -> Option<Extra>;
         admits(slot: u32, source: &[u8; 16]) -> bool;

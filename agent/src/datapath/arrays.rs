@@ -1,5 +1,7 @@
 //! The memory-mapped arrays of the data path, and how rows lie in their words.
 
+use std::net::IpAddr;
+
 use aya::maps::MapData;
 use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FILTER_WORDS, PREFIXES_MAX};
 use dormouse_ebpf::service::{Route, SETS_MAX, SLOTS_MAX, Set, VIPS_MAX};
@@ -58,16 +60,9 @@ impl Arrays {
 
     /// Arrays of the same sizes that no kernel reads.
     #[cfg(test)]
-    pub(super) fn anonymous() -> std::io::Result<Self> {
-        Ok(Self {
-            svc: Words::anonymous(SLOTS_MAX as usize * 2)?,
-            touch: Words::anonymous(VIPS_MAX as usize)?,
-            vec: Words::anonymous(SETS_MAX as usize / 2)?,
-            backend: Words::anonymous(BACKENDS_MAX as usize * 2)?,
-            prefix: Words::anonymous(PREFIXES_MAX as usize * 2)?,
-            filter: Words::anonymous(FILTER_WORDS as usize)?,
-            lease: Words::anonymous(1)?,
-            current: Words::anonymous(1)?,
+    pub(super) fn anonymous() -> Result<Self, DatapathError> {
+        Self::of(|name, words| {
+            Words::anonymous(words).map_err(DatapathError::map("make the memory of", name))
         })
     }
 
@@ -170,6 +165,21 @@ impl Arrays {
         prefix[..8].copy_from_slice(&self.prefix.load(place)?.to_ne_bytes());
         prefix[8..].copy_from_slice(&self.prefix.load(place + 1)?.to_ne_bytes()[..4]);
         Some(prefix)
+    }
+
+    /// A prefix as the begin of an address, the rest zero.
+    pub(super) fn upper(&self, id: u32) -> Option<[u8; 16]> {
+        let mut address = [0; 16];
+        address[..12].copy_from_slice(&self.prefix(id)?);
+        Some(address)
+    }
+}
+
+/// An address as maps have it; IPv4 is mapped.
+pub fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Connections per VIP: differences of the kernel's sums, and the statistics of verdicts.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use aya::maps::{HashMap, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
@@ -179,16 +180,19 @@ pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
     let stats = loaded
         .map("stats")
         .ok()
-        .and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
-    let Some(stats) = stats else {
-        return Vec::new();
+        .and_then(|map| PerCpuArray::try_from(map).ok());
+    stats.map_or_else(Vec::new, |stats| sums(&stats))
+}
+
+/// A counter of each verdict, all CPUs together.
+pub(super) fn sums<M: Borrow<MapData>>(stats: &PerCpuArray<M, u64>) -> Vec<(Verdict, u64)> {
+    let sum = |verdict: Verdict| {
+        let cpus = stats.get(&(verdict as u32), 0).ok()?;
+        Some((verdict, cpus.iter().sum()))
     };
     Verdict::ALL
         .iter()
-        .filter_map(|&verdict| {
-            let cpus = stats.get(&(verdict as u32), 0).ok()?;
-            Some((verdict, cpus.iter().sum()))
-        })
+        .filter_map(|verdict| sum(*verdict))
         .collect()
 }
 

@@ -12,9 +12,10 @@ use dormouse_ebpf::flow::{Flow, FlowKey};
 use dormouse_ebpf::maps::{Sticky, StickyKey};
 use dormouse_ebpf::trace::{STEPS_MAX, Told};
 
+use super::counts::sums;
 use super::error::DatapathError;
 use super::load::{Hook, OBJECT, RUN_ROOM};
-use super::pinned::{Pinned, sums};
+use super::pinned::Pinned;
 use super::{Verdict, probe, sys};
 
 /// The maps that programs only read.

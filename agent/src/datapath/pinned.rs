@@ -18,13 +18,13 @@ use dormouse_ebpf::decide::Tables;
 use dormouse_ebpf::flow::{Flow, FlowKey};
 use dormouse_ebpf::maps::{
     Admitted, Backend, DROPS_MAX, DropKey, Extra, FOREIGN_RANGED, FOREIGN_VIP, ForeignKey, Pod,
-    Sticky, StickyKey, filter_bit, join,
+    Sticky, StickyKey, join,
 };
-use dormouse_ebpf::pick::distance;
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
 use dormouse_ebpf::trace::{Step, Told};
 
-use super::arrays::Arrays;
+use super::arrays::{Arrays, octets};
+use super::counts::sums;
 use super::error::DatapathError;
 use super::sys::{self, Words};
 use super::{SCHEMA, Verdict};
@@ -120,7 +120,7 @@ impl Pinned {
     /// Where a backend is, and its generation.
     pub fn endpoint(&self, id: u32) -> Option<(IpAddr, u16, u16)> {
         let backend = self.arrays.backend(id)?;
-        let prefix = Tables::prefix(self, backend.prefix)?;
+        let prefix = self.arrays.upper(backend.prefix)?;
         let address = IpAddr::from(join(&prefix, backend.host)).to_canonical();
         Some((address, backend.port, backend.generation))
     }
@@ -245,14 +245,6 @@ fn number(protocol: dormouse_ebpf::service::Protocol) -> u8 {
     }
 }
 
-/// An address as maps have it; IPv4 is mapped.
-pub fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
 impl Tables for Pinned {
     fn config(&self) -> Option<&Config> {
         Some(&self.config)
@@ -275,15 +267,11 @@ impl Tables for Pinned {
     }
 
     fn prefix(&self, id: u32) -> Option<[u8; 16]> {
-        let mut address = [0; 16];
-        address[..12].copy_from_slice(&self.arrays.prefix(id)?);
-        Some(address)
+        self.arrays.upper(id)
     }
 
-    fn may_be_foreign(&self, address: &[u8; 16]) -> bool {
-        let (word, bit) = filter_bit(address);
-        let word = self.arrays.filter.load(word as usize);
-        word.is_some_and(|word| word & bit != 0)
+    fn filter(&self, word: u32) -> u64 {
+        self.arrays.filter.load(word as usize).unwrap_or(0)
     }
 
     fn foreign(&self, key: &ForeignKey) -> Option<u32> {
@@ -316,21 +304,6 @@ impl Tables for Pinned {
         sys::boottime_ns()
     }
 
-    fn favourite(&self, set: Set, hash: u64) -> Option<u32> {
-        let picked = (set.offset..).take(set.count.into());
-        let ids = picked.filter_map(|place| self.arrays.id(place));
-        let distances = ids.filter_map(|id| {
-            let backend = self.backend(id)?;
-            let address = join(&Tables::prefix(self, backend.prefix)?, backend.host);
-            Some((distance(hash, &address, backend.port, backend.weight), id))
-        });
-        // Of equals the first, as in the kernel.
-        let nearest = distances.reduce(|best, next| if next.0 < best.0 { next } else { best });
-        nearest
-            .filter(|(distance, _)| *distance < u64::MAX)
-            .map(|(_, id)| id)
-    }
-
     fn tell(&self, step: Step, first: u64, second: u64) {
         let values = [first, second];
         let step = step as u32;
@@ -340,18 +313,6 @@ impl Tables for Pinned {
             values,
         });
     }
-}
-
-/// A counter of each verdict, all CPUs together.
-pub(super) fn sums(stats: &PerCpuArray<MapData, u64>) -> Vec<(Verdict, u64)> {
-    let sum = |verdict: Verdict| {
-        let cpus = stats.get(&(verdict as u32), 0).ok()?;
-        Some((verdict, cpus.iter().sum()))
-    };
-    Verdict::ALL
-        .iter()
-        .filter_map(|verdict| sum(*verdict))
-        .collect()
 }
 
 /// The folder of this schema that is in force: the maps may be of other sizes than by default. Of two, as there are while

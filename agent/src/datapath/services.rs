@@ -33,7 +33,7 @@ use dormouse_ebpf::maps::{
 };
 use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
 
-use super::arrays::Arrays;
+use super::arrays::{Arrays, octets};
 use super::error::DatapathError;
 use super::grace::Moment;
 use super::ids::Ids;
@@ -41,7 +41,7 @@ use super::kept::{self, Held, Kept};
 use super::load::Loaded;
 use super::pool::{Key, Member, Pool};
 use admitted::Admissions;
-use foreign::{Foreign, address_key, octets};
+use foreign::{Foreign, address_key};
 use group::Group;
 use inherit::Estate;
 use roster::Roster;

@@ -3,9 +3,7 @@
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
-use dormouse_ebpf::maps::{Backend, Extra, ForeignKey, Sticky, StickyKey, filter_bit, join};
-use dormouse_ebpf::pick::distance;
-use dormouse_ebpf::service::Set;
+use dormouse_ebpf::maps::{Backend, Extra, ForeignKey, Sticky, StickyKey};
 
 use super::arrays::Arrays;
 use super::services::Registry;
@@ -49,15 +47,11 @@ impl Tables for View<'_> {
     }
 
     fn prefix(&self, id: u32) -> Option<[u8; 16]> {
-        let mut address = [0; 16];
-        address[..12].copy_from_slice(&self.arrays.prefix(id)?);
-        Some(address)
+        self.arrays.upper(id)
     }
 
-    fn may_be_foreign(&self, address: &[u8; 16]) -> bool {
-        let (word, bit) = filter_bit(address);
-        let word = self.arrays.filter.load(word as usize);
-        word.is_some_and(|word| word & bit != 0)
+    fn filter(&self, word: u32) -> u64 {
+        self.arrays.filter.load(word as usize).unwrap_or(0)
     }
 
     fn foreign(&self, key: &ForeignKey) -> Option<u32> {
@@ -82,20 +76,5 @@ impl Tables for View<'_> {
 
     fn now_ns(&self) -> u64 {
         sys::boottime_ns()
-    }
-
-    fn favourite(&self, set: Set, hash: u64) -> Option<u32> {
-        let picked = (set.offset..).take(set.count.into());
-        let ids = picked.filter_map(|place| self.arrays.id(place));
-        let distances = ids.filter_map(|id| {
-            let backend = self.backend(id)?;
-            let address = join(&self.prefix(backend.prefix)?, backend.host);
-            Some((distance(hash, &address, backend.port, backend.weight), id))
-        });
-        // Of equals the first, as in the kernel.
-        let nearest = distances.reduce(|best, next| if next.0 < best.0 { next } else { best });
-        nearest
-            .filter(|(distance, _)| *distance < u64::MAX)
-            .map(|(_, id)| id)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Activator, Range};
-use crate::pick::{distance, mix};
+use crate::pick::mix;
 use crate::service::SHARE_WHOLE;
 
 const VIP: [u8; 16] = [0xfd, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
@@ -74,8 +74,8 @@ impl Tables for Maps {
     fn prefix(&self, _: u32) -> Option<[u8; 16]> {
         Some([0x20; 16])
     }
-    fn may_be_foreign(&self, _: &[u8; 16]) -> bool {
-        false
+    fn filter(&self, _: u32) -> u64 {
+        0
     }
     fn foreign(&self, _: &ForeignKey) -> Option<u32> {
         None
@@ -94,13 +94,6 @@ impl Tables for Maps {
     }
     fn now_ns(&self) -> u64 {
         self.now_ns
-    }
-    fn favourite(&self, set: Set, hash: u64) -> Option<u32> {
-        (0..u32::from(set.count)).min_by_key(|id| {
-            let backend = self.backend(*id).unwrap();
-            let address = join(&[0x20; 16], backend.host);
-            distance(hash, &address, backend.port, backend.weight)
-        })
     }
 }
 

@@ -15,7 +15,7 @@ use dormouse_ebpf::maps::{
     ADMITTED_MAX, Admitted, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES, EXTRAS_MAX,
     Extra, FILTER_WORDS, FOLLOWED_MAX, FOREIGN_MAX, FRAGMENTS_MAX, ForeignKey, FragmentKey,
     PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, SOCKETS_MAX, STICKY_MAX, Socket,
-    Sticky, StickyKey, filter_bit,
+    Sticky, StickyKey,
 };
 use dormouse_ebpf::ndp::Solicitation;
 use dormouse_ebpf::packet::Packet;
@@ -228,11 +228,8 @@ impl Tables for Kernel {
     }
 
     #[inline(always)]
-    fn may_be_foreign(&self, address: &[u8; 16]) -> bool {
-        let (word, bit) = filter_bit(address);
-        FILTER
-            .get_ptr(word)
-            .is_some_and(|word| read(word) & bit != 0)
+    fn filter(&self, word: u32) -> u64 {
+        FILTER.get_ptr(word).map_or(0, read)
     }
 
     #[inline(always)]

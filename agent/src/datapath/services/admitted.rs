@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use dormouse_agent_services::{Node, Prefix, ServicePort};
 use dormouse_ebpf::maps::ADMITTED_MAX;
 
-use super::foreign::octets;
+use crate::datapath::arrays::octets;
 use crate::datapath::error::DatapathError;
 use crate::datapath::kept::{Held, Kept, Range};
 

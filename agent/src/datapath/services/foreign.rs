@@ -7,7 +7,7 @@ use dormouse_ebpf::maps::{
     FILTER_WORDS, FOREIGN_LOCAL_BACKEND, FOREIGN_MAX, ForeignKey, filter_bit,
 };
 
-use crate::datapath::arrays::Arrays;
+use crate::datapath::arrays::{Arrays, octets};
 use crate::datapath::error::DatapathError;
 use crate::datapath::kept::{Held, Kept};
 
@@ -99,14 +99,6 @@ impl Foreign {
 /// Backends are looked for without the filter, and most packets go to some: their bits would only wear it out.
 fn is_filtered(key: &ForeignKey) -> bool {
     key.kind != FOREIGN_LOCAL_BACKEND
-}
-
-/// An address as maps have it; IPv4 is mapped.
-pub(super) fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
 }
 
 /// The address as people write it.

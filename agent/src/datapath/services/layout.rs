@@ -6,7 +6,7 @@ use dormouse_agent_services::Prefix;
 use dormouse_ebpf::config::{Net, Range, SERVICE_RANGES_MAX};
 use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
 
-use super::foreign::octets;
+use crate::datapath::arrays::octets;
 
 /// Where slots that belong to no range are looked for first: ranges are placed before it.
 pub(super) const DYNAMIC_FROM: u32 = VIPS_MAX + (SLOTS_MAX - VIPS_MAX) / 2;

@@ -9,8 +9,9 @@ use dormouse_agent_services::{Backend, Policy, ServicePort};
 use dormouse_ebpf::maps::{FOR_CLUSTER, FOR_LOCAL, PLACE_SHIFT};
 use dormouse_ebpf::service::{Hide, Mode, Protocol, Route, Set};
 
-use super::foreign::{address, number, octets};
+use super::foreign::{address, number};
 use super::group::Role;
+use crate::datapath::arrays::octets;
 use crate::datapath::error::DatapathError;
 use crate::datapath::pool::{self, Key, Member, Row};
 

@@ -15,12 +15,12 @@ use dormouse_ebpf::service::SLOTS_MAX;
 use serde_json::{Value, json};
 
 use super::objects::{Told, World, read};
-use crate::datapath::arrays::Arrays;
+use crate::datapath::arrays::{Arrays, octets};
 use crate::datapath::cluster;
 use crate::datapath::grace::Moment;
 use crate::datapath::kept::memory::{Memory, Trie};
 use crate::datapath::pool::Pool;
-use crate::datapath::services::foreign::{number, octets};
+use crate::datapath::services::foreign::number;
 use crate::datapath::services::group::{Group, Role};
 use crate::datapath::services::{Calls, Ledger, Registry, Served};
 use crate::datapath::view::View;
