@@ -31,23 +31,10 @@ impl Net {
     /// Whether the address is in it; no address is in none.
     #[inline(always)]
     pub fn contains(&self, address: &[u8; 16]) -> bool {
-        let ((a0, a1), (p0, p1), (m0, m1)) =
-            (halves(address), halves(&self.prefix), halves(&self.mask));
-        self.is_some() && (a0 ^ p0) & m0 == 0 && (a1 ^ p1) & m1 == 0
+        let [address, prefix, mask] =
+            [address, &self.prefix, &self.mask].map(|bytes| u128::from_ne_bytes(*bytes));
+        self.is_some() && (address ^ prefix) & mask == 0
     }
-}
-
-#[expect(
-    clippy::many_single_char_names,
-    reason = "a copy to an array instead lies on the stack: `tcx_uplink_in` then has more than the verifier allows"
-)]
-#[inline(always)]
-fn halves(bytes: &[u8; 16]) -> (u64, u64) {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = *bytes;
-    (
-        u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
-        u64::from_ne_bytes(rest),
-    )
 }
 
 /// A VIP range: addresses that become indexes.

@@ -66,6 +66,8 @@ pub struct Choice {
 }
 
 /// What becomes of a connection.
+// Aligned to a whole word: functions return it on the stack, which BPF writes by aligned words only.
+#[repr(align(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// None of ours.

@@ -12,6 +12,7 @@ pub(crate) mod leaving;
 pub(crate) mod nat;
 pub(crate) mod refuse;
 pub(crate) mod rewrite;
+pub(crate) mod skb;
 pub(crate) mod socket;
 pub(crate) mod stale;
 pub(crate) mod standing;

@@ -1,7 +1,7 @@
 //! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
 
 use crate::checksum;
-use crate::packet::{self, Bytes, ICMPV6, L4};
+use crate::packet::{self, Aligned, Frame, ICMPV6, L4};
 
 /// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
@@ -33,19 +33,19 @@ pub struct Solicitation {
 ///
 /// One with more than one option's worth of bytes is left to the kernel: askers send none or one.
 #[inline(always)]
-pub fn solicitation<B: Bytes>(frame: &B) -> Option<Solicitation> {
+pub fn solicitation<F: Frame>(frame: &F) -> Option<Solicitation> {
     let ip = packet::ipv6(frame)?;
     if ip.next_header != ICMPV6 || ip.hop_limit != 255 {
         return None;
     }
-    let message = frame.load::<24>(L4)?;
+    let message = frame.load::<24>(L4)?.0;
     let mut sum = checksum::pseudo(&ip.source, &ip.target, ip.payload_len, ICMPV6);
     sum = checksum::add(sum, &message);
-    let mac = frame.load::<6>(6)?;
+    let mac = frame.load::<6>(6)?.0;
     let option = match ip.payload_len {
         24 => None,
         32 => {
-            let option = frame.load::<8>(L4 + 24)?;
+            let option = frame.load::<8>(L4 + 24)?.0;
             sum = checksum::add(sum, &option);
             Some(option)
         }
@@ -94,13 +94,13 @@ fn is_solicited_node(address: &[u8; 16]) -> bool {
 
 /// Whether a pod may send the ICMPv6 message at `at`: it never routes, and advertises only addresses that `are_own`.
 #[inline(always)]
-pub fn pod_may_say<B: Bytes>(frame: &B, at: usize, are_own: impl Fn(&[u8; 16]) -> bool) -> bool {
-    let Some([kind]) = frame.load::<1>(at) else {
+pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -> bool) -> bool {
+    let Some(Aligned([kind])) = frame.load::<1>(at) else {
         return false;
     };
     match kind {
         ROUTER_ADVERTISEMENT | REDIRECT => false,
-        ADVERTISEMENT => frame.load::<16>(at + 8).is_some_and(|target| {
+        ADVERTISEMENT => frame.load::<16>(at + 8).is_some_and(|Aligned(target)| {
             let link_local = target[0] == 0xfe && target[1] & 0xc0 == 0x80;
             link_local || are_own(&target)
         }),
@@ -108,33 +108,32 @@ pub fn pod_may_say<B: Bytes>(frame: &B, at: usize, are_own: impl Fn(&[u8; 16]) -
     }
 }
 
-/// The answer, a whole frame, that `mac` has the target.
+/// Writes the answer, a whole frame, that `mac` has the target.
 #[inline(always)]
-pub fn advertisement(asked: &Solicitation, mac: [u8; 6]) -> [u8; ADVERTISEMENT_LEN] {
+pub fn advertise(asked: &Solicitation, mac: [u8; 6], frame: &mut [u8; ADVERTISEMENT_LEN]) {
     let (to, to_mac, flags) = if asked.source == UNSPECIFIED {
         (ALL_NODES, ALL_NODES_MAC, OVERRIDE)
     } else {
         (asked.source, asked.mac, SOLICITED | OVERRIDE)
     };
-    let mut message = [0; 32];
-    message[0] = ADVERTISEMENT;
-    message[4] = flags;
-    message[8..24].copy_from_slice(&asked.target);
-    message[24] = TARGET_LINK_LAYER;
-    message[25] = 1;
-    message[26..].copy_from_slice(&mac);
-    let sum = checksum::add(checksum::pseudo(&asked.target, &to, 32, ICMPV6), &message);
-    message[2..4].copy_from_slice(&checksum::finish(sum).to_be_bytes());
-
-    let mut frame = [0; ADVERTISEMENT_LEN];
+    let head = [ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0];
+    let option = [TARGET_LINK_LAYER, 1];
     frame[..6].copy_from_slice(&to_mac);
     frame[6..12].copy_from_slice(&mac);
     frame[12..14].copy_from_slice(&packet::ETHERTYPE_IPV6);
     frame[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 32, ICMPV6, 255]);
     frame[22..38].copy_from_slice(&asked.target);
     frame[38..54].copy_from_slice(&to);
-    frame[54..].copy_from_slice(&message);
-    frame
+    frame[54..62].copy_from_slice(&head);
+    frame[62..78].copy_from_slice(&asked.target);
+    frame[78..80].copy_from_slice(&option);
+    frame[80..].copy_from_slice(&mac);
+    let mut sum = checksum::pseudo(&asked.target, &to, 32, ICMPV6);
+    sum = checksum::add(sum, &head);
+    sum = checksum::add(sum, &asked.target);
+    sum = checksum::add(sum, &option);
+    sum = checksum::add(sum, &mac);
+    frame[56..58].copy_from_slice(&checksum::finish(sum).to_be_bytes());
 }
 
 #[cfg(test)]

@@ -16,10 +16,6 @@ pub const L3: usize = 14;
 pub const IPV6: usize = 14;
 /// Where the transport header begins; extension headers are left to the kernel.
 pub const L4: usize = IPV6 + 40;
-/// Where the IPv6 source address lies.
-pub const SOURCE: usize = IPV6 + 8;
-/// Where the IPv6 destination address lies.
-pub const TARGET: usize = IPV6 + 24;
 
 /// The EtherType of IPv4.
 pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -39,16 +35,32 @@ pub const SCTP: u8 = 132;
 /// Where the EtherType lies in an Ethernet frame.
 const ETHERTYPE: usize = 12;
 
-/// Bytes that can be asked for from any place, and refuse to be read past their end.
-pub trait Bytes {
+/// Bytes of a frame, laid where whole words can be read from them: BPF reads its stack by aligned words only.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug)]
+pub struct Aligned<const N: usize>(pub [u8; N]);
+
+/// An Ethernet frame that can be asked for bytes from any place, and refuses to be read past its end.
+pub trait Frame {
+    /// Its length in bytes.
+    fn len(&self) -> usize;
+    /// Its EtherType.
+    fn ethertype(&self) -> Option<[u8; 2]>;
     /// The `N` bytes at `offset`.
-    fn load<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+    fn load<const N: usize>(&self, offset: usize) -> Option<Aligned<N>>;
 }
 
-impl Bytes for &[u8] {
-    #[inline(always)]
-    fn load<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.get(offset..)?.first_chunk().copied()
+impl Frame for &[u8] {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    fn ethertype(&self) -> Option<[u8; 2]> {
+        self.load(ETHERTYPE).map(|bytes| bytes.0)
+    }
+
+    fn load<const N: usize>(&self, offset: usize) -> Option<Aligned<N>> {
+        self.get(offset..)?.first_chunk().copied().map(Aligned)
     }
 }
 
@@ -185,20 +197,7 @@ pub const fn mapped(v4: [u8; 4]) -> [u8; 16] {
 /// Whether `address` is an IPv4 address, IPv4-mapped.
 #[inline(always)]
 pub const fn is_v4(address: &[u8; 16]) -> bool {
-    begins_with_zeros::<10>(address) && address[10] & address[11] == 0xff
-}
-
-/// Whether the first `N` bytes are zero.
-#[inline(always)]
-const fn begins_with_zeros<const N: usize>(address: &[u8; 16]) -> bool {
-    // Joined rather than compared one by one: the verifier would follow each comparison both ways.
-    let mut joined = 0;
-    let mut at = 0;
-    while at < N {
-        joined |= address[at];
-        at += 1;
-    }
-    joined == 0
+    u128::from_be_bytes(*address) >> 32 == 0xffff
 }
 
 /// The IPv4 address that `address` maps.
@@ -214,18 +213,16 @@ pub const fn v4_of(address: &[u8; 16]) -> [u8; 4] {
 // A function of its own, unlike others: inlined, the optimiser takes `packet` apart into dozens of variables that BPF
 // has no registers for, and the verifier walks all ways through whatever follows once for each way through here.
 #[inline(never)]
-pub fn read<B: Bytes>(frame: &B, packet: &mut Packet) -> Read {
-    let payload = match frame.load::<2>(ETHERTYPE) {
+pub fn read<F: Frame>(frame: &F, packet: &mut Packet) -> Read {
+    let payload = match frame.ethertype() {
         Some(ETHERTYPE_IPV4) => v4::read(frame, L3, packet),
         Some(ETHERTYPE_IPV6) => v6::read(frame, L3, packet),
         Some(_) => Err(Read::Other),
         None => Err(Read::Malformed),
     };
     match payload {
-        // Asked once for the last byte, nothing behind has to ask whether the frame holds what its headers say.
-        Ok(payload) if frame.load::<1>(payload.end - 1).is_some() => {
-            upper::read(frame, payload, packet)
-        }
+        // Asked once, nothing behind has to ask whether the frame holds what its headers say.
+        Ok(payload) if payload.end <= frame.len() => upper::read(frame, payload, packet),
         Ok(_) => Read::Malformed,
         Err(read) => read,
     }
@@ -236,7 +233,7 @@ pub fn read<B: Bytes>(frame: &B, packet: &mut Packet) -> Read {
 /// Only 8 bytes of its transport header need be there (RFC 792; RFC 4443 3), so its flags are not read.
 // Not inlined for the same reasons as `read`.
 #[inline(never)]
-pub fn quoted<B: Bytes>(frame: &B, at: usize, v4: bool, packet: &mut Packet) -> bool {
+pub fn quoted<F: Frame>(frame: &F, at: usize, v4: bool, packet: &mut Packet) -> bool {
     let payload = if v4 {
         v4::read(frame, at, packet)
     } else {
@@ -262,21 +259,11 @@ pub struct Ipv6 {
 
 /// Reads an Ethernet frame's IPv6 header.
 #[inline(always)]
-pub fn ipv6<B: Bytes>(frame: &B) -> Option<Ipv6> {
-    if frame.load::<2>(12)? != ETHERTYPE_IPV6 {
+pub fn ipv6<F: Frame>(frame: &F) -> Option<Ipv6> {
+    if frame.ethertype()? != ETHERTYPE_IPV6 {
         return None;
     }
-    let [first, _, _, _, payload_0, payload_1, next_header, hop_limit] = frame.load::<8>(IPV6)?;
-    if first >> 4 != 6 {
-        return None;
-    }
-    Some(Ipv6 {
-        payload_len: u16::from_be_bytes([payload_0, payload_1]),
-        next_header,
-        hop_limit,
-        source: frame.load(SOURCE)?,
-        target: frame.load(TARGET)?,
-    })
+    v6::fixed(frame, IPV6)
 }
 
 #[cfg(test)]

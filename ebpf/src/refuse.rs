@@ -20,6 +20,30 @@ const INTERNETWORK_CONTROL: u8 = 0xc0;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
+/// The headers of an answer. Written where they shall lie: BPF's stack takes no half-words at odd places.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<const IP: usize, const UPPER: usize> {
+    /// IP's.
+    pub ip: [u8; IP],
+    /// TCP's or ICMP's.
+    pub upper: [u8; UPPER],
+}
+
+/// Room for one answer of each kind.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Refusals {
+    /// See [`reset_v4`].
+    pub reset_v4: Refusal<20, 20>,
+    /// See [`reset_v6`].
+    pub reset_v6: Refusal<40, 20>,
+    /// See [`unreachable_v4`].
+    pub unreachable_v4: Refusal<20, 8>,
+    /// See [`unreachable_v6`].
+    pub unreachable_v6: Refusal<40, 8>,
+}
+
 /// Whether a packet may be refused with an error at all (RFC 1122 3.2.2, RFC 4443 2.4 e).
 ///
 /// Never an ICMP message, which may be an error itself; nor what resets a connection; nor what is not from and for one
@@ -44,49 +68,61 @@ pub const fn may_refuse(packet: &Packet) -> bool {
 ///
 /// They go before the quoted bytes: `quote_len` of `quote`, which is zero behind them.
 #[inline(always)]
-pub fn unreachable_v6(packet: &Packet, quote: &[u8; QUOTE_MAX], quote_len: u16) -> [u8; 48] {
+pub fn unreachable_v6(
+    packet: &Packet,
+    quote: &[u8; QUOTE_MAX],
+    quote_len: u16,
+    answer: &mut Refusal<40, 8>,
+) {
     let len = quote_len + ICMP_LEN;
     let pseudo = checksum::pseudo(&packet.target, &packet.source, len, ICMPV6);
-    join(
-        &header_v6(packet, ICMPV6, len),
-        &icmp([1, 4], pseudo, quote),
-    )
+    header_v6(packet, ICMPV6, len, &mut answer.ip);
+    icmp([1, 4], pseudo, quote, &mut answer.upper);
 }
 
 /// IPv4 and ICMP header of "port unreachable" (RFC 792), from the packet's target to its source.
 ///
 /// They go before the quoted bytes: `quote_len` of `quote`, which is zero behind them.
 #[inline(always)]
-pub fn unreachable_v4(packet: &Packet, quote: &[u8; QUOTE_MAX], quote_len: u16) -> [u8; 28] {
+pub fn unreachable_v4(
+    packet: &Packet,
+    quote: &[u8; QUOTE_MAX],
+    quote_len: u16,
+    answer: &mut Refusal<20, 8>,
+) {
     let len = quote_len + ICMP_LEN;
-    join(
-        &header_v4(packet, ICMP, INTERNETWORK_CONTROL, len),
-        &icmp([3, 3], 0, quote),
-    )
+    header_v4(packet, ICMP, INTERNETWORK_CONTROL, len, &mut answer.ip);
+    icmp([3, 3], 0, quote, &mut answer.upper);
 }
 
 /// A TCP RST over IPv6 from the packet's target to its source (RFC 9293 3.10.7.1).
 ///
 /// `header` is the refused segment's, `segment_len` its data in bytes, SYN and FIN counting as one each (SEG.LEN).
 #[inline(always)]
-pub fn reset_v6(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 60] {
-    join(
-        &header_v6(packet, TCP, TCP_LEN),
-        &reset(packet, header, segment_len),
-    )
+pub fn reset_v6(
+    packet: &Packet,
+    header: &[u8; 20],
+    segment_len: u32,
+    answer: &mut Refusal<40, 20>,
+) {
+    header_v6(packet, TCP, TCP_LEN, &mut answer.ip);
+    reset(packet, header, segment_len, &mut answer.upper);
 }
 
 /// A TCP RST over IPv4, like [`reset_v6`].
 #[inline(always)]
-pub fn reset_v4(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 40] {
-    join(
-        &header_v4(packet, TCP, 0, TCP_LEN),
-        &reset(packet, header, segment_len),
-    )
+pub fn reset_v4(
+    packet: &Packet,
+    header: &[u8; 20],
+    segment_len: u32,
+    answer: &mut Refusal<20, 20>,
+) {
+    header_v4(packet, TCP, 0, TCP_LEN, &mut answer.ip);
+    reset(packet, header, segment_len, &mut answer.upper);
 }
 
 #[inline(always)]
-fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 20] {
+fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32, answer: &mut [u8; 20]) {
     let [_, _, _, _, q0, q1, q2, q3, a0, a1, a2, a3, _, flags, ..] = *header;
     let (sequence, acknowledged, flags) = if flags & ACK == 0 {
         let end = u32::from_be_bytes([q0, q1, q2, q3]).wrapping_add(segment_len);
@@ -94,7 +130,7 @@ fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 20] {
     } else {
         ([a0, a1, a2, a3], [0; 4], RST)
     };
-    let mut answer = [0; 20];
+    *answer = [0; 20];
     answer[..2].copy_from_slice(&packet.target_port.to_be_bytes());
     answer[2..4].copy_from_slice(&packet.source_port.to_be_bytes());
     answer[4..8].copy_from_slice(&sequence);
@@ -103,52 +139,39 @@ fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32) -> [u8; 20] {
     answer[13] = flags;
     // IPv4's too: mapping adds 0xffff for each address, which is nothing to a one's complement sum.
     let pseudo = checksum::pseudo(&packet.target, &packet.source, TCP_LEN, TCP);
-    let sum = checksum::finish(checksum::add(pseudo, &answer));
+    let sum = checksum::finish(checksum::add(pseudo, answer));
     answer[16..18].copy_from_slice(&sum.to_be_bytes());
-    answer
 }
 
 /// An ICMP header, type and code being `kind`; `sum` is what goes into its checksum besides itself and `quote`.
 #[inline(always)]
-fn icmp(kind: [u8; 2], sum: u32, quote: &[u8; QUOTE_MAX]) -> [u8; 8] {
+fn icmp(kind: [u8; 2], sum: u32, quote: &[u8; QUOTE_MAX], header: &mut [u8; 8]) {
     let sum = checksum::finish(checksum::add(checksum::add(sum, &kind), quote)).to_be_bytes();
-    [kind[0], kind[1], sum[0], sum[1], 0, 0, 0, 0]
+    *header = [kind[0], kind[1], sum[0], sum[1], 0, 0, 0, 0];
 }
 
 #[inline(always)]
-fn header_v6(packet: &Packet, protocol: u8, payload_len: u16) -> [u8; 40] {
+fn header_v6(packet: &Packet, protocol: u8, payload_len: u16, header: &mut [u8; 40]) {
     let [len_0, len_1] = payload_len.to_be_bytes();
     let first = [0x60, 0, 0, 0, len_0, len_1, protocol, HOP_LIMIT];
-    let mut header = [0; 40];
     header[..8].copy_from_slice(&first);
     header[8..24].copy_from_slice(&packet.target);
     header[24..].copy_from_slice(&packet.source);
-    header
 }
 
 #[inline(always)]
-fn header_v4(packet: &Packet, protocol: u8, service: u8, payload_len: u16) -> [u8; 20] {
+fn header_v4(packet: &Packet, protocol: u8, service: u8, payload_len: u16, header: &mut [u8; 20]) {
     let [len_0, len_1] = (payload_len + V4_LEN).to_be_bytes();
     // Never fragmented, it needs no identification (RFC 6864 4.1).
     let first = [0x45, service, len_0, len_1, 0, 0, DONT_FRAGMENT, 0];
-    let mut header = [0; 20];
+    *header = [0; 20];
     header[..8].copy_from_slice(&first);
     header[8] = HOP_LIMIT;
     header[9] = protocol;
     header[12..16].copy_from_slice(&v4_of(&packet.target));
     header[16..].copy_from_slice(&v4_of(&packet.source));
-    let sum = checksum::finish(checksum::add(0, &header));
+    let sum = checksum::finish(checksum::add(0, header));
     header[10..12].copy_from_slice(&sum.to_be_bytes());
-    header
-}
-
-#[inline(always)]
-fn join<const A: usize, const B: usize, const N: usize>(a: &[u8; A], b: &[u8; B]) -> [u8; N] {
-    const { assert!(A + B == N, "the whole is its parts") };
-    let mut whole = [0; N];
-    whole[..A].copy_from_slice(a);
-    whole[A..].copy_from_slice(b);
-    whole
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::follow::deliver;
 use super::nat::Way;
-use super::rewrite::{End, Frame, NEXT, difference, put_address, refused, send_on};
+use super::rewrite::{End, NEXT, difference, put_address, refused, send_on};
+use super::skb::frame;
 use super::tables;
 use super::tables::Scratch;
 
@@ -22,7 +23,7 @@ const CHECKSUM: usize = 2;
 pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) -> i32 {
     let v4 = scratch.packet.v4 == 1;
     let at = scratch.packet.l4 as usize + HEADER;
-    if !quoted(&Frame(ctx), at, v4, &mut scratch.quoted) {
+    if !quoted(&frame(ctx), at, v4, &mut scratch.quoted) {
         return NEXT;
     }
     // The flow that runs against the failed packet says what that packet was before it was changed.

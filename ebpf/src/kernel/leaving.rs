@@ -5,12 +5,13 @@ use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::is_local;
 use dormouse_ebpf::flow::{ACTIVATED, Flow, FlowKey, SERVICE};
 use dormouse_ebpf::maps::NO_SLOT;
-use dormouse_ebpf::packet::{FIRST, L3, Read, mapped};
+use dormouse_ebpf::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, FIRST, Frame as _, L3, Read, mapped};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::follow::follow;
 use super::nat::Way;
 use super::rewrite::{NEXT, dropped};
+use super::skb::frame;
 use super::standing::is_reply;
 use super::tables::{Kernel, Scratch};
 use super::{errors, fragments, tables};
@@ -55,10 +56,10 @@ pub(crate) fn is_unseen(ctx: &TcContext) -> bool {
 /// Where an IP packet comes from.
 #[inline(always)]
 fn source(ctx: &TcContext) -> Option<[u8; 16]> {
-    let version: u8 = ctx.load(L3).ok()?;
-    match version >> 4 {
-        4 => ctx.load(L3 + 12).ok().map(mapped),
-        6 => ctx.load(L3 + 8).ok(),
+    let frame = frame(ctx);
+    match frame.ethertype()? {
+        ETHERTYPE_IPV4 => frame.load(L3 + 12).map(|bytes| mapped(bytes.0)),
+        ETHERTYPE_IPV6 => frame.load(L3 + 8).map(|bytes| bytes.0),
         _ => None,
     }
 }

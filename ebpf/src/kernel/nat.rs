@@ -12,7 +12,8 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::begin::go;
 use super::follow::follow;
-use super::rewrite::{Frame, NEXT, dropped};
+use super::rewrite::{NEXT, dropped};
+use super::skb::frame;
 use super::standing::{Standing, is_reply, standing};
 use super::tables::{Kernel, Scratch};
 use super::{errors, fragments, refuse, tables, trace};
@@ -63,7 +64,7 @@ pub(crate) fn look(ctx: &TcContext, scratch: &mut Scratch) -> Read {
     scratch.packet.target = [0; 16];
     scratch.packet.v4 = 0;
     scratch.packet.protocol = 0;
-    read(&Frame(ctx), &mut scratch.packet)
+    read(&frame(ctx), &mut scratch.packet)
 }
 
 /// A later fragment without its first: to a VIP it can go nowhere.
@@ -88,7 +89,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) 
             Standing::Follow => return follow(ctx, scratch, flow, config, way),
             Standing::Reset => {
                 tables::note(Verdict::Reset);
-                return refuse::reset(ctx, &scratch.packet);
+                return refuse::reset(ctx, scratch);
             }
             Standing::Refuse => {
                 tables::note(Verdict::Rejected);

@@ -5,12 +5,13 @@ use aya_ebpf::helpers::generated::{
     bpf_redirect, bpf_skb_change_head, bpf_skb_change_tail, bpf_skb_load_bytes,
 };
 use aya_ebpf::programs::TcContext;
-use dormouse_ebpf::packet::{L3, Packet, TCP};
+use dormouse_ebpf::packet::{Aligned, Frame as _, L3, Packet, TCP};
 use dormouse_ebpf::refuse::{
-    QUOTE_MAX, may_refuse, reset_v4, reset_v6, unreachable_v4, unreachable_v6,
+    QUOTE_MAX, Refusal, may_refuse, reset_v4, reset_v6, unreachable_v4, unreachable_v6,
 };
 
 use super::rewrite::{DROP, refused};
+use super::skb::frame;
 use super::tables::Scratch;
 
 /// Refuses a conversation. A connection's first segment is reset: an error that arrives while connect(2) still holds the
@@ -18,7 +19,7 @@ use super::tables::Scratch;
 #[inline(never)]
 pub(crate) fn refuse(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
     if scratch.packet.protocol == TCP && scratch.packet.opens() {
-        reset(ctx, &scratch.packet)
+        reset(ctx, scratch)
     } else {
         unreachable(ctx, scratch)
     }
@@ -69,39 +70,42 @@ fn quote(ctx: &TcContext, scratch: &mut Scratch) -> u32 {
 }
 
 #[inline(never)]
-fn quote_v4(ctx: &TcContext, scratch: &Scratch, len: u32) -> bool {
-    let header = unreachable_v4(&scratch.packet, &scratch.quote, len as u16);
-    prepend(ctx, &header).is_some()
+fn quote_v4(ctx: &TcContext, scratch: &mut Scratch, len: u32) -> bool {
+    let answer = &mut scratch.refusals.unreachable_v4;
+    unreachable_v4(&scratch.packet, &scratch.quote, len as u16, answer);
+    prepend(ctx, answer).is_some()
 }
 
 #[inline(never)]
-fn quote_v6(ctx: &TcContext, scratch: &Scratch, len: u32) -> bool {
-    let header = unreachable_v6(&scratch.packet, &scratch.quote, len as u16);
-    prepend(ctx, &header).is_some()
+fn quote_v6(ctx: &TcContext, scratch: &mut Scratch, len: u32) -> bool {
+    let answer = &mut scratch.refusals.unreachable_v6;
+    unreachable_v6(&scratch.packet, &scratch.quote, len as u16, answer);
+    prepend(ctx, answer).is_some()
 }
 
 /// Puts IP and ICMP headers before the quote, below the Ethernet header.
 #[inline(always)]
-fn prepend<const N: usize>(ctx: &TcContext, header: &[u8; N]) -> Option<()> {
-    let frame: [u8; L3] = ctx.load(0).ok()?;
+fn prepend<const IP: usize>(ctx: &TcContext, answer: &Refusal<IP, 8>) -> Option<()> {
+    let ethernet = frame(ctx).load::<L3>(0)?.0;
     // SAFETY: the helper takes the hook's context.
-    if unsafe { bpf_skb_change_head(ctx.as_ptr().cast(), N as u32, 0) } != 0 {
+    if unsafe { bpf_skb_change_head(ctx.as_ptr().cast(), IP as u32 + 8, 0) } != 0 {
         return None;
     }
-    ctx.store(0, &frame, 0).ok()?;
-    ctx.store(L3, header, 0).ok()
+    ctx.store(0, &ethernet, 0).ok()?;
+    put(ctx, answer)
 }
 
 /// Answers a segment of a connection that cannot go on.
 #[inline(always)]
-pub(crate) fn reset(ctx: &TcContext, packet: &Packet) -> i32 {
+pub(crate) fn reset(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
+    let packet = &scratch.packet;
     if packet.protocol != TCP || !may_refuse(packet) || packet.l4 == 0 {
         return DROP;
     }
     let written = if packet.v4 == 1 {
-        write_v4(ctx, packet)
+        write_v4(ctx, scratch)
     } else {
-        write_v6(ctx, packet)
+        write_v6(ctx, scratch)
     };
     if written { turn(ctx) } else { refused() }
 }
@@ -109,24 +113,30 @@ pub(crate) fn reset(ctx: &TcContext, packet: &Packet) -> i32 {
 // Functions of their own: both answers at once are more than a program's stack holds.
 
 #[inline(never)]
-fn write_v4(ctx: &TcContext, packet: &Packet) -> bool {
-    segment(ctx, packet)
-        .and_then(|(header, len)| overwrite(ctx, &reset_v4(packet, &header, len)))
-        .is_some()
+fn write_v4(ctx: &TcContext, scratch: &mut Scratch) -> bool {
+    let Some((header, len)) = segment(ctx, &scratch.packet) else {
+        return false;
+    };
+    let answer = &mut scratch.refusals.reset_v4;
+    reset_v4(&scratch.packet, &header.0, len, answer);
+    overwrite(ctx, answer).is_some()
 }
 
 #[inline(never)]
-fn write_v6(ctx: &TcContext, packet: &Packet) -> bool {
-    segment(ctx, packet)
-        .and_then(|(header, len)| overwrite(ctx, &reset_v6(packet, &header, len)))
-        .is_some()
+fn write_v6(ctx: &TcContext, scratch: &mut Scratch) -> bool {
+    let Some((header, len)) = segment(ctx, &scratch.packet) else {
+        return false;
+    };
+    let answer = &mut scratch.refusals.reset_v6;
+    reset_v6(&scratch.packet, &header.0, len, answer);
+    overwrite(ctx, answer).is_some()
 }
 
 /// The header of a segment, and how many sequence numbers it takes.
 #[inline(always)]
-fn segment(ctx: &TcContext, packet: &Packet) -> Option<([u8; 20], u32)> {
-    let header: [u8; 20] = ctx.load(packet.l4 as usize).ok()?;
-    let [.., offset, flags, _, _, _, _, _, _] = header;
+fn segment(ctx: &TcContext, packet: &Packet) -> Option<(Aligned<20>, u32)> {
+    let header = frame(ctx).load::<20>(packet.l4 as usize)?;
+    let Aligned([.., offset, flags, _, _, _, _, _, _]) = header;
     let data = (L3 as u32 + u32::from(packet.len))
         .saturating_sub(u32::from(packet.l4) + u32::from(offset >> 4) * 4);
     Some((
@@ -136,9 +146,18 @@ fn segment(ctx: &TcContext, packet: &Packet) -> Option<([u8; 20], u32)> {
 }
 
 #[inline(always)]
-fn overwrite<const N: usize>(ctx: &TcContext, ip: &[u8; N]) -> Option<()> {
-    resize(ctx, L3 + N)?;
-    ctx.store(L3, ip, 0).ok()
+fn overwrite<const IP: usize>(ctx: &TcContext, answer: &Refusal<IP, 20>) -> Option<()> {
+    resize(ctx, L3 + IP + 20)?;
+    put(ctx, answer)
+}
+
+#[inline(always)]
+fn put<const IP: usize, const UPPER: usize>(
+    ctx: &TcContext,
+    answer: &Refusal<IP, UPPER>,
+) -> Option<()> {
+    ctx.store(L3, &answer.ip, 0).ok()?;
+    ctx.store(L3 + IP, &answer.upper, 0).ok()
 }
 
 #[inline(always)]
@@ -150,11 +169,11 @@ fn resize(ctx: &TcContext, len: usize) -> Option<()> {
 /// Sends the frame back where it came from.
 #[inline(never)]
 fn turn(ctx: &TcContext) -> i32 {
-    let Ok([a, b, c, d, e, f, g, h, i, j, k, l]) = ctx.load::<[u8; 12]>(0) else {
+    let frame = frame(ctx);
+    let (Some(to), Some(from)) = (frame.load::<6>(0), frame.load::<6>(6)) else {
         return refused();
     };
-    let back = [g, h, i, j, k, l, a, b, c, d, e, f];
-    if ctx.store(0, &back, 0).is_err() {
+    if ctx.store(0, &from.0, 0).is_err() || ctx.store(6, &to.0, 0).is_err() {
         return refused();
     }
     // SAFETY: a field of the context; the helper only notes where the frame goes.

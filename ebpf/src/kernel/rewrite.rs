@@ -6,7 +6,7 @@ use aya_ebpf::bindings::{
 use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_redirect, bpf_redirect_neigh};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::checksum::crc32c_replace;
-use dormouse_ebpf::packet::{self, Bytes, L3, Packet, v4_of};
+use dormouse_ebpf::packet::{self, L3, Packet, v4_of};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::tables;
@@ -25,16 +25,6 @@ const AF_INET6: u32 = 10;
 const V4_CHECKSUM: usize = 10;
 /// Where an SCTP header has its checksum (RFC 9260 3.1).
 const SCTP_CHECKSUM: usize = 8;
-
-/// A frame at a tcx hook.
-pub(crate) struct Frame<'a>(pub(crate) &'a TcContext);
-
-impl Bytes for Frame<'_> {
-    #[inline(always)]
-    fn load<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.0.load::<[u8; N]>(offset).ok()
-    }
-}
 
 /// An end of a packet.
 #[derive(Clone, Copy)]

@@ -8,36 +8,12 @@ use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Answer, NO_BACKEND, Tables, decide};
 use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, REPLY, SERVICE};
 use dormouse_ebpf::maps::{Peer, PeerKey, SOCKET_SERVICE, Socket};
-use dormouse_ebpf::packet::{Bytes, ETHERTYPE_IPV4, ETHERTYPE_IPV6, L3, Read, UDP, read};
+use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::tables::{Kernel, Scratch};
-use super::{atomic, socket, tables};
-
-/// A packet at a socket hook: without the Ethernet header that readers count from.
-struct Frame<'a>(&'a SkBuffContext);
-
-impl Bytes for Frame<'_> {
-    #[inline(always)]
-    fn load<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        if offset >= L3 {
-            return self.0.load::<[u8; N]>(offset - L3).ok();
-        }
-        let version: u8 = self.0.load(0).ok()?;
-        let kind = if version >> 4 == 4 {
-            ETHERTYPE_IPV4
-        } else {
-            ETHERTYPE_IPV6
-        };
-        let mut bytes = [0; N];
-        if N == 2 {
-            bytes[0] = kind[0];
-            bytes[1] = kind[1];
-        }
-        Some(bytes)
-    }
-}
+use super::{atomic, skb, socket, tables};
 
 /// Looks whether the packet's socket was led to a backend that is gone. False if the packet can go nowhere, and no program
 /// on its way could say so.
@@ -76,7 +52,10 @@ fn serves(backend: u32, generation: u32) -> bool {
 #[inline(always)]
 fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, Socket)) -> bool {
     let (cookie, socket) = of;
-    if !matches!(read(&Frame(ctx), &mut scratch.packet), Read::Transport) {
+    if !matches!(
+        read(&skb::headless(ctx), &mut scratch.packet),
+        Read::Transport
+    ) {
         return true;
     }
     let udp = scratch.packet.protocol == UDP;

@@ -17,9 +17,9 @@ use dormouse_ebpf::maps::{
     PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, SOCKETS_MAX, STICKY_MAX, Socket,
     Sticky, StickyKey,
 };
-use dormouse_ebpf::ndp::Solicitation;
+use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation};
 use dormouse_ebpf::packet::Packet;
-use dormouse_ebpf::refuse::QUOTE_MAX;
+use dormouse_ebpf::refuse::{QUOTE_MAX, Refusals};
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Service, Set, VIPS_MAX};
 use dormouse_ebpf::verdict::{VERDICTS_LEN, Verdict};
 
@@ -87,7 +87,9 @@ pub(crate) struct Scratch {
     pub(crate) asked: Asked,
     pub(crate) choice: Choice,
     pub(crate) quote: [u8; QUOTE_MAX],
+    pub(crate) refusals: Refusals,
     pub(crate) solicited: Solicitation,
+    pub(crate) advertised: [u8; ADVERTISEMENT_LEN],
     /// 1 while a program uses it that another may interrupt.
     pub(crate) busy: u64,
 }
@@ -181,6 +183,10 @@ pub(crate) fn random() -> u32 {
     unsafe { bpf_get_prandom_u32() }
 }
 
+/// What the optimiser writes by whole words, which the verifier wants aligned on the stack.
+#[repr(C, align(8))]
+struct Words<T>(T);
+
 /// The maps, as decisions read them.
 pub(crate) struct Kernel;
 
@@ -246,14 +252,12 @@ impl Tables for Kernel {
 
     #[inline(always)]
     fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
-        let key = Key::new(
-            160,
-            Admitted {
-                slot: slot.to_be_bytes(),
-                address: *source,
-            },
-        );
-        ADMITTED.get(&key).is_some()
+        let admitted = Admitted {
+            slot: slot.to_be_bytes(),
+            address: *source,
+        };
+        let key = Words(Key::new(160, admitted));
+        ADMITTED.get(&key.0).is_some()
     }
 
     #[inline(always)]

@@ -62,7 +62,7 @@ fn an_address_resolution_is_answered_to_the_asker_solicited() {
             target: POD
         }
     );
-    let answer = advertisement(&asked, UPLINK);
+    let answer = answer(&asked);
     assert_eq!(answer[..6], MAC);
     assert_eq!(answer[6..12], UPLINK);
     assert_eq!(answer[20..22], [58, 255]);
@@ -87,7 +87,7 @@ fn a_unicast_probe_without_option_is_answered_to_the_frames_sender() {
 fn duplicate_address_detection_is_answered_to_all_nodes_unsolicited() {
     for options in [&[][..], &NONCE] {
         let asked = read(&frame(UNSPECIFIED, GROUP, options)).unwrap();
-        let answer = advertisement(&asked, UPLINK);
+        let answer = answer(&asked);
         assert_eq!(answer[..6], ALL_NODES_MAC);
         assert_eq!(answer[38..54], ALL_NODES);
         assert_eq!(answer[58], OVERRIDE);
@@ -130,4 +130,10 @@ fn a_solicitation_cut_anywhere_is_not_read() {
     for len in 0..good.len() {
         assert_eq!(read(&good[..len]), None, "{len}");
     }
+}
+
+fn answer(asked: &Solicitation) -> [u8; ADVERTISEMENT_LEN] {
+    let mut frame = [0xaa; ADVERTISEMENT_LEN];
+    advertise(asked, UPLINK, &mut frame);
+    frame
 }

@@ -1,6 +1,8 @@
 //! What an IP packet carries: ports where there are any, and whether ICMP reports an error.
 
-use super::{Bytes, FIRST, ICMP, ICMPV6, LATER, Packet, Payload, Read, SCTP, TCP, UDP, v6};
+use super::{
+    Aligned, FIRST, Frame, ICMP, ICMPV6, LATER, Packet, Payload, Read, SCTP, TCP, UDP, v6,
+};
 
 /// Bytes of the transport headers, options excluded (RFC 9293 3.1, RFC 768, RFC 9260 3.1).
 const TCP_HEADER: usize = 20;
@@ -11,7 +13,7 @@ const ICMP_HEADER: usize = 8;
 
 /// Reads what lies behind all IP headers.
 #[inline(always)]
-pub(super) fn read<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Read {
+pub(super) fn read<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Read {
     if packet.fragment == LATER {
         return later(payload.offset, packet);
     }
@@ -32,11 +34,11 @@ pub(super) fn read<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -
 
 /// Reads the ports of a quoted packet.
 #[inline(always)]
-pub(super) fn read_quoted<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> bool {
+pub(super) fn read_quoted<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> bool {
     if packet.fragment == LATER || !matches!(packet.protocol, TCP | UDP | SCTP) {
         return false;
     }
-    let (Ok(l4), Some([s0, s1, t0, t1, ..])) =
+    let (Ok(l4), Some(Aligned([s0, s1, t0, t1, ..]))) =
         (u16::try_from(payload.at), frame.load::<8>(payload.at))
     else {
         return false;
@@ -63,8 +65,8 @@ const fn later(offset: usize, packet: &Packet) -> Read {
 }
 
 #[inline(always)]
-fn tcp<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Option<Read> {
-    let [s0, s1, t0, t1, .., offset, flags] = frame.load::<14>(payload.at)?;
+fn tcp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Read> {
+    let Aligned([s0, s1, t0, t1, .., offset, flags]) = frame.load::<14>(payload.at)?;
     let header = usize::from(offset >> 4) * 4;
     if header < TCP_HEADER || payload.at + header > payload.end {
         return None;
@@ -75,8 +77,8 @@ fn tcp<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Option<Rea
 }
 
 #[inline(always)]
-fn udp<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Option<Read> {
-    let [s0, s1, t0, t1, len_0, len_1] = frame.load::<6>(payload.at)?;
+fn udp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Read> {
+    let Aligned([s0, s1, t0, t1, len_0, len_1]) = frame.load::<6>(payload.at)?;
     let len = usize::from(u16::from_be_bytes([len_0, len_1]));
     // A first fragment holds only some of the datagram that its UDP header speaks of.
     let here = if packet.fragment == FIRST {
@@ -92,25 +94,25 @@ fn udp<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Option<Rea
 }
 
 #[inline(always)]
-fn sctp<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Option<Read> {
+fn sctp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Read> {
     let first_chunk = payload.at + SCTP_HEADER;
     if first_chunk > payload.end {
         return None;
     }
-    ports(frame.load::<4>(payload.at)?, packet);
+    ports(frame.load(payload.at)?.0, packet);
     if first_chunk < payload.end {
-        let [kind] = frame.load::<1>(first_chunk)?;
+        let Aligned([kind]) = frame.load::<1>(first_chunk)?;
         packet.flags = kind;
     }
     Some(Read::Transport)
 }
 
 #[inline(always)]
-fn icmp<B: Bytes>(frame: &B, payload: Payload, packet: &Packet) -> Option<Read> {
+fn icmp<F: Frame>(frame: &F, payload: Payload, packet: &Packet) -> Option<Read> {
     if payload.at == payload.end {
         return None;
     }
-    let [kind] = frame.load::<1>(payload.at)?;
+    let Aligned([kind]) = frame.load::<1>(payload.at)?;
     let is_error = if packet.v4 == 1 {
         matches!(kind, 3 | 11 | 12)
     } else {

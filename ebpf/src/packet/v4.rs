@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791): the header, whose options are passed over.
 
-use super::{Bytes, Packet, Payload, Read, fragment, mapped};
+use super::{Aligned, Frame, Packet, Payload, Read, fragment, mapped};
 
 const HEADER_MIN: usize = 20;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -8,8 +8,8 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 /// Reads the IPv4 header that begins `at`.
 #[inline(always)]
-pub(super) fn read<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
-    let Some(header) = frame.load::<HEADER_MIN>(at) else {
+pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
+    let Some(Aligned(header)) = frame.load::<HEADER_MIN>(at) else {
         return Err(Read::Malformed);
     };
     let [

@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200): the header, and the extension headers between it and what it carries.
 
-use super::{Bytes, LATER, Packet, Payload, Read, begins_with_zeros, fragment, is_v4};
+use super::{Aligned, Frame, Ipv6, LATER, Packet, Payload, Read, fragment, is_v4};
 
 /// Extension headers that are walked at most.
 pub const EXTENSIONS_MAX: usize = 4;
@@ -17,9 +17,17 @@ const FRAGMENT_OFFSET: u16 = 0xfff8;
 
 /// Reads the IPv6 header that begins `at`, and all extension headers.
 #[inline(always)]
-pub(super) fn read<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
-    let Some(payload_len) = header(frame, at, packet) else {
+pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
+    let Some(header) = fixed(frame, at) else {
         return Err(Read::Malformed);
+    };
+    *packet = Packet {
+        source: header.source,
+        target: header.target,
+        len: header.payload_len.saturating_add(HEADER_LEN),
+        protocol: header.next_header,
+        hop_limit: header.hop_limit,
+        ..Packet::default()
     };
     // An IPv4 address in an IPv6 header is forged (RFC 4942 2.2), and would be taken for the IPv4 host's own.
     if is_v4(&packet.source) || is_v4(&packet.target) {
@@ -27,31 +35,40 @@ pub(super) fn read<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Resul
     }
     let payload = Payload {
         at: at + HEADER,
-        end: at + HEADER + usize::from(payload_len),
+        end: at + HEADER + usize::from(header.payload_len),
         offset: 0,
     };
     walk(frame, payload, packet)
 }
 
-/// Reads the header itself; returns its payload length.
+/// Reads the fixed header itself.
 #[inline(always)]
-fn header<B: Bytes>(frame: &B, at: usize, packet: &mut Packet) -> Option<u16> {
-    let [first, _, _, _, len_0, len_1, protocol, hop_limit] = frame.load::<8>(at)?;
-    let payload_len = u16::from_be_bytes([len_0, len_1]);
-    *packet = Packet {
-        source: frame.load(at + 8)?,
-        target: frame.load(at + 24)?,
-        len: payload_len.saturating_add(HEADER_LEN),
-        protocol,
+pub(super) fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Ipv6> {
+    let Aligned(header) = frame.load::<HEADER>(at)?;
+    let [
+        first,
+        _,
+        _,
+        _,
+        len_0,
+        len_1,
+        next_header,
         hop_limit,
-        ..Packet::default()
-    };
-    (first >> 4 == 6).then_some(payload_len)
+        rest @ ..,
+    ] = &header;
+    let (source, target) = rest.split_first_chunk::<16>()?;
+    (first >> 4 == 6).then_some(Ipv6 {
+        payload_len: u16::from_be_bytes([*len_0, *len_1]),
+        next_header: *next_header,
+        hop_limit: *hop_limit,
+        source: *source,
+        target: *target.first_chunk()?,
+    })
 }
 
 /// Walks the chain of extension headers until what is none.
 #[inline(always)]
-fn walk<B: Bytes>(frame: &B, mut payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
+fn walk<F: Frame>(frame: &F, mut payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
     let mut was_fragment = false;
     for position in 0..EXTENSIONS_MAX {
         let kind = packet.protocol;
@@ -73,8 +90,8 @@ fn walk<B: Bytes>(frame: &B, mut payload: Payload, packet: &mut Packet) -> Resul
 
 /// Passes over one extension header.
 #[inline(always)]
-fn step<B: Bytes>(frame: &B, payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
-    let Some([next, len, b2, b3, id @ ..]) = frame.load::<8>(payload.at) else {
+fn step<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
+    let Some(Aligned([next, len, b2, b3, id @ ..])) = frame.load::<8>(payload.at) else {
         return Err(Read::Malformed);
     };
     let kind = packet.protocol;
@@ -116,5 +133,5 @@ pub(super) const fn is_fragmentable(protocol: u8) -> bool {
 /// This host, in any network (RFC 6890: `::1` and `::`): nothing that crosses one.
 #[inline(always)]
 pub(super) const fn stays_home(address: &[u8; 16]) -> bool {
-    begins_with_zeros::<15>(address) && address[15] <= 1
+    u128::from_be_bytes(*address) <= 1
 }

@@ -9,7 +9,8 @@ use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::nat::{Way, handle, look};
-use crate::kernel::rewrite::{Frame, NEXT, dropped};
+use crate::kernel::rewrite::{NEXT, dropped};
+use crate::kernel::skb::frame;
 use crate::kernel::tables;
 
 #[classifier]
@@ -50,7 +51,7 @@ fn is_honest(ctx: &TcContext, found: Read, packet: &Packet) -> bool {
     if !matches!(found, Read::Other) || packet.v4 == 1 || packet.protocol != ICMPV6 {
         return true;
     }
-    pod_may_say(&Frame(ctx), packet.l4 as usize, |target| {
+    pod_may_say(&frame(ctx), packet.l4 as usize, |target| {
         // SAFETY: a field of the context.
         let interface = unsafe { (*ctx.skb.skb).ifindex };
         tables::PODS

@@ -8,12 +8,14 @@ use aya_ebpf::helpers::generated::{bpf_redirect, bpf_skb_change_tail};
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertisement, solicitation};
-use dormouse_ebpf::packet::{ICMPV6, L3};
+use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise, solicitation};
+use dormouse_ebpf::packet::{Frame as _, ICMPV6, L3};
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::rewrite::{Frame, NEXT, refused};
+use crate::kernel::rewrite::{NEXT, refused};
+use crate::kernel::skb::frame;
 use crate::kernel::tables;
+use crate::kernel::tables::Scratch;
 
 /// Where an IPv6 header names what follows.
 const NEXT_HEADER: usize = L3 + 6;
@@ -26,10 +28,14 @@ fn tcx_uplink_ndp(ctx: TcContext) -> i32 {
 /// Turns a solicitation for a pod into its answer, in place, and sends it back.
 #[inline(always)]
 fn answer(ctx: &TcContext) -> Option<i32> {
-    if ctx.load::<u8>(NEXT_HEADER).ok()? != ICMPV6 {
+    if frame(ctx).load::<1>(NEXT_HEADER)?.0 != [ICMPV6] {
         return None;
     }
-    let asked = &mut tables::scratch(tables::ARRIVING)?.solicited;
+    let Scratch {
+        solicited: asked,
+        advertised,
+        ..
+    } = tables::scratch(tables::ARRIVING)?;
     if !question(ctx, asked) {
         return None;
     }
@@ -41,7 +47,7 @@ fn answer(ctx: &TcContext) -> Option<i32> {
         tables::note(Verdict::Solicited);
         return None;
     }
-    if !write(ctx, asked, config) {
+    if !write(ctx, asked, config, advertised) {
         return Some(refused());
     }
     tables::note(Verdict::Advertised);
@@ -53,7 +59,7 @@ fn answer(ctx: &TcContext) -> Option<i32> {
 
 #[inline(never)]
 fn question(ctx: &TcContext, asked: &mut Solicitation) -> bool {
-    match solicitation(&Frame(ctx)) {
+    match solicitation(&frame(ctx)) {
         Some(found) => {
             *asked = found;
             true
@@ -63,10 +69,15 @@ fn question(ctx: &TcContext, asked: &mut Solicitation) -> bool {
 }
 
 #[inline(never)]
-fn write(ctx: &TcContext, asked: &Solicitation, config: &Config) -> bool {
-    let frame = advertisement(asked, config.uplink_mac);
+fn write(
+    ctx: &TcContext,
+    asked: &Solicitation,
+    config: &Config,
+    answer: &mut [u8; ADVERTISEMENT_LEN],
+) -> bool {
+    advertise(asked, config.uplink_mac, answer);
     // SAFETY: the helper takes the hook's context.
     let sized =
         unsafe { bpf_skb_change_tail(ctx.as_ptr().cast(), ADVERTISEMENT_LEN as u32, 0) } == 0;
-    sized && ctx.store(0, &frame, 0).is_ok()
+    sized && ctx.store(0, answer, 0).is_ok()
 }

@@ -70,26 +70,27 @@ fn padded(quote: &[u8]) -> [u8; QUOTE_MAX] {
 
 #[test]
 fn a_syn_is_reset_with_what_it_sent_acknowledged() {
-    let answer = reset_v6(&refused(false), &segment(u32::MAX, 7, 0x02), 1);
+    let answer =
+        written(|answer| reset_v6(&refused(false), &segment(u32::MAX, 7, 0x02), 1, answer));
     assert_eq!(numbers(&answer[40..]), (0, 0, RST | ACK));
-    let answer = reset_v4(&refused(true), &segment(5, 7, 0x03), 102);
+    let answer = written(|answer| reset_v4(&refused(true), &segment(5, 7, 0x03), 102, answer));
     assert_eq!(numbers(&answer[20..]), (0, 107, RST | ACK));
 }
 
 #[test]
 fn a_segment_with_ack_is_reset_where_it_expects() {
-    let answer = reset_v6(&refused(false), &segment(5, 7, ACK), 100);
+    let answer = written(|answer| reset_v6(&refused(false), &segment(5, 7, ACK), 100, answer));
     assert_eq!(numbers(&answer[40..]), (7, 0, RST));
 }
 
 #[test]
 fn an_error_says_that_the_port_is_unreachable() {
-    let v6 = unreachable_v6(&refused(false), &padded(&[1; 48]), 48);
+    let v6 = written(|answer| unreachable_v6(&refused(false), &padded(&[1; 48]), 48, answer));
     assert_eq!(
         (&v6[4..8], &v6[40..42]),
         (&[0, 56, 58, 64][..], &[1, 4][..])
     );
-    let v4 = unreachable_v4(&refused(true), &padded(&[1; 48]), 48);
+    let v4 = written(|answer| unreachable_v4(&refused(true), &padded(&[1; 48]), 48, answer));
     assert_eq!((&v4[2..4], &v4[20..22]), (&[0, 76][..], &[3, 3][..]));
     assert_eq!((v4[8], v4[9]), (64, ICMP));
 }
@@ -181,9 +182,9 @@ proptest! {
         let [source_port, target_port] = ports;
         let packet = Packet { source_port, target_port, ..refused(v4) };
         let (answer, at, ethertype) = if v4 {
-            (reset_v4(&packet, &header, len).to_vec(), 20, packet::ETHERTYPE_IPV4)
+            (written(|answer| reset_v4(&packet, &header, len, answer)), 20, packet::ETHERTYPE_IPV4)
         } else {
-            (reset_v6(&packet, &header, len).to_vec(), 40, packet::ETHERTYPE_IPV6)
+            (written(|answer| reset_v6(&packet, &header, len, answer)), 40, packet::ETHERTYPE_IPV6)
         };
         let (ip, tcp) = answer.split_at(at);
         prop_assert_eq!(verify(pseudo(ip, TCP, tcp.len()), tcp), 0);
@@ -199,9 +200,9 @@ proptest! {
     fn errors_verify_and_go_back(quote in proptest::collection::vec(any::<u8>(), 0..=QUOTE_MAX), v4: bool) {
         let (packet, len) = (refused(v4), u16::try_from(quote.len()).unwrap());
         let (mut answer, at, ethertype) = if v4 {
-            (unreachable_v4(&packet, &padded(&quote), len).to_vec(), 20, packet::ETHERTYPE_IPV4)
+            (written(|answer| unreachable_v4(&packet, &padded(&quote), len, answer)), 20, packet::ETHERTYPE_IPV4)
         } else {
-            (unreachable_v6(&packet, &padded(&quote), len).to_vec(), 40, packet::ETHERTYPE_IPV6)
+            (written(|answer| unreachable_v6(&packet, &padded(&quote), len, answer)), 40, packet::ETHERTYPE_IPV6)
         };
         answer.extend(&quote);
         let (ip, icmp) = answer.split_at(at);
@@ -212,4 +213,15 @@ proptest! {
         prop_assert_eq!((read, back.len), (Read::Error, u16::try_from(answer.len()).unwrap()));
         prop_assert_eq!((back.source, back.target), (packet.target, packet.source));
     }
+}
+
+fn written<const IP: usize, const UPPER: usize>(
+    write: impl FnOnce(&mut Refusal<IP, UPPER>),
+) -> Vec<u8> {
+    let mut answer = Refusal {
+        ip: [0xaa; IP],
+        upper: [0xaa; UPPER],
+    };
+    write(&mut answer);
+    [&answer.ip[..], &answer.upper].concat()
 }

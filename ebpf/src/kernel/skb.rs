@@ -1,0 +1,48 @@
+//! A packet at a hook, read as an Ethernet frame.
+
+use core::mem::MaybeUninit;
+
+use aya_ebpf::bindings::__sk_buff;
+use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
+use aya_ebpf::programs::{SkBuffContext, TcContext};
+use dormouse_ebpf::packet::{Aligned, Frame, L3};
+
+/// A packet whose first `HIDDEN` bytes the hook does not show.
+pub(crate) struct Skb<const HIDDEN: usize>(*mut __sk_buff);
+
+/// A whole frame, as tcx hooks have it.
+#[inline(always)]
+pub(crate) fn frame(ctx: &TcContext) -> Skb<0> {
+    Skb(ctx.skb.skb)
+}
+
+/// What a socket sends, whose Ethernet header is not there yet.
+#[inline(always)]
+pub(crate) fn headless(ctx: &SkBuffContext) -> Skb<L3> {
+    Skb(ctx.skb.skb)
+}
+
+impl<const HIDDEN: usize> Frame for Skb<HIDDEN> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        // SAFETY: a field of the context.
+        HIDDEN + unsafe { (*self.0).len } as usize
+    }
+
+    #[inline(always)]
+    fn ethertype(&self) -> Option<[u8; 2]> {
+        // SAFETY: a field of the context; big-endian in its low half.
+        Some((unsafe { (*self.0).protocol } as u16).to_ne_bytes())
+    }
+
+    #[inline(always)]
+    fn load<const N: usize>(&self, offset: usize) -> Option<Aligned<N>> {
+        let mut bytes = MaybeUninit::<Aligned<N>>::uninit();
+        let from = offset.checked_sub(HIDDEN)? as u32;
+        // SAFETY: the helper writes `N` bytes or fails.
+        let failed =
+            unsafe { bpf_skb_load_bytes(self.0.cast(), from, bytes.as_mut_ptr().cast(), N as u32) };
+        // SAFETY: it did not fail; what follows the bytes is padding.
+        (failed == 0).then(|| unsafe { bytes.assume_init() })
+    }
+}
