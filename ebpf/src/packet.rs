@@ -43,7 +43,7 @@ pub struct Aligned<const N: usize>(pub [u8; N]);
 /// An Ethernet frame that can be asked for bytes from any place, and refuses to be read past its end.
 pub trait Frame {
     /// Its length in bytes.
-    fn len(&self) -> usize;
+    fn length(&self) -> usize;
     /// Its EtherType.
     fn ethertype(&self) -> Option<[u8; 2]>;
     /// The `N` bytes at `offset`.
@@ -51,8 +51,8 @@ pub trait Frame {
 }
 
 impl Frame for &[u8] {
-    fn len(&self) -> usize {
-        <[u8]>::len(self)
+    fn length(&self) -> usize {
+        self.len()
     }
 
     fn ethertype(&self) -> Option<[u8; 2]> {
@@ -222,7 +222,7 @@ pub fn read<F: Frame>(frame: &F, packet: &mut Packet) -> Read {
     };
     match payload {
         // Asked once, nothing behind has to ask whether the frame holds what its headers say.
-        Ok(payload) if payload.end <= frame.len() => upper::read(frame, payload, packet),
+        Ok(payload) if payload.end <= frame.length() => upper::read(frame, payload, packet),
         Ok(_) => Read::Malformed,
         Err(read) => read,
     }

@@ -24,7 +24,7 @@ pub(crate) fn headless(ctx: &SkBuffContext) -> Skb<L3> {
 
 impl<const HIDDEN: usize> Frame for Skb<HIDDEN> {
     #[inline(always)]
-    fn len(&self) -> usize {
+    fn length(&self) -> usize {
         // SAFETY: a field of the context.
         HIDDEN + unsafe { (*self.0).len } as usize
     }
