@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod explain;
 mod extents;
+mod flowing;
 mod flows;
 mod grace;
 mod ids;
@@ -65,7 +66,7 @@ use pool::Pool;
 use services::{Calls, Ledger, Registry};
 
 /// The version of the map layouts: another one gets a folder of pins of its own.
-const SCHEMA: &str = "v2";
+const SCHEMA: &str = "v3";
 
 /// A flow without a packet for so long has lost its client. Connections to Services may be silent for longer.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -319,9 +320,9 @@ impl Datapath {
         network::add_pod(&mut self.loaded, &pod, false)?;
         let pins = self.pins();
         if pods::attach(&mut self.loaded, &pins, pod.ifindex)? {
-            network::add_pod(&mut self.loaded, &pod, true)?;
+            return network::add_pod(&mut self.loaded, &pod, true);
         }
-        Ok(())
+        network::expect_unseen(&mut self.loaded, &self.arrays)
     }
 
     /// Forgets a pod. One that is not known is no error.

@@ -93,8 +93,10 @@ pub struct Config {
     pub uplink: u32,
     /// Its link-layer address.
     pub uplink_mac: [u8; 6],
+    /// 1: there may be pods whose own link no program sees.
+    pub unseen_pods: u8,
     /// Zero.
-    pub pad: [u8; 2],
+    pub pad: u8,
 }
 
 impl Range {

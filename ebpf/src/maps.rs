@@ -27,6 +27,12 @@ pub const DROPS_MAX: u32 = 1 << 14;
 /// Words of the filter before the foreign VIPs: a bit for each hash of an address.
 pub const FILTER_WORDS: u32 = 1 << 10;
 
+/// Words of a filter before the flows: a bit for each hash of an address that flows come from.
+///
+/// There are two filters, and behind them a word that says which one is asked. Programs mark in both; the agent makes the
+/// other one anew from the flows that there are, and has that one asked.
+pub const FLOWING_WORDS: u32 = 1 << 12;
+
 /// One backend. Written while no set names it, never changed while one does.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,8 +173,28 @@ pub const NO_SLOT: u32 = u32::MAX;
     reason = "cut to the filter's own bits"
 )]
 pub const fn filter_bit(address: &[u8; 16]) -> (u32, u64) {
-    let hash = crate::pick::fold(0, address);
-    (hash as u32 & (FILTER_WORDS - 1), 1 << (hash >> 32 & 63))
+    let hash = filter_hash(address);
+    ((hash >> 32) as u32 & (FILTER_WORDS - 1), 1 << (hash >> 58))
+}
+
+/// The bit of an address in a filter of those that flows come from: its word, and the bit in that.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "cut to the filter's own bits"
+)]
+pub const fn flowing_bit(address: &[u8; 16]) -> (u32, u64) {
+    let hash = filter_hash(address);
+    ((hash >> 32) as u32 & (FLOWING_WORDS - 1), 1 << (hash >> 58))
+}
+
+/// Two multiplications: every packet asks filters, and they need no better. The upper bits are the good ones.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+const fn filter_hash(address: &[u8; 16]) -> u64 {
+    let whole = u128::from_be_bytes(*address);
+    let upper = ((whole >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (whole as u64 ^ upper).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 /// One node prefix, a /96.

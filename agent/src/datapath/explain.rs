@@ -9,7 +9,7 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::{Program, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use dormouse_ebpf::flow::{Flow, FlowKey};
-use dormouse_ebpf::maps::{Sticky, StickyKey};
+use dormouse_ebpf::maps::{FLOWING_WORDS, Sticky, StickyKey};
 use dormouse_ebpf::trace::{STEPS_MAX, Told};
 
 use super::counts::sums;
@@ -110,6 +110,12 @@ impl Explainer {
         for (key, flow) in &memory.flows {
             let inserted = flows.insert(key, flow, 0);
             inserted.map_err(DatapathError::map("insert into", "flow"))?;
+        }
+        let mut flowing: Array<_, u64> = self.map("flowing")?;
+        for place in 0..FLOWING_WORDS {
+            // Any address may have flows here: the table is small.
+            let set = flowing.set(place, u64::MAX, 0);
+            set.map_err(DatapathError::map("write", "flowing"))?;
         }
         let mut sticky: HashMap<_, StickyKey, Sticky> = self.map("sticky")?;
         for (key, clients) in &memory.sticky {

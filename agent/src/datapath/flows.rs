@@ -1,6 +1,7 @@
 //! Ends flows whose peers vanished without a word, and connections that the kernel's tables have forgotten.
 //!
-//! Full tables take a second to walk, so the walk needs no access to the data path.
+//! Full tables take a second to walk, so the walk needs no access to the data path. It renews the filter before the flow
+//! table on its way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::counts::Counters;
 use super::error::DatapathError;
+use super::flowing::Flowing;
 use super::load::Loaded;
 
 /// The tables of connections.
@@ -25,6 +27,7 @@ pub(super) struct Flows {
 struct Tables {
     flows: HashMap<MapData, FlowKey, Flow>,
     sockets: HashMap<MapData, u64, Socket>,
+    flowing: Flowing,
 }
 
 /// A look at all connections that is about to begin.
@@ -62,6 +65,7 @@ impl Flows {
                 .map_err(DatapathError::map("open", "flow"))?,
             sockets: HashMap::try_from(loaded.take("socket")?)
                 .map_err(DatapathError::map("open", "socket"))?,
+            flowing: Flowing::open(loaded)?,
         };
         Ok(Self {
             tables: Arc::new(Mutex::new(tables)),
@@ -84,11 +88,21 @@ impl Sweep {
         let (mut remembered, mut ended) = (BTreeMap::new(), BTreeMap::new());
         // Another flow may take a removed one's place in the walk, so what is found is removed after it.
         let mut idle = Vec::new();
-        for (key, flow) in tables.flows.iter().filter_map(Result::ok) {
+        let renewal = tables.flowing.renew();
+        let mut whole = true;
+        for found in tables.flows.iter() {
+            let Ok((key, flow)) = found else {
+                whole = false;
+                continue;
+            };
+            renewal.mark(&key.source);
             *remembered.entry(flow.slot).or_default() += flow.open;
             if now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(&key, &flow)) {
                 idle.push((key, flow.slot, flow.open));
             }
+        }
+        if whole {
+            renewal.finish();
         }
         for (_, socket) in tables.sockets.iter().filter_map(Result::ok) {
             if socket.kind & SOCKET_COUNTED != 0 {

@@ -179,6 +179,15 @@ pub(super) fn add_pod(
         .map_err(DatapathError::map("insert into", "pod"))
 }
 
+/// From now on, what comes from somewhere else may be a pod's that no program has seen.
+pub(super) fn expect_unseen(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
+    let facts = config::Config {
+        unseen_pods: 1,
+        ..current(loaded, arrays)?
+    };
+    put(loaded, arrays, &facts)
+}
+
 /// Forgets a pod.
 pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), DatapathError> {
     match pod_map(loaded)?.remove(&address.octets()) {

@@ -81,6 +81,13 @@ impl Words {
         }
     }
 
+    /// Sets bits of a word that programs set bits of as well. A place past the end is left alone.
+    pub(super) fn set(&self, place: usize, bits: u64) {
+        if let Some(word) = self.word(place) {
+            word.fetch_or(bits, Ordering::AcqRel);
+        }
+    }
+
     fn word(&self, place: usize) -> Option<&AtomicU64> {
         if place >= self.len {
             return None;

@@ -121,6 +121,7 @@ impl Former {
 
     fn copy_connections(&self) -> Result<(), DatapathError> {
         self.copy_hash::<FlowKey, Flow>("flow")?;
+        self.copy_array("flowing")?;
         self.copy_hash::<StickyKey, Sticky>("sticky")?;
         self.copy_hash::<PeerKey, Peer>("peer")?;
         self.copy_hash::<u64, Socket>("socket")

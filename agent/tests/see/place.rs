@@ -151,7 +151,7 @@ impl<'a> Place<'a> {
 
     /// Fills the table of flows.
     pub(crate) fn fill_flows(&self) {
-        let map = open(&self.bpffs().join("v2/flow"));
+        let map = open(&self.bpffs().join("v3/flow"));
         let mut flows: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
         for client in 0..FLOWS_MAX {
             let key = FlowKey {
@@ -196,7 +196,7 @@ fn collect(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
 fn dump(name: &str, path: &Path) -> Vec<u8> {
     match name {
         "svc" | "backend" | "prefix" => array::<[u8; 16]>(path),
-        "touch" | "lease" | "current" | "filter" => array::<u64>(path),
+        "touch" | "lease" | "current" | "filter" | "flowing" => array::<u64>(path),
         "vec" => array::<[u32; 16]>(path),
         "config" => array::<dormouse_ebpf::config::Config>(path),
         "foreign" => hash::<ForeignKey, u32>(path),
@@ -232,7 +232,7 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         }
         // The ring's bytes are not to be had without reading its events; links and folders have none.
         name if name == "events"
-            || name == "v2"
+            || name == "v3"
             || name.starts_with("link_")
             || name.starts_with("pod_") =>
         {

@@ -12,6 +12,16 @@ pub(crate) unsafe fn add(word: *mut u64, by: u64) {
     unsafe { asm!("lock *(u64 *)({word} + 0) += {by}", word = in(reg) word, by = in(reg) by) }
 }
 
+/// Sets bits of a word.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub(crate) unsafe fn set(word: *mut u64, bits: u64) {
+    // SAFETY: one instruction on a word that the caller vouches for.
+    unsafe { asm!("lock *(u64 *)({word} + 0) |= {bits}", word = in(reg) word, bits = in(reg) bits) }
+}
+
 /// Replaces a word and returns what it was.
 ///
 /// # Safety

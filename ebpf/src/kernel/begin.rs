@@ -1,6 +1,6 @@
 //! Begins a flow: writes down what becomes of its packets, there and back.
 
-use aya_ebpf::bindings::BPF_NOEXIST;
+use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
@@ -47,7 +47,7 @@ pub(crate) fn go(
     if !record(scratch, config, way) {
         return dropped(Verdict::DroppedNoPort, scratch.choice.slot);
     }
-    match tables::FLOWS.get_ptr_mut(&scratch.key) {
+    match tables::flow(&scratch.key) {
         Some(flow) => follow(ctx, scratch, flow, config, way),
         None => dropped(Verdict::TableFull, scratch.choice.slot),
     }
@@ -116,7 +116,7 @@ fn record(scratch: &mut Scratch, config: &Config, way: Way) -> bool {
     };
     note_begin(scratch);
     if kind & ONWARD != 0 {
-        return tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok();
+        return tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
     }
     scratch.reply = scratch.flow;
     scratch.reply.source = scratch.packet.target;
@@ -128,8 +128,8 @@ fn record(scratch: &mut Scratch, config: &Config, way: Way) -> bool {
         return hidden(scratch, config, now);
     }
     scratch.back = scratch.key.answered(&scratch.flow);
-    let _ = tables::FLOWS.insert(&scratch.back, &scratch.reply, 0);
-    tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok()
+    let _ = tables::begin_flow(&scratch.back, &scratch.reply, BPF_ANY);
+    tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY)
 }
 
 #[inline(always)]
@@ -159,7 +159,7 @@ fn hidden(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
         scratch.flow.source_port = nat_port(tables::random());
         scratch.back = scratch.key.answered(&scratch.flow);
         if take_port(scratch, now) {
-            return tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok();
+            return tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
         }
         tries += 1;
     }
@@ -170,13 +170,10 @@ fn hidden(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
 #[inline(always)]
 fn take_port(scratch: &Scratch, now_ns: u64) -> bool {
     let (key, reply) = (&scratch.back, &scratch.reply);
-    if let Some(before) = tables::FLOWS.get_ptr(key) {
+    if let Some(before) = tables::flow(key) {
         // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
         let before = unsafe { &*before };
-        return before.gives_port(key.protocol, now_ns)
-            && tables::FLOWS.insert(key, reply, 0).is_ok();
+        return before.gives_port(key.protocol, now_ns) && tables::begin_flow(key, reply, BPF_ANY);
     }
-    tables::FLOWS
-        .insert(key, reply, u64::from(BPF_NOEXIST))
-        .is_ok()
+    tables::begin_flow(key, reply, BPF_NOEXIST)
 }

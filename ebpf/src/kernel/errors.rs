@@ -28,7 +28,7 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, config: &Config,
     }
     // The flow that runs against the failed packet says what that packet was before it was changed.
     scratch.key = FlowKey::of(&scratch.quoted).reversed();
-    let Some(flow) = tables::FLOWS.get_ptr(&scratch.key) else {
+    let Some(flow) = tables::flow(&scratch.key) else {
         return NEXT;
     };
     // SAFETY: a map value; what changes in it are single words that are not copied for use.

@@ -113,7 +113,7 @@ fn replied(scratch: &mut Scratch, flow: *mut Flow) {
     unsafe { (&raw mut (*flow).stage).write_volatile(Stage::Ended as u32) };
     scratch.back = scratch.key.answered(&scratch.flow);
     if scratch.flow.kind == REPLY
-        && let Some(forward) = tables::FLOWS.get_ptr_mut(&scratch.back)
+        && let Some(forward) = tables::flow(&scratch.back)
     {
         count::flow_closed(forward);
     }

@@ -43,7 +43,15 @@ pub(crate) fn into_pod(ctx: &TcContext, scratch: &mut Scratch, found: Read) -> i
 /// anything else, since most of what leaves is neither.
 #[inline(always)]
 pub(crate) fn is_unseen(ctx: &TcContext) -> bool {
-    let (Some(config), Some(source)) = (tables::config(), source(ctx)) else {
+    let Some(config) = tables::config() else {
+        return false;
+    };
+    // SAFETY: a field of the context; only what the node sends itself has come in nowhere.
+    let came_in = unsafe { (*ctx.skb.skb).ingress_ifindex } != 0;
+    if came_in && config.unseen_pods == 0 {
+        return false;
+    }
+    let Some(source) = source(ctx) else {
         return false;
     };
     if let Some(pod) = tables::PODS.get_ptr(&source) {
@@ -78,7 +86,7 @@ fn named_again(ctx: &TcContext, scratch: &mut Scratch, found: Read, config: &Con
         fragments::remember(&scratch.packet);
     }
     scratch.key = FlowKey::of(&scratch.packet);
-    match tables::FLOWS.get_ptr_mut(&scratch.key) {
+    match tables::flow(&scratch.key) {
         Some(flow) if is_reply(flow) || is_led_anew(flow) => {
             follow(ctx, scratch, flow, config, Way::Out)
         }

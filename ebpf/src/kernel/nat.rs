@@ -81,7 +81,7 @@ fn unseen(scratch: &Scratch, config: &Config) -> i32 {
 #[inline(always)]
 fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) -> i32 {
     scratch.key = FlowKey::of(&scratch.packet);
-    let known = tables::FLOWS.get_ptr_mut(&scratch.key);
+    let known = tables::flow(&scratch.key);
     if let Some(flow) = known
         && (!scratch.packet.opens() || is_reply(flow))
     {
@@ -107,7 +107,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) 
     let verdict = match answer {
         Answer::Pass => {
             if known.is_some() {
-                let _ = tables::FLOWS.remove(&scratch.key);
+                tables::end_flow(&scratch.key);
             }
             if scratch.packet.begins() {
                 take_ends(scratch);
@@ -128,13 +128,13 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) 
 #[inline(never)]
 fn take_ends(scratch: &mut Scratch) {
     scratch.back = scratch.key.reversed();
-    let Some(reply) = tables::FLOWS.get_ptr(&scratch.back) else {
+    let Some(reply) = tables::flow(&scratch.back) else {
         return;
     };
     if !is_reply(reply) || !scratch.packet.opens() && is_in_use(scratch, reply) {
         return;
     }
-    let _ = tables::FLOWS.remove(&scratch.back);
+    tables::end_flow(&scratch.back);
 }
 
 /// Whether the client of these replies has sent something lately.
@@ -142,7 +142,7 @@ fn take_ends(scratch: &mut Scratch) {
 fn is_in_use(scratch: &Scratch, reply: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     let client = scratch.back.answered(unsafe { &*reply });
-    tables::FLOWS.get_ptr(&client).is_some_and(|flow| {
+    tables::flow(&client).is_some_and(|flow| {
         // SAFETY: an aligned word of a map value.
         let seen_ns = unsafe { (&raw const (*flow).seen_ns).read_volatile() };
         tables::now_ns().wrapping_sub(seen_ns) < QUIET_NS

@@ -3,6 +3,7 @@
 //! The socket goes on naming the backend that it was connected to, so the packets are changed on their way: to another
 //! backend where that makes sense (UDP), to a refusal where it does not. Nobody looks for such sockets.
 
+use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::programs::SkBuffContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Answer, NO_BACKEND, Tables, decide};
@@ -64,7 +65,7 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, S
         return true;
     }
     scratch.key = FlowKey::of(&scratch.packet);
-    if let Some(flow) = tables::FLOWS.get_ptr(&scratch.key) {
+    if let Some(flow) = tables::flow(&scratch.key) {
         // SAFETY: a map value, which lives as long as the program runs; these fields never change.
         let (kind, id, generation) = unsafe { ((*flow).kind, (*flow).backend, (*flow).generation) };
         if kind & ENDED == 0 && serves(id, generation) {
@@ -94,7 +95,7 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, S
         seen_ns: tables::now_ns(),
         ..Flow::default()
     };
-    let _ = tables::FLOWS.insert(&scratch.key, &scratch.flow, 0);
+    let _ = tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
     true
 }
 
@@ -156,8 +157,6 @@ fn again(scratch: &mut Scratch, config: &Config, cookie: u64, vip: &Peer) -> boo
         ..scratch.flow
     };
     scratch.back = scratch.key.answered(&scratch.flow);
-    tables::FLOWS
-        .insert(&scratch.back, &scratch.reply, 0)
-        .is_ok()
-        && tables::FLOWS.insert(&scratch.key, &scratch.flow, 0).is_ok()
+    tables::begin_flow(&scratch.back, &scratch.reply, BPF_ANY)
+        && tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY)
 }

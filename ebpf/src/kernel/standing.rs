@@ -76,7 +76,7 @@ fn ended(scratch: &Scratch, flow: *const Flow) -> Standing {
 pub(crate) fn own_reply(scratch: &mut Scratch, flow: *const Flow) -> Option<*mut Flow> {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     scratch.back = scratch.key.answered(unsafe { &*flow });
-    let reply = tables::FLOWS.get_ptr_mut(&scratch.back)?;
+    let reply = tables::flow(&scratch.back)?;
     // SAFETY: as above.
     let (client, port) = unsafe { (&(*reply).target, (*reply).target_port) };
     (*client == scratch.key.source && port == scratch.key.source_port).then_some(reply)

@@ -13,9 +13,9 @@ use dormouse_ebpf::decide::{Asked, Choice, Tables, remember};
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_ebpf::maps::{
     ADMITTED_MAX, Admitted, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES, EXTRAS_MAX,
-    Extra, FILTER_WORDS, FOLLOWED_MAX, FOREIGN_MAX, FRAGMENTS_MAX, ForeignKey, FragmentKey,
-    PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, SOCKETS_MAX, STICKY_MAX, Socket,
-    Sticky, StickyKey,
+    Extra, FILTER_WORDS, FLOWING_WORDS, FOLLOWED_MAX, FOREIGN_MAX, FRAGMENTS_MAX, ForeignKey,
+    FragmentKey, PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, SOCKETS_MAX,
+    STICKY_MAX, Socket, Sticky, StickyKey, flowing_bit,
 };
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation};
 use dormouse_ebpf::packet::Packet;
@@ -53,8 +53,10 @@ pub(crate) static FRAGMENTS: LruHashMap<FragmentKey, Ports> = LruHashMap::pinned
 static CONFIG: Array<Config> = Array::pinned(2, 0);
 #[map(name = "pod")]
 pub(crate) static PODS: HashMap<[u8; 16], Pod> = HashMap::pinned(PODS_MAX, BPF_F_NO_PREALLOC);
+#[map(name = "flowing")]
+static FLOWING: Array<u64> = Array::pinned(2 * FLOWING_WORDS + 1, BPF_F_MMAPABLE);
 #[map(name = "flow")]
-pub(crate) static FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(FLOWS_MAX, 0);
+static FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(FLOWS_MAX, 0);
 #[map(name = "peer")]
 pub(crate) static PEERS: LruHashMap<PeerKey, Peer> = LruHashMap::pinned(SOCKETS_MAX, 0);
 /// Sockets that were led to a backend, by cookie.
@@ -154,6 +156,41 @@ pub(crate) fn keep(client: &[u8; 16], choice: &Choice) {
     };
     let sticky = remember(Kernel.sticky(&key), choice, now_ns());
     let _ = STICKY.insert(&key, &sticky, 0);
+}
+
+/// The flow of such packets. Most packets have none, and most of those are told by an address that no flow comes from.
+#[inline(always)]
+pub(crate) fn flow(key: &FlowKey) -> Option<*mut Flow> {
+    let (word, bit) = flowing_bit(&key.source);
+    let asked = FLOWING.get_ptr(2 * FLOWING_WORDS).map_or(0, read) as u32 & 1;
+    let word = FLOWING.get_ptr(asked * FLOWING_WORDS + word)?;
+    if read(word) & bit == 0 {
+        return None;
+    }
+    FLOWS.get_ptr_mut(key)
+}
+
+/// Writes down a flow, after marking where it comes from. False if there is one and `flags` wants none, or no room.
+#[inline(always)]
+pub(crate) fn begin_flow(key: &FlowKey, flow: &Flow, flags: u32) -> bool {
+    let (word, bit) = flowing_bit(&key.source);
+    let mut filter = 0;
+    while filter < 2 {
+        if let Some(word) = FLOWING.get_ptr_mut(filter * FLOWING_WORDS + word)
+            && read(word) & bit == 0
+        {
+            // SAFETY: an aligned word of a map value, which lives as long as the program runs.
+            unsafe { super::atomic::set(word, bit) };
+        }
+        filter += 1;
+    }
+    FLOWS.insert(key, flow, u64::from(flags)).is_ok()
+}
+
+/// Forgets a flow, if there is one.
+#[inline(always)]
+pub(crate) fn end_flow(key: &FlowKey) {
+    let _ = FLOWS.remove(key);
 }
 
 /// Reads a word that the agent stores whole.
