@@ -10,6 +10,7 @@ pub(crate) mod follow;
 pub(crate) mod fragments;
 pub(crate) mod leaving;
 pub(crate) mod nat;
+pub(crate) mod ndp;
 pub(crate) mod refuse;
 pub(crate) mod rewrite;
 pub(crate) mod skb;

@@ -1,7 +1,7 @@
 //! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
 
 use crate::checksum;
-use crate::packet::{self, Aligned, Frame, ICMPV6, L4};
+use crate::packet::{self, Aligned, Frame, ICMPV6, L3, L4, Packet};
 
 /// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
@@ -29,20 +29,21 @@ pub struct Solicitation {
     pub target: [u8; 16],
 }
 
-/// Reads a solicitation; what RFC 4861 (7.1.1) calls invalid is none.
+/// Reads the solicitation that a packet is; what RFC 4861 (7.1.1) calls invalid is none.
 ///
-/// One with more than one option's worth of bytes is left to the kernel: askers send none or one.
+/// One with more than one option's worth of bytes, or behind extension headers, is left to the kernel: askers send none or
+/// one, and no such header.
 #[inline(always)]
-pub fn solicitation<F: Frame>(frame: &F) -> Option<Solicitation> {
-    let ip = packet::ipv6(frame)?;
-    if ip.next_header != ICMPV6 || ip.hop_limit != 255 {
+pub fn solicitation<F: Frame>(frame: &F, packet: &Packet) -> Option<Solicitation> {
+    if packet.protocol != ICMPV6 || packet.hop_limit != 255 || usize::from(packet.l4) != L4 {
         return None;
     }
+    let len = packet.len.checked_sub((L4 - L3) as u16)?;
     let message = frame.load::<24>(L4)?.0;
-    let mut sum = checksum::pseudo(&ip.source, &ip.target, ip.payload_len, ICMPV6);
+    let mut sum = checksum::pseudo(&packet.source, &packet.target, len, ICMPV6);
     sum = checksum::add(sum, &message);
     let mac = frame.load::<6>(6)?.0;
-    let option = match ip.payload_len {
+    let option = match len {
         24 => None,
         32 => {
             let option = frame.load::<8>(L4 + 24)?.0;
@@ -56,8 +57,8 @@ pub fn solicitation<F: Frame>(frame: &F) -> Option<Solicitation> {
     if kind != SOLICITATION || code != 0 || checksum::finish(sum) != 0 || target[0] == 0xff {
         return None;
     }
-    asker(ip.source, ip.target, mac, option).map(|mac| Solicitation {
-        source: ip.source,
+    asker(&packet.source, &packet.target, mac, option).map(|mac| Solicitation {
+        source: packet.source,
         mac,
         target,
     })
@@ -66,13 +67,13 @@ pub fn solicitation<F: Frame>(frame: &F) -> Option<Solicitation> {
 /// The asker's link-layer address, if its source, destination and option fit each other.
 #[inline(always)]
 fn asker(
-    source: [u8; 16],
-    target: [u8; 16],
+    source: &[u8; 16],
+    target: &[u8; 16],
     sender: [u8; 6],
     option: Option<[u8; 8]>,
 ) -> Option<[u8; 6]> {
-    let detects_duplicates = source == UNSPECIFIED;
-    if detects_duplicates && !is_solicited_node(&target) {
+    let detects_duplicates = *source == UNSPECIFIED;
+    if detects_duplicates && !is_solicited_node(target) {
         return None;
     }
     match option {

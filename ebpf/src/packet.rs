@@ -12,10 +12,8 @@ pub use v6::EXTENSIONS_MAX;
 
 /// Offset of the network header in an Ethernet frame.
 pub const L3: usize = 14;
-/// Where the IPv6 header begins in an Ethernet frame.
-pub const IPV6: usize = 14;
 /// Where the transport header begins; extension headers are left to the kernel.
-pub const L4: usize = IPV6 + 40;
+pub const L4: usize = L3 + 40;
 
 /// The EtherType of IPv4.
 pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -240,30 +238,6 @@ pub fn quoted<F: Frame>(frame: &F, at: usize, v4: bool, packet: &mut Packet) -> 
         v6::read(frame, at, packet)
     };
     payload.is_ok_and(|payload| upper::read_quoted(frame, payload, packet))
-}
-
-/// The IPv6 header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ipv6 {
-    /// What follows, in bytes.
-    pub payload_len: u16,
-    /// The protocol of what follows.
-    pub next_header: u8,
-    /// How many routers may still forward it.
-    pub hop_limit: u8,
-    /// From.
-    pub source: [u8; 16],
-    /// To.
-    pub target: [u8; 16],
-}
-
-/// Reads an Ethernet frame's IPv6 header.
-#[inline(always)]
-pub fn ipv6<F: Frame>(frame: &F) -> Option<Ipv6> {
-    if frame.ethertype()? != ETHERTYPE_IPV6 {
-        return None;
-    }
-    v6::fixed(frame, IPV6)
 }
 
 #[cfg(test)]

@@ -14,5 +14,4 @@ mod measure;
 mod tcx_pod_in;
 mod tcx_pod_out;
 mod tcx_uplink_in;
-mod tcx_uplink_ndp;
 mod tcx_uplink_out;

@@ -145,7 +145,7 @@ fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32, answer: &mut [u8;
 
 /// An ICMP header, type and code being `kind`; `sum` is what goes into its checksum besides itself and `quote`.
 #[inline(always)]
-fn icmp(kind: [u8; 2], sum: u32, quote: &[u8; QUOTE_MAX], header: &mut [u8; 8]) {
+fn icmp(kind: [u8; 2], sum: u64, quote: &[u8; QUOTE_MAX], header: &mut [u8; 8]) {
     let sum = checksum::finish(checksum::add(checksum::add(sum, &kind), quote)).to_be_bytes();
     *header = [kind[0], kind[1], sum[0], sum[1], 0, 0, 0, 0];
 }

@@ -31,8 +31,6 @@ const LINK: CgroupAttachMode = CgroupAttachMode::Single;
 /// Where a program can be run for one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// Questions about neighbours that arrive on the uplink.
-    UplinkNdp,
     /// What arrives on the uplink.
     UplinkIn,
     /// What leaves by the uplink.
@@ -45,7 +43,6 @@ impl Hook {
     /// The name of its program.
     pub const fn program(self) -> &'static str {
         match self {
-            Self::UplinkNdp => "tcx_uplink_ndp",
             Self::UplinkIn => "tcx_uplink_in",
             Self::UplinkOut => "tcx_uplink_out",
             Self::PodIn => "tcx_pod_in",
@@ -82,7 +79,6 @@ const PROGRAMS: &[&str] = &[
     "cg_connect6",
     "tcx_uplink_out",
     "tcx_uplink_in",
-    "tcx_uplink_ndp",
 ];
 
 /// The loaded object.

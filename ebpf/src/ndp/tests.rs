@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::packet::ETHERTYPE_IPV6;
+use crate::packet::Read;
 
 const ASKER: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0xd0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 const POD: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0xd0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7];
@@ -48,7 +49,11 @@ fn sum(frame: &[u8]) -> u16 {
 }
 
 fn read(frame: &[u8]) -> Option<Solicitation> {
-    solicitation(&frame)
+    let mut packet = Packet::default();
+    match packet::read(&frame, &mut packet) {
+        Read::Other => solicitation(&frame, &packet),
+        _ => None,
+    }
 }
 
 #[test]

@@ -359,7 +359,7 @@ fn martians_are_known_by_either_end() {
 
 #[test]
 fn an_ipv4_address_in_an_ipv6_header_is_forged() {
-    for at in [IPV6 + 8, IPV6 + 24] {
+    for at in [L3 + 8, L3 + 24] {
         let mut frame = ipv6(UDP, &udp(&[]));
         frame[at..at + 16].copy_from_slice(&mapped([192, 0, 2, 1]));
         assert_eq!(verdict(&frame), Read::Malformed);

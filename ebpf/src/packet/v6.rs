@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200): the header, and the extension headers between it and what it carries.
 
-use super::{Aligned, Frame, Ipv6, LATER, Packet, Payload, Read, fragment, is_v4};
+use super::{Aligned, Frame, LATER, Packet, Payload, Read, fragment, is_v4};
 
 /// Extension headers that are walked at most.
 pub const EXTENSIONS_MAX: usize = 4;
@@ -41,9 +41,23 @@ pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Resul
     walk(frame, payload, packet)
 }
 
+/// The fixed header.
+struct Header {
+    /// What follows, in bytes.
+    payload_len: u16,
+    /// The protocol of what follows.
+    next_header: u8,
+    /// How many routers may still forward it.
+    hop_limit: u8,
+    /// From.
+    source: [u8; 16],
+    /// To.
+    target: [u8; 16],
+}
+
 /// Reads the fixed header itself.
 #[inline(always)]
-pub(super) fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Ipv6> {
+fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Header> {
     let Aligned(header) = frame.load::<HEADER>(at)?;
     let [
         first,
@@ -57,7 +71,7 @@ pub(super) fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Ipv6> {
         rest @ ..,
     ] = &header;
     let (source, target) = rest.split_first_chunk::<16>()?;
-    (first >> 4 == 6).then_some(Ipv6 {
+    (first >> 4 == 6).then_some(Header {
         payload_len: u16::from_be_bytes([*len_0, *len_1]),
         next_header: *next_header,
         hop_limit: *hop_limit,

@@ -10,7 +10,7 @@ fn verify(sum: u32, bytes: &[u8]) -> u16 {
         let low = pair.get(1).copied().unwrap_or(0);
         sum + u32::from(u16::from_be_bytes([pair[0], low]))
     });
-    checksum::finish(whole)
+    checksum::finish(whole.into())
 }
 
 /// The pseudo-header of RFC 9293 3.1 or RFC 8200 8.1, from the IP header itself.

@@ -1,45 +1,33 @@
-//! Answers for the node's pods on the link: they are there without being there. Minimum kernel: 6.6 (TCX links).
+//! Answers for the node's pods on the link: they are there without being there.
 //!
 //! At tcx and not in XDP: solicitations are rare, and an XDP program makes every other packet dearer (a veth copies each
 //! into a page and loses segmentation offload, drivers lose checksums).
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_redirect, bpf_skb_change_tail};
-use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise, solicitation};
-use dormouse_ebpf::packet::{Frame as _, ICMPV6, L3};
+use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::rewrite::{NEXT, refused};
-use crate::kernel::skb::frame;
-use crate::kernel::tables;
-use crate::kernel::tables::Scratch;
+use super::rewrite::refused;
+use super::skb::frame;
+use super::tables;
+use super::tables::Scratch;
 
-/// Where an IPv6 header names what follows.
-const NEXT_HEADER: usize = L3 + 6;
-
-#[classifier]
-fn tcx_uplink_ndp(ctx: TcContext) -> i32 {
-    answer(&ctx).unwrap_or(NEXT)
-}
-
-/// Turns a solicitation for a pod into its answer, in place, and sends it back.
+/// Turns a solicitation for a pod into its answer, in place, and sends it back. Nothing for any other message.
 #[inline(always)]
-fn answer(ctx: &TcContext) -> Option<i32> {
-    if frame(ctx).load::<1>(NEXT_HEADER)?.0 != [ICMPV6] {
-        return None;
-    }
+pub(crate) fn answer(ctx: &TcContext, scratch: &mut Scratch, config: &Config) -> Option<i32> {
     let Scratch {
+        packet,
         solicited: asked,
         advertised,
         ..
-    } = tables::scratch(tables::ARRIVING)?;
-    if !question(ctx, asked) {
+    } = scratch;
+    if !question(ctx, packet, asked) {
         return None;
     }
-    let config = tables::config()?;
     if !config.is_local(&asked.target) {
         return None;
     }
@@ -58,8 +46,8 @@ fn answer(ctx: &TcContext) -> Option<i32> {
 // Functions of their own: question and answer at once are more than a program's stack holds.
 
 #[inline(never)]
-fn question(ctx: &TcContext, asked: &mut Solicitation) -> bool {
-    match solicitation(&frame(ctx)) {
+fn question(ctx: &TcContext, packet: &Packet, asked: &mut Solicitation) -> bool {
+    match solicitation(&frame(ctx), packet) {
         Some(found) => {
             *asked = found;
             true
