@@ -84,6 +84,7 @@ impl Kube {
         let mut node = config.node;
         let addresses = Addresses::open().map_err(KubeError::Addresses)?;
         node.addresses.local = addresses.read().map_err(KubeError::Addresses)?;
+        let began = Instant::now();
         let folder = config.manifests;
         let (manifests, batch) = tokio::task::spawn_blocking(move || Manifests::open(&folder))
             .await
@@ -112,10 +113,7 @@ impl Kube {
             proxy,
             servers,
         };
-        let began = Instant::now();
-        let objects = batch.changes.len();
-        let whole = batch.problems.iter().all(Problem::loses_nothing);
-        kube.take(batch).await;
+        let (objects, whole) = kube.take_all(batch).await;
         if whole {
             kube.datapath.lock().settle(&kube.services.lock());
         } else {
@@ -145,7 +143,22 @@ impl Kube {
         while self.servers.join_next().await.is_some() {}
     }
 
-    /// Puts a batch of changed objects in force.
+    /// Takes a look's batches in, up to the last. Returns how many objects they told of, and whether they lose nothing.
+    async fn take_all(&mut self, mut batch: Batch) -> (usize, bool) {
+        let (mut objects, mut whole) = (0, true);
+        loop {
+            objects += batch.changes.len();
+            whole &= batch.problems.iter().all(Problem::loses_nothing);
+            let more = batch.more;
+            self.take(batch).await;
+            if !more {
+                return (objects, whole);
+            }
+            batch = self.manifests.next().await;
+        }
+    }
+
+    /// Takes a batch of changed objects in, and puts a look in force with its last one.
     async fn take(&mut self, batch: Batch) {
         self.proxy.queued(Instant::now());
         for problem in &batch.problems {
@@ -157,8 +170,10 @@ impl Kube {
         if let Some(eligible) = eligible {
             self.proxy.set_eligible(eligible);
         }
-        self.serve(changes).await;
-        self.proxy.updated();
+        if let Some(changes) = changes {
+            self.serve(changes).await;
+            self.proxy.updated();
+        }
     }
 
     /// The node's addresses changed: node ports answer elsewhere.
@@ -227,8 +242,9 @@ impl Kube {
     }
 }
 
-/// Applies a batch; says what changed, and whether this node may be balanced to, if that was told.
-fn apply(services: &SharedServices, batch: &Batch) -> (Changes, Option<bool>) {
+/// Applies a batch; says what the look changed, if that was all of it, and whether this node may be balanced to, if that
+/// was told.
+fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<bool>) {
     let mut services = services.lock();
     let mut eligible = None;
     for change in &batch.changes {
@@ -241,13 +257,16 @@ fn apply(services: &SharedServices, batch: &Batch) -> (Changes, Option<bool>) {
             warn!(%problem, "service");
         }
     }
+    if batch.more {
+        return (None, eligible);
+    }
     let changes = services.sync();
     debug!(
         ports = changes.ports.len(),
         vips = changes.vips.len(),
         "services changed"
     );
-    (changes, eligible)
+    (Some(changes), eligible)
 }
 
 fn told(errors: Vec<health::HealthError>) {

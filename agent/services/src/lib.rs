@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
-mod exact;
+pub mod few;
 pub mod key;
 pub mod node;
 

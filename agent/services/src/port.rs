@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::backend::{self, Backend, Backends, Candidate, Uses};
+use crate::backend::{self, Backend, Backends, Candidates, Uses};
 use crate::key::PortId;
 use crate::service::{Addresses, PortSpec, ServiceSpec};
 use crate::table::Vip;
@@ -73,8 +73,6 @@ pub struct ServicePort {
     pub any_endpoints: bool,
     /// All backends that this node may send to, sorted by address and port.
     pub backends: Backends,
-    /// The endpoints that are no backends, and to which standing connections may go on all the same; sorted.
-    pub standing: Box<[(IpAddr, u16)]>,
 }
 
 impl ServicePort {
@@ -84,9 +82,12 @@ impl ServicePort {
         service: &ServiceSpec,
         port: &PortSpec,
         addresses: &Arc<Addresses>,
-        candidates: &[Candidate],
+        candidates: Candidates,
     ) -> Self {
-        let mut new = Self {
+        let is_external = port.node_port.is_some() || addresses.is_external();
+        let uses = uses((service.internal, service.external), is_external);
+        let (backends, any_endpoints) = backend::choose(candidates, uses, port.protocol);
+        Self {
             id,
             created_s: service.created_s,
             number: port.number,
@@ -96,52 +97,41 @@ impl ServicePort {
             internal: service.internal,
             external: service.external,
             health_port: service.health_port,
-            any_endpoints: false,
-            backends: Backends::default(),
-            standing: Box::default(),
-        };
-        (new.backends, new.any_endpoints) = backend::choose(candidates, new.uses_of());
-        new.standing = backend::standing(candidates, &new.backends, new.id.protocol);
-        new
+            any_endpoints,
+            backends,
+        }
     }
 
     /// For UDP: whether some endpoint answers.
     pub(crate) fn is_answered(&self) -> bool {
         let mut backends = self.backends.iter();
-        !self.standing.is_empty() || backends.any(|backend| backend.serving)
+        backends.any(|backend| backend.serving) || self.backends.any_stands()
     }
 
     /// For UDP: whether an endpoint answers there; flows to others are stale.
     pub(crate) fn answers_at(&self, place: (IpAddr, u16)) -> bool {
         match self.backends.at(place) {
             Some(backend) => backend.serving,
-            None => self.standing.binary_search(&place).is_ok(),
+            None => self.stands_at(place),
         }
+    }
+
+    /// Whether there is an endpoint that is no backend, and to which standing connections may go on all the same.
+    pub fn stands_at(&self, place: (IpAddr, u16)) -> bool {
+        self.backends.stands_at(place)
     }
 
     /// Whether it has an address or a port that is meant for traffic from outside.
     pub fn is_external(&self) -> bool {
-        let addresses = &self.addresses;
-        self.node_port.is_some()
-            || !addresses.external_ips.is_empty()
-            || !addresses.load_balancer_ips.is_empty()
+        self.node_port.is_some() || self.addresses.is_external()
     }
 
     /// Whether traffic of some kind can use the policy.
     pub fn uses(&self, policy: Policy) -> bool {
-        let uses = self.uses_of();
+        let uses = uses((self.internal, self.external), self.is_external());
         match policy {
             Policy::Cluster => uses.cluster,
             Policy::Local => uses.local,
-        }
-    }
-
-    fn uses_of(&self) -> Uses {
-        let internal_local = self.internal == Policy::Local;
-        let external_local = self.external == Policy::Local;
-        Uses {
-            cluster: !internal_local || self.is_external(),
-            local: internal_local || external_local && self.is_external(),
         }
     }
 
@@ -209,6 +199,16 @@ impl ServicePort {
             && self.node_port == other.node_port
             && self.created_s == other.created_s
             && self.addresses == other.addresses
+    }
+}
+
+/// The policies that traffic can use, given those for inside and outside, and whether there is an outside.
+fn uses((internal, external): (Policy, Policy), is_external: bool) -> Uses {
+    let internal_local = internal == Policy::Local;
+    let external_local = external == Policy::Local;
+    Uses {
+        cluster: !internal_local || is_external,
+        local: internal_local || external_local && is_external,
     }
 }
 

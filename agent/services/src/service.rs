@@ -9,6 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec as Spec};
 
 use crate::address::{Family, Prefix};
+use crate::few::Few;
 use crate::key::Protocol;
 use crate::port::Policy;
 use crate::problem::{Faults, Problem};
@@ -30,7 +31,14 @@ pub struct Addresses {
     /// Addresses of a load balancer that keeps them as destinations; sorted.
     pub load_balancer_ips: Box<[IpAddr]>,
     /// The sources that may use the load balancer's addresses; absent: all may; empty: nobody may.
-    pub source_ranges: Option<Vec<Prefix>>,
+    pub source_ranges: Option<Box<[Prefix]>>,
+}
+
+impl Addresses {
+    /// Whether some of them are meant for traffic from outside.
+    pub(crate) fn is_external(&self) -> bool {
+        !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty()
+    }
 }
 
 /// One port as the Service names it.
@@ -54,7 +62,7 @@ pub struct ServiceSpec {
     /// Its addresses by family; none: it is not served there.
     pub addresses: [Option<Arc<Addresses>>; 2],
     /// Its ports, in its own order.
-    pub ports: Box<[PortSpec]>,
+    pub ports: Few<PortSpec>,
     /// How long a client keeps its backend; none: it need not.
     pub affinity_s: Option<u32>,
     /// Which endpoints traffic from inside may use.
@@ -159,7 +167,7 @@ fn affinity_s(spec: &Spec, faults: &mut Faults<'_>) -> Option<u32> {
     Some(valid.unwrap_or(AFFINITY_DEFAULT_S))
 }
 
-fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Box<[PortSpec]> {
+fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Few<PortSpec> {
     let told = spec.ports.as_deref().unwrap_or_default();
     let mut read = Vec::with_capacity(told.len());
     let mut seen = BTreeSet::new();

@@ -19,7 +19,7 @@ use crate::table::{self, Frontend, NodePort, Table, Vip};
 
 pub use entry::Health;
 use entry::{Entry, Refreshed};
-use namespace::Namespace;
+use namespace::{Namespace, PortNames};
 
 /// Whose decisions are made where ours are better on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +40,7 @@ pub struct Services {
     zone: Option<Box<str>>,
     /// Never an empty one after a sync.
     namespaces: HashMap<Arc<str>, Namespace>,
+    port_names: PortNames,
     /// The services to recompute, and in which families their slices were touched.
     touched: BTreeMap<ServiceKey, [bool; 2]>,
     table: Table,
@@ -53,6 +54,7 @@ impl Services {
             strictness,
             zone: None,
             namespaces: HashMap::new(),
+            port_names: PortNames::default(),
             touched: BTreeMap::new(),
             table: Table::default(),
         }
@@ -114,8 +116,7 @@ impl Services {
     pub fn takes_external(&self, port: &ServicePort) -> bool {
         let addresses = &port.addresses;
         let node_ports = table::node_port(port);
-        !addresses.external_ips.is_empty()
-            || !addresses.load_balancer_ips.is_empty()
+        addresses.is_external()
             || node_ports.is_some_and(|node_port| self.vips_at(node_port).next().is_some())
     }
 
@@ -158,7 +159,7 @@ impl Services {
     fn refresh_entry(&mut self, key: &ServiceKey) -> Option<Refreshed> {
         let space = self.namespaces.get_mut(&key.namespace)?;
         let entry = space.entries.get_mut(&key.name)?;
-        let refreshed = entry.refresh(key, self.zone.as_deref());
+        let refreshed = entry.refresh(key);
         if entry.is_empty() {
             space.entries.remove(&key.name);
         }

@@ -3,11 +3,12 @@
 mod mark;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use k8s_openapi::api::discovery::v1::{self as discovery, EndpointSlice};
 
 use crate::address::{Family, Packed, parse_address};
-use crate::exact;
+use crate::few::Few;
 use crate::key::Protocol;
 use crate::problem::{Faults, Problem};
 
@@ -51,6 +52,11 @@ impl State {
         if set { Self(self.0 | bit.0) } else { self }
     }
 
+    /// Without this bit.
+    fn without(self, bit: Self) -> Self {
+        Self(self.0 & !bit.0)
+    }
+
     /// Whether it has the bit.
     pub fn has(self, bit: Self) -> bool {
         self.0 & bit.0 != 0
@@ -64,10 +70,9 @@ impl State {
 
 /// One address of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Endpoint {
-    address: Packed,
-    /// All but the hints for zones, which depend on the node's zone.
-    state: State,
+pub(crate) struct Endpoint {
+    pub(crate) address: Packed,
+    pub(crate) state: State,
     /// Its place in [`Slice::zones`], counted from 1; 0: no hints for zones.
     zones: u16,
 }
@@ -75,15 +80,18 @@ struct Endpoint {
 /// A node may know a million of them.
 const _: () = assert!(size_of::<Endpoint>() == 20);
 
-/// The different lists of zones that a slice's endpoints are meant for.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct ZoneLists(Vec<Box<[Box<str>]>>);
+/// The names of zones that endpoints are meant for.
+type ZoneList = Box<[Box<str>]>;
+
+/// The different lists of zones in a slice that is being read.
+#[derive(Default)]
+struct ZoneLists(Vec<ZoneList>);
 
 /// One port of a slice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlicePort {
     /// The service port's name; empty if it has none.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// The service port's protocol.
     pub protocol: Protocol,
     /// Where the endpoints listen.
@@ -96,16 +104,16 @@ pub struct Slice {
     /// The family of its addresses.
     pub family: Family,
     /// The ports that count.
-    pub ports: Box<[SlicePort]>,
-    /// The endpoints that count, in the slice's order.
-    endpoints: Box<[Endpoint]>,
-    zones: ZoneLists,
+    pub ports: Few<SlicePort>,
+    /// The endpoints that count, sorted by address, each once. Service ports share them.
+    endpoints: Arc<[Endpoint]>,
+    zones: Box<[ZoneList]>,
 }
 
 impl Slice {
     /// Whether some endpoint is meant for certain zones.
     pub fn has_zone_hints(&self) -> bool {
-        !self.zones.0.is_empty()
+        !self.zones.is_empty()
     }
 
     /// Whether it has an endpoint for a UDP port.
@@ -114,19 +122,34 @@ impl Slice {
         !self.endpoints.is_empty() && ports.any(|port| port.protocol == Protocol::Udp)
     }
 
-    /// The endpoints, each with what its hints mean in this zone.
-    pub fn endpoints_in(&self, zone: Option<&str>) -> impl Iterator<Item = (IpAddr, State)> {
-        let here = |list: &[Box<str>]| list.iter().any(|name| Some(&**name) == zone);
-        let here: Vec<bool> = self.zones.0.iter().map(|list| here(list)).collect();
-        self.endpoints.iter().map(move |endpoint| {
+    pub(crate) fn endpoints(&self) -> &Arc<[Endpoint]> {
+        &self.endpoints
+    }
+
+    /// Has the hints for zones mean what they mean in this one.
+    pub(crate) fn set_zone(&mut self, zone: Option<&str>) {
+        if !self.has_zone_hints() {
+            return;
+        }
+        let here = |list: &ZoneList| list.iter().any(|name| Some(&**name) == zone);
+        let here: Vec<bool> = self.zones.iter().map(here).collect();
+        let endpoints = self.endpoints.iter().map(|endpoint| {
             let list = usize::from(endpoint.zones).checked_sub(1);
             let hinted = list.and_then(|list| here.get(list)).copied();
-            let state = endpoint.state.with(State::ZONE_HINTED, hinted.is_some());
-            (
-                endpoint.address.address(),
-                state.with(State::ZONE_HERE, hinted == Some(true)),
-            )
-        })
+            let state = endpoint.state.without(State::ZONE_HERE);
+            Endpoint {
+                state: state.with(State::ZONE_HERE, hinted == Some(true)),
+                ..*endpoint
+            }
+        });
+        self.endpoints = endpoints.collect();
+    }
+
+    /// Shares the endpoints of the version before, if they are the same.
+    pub(crate) fn follow(&mut self, before: &Self) {
+        if self.endpoints == before.endpoints {
+            self.endpoints = Arc::clone(&before.endpoints);
+        }
     }
 }
 
@@ -144,7 +167,7 @@ pub(crate) fn owner(slice: &EndpointSlice) -> Option<&str> {
     (!headless).then_some(service)
 }
 
-/// Reads a slice for the node of that name; none if its addresses are of neither family.
+/// Reads a slice for the node of that name, in no zone; none if its addresses are of neither family.
 pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) {
     let meta = &slice.metadata;
     let namespace = meta.namespace.as_deref().unwrap_or_default();
@@ -156,23 +179,39 @@ pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) 
     let ports = ports(slice, &mut faults);
     let mut zones = ZoneLists::default();
     let told = slice.endpoints.as_deref().unwrap_or_default();
-    let endpoints = told.iter().filter_map(|endpoint| {
+    let mut endpoints = Vec::with_capacity(told.len());
+    endpoints.extend(told.iter().filter_map(|endpoint| {
+        let address = Packed::new(address(family, endpoint, &mut faults)?);
+        let zones = zones.place_of(endpoint);
         Some(Endpoint {
-            address: Packed::new(address(family, endpoint, &mut faults)?),
-            state: state(node, endpoint),
-            zones: zones.place_of(endpoint),
+            address,
+            state: state(node, endpoint).with(State::ZONE_HINTED, zones != 0),
+            zones,
         })
-    });
+    }));
     let read = Slice {
         family,
         ports,
-        endpoints: exact::collect(endpoints),
-        zones,
+        endpoints: unique(endpoints).into(),
+        zones: zones.0.into(),
     };
     (Some(read), faults.found())
 }
 
-fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Box<[SlicePort]> {
+/// Of the same address, one that is not terminating wins over one that is; of several such, the last.
+fn unique(mut all: Vec<Endpoint>) -> Vec<Endpoint> {
+    all.sort_by_key(|endpoint| endpoint.address);
+    all.dedup_by(|next, kept| {
+        let same = next.address == kept.address;
+        if same && !next.state.has(State::TERMINATING) {
+            *kept = *next;
+        }
+        same
+    });
+    all
+}
+
+fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Few<SlicePort> {
     let told = slice.ports.as_deref().unwrap_or_default();
     let mut read = Vec::with_capacity(told.len());
     for port in told {

@@ -16,7 +16,7 @@ const ENDPOINTS_PER_SERVICE: u32 = 10;
 const CHANGES: u32 = 10_000;
 
 /// What all of this may take of the memory of a node: an agent, which has maps and buffers besides, has 150 MB.
-const MEMORY_MAX_MB: u64 = 125;
+const MEMORY_MAX_MB: u64 = 100;
 
 fn service(index: u32) -> Service {
     let (high, low) = (index >> 16, index & 0xffff);

@@ -42,7 +42,7 @@ use super::load::Loaded;
 use super::pool::{Key, Member, Pool};
 use admitted::Admissions;
 use foreign::{Foreign, address_key};
-use group::Group;
+use group::{Group, Groups};
 use inherit::Estate;
 use roster::Roster;
 
@@ -109,7 +109,7 @@ pub(super) struct Registry {
     direct: Vec<Range>,
     /// The slots beyond the apps'; those of direct ranges are in use.
     slots: Ids,
-    groups: std::collections::HashMap<PortId, Group>,
+    groups: Groups,
     /// What the agent before left.
     estate: Option<Estate>,
     settled: bool,
@@ -137,7 +137,7 @@ impl Registry {
         let mut registry = Self {
             direct: Vec::new(),
             slots: Ids::new(SLOTS_MAX - VIPS_MAX),
-            groups: std::collections::HashMap::new(),
+            groups: Groups::default(),
             estate: None,
             settled: false,
             foreign: Foreign::open(calls.foreign)?,
@@ -203,8 +203,7 @@ impl Registry {
     ) -> Served {
         let mut served = Served::default();
         let mut retired = Vec::new();
-        self.groups
-            .reserve(changes.ports.len().saturating_sub(self.groups.len()));
+        self.groups.reserve(changes.ports.len());
         for change in &changes.ports {
             if let Some(port) = change.after() {
                 self.silent = silent(change);
@@ -298,7 +297,7 @@ impl Registry {
     /// A service port is served no more, or by nothing: its slots, if it has some.
     fn leave(&mut self, id: &PortId) -> Option<Group> {
         self.shed.remove(id);
-        self.groups.remove(id)
+        self.groups.take(id)
     }
 
     /// Source ranges speak of the node's own address, too: where that changed, all of them are compared again.
@@ -316,7 +315,7 @@ impl Registry {
             .ports()
             .filter(|port| port.addresses.source_ranges.is_some());
         for port in ranged {
-            if self.groups.contains_key(&port.id) {
+            if self.groups.get(&port.id).is_some() {
                 self.serve_again(ledger, services, port, served);
             }
         }

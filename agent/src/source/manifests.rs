@@ -8,7 +8,7 @@
 //! Nothing is lost by a mistake: what a file that cannot be read described stays as it was, and so does what a folder
 //! that is gone described. Of two descriptions of one object the one in the file that is first by name counts.
 //!
-//! Objects are handed over and not kept, as a large cluster's are gigabytes. So when a file loses an object that another
+//! Objects are handed over and not kept, as a large cluster's are gigabytes; a large folder's come in parts. So when a file loses an object that another
 //! file describes too, that other file is read again.
 //!
 //! Reading order: what comes out ([`Batch`], [`Change`], [`Problem`]), how text is read (`text`), what files say together
@@ -46,13 +46,16 @@ const UNREST_MAX: Duration = Duration::from_millis(100);
 
 const _: () = assert!(QUIET.as_millis() < UNREST_MAX.as_millis());
 
-/// What one look at the folder changed.
+/// What one look at the folder changed, or a part of it: a large folder's objects are gigabytes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Batch {
-    /// The objects that really differ, each once: Nodes, then Services, then EndpointSlices, each by namespace and name.
+    /// The objects that differ, each once: Nodes, then Services, then EndpointSlices, each by namespace and name.
     pub changes: Vec<Change>,
     /// What has to be mended; each is told when it arises, and again when its file was read again and it is still there.
     pub problems: Vec<Problem>,
+    /// The same look goes on in the next batch: only with the last one is it whole. An object that went to a file which
+    /// comes later is deleted, and applied then.
+    pub more: bool,
 }
 
 impl Batch {
@@ -77,13 +80,15 @@ pub struct Manifests {
     heard: Option<AsyncFd<OwnedFd>>,
     unrest: Option<Unrest>,
     looking: Option<JoinHandle<Look>>,
+    /// Whether more of a look is to come.
+    is_midway: bool,
     /// Whether the watch failed, and it was told.
     is_blind: bool,
 }
 
 impl Manifests {
-    /// Opens the folder and reads all of it: the first batch is complete. Blocks as long as that takes (100,000 Services:
-    /// a few seconds).
+    /// Opens the folder and begins to read it: with the first batch that has no [`Batch::more`] all of it is told. Blocks
+    /// as long as the first part takes.
     ///
     /// Fails if the folder is not there or cannot be watched; what is wrong with files is told in the batch.
     pub fn open(folder: &Path) -> Result<(Self, Batch), ManifestsError> {
@@ -93,6 +98,7 @@ impl Manifests {
             heard: None,
             unrest: None,
             looking: None,
+            is_midway: look.batch.more,
             is_blind: false,
         };
         if look.again {
@@ -101,21 +107,24 @@ impl Manifests {
         Ok((manifests, look.batch))
     }
 
-    /// The next batch that is not empty. Cancel safe: whatever has begun goes on when asked again.
+    /// The next batch that says something, if only that there is no more. Cancel safe: whatever has begun goes on when
+    /// asked again.
     pub async fn next(&mut self) -> Batch {
         loop {
+            let was_midway = self.is_midway;
             let batch = match &mut self.looking {
                 Some(looking) => {
                     let looked = looking.await.map_err(io::Error::other);
                     self.looking = None;
                     self.looked(looked)
                 }
+                None if was_midway => self.begin(),
                 None => match self.wait().await {
                     Ok(()) => self.begin(),
                     Err(error) => self.blind(&error),
                 },
             };
-            if !batch.is_empty() {
+            if !batch.is_empty() || was_midway && !self.is_midway {
                 return batch;
             }
         }
@@ -161,9 +170,11 @@ impl Manifests {
         self.unrest = Some(Unrest { first, last: now });
     }
 
-    /// Begins a look, on a thread that may block.
+    /// Begins a look or goes on with it, on a thread that may block.
     fn begin(&mut self) -> Batch {
-        self.unrest = None;
+        if !self.is_midway {
+            self.unrest = None;
+        }
         let looker = Arc::clone(&self.looker);
         self.looking = Some(tokio::task::spawn_blocking(move || looker.lock().look()));
         Batch::default()
@@ -175,6 +186,7 @@ impl Manifests {
                 if look.again {
                     self.stir();
                 }
+                self.is_midway = look.batch.more;
                 look.batch
             }
             Err(error) => self.blind(&error),
@@ -184,13 +196,14 @@ impl Manifests {
     /// Tells that changes are not seen any more. A last look shows what came before.
     fn blind(&mut self, error: &io::Error) -> Batch {
         self.is_blind = true;
+        self.is_midway = false;
         let problem = Problem::Blind {
             folder: self.looker.lock().name(),
             what: error.to_string(),
         };
         Batch {
-            changes: Vec::new(),
             problems: vec![problem],
+            ..Batch::default()
         }
     }
 }

@@ -161,6 +161,6 @@ fn serves(services: &Services, flow: &Flow) -> bool {
         let mut backends = port.backends.iter();
         let backend = backends
             .any(|backend| (backend.address, backend.port) == place && (backend.serving || !udp));
-        backend || port.standing.contains(&place)
+        backend || port.stands_at(place)
     })
 }

@@ -1,96 +1,186 @@
-//! Keeps the backends of a service port small: a node may know a million.
+//! The backends of a service port, as a view of its endpoints: a node may know a million, and keeps each once.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::address::Packed;
-use crate::exact;
+use crate::slice::{Endpoint, State};
 
+use super::choice::Choice;
 use super::{Backend, WEIGHT_DEFAULT};
 
-const LOCAL: u8 = 1;
-const SERVING: u8 = 1 << 1;
-const FOR_CLUSTER: u8 = 1 << 2;
-const FOR_LOCAL: u8 = 1 << 3;
-
-/// The backends of a service port, sorted by address and port.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Backends(Box<[Kept]>);
-
-/// A backend as it is kept: without its weight, which is that of all, and its facts as bits.
+/// One endpoint of a service port, in whatever condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Kept {
-    address: Packed,
-    port: u16,
-    facts: u8,
+pub(crate) struct Candidate {
+    pub(crate) address: Packed,
+    pub(crate) port: u16,
+    pub(crate) state: State,
 }
 
-const _: () = assert!(size_of::<Kept>() == 20);
+const _: () = assert!(size_of::<Candidate>() == 20);
 
-impl Kept {
-    fn new(backend: &Backend) -> Self {
-        let fact = |set, bit| if set { bit } else { 0 };
-        Self {
-            address: Packed::new(backend.address),
-            port: backend.port,
-            facts: fact(backend.local, LOCAL)
-                | fact(backend.serving, SERVING)
-                | fact(backend.for_cluster, FOR_CLUSTER)
-                | fact(backend.for_local, FOR_LOCAL),
+/// All endpoints of a service port, sorted by address and port, each once.
+#[derive(Clone)]
+pub(crate) enum Candidates {
+    /// Those of the only slice that has some, at this port.
+    Shared(Arc<[Endpoint]>, u16),
+    /// Those of several.
+    Merged(Box<[Candidate]>),
+}
+
+impl Candidates {
+    fn len(&self) -> usize {
+        match self {
+            Self::Shared(endpoints, _) => endpoints.len(),
+            Self::Merged(all) => all.len(),
         }
     }
 
-    fn backend(&self) -> Backend {
-        let has = |bit| self.facts & bit != 0;
-        Backend {
-            address: self.address.address(),
-            port: self.port,
-            weight: WEIGHT_DEFAULT,
-            local: has(LOCAL),
-            serving: has(SERVING),
-            for_cluster: has(FOR_CLUSTER),
-            for_local: has(FOR_LOCAL),
+    fn get(&self, place: usize) -> Option<Candidate> {
+        match self {
+            Self::Shared(endpoints, port) => endpoints.get(place).map(|endpoint| Candidate {
+                address: endpoint.address,
+                port: *port,
+                state: endpoint.state,
+            }),
+            Self::Merged(all) => all.get(place).copied(),
         }
+    }
+
+    fn find(&self, (address, port): (Packed, u16)) -> Option<Candidate> {
+        let place = match self {
+            Self::Shared(endpoints, number) => {
+                let found = endpoints.binary_search_by_key(&address, |known| known.address);
+                found.ok().filter(|_| *number == port)
+            }
+            Self::Merged(all) => {
+                let known = |known: &Candidate| (known.address, known.port);
+                all.binary_search_by_key(&(address, port), known).ok()
+            }
+        };
+        self.get(place?)
+    }
+
+    /// All, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Candidate> {
+        (0..self.len()).filter_map(|place| self.get(place))
+    }
+
+    /// The conditions of all.
+    pub(crate) fn states(&self) -> impl Iterator<Item = State> {
+        self.iter().map(|candidate| candidate.state)
+    }
+}
+
+/// What a candidate is on this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    Backend(Backend),
+    /// No backend, but standing connections may go on to it.
+    Standing((IpAddr, u16)),
+}
+
+/// The backends of a service port, sorted by address and port.
+#[derive(Clone)]
+pub struct Backends {
+    pub(super) candidates: Candidates,
+    pub(super) choice: Choice,
+}
+
+impl Backends {
+    /// How many there are; costs a look at all.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter {
+            backends: self,
+            next: 0,
+        }
+    }
+
+    /// The backend at this address and port.
+    pub fn at(&self, place: (IpAddr, u16)) -> Option<Backend> {
+        match self.part_at(place)? {
+            Part::Backend(backend) => Some(backend),
+            Part::Standing(_) => None,
+        }
+    }
+
+    /// Whether there is an endpoint that is no backend, and to which standing connections may go on all the same: for
+    /// UDP one that answers; for the others any, because such a connection ends by itself when its endpoint does.
+    pub(crate) fn stands_at(&self, place: (IpAddr, u16)) -> bool {
+        matches!(self.part_at(place), Some(Part::Standing(_)))
+    }
+
+    /// Whether there is any of those.
+    pub(crate) fn any_stands(&self) -> bool {
+        self.parts().any(|part| matches!(part, Part::Standing(_)))
+    }
+
+    fn part_at(&self, (address, port): (IpAddr, u16)) -> Option<Part> {
+        let found = self.candidates.find((Packed::new(address), port))?;
+        self.part(found)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        let all = self.candidates.iter();
+        all.filter_map(|candidate| self.part(candidate))
+    }
+
+    fn part(&self, candidate: Candidate) -> Option<Part> {
+        let Candidate {
+            address,
+            port,
+            state,
+        } = candidate;
+        let (for_cluster, for_local) = (
+            self.choice.is_for_cluster(state),
+            self.choice.is_for_local(state),
+        );
+        let address = address.address();
+        if for_cluster || for_local {
+            return Some(Part::Backend(Backend {
+                address,
+                port,
+                weight: WEIGHT_DEFAULT,
+                local: state.has(State::LOCAL),
+                serving: state.has(State::SERVING),
+                for_cluster,
+                for_local,
+            }));
+        }
+        let stands = self.choice.may_stand(state);
+        stands.then_some(Part::Standing((address, port)))
     }
 }
 
 /// Backends one by one.
 #[derive(Clone, Debug)]
-pub struct Iter<'a>(std::slice::Iter<'a, Kept>);
+pub struct Iter<'a> {
+    backends: &'a Backends,
+    next: usize,
+}
 
 impl Iterator for Iter<'_> {
     type Item = Backend;
 
     fn next(&mut self) -> Option<Backend> {
-        self.0.next().map(Kept::backend)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-impl Backends {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All, in order.
-    pub fn iter(&self) -> Iter<'_> {
-        Iter(self.0.iter())
-    }
-
-    /// The backend at this address and port.
-    pub fn at(&self, (address, port): (IpAddr, u16)) -> Option<Backend> {
-        let place = (Packed::new(address), port);
-        let known = |kept: &Kept| (kept.address, kept.port);
-        let found = self.0.binary_search_by_key(&place, known).ok()?;
-        Some(self.0[found].backend())
+        loop {
+            let candidate = self.backends.candidates.get(self.next)?;
+            self.next += 1;
+            if let Some(Part::Backend(backend)) = self.backends.part(candidate) {
+                return Some(backend);
+            }
+        }
     }
 }
 
@@ -103,10 +193,17 @@ impl<'a> IntoIterator for &'a Backends {
     }
 }
 
-/// From backends in order.
-impl FromIterator<Backend> for Backends {
-    fn from_iter<T: IntoIterator<Item = Backend>>(backends: T) -> Self {
-        let kept = backends.into_iter().map(|backend| Kept::new(&backend));
-        Self(exact::collect(kept))
+/// The same backends, and the same endpoints that standing connections go on to: what else there is makes no difference.
+impl PartialEq for Backends {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts().eq(other.parts())
+    }
+}
+
+impl Eq for Backends {}
+
+impl fmt::Debug for Backends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.parts()).finish()
     }
 }

@@ -85,7 +85,7 @@ fn source_ranges(
     family: Family,
     strictness: Strictness,
     faults: &mut Faults<'_>,
-) -> Option<Vec<Prefix>> {
+) -> Option<Box<[Prefix]>> {
     let texts = spec
         .load_balancer_source_ranges
         .as_deref()
@@ -100,9 +100,9 @@ fn source_ranges(
     }
     if ranges.is_empty() {
         faults.no_source_range(family.name());
-        return (strictness == Strictness::Ours).then_some(ranges);
+        return (strictness == Strictness::Ours).then(Box::default);
     }
     ranges.sort_unstable();
     ranges.dedup();
-    Some(ranges)
+    Some(ranges.into())
 }

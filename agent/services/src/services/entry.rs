@@ -1,12 +1,12 @@
 //! One service as it is told, and as it is served.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::address::Family;
-use crate::backend::{Candidate, candidates};
+use crate::backend::{Candidates, candidates};
 use crate::change::PortChange;
+use crate::few::Few;
 use crate::key::{PortId, Protocol, ServiceKey};
 use crate::port::ServicePort;
 use crate::service::ServiceSpec;
@@ -25,10 +25,10 @@ pub struct Health {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) spec: Option<ServiceSpec>,
-    /// Sorted by name. Most services have one: a tree would be most of what a node keeps.
-    slices: Vec<(Arc<str>, (Slice, Mark))>,
+    /// Sorted by name.
+    slices: Few<(Arc<str>, (Slice, Mark))>,
     /// In force, sorted by id.
-    pub(super) ports: Box<[Arc<ServicePort>]>,
+    pub(super) ports: Few<Arc<ServicePort>>,
     /// Boxed, for few services have it.
     health: Option<Box<[Option<Health>; 2]>>,
     /// By family: whether there was an endpoint for a UDP port.
@@ -47,16 +47,18 @@ pub(super) struct Refreshed {
 
 impl Entry {
     /// Puts a slice here or takes it away; says in which families anything of it changed.
-    pub(super) fn hold(&mut self, name: &Arc<str>, slice: Option<(Slice, Mark)>) -> [bool; 2] {
+    pub(super) fn hold(&mut self, name: &Arc<str>, mut slice: Option<(Slice, Mark)>) -> [bool; 2] {
         let family = slice.as_ref().map(|(slice, _)| slice.family);
         let place = self.slices.binary_search_by(|(known, _)| known.cmp(name));
         let known = place.ok().map(|place| &self.slices[place].1);
+        if let (Some((slice, _)), Some((known, _))) = (&mut slice, known) {
+            slice.follow(known);
+        }
         let unchanged = known == slice.as_ref();
         let former = match (place, slice) {
             (Ok(place), Some(slice)) => Some(std::mem::replace(&mut self.slices[place].1, slice)),
             (Ok(place), None) => Some(self.slices.remove(place).1),
             (Err(place), Some(slice)) => {
-                self.slices.reserve_exact(1);
                 self.slices.insert(place, (Arc::clone(name), slice));
                 None
             }
@@ -76,17 +78,24 @@ impl Entry {
         self.slices().any(Slice::has_zone_hints)
     }
 
+    /// Has hints for zones mean what they mean in this one.
+    pub(super) fn set_zone(&mut self, zone: Option<&str>) {
+        for (_, (slice, _)) in self.slices.iter_mut() {
+            slice.set_zone(zone);
+        }
+    }
+
     /// What its health port answers, by family.
     pub(super) fn health(&self) -> [Option<Health>; 2] {
         self.health.as_deref().copied().unwrap_or_default()
     }
 
     /// Computes what is served under its name from what is told.
-    pub(super) fn refresh(&mut self, key: &ServiceKey, zone: Option<&str>) -> Refreshed {
-        let new = self.served(key, zone);
+    pub(super) fn refresh(&mut self, key: &ServiceKey) -> Refreshed {
+        let new = self.served(key);
         let (ports, changes) = diff(&self.ports, new);
         self.ports = ports.into();
-        let health = Family::ALL.map(|family| self.health_in(family, zone));
+        let health = Family::ALL.map(|family| self.health_in(family));
         let health_differs = self.health() != health;
         self.health = (health != [None; 2]).then(|| Box::new(health));
         let udp = Family::ALL.map(|family| self.has_udp(family));
@@ -107,18 +116,12 @@ impl Entry {
             .any(|slice| slice.family == family && slice.has_udp())
     }
 
-    fn candidates(
-        &self,
-        family: Family,
-        name: &str,
-        protocol: Protocol,
-        zone: Option<&str>,
-    ) -> Vec<Candidate> {
-        candidates(self.slices(), (family, name, protocol), zone)
+    fn candidates(&self, family: Family, name: &str, protocol: Protocol) -> Candidates {
+        candidates(self.slices(), (family, name, protocol))
     }
 
     /// The service ports in both families, sorted by id.
-    fn served(&self, key: &ServiceKey, zone: Option<&str>) -> Vec<ServicePort> {
+    fn served(&self, key: &ServiceKey) -> Vec<ServicePort> {
         let mut served = Vec::new();
         let Some(spec) = &self.spec else {
             return served;
@@ -128,42 +131,43 @@ impl Entry {
                 continue;
             };
             served.extend(spec.ports.iter().map(|port| {
-                let candidates = self.candidates(family, &port.name, port.protocol, zone);
+                let candidates = self.candidates(family, &port.name, port.protocol);
                 let id = PortId {
                     service: key.clone(),
                     name: Arc::clone(&port.name),
                     protocol: port.protocol,
                     family,
                 };
-                ServicePort::new(id, spec, port, addresses, &candidates)
+                ServicePort::new(id, spec, port, addresses, candidates)
             }));
         }
         served.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         served
     }
 
-    fn health_in(&self, family: Family, zone: Option<&str>) -> Option<Health> {
+    fn health_in(&self, family: Family) -> Option<Health> {
         let mut ports = self.ports.iter();
         let port = ports.find(|port| port.id.family == family)?.health_port?;
         Some(Health {
             port,
-            local_endpoints: self.local_endpoints(family, zone),
+            local_endpoints: self.local_endpoints(family),
         })
     }
 
     /// How many addresses on this node are ready, over all slice ports, whether or not the service has them.
-    fn local_endpoints(&self, family: Family, zone: Option<&str>) -> usize {
+    fn local_endpoints(&self, family: Family) -> usize {
         let slices = self.slices().filter(|slice| slice.family == family);
         let names: BTreeSet<_> = slices
             .flat_map(|slice| &slice.ports)
             .map(|port| (&*port.name, port.protocol))
             .collect();
-        let all = names
-            .into_iter()
-            .flat_map(|(name, protocol)| self.candidates(family, name, protocol, zone));
         let counts = |state: State| state.has(State::LOCAL) && state.has(State::READY);
-        let local = all.filter(|candidate| counts(candidate.state));
-        let addresses: BTreeSet<IpAddr> = local.map(|candidate| candidate.address).collect();
+        let mut addresses = BTreeSet::new();
+        for (name, protocol) in names {
+            let all = self.candidates(family, name, protocol);
+            let local = all.iter().filter(|candidate| counts(candidate.state));
+            addresses.extend(local.map(|candidate| candidate.address));
+        }
         addresses.len()
     }
 }

@@ -1,6 +1,6 @@
 //! What is known of one namespace. All of it shares the names, which are kept once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::entry::Entry;
@@ -25,4 +25,27 @@ impl Namespace {
 pub(super) fn shared<T>(table: &HashMap<Arc<str>, T>, name: &str) -> Arc<str> {
     let known = table.get_key_value(name).map(|(known, _)| known);
     known.map_or_else(|| name.into(), Arc::clone)
+}
+
+/// Names of ports: a cluster has few, and each in every service.
+#[derive(Debug, Default)]
+pub(super) struct PortNames {
+    known: HashSet<Arc<str>>,
+    /// So many may be known before those are forgotten that nobody uses.
+    limit: usize,
+}
+
+impl PortNames {
+    /// Puts the name as it is known in the place of one that is the same.
+    pub(super) fn share(&mut self, name: &mut Arc<str>) {
+        if let Some(known) = self.known.get(name) {
+            *name = Arc::clone(known);
+            return;
+        }
+        if self.known.len() >= self.limit {
+            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.limit = 2 * self.known.len() + 64;
+        }
+        self.known.insert(Arc::clone(name));
+    }
 }

@@ -39,11 +39,14 @@ impl Services {
         let Some((namespace, name)) = service::names(object) else {
             return vec![Problem::Nameless { kind: "Service" }];
         };
-        let (spec, problems) = if present {
+        let (mut spec, problems) = if present {
             service::read(object, self.strictness)
         } else {
             (None, Vec::new())
         };
+        for port in spec.iter_mut().flat_map(|spec| spec.ports.iter_mut()) {
+            self.port_names.share(&mut port.name);
+        }
         let known = self.entry(namespace, name);
         if known.and_then(|entry| entry.spec.as_ref()) != spec.as_ref() {
             let (key, entry) = self.entry_mut(namespace, name);
@@ -71,7 +74,13 @@ impl Services {
         let Some(owner) = owner else {
             return Vec::new();
         };
-        let (read, problems) = slice::read(&self.node.name, object);
+        let (mut read, problems) = slice::read(&self.node.name, object);
+        if let Some(slice) = &mut read {
+            slice.set_zone(self.zone.as_deref());
+            for port in slice.ports.iter_mut() {
+                self.port_names.share(&mut port.name);
+            }
+        }
         let slice = read.map(|slice| (slice, Mark::of(object)));
         let space = self.namespaces.get(namespace);
         let name = space.map_or_else(|| name.into(), |space| shared(&space.owners, name));
@@ -117,9 +126,10 @@ impl Services {
         }
         self.zone = zone.map(|zone| zone.as_str().into());
         // A node changes its zone once in its life: then every service with hints is looked at.
-        for (namespace, space) in &self.namespaces {
-            let hinted = space.entries.iter();
-            for (name, _) in hinted.filter(|(_, entry)| entry.has_zone_hints()) {
+        for (namespace, space) in &mut self.namespaces {
+            let hinted = space.entries.iter_mut();
+            for (name, entry) in hinted.filter(|(_, entry)| entry.has_zone_hints()) {
+                entry.set_zone(self.zone.as_deref());
                 let (namespace, name) = (Arc::clone(namespace), Arc::clone(name));
                 let key = ServiceKey { namespace, name };
                 self.touched.entry(key).or_default();

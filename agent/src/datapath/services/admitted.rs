@@ -75,7 +75,7 @@ pub(super) fn ranges(node: &Node, port: &ServicePort, slot: u32) -> Vec<Range> {
     if addresses.load_balancer_ips.is_empty() {
         return Vec::new();
     }
-    let mut all: Vec<Prefix> = prefixes.clone();
+    let mut all: Vec<Prefix> = prefixes.to_vec();
     let primary = node.primary(port.id.family);
     // A node that may call may do so by the VIP itself: then the VIP is the source.
     if primary.is_some_and(|primary| prefixes.iter().any(|prefix| prefix.contains(primary))) {

@@ -1,9 +1,13 @@
 //! The slots that one service port has: one for each answer that it gives.
 
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use dormouse_agent_services::port::Kind;
-use dormouse_agent_services::{Frontend, Policy, ServicePort};
+use dormouse_agent_services::{Frontend, Policy, PortId, ServicePort};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::service::Route;
 
@@ -63,7 +67,8 @@ impl Role {
                 ranges.is_some_and(|ranges| !ranges.is_empty()) && balanced(addresses.cluster_ip)
             }
             Self::Refused => {
-                ranges.is_some_and(Vec::is_empty) && !addresses.load_balancer_ips.is_empty()
+                ranges.is_some_and(|ranges| ranges.is_empty())
+                    && !addresses.load_balancer_ips.is_empty()
             }
         }
     }
@@ -97,5 +102,66 @@ impl Group {
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> + use<> {
         let slots = self.slots.into_iter().rev();
         slots.filter(|slot| *slot != NO_SLOT)
+    }
+}
+
+/// The groups of service ports, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Groups(HashMap<Owner, Group>);
+
+/// A service port by its id. It is kept anyway: its id by itself would be most of what a group takes.
+#[derive(Debug)]
+struct Owner(Arc<ServicePort>);
+
+impl Borrow<PortId> for Owner {
+    fn borrow(&self) -> &PortId {
+        &self.0.id
+    }
+}
+
+impl Hash for Owner {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Owner {}
+
+impl Groups {
+    pub(super) fn get(&self, id: &PortId) -> Option<Group> {
+        self.0.get(id).copied()
+    }
+
+    /// Gives a service port a group; returns the one that it had.
+    pub(super) fn put(&mut self, port: &Arc<ServicePort>, group: Group) -> Option<Group> {
+        // With the key, which else would keep the service port as it was.
+        let old = self.0.remove(&port.id);
+        self.0.insert(Owner(Arc::clone(port)), group);
+        old
+    }
+
+    pub(super) fn take(&mut self, id: &PortId) -> Option<Group> {
+        self.0.remove(id)
+    }
+
+    /// Makes room for so many in all.
+    pub(super) fn reserve(&mut self, len: usize) {
+        self.0.reserve(len.saturating_sub(self.0.len()));
+    }
+
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.0.values()
+    }
+
+    /// The slots of all.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        self.iter().flat_map(Group::slots)
     }
 }

@@ -145,7 +145,7 @@ impl Registry {
     /// What slots have besides that no group has: an agent died before it could say so, or after.
     fn sweep_extras(&mut self) {
         let mut owned = Bits::none(SLOTS_MAX);
-        for slot in self.groups.values().flat_map(Group::slots) {
+        for slot in self.groups.slots() {
             owned.put(slot);
         }
         let extras: Vec<u32> = self.extra.iter().map(|(slot, _)| *slot).collect();

@@ -25,7 +25,7 @@ impl Registry {
         port: &Arc<ServicePort>,
         retired: &mut Vec<Group>,
     ) -> Result<(), DatapathError> {
-        let known = self.groups.get(&port.id).copied();
+        let known = self.groups.get(&port.id);
         let before = known
             .filter(|group| self.is_at_home(group, port))
             .or_else(|| self.claim(ledger.arrays, services, port));
@@ -36,17 +36,14 @@ impl Registry {
             Ok(group) => group,
             Err(error) => {
                 if let Some(before) = before {
-                    self.groups.insert(port.id.clone(), before);
+                    self.groups.put(port, before);
                 }
                 return Err(error);
             }
         };
         retired.extend(unneeded(port, before, group));
         let group = needed(port, group);
-        let old = match self.groups.get_mut(&port.id) {
-            Some(place) => Some(std::mem::replace(place, group)),
-            None => self.groups.insert(port.id.clone(), group),
-        };
+        let old = self.groups.put(port, group);
         if let Some(old) = old.filter(|old| old.slot(Role::Internal) != group.slot(Role::Internal))
         {
             retired.push(old);

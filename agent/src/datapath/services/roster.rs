@@ -105,7 +105,7 @@ impl Roster {
         member.row.flags &= USES;
         let (octets, number) = member.row.key;
         let place = (address(octets), number);
-        if keep != Keep::All && port.standing.binary_search(&place).is_ok() {
+        if keep != Keep::All && port.stands_at(place) {
             // The newer row has the newer connections; there is never more than one that only keeps them.
             self.gone.extend(old.and_then(|old| old.id));
             self.members.push(leaving(member));

@@ -253,7 +253,7 @@ fn the_older_of_two_services_has_a_shared_address_and_the_other_gets_it_after() 
         "the older has nobody"
     );
     assert_eq!(
-        bench.registry().groups.len(),
+        bench.registry().groups.iter().count(),
         1,
         "nothing leads to the younger"
     );
@@ -275,7 +275,7 @@ fn pods_and_the_node_have_a_slot_of_their_own_where_policy_local_tells_sources_a
     bench.serve();
     assert!(bench.is_served("10.244.3.3", "192.168.0.2:30080"));
     assert!(!bench.is_served("203.0.113.1", "192.168.0.2:30080"));
-    let group = *bench.registry().groups.values().next().unwrap();
+    let group = *bench.registry().groups.iter().next().unwrap();
     let external = group.slot(Role::External).unwrap();
     let extra = bench.registry().extra.get(&external).unwrap();
     assert_eq!(Some(extra.inside), group.slot(Role::Inside));

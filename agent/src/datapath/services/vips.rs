@@ -28,7 +28,7 @@ impl Registry {
     ) {
         let winner = services.frontend(vip).map(|found| found.port);
         if let Some(port) = winner
-            && !self.groups.contains_key(&port.id)
+            && self.groups.get(&port.id).is_none()
             && !self.shed.contains(&port.id)
         {
             // It had lost all its VIPs until now.

@@ -51,6 +51,7 @@ impl Update {
         Batch {
             changes: self.changes.into_values().collect(),
             problems: self.problems,
+            more: false,
         }
     }
 }

@@ -20,6 +20,9 @@ use super::watch::{Heard, Watch};
 /// Larger than any cluster's Services written out; a file is held in memory while it is read.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
+/// So much text is read at a time, or one file: its objects take several times as much.
+const PART_BYTES: u64 = 8 << 20;
+
 /// Two writes within one tick of the kernel's clock (at most 10 ms) give a file the same times: what was written so
 /// recently may have changed again without a trace.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
@@ -28,7 +31,7 @@ const CLOCK_TICK: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stamp {
     /// Device, inode, size in bytes, and the times of its content and of its inode in nanoseconds.
-    Seen([u64; 2], u64, [i128; 2]),
+    Seen([u64; 2], u64, [i64; 2]),
     /// It was read so soon after it was written that a later write might not show, or it has to be read again anyway.
     Young,
     /// There is nothing at the end of its link.
@@ -49,6 +52,8 @@ pub(super) struct Looker {
     path: PathBuf,
     watch: Watch,
     known: BTreeMap<FileName, Stamp>,
+    /// The files that the look under way has not come to.
+    rest: BTreeSet<FileName>,
     folder: Folder,
     is_gone: bool,
 }
@@ -68,6 +73,7 @@ impl Looker {
             path: path.to_owned(),
             watch,
             known: BTreeMap::new(),
+            rest: BTreeSet::new(),
             folder: Folder::of(path),
             is_gone: false,
         };
@@ -90,26 +96,32 @@ impl Looker {
         self.path.display().to_string()
     }
 
-    /// Reads what changed.
+    /// Reads what changed, a part at a time: as long as there is [`Batch::more`], the next look goes on with this one.
     pub(super) fn look(&mut self) -> Look {
         match self.try_look() {
             Ok(look) => look,
-            Err(problem) => Look {
-                batch: Batch {
-                    changes: Vec::new(),
-                    problems: Vec::from_iter(problem),
-                },
-                again: false,
-            },
+            Err(problem) => {
+                self.rest.clear();
+                Look {
+                    batch: Batch {
+                        problems: Vec::from_iter(problem),
+                        ..Batch::default()
+                    },
+                    again: false,
+                }
+            }
         }
     }
 
     /// Fails with what is to be told, which is nothing if it was told before.
     fn try_look(&mut self) -> Result<Look, Option<Problem>> {
-        self.hear().map_err(|error| self.blind(&error))?;
-        let names = self.list()?;
-        let mut contents = self.removed(&names);
-        contents.extend(self.read_all(names));
+        let mut contents = Vec::new();
+        if self.rest.is_empty() {
+            self.hear().map_err(|error| self.blind(&error))?;
+            self.rest = self.list()?;
+            contents = self.removed(&self.rest);
+        }
+        contents.extend(self.read_part());
         let mut again = self.settle(&mut contents)?;
         let mut update = self.take(contents);
         while !update.again.is_empty() {
@@ -122,7 +134,10 @@ impl Looker {
             }
         }
         Ok(Look {
-            batch: update.batch(),
+            batch: Batch {
+                more: !self.rest.is_empty(),
+                ..update.batch()
+            },
             again,
         })
     }
@@ -132,7 +147,9 @@ impl Looker {
         for name in &names {
             self.known.insert(Arc::clone(name), Stamp::Young);
         }
-        let mut contents = self.read_all(names);
+        let names = names.into_iter();
+        let read = names.filter_map(|name| self.read(name));
+        let mut contents = read.map(|(content, _)| content).collect();
         let again = self.settle(&mut contents)?;
         Ok((self.take(contents), again))
     }
@@ -181,15 +198,25 @@ impl Looker {
             .collect()
     }
 
-    fn read_all(&self, names: BTreeSet<FileName>) -> Vec<(FileName, Stamp, Content)> {
-        let closed = names
-            .into_iter()
-            .filter(|name| !self.watch.is_written(name));
-        closed.filter_map(|name| self.read(name)).collect()
+    /// Reads files of the look under way, as many as are worth a part.
+    fn read_part(&mut self) -> Vec<(FileName, Stamp, Content)> {
+        let (mut contents, mut bytes) = (Vec::new(), 0);
+        while bytes < PART_BYTES
+            && let Some(name) = self.rest.pop_first()
+        {
+            if let Some((content, size)) = self.read(name) {
+                contents.push(content);
+                bytes += size;
+            }
+        }
+        contents
     }
 
-    /// Reads a file, unless it is as it was.
-    fn read(&self, name: FileName) -> Option<(FileName, Stamp, Content)> {
+    /// Reads a file, unless it is as it was or somebody is writing it; with its size in bytes.
+    fn read(&self, name: FileName) -> Option<((FileName, Stamp, Content), u64)> {
+        if self.watch.is_written(&name) {
+            return None;
+        }
         let path = self.path.join(&*name);
         let file = path.display().to_string();
         let metadata = fs::metadata(&path).ok();
@@ -197,6 +224,7 @@ impl Looker {
         if self.known.get(&name) == Some(&stamp) && stamp != Stamp::Young {
             return None;
         }
+        let size = metadata.map_or(0, |metadata| metadata.size());
         let content = match text(&path) {
             Ok(text) => Content::Read(parse(&file, format(&name)?, &text)),
             Err(error) => Content::Unreadable(Problem::Unreadable {
@@ -204,7 +232,7 @@ impl Looker {
                 what: error.to_string(),
             }),
         };
-        Some((name, stamp, content))
+        Some(((name, stamp, content), size))
     }
 
     fn take(&mut self, contents: Vec<(FileName, Stamp, Content)>) -> Update {
@@ -234,14 +262,14 @@ fn format(name: &OsStr) -> Option<Format> {
 
 fn stamp_of(metadata: &Metadata) -> Stamp {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |since| i128::try_from(since.as_nanos()).unwrap_or(0));
-    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+    let now = now.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(0));
+    let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
     let times = [
         ns(metadata.mtime(), metadata.mtime_nsec()),
         ns(metadata.ctime(), metadata.ctime_nsec()),
     ];
-    let tick = i128::try_from(CLOCK_TICK.as_nanos()).unwrap_or(0);
-    if times.iter().any(|time| now - time < tick) {
+    let tick = i64::try_from(CLOCK_TICK.as_nanos()).unwrap_or(0);
+    if times.iter().any(|time| now.saturating_sub(*time) < tick) {
         return Stamp::Young;
     }
     let inode = [metadata.dev(), metadata.ino()];

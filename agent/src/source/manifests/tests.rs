@@ -216,6 +216,60 @@ async fn a_burst_of_files_ends_in_all_of_them() {
     assert!(batches < 30, "{batches} batches");
 }
 
+/// A file of some megabytes: two of them are a part.
+fn large(services: &[(&str, &str)]) -> String {
+    let service = |(name, address): &(&str, &str)| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"{address}"}}}}"#
+        )
+    };
+    let services: String = services.iter().map(service).collect();
+    services + &" ".repeat(5 << 20)
+}
+
+#[tokio::test]
+async fn a_large_folder_is_told_in_parts() {
+    let (mut case, first) = Case::open(&[
+        ("a.json", &large(&[("a", "1")])),
+        ("b.json", &large(&[("b", "1")])),
+        ("c.json", &large(&[("c", "1"), ("a", "2")])),
+        ("d.json", &large(&[])),
+        ("e.json", ""),
+    ]);
+    assert_eq!(
+        (told(&first), first.more),
+        (vec!["+a=1".into(), "+b=1".into()], true)
+    );
+    let rest = case.next().await;
+    assert_eq!((told(&rest), rest.more), (vec!["+c=1".into()], true));
+    assert!(
+        matches!(&*rest.problems, [Problem::Duplicate { .. }]),
+        "{rest:?}"
+    );
+    assert_eq!(case.next().await, Batch::default(), "that was all");
+    case.write("e.json", &large(&[("e", "1")]));
+    assert_eq!(case.until("+e=1").await, ["+e=1"]);
+}
+
+#[test]
+fn a_look_in_parts_comes_to_what_the_files_say() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |name, services: &[_]| fs::write(root.path().join(name), large(services)).unwrap();
+    write("a.json", &[("moves", "1"), ("stays", "1")]);
+    write("b.json", &[("b", "1")]);
+    let (mut looker, look) = Looker::open(root.path()).unwrap();
+    assert!(!look.batch.more);
+    write("a.json", &[("stays", "1")]);
+    write("b.json", &[("b", "2")]);
+    write("c.json", &[("moves", "1"), ("stays", "2")]);
+    let [first, last] = [looker.look().batch, looker.look().batch];
+    assert_eq!(
+        (told(&first), first.more),
+        (vec!["+b=2".into(), "-moves".into()], true)
+    );
+    assert_eq!((told(&last), last.more), (vec!["+moves=1".into()], false));
+}
+
 fn anonymous_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -243,9 +297,9 @@ fn slice(name: &str, first: usize) -> String {
 }
 
 /// Run with `--ignored --release --nocapture`, alone; says what a cluster's Services and a million endpoints leave.
-#[test]
+#[tokio::test]
 #[ignore = "a measurement"]
-fn a_hundred_thousand_services_are_not_kept() {
+async fn a_hundred_thousand_services_are_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     for part in 0..1_000 {
         let objects = (part * 100..(part + 1) * 100).flat_map(|n| {
@@ -258,11 +312,15 @@ fn a_hundred_thousand_services_are_not_kept() {
         fs::write(folder.path().join(format!("{part}.json")), text).unwrap();
     }
     let before = anonymous_mib();
-    let (manifests, batch) = Manifests::open(folder.path()).unwrap();
-    assert_eq!((batch.changes.len(), batch.problems.len()), (200_000, 0));
-    let with_batch = anonymous_mib();
+    let (mut manifests, mut batch) = Manifests::open(folder.path()).unwrap();
+    let (mut objects, mut most) = (batch.changes.len(), anonymous_mib());
+    while batch.more {
+        batch = manifests.next().await;
+        objects += batch.changes.len();
+        most = most.max(anonymous_mib());
+    }
+    assert_eq!(objects, 200_000);
     drop(batch);
     let after = anonymous_mib();
-    println!("MiB anonymous: {before} before, {with_batch} with the batch, {after} after");
-    drop(manifests);
+    println!("MiB anonymous: {before} before, {most} at most, {after} after");
 }

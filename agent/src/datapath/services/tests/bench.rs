@@ -21,7 +21,7 @@ use crate::datapath::grace::Moment;
 use crate::datapath::kept::memory::{Memory, Trie};
 use crate::datapath::pool::Pool;
 use crate::datapath::services::foreign::number;
-use crate::datapath::services::group::{Group, Role};
+use crate::datapath::services::group::Role;
 use crate::datapath::services::{Calls, Ledger, Registry, Served};
 use crate::datapath::view::View;
 
@@ -253,7 +253,7 @@ impl Bench {
     /// The slot of a cluster IP's port.
     pub(super) fn internal(&self, at: &str) -> u32 {
         let id = &self.services.frontend(&vip(at)).unwrap().port.id;
-        let group = self.registry.groups[id];
+        let group = self.registry.groups.get(id).unwrap();
         group.slot(Role::Internal).unwrap()
     }
 
@@ -324,12 +324,7 @@ impl Bench {
         let read = Pool::read(&self.maps.arrays);
         assert_eq!(self.pool.used(), read.used(), "backends, prefixes, rows");
         let slots = (0..SLOTS_MAX).filter(|slot| self.maps.arrays.slot(*slot).0.generation != 0);
-        let owned: BTreeSet<u32> = self
-            .registry
-            .groups
-            .values()
-            .flat_map(Group::slots)
-            .collect();
+        let owned: BTreeSet<u32> = self.registry.groups.slots().collect();
         assert_eq!(slots.collect::<BTreeSet<u32>>(), owned);
     }
 
