@@ -64,6 +64,7 @@ use grace::Graces;
 use load::Loaded;
 use pool::Pool;
 use services::{Calls, Ledger, Registry};
+use upgrade::Formers;
 
 /// The version of the map layouts: another one gets a folder of pins of its own.
 const SCHEMA: &str = "v3";
@@ -142,12 +143,13 @@ impl Datapath {
         let folder = config.pins();
         pins::make_folder(&config.bpffs)?;
         let lock = pins::lock(&config.bpffs)?;
+        let formers = upgrade::formers(&folder, SCHEMA)?;
         pins::make_folder(&folder)?;
-        let mut loaded = Loaded::open(&folder, config.flows_max)?;
-        let former = upgrade::former(&folder, SCHEMA)?;
-        if let Some(former) = &former {
-            former.copy()?;
+        if let Some(formers) = &formers {
+            formers.share()?;
         }
+        let mut loaded = Loaded::open(&folder, config.flows_max)?;
+        let carried = formers.as_ref().map(Formers::fill).transpose()?;
         let arrays = Arrays::open(&loaded)?;
         let pool = Pool::read(&arrays);
         let facts = network::keep(&mut loaded, &arrays, &config)?;
@@ -156,17 +158,16 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror::followed(&arrays))?;
         let flows = Flows::open(&mut loaded)?;
-        if let Some(former) = &former {
-            former.catch_up()?;
-            former.hand_over()?;
+        if let Some(formers) = &formers {
+            formers.hand_over()?;
         }
         // Pods last: what they begin must be known to the programs that see the answers.
         loaded.attach(&folder, &config, &target)?;
         for pod in network::interfaces(&loaded)? {
             pods::attach(&mut loaded, &folder, pod)?;
         }
-        if let Some(former) = former {
-            former.finish()?;
+        if let (Some(formers), Some(carried)) = (formers, carried) {
+            formers.retire(carried)?;
         }
         Ok(Self {
             config,

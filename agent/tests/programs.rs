@@ -747,3 +747,39 @@ fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
         assert_eq!(place.links().len(), 12, "and all links stay");
     });
 }
+
+#[test]
+fn a_take_over_that_was_cut_off_is_finished_by_the_next() {
+    with_place(|place| {
+        let pins = &place.config.bpffs;
+        let mut oldest = place.open_sized(FLOWS_MAX / 2);
+        oldest.publish(&serving(&[POD])).unwrap();
+        arrive(&oldest, &tcp(HERE, THERE, SYN));
+        drop(oldest);
+        // Two data paths at once, as an agent leaves them that dies while it takes over.
+        let aside = pins.with_file_name(format!("aside-{}", std::process::id()));
+        std::fs::rename(pins, &aside).unwrap();
+        place.open().publish(&sleeping()).unwrap();
+        for folder in std::fs::read_dir(&aside).unwrap() {
+            let name = folder.unwrap().file_name();
+            std::fs::rename(aside.join(&name), pins.join(&name)).unwrap();
+        }
+        std::fs::remove_dir(&aside).unwrap();
+
+        let after = Datapath::open(place.config.clone()).unwrap();
+        let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
+        assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "the later entry");
+        let folders = std::fs::read_dir(pins).unwrap().count();
+        assert_eq!(folders, 1, "one layout is left");
+        assert_eq!(place.links().len(), 13);
+        let mut flows = 0;
+        let pinned = dormouse_agent::datapath::Pinned::open(pins).unwrap();
+        pinned
+            .flows(|_, _| {
+                flows += 1;
+                true
+            })
+            .unwrap();
+        assert_eq!(flows, 4, "the first connection, and the one just now");
+    });
+}

@@ -355,7 +355,7 @@ fn arrays(folder: &Path) -> Result<Arrays, DatapathError> {
 }
 
 /// Shows the entries of a hash map until nobody wants more.
-fn walk<K: aya::Pod + Default, V: aya::Pod + Default>(
+pub(super) fn walk<K: aya::Pod + Default, V: aya::Pod + Default>(
     map: &BpfHashMap<MapData, K, V>,
     name: &'static str,
     mut show: impl FnMut(&K, &V) -> bool,

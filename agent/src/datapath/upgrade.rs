@@ -1,233 +1,315 @@
-//! Takes over a data path whose maps are laid out otherwise: new maps are filled from the old ones, then each link gets
-//! its new program in one step. No packet goes without a program, and no connection without its flow.
+//! Takes over a data path whose maps are laid out otherwise, and loses nothing of what is under way.
 //!
-//! What began between the copy and the step is copied after it. A packet that comes in between is decided by its own hash,
-//! which gives the same answer again where nothing else was drawn; the second copy, right before the steps, keeps that
-//! time short.
+//! Maps of the same layout are shared. Of the table of flows there are two for a while, and at each hook for packets the
+//! old program and behind it the new one: what the old one does not know it leaves to the next. Then the old programs
+//! forget every VIP, by one word: from then on connections begin in the new table, while those before go on in the old
+//! one. When all of these have been carried over, the old programs go.
+//!
+//! An agent that dies on the way leaves two data paths that do the same together. The next one takes over both.
 
+mod carry;
+
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuHashMap};
-use dormouse_ebpf::config::Config as Facts;
-use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::flow::{Flow, FlowKey};
-use dormouse_ebpf::maps::{Extra, ForeignKey, Peer, PeerKey, Pod, Socket, Sticky, StickyKey};
+use aya::maps::{Array, HashMap, Map, MapData};
+use dormouse_ebpf::config::{Config as Facts, Net, SERVICE_RANGES_MAX};
+use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_VIP, ForeignKey};
+
+use carry::{Carried, NOT_YET};
 
 use super::error::DatapathError;
-use super::sys::Words;
+use super::sys;
 
-/// `BPF_NOEXIST`: what the new programs wrote down already is newer.
-const NEW: u64 = 1;
+/// Maps that the new data path has for itself: of another size, or such that the old programs shall forget what they say.
+const OWN: &[&str] = &["flow", "config", "current", "foreign"];
 
-/// Arrays that are copied word by word.
-const ARRAYS: &[&str] = &[
-    "svc", "touch", "lease", "current", "vec", "backend", "prefix", "filter",
-];
+/// The data paths that were in force before, oldest first.
+#[derive(Debug)]
+pub(super) struct Formers {
+    all: Vec<Former>,
+    /// The folder that takes over.
+    heir: PathBuf,
+}
 
 /// The folder of a data path before.
 #[derive(Debug)]
-pub(super) struct Former {
+struct Former {
     folder: PathBuf,
-    /// The folder that takes over.
-    heir: PathBuf,
     /// Its entries mean the same; only the sizes of maps differ.
     alike: bool,
 }
 
-/// The pins of another layout beside `folder`, if an agent before left some. Those that no link is among are what is left
-/// of a take-over that was cut off, or never began: they are taken away.
-pub(super) fn former(folder: &Path, layout: &str) -> Result<Option<Former>, DatapathError> {
-    let failed = |source| DatapathError::Folder {
-        path: folder.to_path_buf(),
-        source,
-    };
-    let Some(parent) = folder.parent().filter(|parent| parent.exists()) else {
-        return Ok(None);
-    };
-    let mut former = None;
-    for found in fs::read_dir(parent).map_err(failed)? {
-        let found = found.map_err(failed)?;
-        let name = found.file_name();
-        let name = name.to_string_lossy();
-        let is_layout = found.file_type().map_err(failed)?.is_dir() && name.starts_with('v');
-        if !is_layout || found.path() == folder {
+/// The pins of other layouts beside `folder`, if agents before left some, and those in `folder` itself if they are of a
+/// take-over that was cut off. A folder that no link is in is taken away: nothing runs by it.
+pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, DatapathError> {
+    let mut all = Vec::new();
+    for other in folders(folder)? {
+        if links(&other)?.is_empty() {
+            remove(&other)?;
             continue;
         }
-        if links(&found.path())?.is_empty() {
-            fs::remove_dir_all(found.path()).map_err(failed)?;
-            continue;
-        }
-        former = Some(Former {
-            folder: found.path(),
-            heir: folder.to_path_buf(),
-            alike: *name == *layout || name.starts_with(&format!("{layout}-")),
+        let name = other.file_name().unwrap_or_default().to_string_lossy();
+        let rest = name.strip_prefix(layout);
+        let alike = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        all.push(Former {
+            alike,
+            folder: other,
         });
     }
-    Ok(former)
+    if all.is_empty() {
+        return Ok(None);
+    }
+    if folder.exists() {
+        if links(folder)?.is_empty() {
+            remove(folder)?;
+        } else {
+            all.push(Former {
+                folder: set_aside(folder)?,
+                alike: true,
+            });
+        }
+    }
+    let aged = all
+        .into_iter()
+        .map(|former| Ok((former.age()?, former)))
+        .collect::<Result<BTreeMap<_, _>, DatapathError>>()?;
+    Ok(Some(Formers {
+        all: aged.into_values().collect(),
+        heir: folder.to_path_buf(),
+    }))
+}
+
+impl Formers {
+    /// Pins the maps in the new folder that both data paths use.
+    pub(super) fn share(&self) -> Result<(), DatapathError> {
+        let Some(last) = self.last() else {
+            return Ok(());
+        };
+        for name in pins(&last.folder)? {
+            let is_own = OWN.iter().any(|own| name == *own);
+            if !is_own && !is_link(&name) {
+                let (from, to) = (last.folder.join(&name), self.heir.join(&name));
+                fs::hard_link(&from, to).map_err(failed(&from))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the maps that are not shared, before anything reads them. Flows that begin from now on are carried over by
+    /// [`Formers::retire`].
+    pub(super) fn fill(&self) -> Result<Vec<Carried>, DatapathError> {
+        if let Some(last) = self.last() {
+            copy_array::<u64>(&last.folder, &self.heir, "current")?;
+            copy_array::<Facts>(&last.folder, &self.heir, "config")?;
+            copy_foreign(&last.folder, &self.heir)?;
+        }
+        let alike = self.all.iter().filter(|former| former.alike);
+        alike
+            .map(|former| Carried::begin(&former.folder, &self.heir))
+            .collect()
+    }
+
+    /// Hands the links of cgroups over, so that attaching finds them: what these programs remember is shared.
+    pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
+        for former in &self.all {
+            for link in links(&former.folder)? {
+                if link.to_string_lossy().starts_with("link_cg_") {
+                    let (from, to) = (former.folder.join(&link), self.heir.join(&link));
+                    fs::rename(&from, to).map_err(failed(&from))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the old data paths. To be called when the new programs are attached everywhere, behind the old ones.
+    pub(super) fn retire(self, mut carried: Vec<Carried>) -> Result<(), DatapathError> {
+        for flows in &mut carried {
+            flows.catch_up(NOT_YET)?;
+            flows.clear()?;
+        }
+        for flows in &mut carried {
+            flows.catch_up(NOT_YET)?;
+        }
+        let forgotten_ns = sys::boottime_ns();
+        // The youngest first: what it does not know it leaves to those before, which know their VIPs still.
+        for former in self.all.iter().rev().filter(|former| former.alike) {
+            former.forget_vips()?;
+        }
+        for flows in &mut carried {
+            flows.catch_up(forgotten_ns)?;
+        }
+        // Programs that ran by the old facts have written down what they began.
+        sys::wait_for_readers();
+        for mut flows in carried {
+            flows.catch_up(forgotten_ns)?;
+            flows.hand_over(forgotten_ns)?;
+        }
+        for former in &self.all {
+            former.remove()?;
+            tracing::info!(former = %former.folder.display(), "took over a data path of another layout");
+        }
+        Ok(())
+    }
+
+    /// The one whose facts are the newest.
+    fn last(&self) -> Option<&Former> {
+        self.all.iter().rev().find(|former| former.alike)
+    }
 }
 
 impl Former {
-    /// Copies what the old maps hold, before anything reads the new ones. Does nothing once a link has changed hands.
-    pub(super) fn copy(&self) -> Result<(), DatapathError> {
-        if !self.alike || !links(&self.heir)?.is_empty() {
-            return Ok(());
-        }
-        for &name in ARRAYS {
-            self.copy_array(name)?;
-        }
-        self.copy_facts()?;
-        self.copy_hash::<ForeignKey, u32>("foreign")?;
-        self.copy_hash::<u32, Extra>("extra")?;
-        self.copy_hash::<[u8; 16], Pod>("pod")?;
-        self.copy_admitted()?;
-        self.copy_counts()?;
-        self.copy_hash::<u32, Counts>("expired")?;
-        self.copy_connections()
+    /// Grows with the time when its maps were made.
+    fn age(&self) -> Result<(bool, u32, PathBuf), DatapathError> {
+        let id = if self.alike {
+            let flows = open(&self.folder, "flow")?;
+            let info = flows.info();
+            info.map_err(DatapathError::map("look at", "flow"))?.id()
+        } else {
+            0
+        };
+        Ok((self.alike, id, self.folder.clone()))
     }
 
-    /// Copies the connections that began since the copy.
-    pub(super) fn catch_up(&self) -> Result<(), DatapathError> {
-        if self.alike {
-            self.copy_connections()?;
+    /// Makes its programs take every VIP for somebody else's address: they follow the flows that they know, and begin
+    /// none.
+    fn forget_vips(&self) -> Result<(), DatapathError> {
+        let failed = || DatapathError::map("write", "config");
+        let mut current: Array<_, u64> = typed(&self.folder, "current")?;
+        let mut facts: Array<_, Facts> = typed(&self.folder, "config")?;
+        let slot = u32::from(current.get(&0, 0).map_err(failed())? & 1 == 1);
+        let known = facts.get(&slot, 0).map_err(failed())?;
+        let forgetful = Facts {
+            ranges_len: 0,
+            services_len: 0,
+            service_ranges: [Net::default(); SERVICE_RANGES_MAX],
+            ..known
+        };
+        facts.set(slot ^ 1, forgetful, 0).map_err(failed())?;
+        current.set(0, u64::from(slot ^ 1), 0).map_err(failed())?;
+        self.forget_foreign()
+    }
+
+    /// That an address is a cluster IP goes first: it would refuse the ports that go next.
+    fn forget_foreign(&self) -> Result<(), DatapathError> {
+        let mut foreign: HashMap<_, ForeignKey, u32> = typed(&self.folder, "foreign")?;
+        let keys: Vec<_> = foreign.keys().filter_map(Result::ok).collect();
+        for kind in [FOREIGN_CLUSTER_IP, FOREIGN_VIP] {
+            for key in keys.iter().filter(|key| key.kind == kind) {
+                foreign
+                    .remove(key)
+                    .map_err(DatapathError::map("remove from", "foreign"))?;
+            }
         }
         Ok(())
     }
 
-    /// Hands the old links over, so that attaching finds them.
-    pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
+    /// Links go first: a folder without them is known for what it is.
+    fn remove(&self) -> Result<(), DatapathError> {
         for link in links(&self.folder)? {
-            let (from, to) = (self.folder.join(&link), self.heir.join(&link));
-            // What the new object has no program for goes with the old folder, when all else works.
-            if link.to_string_lossy() == "link_xdp_uplink" {
-                continue;
-            }
-            fs::rename(&from, &to)
-                .map_err(|source| DatapathError::Folder { path: from, source })?;
+            let pin = self.folder.join(link);
+            fs::remove_file(&pin).map_err(failed(&pin))?;
         }
-        Ok(())
-    }
-
-    /// Copies what began meanwhile, and takes the old maps away.
-    pub(super) fn finish(self) -> Result<(), DatapathError> {
-        self.catch_up()?;
-        tracing::info!(former = %self.folder.display(), "took over a data path of another layout");
-        fs::remove_dir_all(&self.folder).map_err(|source| DatapathError::Folder {
-            path: self.folder.clone(),
-            source,
-        })
-    }
-
-    fn copy_connections(&self) -> Result<(), DatapathError> {
-        self.copy_hash::<FlowKey, Flow>("flow")?;
-        self.copy_array("flowing")?;
-        self.copy_hash::<StickyKey, Sticky>("sticky")?;
-        self.copy_hash::<PeerKey, Peer>("peer")?;
-        self.copy_hash::<u64, Socket>("socket")
-    }
-
-    /// A map as it was, and the one that takes over.
-    fn open(&self, name: &'static str) -> Result<(Map, Map), DatapathError> {
-        let open = |folder: &Path| {
-            MapData::from_pin(folder.join(name))
-                .and_then(Map::from_map_data)
-                .map_err(DatapathError::map("take over", name))
-        };
-        Ok((open(&self.folder)?, open(&self.heir)?))
-    }
-
-    fn copy_array(&self, name: &'static str) -> Result<(), DatapathError> {
-        let (Map::Array(from), Map::Array(to)) = self.open(name)? else {
-            return Err(DatapathError::Absent { name });
-        };
-        let words = words(&from, name)?.min(words(&to, name)?);
-        let map = |array: &MapData| {
-            Words::map(std::os::fd::AsFd::as_fd(array.fd()), words)
-                .map_err(DatapathError::map("map the memory of", name))
-        };
-        let (from, to) = (map(&from)?, map(&to)?);
-        for place in 0..words {
-            if let Some(word) = from.load(place)
-                && to.load(place) != Some(word)
-            {
-                to.store(place, word);
-            }
-        }
-        Ok(())
-    }
-
-    fn copy_facts(&self) -> Result<(), DatapathError> {
-        let failed = || DatapathError::map("take over", "config");
-        let (from, mut to) = self.open("config")?;
-        let from: Array<_, Facts> = Array::try_from(&from).map_err(failed())?;
-        let mut to: Array<_, Facts> = Array::try_from(&mut to).map_err(failed())?;
-        for slot in 0..to.len().min(from.len()) {
-            let facts = from.get(&slot, 0).map_err(failed())?;
-            to.set(slot, facts, 0).map_err(failed())?;
-        }
-        Ok(())
-    }
-
-    /// A full table, or an entry that is there already, is no fault: the newest stay.
-    fn copy_hash<K: aya::Pod, V: aya::Pod>(&self, name: &'static str) -> Result<(), DatapathError> {
-        let failed = || DatapathError::map("take over", name);
-        let (from, mut to) = self.open(name)?;
-        let from: HashMap<_, K, V> = HashMap::try_from(&from).map_err(failed())?;
-        let mut to: HashMap<_, K, V> = HashMap::try_from(&mut to).map_err(failed())?;
-        for (key, value) in from.iter().filter_map(Result::ok) {
-            let _ = to.insert(key, value, NEW);
-        }
-        Ok(())
-    }
-
-    fn copy_admitted(&self) -> Result<(), DatapathError> {
-        use aya::maps::lpm_trie::LpmTrie;
-        use dormouse_ebpf::maps::Admitted;
-        let failed = || DatapathError::map("take over", "admitted");
-        let (from, mut to) = self.open("admitted")?;
-        let from: LpmTrie<_, Admitted, u32> = LpmTrie::try_from(&from).map_err(failed())?;
-        let mut to: LpmTrie<_, Admitted, u32> = LpmTrie::try_from(&mut to).map_err(failed())?;
-        for (key, value) in from.iter().filter_map(Result::ok) {
-            let _ = to.insert(&key, value, NEW);
-        }
-        Ok(())
-    }
-
-    fn copy_counts(&self) -> Result<(), DatapathError> {
-        let failed = || DatapathError::map("take over", "counts");
-        let (from, mut to) = self.open("counts")?;
-        let from: PerCpuHashMap<_, u32, Counts> =
-            PerCpuHashMap::try_from(&from).map_err(failed())?;
-        let mut to: PerCpuHashMap<_, u32, Counts> =
-            PerCpuHashMap::try_from(&mut to).map_err(failed())?;
-        for (vip, counts) in from.iter().filter_map(Result::ok) {
-            let _ = to.insert(vip, counts, NEW);
-        }
-        Ok(())
+        remove(&self.folder)
     }
 }
 
-/// The words of a mapped array.
-fn words(array: &MapData, name: &'static str) -> Result<usize, DatapathError> {
-    let info = array.info().map_err(DatapathError::map("look at", name))?;
-    let size = info.value_size() as usize * info.max_entries() as usize;
-    Ok(size / size_of::<u64>())
+fn copy_array<V: aya::Pod>(
+    from: &Path,
+    to: &Path,
+    name: &'static str,
+) -> Result<(), DatapathError> {
+    let failed = || DatapathError::map("take over", name);
+    let from: Array<_, V> = typed(from, name)?;
+    let mut to: Array<_, V> = typed(to, name)?;
+    for slot in 0..from.len().min(to.len()) {
+        let value = from.get(&slot, 0).map_err(failed())?;
+        to.set(slot, value, 0).map_err(failed())?;
+    }
+    Ok(())
+}
+
+fn copy_foreign(from: &Path, to: &Path) -> Result<(), DatapathError> {
+    let failed = || DatapathError::map("take over", "foreign");
+    let from: HashMap<_, ForeignKey, u32> = typed(from, "foreign")?;
+    let mut to: HashMap<_, ForeignKey, u32> = typed(to, "foreign")?;
+    for entry in &from {
+        let (key, value) = entry.map_err(failed())?;
+        to.insert(key, value, 0).map_err(failed())?;
+    }
+    Ok(())
+}
+
+fn open(folder: &Path, name: &'static str) -> Result<MapData, DatapathError> {
+    MapData::from_pin(folder.join(name)).map_err(DatapathError::map("take over", name))
+}
+
+fn typed<T>(folder: &Path, name: &'static str) -> Result<T, DatapathError>
+where
+    T: TryFrom<Map>,
+    T::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let map =
+        Map::from_map_data(open(folder, name)?).map_err(DatapathError::map("take over", name))?;
+    T::try_from(map).map_err(DatapathError::map("take over", name))
+}
+
+/// The folders of pins beside this one.
+fn folders(folder: &Path) -> Result<Vec<PathBuf>, DatapathError> {
+    let Some(parent) = folder.parent().filter(|parent| parent.exists()) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent).map_err(failed(parent))? {
+        let entry = entry.map_err(failed(parent))?;
+        let is_folder = entry.file_type().map_err(failed(parent))?.is_dir();
+        let is_layout = entry.file_name().to_string_lossy().starts_with('v');
+        if is_folder && is_layout && entry.path() != folder {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Gives a folder a name that no layout has, beside its own.
+fn set_aside(folder: &Path) -> Result<PathBuf, DatapathError> {
+    let mut aside = folder.as_os_str().to_owned();
+    while Path::new(&aside).exists() {
+        aside.push("-former");
+    }
+    fs::rename(folder, &aside).map_err(failed(folder))?;
+    Ok(aside.into())
+}
+
+fn remove(folder: &Path) -> Result<(), DatapathError> {
+    fs::remove_dir_all(folder).map_err(failed(folder))
 }
 
 /// The names of pinned links.
 fn links(folder: &Path) -> Result<Vec<OsString>, DatapathError> {
-    let failed = |source| DatapathError::Folder {
-        path: folder.to_path_buf(),
+    let mut links = pins(folder)?;
+    links.retain(is_link);
+    Ok(links)
+}
+
+fn is_link(name: &OsString) -> bool {
+    let text = name.to_string_lossy();
+    text.starts_with("link_") || text.starts_with("pod_")
+}
+
+/// The names of all that is pinned.
+fn pins(folder: &Path) -> Result<Vec<OsString>, DatapathError> {
+    let pins = fs::read_dir(folder).map_err(failed(folder))?;
+    pins.map(|pin| Ok(pin.map_err(failed(folder))?.file_name()))
+        .collect()
+}
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> DatapathError {
+    move |source| DatapathError::Folder {
+        path: path.to_path_buf(),
         source,
-    };
-    let mut found = Vec::new();
-    for pin in fs::read_dir(folder).map_err(failed)? {
-        let name = pin.map_err(failed)?.file_name();
-        let text = name.to_string_lossy();
-        if text.starts_with("link_") || text.starts_with("pod_") {
-            found.push(name);
-        }
     }
-    Ok(found)
 }

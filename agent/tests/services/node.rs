@@ -93,10 +93,12 @@ pub(crate) fn command(host: &Host, address4: IpAddr, manifests: &Path) -> Progra
         .arg(&host.cgroup)
 }
 
-pub(crate) fn start(world: &World, node: &mut Node, manifests: &Path) {
+/// Starts the agent, with `more` on its command line.
+pub(crate) fn start(world: &World, node: &mut Node, manifests: &Path, more: &[&str]) {
     node.agents += 1;
     let log = node.host.log(&format!("agent-{}", node.agents));
-    let program = command(&node.host, node.address4(), manifests).log(log);
+    let program = command(&node.host, node.address4(), manifests);
+    let program = program.args(more).log(log);
     node.agent = Some(world.spawn(&node.host, &program).unwrap());
 }
 

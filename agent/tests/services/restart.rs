@@ -70,6 +70,15 @@ impl Restart {
             },
         );
         acts.play(
+            "an agent comes again with maps of other sizes: nothing is lost",
+            || {
+                let loads = self.loads();
+                let before = self.resets();
+                self.come_with_other_maps(&loads);
+                self.judge(loads, &before);
+            },
+        );
+        acts.play(
             "an agent without its folder says so and changes nothing",
             || {
                 let loads = self.loads();
@@ -155,6 +164,17 @@ impl Restart {
         advance(loads);
         self.stage.manifests.remove_file("others.json");
         self.stage.apply(&[]);
+    }
+
+    /// To a smaller table of flows, and back to a larger one.
+    fn come_with_other_maps(&mut self, loads: &[Load]) {
+        for more in [&["--flows-max", "65536"][..], &[]] {
+            self.stage.crash(0);
+            advance(loads);
+            self.stage.revive_with(0, more);
+            self.stage.in_force();
+            advance(loads);
+        }
     }
 
     fn come_without_folder(&mut self, loads: &[Load]) {

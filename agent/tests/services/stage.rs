@@ -70,7 +70,7 @@ impl Stage {
             .map(|(n, host)| node(&world, host, n))
             .collect();
         for node in &mut nodes {
-            start(&world, node, &folder);
+            start(&world, node, &folder, &[]);
         }
         let mut stage = Self {
             nodes,
@@ -161,8 +161,13 @@ impl Stage {
 
     /// Starts a node's agent again.
     pub(crate) fn revive(&mut self, node: usize) {
+        self.revive_with(node, &[]);
+    }
+
+    /// Starts it again, with `more` on its command line.
+    pub(crate) fn revive_with(&mut self, node: usize, more: &[&str]) {
         let folder = self.manifests.folder().to_owned();
-        start(&self.world, &mut self.nodes[node], &folder);
+        start(&self.world, &mut self.nodes[node], &folder, more);
     }
 
     /// How often a node's programs gave this verdict, or dropped for this reason.
