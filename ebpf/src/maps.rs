@@ -168,10 +168,6 @@ pub const NO_SLOT: u32 = u32::MAX;
 
 /// The bit of an address in the filter before the foreign VIPs: its word, and the bit in that.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "cut to the filter's own bits"
-)]
 pub const fn filter_bit(address: &[u8; 16]) -> (u32, u64) {
     let hash = filter_hash(address);
     ((hash >> 32) as u32 & (FILTER_WORDS - 1), 1 << (hash >> 58))
@@ -179,10 +175,6 @@ pub const fn filter_bit(address: &[u8; 16]) -> (u32, u64) {
 
 /// The bit of an address in a filter of those that flows come from: its word, and the bit in that.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "cut to the filter's own bits"
-)]
 pub const fn flowing_bit(address: &[u8; 16]) -> (u32, u64) {
     let hash = filter_hash(address);
     ((hash >> 32) as u32 & (FLOWING_WORDS - 1), 1 << (hash >> 58))

@@ -1,11 +1,13 @@
 //! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
 
 use crate::checksum;
-use crate::packet::{self, Aligned, Frame, ICMPV6, L3, L4, Packet};
+use crate::packet::{self, Aligned, Frame, ICMPV6, L4, Packet};
 
 /// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
 
+/// The IPv6 header's length.
+const IP_LEN: u16 = 40;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
@@ -38,7 +40,7 @@ pub fn solicitation<F: Frame>(frame: &F, packet: &Packet) -> Option<Solicitation
     if packet.protocol != ICMPV6 || packet.hop_limit != 255 || usize::from(packet.l4) != L4 {
         return None;
     }
-    let len = packet.len.checked_sub((L4 - L3) as u16)?;
+    let len = packet.len.checked_sub(IP_LEN)?;
     let message = frame.load::<24>(L4)?.0;
     let mut sum = checksum::pseudo(&packet.source, &packet.target, len, ICMPV6);
     sum = checksum::add(sum, &message);

@@ -90,7 +90,7 @@ impl Sweep {
         let mut idle = Vec::new();
         let renewal = tables.flowing.renew();
         let mut whole = true;
-        for found in tables.flows.iter() {
+        for found in &tables.flows {
             let Ok((key, flow)) = found else {
                 whole = false;
                 continue;

@@ -25,7 +25,7 @@ pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Resul
         source: header.source,
         target: header.target,
         len: header.payload_len.saturating_add(HEADER_LEN),
-        protocol: header.next_header,
+        protocol: header.protocol,
         hop_limit: header.hop_limit,
         ..Packet::default()
     };
@@ -46,7 +46,7 @@ struct Header {
     /// What follows, in bytes.
     payload_len: u16,
     /// The protocol of what follows.
-    next_header: u8,
+    protocol: u8,
     /// How many routers may still forward it.
     hop_limit: u8,
     /// From.
@@ -59,21 +59,11 @@ struct Header {
 #[inline(always)]
 fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Header> {
     let Aligned(header) = frame.load::<HEADER>(at)?;
-    let [
-        first,
-        _,
-        _,
-        _,
-        len_0,
-        len_1,
-        next_header,
-        hop_limit,
-        rest @ ..,
-    ] = &header;
+    let [first, _, _, _, len_0, len_1, protocol, hop_limit, rest @ ..] = &header;
     let (source, target) = rest.split_first_chunk::<16>()?;
     (first >> 4 == 6).then_some(Header {
         payload_len: u16::from_be_bytes([*len_0, *len_1]),
-        next_header: *next_header,
+        protocol: *protocol,
         hop_limit: *hop_limit,
         source: *source,
         target: *target.first_chunk()?,
