@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::node::{Netns, Node};
 
 /// The plugin beside this test, built first: cargo builds binaries only for tests of their own package.
-fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         let test = std::env::current_exe().unwrap();
