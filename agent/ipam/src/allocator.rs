@@ -1,74 +1,29 @@
 //! Chooses addresses: sparse, in constant time, never one that rests. Pure: time is an argument and every change is a
 //! [`Record`], so a replayed journal gives the same allocator.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::Ipv6Addr;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ipv4::Ipv4Range;
 use crate::lease::{Lease, LeaseKey, NetnsId, State};
+use crate::order::Order;
+use crate::pool::{Pool, Space};
 use crate::prefix::{NodePrefix, Suffix};
 use crate::record::Record;
 
+mod choice;
+mod error;
 #[cfg(test)]
 mod tests;
+
+pub use error::AllocateError;
 
 /// How long a released address rests by default, so that nobody's late packet meets its next holder.
 pub const REST_DEFAULT: Duration = Duration::from_mins(1);
 
-/// Why no address can be given.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AllocateError {
-    /// The attachment already has one.
-    #[error("{key} already holds {address}")]
-    Held {
-        /// The attachment.
-        key: LeaseKey,
-        /// The address it holds.
-        address: Ipv6Addr,
-    },
-    /// The requested address lies elsewhere.
-    #[error(
-        "requested address {address} is not one that may be requested from {prefix}: {first} to {last} are"
-    )]
-    OutOfRange {
-        /// The address asked for.
-        address: Ipv6Addr,
-        /// The node's prefix.
-        prefix: NodePrefix,
-        /// First address that may be requested.
-        first: Ipv6Addr,
-        /// Last address that may be requested.
-        last: Ipv6Addr,
-    },
-    /// Someone else holds the requested address.
-    #[error("requested address {address} is held by {holder}")]
-    Taken {
-        /// The address asked for.
-        address: Ipv6Addr,
-        /// Who holds it.
-        holder: LeaseKey,
-    },
-    /// The requested address was released a moment ago.
-    #[error("requested address {address} rests for another {left_ms} ms after its release")]
-    Resting {
-        /// The address asked for.
-        address: Ipv6Addr,
-        /// Rest that is left, in milliseconds.
-        left_ms: u128,
-    },
-    /// All are held or rest.
-    #[error("no address left in {prefix}: {held} held, {resting} resting")]
-    Exhausted {
-        /// The node's prefix.
-        prefix: NodePrefix,
-        /// Addresses held.
-        held: usize,
-        /// Addresses that rest.
-        resting: usize,
-    },
-}
-
-/// Which address an attachment wants.
+/// Which addresses an attachment wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Who asks.
@@ -77,33 +32,70 @@ pub struct Request {
     pub netns: NetnsId,
     /// A certain address, or any.
     pub address: Option<Ipv6Addr>,
+    /// What the pod is, if the cluster knows; its address says so.
+    pub cohort: Option<u32>,
+    /// What it wants of IPv4.
+    pub ipv4: Ipv4Wish,
+    /// Whether the pod's link is ours; see [`Lease::wired`].
+    pub wired: bool,
 }
 
-/// What is held and what rests in one node prefix.
+/// What an attachment wants of IPv4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ipv4Wish {
+    /// Nothing.
+    #[default]
+    None,
+    /// The next address.
+    Any,
+    /// A certain address.
+    Exactly(Ipv4Addr),
+}
+
+impl Request {
+    /// Any IPv6 address, without a cohort, for a pod that is wired by us.
+    pub fn new(key: LeaseKey, netns: NetnsId) -> Self {
+        Self {
+            key,
+            netns,
+            address: None,
+            cohort: None,
+            ipv4: Ipv4Wish::None,
+            wired: true,
+        }
+    }
+}
+
+/// What is held and what rests on one node. A chosen address is first *claimed*, which keeps others from it, and becomes
+/// a lease when its record is applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocator {
     prefix: NodePrefix,
-    rest: Duration,
-    /// Where the search for the next drawn suffix begins.
-    cursor: u32,
-    leases: HashMap<Suffix, Lease>,
+    range4: Option<Ipv4Range>,
+    suffixes: Pool,
+    addresses4: Option<Pool>,
+    leases: HashMap<Suffix, Arc<Lease>>,
+    /// Of leases and of claims.
     keys: HashMap<LeaseKey, Suffix>,
-    /// Released suffixes and when they may be leased again; `resting_order` has the same, oldest first.
-    resting: HashMap<Suffix, Duration>,
-    resting_order: VecDeque<(Suffix, Duration)>,
 }
 
 impl Allocator {
-    /// An allocator that holds nothing.
-    pub fn new(prefix: NodePrefix, rest: Duration) -> Self {
+    /// An allocator that holds nothing. Released addresses rest for `rest`; numbers are drawn in `order`, IPv4 addresses
+    /// by counting.
+    pub fn new(
+        prefix: NodePrefix,
+        range4: Option<Ipv4Range>,
+        order: Order,
+        rest: Duration,
+    ) -> Self {
+        let pool4 = |range| Pool::new(Space::Ipv4(range), Order::Counting, rest);
         Self {
             prefix,
-            rest,
-            cursor: *prefix.drawn().start(),
+            range4,
+            suffixes: Pool::new(Space::Suffixes(prefix), order, rest),
+            addresses4: range4.map(pool4),
             leases: HashMap::new(),
             keys: HashMap::new(),
-            resting: HashMap::new(),
-            resting_order: VecDeque::new(),
         }
     }
 
@@ -113,186 +105,107 @@ impl Allocator {
     }
 
     /// All leases, in no order.
-    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+    pub fn leases(&self) -> impl ExactSizeIterator<Item = &Arc<Lease>> {
         self.leases.values()
     }
 
     /// The lease of an attachment.
-    pub fn lease(&self, key: &LeaseKey) -> Option<&Lease> {
+    pub fn lease(&self, key: &LeaseKey) -> Option<&Arc<Lease>> {
         self.keys
             .get(key)
             .and_then(|suffix| self.leases.get(suffix))
     }
 
-    /// Whether one more pod can have an address at `now` (since boot).
-    pub fn has_room(&mut self, now: Duration) -> bool {
-        self.wake(now);
-        self.draw().is_ok()
-    }
-
-    /// Chooses an address; nothing changes until the lease's record is applied.
-    pub fn plan(&mut self, request: &Request, now: Duration) -> Result<Lease, AllocateError> {
-        self.wake(now);
-        if let Some(held) = self.lease(&request.key) {
-            let address = self.prefix.address(held.suffix);
-            return Err(AllocateError::Held {
-                key: request.key.clone(),
-                address,
-            });
-        }
-        let suffix = match request.address {
-            Some(address) => self.requested(address, now)?,
-            None => self.draw()?,
-        };
-        Ok(Lease {
-            key: request.key.clone(),
-            suffix,
-            state: State::Reserved,
-            netns: request.netns,
-            since: now,
-        })
+    /// Whether an address is held.
+    pub fn holds(&self, suffix: Suffix) -> bool {
+        self.leases.contains_key(&suffix)
     }
 
     /// Applies one change; changes of leases that are not there are ignored.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Header { .. } => {}
-            Record::Cursor(suffix) => self.cursor = suffix.0,
-            Record::Reserve(lease) => self.insert(lease.clone()),
+            Record::Reserve(lease) => self.insert(lease),
             Record::Live(suffix) => self.step(*suffix, State::Live),
             Record::Release(suffix) => self.step(*suffix, State::Releasing),
             Record::Free(suffix, at) => self.free(*suffix, *at),
+            Record::Cursor(suffix) => self.suffixes.go_on_at(suffix.0),
+            Record::RestIpv4(address, at) => self.rest4(*address, *at),
+            Record::CursorIpv4(address) => {
+                if let Some(pool) = &mut self.addresses4 {
+                    pool.go_on_at(address.to_bits());
+                }
+            }
         }
     }
 
-    /// The shortest list of changes that leads here from an empty allocator.
+    /// The shortest list of changes that leads here from an empty allocator, claims left out.
     pub fn snapshot(&self) -> Vec<Record> {
-        let mut records = Vec::with_capacity(self.leases.len() + self.resting_order.len() + 1);
-        records.extend(
-            self.resting_order
-                .iter()
-                .map(|(suffix, until)| Record::Free(*suffix, until.saturating_sub(self.rest))),
-        );
-        for lease in self.leases.values() {
-            records.push(Record::Reserve(Lease {
-                state: State::Reserved,
-                ..lease.clone()
-            }));
-            match lease.state {
-                State::Reserved => {}
-                State::Live => records.push(Record::Live(lease.suffix)),
-                State::Releasing => records.push(Record::Release(lease.suffix)),
-            }
+        let suffixes = &self.suffixes;
+        let mut records = Vec::with_capacity(self.leases.len() + suffixes.resting() + 1);
+        records.extend(suffixes.rests().map(|(n, at)| Record::Free(Suffix(n), at)));
+        if let Some(pool) = &self.addresses4 {
+            let rests = pool.rests().map(|(n, at)| (Ipv4Addr::from_bits(n), at));
+            records.extend(rests.map(|(address, at)| Record::RestIpv4(address, at)));
         }
-        records.push(Record::Cursor(Suffix(self.cursor)));
+        records.extend(self.leases.values().cloned().map(Record::Reserve));
+        records.extend(suffixes.next_numbers().map(|n| Record::Cursor(Suffix(n))));
+        if let Some(pool) = &self.addresses4 {
+            let next = pool.next_numbers().map(Ipv4Addr::from_bits);
+            records.extend(next.map(Record::CursorIpv4));
+        }
         records
     }
 
-    /// The same place to go on drawing, with nothing held and nothing resting: what a reboot leaves.
+    /// The same places to go on drawing, with nothing held and nothing resting: what a reboot leaves.
     #[must_use]
     pub fn forget_all(&self) -> Self {
         Self {
-            cursor: self.cursor,
-            ..Self::new(self.prefix, self.rest)
+            prefix: self.prefix,
+            range4: self.range4,
+            suffixes: self.suffixes.forget_all(),
+            addresses4: self.addresses4.as_ref().map(Pool::forget_all),
+            leases: HashMap::new(),
+            keys: HashMap::new(),
         }
     }
 
-    fn insert(&mut self, lease: Lease) {
+    fn insert(&mut self, lease: &Arc<Lease>) {
         self.wake(lease.since);
-        if self.prefix.drawn().contains(&lease.suffix.0) {
-            self.cursor = self.after(lease.suffix.0);
+        if self.keys.get(&lease.key) != Some(&lease.suffix) {
+            self.hold(lease);
         }
-        if self.resting.remove(&lease.suffix).is_some() {
-            self.resting_order
-                .retain(|(suffix, _)| *suffix != lease.suffix);
-        }
-        self.keys.insert(lease.key.clone(), lease.suffix);
-        self.leases.insert(lease.suffix, lease);
+        self.leases.insert(lease.suffix, Arc::clone(lease));
     }
 
     fn step(&mut self, suffix: Suffix, state: State) {
         if let Some(lease) = self.leases.get_mut(&suffix) {
-            lease.state = state;
+            Arc::make_mut(lease).state = state;
         }
     }
 
     fn free(&mut self, suffix: Suffix, at: Duration) {
-        if let Some(lease) = self.leases.remove(&suffix) {
-            self.keys.remove(&lease.key);
+        let Some(lease) = self.leases.remove(&suffix) else {
+            return self.rest_unheld(suffix, at);
+        };
+        self.keys.remove(&lease.key);
+        self.suffixes.begin_rest(suffix.0, at);
+        if let Some(address) = lease.ipv4 {
+            self.rest4(address, at);
         }
-        if !self.resting.contains_key(&suffix) {
-            let until = at + self.rest;
-            self.resting.insert(suffix, until);
-            self.resting_order.push_back((suffix, until));
+    }
+
+    fn rest4(&mut self, address: Ipv4Addr, at: Duration) {
+        if let Some(pool) = &mut self.addresses4 {
+            pool.begin_rest(address.to_bits(), at);
         }
     }
 
     /// Ends the rest of those whose time has come.
     fn wake(&mut self, now: Duration) {
-        while let Some((suffix, _)) = self
-            .resting_order
-            .front()
-            .filter(|(_, until)| *until <= now)
-        {
-            self.resting.remove(suffix);
-            self.resting_order.pop_front();
-        }
-    }
-
-    fn requested(&self, address: Ipv6Addr, now: Duration) -> Result<Suffix, AllocateError> {
-        let range = self.prefix.requestable();
-        let Some(suffix) = self.prefix.suffix(address).filter(|s| range.contains(&s.0)) else {
-            let ends = (Suffix(*range.start()), Suffix(*range.end()));
-            let (first, last) = (self.prefix.address(ends.0), self.prefix.address(ends.1));
-            return Err(AllocateError::OutOfRange {
-                address,
-                prefix: self.prefix,
-                first,
-                last,
-            });
-        };
-        if let Some(lease) = self.leases.get(&suffix) {
-            return Err(AllocateError::Taken {
-                address,
-                holder: lease.key.clone(),
-            });
-        }
-        match self.resting.get(&suffix) {
-            Some(until) => Err(AllocateError::Resting {
-                address,
-                left_ms: until.saturating_sub(now).as_millis(),
-            }),
-            None => Ok(suffix),
-        }
-    }
-
-    /// The next free suffix in sequence. Skips at most as many as are held or rest, and in practice none: a suffix just
-    /// passed is the last to be met again.
-    fn draw(&self) -> Result<Suffix, AllocateError> {
-        let (held, resting) = (self.leases.len(), self.resting.len());
-        let mut candidate = Suffix(self.cursor);
-        for _ in 0..=held + resting {
-            if !self.leases.contains_key(&candidate) && !self.resting.contains_key(&candidate) {
-                return Ok(candidate);
-            }
-            candidate = Suffix(self.after(candidate.0));
-            if candidate.0 == self.cursor {
-                break;
-            }
-        }
-        Err(AllocateError::Exhausted {
-            prefix: self.prefix,
-            held,
-            resting,
-        })
-    }
-
-    fn after(&self, suffix: u32) -> u32 {
-        let drawn = self.prefix.drawn();
-        if suffix >= *drawn.end() {
-            *drawn.start()
-        } else {
-            suffix + 1
+        self.suffixes.wake(now);
+        if let Some(pool) = &mut self.addresses4 {
+            pool.wake(now);
         }
     }
 }

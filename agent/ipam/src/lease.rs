@@ -1,6 +1,7 @@
 //! Who holds an address, since when, and in which step of its life.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::prefix::Suffix;
@@ -14,6 +15,16 @@ pub struct LeaseKey {
     pub container: String,
     /// The interface's name inside the pod.
     pub ifname: String,
+}
+
+/// The longest key, in bytes: longer than CNI's limits allow, shorter than what a record holds.
+pub const KEY_LEN_MAX: usize = 2048;
+
+impl LeaseKey {
+    /// Bytes of its three names.
+    pub(crate) fn length(&self) -> usize {
+        self.network.len() + self.container.len() + self.ifname.len()
+    }
 }
 
 impl fmt::Display for LeaseKey {
@@ -70,6 +81,10 @@ pub struct Lease {
     pub netns: NetnsId,
     /// When it was reserved, since boot.
     pub since: Duration,
+    /// The IPv4 address that it holds beside.
+    pub ipv4: Option<Ipv4Addr>,
+    /// Whether the pod's link is ours. If not, another plugin wires the address, and a missing link says nothing.
+    pub wired: bool,
 }
 
 #[cfg(test)]

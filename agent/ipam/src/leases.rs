@@ -1,23 +1,27 @@
-//! The allocator made durable: every change is in the journal before it is told to anyone.
+//! The allocator made durable, for many threads at once: every change is in the journal before it is told to anyone.
+//!
+//! Memory is always what the journal's synced part says, plus the claims that are being written.
 
 use std::io;
 use std::net::Ipv6Addr;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::allocator::{AllocateError, Allocator, Request};
-use crate::journal::{Journal, Recovered};
+use crate::journal::Journal;
 use crate::lease::{BootId, Lease, LeaseKey, State};
 use crate::prefix::{NodePrefix, Suffix};
 use crate::record::Record;
 
+mod commit;
+mod compaction;
+mod opening;
 #[cfg(test)]
 mod tests;
 
-/// A journal shorter than this is never compacted, in bytes.
-const COMPACT_LEN_MIN: u64 = 256 * 1024;
-/// Compaction when the journal is this many times as long as what it says.
-const COMPACT_FACTOR: u64 = 4;
+use commit::Batch;
+pub use opening::Opening;
 
 /// What can fail.
 #[derive(Debug, thiserror::Error)]
@@ -30,9 +34,9 @@ pub enum LeasesError {
     Journal {
         /// What was being done.
         operation: &'static str,
-        /// Why it failed.
+        /// Why it failed; all who waited for one write are told.
         #[source]
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The journal tells of pods of another prefix.
     #[error(
@@ -48,146 +52,137 @@ pub enum LeasesError {
     },
 }
 
-/// What the node knows when it opens its journal.
-#[derive(Clone, Copy, Debug)]
-pub struct Opening {
-    /// The node's prefix.
-    pub prefix: NodePrefix,
-    /// How long a released address rests.
-    pub rest: Duration,
-    /// This boot: leases of another one are dead, for their namespaces are.
-    pub boot: BootId,
+/// What was written since the journal was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Changes.
+    pub records: u64,
+    /// Syncs that they shared.
+    pub syncs: u64,
+    /// The most changes that shared one.
+    pub records_per_sync_max: usize,
+    /// Compactions done.
+    pub compactions: u64,
+    /// Compactions that failed; the longer journal is still whole, and the next is tried when it has grown again.
+    pub compactions_failed: u64,
+    /// Bytes cut from the journal's end when it was opened: what a crash left of changes that nobody was told of. More
+    /// than a few kilobytes mean a damaged disk.
+    pub cut_bytes: u64,
 }
 
-/// The node's address leases.
+/// The node's address leases. Changes may be made by many threads at once and share syncs; those of one attachment must
+/// follow one another.
 #[derive(Debug)]
 pub struct Leases {
-    allocator: Allocator,
-    journal: Journal,
+    path: PathBuf,
     boot: BootId,
-    /// The journal's length just after it was last compacted, in bytes.
-    compacted_len: u64,
+    prefix: NodePrefix,
+    shared: Mutex<Shared>,
+    /// A batch was written, or the journal is free to write the next.
+    settled: Condvar,
+}
+
+#[derive(Debug)]
+struct Shared {
+    allocator: Allocator,
+    /// None while a thread writes it.
+    journal: Option<Journal>,
+    /// What the next writer takes.
+    batch: Batch,
+    /// What was written since a compaction under way took its snapshot; none while there is none.
+    later: Option<Vec<Record>>,
+    /// Bytes in the journal.
+    length: u64,
+    /// Bytes in the journal just after it was last compacted.
+    compacted_length: u64,
+    writes: Writes,
 }
 
 impl Leases {
-    /// Opens or creates the journal and replays it.
-    pub fn open(path: &Path, opening: Opening) -> Result<Self, LeasesError> {
-        let Recovered {
-            journal, records, ..
-        } = Journal::open(path).map_err(|source| journal_error("open", source))?;
-        let allocator = replay(&records, opening)?;
-        let mut leases = Self {
-            allocator,
-            journal,
-            boot: opening.boot,
-            compacted_len: 0,
-        };
-        leases.compact()?;
-        Ok(leases)
-    }
-
-    /// What is held.
-    pub fn allocator(&self) -> &Allocator {
-        &self.allocator
+    /// The node's prefix.
+    pub fn prefix(&self) -> NodePrefix {
+        self.prefix
     }
 
     /// The address that a lease holds.
     pub fn address(&self, suffix: Suffix) -> Ipv6Addr {
-        self.allocator.prefix().address(suffix)
+        self.prefix.address(suffix)
+    }
+
+    /// All leases, in no order.
+    pub fn leases(&self) -> Vec<Arc<Lease>> {
+        self.lock().allocator.leases().cloned().collect()
     }
 
     /// The lease of an attachment.
-    pub fn lease(&self, key: &LeaseKey) -> Option<&Lease> {
-        self.allocator.lease(key)
+    pub fn lease(&self, key: &LeaseKey) -> Option<Arc<Lease>> {
+        self.lock().allocator.lease(key).cloned()
     }
 
-    /// Whether one more pod can have an address at `now` (since boot).
-    pub fn has_room(&mut self, now: Duration) -> bool {
-        self.allocator.has_room(now)
+    /// Whether one more pod can have an address of each configured family at `now` (since boot).
+    pub fn has_room(&self, now: Duration) -> bool {
+        self.lock().allocator.has_room(now)
     }
 
-    /// Reserves an address durably.
-    pub fn reserve(&mut self, request: &Request, now: Duration) -> Result<Lease, LeasesError> {
-        let lease = self.allocator.plan(request, now)?;
-        self.commit(&[Record::Reserve(lease.clone())])?;
+    /// What was written so far.
+    pub fn writes(&self) -> Writes {
+        self.lock().writes
+    }
+
+    /// Reserves addresses durably.
+    pub fn reserve(&self, request: &Request, now: Duration) -> Result<Arc<Lease>, LeasesError> {
+        let mut shared = self.lock();
+        let lease = shared.allocator.claim(request, now)?;
+        self.commit(shared, Record::Reserve(Arc::clone(&lease)))?;
         Ok(lease)
     }
 
-    /// Takes back a lease that the kernel still shows but the journal has lost.
-    pub fn adopt(&mut self, lease: &Lease) -> Result<(), LeasesError> {
-        let reserved = Lease {
-            state: State::Reserved,
+    /// Takes back a lease that the kernel still shows but the journal has lost; it is live.
+    pub fn adopt(&self, lease: &Lease) -> Result<(), LeasesError> {
+        let live = Lease {
+            state: State::Live,
             ..lease.clone()
         };
-        self.commit(&[Record::Reserve(reserved), Record::Live(lease.suffix)])
+        let mut shared = self.lock();
+        shared.allocator.claim_used(&live)?;
+        self.commit(shared, Record::Reserve(Arc::new(live)))
     }
 
     /// The pod is wired.
-    pub fn confirm(&mut self, suffix: Suffix) -> Result<(), LeasesError> {
-        self.commit(&[Record::Live(suffix)])
+    pub fn confirm(&self, suffix: Suffix) -> Result<(), LeasesError> {
+        self.change(suffix, Record::Live(suffix))
     }
 
     /// Unwiring begins.
-    pub fn release(&mut self, suffix: Suffix) -> Result<(), LeasesError> {
-        self.commit(&[Record::Release(suffix)])
+    pub fn release(&self, suffix: Suffix) -> Result<(), LeasesError> {
+        self.change(suffix, Record::Release(suffix))
     }
 
-    /// Unwiring is done: the address rests from `now` (since boot).
-    pub fn free(&mut self, suffix: Suffix, now: Duration) -> Result<(), LeasesError> {
-        self.commit(&[Record::Free(suffix, now)])?;
-        if self.journal.length() > COMPACT_LEN_MIN.max(self.compacted_len * COMPACT_FACTOR) {
-            self.compact()?;
+    /// Unwiring is done: the addresses rest from `now` (since boot).
+    pub fn free(&self, suffix: Suffix, now: Duration) -> Result<(), LeasesError> {
+        self.change(suffix, Record::Free(suffix, now))?;
+        self.compact_if_long();
+        Ok(())
+    }
+
+    /// A change of what nobody holds is none.
+    fn change(&self, suffix: Suffix, record: Record) -> Result<(), LeasesError> {
+        let shared = self.lock();
+        if !shared.allocator.holds(suffix) {
+            return Ok(());
         }
-        Ok(())
+        self.commit(shared, record)
     }
 
-    fn commit(&mut self, records: &[Record]) -> Result<(), LeasesError> {
-        self.journal
-            .append(records)
-            .map_err(|source| journal_error("append to", source))?;
-        for record in records {
-            self.allocator.apply(record);
-        }
-        Ok(())
-    }
-
-    fn compact(&mut self) -> Result<(), LeasesError> {
-        let mut records = vec![Record::Header {
-            boot: self.boot,
-            prefix: self.allocator.prefix(),
-        }];
-        records.extend(self.allocator.snapshot());
-        self.journal
-            .replace(&records)
-            .map_err(|source| journal_error("compact", source))?;
-        self.compacted_len = self.journal.length();
-        Ok(())
+    /// A thread that panicked left the value whole: it changes only after all that can fail.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn journal_error(operation: &'static str, source: io::Error) -> LeasesError {
-    LeasesError::Journal { operation, source }
-}
-
-/// The allocator that the records lead to. Another boot leaves nothing but the place where drawing goes on.
-fn replay(records: &[Record], opening: Opening) -> Result<Allocator, LeasesError> {
-    let empty = Allocator::new(opening.prefix, opening.rest);
-    let Some(Record::Header { boot, prefix }) = records.first() else {
-        return Ok(empty);
-    };
-    let mut allocator = Allocator::new(*prefix, opening.rest);
-    for record in records {
-        allocator.apply(record);
-    }
-    let leases = allocator.leases().count();
-    match (*boot == opening.boot, *prefix == opening.prefix) {
-        (true, true) => Ok(allocator),
-        (true, false) if leases > 0 => Err(LeasesError::OtherPrefix {
-            leases,
-            journal: *prefix,
-            node: opening.prefix,
-        }),
-        (_, false) => Ok(empty),
-        (false, true) => Ok(allocator.forget_all()),
+fn journal_error(operation: &'static str, source: impl Into<Arc<io::Error>>) -> LeasesError {
+    LeasesError::Journal {
+        operation,
+        source: source.into(),
     }
 }

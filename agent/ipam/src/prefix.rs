@@ -2,22 +2,17 @@
 
 use std::fmt;
 use std::net::Ipv6Addr;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Bits of a suffix that number the pods of one cohort; the 22 above name the cohort.
 pub const NUMBER_BITS: u32 = 10;
 /// Suffixes below this one belong to the host (`P::` to `P::f`).
 pub const HOST_SUFFIXES: u32 = 16;
-/// Cohorts whose numbers are drawn in one sequence for pods without a cohort.
-pub const ANONYMOUS_COHORTS: RangeInclusive<u32> = 64..=1023;
 /// The widest prefix a node may own, in bits.
 pub const LENGTH_MIN: u8 = 64;
 /// The narrowest prefix a node may own, in bits: 240 pods remain.
 pub const LENGTH_MAX: u8 = 120;
-const COHORTS_LENGTH_MAX: u8 = 96;
 
-const _: () = assert!(HOST_SUFFIXES < 1 << NUMBER_BITS);
 const _: () = assert!(HOST_SUFFIXES < 1 << (128 - LENGTH_MAX));
 
 /// The low 32 bits of a pod's address: `cohort:22 | number:10`.
@@ -25,6 +20,10 @@ const _: () = assert!(HOST_SUFFIXES < 1 << (128 - LENGTH_MAX));
 pub struct Suffix(pub u32);
 
 impl Suffix {
+    pub(crate) const fn new(cohort: u32, number: u32) -> Self {
+        Self(cohort << NUMBER_BITS | number)
+    }
+
     /// What the pod is: the set it belongs to.
     pub fn cohort(self) -> u32 {
         self.0 >> NUMBER_BITS
@@ -111,27 +110,9 @@ impl NodePrefix {
         u32::try_from(low).ok().map(Suffix)
     }
 
-    /// Suffixes drawn for pods without a cohort.
-    pub fn drawn(self) -> RangeInclusive<u32> {
-        if self.length <= COHORTS_LENGTH_MAX {
-            let (first, last) = (*ANONYMOUS_COHORTS.start(), *ANONYMOUS_COHORTS.end());
-            first << NUMBER_BITS..=((last + 1) << NUMBER_BITS) - 1
-        } else {
-            HOST_SUFFIXES..=self.last()
-        }
-    }
-
-    /// Suffixes that may be asked for by address.
-    pub fn requestable(self) -> RangeInclusive<u32> {
-        if self.length <= COHORTS_LENGTH_MAX {
-            HOST_SUFFIXES..=(1 << NUMBER_BITS) - 1
-        } else {
-            HOST_SUFFIXES..=self.last()
-        }
-    }
-
-    fn last(self) -> u32 {
-        u32::try_from(host_mask(self.length)).unwrap_or(u32::MAX)
+    /// The highest suffix.
+    pub(crate) fn last(self) -> Suffix {
+        Suffix(u32::try_from(host_mask(self.length)).unwrap_or(u32::MAX))
     }
 }
 
@@ -172,16 +153,13 @@ mod tests {
             prefix.suffix("2001:db8:d0:0:0:2:1:2".parse().unwrap()),
             None
         );
-        assert_eq!(prefix.drawn().count(), 983_040);
         assert_eq!(prefix.to_string(), "2001:db8:d0::1:0:0/96");
     }
 
     #[test]
-    fn a_wide_prefix_uses_only_its_low_32_bits_and_a_narrow_one_has_no_cohorts() {
+    fn a_wide_prefix_uses_only_its_low_32_bits() {
         let wide: NodePrefix = "2001:db8::/64".parse().unwrap();
         assert_eq!(wide.suffix("2001:db8::1:2:3".parse().unwrap()), None);
-        let narrow: NodePrefix = "2001:db8::/120".parse().unwrap();
-        assert_eq!(narrow.drawn(), 16..=255);
     }
 
     #[test]

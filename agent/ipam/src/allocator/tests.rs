@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn prefix() -> NodePrefix {
-    "2001:db8::/96".parse().unwrap()
+fn allocator(prefix: &str, rest: Duration) -> Allocator {
+    Allocator::new(prefix.parse().unwrap(), None, Order::Counting, rest)
 }
 
 fn key(container: &str) -> LeaseKey {
@@ -21,9 +21,8 @@ fn key(container: &str) -> LeaseKey {
 fn request(container: &str, address: Option<&str>) -> Request {
     let address = address.map(|a| a.parse().unwrap());
     Request {
-        key: key(container),
-        netns: NetnsId::default(),
         address,
+        ..Request::new(key(container), NetnsId::default())
     }
 }
 
@@ -32,14 +31,14 @@ fn seconds(s: u64) -> Duration {
 }
 
 fn take(allocator: &mut Allocator, container: &str, now: Duration) -> Suffix {
-    let lease = allocator.plan(&request(container, None), now).unwrap();
-    allocator.apply(&Record::Reserve(lease.clone()));
+    let lease = allocator.claim(&request(container, None), now).unwrap();
+    allocator.apply(&Record::Reserve(Arc::clone(&lease)));
     lease.suffix
 }
 
 #[test]
 fn numbers_are_drawn_in_one_sequence_from_the_first_anonymous_cohort() {
-    let mut allocator = Allocator::new(prefix(), REST_DEFAULT);
+    let mut allocator = allocator("2001:db8::/96", REST_DEFAULT);
     assert_eq!(take(&mut allocator, "a", seconds(0)), Suffix(0x1_0000));
     assert_eq!(take(&mut allocator, "b", seconds(0)), Suffix(0x1_0001));
     assert_eq!(Suffix(0x1_0000).cohort(), 64);
@@ -47,15 +46,14 @@ fn numbers_are_drawn_in_one_sequence_from_the_first_anonymous_cohort() {
 
 #[test]
 fn a_released_address_rests_before_it_is_leased_again() {
-    let narrow = "2001:db8::/120".parse().unwrap();
-    let mut allocator = Allocator::new(narrow, REST_DEFAULT);
+    let mut allocator = allocator("2001:db8::/120", REST_DEFAULT);
     let suffixes: Vec<_> = (0..240)
         .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
         .collect();
     assert!(!allocator.has_room(seconds(1)));
     allocator.apply(&Record::Free(suffixes[7], seconds(10)));
     let refused = allocator
-        .plan(&request("x", None), seconds(69))
+        .claim(&request("x", None), seconds(69))
         .unwrap_err();
     assert!(matches!(
         refused,
@@ -70,23 +68,25 @@ fn a_released_address_rests_before_it_is_leased_again() {
 
 #[test]
 fn a_second_reservation_of_one_attachment_is_refused_and_the_first_stays() {
-    let mut allocator = Allocator::new(prefix(), REST_DEFAULT);
+    let mut allocator = allocator("2001:db8::/96", REST_DEFAULT);
     let first = take(&mut allocator, "a", seconds(0));
-    let refused = allocator.plan(&request("a", None), seconds(0)).unwrap_err();
+    let refused = allocator
+        .claim(&request("a", None), seconds(0))
+        .unwrap_err();
     assert!(matches!(refused, AllocateError::Held { .. }));
     assert_eq!(allocator.lease(&key("a")).unwrap().suffix, first);
 }
 
 #[test]
 fn a_requested_address_must_be_free_rested_and_of_cohort_zero() {
-    let mut allocator = Allocator::new(prefix(), REST_DEFAULT);
+    let mut allocator = allocator("2001:db8::/96", REST_DEFAULT);
     let lease = allocator
-        .plan(&request("a", Some("2001:db8::10")), seconds(0))
+        .claim(&request("a", Some("2001:db8::10")), seconds(0))
         .unwrap();
     allocator.apply(&Record::Reserve(lease.clone()));
     let mut refused = |address: &str, now| {
         allocator
-            .plan(&request("b", Some(address)), now)
+            .claim(&request("b", Some(address)), now)
             .unwrap_err()
             .to_string()
     };
@@ -96,7 +96,7 @@ fn a_requested_address_must_be_free_rested_and_of_cohort_zero() {
     assert!(refused("2001:db9::10", seconds(0)).contains("may be requested"));
     allocator.apply(&Record::Free(lease.suffix, seconds(5)));
     let refused = allocator
-        .plan(&request("b", Some("2001:db8::10")), seconds(6))
+        .claim(&request("b", Some("2001:db8::10")), seconds(6))
         .unwrap_err();
     assert!(matches!(
         refused,
@@ -107,7 +107,7 @@ fn a_requested_address_must_be_free_rested_and_of_cohort_zero() {
     ));
     assert!(
         allocator
-            .plan(&request("b", Some("2001:db8::10")), seconds(65))
+            .claim(&request("b", Some("2001:db8::10")), seconds(65))
             .is_ok()
     );
 }
@@ -135,7 +135,7 @@ proptest! {
     /// The narrowest prefix and few attachments make reuse and exhaustion frequent.
     #[test]
     fn no_address_is_leased_twice_nor_within_its_rest(ops in prop::collection::vec(op(), 1..600)) {
-        let mut allocator = Allocator::new("2001:db8::/120".parse().unwrap(), seconds(600));
+        let mut allocator = allocator("2001:db8::/120", seconds(600));
         let (mut now, mut held, mut freed) = (seconds(0), BTreeMap::<u8, Suffix>::new(), BTreeMap::new());
         for op in ops {
             let suffix_of = |c: u8| allocator.lease(&key(&c.to_string())).map(|l| l.suffix);
@@ -144,7 +144,7 @@ proptest! {
                 Op::Live(c) => suffix_of(c).map(Record::Live),
                 Op::Release(c) => suffix_of(c).map(Record::Release),
                 Op::Free(c) => suffix_of(c).map(|s| Record::Free(s, now)),
-                Op::Reserve(c) => match allocator.plan(&request(&c.to_string(), None), now) {
+                Op::Reserve(c) => match allocator.claim(&request(&c.to_string(), None), now) {
                     Ok(lease) => Some(Record::Reserve(lease)),
                     Err(AllocateError::Held { .. }) => { prop_assert!(held.contains_key(&c)); None }
                     Err(error) => {
@@ -172,7 +172,7 @@ proptest! {
             let ours: BTreeSet<_> = allocator.leases().map(|l| l.suffix).collect();
             prop_assert_eq!(ours, held.values().copied().collect());
         }
-        let mut copy = Allocator::new(allocator.prefix(), seconds(600));
+        let mut copy = self::allocator("2001:db8::/120", seconds(600));
         for record in &allocator.snapshot() { copy.apply(record); }
         prop_assert_eq!(copy, allocator);
     }

@@ -1,19 +1,22 @@
 //! The journal survives what a power cut, a reboot and a changed configuration do to it.
 
 use std::fs;
+use std::path::Path;
 
 use super::*;
+use crate::allocator::Ipv4Wish;
 use crate::journal::scan;
 use crate::lease::NetnsId;
+use crate::order::{Order, Secret};
+
+mod damage;
+mod format;
+mod threads;
 
 const BOOT: BootId = BootId([7; 16]);
 
 fn opening(prefix: &str, boot: BootId) -> Opening {
-    Opening {
-        prefix: prefix.parse().unwrap(),
-        rest: Duration::from_mins(1),
-        boot,
-    }
+    Opening::new(prefix.parse().unwrap(), boot)
 }
 
 fn open(path: &Path) -> Leases {
@@ -26,14 +29,28 @@ fn request(container: &str) -> Request {
         container: container.into(),
         ifname: "eth0".into(),
     };
-    Request {
-        key,
-        netns: NetnsId {
-            dev: 4,
-            ino: 4_026_531_840,
-        },
-        address: None,
-    }
+    let netns = NetnsId {
+        dev: 4,
+        ino: 4_026_531_840,
+    };
+    Request::new(key, netns)
+}
+
+/// All that a restart must keep.
+fn held(leases: &Leases) -> Vec<Record> {
+    sorted(leases.lock().allocator.snapshot())
+}
+
+fn sorted(mut records: Vec<Record>) -> Vec<Record> {
+    records.sort_by_key(|record| format!("{record:?}"));
+    records
+}
+
+/// In memory where the machine has a place for it: not the disk is tested here, but what is done with it.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
 }
 
 fn now(seconds: u64) -> Duration {
@@ -42,25 +59,25 @@ fn now(seconds: u64) -> Duration {
 
 #[test]
 fn leases_are_there_again_after_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("leases");
-    let mut leases = open(&path);
+    let leases = open(&path);
     let kept = leases.reserve(&request("kept"), now(1)).unwrap();
     leases.confirm(kept.suffix).unwrap();
     let gone = leases.reserve(&request("gone"), now(2)).unwrap();
     leases.release(gone.suffix).unwrap();
     leases.free(gone.suffix, now(3)).unwrap();
-    let before = leases.allocator().clone();
+    let before = held(&leases);
     drop(leases);
     let leases = open(&path);
-    assert_eq!(*leases.allocator(), before);
+    assert_eq!(held(&leases), before);
     assert_eq!(leases.lease(&kept.key).unwrap().state, State::Live);
     assert_eq!(leases.lease(&kept.key).unwrap().netns, kept.netns);
 }
 
 #[test]
 fn a_second_process_cannot_open_the_journal() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("leases");
     let _first = open(&path);
     let refused = Leases::open(&path, opening("2001:db8::/96", BOOT)).unwrap_err();
@@ -75,94 +92,118 @@ fn a_second_process_cannot_open_the_journal() {
 
 #[test]
 fn another_boot_frees_every_lease_but_goes_on_drawing_where_it_was() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("leases");
-    let mut leases = open(&path);
+    let leases = open(&path);
     let old = leases.reserve(&request("old"), now(1)).unwrap();
     drop(leases);
-    let mut leases = Leases::open(&path, opening("2001:db8::/96", BootId([8; 16]))).unwrap();
-    assert_eq!(leases.allocator().leases().count(), 0);
+    let leases = Leases::open(&path, opening("2001:db8::/96", BootId([8; 16]))).unwrap();
+    assert_eq!(leases.leases().len(), 0);
     let new = leases.reserve(&request("new"), now(1)).unwrap();
     assert_eq!(new.suffix.0, old.suffix.0 + 1);
 }
 
 #[test]
 fn another_prefix_is_refused_while_leases_live_and_taken_when_none_does() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("leases");
-    let mut leases = open(&path);
+    let leases = open(&path);
     let lease = leases.reserve(&request("a"), now(1)).unwrap();
     drop(leases);
     let refused = Leases::open(&path, opening("2001:db9::/96", BOOT))
         .unwrap_err()
         .to_string();
     assert!(refused.contains("1 leases of 2001:db8::/96"), "{refused}");
-    let mut leases = open(&path);
+    let leases = open(&path);
     leases.free(lease.suffix, now(2)).unwrap();
     drop(leases);
     Leases::open(&path, opening("2001:db9::/96", BOOT)).unwrap();
 }
 
-/// The journal's records after a life with every kind of change.
-fn eventful_journal(path: &Path) -> Vec<u8> {
-    let mut leases = open(path);
-    for i in 0..6u64 {
-        let lease = leases.reserve(&request(&format!("c{i}")), now(i)).unwrap();
-        leases.confirm(lease.suffix).unwrap();
-        if i % 2 == 0 {
-            leases.release(lease.suffix).unwrap();
-            leases.free(lease.suffix, now(i + 1)).unwrap();
-        }
-    }
-    drop(leases);
-    fs::read(path).unwrap()
-}
-
-#[test]
-fn a_journal_cut_at_any_byte_recovers_what_was_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("leases");
-    let bytes = eventful_journal(&path);
-    let (records, whole) = scan(&bytes);
-    assert_eq!(whole, bytes.len());
-    for cut in 0..bytes.len() {
-        fs::write(&path, &bytes[..cut]).unwrap();
-        let recovered = Journal::open(&path).unwrap();
-        let count = recovered.records.len();
-        assert_eq!(recovered.records, records[..count], "cut at {cut}");
-        assert!(count < records.len());
-        assert!(scan(&bytes[..cut]).1 <= cut && fs::metadata(&path).unwrap().len() <= cut as u64);
-        drop(recovered);
-        drop(open(&path));
-    }
-}
-
-#[test]
-fn a_flipped_bit_ends_the_journal_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("leases");
-    let bytes = eventful_journal(&path);
-    let (records, _) = scan(&bytes);
-    for at in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 0x10;
-        let (read, _) = scan(&damaged);
-        assert_eq!(read, records[..read.len()]);
-        assert!(read.len() < records.len());
-    }
-}
-
 #[test]
 fn a_long_life_does_not_make_a_long_journal() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let path = folder.path().join("leases");
-    let mut leases = open(&path);
+    let leases = open(&path);
     for i in 0..3_000u64 {
         let lease = leases.reserve(&request("again"), now(i)).unwrap();
         leases.free(lease.suffix, now(i)).unwrap();
     }
-    assert!(leases.journal.length() <= COMPACT_LEN_MIN + 256);
-    let before = leases.allocator().clone();
+    assert!(leases.lock().length <= compaction::LENGTH_MIN + 256);
+    let before = held(&leases);
     drop(leases);
-    assert_eq!(*open(&path).allocator(), before);
+    assert_eq!(held(&open(&path)), before);
+}
+
+#[test]
+fn the_cursor_of_a_cohort_outlives_a_reboot_and_its_rest_a_crash() {
+    let folder = folder();
+    let path = folder.path().join("leases");
+    let of_cohort = |name: &str| Request {
+        cohort: Some(5000),
+        ..request(name)
+    };
+    let leases = open(&path);
+    let first = leases.reserve(&of_cohort("a"), now(1)).unwrap();
+    leases.free(first.suffix, now(1)).unwrap();
+    drop(leases);
+    let leases = open(&path);
+    let second = leases.reserve(&of_cohort("a"), now(2)).unwrap();
+    assert_eq!(second.suffix.0, first.suffix.0 + 1);
+    drop(leases);
+    let leases = Leases::open(&path, opening("2001:db8::/96", BootId([8; 16]))).unwrap();
+    let third = leases.reserve(&of_cohort("a"), now(0)).unwrap();
+    assert_eq!(third.suffix.0, second.suffix.0 + 1);
+}
+
+#[test]
+fn another_secret_or_ipv4_range_keeps_what_is_held_and_what_rests() {
+    let folder = folder();
+    let path = folder.path().join("leases");
+    let with = |secret, range: &str| Opening {
+        secret: Some(Secret([secret; 16])),
+        range4: Some(range.parse().unwrap()),
+        ..opening("2001:db8::/96", BOOT)
+    };
+    let dual = |name: &str| Request {
+        ipv4: Ipv4Wish::Any,
+        ..request(name)
+    };
+    let leases = Leases::open(&path, with(1, "10.0.0.0/24")).unwrap();
+    let kept = leases.reserve(&dual("kept"), now(1)).unwrap();
+    let gone = leases.reserve(&dual("gone"), now(1)).unwrap();
+    leases.free(gone.suffix, now(1)).unwrap();
+    drop(leases);
+    let leases = Leases::open(&path, with(2, "10.0.1.0/24")).unwrap();
+    assert_eq!(leases.lease(&kept.key), Some(kept));
+    let new = leases.reserve(&dual("new"), now(2)).unwrap();
+    assert_eq!(new.ipv4, Some("10.0.1.2".parse().unwrap()));
+    let again = Request {
+        ipv4: Ipv4Wish::Exactly(gone.ipv4.unwrap()),
+        ..request("again")
+    };
+    drop(leases);
+    let leases = Leases::open(&path, with(2, "10.0.0.0/24")).unwrap();
+    let refused = leases.reserve(&again, now(3)).unwrap_err().to_string();
+    assert!(
+        refused.contains("10.0.0.3 rests for another 58000 ms"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_the_kernel_shows_is_adopted_even_while_it_rests_but_not_from_another() {
+    let folder = folder();
+    let path = folder.path().join("leases");
+    let leases = open(&path);
+    let lost = leases.reserve(&request("lost"), now(1)).unwrap();
+    leases.free(lost.suffix, now(1)).unwrap();
+    leases.adopt(&lost).unwrap();
+    assert_eq!(leases.lease(&lost.key).unwrap().state, State::Live);
+    let thief = Lease {
+        key: request("thief").key,
+        ..Lease::clone(&lost)
+    };
+    let refused = leases.adopt(&thief).unwrap_err().to_string();
+    assert!(refused.contains("held by pods/lost/eth0"), "{refused}");
 }

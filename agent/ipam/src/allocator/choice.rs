@@ -1,0 +1,218 @@
+//! The choice itself: any address or a certain one, held against others until its record is applied or given up.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{AllocateError, Allocator, Ipv4Wish, Request};
+use crate::lane::COHORTS;
+use crate::lease::{KEY_LEN_MAX, Lease, LeaseKey, State};
+use crate::pool::Use;
+use crate::prefix::Suffix;
+
+impl Allocator {
+    /// Whether one more pod without a cohort can have an address of each configured family at `now` (since boot).
+    pub fn has_room(&mut self, now: Duration) -> bool {
+        self.wake(now);
+        self.draw(None).is_ok() && (self.range4.is_none() || self.draw4().is_ok())
+    }
+
+    /// Chooses addresses and keeps others from them. Either the lease's record is applied, or
+    /// [`give_up`](Self::give_up) follows.
+    pub fn claim(&mut self, request: &Request, now: Duration) -> Result<Arc<Lease>, AllocateError> {
+        self.wake(now);
+        self.check_key(&request.key)?;
+        let suffix = match request.address {
+            Some(address) => self.requested(address, request.cohort, now)?,
+            None => self.draw(request.cohort)?,
+        };
+        let ipv4 = match request.ipv4 {
+            Ipv4Wish::None => None,
+            Ipv4Wish::Any => Some(self.draw4()?),
+            Ipv4Wish::Exactly(address) => Some(self.requested4(address, now)?),
+        };
+        let lease = Lease {
+            key: request.key.clone(),
+            suffix,
+            state: State::Reserved,
+            netns: request.netns,
+            since: now,
+            ipv4,
+            wired: request.wired,
+        };
+        self.hold(&lease);
+        Ok(Arc::new(lease))
+    }
+
+    /// Claims what the kernel shows to be in use, even if it rests.
+    pub fn claim_used(&mut self, lease: &Lease) -> Result<(), AllocateError> {
+        self.check_key(&lease.key)?;
+        if self.suffixes.state(lease.suffix.0) == Use::Held {
+            return Err(self.taken(self.prefix.address(lease.suffix).into()));
+        }
+        if let (Some(address), Some(pool)) = (lease.ipv4, &self.addresses4)
+            && pool.state(address.to_bits()) == Use::Held
+        {
+            return Err(self.taken(address.into()));
+        }
+        self.hold(lease);
+        Ok(())
+    }
+
+    /// Undoes a claim: the lease's record was not written.
+    pub fn give_up(&mut self, lease: &Lease) {
+        self.keys.remove(&lease.key);
+        self.suffixes.give_back(lease.suffix.0);
+        if let (Some(address), Some(pool)) = (lease.ipv4, &mut self.addresses4) {
+            pool.give_back(address.to_bits());
+        }
+    }
+
+    pub(super) fn hold(&mut self, lease: &Lease) {
+        self.keys.insert(lease.key.clone(), lease.suffix);
+        self.suffixes.hold(lease.suffix.0);
+        if let (Some(address), Some(pool)) = (lease.ipv4, &mut self.addresses4) {
+            pool.hold(address.to_bits());
+        }
+    }
+
+    /// A claim is left alone: what was freed is an earlier lease of the same address.
+    pub(super) fn rest_unheld(&mut self, suffix: Suffix, at: Duration) {
+        if self.suffixes.state(suffix.0) == Use::Free {
+            self.suffixes.begin_rest(suffix.0, at);
+        }
+    }
+
+    fn check_key(&self, key: &LeaseKey) -> Result<(), AllocateError> {
+        let length = key.length();
+        if length > KEY_LEN_MAX {
+            return Err(AllocateError::KeyTooLong { length });
+        }
+        match self.keys.get(key) {
+            None => Ok(()),
+            Some(suffix) => Err(AllocateError::Held {
+                key: key.clone(),
+                address: self.prefix.address(*suffix),
+            }),
+        }
+    }
+
+    fn draw(&self, cohort: Option<u32>) -> Result<Suffix, AllocateError> {
+        let Some(cohort) = cohort else {
+            let drawn = self.suffixes.draw(self.prefix.anonymous());
+            return drawn.map(Suffix).ok_or_else(|| AllocateError::Exhausted {
+                prefix: self.prefix,
+                held: self.leases.len(),
+                resting: self.suffixes.resting(),
+            });
+        };
+        self.check_cohort(cohort)?;
+        self.prefix
+            .cohort_lanes(cohort)
+            .find_map(|lane| self.suffixes.draw(lane))
+            .map(Suffix)
+            .ok_or(AllocateError::CohortExhausted { cohort })
+    }
+
+    fn check_cohort(&self, cohort: u32) -> Result<(), AllocateError> {
+        if !self.prefix.has_cohorts() {
+            let prefix = self.prefix;
+            return Err(AllocateError::NoCohorts { prefix });
+        }
+        if !COHORTS.contains(&cohort) {
+            return Err(AllocateError::ReservedCohort(cohort));
+        }
+        Ok(())
+    }
+
+    fn requested(
+        &self,
+        address: Ipv6Addr,
+        cohort: Option<u32>,
+        now: Duration,
+    ) -> Result<Suffix, AllocateError> {
+        let suffix = self.prefix.suffix(address);
+        let suffix = suffix.ok_or_else(|| self.out_of_range(address))?;
+        let anyones = self.prefix.requestable().contains(&suffix.0);
+        match cohort {
+            Some(cohort) => {
+                self.check_cohort(cohort)?;
+                let its_own =
+                    self.prefix.lane_of(suffix).is_some() && suffix.given_cohort() == cohort;
+                if !anyones && !its_own {
+                    return Err(AllocateError::OtherCohort {
+                        address,
+                        named: suffix.given_cohort(),
+                        own: cohort,
+                    });
+                }
+            }
+            None if anyones => {}
+            None => return Err(self.out_of_range(address)),
+        }
+        self.check_use(self.suffixes.state(suffix.0), address.into(), now)?;
+        Ok(suffix)
+    }
+
+    fn draw4(&self) -> Result<Ipv4Addr, AllocateError> {
+        let (Some(range), Some(pool)) = (self.range4, &self.addresses4) else {
+            return Err(AllocateError::NoIpv4Range);
+        };
+        let drawn = pool.draw(range.lane()).map(Ipv4Addr::from_bits);
+        drawn.ok_or_else(|| AllocateError::Ipv4Exhausted {
+            range,
+            resting: pool.resting(),
+        })
+    }
+
+    fn requested4(&self, address: Ipv4Addr, now: Duration) -> Result<Ipv4Addr, AllocateError> {
+        let (Some(range), Some(pool)) = (self.range4, &self.addresses4) else {
+            return Err(AllocateError::NoIpv4Range);
+        };
+        if !range.contains(address) {
+            return Err(AllocateError::OutOfIpv4Range { address, range });
+        }
+        self.check_use(pool.state(address.to_bits()), address.into(), now)?;
+        Ok(address)
+    }
+
+    fn check_use(&self, state: Use, address: IpAddr, now: Duration) -> Result<(), AllocateError> {
+        match state {
+            Use::Free => Ok(()),
+            Use::Held => Err(self.taken(address)),
+            Use::RestsUntil(until) => Err(AllocateError::Resting {
+                address,
+                left_ms: until.saturating_sub(now).as_millis(),
+            }),
+        }
+    }
+
+    fn out_of_range(&self, address: Ipv6Addr) -> AllocateError {
+        let range = self.prefix.requestable();
+        AllocateError::OutOfRange {
+            address,
+            prefix: self.prefix,
+            first: self.prefix.address(Suffix(*range.start())),
+            last: self.prefix.address(Suffix(*range.end())),
+        }
+    }
+
+    /// Looks through all leases for the holder: the one who asks made a mistake, and it is rare.
+    fn taken(&self, address: IpAddr) -> AllocateError {
+        let holder = match address {
+            IpAddr::V6(address) => {
+                let suffix = self.prefix.suffix(address);
+                let mut keys = self.keys.iter();
+                keys.find(|(_, held)| Some(**held) == suffix)
+                    .map(|(key, _)| key.clone())
+            }
+            IpAddr::V4(address) => {
+                let mut leases = self.leases.values();
+                leases
+                    .find(|lease| lease.ipv4 == Some(address))
+                    .map(|lease| lease.key.clone())
+            }
+        };
+        AllocateError::Taken { address, holder }
+    }
+}

@@ -1,0 +1,150 @@
+//! The sequences that suffixes are drawn from: one for each cohort and one for all pods without a cohort.
+//!
+//! A cohort has 1,023 numbers on a node: number 0 is nobody's. When all are held or rest, the node goes on with the
+//! cohort's aliases, in this order: `cohort + 2^20`, `cohort + 2·2^20`, `cohort + 3·2^20`. The two top bits of a cohort
+//! thus say which alias it is and the others which set, so that whoever reads an address finds the set by one mask and
+//! nobody needs to be told that an alias came into use. Given cohorts are 1,024 to 2^20 - 1 for that reason.
+
+use std::ops::RangeInclusive;
+
+use crate::prefix::{HOST_SUFFIXES, NUMBER_BITS, NodePrefix, Suffix};
+
+/// Cohorts whose numbers are drawn in one sequence for pods without a cohort.
+pub const ANONYMOUS_COHORTS: RangeInclusive<u32> = 64..=1023;
+/// Cohorts that a pod may be given.
+pub const COHORTS: RangeInclusive<u32> = 1024..=(1 << ALIAS_SHIFT) - 1;
+/// Aliases of each cohort, beside itself.
+pub const ALIASES: u32 = 3;
+/// Pods of one cohort on one node, aliases included; those that rest count.
+pub const COHORT_PODS_MAX: u32 = (ALIASES + 1) * NUMBERS;
+
+/// Where the bits begin that say which alias a cohort is.
+const ALIAS_SHIFT: u32 = 20;
+/// Numbers of one cohort: all but 0.
+const NUMBERS: u32 = (1 << NUMBER_BITS) - 1;
+/// The longest prefix that leaves 32 bits for cohort and number.
+const COHORTS_LENGTH_MAX: u8 = 96;
+
+const _: () = assert!(ALIAS_SHIFT + (ALIASES + 1).ilog2() + NUMBER_BITS == u32::BITS);
+const _: () = assert!(HOST_SUFFIXES < 1 << NUMBER_BITS);
+
+/// `count` numbers from `first` on, drawn in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lane {
+    /// The lowest.
+    pub first: u32,
+    /// How many; at least one.
+    pub count: u32,
+}
+
+impl Lane {
+    fn of_cohort(cohort: u32) -> Self {
+        let first = Suffix::new(cohort, 1).0;
+        Self {
+            first,
+            count: NUMBERS,
+        }
+    }
+}
+
+impl Suffix {
+    /// The cohort that was given: an alias counts as what it stands for.
+    pub fn given_cohort(self) -> u32 {
+        self.cohort() & ((1 << ALIAS_SHIFT) - 1)
+    }
+}
+
+impl NodePrefix {
+    /// Whether suffixes name cohorts here.
+    pub fn has_cohorts(self) -> bool {
+        self.length() <= COHORTS_LENGTH_MAX
+    }
+
+    /// What pods without a cohort draw from.
+    pub fn anonymous(self) -> Lane {
+        let (first, last) = if self.has_cohorts() {
+            let (first, last) = (*ANONYMOUS_COHORTS.start(), *ANONYMOUS_COHORTS.end());
+            (Suffix::new(first, 0), Suffix::new(last, NUMBERS))
+        } else {
+            (Suffix(HOST_SUFFIXES), self.last())
+        };
+        Lane {
+            first: first.0,
+            count: last.0 - first.0 + 1,
+        }
+    }
+
+    /// What pods of one of the [`COHORTS`] draw from: the next when all of one is in use.
+    pub fn cohort_lanes(self, cohort: u32) -> impl Iterator<Item = Lane> {
+        (0..=ALIASES).map(move |alias| Lane::of_cohort(cohort | alias << ALIAS_SHIFT))
+    }
+
+    /// The lane that a suffix belongs to; none for those that are never drawn.
+    pub fn lane_of(self, suffix: Suffix) -> Option<Lane> {
+        let anonymous = self.anonymous();
+        if (anonymous.first..=anonymous.first + (anonymous.count - 1)).contains(&suffix.0) {
+            return Some(anonymous);
+        }
+        let of_cohort =
+            self.has_cohorts() && COHORTS.contains(&suffix.given_cohort()) && suffix.number() != 0;
+        of_cohort.then(|| Lane::of_cohort(suffix.cohort()))
+    }
+
+    /// Suffixes that a pod of any cohort, or of none, may ask for by address.
+    pub fn requestable(self) -> RangeInclusive<u32> {
+        let last = if self.has_cohorts() {
+            Suffix::new(0, NUMBERS)
+        } else {
+            self.last()
+        };
+        HOST_SUFFIXES..=last.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> NodePrefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn pods_without_a_cohort_have_cohorts_64_to_1023_or_all_of_a_narrow_prefix() {
+        let lane = prefix("2001:db8::/96").anonymous();
+        assert_eq!((lane.first, lane.count), (0x1_0000, 983_040));
+        let lane = prefix("2001:db8::/120").anonymous();
+        assert_eq!((lane.first, lane.count), (16, 240));
+        let lane = prefix("2001:db8::/97").anonymous();
+        assert_eq!((lane.first, lane.count), (16, (1 << 31) - 16));
+    }
+
+    #[test]
+    fn a_cohort_goes_on_in_three_aliases_that_name_it_by_their_low_bits() {
+        let lanes: Vec<_> = prefix("2001:db8::/64").cohort_lanes(5000).collect();
+        let cohorts: Vec<_> = lanes.iter().map(|l| Suffix(l.first).cohort()).collect();
+        assert_eq!(cohorts, [5000, 1_053_576, 2_102_152, 3_150_728]);
+        for lane in lanes {
+            assert_eq!((Suffix(lane.first).number(), lane.count), (1, 1023));
+            assert_eq!(Suffix(lane.first).given_cohort(), 5000);
+            assert_eq!(
+                prefix("2001:db8::/64").lane_of(Suffix(lane.first)),
+                Some(lane)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_belongs_to_no_lane() {
+        let prefix = prefix("2001:db8::/96");
+        for (cohort, number) in [(0, 16), (63, 1), (1024, 0), ((1 << 20) + 64, 1)] {
+            assert_eq!(
+                prefix.lane_of(Suffix::new(cohort, number)),
+                None,
+                "{cohort} {number}"
+            );
+        }
+        let last = Suffix(u32::MAX);
+        assert_eq!(prefix.lane_of(last), Some(Lane::of_cohort(last.cohort())));
+    }
+}

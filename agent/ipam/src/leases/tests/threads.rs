@@ -1,0 +1,197 @@
+//! Many threads at once share syncs, failures and the file.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn ten_thousand_reservations_at_once_share_syncs_and_get_an_address_each() {
+    const THREADS: usize = 100;
+    const EACH: usize = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases");
+    let leases = open(&path);
+    let reserve = |t: usize, i: usize| {
+        let request = request(&format!("{t}.{i}"));
+        leases.reserve(&request, now(1)).unwrap().suffix
+    };
+    let suffixes: Vec<Suffix> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|t| scope.spawn(move || (0..EACH).map(|i| reserve(t, i)).collect::<Vec<_>>()))
+            .collect();
+        let joined = threads.into_iter().flat_map(|t| t.join().unwrap());
+        joined.collect()
+    });
+    let distinct: HashSet<_> = suffixes.iter().collect();
+    assert_eq!(distinct.len(), THREADS * EACH);
+    let writes = leases.writes();
+    println!(
+        "{} reservations in {} syncs: {:.1} each, at most {}",
+        writes.records,
+        writes.syncs,
+        writes.records as f64 / writes.syncs as f64,
+        writes.records_per_sync_max
+    );
+    assert_eq!(writes.records, 10_000);
+    assert!(writes.syncs < writes.records / 2);
+    // What waits is bounded by those who wait.
+    assert!(writes.records_per_sync_max <= THREADS);
+    let before = held(&leases);
+    drop(leases);
+    assert_eq!(held(&open(&path)), before);
+}
+
+/// Keeps the journal from the threads until all have something to write.
+fn gather(leases: &Leases, records: usize, threads: impl FnOnce()) -> Journal {
+    let journal = leases.lock().journal.take().unwrap();
+    threads();
+    wait_until("the batch", || leases.lock().batch.len() == records);
+    journal
+}
+
+fn put_back(leases: &Leases, journal: Journal) {
+    leases.lock().journal = Some(journal);
+    leases.settled.notify_all();
+}
+
+#[test]
+fn a_write_that_fails_fails_all_that_share_it_and_undoes_exactly_that() {
+    let folder = folder();
+    let path = folder.path().join("leases");
+    let leases = open(&path);
+    let old = leases.reserve(&request("old"), now(1)).unwrap();
+    let before = held(&leases);
+    let reserve = |name: &str| {
+        leases
+            .reserve(&request(name), now(2))
+            .map(|lease| lease.suffix)
+    };
+    let names = ["a", "b", "c", "d"];
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut journal = gather(&leases, 6, || {
+            threads.extend(names.map(|name| scope.spawn(move || reserve(name).map(|_| ()))));
+            threads.push(scope.spawn(|| leases.confirm(old.suffix)));
+            threads.push(scope.spawn(|| leases.free(old.suffix, now(2))));
+        });
+        let writable = journal.swap_file(File::open(&path).unwrap());
+        put_back(&leases, journal);
+        for failed in threads {
+            let error = failed.join().unwrap().unwrap_err();
+            assert!(
+                error.to_string().contains("append to the journal"),
+                "{error}"
+            );
+        }
+        let without_cursor = |mut records: Vec<Record>| {
+            records.retain(|record| !matches!(record, Record::Cursor(_)));
+            records
+        };
+        assert_eq!(without_cursor(held(&leases)), without_cursor(before));
+        assert!(reserve("e").is_err());
+        leases.lock().journal.as_mut().unwrap().swap_file(writable);
+    });
+    let after: HashSet<_> = names.iter().map(|name| reserve(name).unwrap()).collect();
+    assert_eq!(after.len(), 4);
+    let kept = held(&leases);
+    drop(leases);
+    assert_eq!(held(&open(&path)), kept);
+}
+
+#[test]
+fn a_batch_is_written_by_one_sync() {
+    let folder = folder();
+    let leases = open(&folder.path().join("leases"));
+    let reserve = |name: &str| {
+        leases
+            .reserve(&request(name), now(2))
+            .map(|lease| lease.suffix)
+    };
+    thread::scope(|scope| {
+        let journal = gather(&leases, 3, || {
+            for name in ["a", "b", "c"] {
+                scope.spawn(move || reserve(name).unwrap());
+            }
+        });
+        put_back(&leases, journal);
+    });
+    let writes = leases.writes();
+    assert_eq!(
+        (writes.records, writes.syncs, writes.records_per_sync_max),
+        (3, 1, 3)
+    );
+}
+
+#[test]
+fn what_is_claimed_but_not_written_is_nobody_s_lease_and_not_free() {
+    let folder = folder();
+    let leases = open(&folder.path().join("leases"));
+    let asked = Request {
+        address: Some("2001:db8::20".parse().unwrap()),
+        ..request("a")
+    };
+    thread::scope(|scope| {
+        let journal = gather(&leases, 1, || {
+            scope.spawn(|| leases.reserve(&asked, now(1)).unwrap());
+        });
+        assert_eq!(leases.lease(&asked.key), None);
+        let again = leases.reserve(&asked, now(1)).unwrap_err().to_string();
+        assert!(again.contains("already holds 2001:db8::20"), "{again}");
+        let other = Request {
+            key: request("b").key,
+            ..asked.clone()
+        };
+        let taken = leases.reserve(&other, now(1)).unwrap_err().to_string();
+        assert!(taken.contains("held by pods/a/eth0"), "{taken}");
+        put_back(&leases, journal);
+    });
+    assert!(leases.lease(&asked.key).is_some());
+}
+
+#[test]
+fn nothing_is_lost_by_compactions_while_others_write() {
+    let folder = folder();
+    let path = folder.path().join("leases");
+    let leases = open(&path);
+    let done = AtomicBool::new(false);
+    let churn = |t: u64| {
+        let mut kept = 0u64;
+        while !done.load(Ordering::Relaxed) {
+            let gone = leases
+                .reserve(&request(&format!("gone {t}")), now(1))
+                .unwrap();
+            leases.free(gone.suffix, now(1)).unwrap();
+            if kept < 200 {
+                leases
+                    .reserve(&request(&format!("kept {t}.{kept}")), now(1))
+                    .unwrap();
+                kept += 1;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for t in 0..8 {
+            scope.spawn(move || churn(t));
+        }
+        wait_until("compactions", || leases.writes().compactions >= 3);
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(leases.writes().compactions_failed, 0);
+    let before = held(&leases);
+    drop(leases);
+    assert_eq!(held(&open(&path)), before);
+}

@@ -1,0 +1,300 @@
+//! A million random operations, crashes and reboots among them, against a plain model: after each the leases are what the
+//! model says, and no address is held twice nor again within its rest.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at its first fault")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dormouse_agent_ipam::journal::scan;
+use dormouse_agent_ipam::{
+    AllocateError, BootId, Ipv4Range, Ipv4Wish, Lease, LeaseKey, Leases, LeasesError, NetnsId,
+    NodePrefix, Opening, Request, Secret, State, Suffix,
+};
+
+use ledger::Ledger;
+
+#[path = "model/judge.rs"]
+mod judge;
+#[path = "model/ledger.rs"]
+mod ledger;
+
+const OPERATIONS: u32 = 500_000;
+const COHORTS: [u32; 2] = [5000, (1 << 20) - 1];
+
+/// SplitMix64 (Steele and others, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((word ^ word >> 31) % u64::from(limit)).unwrap()
+    }
+}
+
+struct World {
+    random: Random,
+    path: PathBuf,
+    opening: Opening,
+    leases: Option<Leases>,
+    ledger: Ledger,
+    now: Duration,
+    containers: u32,
+    refused: BTreeMap<&'static str, u32>,
+}
+
+fn key(container: u32) -> LeaseKey {
+    LeaseKey {
+        network: "pods".into(),
+        container: container.to_string(),
+        ifname: "eth0".into(),
+    }
+}
+
+impl World {
+    fn new(folder: &Path, opening: Opening, containers: u32) -> Self {
+        let path = folder.join("leases");
+        Self {
+            random: Random(u64::from(containers)),
+            leases: Some(Leases::open(&path, opening).unwrap()),
+            path,
+            ledger: Ledger::new(!opening.prefix.has_cohorts()),
+            opening,
+            now: Duration::ZERO,
+            containers,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    fn leases(&self) -> &Leases {
+        self.leases.as_ref().unwrap()
+    }
+
+    fn operate(&mut self) {
+        let container = self.random.below(self.containers);
+        let held = self.ledger.held.get(&container).map(|lease| lease.suffix);
+        match (self.random.below(100_000), held) {
+            (0, _) => self.reboot(),
+            (1..=40, _) => self.crash(),
+            (41..=600, _) => self.adopt(container),
+            (601..=1000, _) => self.look(),
+            (1001..=30_000, _) => self.pass(),
+            (30_001..=35_000, Some(suffix)) => {
+                self.leases().confirm(suffix).unwrap();
+                self.ledger.step(container, State::Live);
+            }
+            (35_001..=40_000, Some(suffix)) => {
+                self.leases().release(suffix).unwrap();
+                self.ledger.step(container, State::Releasing);
+            }
+            (40_001..=75_000, Some(suffix)) => {
+                self.leases().free(suffix, self.now).unwrap();
+                self.ledger.free(container, self.now + self.opening.rest);
+            }
+            _ => self.reserve(container),
+        }
+        let lease = self.leases().lease(&key(container));
+        assert_eq!(lease.as_deref(), self.ledger.held.get(&container));
+    }
+
+    fn pass(&mut self) {
+        self.now += Duration::from_millis(self.random.below(50).into());
+        self.ledger.pass(self.now);
+    }
+
+    /// Leaves a torn record behind now and then.
+    fn crash(&mut self) {
+        self.leases = None;
+        let bytes = fs::read(&self.path).unwrap();
+        let (_, whole) = scan(&bytes).unwrap();
+        let torn = usize::try_from(self.random.below(60)).unwrap();
+        let file = OpenOptions::new().write(true).open(&self.path).unwrap();
+        let end = u64::try_from(whole).unwrap();
+        file.write_all_at(&bytes[..torn.min(whole)], end).unwrap();
+        self.open();
+    }
+
+    fn reboot(&mut self) {
+        self.leases = None;
+        self.now = Duration::ZERO;
+        self.ledger.reboot();
+        self.opening.boot.0[0] = self.opening.boot.0[0].wrapping_add(1);
+        self.open();
+    }
+
+    fn open(&mut self) {
+        let leases = Leases::open(&self.path, self.opening).unwrap();
+        assert_eq!(leases.leases().len(), self.ledger.held.len());
+        for (container, lease) in &self.ledger.held {
+            assert_eq!(leases.lease(&key(*container)).as_deref(), Some(lease));
+        }
+        self.leases = Some(leases);
+    }
+
+    fn look(&mut self) {
+        let room4 = self.opening.range4.is_none_or(|_| !self.is_full4());
+        let room = room4 && !self.ledger.is_full(0);
+        assert_eq!(self.leases().has_room(self.now), room);
+    }
+
+    /// The model's range has 61 addresses for pods: a /26 without its ends and gateway.
+    fn is_full4(&self) -> bool {
+        self.ledger.in_use4() >= 61
+    }
+
+    fn adopt(&mut self, container: u32) {
+        let suffix = Suffix(0x1_0000 + self.random.below(1000));
+        let suffix = Suffix(if self.ledger.narrow {
+            16 + suffix.0 % 240
+        } else {
+            suffix.0
+        });
+        let lease = Lease {
+            key: key(container),
+            suffix,
+            state: State::Live,
+            netns: NetnsId::default(),
+            since: Duration::ZERO,
+            ipv4: None,
+            wired: true,
+        };
+        let is_held = self.ledger.held.contains_key(&container);
+        let adopted = self.leases().adopt(&lease);
+        assert_eq!(
+            adopted.is_ok(),
+            !is_held && !self.ledger.suffixes.contains(&suffix.0)
+        );
+        if adopted.is_ok() {
+            self.ledger.hold(container, &lease);
+        }
+    }
+
+    fn request(&mut self, container: u32) -> Request {
+        let cohort = match self.random.below(5) {
+            0 => None,
+            1..=3 => Some(COHORTS[0]),
+            _ => Some(COHORTS[1]),
+        };
+        let cohort = cohort.filter(|_| !self.ledger.narrow);
+        let suffix = match self.random.below(40) {
+            0 => Some(self.random.below(300)),
+            1 => Some(COHORTS[0] << 10 | self.random.below(1024)),
+            2 => Some((COHORTS[0] + (1 << 20)) << 10 | self.random.below(1024)),
+            _ => None,
+        };
+        let suffix = suffix.map(|s| if self.ledger.narrow { s % 256 } else { s });
+        let ipv4 = match self.random.below(20) {
+            0 => Ipv4Wish::Exactly(Ipv4Addr::new(
+                10,
+                0,
+                0,
+                u8::try_from(self.random.below(70)).unwrap(),
+            )),
+            1..=3 => Ipv4Wish::Any,
+            _ => Ipv4Wish::None,
+        };
+        Request {
+            address: suffix.map(|s| self.opening.prefix.address(Suffix(s))),
+            cohort,
+            ipv4: if self.opening.range4.is_some() {
+                ipv4
+            } else {
+                Ipv4Wish::None
+            },
+            wired: self.random.below(10) != 0,
+            ..Request::new(key(container), NetnsId { dev: 4, ino: 7 })
+        }
+    }
+
+    fn reserve(&mut self, container: u32) {
+        let request = self.request(container);
+        match self.leases().reserve(&request, self.now) {
+            Ok(lease) => {
+                assert_eq!(self.refusal(container, &request), None, "{lease:?}");
+                self.check_choice(&request, &lease);
+                self.ledger.hold(container, &lease);
+            }
+            Err(LeasesError::Allocate(error)) => {
+                *self.refused.entry(name(&error)).or_default() += 1;
+                let expected = self.refusal(container, &request);
+                assert_eq!(Some(name(&error)), expected, "{error}: {request:?}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn name(error: &AllocateError) -> &'static str {
+    match error {
+        AllocateError::Held { .. } => "held",
+        AllocateError::Taken { .. } => "taken",
+        AllocateError::Resting { .. } => "rests",
+        AllocateError::OutOfRange { .. }
+        | AllocateError::OutOfIpv4Range { .. }
+        | AllocateError::OtherCohort { .. } => "range",
+        AllocateError::Exhausted { .. } | AllocateError::Ipv4Exhausted { .. } => "exhausted",
+        AllocateError::CohortExhausted { .. } => "cohort exhausted",
+        _ => "another",
+    }
+}
+
+/// In memory where the machine has a place for it: a million syncs are not what is tested here.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}
+
+fn live(opening: Opening, containers: u32, reasons: &[&str]) {
+    let folder = folder();
+    let mut world = World::new(folder.path(), opening, containers);
+    (0..OPERATIONS).for_each(|_| world.operate());
+    world.crash();
+    for reason in reasons {
+        let times = world.refused.get(reason).copied().unwrap_or(0);
+        assert!(times > 100, "{reason}: {:?}", world.refused);
+    }
+}
+
+fn opening(prefix: &str, rest: Duration) -> Opening {
+    let prefix: NodePrefix = prefix.parse().unwrap();
+    Opening {
+        rest,
+        ..Opening::new(prefix, BootId([7; 16]))
+    }
+}
+
+#[test]
+fn a_wide_prefix_with_cohorts_ipv4_and_a_secret_order_does_as_the_model() {
+    let range4: Ipv4Range = "10.0.0.0/26".parse().unwrap();
+    let opening = Opening {
+        range4: Some(range4),
+        secret: Some(Secret([9; 16])),
+        ..opening("2001:db8::/96", Duration::from_mins(3))
+    };
+    let reasons = [
+        "held",
+        "taken",
+        "rests",
+        "range",
+        "exhausted",
+        "cohort exhausted",
+    ];
+    live(opening, 5000, &reasons);
+}
+
+#[test]
+fn the_narrowest_prefix_does_as_the_model() {
+    live(
+        opening("2001:db8::/120", Duration::from_secs(1)),
+        300,
+        &["held", "taken", "rests", "range", "exhausted"],
+    );
+}

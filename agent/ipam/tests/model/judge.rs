@@ -1,0 +1,75 @@
+//! What must be answered, as the ledger has it.
+
+use std::net::Ipv6Addr;
+
+use dormouse_agent_ipam::{Ipv4Wish, Lease, Request};
+
+use super::World;
+use super::ledger::lane;
+
+impl World {
+    /// Why the request must be refused.
+    pub(crate) fn refusal(&self, container: u32, request: &Request) -> Option<&'static str> {
+        if self.ledger.held.contains_key(&container) {
+            return Some("held");
+        }
+        let of_suffix = match request.address {
+            Some(address) => self.refusal_of(address, request.cohort),
+            None if lanes(request.cohort).all(|lane| self.ledger.is_full(lane)) => {
+                let of_cohort = request.cohort.map(|_| "cohort exhausted");
+                Some(of_cohort.unwrap_or("exhausted"))
+            }
+            None => None,
+        };
+        of_suffix.or_else(|| match request.ipv4 {
+            Ipv4Wish::None => None,
+            Ipv4Wish::Any => self.is_full4().then_some("exhausted"),
+            Ipv4Wish::Exactly(address) if !(2..=62).contains(&address.octets()[3]) => Some("range"),
+            Ipv4Wish::Exactly(address) if self.ledger.addresses4.contains(&address) => {
+                Some("taken")
+            }
+            Ipv4Wish::Exactly(address) => self.ledger.rests4(address).then_some("rests"),
+        })
+    }
+
+    fn refusal_of(&self, address: Ipv6Addr, cohort: Option<u32>) -> Option<&'static str> {
+        let suffix = u32::try_from(address.to_bits() & u128::from(u32::MAX)).unwrap();
+        let own = lane(suffix, false).is_some_and(|lane| cohort == Some(lane % (1 << 20)));
+        if suffix < 16 || suffix >= 1024 && !own {
+            Some("range")
+        } else if self.ledger.suffixes.contains(&suffix) {
+            Some("taken")
+        } else {
+            self.ledger.rests(suffix).then_some("rests")
+        }
+    }
+
+    /// That the choice is one that was free, of the right lane and not of a later alias than need be.
+    pub(crate) fn check_choice(&self, request: &Request, lease: &Lease) {
+        let suffix = lease.suffix.0;
+        assert!(!self.ledger.rests(suffix), "{suffix:08x} rests");
+        if let Some(address) = request.address {
+            assert_eq!(self.leases().address(lease.suffix), address);
+        } else {
+            let first = lanes(request.cohort).find(|lane| !self.ledger.is_full(*lane));
+            assert_eq!(lane(suffix, self.ledger.narrow), first);
+        }
+        match request.ipv4 {
+            Ipv4Wish::None => assert_eq!(lease.ipv4, None),
+            Ipv4Wish::Any => assert!((2..=62).contains(&lease.ipv4.unwrap().octets()[3])),
+            Ipv4Wish::Exactly(address) => assert_eq!(lease.ipv4, Some(address)),
+        }
+        assert!(
+            !lease
+                .ipv4
+                .is_some_and(|address| self.ledger.rests4(address))
+        );
+        assert_eq!((lease.since, lease.wired), (self.now, request.wired));
+    }
+}
+
+/// A cohort's lane and those of its aliases; for pods without one, the one lane they have.
+fn lanes(cohort: Option<u32>) -> impl Iterator<Item = u32> {
+    let aliases = if cohort.is_some() { 4 } else { 1 };
+    (0..aliases).map(move |alias| cohort.unwrap_or(0) + (alias << 20))
+}
