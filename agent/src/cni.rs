@@ -12,17 +12,18 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::offline;
 use crate::pod::Network;
 use crate::pod::monitor::Monitor;
 
 mod answer;
-mod connection;
+pub(crate) mod connection;
 
 /// Requests served at one time; more wait in the socket's own queue, first come, first served.
 const SERVED_MAX: u32 = 128;
 /// How often vanished pods and noted deletions are looked for.
 const RECONCILE_EVERY: Duration = Duration::from_mins(1);
-/// A pause after a link went: pods often go together, and one look is enough for all.
+/// A pause after a link changed: pods often go together, and one look is enough for all.
 const GONE_PAUSE: Duration = Duration::from_secs(1);
 /// A pause after an error of accept, such as too many open files, so that it does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -52,6 +53,9 @@ pub async fn serve(
     network: Arc<Network>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    if let Err(error) = offline::remember(network.config()) {
+        tracing::warn!(%error, "no pod can be wired while the agent is down");
+    }
     let reconciler = tokio::spawn(reconcile(Arc::clone(&network), shutdown.clone()));
     let slots = Arc::new(Semaphore::new(
         usize::try_from(SERVED_MAX).map_err(io::Error::other)?,
@@ -111,7 +115,7 @@ async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = link_gone(monitor.as_mut()) => {}
+            () = link_changed(monitor.as_mut()) => {}
             () = shutdown.cancelled() => return,
         }
         let network = Arc::clone(&network);
@@ -122,10 +126,10 @@ async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
     }
 }
 
-/// Returns a moment after a pod's link went. A call that is given up loses nothing: the next tick looks too.
-async fn link_gone(monitor: Option<&mut Monitor>) {
+/// Returns a moment after a link changed. A call that is given up loses nothing: the next tick looks too.
+async fn link_changed(monitor: Option<&mut Monitor>) {
     match monitor {
-        Some(monitor) => monitor.pod_link_gone().await,
+        Some(monitor) => monitor.changed().await,
         None => std::future::pending().await,
     }
     tokio::time::sleep(GONE_PAUSE).await;

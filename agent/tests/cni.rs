@@ -7,8 +7,14 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
+#[path = "cni/edges.rs"]
+mod edges;
+#[path = "cni/ipam.rs"]
+mod ipam;
 #[path = "cni/node.rs"]
 mod node;
+#[path = "cni/offline.rs"]
+mod offline;
 #[path = "cni/plugin.rs"]
 mod plugin;
 
@@ -22,7 +28,7 @@ use dormouse_agent::pod::{LeaseKey, netns};
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::leases::{Leases, Opening};
 use dormouse_agent_ipam::{BootId, NetnsId};
-use dormouse_cni::message::{Attachment, Reply, Request};
+use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
 use dormouse_cni::pending::since_boot;
 use dormouse_cni::wire;
 use node::{Netns, Node, wait_until};
@@ -30,6 +36,7 @@ use plugin::{Call, address_of};
 use serde_json::{Value, json};
 
 const PORT: u16 = 8080;
+const VALID: &str = "cni.dev/valid-attachments";
 
 /// Connects from inside `from` to `to` at the first try, and returns the address that the server saw.
 fn dial(from: &Netns, server: &Netns, to: Ipv6Addr) -> Ipv6Addr {
@@ -97,9 +104,8 @@ fn a_second_add_is_an_error_and_leaves_the_first_as_it_was() {
     Call::check(&node, "a", &pod, &result).ok();
     assert_eq!(node.table(), [address_of(&result)]);
     assert_eq!(node.links().len(), 1);
-    let second = Call::add(&node, "a", &pod).env("CNI_IFNAME", "eth1");
-    // A second default route is refused or accepted by the kernel; either way nothing is left half done.
-    second.run();
+    let second = Call::add(&node, "a", &pod).env("CNI_IFNAME", "eth1").ok();
+    assert_ne!(address_of(&second), address_of(&result));
     Call::del(&node, "a").env("CNI_IFNAME", "eth1").ok();
     Call::check(&node, "a", &pod, &result).ok();
 }
@@ -201,22 +207,14 @@ fn a_restarted_agent_keeps_pods_and_heals_what_was_half_done() {
     node.stop();
     let journal = node.state_dir().join("leases");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let opening = Opening {
-        prefix: Node::prefix(),
-        rest: Duration::from_mins(1),
-        boot: BootId::parse(&boot).unwrap(),
-    };
-    let mut leases = Leases::open(&journal, opening).unwrap();
+    let opening = Opening::new(Node::prefix(), BootId::parse(&boot).unwrap());
+    let leases = Leases::open(&journal, opening).unwrap();
     let key = |container: &str| LeaseKey {
         network: "pods".into(),
         container: container.into(),
         ifname: "eth0".into(),
     };
-    let request = LeaseRequest {
-        key: key("half-made"),
-        netns: NetnsId::default(),
-        address: None,
-    };
+    let request = LeaseRequest::new(key("half-made"), NetnsId::default());
     leases.reserve(&request, since_boot()).unwrap();
     let half_gone = leases.lease(&key("b")).unwrap().suffix;
     leases.release(half_gone).unwrap();
@@ -276,7 +274,7 @@ fn an_add_whose_caller_hangs_up_is_undone() {
     let stream = UnixStream::connect(node.socket()).unwrap();
     let request = Request::Add {
         attachment,
-        address: None,
+        wanted: Wanted::default(),
     };
     wire::send_request(&stream, &request, Some(pod.file().as_fd())).unwrap();
     drop(stream);
@@ -344,7 +342,7 @@ fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
         };
         let request = Request::Add {
             attachment,
-            address: None,
+            wanted: Wanted::default(),
         };
         let stream = UnixStream::connect(node.socket()).unwrap();
         wire::send_request(&stream, &request, Some(pod.file().as_fd())).unwrap();
@@ -356,6 +354,7 @@ fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
         ("a b", "c", "eth0"),
         ("pods", "c", ""),
         ("pods", "c", "sixteen-letters-"),
+        ("pods:ipam", "c", "eth0"),
     ] {
         let reply = ask(network, container, ifname);
         assert!(

@@ -1,67 +1,57 @@
-//! Asks the agent, and says what each command means when the agent does not answer.
+//! What each command asks of the agent, and what it means when the agent does not answer.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use dormouse_cni::error::{CniError, code};
+use dormouse_cni::invocation::Role;
 use dormouse_cni::message::{Attachment, Reply, Request};
+use dormouse_cni::object::Object;
 use dormouse_cni::pending::PendingDel;
-use dormouse_cni::{Invocation, result, wire};
-use serde_json::Value;
+use dormouse_cni::{Invocation, result};
 
-/// How long an answer may take; runtimes give up after two minutes.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(40);
+use crate::agent::{self, Silence};
 
-/// Why there is no answer.
-enum Silence {
-    /// Nobody listens, or who listened went away.
-    Down(io::Error),
-    /// It is there but did not answer in time, or something else failed.
-    Failed(io::Error),
-}
-
-pub(crate) fn add(invocation: &Invocation) -> Result<Value, CniError> {
+pub(crate) fn add(invocation: &Invocation) -> Result<Object, CniError> {
     let netns = open_netns(invocation)?;
-    let attachment = attachment(invocation);
-    let request = Request::Add {
-        attachment,
-        address: invocation.address,
+    let (attachment, wanted) = (attachment(invocation), invocation.wanted.clone());
+    let request = match invocation.role {
+        Role::Main => Request::Add { attachment, wanted },
+        Role::Ipam => Request::Reserve { attachment, wanted },
     };
-    match ask(invocation, &request, Some(&netns)) {
-        Ok(Reply::Wired(wired)) => Ok(result::render(invocation, &wired)),
-        Ok(Reply::Failed(error)) => Err(error),
-        Ok(Reply::Done) => Err(CniError::new(
-            code::IO,
-            "the agent's answer to ADD has no result",
-        )),
-        Err(silence) => Err(silence.error(invocation, code::TRY_AGAIN)),
-    }
+    let written = match agent::ask(&invocation.node, &request, Some(&netns)) {
+        Ok(Reply::Wired(wired)) => result::wired(invocation, &wired),
+        Ok(Reply::Reserved(reserved)) => result::reserved(invocation, &reserved),
+        Ok(Reply::Failed(error)) => return Err(with_path(error, invocation)),
+        Ok(Reply::Done) => {
+            let msg = "the agent's answer to ADD has no result";
+            return Err(CniError::new(code::IO, msg));
+        }
+        Err(silence) => return Err(silence.error(&invocation.node, code::TRY_AGAIN)),
+    };
+    written.map_err(|error| {
+        CniError::new(code::IO, "failed to write the result of ADD").details(error.to_string())
+    })
 }
 
 /// Succeeds with the agent down if the deletion is durably noted: a failing DEL would wedge the pod's removal.
 pub(crate) fn del(invocation: &Invocation) -> Result<(), CniError> {
     let attachment = attachment(invocation);
-    match ask(
-        invocation,
-        &Request::Del {
-            attachment: attachment.clone(),
-        },
-        None,
-    ) {
+    let request = Request::Del {
+        attachment: attachment.clone(),
+    };
+    match agent::ask(&invocation.node, &request, None) {
         Ok(Reply::Failed(error)) => Err(error),
         Ok(_) => Ok(()),
         Err(Silence::Down(_)) => PendingDel::now(attachment)
-            .and_then(|pending| pending.write(&invocation.state_dir))
+            .and_then(|pending| pending.write(&invocation.node.state_dir))
             .map_err(|error| {
-                let folder = invocation.state_dir.display();
+                let folder = invocation.node.state_dir.display();
                 let msg = format!("the agent is down and DEL cannot be noted below {folder}");
                 CniError::new(code::TRY_AGAIN, msg).details(error.to_string())
             }),
-        Err(silence) => Err(silence.error(invocation, code::TRY_AGAIN)),
+        Err(silence) => Err(silence.error(&invocation.node, code::TRY_AGAIN)),
     }
 }
 
@@ -70,53 +60,54 @@ pub(crate) fn check(invocation: &Invocation) -> Result<(), CniError> {
     let addresses = invocation
         .previous
         .as_ref()
-        .map(result::addresses)
+        .map(result::AddResult::addresses)
         .unwrap_or_default();
     let request = Request::Check {
         attachment: attachment(invocation),
         addresses,
     };
-    done(
-        ask(invocation, &request, Some(&netns)),
-        invocation,
-        code::TRY_AGAIN,
-    )
+    done(invocation, &request, Some(&netns), code::TRY_AGAIN)
 }
 
 pub(crate) fn status(invocation: &Invocation) -> Result<(), CniError> {
-    done(
-        ask(invocation, &Request::Status {}, None),
-        invocation,
-        code::NOT_AVAILABLE,
-    )
+    done(invocation, &Request::Status {}, None, code::NOT_AVAILABLE)
 }
 
 pub(crate) fn gc(invocation: &Invocation) -> Result<(), CniError> {
     let request = Request::Gc {
-        network: invocation.network.clone(),
+        network: invocation.kept_under(),
         valid: invocation.valid.clone(),
     };
-    done(ask(invocation, &request, None), invocation, code::TRY_AGAIN)
+    done(invocation, &request, None, code::TRY_AGAIN)
 }
 
 fn done(
-    answer: Result<Reply, Silence>,
     invocation: &Invocation,
+    request: &Request,
+    netns: Option<&File>,
     silent: u32,
 ) -> Result<(), CniError> {
-    match answer {
+    match agent::ask(&invocation.node, request, netns) {
         Ok(Reply::Failed(error)) => Err(error),
         Ok(_) => Ok(()),
-        Err(silence) => Err(silence.error(invocation, silent)),
+        Err(silence) => Err(silence.error(&invocation.node, silent)),
     }
 }
 
 fn attachment(invocation: &Invocation) -> Attachment {
     Attachment {
-        network: invocation.network.clone(),
+        network: invocation.kept_under(),
         container_id: invocation.environment.container_id.clone(),
         ifname: invocation.environment.ifname.clone(),
     }
+}
+
+/// The agent got the namespace, not its path.
+fn with_path(mut error: CniError, invocation: &Invocation) -> CniError {
+    if let Some(rest) = error.msg.strip_prefix("CNI_NETNS ") {
+        error.msg = format!("CNI_NETNS `{}` {rest}", invocation.environment.netns);
+    }
+    error
 }
 
 fn open_netns(invocation: &Invocation) -> Result<File, CniError> {
@@ -131,6 +122,10 @@ fn open_netns(invocation: &Invocation) -> Result<File, CniError> {
     let netns = File::open(path).map_err(error)?;
     let theirs = netns.metadata().map_err(error)?;
     let ours = std::fs::metadata("/proc/self/ns/net").map_err(error)?;
+    if theirs.dev() != ours.dev() {
+        let msg = format!("CNI_NETNS `{path}` is no network namespace");
+        return Err(CniError::new(code::INVALID_ENVIRONMENT, msg));
+    }
     let same = (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino());
     if same && !invocation.environment.netns_override {
         let msg = format!("CNI_NETNS `{path}` is the node's own network namespace");
@@ -138,46 +133,4 @@ fn open_netns(invocation: &Invocation) -> Result<File, CniError> {
             .details("set CNI_NETNS_OVERRIDE=1 if that is meant"));
     }
     Ok(netns)
-}
-
-fn ask(invocation: &Invocation, request: &Request, netns: Option<&File>) -> Result<Reply, Silence> {
-    let stream = UnixStream::connect(&invocation.socket).map_err(Silence::from_connect)?;
-    stream
-        .set_read_timeout(Some(ANSWER_DEADLINE))
-        .map_err(Silence::Failed)?;
-    wire::send_request(&stream, request, netns.map(AsFd::as_fd)).map_err(Silence::from_io)?;
-    wire::receive_reply(&stream).map_err(Silence::from_io)
-}
-
-impl Silence {
-    fn from_connect(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Down(error),
-            _ => Self::Failed(error),
-        }
-    }
-
-    fn from_io(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset => Self::Down(error),
-            _ => Self::Failed(error),
-        }
-    }
-
-    fn error(self, invocation: &Invocation, code: u32) -> CniError {
-        let socket = invocation.socket.display();
-        match self {
-            Self::Down(error) => {
-                CniError::new(code, format!("no dormouse-agent answers at {socket}"))
-                    .details(format!("{error}; start dormouse-agent on this node"))
-            }
-            Self::Failed(error) => CniError::new(
-                code,
-                format!("failed to talk to dormouse-agent at {socket}"),
-            )
-            .details(error.to_string()),
-        }
-    }
 }

@@ -1,68 +1,67 @@
 //! Reads what the runtime said: environment and configuration, checked before anything is done. Pure.
 
-use std::net::Ipv6Addr;
-use std::path::PathBuf;
-
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::{CniError, code};
+use crate::message::{Wanted, reservation};
+use crate::object::Object;
+use crate::result::AddResult;
 use crate::version::SpecVersion;
-use crate::{SOCKET_DEFAULT, STATE_DIR_DEFAULT};
 
-mod address;
+mod arguments;
 mod environment;
+mod node;
+mod role;
+mod supported;
 #[cfg(test)]
 mod tests;
+mod valid;
+mod wanted;
 
 pub(crate) use environment::check_ifname;
 pub use environment::{Command, Environment, IFNAME_LEN_MAX};
+pub use node::{NodeOptions, Offline};
+pub use role::Role;
 
 /// The longest container id that is taken, in bytes; runtimes use 64. It must fit an interface's alias.
 pub const CONTAINER_ID_LEN_MAX: usize = 128;
 /// The longest network name that is taken, in bytes, for the same reason.
 pub const NETWORK_LEN_MAX: usize = 64;
 
-/// The keys under which a runtime lists what GC must keep: the specification's, and one that libcni once sent.
-const VALID_KEYS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
-
 /// Everything the runtime said, checked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Invocation {
     /// The version in which to answer.
     pub version: SpecVersion,
     /// The network's name.
     pub network: String,
+    /// What the plugin is to the configuration.
+    pub role: Role,
     /// The variables.
     pub environment: Environment,
-    /// The agent's socket.
-    pub socket: PathBuf,
-    /// The node's state folder.
-    pub state_dir: PathBuf,
-    /// The address that is asked for.
-    pub address: Option<Ipv6Addr>,
+    /// Where to ask, and what to do when nobody answers.
+    pub node: NodeOptions,
+    /// What ADD shall give.
+    pub wanted: Wanted,
     /// The configuration's `dns`, for the result.
     pub dns: Option<Value>,
     /// What earlier plugins of a chain, or ADD, made.
-    pub previous: Option<Value>,
+    pub previous: Option<AddResult>,
     /// For GC, what to keep: (container id, interface). None when the runtime sent `null`.
     pub valid: Option<Vec<(String, String)>>,
 }
 
 impl Invocation {
-    /// Reads and checks environment and configuration for a command other than VERSION.
+    /// Reads and checks environment and configuration for a command other than VERSION. DEL and GC look only at what
+    /// they need: what was wired once must go, whatever the configuration says by then.
     pub fn parse(
         command: Command,
         environment: Environment,
         stdin: &[u8],
     ) -> Result<Self, CniError> {
         environment.check(command)?;
-        let conf: Map<String, Value> = serde_json::from_slice(stdin).map_err(|error| {
-            CniError::new(
-                code::DECODE,
-                "the network configuration on standard input is no JSON object",
-            )
-            .details(error.to_string())
-        })?;
+        let conf = object(stdin)?;
         let version = version_of(&conf)?;
         if version < command.since() {
             let msg = format!(
@@ -72,30 +71,80 @@ impl Invocation {
             );
             return Err(CniError::new(code::INCOMPATIBLE_VERSION, msg));
         }
-        refuse_unsupported(&conf)?;
         let network = required_text(&conf, "name")?;
         check_name(&network, NETWORK_LEN_MAX).map_err(|why| config(format!("`name` {why}")))?;
-        required_text(&conf, "type")?;
-        let previous = conf.get("prevResult").filter(|v| !v.is_null()).cloned();
+        let role = Role::of(&required_text(&conf, "type")?, &conf, &environment.program);
+        let (makes, looks) = match command {
+            Command::Add => (true, true),
+            Command::Check => (false, true),
+            _ => (false, false),
+        };
+        if role == Role::Main && (looks || command == Command::Status) {
+            supported::check(&conf, &environment.program)?;
+        }
+        let previous = if looks {
+            previous(stdin, version)?
+        } else {
+            None
+        };
         if command == Command::Check && previous.is_none() {
             return Err(config("CHECK needs `prevResult`"));
         }
+        let wanted = if makes {
+            wanted::wanted(&conf, &environment.args)?
+        } else {
+            Wanted::default()
+        };
+        let valid = if command == Command::Gc {
+            valid::valid(&conf)?
+        } else {
+            None
+        };
         Ok(Self {
             version,
             network,
-            address: address::requested(&conf, &environment.args)?,
-            socket: path(&conf, "socket", SOCKET_DEFAULT)?,
-            state_dir: path(&conf, "stateDir", STATE_DIR_DEFAULT)?,
-            dns: conf.get("dns").cloned(),
+            role,
+            node: NodeOptions::parse(role.options(&conf))?,
+            wanted,
+            dns: conf.get("dns").filter(|dns| !dns.is_null()).cloned(),
             previous,
-            valid: if command == Command::Gc {
-                valid(&conf)?
-            } else {
-                None
-            },
+            valid,
             environment,
         })
     }
+
+    /// The network under which the agent knows the attachment.
+    pub fn kept_under(&self) -> String {
+        match self.role {
+            Role::Main => self.network.clone(),
+            Role::Ipam => reservation(&self.network),
+        }
+    }
+}
+
+fn object(stdin: &[u8]) -> Result<Map<String, Value>, CniError> {
+    serde_json::from_slice(stdin).map_err(|error| {
+        CniError::new(
+            code::DECODE,
+            "the network configuration on standard input is no JSON object",
+        )
+        .details(error.to_string())
+    })
+}
+
+/// Read by itself: of what others wrote, every byte counts.
+fn previous(stdin: &[u8], version: SpecVersion) -> Result<Option<AddResult>, CniError> {
+    #[derive(Deserialize)]
+    struct Chained {
+        #[serde(rename = "prevResult")]
+        previous: Option<Object>,
+    }
+    serde_json::from_slice(stdin)
+        .and_then(|Chained { previous }| previous.map(|p| AddResult::read(p, version)).transpose())
+        .map_err(|error| {
+            let msg = "`prevResult` is no result of ADD";
+            CniError::new(code::DECODE, msg).details(error.to_string())
+        })
 }
 
 /// The version in which to answer when the rest of the configuration may be wrong.
@@ -108,6 +157,11 @@ pub fn version_for_errors(stdin: &[u8]) -> SpecVersion {
 
 fn config(msg: impl Into<String>) -> CniError {
     CniError::new(code::INVALID_CONFIG, msg)
+}
+
+fn unsupported(key: &str, value: &Value) -> CniError {
+    let msg = format!("unsupported field `{key}` with value {value}");
+    CniError::new(code::UNSUPPORTED_FIELD, msg)
 }
 
 pub(crate) fn check_name(name: &str, len_max: usize) -> Result<(), String> {
@@ -140,78 +194,4 @@ fn required_text(conf: &Map<String, Value>, key: &str) -> Result<String, CniErro
         }
         Some(_) => Err(CniError::new(code::DECODE, format!("`{key}` is no string"))),
     }
-}
-
-fn path(conf: &Map<String, Value>, key: &str, default: &str) -> Result<PathBuf, CniError> {
-    match conf.get(key) {
-        None | Some(Value::Null) => Ok(default.into()),
-        Some(Value::String(text)) if text.starts_with('/') => Ok(text.into()),
-        Some(other) => Err(config(format!(
-            "`{key}` must be an absolute path, not {other}"
-        ))),
-    }
-}
-
-/// What would silently not be done is refused.
-fn refuse_unsupported(conf: &Map<String, Value>) -> Result<(), CniError> {
-    let refuse = |key: &str, value: &Value, why: &str| {
-        let msg = format!("unsupported field `{key}` with value {value}");
-        Err(CniError::new(code::UNSUPPORTED_FIELD, msg).details(why))
-    };
-    if let Some(value) = conf.get("ipMasq").filter(|v| **v == Value::Bool(true)) {
-        return refuse(
-            "ipMasq",
-            value,
-            "pods keep their addresses: there is no NAT",
-        );
-    }
-    if let Some(value) = conf
-        .get("ipam")
-        .filter(|v| v.as_object().is_some_and(|o| !o.is_empty()))
-    {
-        return refuse(
-            "ipam",
-            value,
-            "addresses come from the node's agent; remove `ipam`",
-        );
-    }
-    let ports = conf
-        .get("runtimeConfig")
-        .and_then(|r| r.get("portMappings"));
-    if let Some(value) = ports.filter(|v| v.as_array().is_some_and(|a| !a.is_empty())) {
-        return refuse(
-            "runtimeConfig.portMappings",
-            value,
-            "there is no NAT; chain the portmap plugin and remove the capability from this one",
-        );
-    }
-    Ok(())
-}
-
-/// An absent list is refused, as it must never be read as an empty one; Go's nil slice arrives as `null`.
-fn valid(conf: &Map<String, Value>) -> Result<Option<Vec<(String, String)>>, CniError> {
-    let Some((key, value)) = VALID_KEYS
-        .iter()
-        .find_map(|k| conf.get(*k).map(|v| (*k, v)))
-    else {
-        return Err(config(format!(
-            "GC needs `{}`; nothing was removed",
-            VALID_KEYS[0]
-        )));
-    };
-    if value.is_null() {
-        return Ok(None);
-    }
-    let text = |item: &Value, name: &str| item.get(name)?.as_str().map(str::to_owned);
-    let pair = |item: &Value| Some((text(item, "containerID")?, text(item, "ifname")?));
-    let list = value
-        .as_array()
-        .and_then(|list| list.iter().map(pair).collect());
-    list.map(Some).ok_or_else(|| {
-        let form = "a list of {\"containerID\": …, \"ifname\": …}";
-        CniError::new(
-            code::DECODE,
-            format!("`{key}` is not {form}; nothing was removed"),
-        )
-    })
 }

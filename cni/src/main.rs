@@ -3,18 +3,25 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use dormouse_cni::error::{CniError, code};
 use dormouse_cni::invocation::{Environment, version_for_errors};
 use dormouse_cni::{Command, Invocation, SpecVersion};
-use serde_json::{Value, json};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use serde_json::json;
 
+mod agent;
 mod call;
 
 /// The longest configuration that is read, in bytes.
-const STDIN_LEN_MAX: u64 = 4 * 1024 * 1024;
+const STDIN_LEN_MAX: usize = 4 * 1024 * 1024;
+/// How long a runtime may take to write it.
+const STDIN_DEADLINE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let command = std::env::var("CNI_COMMAND").unwrap_or_default();
@@ -28,52 +35,92 @@ fn main() -> ExitCode {
     let mut stdin = Vec::new();
     let outcome = Command::parse(&command).and_then(|command| run(command, &mut stdin));
     match outcome {
-        Ok(None) => ExitCode::SUCCESS,
-        Ok(Some(answer)) => print(&answer),
-        Err(error) => {
-            print(&error.json(version_for_errors(&stdin)));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn print(answer: &Value) -> ExitCode {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{answer}").and_then(|()| out.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dormouse-cni: failed to print the answer: {error}");
+            // Who does not read the error sees the exit code.
+            let _ = print(&error.json(version_for_errors(&stdin)));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(command: Command, stdin: &mut Vec<u8>) -> Result<Option<Value>, CniError> {
+fn print(answer: &impl Serialize) -> Result<(), CniError> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, answer)
+        .map_err(io::Error::from)
+        .and_then(|()| writeln!(out))
+        .and_then(|()| out.flush())
+        .map_err(|error| {
+            eprintln!("dormouse-cni: failed to print the answer: {error}");
+            CniError::new(code::IO, "failed to print the answer").details(error.to_string())
+        })
+}
+
+fn run(command: Command, stdin: &mut Vec<u8>) -> Result<(), CniError> {
     if command == Command::Version {
-        return Ok(Some(json!({
+        return print(&json!({
             "cniVersion": SpecVersion::V1_1_0.text(),
             "supportedVersions": SpecVersion::ALL.map(SpecVersion::text),
-        })));
+        }));
     }
-    io::stdin()
-        .take(STDIN_LEN_MAX + 1)
-        .read_to_end(stdin)
-        .map_err(|error| {
-            CniError::new(code::IO, "failed to read the network configuration")
-                .details(error.to_string())
-        })?;
-    if stdin.len() as u64 > STDIN_LEN_MAX {
-        let msg = format!("the network configuration is longer than {STDIN_LEN_MAX} bytes");
-        return Err(CniError::new(code::INVALID_CONFIG, msg));
-    }
-    let environment = Environment::read(|name| std::env::var(name).ok());
+    read_configuration(stdin)?;
+    let environment = Environment::read(program(), |name| std::env::var(name).ok());
     let invocation = Invocation::parse(command, environment, stdin)?;
     match command {
-        Command::Add => call::add(&invocation).map(Some),
-        Command::Del => call::del(&invocation).map(|()| None),
-        Command::Check => call::check(&invocation).map(|()| None),
-        Command::Status => call::status(&invocation).map(|()| None),
-        Command::Gc => call::gc(&invocation).map(|()| None),
-        Command::Version => Ok(None),
+        Command::Add => {
+            let result = call::add(&invocation)?;
+            // A runtime that went away will not use what it did not read.
+            print(&result).inspect_err(|_| drop(call::del(&invocation)))
+        }
+        Command::Del => call::del(&invocation),
+        Command::Check => call::check(&invocation),
+        Command::Status => call::status(&invocation),
+        Command::Gc => call::gc(&invocation),
+        Command::Version => Ok(()),
+    }
+}
+
+/// The name under which a configuration calls this plugin.
+fn program() -> String {
+    let path = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&path).file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Reads standard input to its end, which a runtime that forgets to close it never lets us see.
+fn read_configuration(stdin: &mut Vec<u8>) -> Result<(), CniError> {
+    let failed = |error: io::Error| {
+        CniError::new(code::IO, "failed to read the network configuration")
+            .details(error.to_string())
+    };
+    let began = Instant::now();
+    // Not `io::Stdin`: what it keeps in its buffer would not wake the poll.
+    let input = io::stdin();
+    let mut part = [0; 16 * 1024];
+    loop {
+        let left = STDIN_DEADLINE.saturating_sub(began.elapsed());
+        let timeout = Timespec::try_from(left)
+            .map_err(io::Error::other)
+            .map_err(failed)?;
+        let mut ready = [PollFd::new(&input, PollFlags::IN)];
+        match poll(&mut ready, Some(&timeout)) {
+            Ok(0) => {
+                let why = "standard input was not closed in time";
+                return Err(failed(io::Error::new(io::ErrorKind::TimedOut, why)));
+            }
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other.map_err(io::Error::from).map_err(failed)?,
+        };
+        let length = rustix::io::read(&input, &mut part)
+            .map_err(io::Error::from)
+            .map_err(failed)?;
+        if length == 0 {
+            return Ok(());
+        }
+        stdin.extend_from_slice(&part[..length]);
+        if stdin.len() > STDIN_LEN_MAX {
+            let msg = format!("the network configuration is longer than {STDIN_LEN_MAX} bytes");
+            return Err(CniError::new(code::INVALID_CONFIG, msg));
+        }
     }
 }

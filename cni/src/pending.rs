@@ -69,6 +69,9 @@ pub fn read_all(state_dir: &Path) -> io::Result<Vec<(PathBuf, PendingDel)>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
+        if is_left_over(&path) {
+            fs::remove_file(&path)?;
+        }
         if path.extension().is_some_and(|e| e == "json")
             && let Ok(pending) = serde_json::from_slice(&fs::read(&path)?)
         {
@@ -76,6 +79,13 @@ pub fn read_all(state_dir: &Path) -> io::Result<Vec<(PathBuf, PendingDel)>> {
         }
     }
     Ok(found)
+}
+
+/// A note whose writer died before it was whole: its runtime was told nothing, and asks again.
+fn is_left_over(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let writer = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(".new"));
+    writer.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
 /// Time since boot, sleep included.

@@ -1,110 +1,121 @@
-//! Writes ADD's result in the version that the runtime asked for, after what earlier plugins of a chain said. Pure.
+//! Results of ADD: read in the version in which they came, kept whole, written in the version that is asked for. Pure.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::invocation::Invocation;
-use crate::message::Wired;
+use crate::message::{Link, Reserved, Wired};
+use crate::object::Object;
 use crate::version::SpecVersion;
 
+mod render;
 #[cfg(test)]
 mod tests;
 
-/// The result of ADD.
-pub fn render(invocation: &Invocation, wired: &Wired) -> Value {
-    if invocation.version < SpecVersion::V0_3_0 {
-        return render_old(invocation, wired);
-    }
-    let mut result = invocation
-        .previous
-        .clone()
-        .filter(Value::is_object)
-        .unwrap_or(json!({}));
-    result["cniVersion"] = invocation.version.text().into();
-    let first = result
-        .get("interfaces")
-        .and_then(Value::as_array)
-        .map_or(0, Vec::len);
-    append(&mut result, "interfaces", interfaces(invocation, wired));
-    append(
-        &mut result,
-        "ips",
-        vec![ip(invocation.version, wired, first + 2)],
-    );
-    append(&mut result, "routes", vec![route(wired)]);
-    if let Some(dns) = &invocation.dns {
-        result["dns"] = dns.clone();
-    }
-    result
+pub use render::{reserved, wired};
+
+/// A result in no version's form: `ips` and `routes` as 1.1.0 has them, and everything else as it came.
+#[derive(Clone, Debug, Default)]
+pub struct AddResult {
+    interfaces: Vec<Box<RawValue>>,
+    ips: Vec<Object>,
+    routes: Vec<Object>,
+    rest: Object,
 }
 
-fn append(result: &mut Value, key: &str, more: Vec<Value>) {
-    match result.get_mut(key).and_then(Value::as_array_mut) {
-        Some(list) => list.extend(more),
-        None => result[key] = more.into(),
-    }
-}
-
-fn interfaces(invocation: &Invocation, wired: &Wired) -> Vec<Value> {
-    let links = [
-        (&wired.bridge, None),
-        (&wired.host, None),
-        (&wired.pod, Some(())),
-    ];
-    links
-        .into_iter()
-        .map(|(link, in_pod)| {
-            let mut interface = json!({ "name": link.name, "mac": link.mac });
-            if in_pod.is_some() {
-                interface["sandbox"] = invocation.environment.netns.clone().into();
+impl AddResult {
+    /// Reads a result that says in which version it is; `version` if it does not.
+    pub fn read(mut object: Object, version: SpecVersion) -> serde_json::Result<Self> {
+        let version = object
+            .take::<String>("cniVersion")?
+            .filter(|text| !text.is_empty())
+            .and_then(|text| SpecVersion::parse(&text).ok())
+            .unwrap_or(version);
+        let mut result = Self::default();
+        if version < SpecVersion::V0_3_0 {
+            for family in ["ip4", "ip6"] {
+                if let Some(mut ip) = object.take::<Object>(family)? {
+                    ip.rename("ip", "address");
+                    result.routes.extend(list(&mut ip, "routes")?);
+                    result.ips.push(ip);
+                }
             }
-            if invocation.version >= SpecVersion::V1_1_0 {
-                interface["mtu"] = wired.mtu.into();
+        } else {
+            result.interfaces = object.take("interfaces")?.unwrap_or_default();
+            result.ips = list(&mut object, "ips")?;
+            result.routes = list(&mut object, "routes")?;
+        }
+        if version < SpecVersion::V1_0_0 {
+            for ip in &mut result.ips {
+                ip.take::<Value>("version")?;
             }
-            interface
-        })
-        .collect()
-}
-
-fn ip(version: SpecVersion, wired: &Wired, interface: usize) -> Value {
-    let mut ip = json!({
-        "address": format!("{}/128", wired.address),
-        "gateway": wired.gateway.to_string(),
-        "interface": interface,
-    });
-    if version < SpecVersion::V1_0_0 {
-        ip["version"] = "6".into();
+        }
+        result.rest = object;
+        Ok(result)
     }
-    ip
-}
 
-fn route(wired: &Wired) -> Value {
-    json!({ "dst": "::/0", "gw": wired.gateway.to_string() })
-}
-
-fn render_old(invocation: &Invocation, wired: &Wired) -> Value {
-    let mut result = json!({
-        "cniVersion": invocation.version.text(),
-        "ip6": {
-            "ip": format!("{}/128", wired.address),
-            "gateway": wired.gateway.to_string(),
-            "routes": [route(wired)],
-        },
-    });
-    if let Some(dns) = &invocation.dns {
-        result["dns"] = dns.clone();
+    /// The form that a version wants. Those before 0.3.0 have room for one address of each family: the first.
+    pub fn write(self, version: SpecVersion) -> serde_json::Result<Object> {
+        let mut written = Object::default();
+        written.set("cniVersion", version.text())?;
+        if version < SpecVersion::V0_3_0 {
+            for (key, ipv4) in [("ip4", true), ("ip6", false)] {
+                let first = self.ips.iter().find(|ip| is_ipv4(ip, "address") == ipv4);
+                if let Some(ip) = first {
+                    written.set(key, old_ip(ip.clone(), &self.routes, ipv4)?)?;
+                }
+            }
+        } else {
+            let mut ips = self.ips;
+            if version < SpecVersion::V1_0_0 {
+                for ip in &mut ips {
+                    let family = if is_ipv4(ip, "address") { "4" } else { "6" };
+                    ip.set("version", family)?;
+                }
+            }
+            set_list(&mut written, "interfaces", &self.interfaces)?;
+            set_list(&mut written, "ips", &ips)?;
+            set_list(&mut written, "routes", &self.routes)?;
+        }
+        written.extend(self.rest);
+        Ok(written)
     }
-    result
+
+    /// The addresses that it names, whoever gave them.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let texts = self.ips.iter().filter_map(|ip| ip.get::<String>("address"));
+        texts
+            .filter_map(|text| text.split('/').next()?.parse().ok())
+            .collect()
+    }
 }
 
-/// The IPv6 addresses that a result names; those of other plugins are among them.
-pub fn addresses(result: &Value) -> Vec<Ipv6Addr> {
-    let ips = result
-        .get("ips")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    ips.filter_map(|ip| ip.get("address")?.as_str()?.split('/').next()?.parse().ok())
-        .collect()
+fn list(object: &mut Object, key: &str) -> serde_json::Result<Vec<Object>> {
+    Ok(object.take(key)?.unwrap_or_default())
+}
+
+fn set_list<T: Serialize>(object: &mut Object, key: &str, list: &[T]) -> serde_json::Result<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    object.set(key, list)
+}
+
+fn old_ip(mut ip: Object, routes: &[Object], ipv4: bool) -> serde_json::Result<Object> {
+    ip.rename("address", "ip");
+    ip.take::<Value>("interface")?;
+    let routes: Vec<_> = routes
+        .iter()
+        .filter(|route| is_ipv4(route, "dst") == ipv4)
+        .collect();
+    set_list(&mut ip, "routes", &routes)?;
+    Ok(ip)
+}
+
+fn is_ipv4(object: &Object, key: &str) -> bool {
+    object
+        .get::<String>(key)
+        .is_some_and(|text| !text.contains(':'))
 }

@@ -9,7 +9,7 @@ use crate::pod::NetworkError;
 /// The request's name, for counters.
 pub(super) fn command(request: &Request) -> &'static str {
     match request {
-        Request::Add { .. } => "ADD",
+        Request::Add { .. } | Request::Reserve { .. } => "ADD",
         Request::Del { .. } => "DEL",
         Request::Check { .. } => "CHECK",
         Request::Status {} => "STATUS",
@@ -18,17 +18,17 @@ pub(super) fn command(request: &Request) -> &'static str {
 }
 
 /// A reply without a result.
-pub(super) fn reply(done: Result<(), CniError>) -> Reply {
+pub(super) fn reply(done: Result<(), NetworkError>) -> Reply {
     match done {
         Ok(()) => Reply::Done,
-        Err(error) => Reply::Failed(error),
+        Err(reason) => Reply::Failed(error(&reason)),
     }
 }
 
 /// Its code; 0 is success.
 pub(super) fn code_of(reply: &Reply) -> u32 {
     match reply {
-        Reply::Done | Reply::Wired(_) => 0,
+        Reply::Done | Reply::Wired(_) | Reply::Reserved(_) => 0,
         Reply::Failed(error) => error.code,
     }
 }
@@ -38,14 +38,20 @@ pub(super) fn error(error: &NetworkError) -> CniError {
     let code = match error {
         NetworkError::Leases(LeasesError::Allocate(reason)) => match reason {
             AllocateError::Held { .. } => code::EXISTS,
-            AllocateError::OutOfRange { .. } | AllocateError::Taken { .. } => code::INVALID_CONFIG,
-            AllocateError::Resting { .. } | AllocateError::Exhausted { .. } => code::TRY_AGAIN,
+            AllocateError::Resting { .. }
+            | AllocateError::Exhausted { .. }
+            | AllocateError::CohortExhausted { .. }
+            | AllocateError::Ipv4Exhausted { .. } => code::TRY_AGAIN,
+            _ => code::INVALID_CONFIG,
         },
         NetworkError::InterfaceExists(_) => code::EXISTS,
+        NetworkError::NoIpv4(_) => code::INVALID_CONFIG,
         NetworkError::NoNetns(_) | NetworkError::MissingNetns => code::INVALID_ENVIRONMENT,
         NetworkError::OwnNetns => code::INVALID_NETNS,
         NetworkError::Busy(_) => code::TRY_AGAIN,
         NetworkError::NotHeld(_) => code::UNKNOWN_CONTAINER,
+        NetworkError::Full(_) => code::NOT_AVAILABLE,
+        NetworkError::Cut(_) => code::NOT_AVAILABLE_LIMITED,
         NetworkError::Differs { .. } => code::DIFFERS,
         _ => code::NODE,
     };

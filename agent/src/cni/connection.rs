@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::LeaseKey;
 use dormouse_cni::error::{CniError, code};
-use dormouse_cni::message::{Attachment, Reply, Request, Wired};
+use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
 use dormouse_cni::wire;
 
 use super::answer;
@@ -19,32 +19,42 @@ const TALK_DEADLINE: Duration = Duration::from_secs(5);
 const ADD_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Serves one request to its end.
-pub(super) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
+pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
     let began = Instant::now();
-    stream.set_read_timeout(Some(TALK_DEADLINE))?;
-    stream.set_write_timeout(Some(TALK_DEADLINE))?;
-    let uid = wire::peer_uid(stream)?;
-    if uid != 0 {
-        let msg = format!("user {uid} asked; the agent answers root only");
-        return wire::send_reply(stream, &Reply::Failed(CniError::new(code::NODE, msg)));
-    }
-    let (request, netns) = wire::receive_request(stream)?;
-    if let Some(Err(error)) = request.attachment().map(Attachment::check) {
-        return wire::send_reply(stream, &Reply::Failed(error));
-    }
+    let Some((request, netns)) = receive(stream)? else {
+        return Ok(());
+    };
     let command = answer::command(&request);
     let reply = match request {
-        Request::Add {
-            attachment,
-            address,
-        } => {
+        Request::Add { attachment, wanted } => {
             let key = key(attachment);
             let added = netns
                 .ok_or(NetworkError::MissingNetns)
-                .and_then(|netns| network.add(&key, netns.as_fd(), address));
-            return add(stream, network, &key, added, began);
+                .and_then(|netns| network.add(&key, netns.as_fd(), &wanted));
+            note(&key, &wanted, added.is_ok());
+            return add(stream, network, &key, added.map(Reply::Wired), began);
         }
-        other => answer::reply(perform(network, other, netns)),
+        Request::Reserve { attachment, wanted } => {
+            let key = key(attachment);
+            let added = netns
+                .ok_or(NetworkError::MissingNetns)
+                .and_then(|netns| network.reserve(&key, netns.as_fd(), &wanted));
+            return add(stream, network, &key, added.map(Reply::Reserved), began);
+        }
+        Request::Del { attachment } => answer::reply(network.del(&key(attachment))),
+        Request::Check {
+            attachment,
+            addresses,
+        } => answer::reply(
+            netns
+                .ok_or(NetworkError::MissingNetns)
+                .and_then(|netns| network.check(&key(attachment), netns.as_fd(), &addresses)),
+        ),
+        Request::Gc {
+            network: name,
+            valid,
+        } => answer::reply(network.gc(&name, valid.as_deref())),
+        Request::Status {} => answer::reply(network.status()),
     };
     network
         .counters()
@@ -52,25 +62,63 @@ pub(super) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
     wire::send_reply(stream, &reply)
 }
 
+/// Answers a request that cannot be served.
+pub(crate) fn refuse(stream: &UnixStream, error: &NetworkError) -> io::Result<()> {
+    let Some((request, _)) = receive(stream)? else {
+        return Ok(());
+    };
+    let code = match request {
+        Request::Status {} => code::NOT_AVAILABLE,
+        _ => code::TRY_AGAIN,
+    };
+    let error = answer::error(error);
+    wire::send_reply(stream, &Reply::Failed(CniError { code, ..error }))
+}
+
+/// What a plugin that may ask wants; none if that was answered with a refusal.
+fn receive(stream: &UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>> {
+    stream.set_read_timeout(Some(TALK_DEADLINE))?;
+    stream.set_write_timeout(Some(TALK_DEADLINE))?;
+    let refuse = |error| wire::send_reply(stream, &Reply::Failed(error)).map(|()| None);
+    let uid = wire::peer_uid(stream)?;
+    if uid != 0 {
+        let msg = format!("user {uid} asked; the agent answers root only");
+        return refuse(CniError::new(code::NODE, msg));
+    }
+    let (request, netns) = wire::receive_request(stream)?;
+    match request.check() {
+        Err(error) => refuse(error),
+        Ok(()) => Ok(Some((request, netns))),
+    }
+}
+
+/// Whose pod was wired, for people who look for it by its name in Kubernetes.
+fn note(key: &LeaseKey, wanted: &Wanted, is_wired: bool) {
+    if let Some(pod) = wanted.pod.as_ref().filter(|_| is_wired) {
+        let uid = pod.uid.as_deref().unwrap_or_default();
+        tracing::info!(%key, namespace = pod.namespace, pod = pod.name, uid, "wired a pod");
+    }
+}
+
 /// Answers an ADD, or undoes it when there is nobody to answer to.
 fn add(
     stream: &UnixStream,
     network: &Network,
     key: &LeaseKey,
-    added: Result<Wired, NetworkError>,
+    added: Result<Reply, NetworkError>,
     began: Instant,
 ) -> io::Result<()> {
-    let wired = added.is_ok();
+    let made = added.is_ok();
     let late = began.elapsed() > ADD_DEADLINE || wire::is_closed(stream);
     let reply = match added {
         Ok(_) if late => {
             let msg = format!("ADD took too long and was undone: {key}");
             Reply::Failed(CniError::new(code::TRY_AGAIN, msg))
         }
-        Ok(wired) => Reply::Wired(wired),
+        Ok(reply) => reply,
         Err(error) => Reply::Failed(answer::error(&error)),
     };
-    let sent = if wired && late {
+    let sent = if made && late {
         undo(network, key)
     } else {
         Ok(())
@@ -80,7 +128,7 @@ fn add(
         .counters()
         .record("ADD", answer::code_of(&reply), began.elapsed());
     match sent {
-        Err(error) if wired && !late => undo(network, key).and(Err(error)),
+        Err(error) if made && !late => undo(network, key).and(Err(error)),
         other => other,
     }
 }
@@ -90,28 +138,6 @@ fn undo(network: &Network, key: &LeaseKey) -> io::Result<()> {
     network
         .del(key)
         .map_err(|error| io::Error::other(error.chain()))
-}
-
-fn perform(network: &Network, request: Request, netns: Option<OwnedFd>) -> Result<(), CniError> {
-    let done = match request {
-        Request::Del { attachment } => network.del(&key(attachment)),
-        Request::Check {
-            attachment,
-            addresses,
-        } => netns
-            .ok_or(NetworkError::MissingNetns)
-            .and_then(|netns| network.check(&key(attachment), netns.as_fd(), &addresses)),
-        Request::Gc {
-            network: name,
-            valid,
-        } => network.gc(&name, valid.as_deref()),
-        Request::Status {} if !network.has_room() => {
-            let msg = "no address is left in the node's prefix";
-            return Err(CniError::new(code::NOT_AVAILABLE, msg));
-        }
-        Request::Status {} | Request::Add { .. } => Ok(()),
-    };
-    done.map_err(|error| answer::error(&error))
 }
 
 fn key(attachment: Attachment) -> LeaseKey {

@@ -93,6 +93,7 @@ pub(crate) struct Node {
     netns: Netns,
     outside: Netns,
     state: tempfile::TempDir,
+    prefix: NodePrefix,
     table: Recorder,
     agent: Option<Agent>,
 }
@@ -103,6 +104,11 @@ impl Node {
 
     /// Makes the namespaces and starts the agent's parts.
     pub(crate) fn start(name: &str) -> Self {
+        Self::start_with(name, Self::prefix())
+    }
+
+    /// The same with another prefix.
+    pub(crate) fn start_with(name: &str, prefix: NodePrefix) -> Self {
         assert!(
             nix::unistd::geteuid().is_root(),
             "run as root: sudo -E cargo test -p dormouse-agent --test cni"
@@ -119,6 +125,7 @@ impl Node {
             netns,
             outside,
             state: tempfile::tempdir().unwrap(),
+            prefix,
             table: Recorder::default(),
             agent: None,
         };
@@ -160,7 +167,7 @@ impl Node {
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.table.0.lock().unwrap().clear();
-        let mut config = NetworkConfig::new(Self::prefix(), self.state_dir().to_owned(), "up0");
+        let mut config = NetworkConfig::new(self.prefix, self.state_dir().to_owned(), "up0");
         config.proxy_neighbors = true;
         let (table, socket) = (self.table.clone(), self.socket());
         let shutdown = CancellationToken::new();

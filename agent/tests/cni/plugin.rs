@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -43,6 +43,7 @@ pub(crate) struct Call<'a> {
     environment: BTreeMap<&'static str, String>,
     conf: Value,
     stdin: Option<String>,
+    program: PathBuf,
 }
 
 impl<'a> Call<'a> {
@@ -60,6 +61,7 @@ impl<'a> Call<'a> {
             environment,
             conf,
             stdin: None,
+            program: binary().to_owned(),
         }
     }
 
@@ -108,28 +110,70 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Executes the plugin on the node.
-    pub(crate) fn run(self) -> Output {
-        let stdin = self.stdin.unwrap_or_else(|| self.conf.to_string());
-        let (binary, environment) = (binary(), &self.environment);
+    /// The plugin keeps addresses for the pods of a reference plugin.
+    pub(crate) fn delegated(mut self) -> Self {
+        self.conf = json!({
+            "cniVersion": "1.0.0",
+            "name": "pods",
+            "type": "bridge",
+            "bridge": "cni0",
+            "isGateway": true,
+            "ipam": {
+                "type": "dormouse-cni",
+                "socket": self.node.socket(),
+                "stateDir": self.node.state_dir(),
+            },
+        });
+        self
+    }
+
+    /// Executes another plugin on the node, which finds ours by `CNI_PATH`.
+    pub(crate) fn by(mut self, program: &str) -> Self {
+        self.program = PathBuf::from("/usr/lib/cni").join(program);
+        let folder = binary().parent().unwrap().to_str().unwrap();
+        self.env("CNI_PATH", folder)
+    }
+
+    /// Lets the plugin start an agent of its own where none answers.
+    pub(crate) fn offline(self) -> Self {
+        let agent = env!("CARGO_BIN_EXE_dormouse-agent");
+        let options = json!({"fallback": "offline", "agent": agent});
+        let Some(mut ipam) = self.conf.get("ipam").cloned() else {
+            return self.conf(&options);
+        };
+        for (key, value) in options.as_object().unwrap() {
+            ipam[key] = value.clone();
+        }
+        self.conf(&json!({"ipam": ipam}))
+    }
+
+    /// Starts the plugin on the node; its standard input has the configuration and stays open.
+    pub(crate) fn spawn(&self) -> Child {
+        let stdin = self.stdin.clone().unwrap_or_else(|| self.conf.to_string());
         self.node.netns().inside(|| {
-            let mut child = Command::new(binary)
-                .envs(environment)
+            let mut child = Command::new(&self.program)
+                .envs(&self.environment)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()?;
             // The plugin may answer without reading.
-            let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-            child.wait_with_output()
+            let _ = child.stdin.as_mut().unwrap().write_all(stdin.as_bytes());
+            Ok(child)
         })
+    }
+
+    /// Executes the plugin on the node.
+    pub(crate) fn run(self) -> Output {
+        self.spawn().wait_with_output().unwrap()
     }
 
     /// Expects success; the answer, or null if there is none.
     pub(crate) fn ok(self) -> Value {
         let output = self.run();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{log}");
         if text.is_empty() {
             Value::Null
         } else {
@@ -151,5 +195,6 @@ impl<'a> Call<'a> {
 /// The address in ADD's result.
 pub(crate) fn address_of(result: &Value) -> Ipv6Addr {
     let text = result["ips"][0]["address"].as_str().unwrap();
-    text.strip_suffix("/128").unwrap().parse().unwrap()
+    let (address, _length) = text.split_once('/').unwrap();
+    address.parse().unwrap()
 }

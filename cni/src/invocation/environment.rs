@@ -46,7 +46,7 @@ impl Command {
             "VERSION" => Self::Version,
             "STATUS" => Self::Status,
             "GC" => Self::Gc,
-            _ => return Err(environment(format!("unknown CNI_COMMAND `{text}`"))),
+            _ => return Err(invalid(format!("unknown CNI_COMMAND `{text}`"))),
         })
     }
 
@@ -78,19 +78,22 @@ pub struct Environment {
     pub ifname: String,
     /// `CNI_ARGS`
     pub args: String,
+    /// The name under which the plugin was executed
+    pub program: String,
     /// `CNI_NETNS_OVERRIDE`: the plugin's own namespace may be wired
     pub netns_override: bool,
 }
 
 impl Environment {
     /// Reads the variables through `get`.
-    pub fn read(get: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn read(program: String, get: impl Fn(&str) -> Option<String>) -> Self {
         let text = |name| get(name).unwrap_or_default();
         Self {
             container_id: text("CNI_CONTAINERID"),
             netns: text("CNI_NETNS"),
             ifname: text("CNI_IFNAME"),
             args: text("CNI_ARGS"),
+            program,
             netns_override: matches!(text("CNI_NETNS_OVERRIDE").as_str(), "1" | "true"),
         }
     }
@@ -109,13 +112,13 @@ impl Environment {
             .collect();
         if !missing.is_empty() {
             let names = missing.join(", ");
-            return Err(environment(format!(
+            return Err(invalid(format!(
                 "required environment variables are not set: {names}"
             )));
         }
         if command.required().contains(&"CNI_CONTAINERID") {
             check_name(&self.container_id, CONTAINER_ID_LEN_MAX)
-                .map_err(|why| environment(format!("CNI_CONTAINERID {why}")))?;
+                .map_err(|why| invalid(format!("CNI_CONTAINERID {why}")))?;
             check_ifname(&self.ifname)?;
         }
         Ok(())
@@ -137,9 +140,9 @@ pub(crate) fn check_ifname(name: &str) -> Result<(), CniError> {
     } else {
         return Ok(());
     };
-    Err(environment(format!("CNI_IFNAME `{name}` {reason}")))
+    Err(invalid(format!("CNI_IFNAME `{name}` {reason}")))
 }
 
-fn environment(msg: impl Into<String>) -> CniError {
+pub(super) fn invalid(msg: impl Into<String>) -> CniError {
     CniError::new(code::INVALID_ENVIRONMENT, msg)
 }

@@ -1,6 +1,10 @@
 //! What runtimes send, right and wrong.
 
+use std::path::PathBuf;
+
 use serde_json::json;
+
+use crate::message::{Bandwidth, PodName, Rate};
 
 use super::*;
 
@@ -36,9 +40,16 @@ fn refused(result: Result<Invocation, CniError>, code: u32, part: &str) {
 fn a_plain_add_uses_the_defaults() {
     let invocation = parse(Command::Add, &json!({})).unwrap();
     assert_eq!(invocation.network, "pods");
-    assert_eq!(invocation.socket, PathBuf::from("/run/dormouse/agent.sock"));
-    assert_eq!(invocation.state_dir, PathBuf::from("/var/lib/dormouse"));
-    assert_eq!((invocation.address, invocation.valid), (None, None));
+    assert_eq!(
+        invocation.node.socket,
+        PathBuf::from("/run/dormouse/agent.sock")
+    );
+    assert_eq!(
+        invocation.node.state_dir,
+        PathBuf::from("/var/lib/dormouse")
+    );
+    assert_eq!(invocation.wanted, Wanted::default());
+    assert_eq!((invocation.valid, invocation.node.offline), (None, None));
 }
 
 #[test]
@@ -171,6 +182,8 @@ fn garbage_collection_refuses_a_missing_list_and_tells_null_from_empty() {
             .valid,
         kept
     );
+    let both = json!({key: null, "cni.dev/attachments": one});
+    assert_eq!(parse(Command::Gc, &both).unwrap().valid, kept);
     refused(
         parse(Command::Gc, &json!({key: [{"containerID": "c1"}]})),
         6,
@@ -178,39 +191,197 @@ fn garbage_collection_refuses_a_missing_list_and_tells_null_from_empty() {
     );
 }
 
-#[test]
-fn a_requested_address_is_taken_from_the_first_place_that_has_one() {
-    let ips = |address: &str| json!([address]);
-    let all = json!({
-        "runtimeConfig": {"ips": ips("2001:db8::10/128")},
-        "args": {"cni": {"ips": ips("2001:db8::11")}},
-    });
-    let mut environment = environment();
-    environment.args = "IgnoreUnknown=1;IP=2001:db8::12;K8S_POD_NAME=a".into();
-    let address = |more: &Value| {
-        let stdin = conf(more).to_string();
-        Invocation::parse(Command::Add, environment.clone(), stdin.as_bytes()).map(|i| i.address)
+fn wanted(args: &str, more: &Value) -> Result<Wanted, CniError> {
+    let environment = Environment {
+        args: args.into(),
+        ..environment()
     };
-    let some = |text: &str| Some(text.parse().unwrap());
-    assert_eq!(address(&all).unwrap(), some("2001:db8::10"));
-    assert_eq!(
-        address(&json!({"args": all["args"]})).unwrap(),
-        some("2001:db8::11")
-    );
-    assert_eq!(address(&json!({})).unwrap(), some("2001:db8::12"));
-    for (ips, code) in [
-        (json!(["10.0.0.1"]), 7),
-        (json!(["2001:db8::10/64"]), 7),
-        (json!(["2001:db8::10", "2001:db8::11"]), 2),
-        (json!("2001:db8::10"), 6),
+    let stdin = conf(more).to_string();
+    Invocation::parse(Command::Add, environment, stdin.as_bytes()).map(|i| i.wanted)
+}
+
+#[test]
+fn what_is_wanted_is_taken_from_the_first_place_that_has_it() {
+    let place = |address: &str, mac: &str| json!({"ips": [address], "mac": mac});
+    let runtime = place("2001:DB8:0:0::10/128", "02:00:00:00:00:10");
+    let labels = json!({"cni": place("2001:db8::11", "02-00-00-00-00-11")});
+    let args = "IgnoreUnknown=1;IP=2001:db8::12;MAC=02:00:00:00:00:12;K8S_POD_NAME=a";
+    for (more, last) in [
+        (json!({"runtimeConfig": runtime, "args": labels}), 0x10),
+        (
+            json!({"runtimeConfig": {"ips": [], "mac": ""}, "args": labels}),
+            0x11,
+        ),
+        (json!({"args": {"cni": {}}}), 0x12),
     ] {
-        assert_eq!(
-            address(&json!({"runtimeConfig": {"ips": ips}}))
-                .unwrap_err()
-                .code,
-            code
-        );
+        let wanted = wanted(args, &more).unwrap();
+        let address: std::net::Ipv6Addr = format!("2001:db8::{last:x}").parse().unwrap();
+        assert_eq!(wanted.addresses, [address]);
+        assert_eq!(wanted.mac, Some([2, 0, 0, 0, 0, last]));
+        assert_eq!(wanted.pod, None, "a pod has a namespace too");
     }
+    let both = json!({"runtimeConfig": {"ips": ["10.0.0.7/32", "2001:db8::10"]}});
+    assert_eq!(wanted("", &both).unwrap().addresses.len(), 2);
+    let pod = wanted("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web", &json!({}))
+        .unwrap()
+        .pod;
+    let (namespace, name) = ("shop".to_owned(), "web".to_owned());
+    assert_eq!(
+        pod,
+        Some(PodName {
+            namespace,
+            name,
+            uid: None
+        })
+    );
+}
+
+#[test]
+fn what_cannot_be_wanted_is_refused_by_key_and_value() {
+    for (runtime, code, parts) in [
+        (json!({"ips": ["10.0.0.1/24"]}), 7, ["ips", "10.0.0.1/24"]),
+        (
+            json!({"ips": ["::ffff:10.0.0.1"]}),
+            7,
+            ["ips", "::ffff:10.0.0.1"],
+        ),
+        (
+            json!({"ips": ["2001:db8::10/64"]}),
+            7,
+            ["ips", "2001:db8::10/64"],
+        ),
+        (json!({"ips": ["a"]}), 7, ["ips", "`a`"]),
+        (json!({"ips": ["::10", "::11"]}), 2, ["ips", "::11"]),
+        (json!({"ips": "::10"}), 6, ["ips", "::10"]),
+        (json!({"mac": 3}), 6, ["mac", "3"]),
+        (
+            json!({"mac": "02:00:00:00:00"}),
+            7,
+            ["mac", "02:00:00:00:00"],
+        ),
+        (json!({"mac": "01:00:00:00:00:01"}), 7, ["mac", "unicast"]),
+        (json!({"mac": "00:00:00:00:00:00"}), 7, ["mac", "unicast"]),
+        (json!({"mac": "2:0:0:0:0:1"}), 7, ["mac", "2:0:0:0:0:1"]),
+        (
+            json!({"bandwidth": {"ingressRate": 8}}),
+            7,
+            ["ingressRate 8", "ingressBurst 0"],
+        ),
+        (
+            json!({"bandwidth": {"egressBurst": -1}}),
+            6,
+            ["egressBurst", "-1"],
+        ),
+        (
+            json!({"ipRanges": [[{}]]}),
+            2,
+            ["runtimeConfig.ipRanges", "[[{}]]"],
+        ),
+        (
+            json!({"deviceID": "0000:00:1f.6"}),
+            2,
+            ["deviceID", "0000:00:1f.6"],
+        ),
+    ] {
+        let error = wanted("", &json!({"runtimeConfig": runtime})).unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        assert!(parts.iter().all(|part| error.msg.contains(part)), "{error}");
+    }
+}
+
+#[test]
+fn bandwidth_is_a_rate_and_a_burst_of_each_direction() {
+    let limit = |bandwidth| wanted("", &json!({"runtimeConfig": {"bandwidth": bandwidth}}));
+    let rate = |bits_per_second, burst_bits| {
+        Some(Rate {
+            bits_per_second,
+            burst_bits,
+        })
+    };
+    let both =
+        json!({"ingressRate": 8000, "ingressBurst": 16000, "egressRate": 1, "egressBurst": 2});
+    let (ingress, egress) = (rate(8_000, 16_000), rate(1, 2));
+    assert_eq!(
+        limit(both).unwrap().bandwidth,
+        Some(Bandwidth { ingress, egress })
+    );
+    let one = json!({"egressRate": 1, "egressBurst": 2, "ingressRate": 0});
+    assert_eq!(
+        limit(one).unwrap().bandwidth,
+        Some(Bandwidth {
+            ingress: None,
+            egress
+        })
+    );
+    assert_eq!(limit(json!({})).unwrap().bandwidth, None);
+}
+
+#[test]
+fn a_deletion_needs_no_more_than_what_names_the_attachment() {
+    let broken = json!({
+        "prevResult": "?", "ipMasq": true, "ipam": {"type": "gone"},
+        "runtimeConfig": {"ips": ["?"], "portMappings": [{"hostPort": 80}]},
+    });
+    let environment = Environment {
+        netns: String::new(),
+        args: "?".into(),
+        ..environment()
+    };
+    let stdin = conf(&broken).to_string();
+    let del = Invocation::parse(Command::Del, environment, stdin.as_bytes()).unwrap();
+    assert_eq!(del.kept_under(), "pods");
+}
+
+#[test]
+fn another_plugins_configuration_makes_it_a_keeper_of_addresses() {
+    let delegated = |kind: &str, ipam: Value| {
+        parse(
+            Command::Add,
+            &json!({"type": kind, "ipam": ipam, "ipMasq": true}),
+        )
+    };
+    for name in ["dormouse", "dormouse-cni"] {
+        let options = json!({"type": name, "socket": "/run/a.sock", "fallback": "offline"});
+        let invocation = delegated("bridge", options).unwrap();
+        assert_eq!(
+            (invocation.role, invocation.kept_under().as_str()),
+            (Role::Ipam, "pods:ipam")
+        );
+        assert_eq!(invocation.node.socket, PathBuf::from("/run/a.sock"));
+        assert_eq!(invocation.node.offline, Some(Offline { agent: None }));
+    }
+    refused(
+        delegated("bridge", json!({"type": "host-local"})),
+        2,
+        "`ipMasq`",
+    );
+    let own = json!({"ipam": {"type": "dormouse"}});
+    assert_eq!(parse(Command::Add, &own).unwrap().role, Role::Main);
+    let renamed = Environment {
+        program: "mouse".into(),
+        ..environment()
+    };
+    let stdin = conf(&json!({"type": "bridge", "ipam": {"type": "mouse"}})).to_string();
+    let invocation = Invocation::parse(Command::Add, renamed, stdin.as_bytes()).unwrap();
+    assert_eq!(invocation.role, Role::Ipam);
+}
+
+#[test]
+fn the_fallback_is_named_or_refused() {
+    let offline = |conf| parse(Command::Add, &conf).map(|i| i.node.offline);
+    assert_eq!(
+        offline(json!({"fallback": "none", "agent": "/a"})).unwrap(),
+        None
+    );
+    let agent = Some(PathBuf::from("/a"));
+    let here = offline(json!({"fallback": "offline", "agent": "/a"})).unwrap();
+    assert_eq!(here, Some(Offline { agent }));
+    let unknown = json!({"fallback": "standalone"});
+    refused(
+        parse(Command::Add, &unknown),
+        7,
+        "`fallback` must be \"offline\"",
+    );
 }
 
 #[test]

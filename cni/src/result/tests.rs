@@ -1,15 +1,19 @@
-//! Each version's form of one result.
+//! Each version's form of one result, and what earlier plugins said kept to the byte.
 
+use crate::error::CniError;
 use crate::invocation::{Command, Environment, Invocation};
-use crate::message::{Link, Wired};
+use crate::message::{Link, Reserved, Wired};
 
 use super::*;
 
-fn wired() -> Wired {
-    let link = |name: &str, mac: &str| Link {
+fn link(name: &str, mac: &str) -> Link {
+    Link {
         name: name.into(),
         mac: mac.into(),
-    };
+    }
+}
+
+fn made() -> Wired {
     Wired {
         bridge: link("dormouse0", "02:d0:00:00:00:01"),
         host: link("dm00010000", "02:d1:00:01:00:00"),
@@ -17,29 +21,39 @@ fn wired() -> Wired {
         mtu: 1500,
         address: "2001:db8::1:0".parse().unwrap(),
         gateway: "fe80::1".parse().unwrap(),
+        address4: None,
+        gateway4: None,
     }
 }
 
-fn rendered(version: &str, more: &Value) -> Value {
-    let mut conf = json!({"cniVersion": version, "name": "pods", "type": "dormouse"});
-    for (key, value) in more.as_object().unwrap() {
-        conf[key] = value.clone();
-    }
+fn invocation(version: &str, more: &str) -> Result<Invocation, CniError> {
     let environment = Environment {
         container_id: "c1".into(),
         netns: "/run/netns/c1".into(),
         ifname: "eth0".into(),
         ..Environment::default()
     };
-    let stdin = conf.to_string();
-    let invocation = Invocation::parse(Command::Add, environment, stdin.as_bytes()).unwrap();
-    render(&invocation, &wired())
+    let stdin = format!(r#"{{"cniVersion":"{version}","name":"pods","type":"dormouse"{more}}}"#);
+    Invocation::parse(Command::Add, environment, stdin.as_bytes())
+}
+
+fn text(version: &str, more: &str) -> String {
+    let invocation = invocation(version, more).unwrap();
+    serde_json::to_string(&wired(&invocation, &made()).unwrap()).unwrap()
+}
+
+fn after(version: &str, previous: &str) -> String {
+    text(version, &format!(r#","prevResult":{previous}"#))
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
 }
 
 #[test]
 fn the_newest_result_names_interfaces_with_their_mtu() {
     assert_eq!(
-        rendered("1.1.0", &json!({"dns": {"nameservers": ["2001:db8::53"]}})),
+        json(&text("1.1.0", r#","dns":{"nameservers":["2001:db8::53"]}"#)),
         json!({
             "cniVersion": "1.1.0",
             "interfaces": [
@@ -56,22 +70,15 @@ fn the_newest_result_names_interfaces_with_their_mtu() {
 
 #[test]
 fn older_results_have_the_form_of_their_version() {
-    assert!(
-        rendered("1.0.0", &json!({}))["interfaces"][0]
-            .get("mtu")
-            .is_none()
-    );
-    assert!(
-        rendered("1.0.0", &json!({}))["ips"][0]
-            .get("version")
-            .is_none()
-    );
+    let one = json(&text("1.0.0", ""));
+    assert!(one["interfaces"][0].get("mtu").is_none());
+    assert!(one["ips"][0].get("version").is_none());
     for version in ["0.3.0", "0.3.1", "0.4.0"] {
-        assert_eq!(rendered(version, &json!({}))["ips"][0]["version"], "6");
+        assert_eq!(json(&text(version, ""))["ips"][0]["version"], "6");
     }
     for version in ["0.1.0", "0.2.0"] {
         assert_eq!(
-            rendered(version, &json!({})),
+            json(&text(version, "")),
             json!({
                 "cniVersion": version,
                 "ip6": {
@@ -85,26 +92,148 @@ fn older_results_have_the_form_of_their_version() {
 }
 
 #[test]
-fn what_earlier_plugins_said_stays_first_and_whole() {
-    let previous = json!({
-        "cniVersion": "1.0.0",
-        "interfaces": [{"name": "lo", "unknown": 1}],
-        "ips": [{"address": "::1/128", "interface": 0}],
-        "more": true,
-    });
-    let result = rendered("1.0.0", &json!({"prevResult": previous}));
-    assert_eq!(result["interfaces"][0], json!({"name": "lo", "unknown": 1}));
+fn a_second_family_is_told_in_every_version() {
+    let both = Wired {
+        address4: Some("10.0.0.7".parse().unwrap()),
+        gateway4: Some("169.254.1.1".parse().unwrap()),
+        ..made()
+    };
+    let told = |version: &str| {
+        let object = wired(&invocation(version, "").unwrap(), &both).unwrap();
+        serde_json::to_value(object).unwrap()
+    };
+    let new = told("0.4.0");
     assert_eq!(
-        result["ips"][0],
-        json!({"address": "::1/128", "interface": 0})
+        new["ips"][1],
+        json!({"address": "10.0.0.7/32", "gateway": "169.254.1.1", "interface": 2, "version": "4"})
     );
-    assert_eq!(result["ips"][1]["interface"], 3);
-    assert_eq!(result["more"], true);
     assert_eq!(
-        addresses(&result),
-        [
-            "::1".parse::<Ipv6Addr>().unwrap(),
-            "2001:db8::1:0".parse().unwrap()
-        ]
+        new["routes"][1],
+        json!({"dst": "0.0.0.0/0", "gw": "169.254.1.1"})
+    );
+    let old = told("0.2.0");
+    assert_eq!(old["ip4"]["ip"], "10.0.0.7/32");
+    assert_eq!(
+        old["ip4"]["routes"],
+        json!([{"dst": "0.0.0.0/0", "gw": "169.254.1.1"}])
+    );
+    assert_eq!(old["ip6"]["ip"], "2001:db8::1:0/128");
+}
+
+#[test]
+fn what_earlier_plugins_said_stays_first_and_whole() {
+    let said = r#"{"name":"lo","unknown":1.50e3,"mtu":65536,"pciID":""}"#;
+    let previous = format!(
+        r#"{{"cniVersion":"1.1.0","more":{{"z":18446744073709551616,"a" : "\u00e4"}},"interfaces":[{said}],"ips":[{{"x":[ ],"address":"::1/128","interface":0}}],"routes":[{{"dst":"2001:db8:1::/48"}}],"dns":{{"domain":"x"}}}}"#
+    );
+    let result = after("1.1.0", &previous);
+    for part in [
+        said,
+        r#"{"x":[ ],"address":"::1/128","interface":0}"#,
+        r#"[{"dst":"2001:db8:1::/48"},"#,
+        r#""more":{"z":18446744073709551616,"a" : "\u00e4"}"#,
+        r#""dns":{"domain":"x"}"#,
+    ] {
+        assert!(result.contains(part), "{part} in {result}");
+    }
+    let result = json(&result);
+    assert_eq!(result["ips"][1]["interface"], 3);
+    assert_eq!(result["interfaces"][3]["name"], "eth0");
+}
+
+#[test]
+fn the_configurations_dns_is_used_where_an_earlier_plugin_says_none() {
+    let with = |previous: &str| {
+        let more = format!(r#","dns":{{"domain":"ours"}},"prevResult":{{"dns":{previous}}}"#);
+        json(&text("1.0.0", &more))["dns"]["domain"].clone()
+    };
+    assert_eq!(with("{}"), "ours");
+    assert_eq!(with(r#"{"domain":"theirs"}"#), "theirs");
+}
+
+#[test]
+fn an_earlier_result_of_another_version_is_converted() {
+    let old = r#"{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}],"x":1},"y":2}"#;
+    let new = json(&after("1.1.0", old));
+    assert_eq!(
+        new["ips"][0],
+        json!({"address": "10.0.0.2/24", "gateway": "10.0.0.1", "x": 1})
+    );
+    assert_eq!(new["routes"][0], json!({"dst": "0.0.0.0/0"}));
+    assert_eq!(
+        (&new["y"], &new["ips"][1]["interface"]),
+        (&json!(2), &json!(2))
+    );
+    let middle = json(&after("0.4.0", old));
+    assert_eq!(middle["ips"][0]["version"], "4");
+    assert_eq!(json(&after("0.2.0", old))["ip4"], json(old)["ip4"]);
+
+    let ips = r#"[{"version":"6","address":"2001:db8:9::1/64","interface":0},{"version":"4","address":"10.0.0.2/24"}]"#;
+    let previous = format!(
+        r#"{{"cniVersion":"0.4.0","interfaces":[{{"name":"lo"}}],"ips":{ips},"routes":[{{"dst":"10.1.0.0/16"}}]}}"#
+    );
+    let new = json(&after("1.0.0", &previous));
+    assert_eq!(
+        new["ips"][0],
+        json!({"address": "2001:db8:9::1/64", "interface": 0})
+    );
+    let old = json(&after("0.2.0", &previous));
+    assert_eq!(old["ip6"]["ip"], "2001:db8:9::1/64", "the first of two");
+    assert_eq!(
+        old["ip4"],
+        json!({"ip": "10.0.0.2/24", "routes": [{"dst": "10.1.0.0/16"}]})
+    );
+    assert!(old.get("interfaces").is_none() && old.get("ips").is_none());
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    for previous in [
+        r#""text""#,
+        "[]",
+        r#"{"ips":3}"#,
+        r#"{"ips":[3]}"#,
+        r#"{"interfaces":{}}"#,
+    ] {
+        let more = format!(r#","prevResult":{previous}"#);
+        let error = invocation("1.0.0", &more).unwrap_err();
+        assert_eq!(error.code, 6, "{previous}: {error}");
+    }
+    after("1.0.0", "null");
+}
+
+#[test]
+fn every_address_is_found_whoever_gave_it() {
+    let previous = r#"{"ips":[{"address":"10.0.0.2/24"},{"address":"::1/128"},{"address":"?"}]}"#;
+    let more = format!(r#","prevResult":{previous}"#);
+    let found = invocation("1.0.0", &more).unwrap().previous.unwrap();
+    let wanted: [IpAddr; 2] = ["10.0.0.2".parse().unwrap(), "::1".parse().unwrap()];
+    assert_eq!(found.addresses(), wanted);
+}
+
+#[test]
+fn a_kept_address_names_no_interface() {
+    let kept = Reserved {
+        address: "2001:db8::1:0".parse().unwrap(),
+        prefix_length: 96,
+        gateway: "2001:db8::1".parse().unwrap(),
+    };
+    let told = |version: &str| {
+        let object = reserved(&invocation(version, "").unwrap(), &kept).unwrap();
+        serde_json::to_value(object).unwrap()
+    };
+    let route = json!({"dst": "::/0", "gw": "2001:db8::1"});
+    assert_eq!(
+        told("1.1.0"),
+        json!({
+            "cniVersion": "1.1.0",
+            "ips": [{"address": "2001:db8::1:0/96", "gateway": "2001:db8::1"}],
+            "routes": [route],
+        })
+    );
+    assert_eq!(told("0.3.1")["ips"][0]["version"], "6");
+    assert_eq!(
+        told("0.1.0")["ip6"],
+        json!({"ip": "2001:db8::1:0/96", "gateway": "2001:db8::1", "routes": [route]})
     );
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::message::Attachment;
+use crate::message::{Attachment, Bandwidth, Rate, Wanted};
 
 fn request() -> Request {
     let attachment = Attachment {
@@ -14,7 +14,18 @@ fn request() -> Request {
     };
     Request::Add {
         attachment,
-        address: Some("2001:db8::10".parse().unwrap()),
+        wanted: Wanted {
+            addresses: vec!["2001:db8::10".parse().unwrap()],
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            bandwidth: Some(Bandwidth {
+                ingress: Some(Rate {
+                    bits_per_second: 8_000,
+                    burst_bits: 80_000,
+                }),
+                egress: None,
+            }),
+            pod: None,
+        },
     }
 }
 

@@ -1,0 +1,90 @@
+//! What the last agent was told of the node's network, so that pods can be wired without its command line.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::pod::{NetworkConfig, NetworkError, NodePrefix};
+
+const FILE: &str = "network.json";
+
+/// The part of [`NetworkConfig`] that is not the state folder.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Remembered {
+    prefix: String,
+    bridge: String,
+    uplink: String,
+    proxy_neighbors: bool,
+}
+
+/// Writes it into the state folder, durably.
+pub(crate) fn remember(config: &NetworkConfig) -> io::Result<()> {
+    let remembered = Remembered {
+        prefix: config.prefix.to_string(),
+        bridge: config.bridge.clone(),
+        uplink: config.uplink.clone(),
+        proxy_neighbors: config.proxy_neighbors,
+    };
+    let path = path(&config.state_dir);
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(&serde_json::to_vec(&remembered)?)?;
+    file.sync_all()?;
+    fs::rename(&fresh, &path)?;
+    File::open(&config.state_dir)?.sync_all()
+}
+
+/// Reads it again.
+pub(super) fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
+    let failed = |source| NetworkError::Machine {
+        what: "read what the last agent knew of the node's network; run dormouse-agent once",
+        source,
+    };
+    let bytes = fs::read(path(state_dir)).map_err(failed)?;
+    let remembered: Remembered = serde_json::from_slice(&bytes)
+        .map_err(io::Error::from)
+        .map_err(failed)?;
+    let prefix: NodePrefix = remembered
+        .prefix
+        .parse()
+        .map_err(io::Error::other)
+        .map_err(failed)?;
+    let config = NetworkConfig::new(prefix, state_dir.to_owned(), remembered.uplink);
+    Ok(NetworkConfig {
+        bridge: remembered.bridge,
+        proxy_neighbors: remembered.proxy_neighbors,
+        ..config
+    })
+}
+
+fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join(FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_agent_was_told_the_next_one_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = recall(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("run dormouse-agent once"));
+        let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
+        let mut told = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
+        told.bridge = "br7".into();
+        told.proxy_neighbors = true;
+        remember(&told).unwrap();
+        remember(&told).unwrap();
+        let known = recall(folder.path()).unwrap();
+        assert_eq!(known.prefix, prefix);
+        assert_eq!(
+            (known.bridge.as_str(), known.uplink.as_str()),
+            ("br7", "eth0")
+        );
+        assert!(known.proxy_neighbors);
+    }
+}

@@ -1,0 +1,58 @@
+//! Where the node's agent is, and what to do when it does not answer. Pure.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::config;
+use crate::error::CniError;
+use crate::{SOCKET_DEFAULT, STATE_DIR_DEFAULT};
+
+/// The plugin's own part of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// `socket`: the agent's.
+    pub socket: PathBuf,
+    /// `stateDir`: the node's state folder.
+    pub state_dir: PathBuf,
+    /// `"fallback": "offline"`: pods are wired while the agent is down.
+    pub offline: Option<Offline>,
+}
+
+/// How pods are wired while the agent is down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offline {
+    /// `agent`: the agent's program; it is looked for beside the plugin and in `PATH` if this does not say where.
+    pub agent: Option<PathBuf>,
+}
+
+impl NodeOptions {
+    pub(super) fn parse(options: &Map<String, Value>) -> Result<Self, CniError> {
+        let or = |default: &str, path: Option<PathBuf>| path.unwrap_or_else(|| default.into());
+        let agent = path(options, "agent")?;
+        let offline = match options.get("fallback") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) if text == "none" => None,
+            Some(Value::String(text)) if text == "offline" => Some(Offline { agent }),
+            Some(other) => {
+                let msg = format!("`fallback` must be \"offline\" or \"none\", not {other}");
+                return Err(config(msg));
+            }
+        };
+        Ok(Self {
+            socket: or(SOCKET_DEFAULT, path(options, "socket")?),
+            state_dir: or(STATE_DIR_DEFAULT, path(options, "stateDir")?),
+            offline,
+        })
+    }
+}
+
+fn path(options: &Map<String, Value>, key: &str) -> Result<Option<PathBuf>, CniError> {
+    match options.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.starts_with('/') => Ok(Some(text.into())),
+        Some(other) => Err(config(format!(
+            "`{key}` must be an absolute path, not {other}"
+        ))),
+    }
+}

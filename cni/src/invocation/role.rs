@@ -1,0 +1,40 @@
+//! Whether the plugin wires pods itself or only keeps addresses for another plugin that does. Pure.
+
+use serde_json::{Map, Value};
+
+/// Names under which the plugin is installed, beside the one under which it was executed.
+const OWN_NAMES: [&str; 2] = ["dormouse", "dormouse-cni"];
+
+/// What the plugin is to a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It wires the pod.
+    Main,
+    /// Another plugin wires the pod and names this one as its `ipam.type`: it only keeps an address.
+    Ipam,
+}
+
+impl Role {
+    pub(super) fn of(kind: &str, conf: &Map<String, Value>, program: &str) -> Self {
+        let delegate = conf
+            .get("ipam")
+            .and_then(|ipam| ipam.get("type"))
+            .and_then(Value::as_str);
+        match delegate {
+            Some(name) if is_own(name, program) && !is_own(kind, program) => Self::Ipam,
+            _ => Self::Main,
+        }
+    }
+
+    /// The part of the configuration that is the plugin's own.
+    pub(super) fn options(self, conf: &Map<String, Value>) -> &Map<String, Value> {
+        match self {
+            Self::Main => conf,
+            Self::Ipam => conf.get("ipam").and_then(Value::as_object).unwrap_or(conf),
+        }
+    }
+}
+
+pub(super) fn is_own(name: &str, program: &str) -> bool {
+    name == program || OWN_NAMES.contains(&name)
+}

@@ -1,0 +1,153 @@
+//! Finds what a runtime asks for: three places, in the order that CNI's conventions give. Pure.
+
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+
+use super::arguments::Arguments;
+use super::{config, unsupported};
+use crate::error::{CniError, code};
+use crate::message::{Bandwidth, Rate, Wanted};
+
+/// The capabilities `ips`, `mac` and `bandwidth`; each from `runtimeConfig`, else from `args.cni`, else from
+/// `CNI_ARGS`.
+pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, CniError> {
+    let arguments = Arguments::parse(args)?;
+    let find = |parent: &[&str], key: &str| {
+        let mut found = conf.get(parent[0])?;
+        for key in parent[1..].iter().copied().chain([key]) {
+            found = found.get(key)?;
+        }
+        Some(found).filter(|value| !value.is_null())
+    };
+    let (runtime, labels) = (["runtimeConfig"], ["args", "cni"]);
+    let mut wanted = Wanted {
+        pod: arguments.pod(),
+        ..Wanted::default()
+    };
+    if let Some(bandwidth) = find(&runtime, "bandwidth") {
+        wanted.bandwidth = parse_bandwidth(bandwidth)?;
+    }
+    for (place, parent) in [("runtimeConfig", &runtime[..]), ("args.cni", &labels)] {
+        if let Some(list) = find(parent, "ips").filter(|_| wanted.addresses.is_empty()) {
+            wanted.addresses = addresses(&format!("{place}.ips"), list)?;
+        }
+        if let Some(mac) = find(parent, "mac").filter(|_| wanted.mac.is_none()) {
+            let key = format!("{place}.mac");
+            let text = mac
+                .as_str()
+                .ok_or_else(|| decode(&key, mac, "is no string"))?;
+            wanted.mac = mac_if_any(&key, text)?;
+        }
+    }
+    if let Some(text) = arguments.ip.filter(|_| wanted.addresses.is_empty()) {
+        wanted.addresses = vec![address("CNI_ARGS IP", text)?];
+    }
+    if let Some(text) = arguments.mac.filter(|_| wanted.mac.is_none()) {
+        wanted.mac = mac_if_any("CNI_ARGS MAC", text)?;
+    }
+    Ok(wanted)
+}
+
+fn addresses(key: &str, list: &Value) -> Result<Vec<IpAddr>, CniError> {
+    let texts: Option<Vec<_>> = list
+        .as_array()
+        .and_then(|list| list.iter().map(Value::as_str).collect());
+    let texts = texts.ok_or_else(|| decode(key, list, "is no list of strings"))?;
+    let addresses: Vec<_> = texts
+        .into_iter()
+        .map(|text| address(key, text))
+        .collect::<Result<_, _>>()?;
+    let of_ipv4 = addresses.iter().filter(|a| a.is_ipv4()).count();
+    if of_ipv4 > 1 || addresses.len() - of_ipv4 > 1 {
+        return Err(unsupported(key, list).details("a pod has one address of each family"));
+    }
+    Ok(addresses)
+}
+
+fn address(key: &str, text: &str) -> Result<IpAddr, CniError> {
+    let error = |why: &str| config(format!("`{key}`: `{text}` {why}"));
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: IpAddr = address
+        .parse()
+        .ok()
+        .ok_or_else(|| error("is no IP address"))?;
+    let whole = match address {
+        IpAddr::V4(_) => "32",
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
+            return Err(error("is an IPv4 address in IPv6's form; write it as IPv4"));
+        }
+        IpAddr::V6(_) => "128",
+    };
+    if length.is_some_and(|length| length != whole) {
+        let why = format!("must have the prefix length {whole} or none: a pod holds one address");
+        return Err(error(&why));
+    }
+    Ok(address)
+}
+
+/// The conventions write octets with colons; Go's `ParseMAC`, which others use, takes dashes too.
+fn mac_if_any(key: &str, text: &str) -> Result<Option<[u8; 6]>, CniError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let error = |why: &str| config(format!("`{key}`: `{text}` {why}"));
+    let octets: Option<Vec<u8>> = text
+        .split([':', '-'])
+        .map(|octet| {
+            u8::from_str_radix(octet, 16)
+                .ok()
+                .filter(|_| octet.len() == 2)
+        })
+        .collect();
+    let mac: [u8; 6] = octets
+        .and_then(|octets| octets.try_into().ok())
+        .ok_or_else(|| error("is no link-layer address of six octets"))?;
+    if mac[0] & 1 == 1 || mac == [0; 6] {
+        return Err(error("is no unicast address"));
+    }
+    Ok(Some(mac))
+}
+
+fn parse_bandwidth(value: &Value) -> Result<Option<Bandwidth>, CniError> {
+    let bandwidth = Bandwidth {
+        ingress: rate(value, "ingress")?,
+        egress: rate(value, "egress")?,
+    };
+    let limits = bandwidth.ingress.or(bandwidth.egress);
+    Ok(limits.map(|_| bandwidth))
+}
+
+/// Both numbers or none: 0 is none.
+fn rate(value: &Value, direction: &str) -> Result<Option<Rate>, CniError> {
+    let number = |what: &str| {
+        let key = format!("{direction}{what}");
+        match value.get(&key) {
+            None | Some(Value::Null) => Ok((key, 0)),
+            Some(number) => {
+                let why = "is no number of bits";
+                let full = format!("runtimeConfig.bandwidth.{key}");
+                let number = number.as_u64().ok_or_else(|| decode(&full, number, why))?;
+                Ok((key, number))
+            }
+        }
+    };
+    let ((rate_key, rate), (burst_key, burst)) = (number("Rate")?, number("Burst")?);
+    match (rate, burst) {
+        (0, 0) => Ok(None),
+        (0, _) | (_, 0) => Err(config(format!(
+            "`runtimeConfig.bandwidth` has {rate_key} {rate} and {burst_key} {burst}: a limit needs both"
+        ))),
+        _ => Ok(Some(Rate {
+            bits_per_second: rate,
+            burst_bits: burst,
+        })),
+    }
+}
+
+fn decode(key: &str, value: &Value, why: &str) -> CniError {
+    CniError::new(code::DECODE, format!("`{key}` {why}: {value}"))
+}
