@@ -39,6 +39,8 @@ use aya::maps::HashMap;
 use dormouse_agent_services::{Changes, Services};
 use parking_lot::Mutex;
 
+use crate::pod::netlink::Rtnl;
+
 pub use arrays::octets;
 pub use cluster::ClusterFacts;
 pub use counts::VipCount;
@@ -62,6 +64,7 @@ use counts::Counters;
 use flows::Flows;
 use grace::Graces;
 use load::Loaded;
+use pods::Stand;
 use pool::Pool;
 use services::{Calls, Ledger, Registry};
 use upgrade::Formers;
@@ -120,6 +123,7 @@ pub struct Datapath {
     /// Held as long as this agent writes the maps.
     _lock: File,
     loaded: Loaded,
+    rtnl: Rtnl,
     arrays: Arrays,
     pool: Pool,
     registry: Registry,
@@ -161,18 +165,32 @@ impl Datapath {
         if let Some(formers) = &formers {
             formers.hand_over()?;
         }
+        let mut rtnl = Rtnl::open().map_err(DatapathError::program("attach", "tcx_pod_in"))?;
         // Pods last: what they begin must be known to the programs that see the answers.
         loaded.attach(&folder, &config, &target)?;
+        let stand = if formers.is_some() {
+            Stand::Behind
+        } else {
+            Stand::Own
+        };
         for pod in network::interfaces(&loaded)? {
-            pods::attach(&mut loaded, &folder, pod)?;
+            pods::attach(&mut loaded, &mut rtnl, (pod, stand))?;
+            if stand == Stand::Own {
+                pods::clear(&mut rtnl, pod)?;
+            }
         }
         if let (Some(formers), Some(carried)) = (formers, carried) {
             formers.retire(carried)?;
+            for pod in network::interfaces(&loaded)? {
+                pods::attach(&mut loaded, &mut rtnl, (pod, Stand::Own))?;
+                pods::clear(&mut rtnl, pod)?;
+            }
         }
         Ok(Self {
             config,
             _lock: lock,
             loaded,
+            rtnl,
             arrays,
             pool,
             registry,
@@ -319,8 +337,8 @@ impl Datapath {
     pub fn add_pod(&mut self, pod: PodEntry) -> Result<(), DatapathError> {
         // Known before its packets are judged, and called seen only when they are.
         network::add_pod(&mut self.loaded, &pod, false)?;
-        let pins = self.pins();
-        if pods::attach(&mut self.loaded, &pins, pod.ifindex)? {
+        let at = (pod.ifindex, Stand::Own);
+        if pods::attach(&mut self.loaded, &mut self.rtnl, at)? {
             return network::add_pod(&mut self.loaded, &pod, true);
         }
         network::expect_unseen(&mut self.loaded, &self.arrays)
@@ -328,14 +346,7 @@ impl Datapath {
 
     /// Forgets a pod. One that is not known is no error.
     pub fn remove_pod(&mut self, address: Ipv6Addr) -> Result<(), DatapathError> {
-        let pod = network::pod(&self.loaded, address)?;
-        network::remove_pod(&mut self.loaded, address)?;
-        pod.map_or(Ok(()), |pod| pods::detach(&self.pins(), pod.ifindex))
-    }
-
-    /// Where this schema's maps and links are pinned.
-    fn pins(&self) -> PathBuf {
-        self.config.pins()
+        network::remove_pod(&mut self.loaded, address)
     }
 
     /// The addresses of the pods that are known.
@@ -390,7 +401,7 @@ impl Datapath {
 
     /// The memory of each of a node's maps, in bytes.
     pub fn memory(&self) -> Result<Vec<(String, u64)>, DatapathError> {
-        measure::memory(&self.pins())
+        measure::memory(&self.config.pins())
     }
 
     /// Runs the program of a hook over a frame, over the real maps: what would become of it here and now.
@@ -407,12 +418,13 @@ fn ledger<'a>(arrays: &'a Arrays, pool: &'a mut Pool, graces: &Graces) -> Ledger
     }
 }
 
-/// Takes the data path of a node out of the kernel: links, then maps. What is not there is no error.
+/// Takes the data path of a node out of the kernel, whose network namespace is the calling thread's: links, then maps. What is not there is no error.
 pub fn detach(bpffs: &Path) -> Result<(), DatapathError> {
     if !bpffs.exists() {
         return Ok(());
     }
     let _lock = pins::lock(bpffs)?;
+    pods::detach(bpffs)?;
     match std::fs::remove_dir_all(bpffs) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(DatapathError::Folder {
             path: bpffs.to_path_buf(),

@@ -1,9 +1,9 @@
 //! The node's network as pods see it: a bridge, one veth each, an address of the node's prefix, all by netlink.
 //!
 //! Reading order: what names what ([`names`]), the messages to the kernel ([`messages`], pure) and how they are sent
-//! ([`netlink`]), namespaces ([`netns`]), the bridge ([`bridge`]), what a restart has to heal ([`recovery`], pure), what the
-//! kernel tells meanwhile ([`monitor`]), and the
-//! operations that CNI needs ([`network`]).
+//! ([`netlink`]) by many threads together ([`engine`]), how links go ([`removal`]), namespaces ([`netns`]), the bridges
+//! ([`bridge`]) and who is on which ([`shards`], pure), what a restart has to heal ([`recovery`], pure), what the kernel
+//! tells meanwhile ([`monitor`]), and the operations that CNI needs ([`network`]).
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -11,14 +11,17 @@ use std::net::Ipv6Addr;
 pub mod bridge;
 mod busy;
 mod counters;
+mod engine;
 pub mod error;
-mod messages;
+pub(crate) mod messages;
 pub mod monitor;
 pub mod names;
-mod netlink;
+pub(crate) mod netlink;
 pub mod netns;
 pub mod network;
 mod recovery;
+mod removal;
+mod shards;
 mod sysctl;
 
 pub use counters::{RequestCount, RequestCounters};

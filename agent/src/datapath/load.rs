@@ -18,6 +18,7 @@ use aya::{Ebpf, EbpfLoader};
 use super::error::DatapathError;
 use super::probe::{Findings, Step, judge};
 use super::{Config, network, sys};
+use crate::pod::messages::filter::Side;
 
 /// The object, built by the build script.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
@@ -51,10 +52,8 @@ impl Hook {
 }
 
 /// The programs of the pods' links, which come and go.
-pub(super) const POD_PROGRAMS: [(&str, TcAttachType); 2] = [
-    ("tcx_pod_out", TcAttachType::Egress),
-    ("tcx_pod_in", TcAttachType::Ingress),
-];
+pub(super) const POD_PROGRAMS: [(&str, Side); 2] =
+    [("tcx_pod_out", Side::Egress), ("tcx_pod_in", Side::Ingress)];
 
 /// What a run of a program gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,7 +264,7 @@ fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> 
 
 /// Gives a pinned link the new program. A link whose interface or cgroup is gone, or is not the target any more, is
 /// thrown away: false.
-pub(super) fn taken_over(
+fn taken_over(
     pin: &Path,
     program: BorrowedFd<'_>,
     (name, target): (&'static str, u64),
@@ -299,7 +298,7 @@ pub(super) fn taken_over(
     }
 }
 
-pub(super) fn attach_tcx(
+fn attach_tcx(
     program: &mut SchedClassifier,
     name: &'static str,
     (interface, side): (&str, TcAttachType),

@@ -201,15 +201,6 @@ pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), D
     }
 }
 
-/// A pod, if it is known.
-pub(super) fn pod(loaded: &Loaded, address: Ipv6Addr) -> Result<Option<Pod>, DatapathError> {
-    match table(loaded)?.get(&address.octets(), 0) {
-        Ok(pod) => Ok(Some(pod)),
-        Err(aya::maps::MapError::KeyNotFound) => Ok(None),
-        Err(error) => Err(DatapathError::map("read", "pod")(error)),
-    }
-}
-
 /// The host's ends of all pods' links.
 pub(super) fn interfaces(loaded: &Loaded) -> Result<Vec<u32>, DatapathError> {
     let pods = table(loaded)?;

@@ -1,68 +1,112 @@
-//! The programs on each pod's link: attached when the pod comes, given to the next agent's programs when that takes
-//! over.
+//! The programs on each pod's link: attached when the pod comes, exchanged in place when another agent takes over. They go
+//! with the link.
 
 use std::fs;
-use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
 
-use aya::programs::TcAttachType;
+use aya::maps::{HashMap, Map, MapData};
+use dormouse_ebpf::maps::Pod;
+use netlink_packet_route::tc::{TcBpfFlags, TcFilterBpfOption, TcOption};
+use nix::libc;
 
 use super::error::DatapathError;
-use super::load::{Loaded, POD_PROGRAMS, attach_tcx, taken_over};
+use super::load::{Loaded, POD_PROGRAMS};
+use crate::pod::messages::filter::{Side, displace, filter, place, remove};
+use crate::pod::netlink::{Request, Rtnl};
 
-/// Where the links of pods are pinned, by the number of the host's end.
-fn pin(pins: &Path, side: TcAttachType, ifindex: u32) -> PathBuf {
-    pins.join(match side {
-        TcAttachType::Ingress => format!("pod_{ifindex}"),
-        _ => format!("pod_out_{ifindex}"),
-    })
+/// Where the programs stand among the classifiers of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stand {
+    /// Where they belong, in the place of an agent's before.
+    Own,
+    /// Behind those of an agent before, until its connections have been carried over.
+    Behind,
 }
 
-/// Sees to it that the programs run on a pod's link. False if it has none in this namespace.
+impl Stand {
+    /// Behind the pod's limits, which have lower ones.
+    const fn priority(self) -> u16 {
+        match self {
+            Self::Own => 16,
+            Self::Behind => 17,
+        }
+    }
+}
+
+/// Sees to it that the programs run on a pod's link. False if there is none in this namespace.
 pub(super) fn attach(
     loaded: &mut Loaded,
-    pins: &Path,
-    ifindex: u32,
+    rtnl: &mut Rtnl,
+    (ifindex, stands): (u32, Stand),
 ) -> Result<bool, DatapathError> {
-    let mut attached = true;
+    let mut requests = vec![place(ifindex)];
     for (name, side) in POD_PROGRAMS {
-        attached &= attach_one(loaded, (name, side), &pin(pins, side, ifindex), ifindex)?;
+        requests.push(program(loaded, (name, side), ifindex, stands)?);
     }
-    Ok(attached)
+    let [name, _] = POD_PROGRAMS.map(|(name, _)| name);
+    match rtnl.batch(&requests) {
+        Err(error) if error.source.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+        outcome => outcome
+            .map(|()| true)
+            .map_err(|error| DatapathError::program("attach", name)(error.source)),
+    }
 }
 
-fn attach_one(
+fn program(
     loaded: &mut Loaded,
-    (name, side): (&'static str, TcAttachType),
-    pin: &Path,
+    (name, side): (&'static str, Side),
     ifindex: u32,
-) -> Result<bool, DatapathError> {
+    place: Stand,
+) -> Result<Request, DatapathError> {
     let program = loaded.classifier(name)?;
     let fd = program
         .fd()
-        .and_then(|fd| fd.try_clone().map_err(Into::into))
-        .map_err(DatapathError::program("take over", name))?;
-    if taken_over(pin, fd.as_fd(), (name, ifindex.into()))? {
-        return Ok(true);
-    }
-    let interface = nix::net::if_::if_indextoname(ifindex).unwrap_or_default();
-    if interface.is_empty() {
-        return Ok(false);
-    }
-    let link = attach_tcx(program, name, (&interface.to_string_lossy(), side))?;
-    link.pin(pin).map_err(DatapathError::program("pin", name))?;
-    Ok(true)
+        .map_err(DatapathError::program("attach", name))?;
+    let fd = fd.as_fd().as_raw_fd().cast_unsigned();
+    let options = vec![
+        TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
+        TcOption::Bpf(TcFilterBpfOption::ProgName(name.to_owned())),
+        TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
+    ];
+    Ok(filter(
+        "attach to the pod's link",
+        ifindex,
+        (side, place.priority()),
+        ("bpf", options),
+    ))
 }
 
-/// Takes the programs off a pod's link. One that has none is no error.
-pub(super) fn detach(pins: &Path, ifindex: u32) -> Result<(), DatapathError> {
-    for (name, side) in POD_PROGRAMS {
-        match fs::remove_file(pin(pins, side, ifindex)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(DatapathError::program("unpin", name)(error));
-            }
-            _ => {}
+/// Takes away what stands behind the programs' own place; nothing is no error.
+pub(super) fn clear(rtnl: &mut Rtnl, ifindex: u32) -> Result<(), DatapathError> {
+    let requests = POD_PROGRAMS.map(|(_, side)| remove(ifindex, (side, Stand::Behind.priority())));
+    let done = rtnl.carry_out(&requests);
+    let [name, _] = POD_PROGRAMS.map(|(name, _)| name);
+    done.map(drop)
+        .map_err(|error| DatapathError::program("detach", name)(error))
+}
+
+/// Takes the programs off the links of all pods that are known in a node's folder.
+pub(super) fn detach(bpffs: &Path) -> Result<(), DatapathError> {
+    let failed = |source| DatapathError::Folder {
+        path: bpffs.to_path_buf(),
+        source,
+    };
+    let mut requests = Vec::new();
+    for folder in fs::read_dir(bpffs).map_err(failed)? {
+        let pin = folder.map_err(failed)?.path().join("pod");
+        if !pin.exists() {
+            continue;
         }
+        let map = MapData::from_pin(pin)
+            .and_then(Map::from_map_data)
+            .map_err(DatapathError::map("open", "pod"))?;
+        let pods: HashMap<_, [u8; 16], Pod> =
+            HashMap::try_from(map).map_err(DatapathError::map("open", "pod"))?;
+        let pods = pods.iter().filter_map(Result::ok);
+        requests.extend(pods.map(|(_, pod)| displace(pod.ifindex)));
     }
-    Ok(())
+    // What is refused is not there any more.
+    let done = Rtnl::open().and_then(|mut rtnl| rtnl.carry_out(&requests));
+    done.map(drop).map_err(failed)
 }

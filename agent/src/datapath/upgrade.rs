@@ -8,9 +8,9 @@
 //! An agent that dies on the way leaves two data paths that do the same together. The next one takes over both.
 
 mod carry;
+mod folders;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use dormouse_ebpf::config::{Config as Facts, Net, SERVICE_RANGES_MAX};
 use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_VIP, ForeignKey};
 
 use carry::{Carried, NOT_YET};
+use folders::{beside, failed, is_link, links, pins, remove, set_aside};
 
 use super::error::DatapathError;
 use super::sys;
@@ -46,7 +47,7 @@ struct Former {
 /// take-over that was cut off. A folder that no link is in is taken away: nothing runs by it.
 pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, DatapathError> {
     let mut all = Vec::new();
-    for other in folders(folder)? {
+    for other in beside(folder)? {
         if links(&other)?.is_empty() {
             remove(&other)?;
             continue;
@@ -255,61 +256,4 @@ where
     let map =
         Map::from_map_data(open(folder, name)?).map_err(DatapathError::map("take over", name))?;
     T::try_from(map).map_err(DatapathError::map("take over", name))
-}
-
-/// The folders of pins beside this one.
-fn folders(folder: &Path) -> Result<Vec<PathBuf>, DatapathError> {
-    let Some(parent) = folder.parent().filter(|parent| parent.exists()) else {
-        return Ok(Vec::new());
-    };
-    let mut found = Vec::new();
-    for entry in fs::read_dir(parent).map_err(failed(parent))? {
-        let entry = entry.map_err(failed(parent))?;
-        let is_folder = entry.file_type().map_err(failed(parent))?.is_dir();
-        let is_layout = entry.file_name().to_string_lossy().starts_with('v');
-        if is_folder && is_layout && entry.path() != folder {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
-}
-
-/// Gives a folder a name that no layout has, beside its own.
-fn set_aside(folder: &Path) -> Result<PathBuf, DatapathError> {
-    let mut aside = folder.as_os_str().to_owned();
-    while Path::new(&aside).exists() {
-        aside.push("-former");
-    }
-    fs::rename(folder, &aside).map_err(failed(folder))?;
-    Ok(aside.into())
-}
-
-fn remove(folder: &Path) -> Result<(), DatapathError> {
-    fs::remove_dir_all(folder).map_err(failed(folder))
-}
-
-/// The names of pinned links.
-fn links(folder: &Path) -> Result<Vec<OsString>, DatapathError> {
-    let mut links = pins(folder)?;
-    links.retain(is_link);
-    Ok(links)
-}
-
-fn is_link(name: &OsString) -> bool {
-    let text = name.to_string_lossy();
-    text.starts_with("link_") || text.starts_with("pod_")
-}
-
-/// The names of all that is pinned.
-fn pins(folder: &Path) -> Result<Vec<OsString>, DatapathError> {
-    let pins = fs::read_dir(folder).map_err(failed(folder))?;
-    pins.map(|pin| Ok(pin.map_err(failed(folder))?.file_name()))
-        .collect()
-}
-
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> DatapathError {
-    move |source| DatapathError::Folder {
-        path: path.to_path_buf(),
-        source,
-    }
 }

@@ -1,5 +1,5 @@
-//! The bridge that the node's pods share: made or found as it shall be, with the gateway's address and the node's
-//! prefix behind it.
+//! The bridges behind which the node's pods are: made or found as they shall be, each with the gateway's addresses, so
+//! that no pod can tell on which it is.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,11 +8,15 @@ use dormouse_agent_ipam::NodePrefix;
 use futures::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressScope};
 use netlink_packet_route::link::{BridgeStpState, LinkAttribute, LinkMessage};
+use netlink_packet_route::route::RouteType;
 use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
 
 use super::messages::no_generated_addresses;
 use super::names::BRIDGE_MAC;
-use super::{GATEWAY, sysctl};
+use super::{GATEWAY, shards, sysctl};
+
+/// Largest packet where the uplink does not tell one, in bytes.
+const MTU_DEFAULT: u32 = 1500;
 
 /// Why the bridge cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -40,18 +44,57 @@ pub enum BridgeError {
 }
 
 /// The interfaces that pods are wired to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fabric {
-    /// The bridge.
-    pub bridge: u32,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fabric {
+    /// The bridges, in the order in which they were made.
+    pub(crate) bridges: Vec<u32>,
     /// The outer interface.
-    pub uplink: u32,
-    /// Largest packet of both, in bytes.
-    pub mtu: u32,
+    pub(crate) uplink: u32,
+    /// Largest packet of all, in bytes.
+    pub(crate) mtu: u32,
 }
 
-/// Makes the bridge, on a thread with a runtime of its own: this is the start, and callers may be inside another.
+/// Makes the first bridge, finds those after it, and has packets to addresses of the prefix that no pod has refused: the
+/// default route would send them back to where they came from.
 pub(crate) fn ensure(name: &str, uplink: &str, prefix: NodePrefix) -> Result<Fabric, BridgeError> {
+    on_a_thread(async |handle| {
+        let outer = find(&handle, uplink).await;
+        let outer = outer.ok_or_else(|| BridgeError::NoUplink(uplink.to_owned()))?;
+        let mtu = mtu(&outer).unwrap_or(MTU_DEFAULT);
+        let mut bridges = Vec::new();
+        loop {
+            let name = shards::name(name, bridges.len());
+            if !bridges.is_empty() && find(&handle, &name).await.is_none() {
+                break;
+            }
+            bridges.push(
+                Bridge {
+                    name,
+                    handle: handle.clone(),
+                }
+                .ensure(mtu)
+                .await?,
+            );
+        }
+        refuse(&handle, prefix).await?;
+        Ok(Fabric {
+            bridges,
+            uplink: outer.header.index,
+            mtu,
+        })
+    })
+}
+
+/// Makes the bridge after `count` others; its number.
+pub(crate) fn ensure_next(base: &str, count: usize, mtu: u32) -> Result<u32, BridgeError> {
+    let name = shards::name(base, count);
+    on_a_thread(async |handle| Bridge { name, handle }.ensure(mtu).await)
+}
+
+/// Works on a thread with a runtime of its own: this is rare, and callers may be inside another.
+fn on_a_thread<T: Send>(
+    work: impl AsyncFnOnce(Handle) -> Result<T, BridgeError> + Send,
+) -> Result<T, BridgeError> {
     let work = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -60,7 +103,7 @@ pub(crate) fn ensure(name: &str, uplink: &str, prefix: NodePrefix) -> Result<Fab
             let (connection, handle, _) =
                 rtnetlink::new_connection().map_err(BridgeError::Socket)?;
             tokio::spawn(connection);
-            Bridge { name, handle }.ensure(uplink, prefix).await
+            work(handle).await
         })
     };
     std::thread::scope(|scope| {
@@ -69,40 +112,53 @@ pub(crate) fn ensure(name: &str, uplink: &str, prefix: NodePrefix) -> Result<Fab
     })
 }
 
-struct Bridge<'a> {
-    name: &'a str,
+async fn find(handle: &Handle, name: &str) -> Option<LinkMessage> {
+    let request = handle.link().get().match_name(name.to_owned());
+    request.execute().try_next().await.ok().flatten()
+}
+
+/// In the place of any other route to the whole prefix.
+async fn refuse(handle: &Handle, prefix: NodePrefix) -> Result<(), BridgeError> {
+    let route = RouteMessageBuilder::<std::net::Ipv6Addr>::new()
+        .destination_prefix(prefix.network(), prefix.length())
+        .kind(RouteType::Unreachable)
+        .build();
+    let added = handle.route().add(route).replace().execute().await;
+    added.map_err(|source| BridgeError::Kernel {
+        what: "refuse what no pod has of",
+        name: prefix.to_string(),
+        source,
+    })
+}
+
+struct Bridge {
+    name: String,
     handle: Handle,
 }
 
-impl Bridge<'_> {
-    async fn ensure(&self, uplink: &str, prefix: NodePrefix) -> Result<Fabric, BridgeError> {
-        let missing = || BridgeError::NoUplink(uplink.to_owned());
-        let outer = self.find(uplink).await.ok_or_else(missing)?;
-        let mtu = mtu(&outer).unwrap_or(1500);
-        if self.find(self.name).await.is_none() {
+impl Bridge {
+    async fn ensure(&self, mtu: u32) -> Result<u32, BridgeError> {
+        if find(&self.handle, &self.name).await.is_none() {
             self.create(mtu).await?;
         }
-        let found = self.find(self.name).await;
+        let found = find(&self.handle, &self.name).await;
         let gone = || self.error("find", rtnetlink::Error::RequestFailed);
-        let bridge = found.ok_or_else(gone)?.header.index;
+        let found = found.ok_or_else(gone)?;
+        let bridge = found.header.index;
+        if !found
+            .attributes
+            .contains(&LinkAttribute::Address(BRIDGE_MAC.to_vec()))
+        {
+            self.name_itself(bridge).await?;
+        }
         self.settle(bridge, mtu).await?;
-        sysctl::quiet_bridge(self.name)?;
+        sysctl::quiet_bridge(&self.name)?;
         self.address(bridge).await?;
-        self.route(bridge, prefix).await?;
-        Ok(Fabric {
-            bridge,
-            uplink: outer.header.index,
-            mtu,
-        })
-    }
-
-    async fn find(&self, name: &str) -> Option<LinkMessage> {
-        let request = self.handle.link().get().match_name(name);
-        request.execute().try_next().await.ok().flatten()
+        Ok(bridge)
     }
 
     async fn create(&self, mtu: u32) -> Result<(), BridgeError> {
-        let link = LinkMessageBuilder::<LinkBridge>::new(self.name)
+        let link = LinkMessageBuilder::<LinkBridge>::new(&self.name)
             .mcast_snooping(false)
             .stp_state(BridgeStpState::Disabled)
             .forward_delay(0)
@@ -113,10 +169,18 @@ impl Bridge<'_> {
         made.map_err(|source| self.error("create bridge", source))
     }
 
+    /// Only where it has another name: even the same one, set again, costs the bridge its fixed neighbours.
+    async fn name_itself(&self, bridge: u32) -> Result<(), BridgeError> {
+        let named = LinkUnspec::new_with_index(bridge)
+            .address(BRIDGE_MAC.to_vec())
+            .build();
+        let set = self.handle.link().set(named).execute().await;
+        set.map_err(|source| self.error("give its address to bridge", source))
+    }
+
     /// In two steps: an interface that comes up makes its own address unless it was told before not to.
     async fn settle(&self, bridge: u32, mtu: u32) -> Result<(), BridgeError> {
         let quiet = LinkUnspec::new_with_index(bridge)
-            .address(BRIDGE_MAC.to_vec())
             .mtu(mtu)
             .append_extra_attribute(no_generated_addresses())
             .build();
@@ -143,25 +207,16 @@ impl Bridge<'_> {
         added.map_err(|source| self.error("give the gateway's address to bridge", source))
     }
 
-    async fn route(&self, bridge: u32, prefix: NodePrefix) -> Result<(), BridgeError> {
-        let route = RouteMessageBuilder::<std::net::Ipv6Addr>::new()
-            .destination_prefix(prefix.network(), prefix.length())
-            .output_interface(bridge)
-            .build();
-        let added = self.handle.route().add(route).replace().execute().await;
-        added.map_err(|source| self.error("route the node's prefix to bridge", source))
-    }
-
     fn error(&self, what: &'static str, source: rtnetlink::Error) -> BridgeError {
         BridgeError::Kernel {
             what,
-            name: self.name.to_owned(),
+            name: self.name.clone(),
             source,
         }
     }
 }
 
-fn mtu(link: &LinkMessage) -> Option<u32> {
+pub(crate) fn mtu(link: &LinkMessage) -> Option<u32> {
     link.attributes
         .iter()
         .find_map(|attribute| match attribute {

@@ -4,13 +4,14 @@ use std::net::Ipv6Addr;
 use std::os::fd::RawFd;
 
 use dormouse_agent_ipam::{LeaseKey, Suffix};
+use dormouse_cni::message::Bandwidth;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridgePort, InfoData, InfoKind, InfoPortData,
     InfoPortKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+    NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
@@ -18,9 +19,18 @@ use nix::libc;
 use super::names;
 use super::netlink::Request;
 
+pub(crate) mod filter;
 mod inside;
+mod limit;
+mod reach;
 
 pub(crate) use inside::pod_side;
+pub(crate) use reach::{reach, unreach};
+
+/// The interface group of the pods' links.
+pub(crate) const POD_GROUP: u32 = 0x646d_0001;
+/// The group of links that are about to be removed together.
+pub(crate) const DOOMED_GROUP: u32 = 0x646d_0002;
 
 /// A pod's wiring as it shall be.
 #[derive(Clone, Debug)]
@@ -28,13 +38,18 @@ pub(crate) struct Wiring<'a> {
     pub(crate) key: &'a LeaseKey,
     pub(crate) suffix: Suffix,
     pub(crate) address: Ipv6Addr,
+    /// Link-layer address of the pod's end.
+    pub(crate) mac: [u8; 6],
     /// Index of the host's end.
     pub(crate) ifindex: u32,
+    /// The bridge that it is a port of.
     pub(crate) bridge: u32,
     /// The uplink that shall answer for the pod by the kernel's own neighbour proxy.
     pub(crate) proxy_on: Option<u32>,
     /// Largest packet, in bytes.
     pub(crate) mtu: u32,
+    /// How much the pod may send and receive.
+    pub(crate) limits: Option<Bandwidth>,
 }
 
 fn request(what: &'static str, message: RouteNetlinkMessage, flags: u16) -> Request {
@@ -42,16 +57,16 @@ fn request(what: &'static str, message: RouteNetlinkMessage, flags: u16) -> Requ
         what,
         message,
         flags,
-        tolerated: None,
+        tolerated: &[],
     }
 }
 
-fn tolerate(what: &'static str, message: RouteNetlinkMessage, code: i32) -> Request {
+fn tolerate(what: &'static str, message: RouteNetlinkMessage, codes: &'static [i32]) -> Request {
     Request {
         what,
         message,
         flags: 0,
-        tolerated: Some(code),
+        tolerated: codes,
     }
 }
 
@@ -77,75 +92,68 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
             RouteNetlinkMessage::NewNeighbour(forwarding_entry(wiring)),
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
-        request(
-            "fix the pod's neighbour entry",
-            RouteNetlinkMessage::NewNeighbour(neighbor(wiring)),
-            NLM_F_CREATE | NLM_F_REPLACE,
-        ),
     ];
+    requests.extend(reach(wiring.address, wiring.mac, wiring.bridge));
     if let Some(uplink) = wiring.proxy_on {
         requests.push(request(
             "answer for the pod on the uplink",
-            RouteNetlinkMessage::NewNeighbour(proxy(wiring.address, uplink)),
+            RouteNetlinkMessage::NewNeighbour(reach::proxy(wiring.address, uplink)),
             NLM_F_CREATE | NLM_F_REPLACE,
         ));
     }
     requests
 }
 
-/// Makes the kernel take notice that the link is up before anyone sends: since Linux 6.8 a look at the link runs the
-/// pending carrier work, which otherwise runs a moment later.
+/// When both ends are there: the limit of what the pod receives, and a look that makes the kernel take notice that the link is up before
+/// anyone sends. Since Linux 6.8 a look at the link runs the pending carrier work, which otherwise runs a moment later.
 pub(crate) fn settle(wiring: &Wiring<'_>) -> Vec<Request> {
     let mut link = LinkMessage::default();
     link.header.index = wiring.ifindex;
-    vec![request(
+    let look = request(
         "look at the pod's link",
         RouteNetlinkMessage::GetLink(link),
         0,
-    )]
+    );
+    let received = wiring.limits.and_then(|limits| limits.ingress);
+    let limit = received.map(|rate| {
+        let what = "limit what the pod receives";
+        limit::limit(what, wiring.ifindex, wiring.mtu, rate)
+    });
+    limit.into_iter().chain([look]).collect()
 }
 
-/// Removes what [`host_side`] made; what is gone already is no error.
-pub(crate) fn unwire(
-    suffix: Suffix,
-    address: Ipv6Addr,
-    bridge: u32,
-    proxy_on: Option<u32>,
-) -> Vec<Request> {
-    let mut entry = NeighbourMessage::default();
-    entry.header.family = AddressFamily::Inet6;
-    entry.header.ifindex = bridge;
-    entry.attributes = vec![NeighbourAttribute::Destination(NeighbourAddress::Inet6(
-        address,
-    ))];
-    let mut requests = vec![
-        remove_link(&names::link_name(suffix)),
-        tolerate(
-            "remove the pod's neighbour entry",
-            RouteNetlinkMessage::DelNeighbour(entry),
-            libc::ENOENT,
-        ),
-    ];
-    if let Some(uplink) = proxy_on {
-        let entry = RouteNetlinkMessage::DelNeighbour(proxy(address, uplink));
-        requests.push(tolerate(
-            "stop to answer on the uplink",
-            entry,
-            libc::ENOENT,
-        ));
-    }
-    requests
-}
-
-/// Removes a link by its name; one that is gone is no error.
-pub(crate) fn remove_link(name: &str) -> Request {
+/// Puts a link among those that are about to be removed; one that is gone is no error.
+pub(crate) fn doom(name: &str) -> Request {
     let mut link = LinkMessage::default();
-    link.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    link.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Group(DOOMED_GROUP),
+    ];
+    tolerate(
+        "mark the pod's veth for removal",
+        RouteNetlinkMessage::SetLink(link),
+        &[libc::ENODEV],
+    )
+}
+
+/// Removes all that are marked; none is no error.
+pub(crate) fn remove_doomed() -> Request {
+    let mut link = LinkMessage::default();
+    link.attributes = vec![LinkAttribute::Group(DOOMED_GROUP)];
     tolerate(
         "remove the pod's veth",
         RouteNetlinkMessage::DelLink(link),
-        libc::ENODEV,
+        &[libc::ENODEV],
     )
+}
+
+/// Sets the largest packet of a link of this namespace, in bytes.
+pub(crate) fn set_mtu(ifindex: u32, mtu: u32) -> Request {
+    let mut link = LinkMessage::default();
+    link.header.index = ifindex;
+    link.attributes = vec![LinkAttribute::Mtu(mtu)];
+    let message = RouteNetlinkMessage::SetLink(link);
+    tolerate("set the largest packet", message, &[libc::ENODEV])
 }
 
 fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
@@ -153,7 +161,7 @@ fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
     peer.attributes = vec![
         LinkAttribute::IfName(wiring.key.ifname.clone()),
         LinkAttribute::NetNsFd(netns),
-        LinkAttribute::Address(names::pod_mac(wiring.suffix).to_vec()),
+        LinkAttribute::Address(wiring.mac.to_vec()),
         LinkAttribute::Mtu(wiring.mtu),
     ];
     let mut link = LinkMessage::default();
@@ -163,6 +171,7 @@ fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
     link.attributes = vec![
         LinkAttribute::IfName(names::link_name(wiring.suffix)),
         LinkAttribute::Controller(wiring.bridge),
+        LinkAttribute::Group(POD_GROUP),
         LinkAttribute::Address(names::host_mac(wiring.suffix).to_vec()),
         LinkAttribute::Mtu(wiring.mtu),
         LinkAttribute::LinkInfo(vec![
@@ -173,7 +182,8 @@ fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
     link
 }
 
-/// Alias, no addresses of its own, and the port's flags; none of these can ride in the create message.
+/// Alias, no addresses of its own, and the port's flags; none of these can ride in the create message. The link is named,
+/// for its number may be someone else's where it could not be created.
 fn port(wiring: &Wiring<'_>) -> LinkMessage {
     let flags = vec![
         InfoBridgePort::Learning(false),
@@ -183,9 +193,9 @@ fn port(wiring: &Wiring<'_>) -> LinkMessage {
         InfoBridgePort::Isolated(true),
     ];
     let mut link = LinkMessage::default();
-    link.header.index = wiring.ifindex;
     link.attributes = vec![
-        LinkAttribute::IfAlias(names::alias(wiring.key, wiring.suffix)),
+        LinkAttribute::IfName(names::link_name(wiring.suffix)),
+        LinkAttribute::IfAlias(names::alias(wiring.key, wiring.suffix, wiring.mac)),
         no_generated_addresses(),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::PortKind(InfoPortKind::Bridge),
@@ -208,36 +218,6 @@ fn forwarding_entry(wiring: &Wiring<'_>) -> NeighbourMessage {
     entry.header.ifindex = wiring.ifindex;
     entry.header.state = NeighbourState::Noarp;
     entry.header.flags = NeighbourFlags::Controller;
-    entry.attributes = vec![NeighbourAttribute::LinkLayerAddress(
-        names::pod_mac(wiring.suffix).to_vec(),
-    )];
-    entry
-}
-
-fn neighbor(wiring: &Wiring<'_>) -> NeighbourMessage {
-    permanent(wiring.bridge, wiring.address, names::pod_mac(wiring.suffix))
-}
-
-fn permanent(ifindex: u32, address: Ipv6Addr, mac: [u8; 6]) -> NeighbourMessage {
-    let mut entry = NeighbourMessage::default();
-    entry.header.family = AddressFamily::Inet6;
-    entry.header.ifindex = ifindex;
-    entry.header.state = NeighbourState::Permanent;
-    entry.attributes = vec![
-        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)),
-        NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
-    ];
-    entry
-}
-
-fn proxy(address: Ipv6Addr, uplink: u32) -> NeighbourMessage {
-    let mut entry = NeighbourMessage::default();
-    entry.header.family = AddressFamily::Inet6;
-    entry.header.ifindex = uplink;
-    entry.header.state = NeighbourState::Permanent;
-    entry.header.flags = NeighbourFlags::Proxy;
-    entry.attributes = vec![NeighbourAttribute::Destination(NeighbourAddress::Inet6(
-        address,
-    ))];
+    entry.attributes = vec![NeighbourAttribute::LinkLayerAddress(wiring.mac.to_vec())];
     entry
 }

@@ -1,18 +1,24 @@
-//! Hears from the kernel when a pod's link goes, so that a pod that vanished without DEL is noticed at once.
+//! Hears from the kernel when a pod's link goes, so that a pod that vanished without DEL is noticed at once, and when
+//! another link, as the uplink is, has another largest packet.
 
+use std::collections::HashMap;
 use std::io;
 
-use futures::StreamExt;
-use netlink_packet_core::NetlinkPayload;
+use futures::{Stream, StreamExt};
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_sys::SocketAddr;
 use rtnetlink::MulticastGroup;
 use tokio::task::AbortHandle;
 
-use super::names;
+use super::netlink::Rtnl;
+use super::{bridge, names};
 
-/// Tells of links that go, in the namespace in which it was opened.
+/// Tells of links that changed, in the namespace in which it was opened.
 pub struct Monitor {
+    /// The largest packets of links that are no pod's, by the links' numbers.
+    mtus: HashMap<u32, u32>,
     messages: futures::stream::BoxStream<'static, RouteNetlinkMessage>,
     connection: AbortHandle,
 }
@@ -23,25 +29,52 @@ impl Monitor {
         let groups = [MulticastGroup::Link];
         let (connection, _, messages) = rtnetlink::new_multicast_connection(&groups)?;
         let connection = tokio::spawn(connection).abort_handle();
-        let messages = messages.filter_map(async |(message, _)| match message.payload {
-            NetlinkPayload::InnerMessage(inner) => Some(inner),
-            _ => None,
-        });
-        Ok(Self {
-            messages: messages.boxed(),
+        let mut monitor = Self {
+            mtus: HashMap::new(),
+            messages: inner(messages).boxed(),
             connection,
-        })
+        };
+        for link in Rtnl::open()?.links()? {
+            monitor.is_news(&RouteNetlinkMessage::NewLink(link));
+        }
+        Ok(monitor)
     }
 
-    /// Returns when a pod's link has gone; never, if the kernel's messages end. Cancel safe.
-    pub async fn pod_link_gone(&mut self) {
+    /// Returns when a pod's link has gone or another link has changed; never, if the kernel's messages end. Cancel safe.
+    pub async fn changed(&mut self) {
         while let Some(message) = self.messages.next().await {
-            if matches!(&message, RouteNetlinkMessage::DelLink(link) if is_pod(link)) {
+            if self.is_news(&message) {
                 return;
             }
         }
         std::future::pending::<()>().await;
     }
+
+    fn is_news(&mut self, message: &RouteNetlinkMessage) -> bool {
+        match message {
+            RouteNetlinkMessage::DelLink(link) if is_pod(link) => true,
+            RouteNetlinkMessage::DelLink(link) => {
+                self.mtus.remove(&link.header.index);
+                false
+            }
+            RouteNetlinkMessage::NewLink(link) if !is_pod(link) => {
+                bridge::mtu(link).is_some_and(|mtu| {
+                    let before = self.mtus.insert(link.header.index, mtu);
+                    before.is_some_and(|before| before != mtu)
+                })
+            }
+            _ => false,
+        }
+    }
+}
+
+fn inner(
+    messages: impl Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>,
+) -> impl Stream<Item = RouteNetlinkMessage> {
+    messages.filter_map(async |(message, _)| match message.payload {
+        NetlinkPayload::InnerMessage(inner) => Some(inner),
+        _ => None,
+    })
 }
 
 impl Drop for Monitor {

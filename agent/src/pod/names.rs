@@ -51,13 +51,19 @@ pub fn ifindex(suffix: Suffix) -> u32 {
     (suffix.0 & 0x7fff_ffff).max(1 << 16)
 }
 
-/// The link's alias: what it is, for people and for a restarted agent.
-pub fn alias(key: &LeaseKey, suffix: Suffix) -> String {
-    format!("{ALIAS_PREFIX} {suffix} {key}")
+/// The link's alias: what it is, for people and for a restarted agent. The pod's link-layer address is told only where
+/// someone chose it.
+pub fn alias(key: &LeaseKey, suffix: Suffix, mac: [u8; 6]) -> String {
+    let alias = format!("{ALIAS_PREFIX} {suffix} {key}");
+    if mac == pod_mac(suffix) {
+        alias
+    } else {
+        format!("{alias} {}", mac_text(mac))
+    }
 }
 
 /// Reads [`alias`].
-pub fn parse_alias(text: &str) -> Option<(LeaseKey, Suffix)> {
+pub fn parse_alias(text: &str) -> Option<(LeaseKey, Suffix, [u8; 6])> {
     let mut words = text.split(' ');
     if words.next()? != ALIAS_PREFIX {
         return None;
@@ -69,7 +75,17 @@ pub fn parse_alias(text: &str) -> Option<(LeaseKey, Suffix)> {
         container: parts.next()?,
         ifname: parts.next()?,
     };
-    Some((key, suffix))
+    let mac = match words.next() {
+        Some(text) => parse_mac(text)?,
+        None => pod_mac(suffix),
+    };
+    Some((key, suffix, mac))
+}
+
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let bytes = text.split(':').map(|byte| u8::from_str_radix(byte, 16));
+    let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().ok()?;
+    bytes.try_into().ok()
 }
 
 #[cfg(test)]
@@ -87,8 +103,15 @@ mod tests {
         assert_eq!(link_name(suffix), "dm00010002");
         assert_eq!(suffix_of_link("dm00010002"), Some(suffix));
         assert_eq!(suffix_of_link("dmz0"), None);
-        assert_eq!(alias(&key, suffix), "dormouse 00010002 pods/c1/eth0");
-        assert_eq!(parse_alias(&alias(&key, suffix)), Some((key, suffix)));
+        let usual = alias(&key, suffix, pod_mac(suffix));
+        assert_eq!(usual, "dormouse 00010002 pods/c1/eth0");
+        let read = Some((key.clone(), suffix, pod_mac(suffix)));
+        assert_eq!(parse_alias(&usual), read);
+        let chosen = alias(&key, suffix, [2, 0, 0, 0xaa, 0, 1]);
+        assert_eq!(chosen, "dormouse 00010002 pods/c1/eth0 02:00:00:aa:00:01");
+        let read = Some((key, suffix, [2, 0, 0, 0xaa, 0, 1]));
+        assert_eq!(parse_alias(&chosen), read);
+        assert_eq!(parse_alias("dormouse 00010002 pods/c1/eth0 02:00"), None);
         assert_eq!(parse_alias("uplink to rack 3"), None);
     }
 
@@ -99,7 +122,7 @@ mod tests {
             container: "c".repeat(dormouse_cni::invocation::CONTAINER_ID_LEN_MAX),
             ifname: "i".repeat(dormouse_cni::invocation::IFNAME_LEN_MAX),
         };
-        assert!(alias(&key, Suffix(u32::MAX)).len() < 256);
+        assert!(alias(&key, Suffix(u32::MAX), [0xff; 6]).len() < 256);
     }
 
     #[test]

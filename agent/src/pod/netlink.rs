@@ -10,6 +10,9 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
+/// What the kernel says.
+pub(super) type Message = NetlinkMessage<RouteNetlinkMessage>;
+
 /// One request to the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -20,7 +23,7 @@ pub(crate) struct Request {
     /// Flags beside REQUEST and ACK.
     pub(crate) flags: u16,
     /// An error number that means that there was nothing left to do.
-    pub(crate) tolerated: Option<i32>,
+    pub(crate) tolerated: &'static [i32],
 }
 
 /// A request that the kernel refused. Later ones of the same batch were carried out all the same.
@@ -34,7 +37,24 @@ pub struct RequestError {
     pub source: io::Error,
 }
 
+/// Requests in one send. Their acknowledgements wait in the socket's receive buffer until all are carried out, and a
+/// link that was asked for takes up to 2.5 KB there.
+const SEND_MAX: usize = 64;
+/// Room for one answer that is no dump, in bytes: an acknowledgement, or one link.
+const ANSWER_LEN_MAX: usize = 32 * 1024;
+
+impl RequestError {
+    /// The socket itself failed.
+    pub(super) fn socket(source: io::Error) -> Self {
+        Self {
+            what: "talk to the kernel's routing socket",
+            source,
+        }
+    }
+}
+
 /// A routing socket of the namespace in which it was opened.
+#[derive(Debug)]
 pub(crate) struct Rtnl {
     socket: Socket,
     sequence: u32,
@@ -43,57 +63,35 @@ pub(crate) struct Rtnl {
 impl Rtnl {
     /// Opens a socket in the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        // Errors come back without the request that caused them.
-        socket.set_cap_ack(true)?;
         Ok(Self {
-            socket,
+            socket: socket()?,
             sequence: 0,
         })
     }
 
     /// Sends all requests together and returns the first refusal.
     pub(crate) fn batch(&mut self, requests: &[Request]) -> Result<(), RequestError> {
-        let first = self.sequence.wrapping_add(1);
-        let mut bytes = Vec::new();
-        for request in requests {
-            self.sequence = self.sequence.wrapping_add(1);
-            let flags = request.flags | NLM_F_REQUEST | NLM_F_ACK;
-            append(&mut bytes, self.sequence, flags, request.message.clone());
+        let codes = self.carry_out(requests).map_err(RequestError::socket)?;
+        first_refusal(requests, &codes)
+    }
+
+    /// Sends all requests together; each one's error number, 0 where it was carried out.
+    pub(crate) fn carry_out(&mut self, requests: &[Request]) -> io::Result<Vec<i32>> {
+        let mut codes = Vec::with_capacity(requests.len());
+        for requests in requests.chunks(SEND_MAX) {
+            let first = self.sequence.wrapping_add(1);
+            self.socket.send(&encode(first, requests), 0)?;
+            self.sequence = self.sequence.wrapping_add(count(requests));
+            codes.extend(self.acknowledgements(first, requests.len())?);
         }
-        let whole = |source| RequestError {
-            what: "talk to the kernel's routing socket",
-            source,
-        };
-        self.socket.send(&bytes, 0).map_err(whole)?;
-        let codes = self
-            .acknowledgements(first, requests.len())
-            .map_err(whole)?;
-        for (request, code) in requests.iter().zip(codes) {
-            if code != 0 && Some(code) != request.tolerated {
-                let source = io::Error::from_raw_os_error(code);
-                return Err(RequestError {
-                    what: request.what,
-                    source,
-                });
-            }
-        }
-        Ok(())
+        Ok(codes)
     }
 
     fn acknowledgements(&mut self, first: u32, count: usize) -> io::Result<Vec<i32>> {
         let mut codes = vec![None; count];
         while codes.iter().any(Option::is_none) {
-            for message in self.receive()? {
-                if let NetlinkPayload::Error(error) = &message.payload {
-                    let index = message.header.sequence_number.wrapping_sub(first);
-                    let slot = usize::try_from(index).ok().and_then(|i| codes.get_mut(i));
-                    if let Some(slot) = slot {
-                        *slot = Some(error.raw_code().saturating_neg());
-                    }
-                }
+            for message in receive(&self.socket)? {
+                note(&mut codes, first, &message);
             }
         }
         Ok(codes.into_iter().flatten().collect())
@@ -113,7 +111,7 @@ impl Rtnl {
         self.socket.send(&bytes, 0)?;
         let mut links = Vec::new();
         loop {
-            for message in self.receive()? {
+            for message in receive_dump(&self.socket)? {
                 if message.header.sequence_number != self.sequence {
                     continue;
                 }
@@ -128,21 +126,82 @@ impl Rtnl {
             }
         }
     }
+}
 
-    fn receive(&mut self) -> io::Result<Vec<NetlinkMessage<RouteNetlinkMessage>>> {
-        let (bytes, _) = self.socket.recv_from_full()?;
-        let mut messages = Vec::new();
-        let mut rest = bytes.as_slice();
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            let length = usize::try_from(message.header.length).map_err(io::Error::other)?;
-            let aligned = length.next_multiple_of(4).max(4);
-            rest = rest.get(aligned..).unwrap_or_default();
-            messages.push(message);
+/// A socket whose errors come back without the request that caused them.
+pub(super) fn socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.set_cap_ack(true)?;
+    Ok(socket)
+}
+
+/// The first request that the kernel refused.
+pub(crate) fn first_refusal(requests: &[Request], codes: &[i32]) -> Result<(), RequestError> {
+    for (request, &code) in requests.iter().zip(codes) {
+        if code != 0 && !request.tolerated.contains(&code) {
+            return Err(RequestError {
+                what: request.what,
+                source: io::Error::from_raw_os_error(code),
+            });
         }
-        Ok(messages)
     }
+    Ok(())
+}
+
+/// The bytes of requests numbered from `first` on.
+pub(super) fn encode(first: u32, requests: &[Request]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut sequence = first;
+    for request in requests {
+        let flags = request.flags | NLM_F_REQUEST | NLM_F_ACK;
+        append(&mut bytes, sequence, flags, request.message.clone());
+        sequence = sequence.wrapping_add(1);
+    }
+    bytes
+}
+
+/// Notes the error number of the request that a message acknowledges, if it does, in the place from `first` on.
+pub(super) fn note(codes: &mut [Option<i32>], first: u32, message: &Message) {
+    if let NetlinkPayload::Error(error) = &message.payload {
+        let index = message.header.sequence_number.wrapping_sub(first);
+        let code = error.raw_code().saturating_neg();
+        if let Some(slot) = usize::try_from(index).ok().and_then(|i| codes.get_mut(i)) {
+            *slot = Some(code);
+        }
+    }
+}
+
+fn count(requests: &[Request]) -> u32 {
+    u32::try_from(requests.len()).unwrap_or(u32::MAX)
+}
+
+/// Waits for messages of the kernel, of whatever length.
+fn receive_dump(socket: &Socket) -> io::Result<Vec<Message>> {
+    let (bytes, _) = socket.recv_from_full()?;
+    parse(&bytes)
+}
+
+/// Waits for messages of the kernel that are no dump.
+pub(super) fn receive(socket: &Socket) -> io::Result<Vec<Message>> {
+    let mut bytes = Vec::with_capacity(ANSWER_LEN_MAX);
+    socket.recv(&mut bytes, 0)?;
+    parse(&bytes)
+}
+
+fn parse(bytes: &[u8]) -> io::Result<Vec<Message>> {
+    let mut messages = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let message = Message::deserialize(rest)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        let length = usize::try_from(message.header.length).map_err(io::Error::other)?;
+        let aligned = length.next_multiple_of(4).max(4);
+        rest = rest.get(aligned..).unwrap_or_default();
+        messages.push(message);
+    }
+    Ok(messages)
 }
 
 fn append(bytes: &mut Vec<u8>, sequence: u32, flags: u16, message: RouteNetlinkMessage) {

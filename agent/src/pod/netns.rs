@@ -1,9 +1,10 @@
 //! Network namespaces: made under a path, removed, told apart, and entered on a thread of their own.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dormouse_agent_ipam::NetnsId;
 use nix::errno::Errno;
@@ -11,6 +12,10 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
+
+mod living;
+
+pub(crate) use living::living;
 
 const OWN: &str = "/proc/thread-self/ns/net";
 
@@ -71,6 +76,19 @@ pub fn own_identity() -> io::Result<NetnsId> {
     identity(File::open(OWN)?)
 }
 
+/// The paths under which namespaces are kept, as container runtimes do, by the namespaces' inodes.
+pub(crate) fn kept() -> io::Result<HashMap<u64, PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(mounts.lines().filter_map(kept_by).collect())
+}
+
+/// Reads a line of mountinfo: the fourth word is what of the file system is mounted, the fifth is where.
+fn kept_by(mount: &str) -> Option<(u64, PathBuf)> {
+    let mut words = mount.split(' ').skip(3);
+    let inode = words.next()?.strip_prefix("net:[")?.strip_suffix(']')?;
+    Some((inode.parse().ok()?, words.next()?.into()))
+}
+
 /// Runs `work` on a new thread inside the namespace; the calling thread stays where it is.
 pub fn enter<T: Send>(
     netns: BorrowedFd<'_>,
@@ -89,4 +107,19 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Resu
         let died = || io::Error::other("the thread inside the namespace panicked");
         thread.join().unwrap_or_else(|_| Err(died()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_found_by_their_mounts() {
+        let mount = "44 43 0:4 net:[4026532202] /run/netns/a rw shared:2 - nsfs nsfs rw";
+        assert_eq!(kept_by(mount), Some((4_026_532_202, "/run/netns/a".into())));
+        assert_eq!(
+            kept_by("25 30 0:23 / /sys rw,relatime - sysfs sysfs rw"),
+            None
+        );
+    }
 }

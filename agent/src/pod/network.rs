@@ -6,29 +6,43 @@ use std::fs;
 use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::leases::Opening;
-use dormouse_agent_ipam::{BootId, Lease, LeaseKey, Leases, NodePrefix, State, Suffix};
+use dormouse_agent_ipam::{
+    BootId, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix,
+};
 use dormouse_cni::pending::since_boot;
+use netlink_packet_route::link::LinkMessage;
 
 use super::bridge::{self, Fabric};
 use super::busy::Busy;
 use super::counters::RequestCounters;
+use super::engine::{Engine, lock};
 use super::error::NetworkError;
 use super::netlink::Rtnl;
-use super::recovery::{self, Healing, PodLink};
+use super::recovery::PodLink;
+use super::removal::Remover;
+use super::shards::Shards;
 use super::{PodEntry, PodTable, messages, names, sysctl};
 use crate::ndp::Advertiser;
 
 mod attach;
 mod check;
 mod detach;
+mod heal;
+mod mtu;
+mod reserve;
 
 /// The bridge's name unless told otherwise.
 pub const BRIDGE_DEFAULT: &str = "dormouse0";
 const JOURNAL: &str = "leases";
+/// How long to wait for the journal: agents that serve one request while no other runs hold it for milliseconds.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
+const JOURNAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a node's network is made of.
 #[derive(Clone, Debug)]
@@ -69,12 +83,28 @@ impl NetworkConfig {
     fn leases(&self) -> Result<Leases, NetworkError> {
         let folder = &self.state_dir;
         fs::create_dir_all(folder).map_err(machine("create the node's state folder"))?;
+        let boot = boot_id().map_err(machine("read the kernel's boot id"))?;
         let opening = Opening {
-            prefix: self.prefix,
             rest: self.rest,
-            boot: boot_id().map_err(machine("read the kernel's boot id"))?,
+            ..Opening::new(self.prefix, boot)
         };
-        Ok(Leases::open(&folder.join(JOURNAL), opening)?)
+        let began = Instant::now();
+        let leases = loop {
+            match Leases::open(&folder.join(JOURNAL), opening) {
+                Err(error) if is_busy(&error) && began.elapsed() < JOURNAL_PATIENCE => {
+                    thread::sleep(JOURNAL_PAUSE);
+                }
+                other => break other?,
+            }
+        };
+        let bytes = leases.writes().cut_bytes;
+        if bytes > 0 {
+            tracing::warn!(
+                bytes,
+                "cut what a crash left unfinished in the journal of leases"
+            );
+        }
+        Ok(leases)
     }
 }
 
@@ -90,9 +120,14 @@ pub struct Pod {
 /// The node's network.
 pub struct Network {
     config: NetworkConfig,
-    fabric: Fabric,
-    leases: Mutex<Leases>,
-    rtnl: Mutex<Rtnl>,
+    /// The outer interface.
+    uplink: u32,
+    /// Largest packet of the uplink and of everything behind it, in bytes.
+    mtu: AtomicU32,
+    shards: Mutex<Shards>,
+    leases: Leases,
+    engine: Engine,
+    remover: Remover,
     table: Mutex<Box<dyn PodTable>>,
     busy: Busy,
     /// Live leases whose link was found missing, and when first (since boot).
@@ -111,54 +146,57 @@ impl Network {
         if config.proxy_neighbors {
             sysctl::proxy_neighbors(&config.uplink)?;
         }
-        let rtnl = Rtnl::open().map_err(machine("open a routing socket"))?;
+        let Fabric {
+            bridges,
+            uplink,
+            mtu,
+        } = fabric;
         let advertiser = Advertiser::open(&config.uplink)
             .inspect_err(|error| tracing::warn!(%error, "pods will not be announced on the uplink"))
             .ok();
         let network = Self {
             config,
-            fabric,
-            leases: Mutex::new(leases),
-            rtnl: Mutex::new(rtnl),
+            uplink,
+            mtu: AtomicU32::new(mtu),
+            shards: Mutex::new(bridges.into_iter().collect()),
+            leases,
+            engine: Engine::open().map_err(machine("open a routing socket"))?,
+            remover: Remover::default(),
             table: Mutex::new(table),
             busy: Busy::default(),
             missing: Mutex::new(HashMap::new()),
             advertiser,
             counters: RequestCounters::default(),
         };
-        network.heal()?;
+        let began = Instant::now();
+        let kept = network.heal()?;
+        let took_us = began.elapsed().as_micros();
+        tracing::info!(pods = kept, took_us, "found the node's pods again");
         network.consume_pending()?;
         Ok(network)
     }
 
-    /// The interfaces that pods are wired to.
-    pub fn fabric(&self) -> Fabric {
-        self.fabric
+    /// What it was opened with.
+    pub fn config(&self) -> &NetworkConfig {
+        &self.config
     }
 
     /// The pods that are wired, by address.
     pub fn pods(&self) -> Vec<Pod> {
-        let leases = self.leases();
+        let leases = self.leases.leases();
         let live = leases
-            .allocator()
-            .leases()
-            .filter(|lease| lease.state == State::Live);
+            .iter()
+            .filter(|lease| lease.state == State::Live && lease.wired);
         let by_suffix: BTreeMap<_, _> = live
             .map(|lease| (lease.suffix, lease.key.clone()))
             .collect();
-        let address = |suffix| leases.address(suffix);
         by_suffix
             .into_iter()
             .map(|(suffix, key)| Pod {
                 key,
-                address: address(suffix),
+                address: self.address(suffix),
             })
             .collect()
-    }
-
-    /// Whether ADD could succeed now.
-    pub fn has_room(&self) -> bool {
-        self.leases().has_room(since_boot())
     }
 
     /// How often each request was answered how.
@@ -166,45 +204,7 @@ impl Network {
         &self.counters
     }
 
-    fn heal(&self) -> Result<(), NetworkError> {
-        let links = self.pod_links()?;
-        let plan = recovery::plan(
-            self.leases().allocator().leases(),
-            &links,
-            self.fabric.bridge,
-        );
-        for healing in plan {
-            self.heal_one(healing)?;
-        }
-        Ok(())
-    }
-
-    fn heal_one(&self, healing: Healing) -> Result<(), NetworkError> {
-        match healing {
-            Healing::Keep(lease, ifindex) => self.tell(&lease, ifindex),
-            Healing::Adopt(lease, ifindex) => {
-                tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
-                self.leases().adopt(&lease)?;
-                self.tell(&lease, ifindex)
-            }
-            Healing::Unwire(lease) => {
-                tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
-                self.unwire(&lease)
-            }
-            Healing::RemoveLink(name) => {
-                tracing::warn!(link = name, "removed a link that is nobody's");
-                Ok(self.rtnl().batch(&[messages::remove_link(&name)])?)
-            }
-        }
-    }
-
-    fn tell(&self, lease: &Lease, ifindex: u32) -> Result<(), NetworkError> {
-        let address = self.address(lease.suffix);
-        let pod = PodEntry {
-            address,
-            ifindex,
-            mac: names::pod_mac(lease.suffix),
-        };
+    fn tell(&self, pod: PodEntry) -> Result<(), NetworkError> {
         let added = self.table().add(pod);
         added.map_err(|source| NetworkError::Table {
             what: "add",
@@ -216,26 +216,36 @@ impl Network {
     fn unwire(&self, lease: &Lease) -> Result<(), NetworkError> {
         let address = self.address(lease.suffix);
         if lease.state != State::Releasing {
-            self.leases().release(lease.suffix)?;
+            self.leases.release(lease.suffix)?;
         }
         let removed = self.table().remove(address);
         removed.map_err(|source| NetworkError::Table {
             what: "remove",
             source,
         })?;
-        let requests = messages::unwire(lease.suffix, address, self.fabric.bridge, self.proxy_on());
-        self.rtnl().batch(&requests)?;
-        self.leases().free(lease.suffix, since_boot())?;
+        let shards = lock(&self.shards);
+        let bridges: Vec<u32> = match shards.bridge_of(lease.suffix) {
+            Some(bridge) => vec![bridge],
+            None => shards.bridges().collect(),
+        };
+        drop(shards);
+        let requests = bridges
+            .iter()
+            .flat_map(|bridge| messages::unreach(address, *bridge, self.proxy_on()))
+            .collect();
+        self.remover
+            .remove(&names::link_name(lease.suffix), requests)?;
+        lock(&self.shards).remove(lease.suffix);
+        self.leases.free(lease.suffix, since_boot())?;
         lock(&self.missing).remove(&lease.suffix);
         Ok(())
     }
 
-    fn pod_links(&self) -> Result<Vec<PodLink>, NetworkError> {
-        let links = self
-            .rtnl()
-            .links()
-            .map_err(machine("list the node's links"))?;
-        Ok(links.iter().filter_map(PodLink::read).collect())
+    /// Whether a pod's link is plugged in.
+    fn is_port(&self, link: &PodLink) -> bool {
+        let shards = lock(&self.shards);
+        link.controller
+            .is_some_and(|bridge| shards.bridges().any(|ours| ours == bridge))
     }
 
     fn address(&self, suffix: Suffix) -> Ipv6Addr {
@@ -243,15 +253,11 @@ impl Network {
     }
 
     fn proxy_on(&self) -> Option<u32> {
-        self.config.proxy_neighbors.then_some(self.fabric.uplink)
+        self.config.proxy_neighbors.then_some(self.uplink)
     }
 
-    fn leases(&self) -> MutexGuard<'_, Leases> {
-        lock(&self.leases)
-    }
-
-    fn rtnl(&self) -> MutexGuard<'_, Rtnl> {
-        lock(&self.rtnl)
+    fn mtu(&self) -> u32 {
+        self.mtu.load(Ordering::Relaxed)
     }
 
     fn table(&self) -> MutexGuard<'_, Box<dyn PodTable>> {
@@ -259,9 +265,18 @@ impl Network {
     }
 }
 
-/// A thread that panicked left the value whole: every change is made by one call.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn is_busy(error: &LeasesError) -> bool {
+    matches!(error, LeasesError::Journal { source, .. } if source.kind() == io::ErrorKind::ResourceBusy)
+}
+
+/// All links of the namespace, by a socket of its own: an answer that is so long would hold others up.
+fn links() -> Result<Vec<LinkMessage>, NetworkError> {
+    let links = Rtnl::open().and_then(|mut rtnl| rtnl.links());
+    links.map_err(machine("list the node's links"))
+}
+
+fn pod_links() -> Result<Vec<PodLink>, NetworkError> {
+    Ok(links()?.iter().filter_map(PodLink::read).collect())
 }
 
 fn machine(what: &'static str) -> impl FnOnce(io::Error) -> NetworkError {

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use dormouse_agent_ipam::{Lease, LeaseKey, NetnsId, State, Suffix};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
-use super::names;
+use super::messages::{DOOMED_GROUP, POD_GROUP};
+use super::{bridge, names};
 
 #[cfg(test)]
 mod tests;
@@ -17,30 +18,44 @@ pub(crate) struct PodLink {
     pub(crate) ifindex: u32,
     /// The bridge it is a port of.
     pub(crate) controller: Option<u32>,
-    /// Whose it is, as its alias says.
-    pub(crate) holder: Option<LeaseKey>,
+    /// Whose it is and the link-layer address of the pod's end, as its alias says.
+    pub(crate) holder: Option<(LeaseKey, [u8; 6])>,
+    /// Largest packet, in bytes.
+    pub(crate) mtu: u32,
 }
 
 impl PodLink {
     /// Reads a link; none if it is no pod's.
     pub(crate) fn read(link: &LinkMessage) -> Option<Self> {
-        let (mut suffix, mut controller, mut alias) = (None, None, None);
+        let (mut suffix, mut controller, mut alias, mut ours) = (None, None, None, false);
         for attribute in &link.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => suffix = names::suffix_of_link(name),
                 LinkAttribute::Controller(index) => controller = Some(*index),
                 LinkAttribute::IfAlias(text) => alias = names::parse_alias(text),
+                LinkAttribute::Group(group) => ours = [POD_GROUP, DOOMED_GROUP].contains(group),
                 _ => {}
             }
         }
         let suffix = suffix?;
-        let holder = alias.filter(|(_, s)| *s == suffix).map(|(key, _)| key);
+        let holder = alias.filter(|(_, s, _)| *s == suffix);
+        // Somebody else's link may have such a name.
+        if !ours && holder.is_none() {
+            return None;
+        }
         Some(Self {
             suffix,
             ifindex: link.header.index,
             controller,
-            holder,
+            holder: holder.map(|(key, _, mac)| (key, mac)),
+            mtu: bridge::mtu(link).unwrap_or_default(),
         })
+    }
+
+    /// The link-layer address of the pod's end.
+    pub(crate) fn mac(&self) -> [u8; 6] {
+        let told = self.holder.as_ref().map(|(_, mac)| *mac);
+        told.unwrap_or(names::pod_mac(self.suffix))
     }
 }
 
@@ -48,11 +63,11 @@ impl PodLink {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Healing {
     /// The pod lives: tell the data path.
-    Keep(Lease, u32),
+    Keep(PodLink),
     /// Half made, half removed, or its namespace is gone: remove what is left and free the address.
     Unwire(Lease),
     /// The pod lives but the journal has lost it: take the lease back.
-    Adopt(Lease, u32),
+    Adopt(Lease, PodLink),
     /// A link that is nobody's.
     RemoveLink(String),
 }
@@ -61,22 +76,21 @@ pub(crate) enum Healing {
 pub(crate) fn plan<'a>(
     leases: impl Iterator<Item = &'a Lease>,
     links: &[PodLink],
-    bridge: u32,
+    bridges: &[u32],
 ) -> Vec<Healing> {
     let mut left: HashMap<Suffix, &PodLink> =
         links.iter().map(|link| (link.suffix, link)).collect();
+    let is_ours = |link: &PodLink| link.controller.is_some_and(|c| bridges.contains(&c));
     let mut healings = Vec::new();
     for lease in leases {
         let link = left.remove(&lease.suffix);
         healings.push(match (lease.state, link) {
-            (State::Live, Some(link)) => Healing::Keep(lease.clone(), link.ifindex),
+            (State::Live, Some(link)) => Healing::Keep(link.clone()),
             _ => Healing::Unwire(lease.clone()),
         });
     }
     healings.extend(left.into_values().map(|link| match &link.holder {
-        Some(key) if link.controller == Some(bridge) => {
-            Healing::Adopt(adopted(key, link.suffix), link.ifindex)
-        }
+        Some((key, _)) if is_ours(link) => Healing::Adopt(adopted(key, link.suffix), link.clone()),
         _ => Healing::RemoveLink(names::link_name(link.suffix)),
     }));
     healings
@@ -89,5 +103,7 @@ fn adopted(key: &LeaseKey, suffix: Suffix) -> Lease {
         state: State::Live,
         netns: NetnsId::default(),
         since: std::time::Duration::ZERO,
+        ipv4: None,
+        wired: true,
     }
 }

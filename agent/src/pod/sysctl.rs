@@ -56,10 +56,10 @@ pub(crate) fn quiet_bridge(bridge: &str) -> Result<(), SysctlError> {
 }
 
 /// Pods reach each other through the gateway; the redirects that the kernel sends because both are behind one link
-/// would lead them to a neighbour that their isolated port cannot reach.
+/// would lead them to a neighbour that their isolated port cannot reach. A new link has neither setting.
 pub(crate) fn quiet_pod(ifname: &str) -> Result<(), SysctlError> {
-    set(&format!("{IPV6}/conf/{ifname}/accept_redirects"), "0")?;
-    set(&format!("{IPV6}/conf/{ifname}/accept_ra"), "0")
+    write(&format!("{IPV6}/conf/{ifname}/accept_redirects"), "0")?;
+    write(&format!("{IPV6}/conf/{ifname}/accept_ra"), "0")
 }
 
 fn read(path: &str) -> Option<String> {
@@ -72,6 +72,10 @@ fn set(path: &str, value: &str) -> Result<(), SysctlError> {
     if read(path).is_some_and(|now| now == value) {
         return Ok(());
     }
+    write(path, value)
+}
+
+fn write(path: &str, value: &str) -> Result<(), SysctlError> {
     fs::write(path, value).map_err(|source| SysctlError {
         path: path.to_owned(),
         value: value.to_owned(),

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use dormouse_agent_ipam::Suffix;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
@@ -11,19 +10,22 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{Request, no_generated_addresses, permanent, request};
+use super::limit::limit;
+use super::reach::permanent;
+use super::{Request, Wiring, no_generated_addresses, request};
 use crate::pod::{GATEWAY, names};
 
 const LOOPBACK_IFINDEX: u32 = 1;
 
-/// The pod's namespace: loopback, its link with two addresses that are usable at once, and its default route.
-pub(crate) fn pod_side(suffix: Suffix, address: Ipv6Addr, ifindex: u32) -> Vec<Request> {
+/// The pod's namespace: loopback, its link with two addresses that are usable at once, its default route, and the limit
+/// of what it sends.
+pub(crate) fn pod_side(wiring: &Wiring<'_>, ifindex: u32) -> Vec<Request> {
     let mut quiet = LinkMessage::default();
     quiet.header.index = ifindex;
     quiet.attributes = vec![no_generated_addresses()];
     let new = NLM_F_CREATE | NLM_F_EXCL;
     let gateway = permanent(ifindex, GATEWAY, names::BRIDGE_MAC);
-    vec![
+    let requests = vec![
         request(
             "set the pod's loopback up",
             RouteNetlinkMessage::SetLink(up(LOOPBACK_IFINDEX)),
@@ -43,7 +45,7 @@ pub(crate) fn pod_side(suffix: Suffix, address: Ipv6Addr, ifindex: u32) -> Vec<R
             "give the pod its link-local address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
-                names::link_local(suffix),
+                names::link_local(wiring.suffix),
                 64,
                 AddressScope::Link,
             )),
@@ -53,7 +55,7 @@ pub(crate) fn pod_side(suffix: Suffix, address: Ipv6Addr, ifindex: u32) -> Vec<R
             "give the pod its address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
-                address,
+                wiring.address,
                 128,
                 AddressScope::Universe,
             )),
@@ -69,7 +71,10 @@ pub(crate) fn pod_side(suffix: Suffix, address: Ipv6Addr, ifindex: u32) -> Vec<R
             RouteNetlinkMessage::NewRoute(default_route(ifindex)),
             NLM_F_CREATE,
         ),
-    ]
+    ];
+    let sent = wiring.limits.and_then(|limits| limits.egress);
+    let limit = sent.map(|rate| limit("limit what the pod sends", ifindex, wiring.mtu, rate));
+    requests.into_iter().chain(limit).collect()
 }
 
 fn up(ifindex: u32) -> LinkMessage {

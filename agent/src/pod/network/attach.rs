@@ -1,44 +1,43 @@
 //! Wires a pod: address, veth, addresses inside, data path, announcement; or nothing at all.
 
 use std::io;
-use std::net::Ipv6Addr;
+use std::mem;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
-use dormouse_agent_ipam::{Lease, LeaseKey};
-use dormouse_cni::message::{Link, Wired};
+use dormouse_agent_ipam::{Lease, LeaseKey, NetnsId, Suffix};
+use dormouse_cni::message::{Link, Wanted, Wired};
 use dormouse_cni::pending::since_boot;
 use nix::libc;
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{if_indextoname, if_nametoindex};
 
-use super::{Network, machine};
+use super::{Network, lock, machine, pod_links};
 use crate::pod::error::NetworkError;
 use crate::pod::messages::{self, CREATE, Wiring};
 use crate::pod::names::{self, BRIDGE_MAC, mac_text};
 use crate::pod::netlink::{RequestError, Rtnl};
-use crate::pod::{GATEWAY, netns, sysctl};
+use crate::pod::{GATEWAY, PodEntry, bridge, netns, shards, sysctl};
 
 /// How long a request waits for another one on the same attachment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// Interface indexes that are tried for a pod's link before giving up: each may be taken by someone else's.
-const IFINDEX_TRIES: u32 = 8;
-/// Distance between them; tunnels and bridges have small ones.
+/// How often a link is tried to be made before giving up: an interface index may be taken by someone else's, a bridge may
+/// be full of others' ports.
+const TRIES: u32 = 8;
+/// Distance between the indexes that are tried; tunnels and bridges have small ones.
 const IFINDEX_STRIDE: u32 = 1 << 24;
 
 impl Network {
-    /// Wires an interface into `netns`, with a certain address or the next one. On an error nothing is left of it.
+    /// Wires an interface into `netns` as the runtime wants it. On an error nothing is left of it.
     pub fn add(
         &self,
         key: &LeaseKey,
         netns: BorrowedFd<'_>,
-        address: Option<Ipv6Addr>,
+        wanted: &Wanted,
     ) -> Result<Wired, NetworkError> {
-        let id = netns::identity(netns).map_err(NetworkError::NoNetns)?;
-        if id == netns::own_identity().map_err(machine("look at the agent's namespace"))? {
-            return Err(NetworkError::OwnNetns);
-        }
-        if self.leases().lease(key).is_some() {
+        let id = foreign(netns)?;
+        if self.leases.lease(key).is_some() {
             self.consume_pending()?;
         }
         let _busy = self
@@ -47,43 +46,57 @@ impl Network {
             .ok_or_else(|| NetworkError::Busy(key.clone()))?;
         self.forget_vanished(key)?;
         let request = LeaseRequest {
-            key: key.clone(),
-            netns: id,
-            address,
+            address: address(wanted)?,
+            ..LeaseRequest::new(key.clone(), id)
         };
-        let lease = self.leases().reserve(&request, since_boot())?;
-        self.wire(&lease, netns).inspect_err(|_| self.undo(&lease))
+        let lease = self.leases.reserve(&request, since_boot())?;
+        self.wire(&lease, netns, wanted)
+            .inspect_err(|_| self.undo(&lease))
     }
 
     /// An earlier pod of the same name whose namespace died without DEL is in nobody's way.
     fn forget_vanished(&self, key: &LeaseKey) -> Result<(), NetworkError> {
-        let held = self.leases().lease(key).cloned();
+        let held = self.leases.lease(key).filter(|lease| lease.wired);
         let Some(lease) = held else { return Ok(()) };
-        if self
-            .pod_links()?
-            .iter()
-            .any(|link| link.suffix == lease.suffix)
-        {
+        if pod_links()?.iter().any(|link| link.suffix == lease.suffix) {
             return Ok(());
         }
         self.unwire(&lease)
     }
 
-    fn wire(&self, lease: &Lease, netns: BorrowedFd<'_>) -> Result<Wired, NetworkError> {
+    fn wire(
+        &self,
+        lease: &Lease,
+        netns: BorrowedFd<'_>,
+        wanted: &Wanted,
+    ) -> Result<Wired, NetworkError> {
         let mut wiring = Wiring {
             key: &lease.key,
             suffix: lease.suffix,
             address: self.address(lease.suffix),
+            mac: wanted.mac.unwrap_or(names::pod_mac(lease.suffix)),
             ifindex: names::ifindex(lease.suffix),
-            bridge: self.fabric.bridge,
+            bridge: self.place(lease.suffix)?,
             proxy_on: self.proxy_on(),
-            mtu: self.fabric.mtu,
+            mtu: self.mtu(),
+            limits: wanted.bandwidth,
         };
+        let mut clock = Clock::start();
         self.wire_host(&mut wiring, netns)?;
+        let host_us = clock.lap_us();
         wire_pod(&wiring, netns)?;
-        self.rtnl().batch(&messages::settle(&wiring))?;
-        self.leases().confirm(lease.suffix)?;
-        self.tell(lease, wiring.ifindex)?;
+        let pod_us = clock.lap_us();
+        self.engine.batch(messages::settle(&wiring))?;
+        let settle_us = clock.lap_us();
+        self.leases.confirm(lease.suffix)?;
+        let confirm_us = clock.lap_us();
+        self.tell(PodEntry {
+            address: wiring.address,
+            ifindex: wiring.ifindex,
+            mac: wiring.mac,
+        })?;
+        let table_us = clock.lap_us();
+        tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "wired a pod");
         if let Some(advertiser) = &self.advertiser
             && let Err(error) = advertiser.announce(wiring.address)
         {
@@ -92,33 +105,58 @@ impl Network {
         Ok(self.wired(&wiring))
     }
 
+    /// Takes a port on a bridge that has one; makes one more bridge where none has.
+    fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
+        let mut shards = lock(&self.shards);
+        loop {
+            if let Some(bridge) = shards.place(suffix) {
+                return Ok(bridge);
+            }
+            let next = bridge::ensure_next(&self.config.bridge, shards.len(), self.mtu())?;
+            tracing::info!(bridges = shards.len() + 1, "made one more bridge for pods");
+            shards.push(next);
+        }
+    }
+
     fn wire_host(
         &self,
         wiring: &mut Wiring<'_>,
         netns: BorrowedFd<'_>,
     ) -> Result<(), NetworkError> {
-        for _ in 1..IFINDEX_TRIES {
-            let made = self
-                .rtnl()
-                .batch(&messages::host_side(wiring, netns.as_raw_fd()));
-            match made {
-                Err(error) if refused(&error, libc::EBUSY) => {
+        for _ in 1..TRIES {
+            let requests = messages::host_side(wiring, netns.as_raw_fd());
+            match self.engine.batch(requests) {
+                Err(error) if refused(&error, libc::EBUSY) || is_taken(&error, wiring.ifindex) => {
                     wiring.ifindex = wiring.ifindex.wrapping_add(IFINDEX_STRIDE) & 0x7fff_ffff;
                 }
+                Err(error) if refused(&error, libc::EXFULL) => self.move_on(wiring)?,
                 other => return other.map_err(|error| explain(error, wiring)),
             }
         }
-        let made = self
-            .rtnl()
-            .batch(&messages::host_side(wiring, netns.as_raw_fd()));
+        let requests = messages::host_side(wiring, netns.as_raw_fd());
+        let made = self.engine.batch(requests);
         made.map_err(|error| explain(error, wiring))
     }
 
+    /// The kernel took no further port on the bridge: the requests after the refused one are undone there.
+    fn move_on(&self, wiring: &mut Wiring<'_>) -> Result<(), NetworkError> {
+        let left = messages::unreach(wiring.address, wiring.bridge, None);
+        self.engine.batch(left)?;
+        lock(&self.shards).refuse(wiring.suffix);
+        wiring.bridge = self.place(wiring.suffix)?;
+        Ok(())
+    }
+
     /// If this fails too, the journal says that the lease was never live: the next reconciliation finishes it.
-    fn undo(&self, lease: &Lease) {
+    pub(super) fn undo(&self, lease: &Lease) {
         if let Err(error) = self.unwire(lease) {
             tracing::error!(key = %lease.key, error = error.chain(), "failed to undo an ADD");
         }
+    }
+
+    fn bridge_name(&self, bridge: u32) -> String {
+        let place = lock(&self.shards).bridges().position(|one| one == bridge);
+        shards::name(&self.config.bridge, place.unwrap_or_default())
     }
 
     fn wired(&self, wiring: &Wiring<'_>) -> Wired {
@@ -127,16 +165,54 @@ impl Network {
             mac: mac_text(mac),
         };
         Wired {
-            bridge: link(&self.config.bridge, BRIDGE_MAC),
+            bridge: link(&self.bridge_name(wiring.bridge), BRIDGE_MAC),
             host: link(
                 &names::link_name(wiring.suffix),
                 names::host_mac(wiring.suffix),
             ),
-            pod: link(&wiring.key.ifname, names::pod_mac(wiring.suffix)),
+            pod: link(&wiring.key.ifname, wiring.mac),
             mtu: wiring.mtu,
             address: wiring.address,
             gateway: GATEWAY,
+            address4: None,
+            gateway4: None,
         }
+    }
+}
+
+/// A pod's namespace: not the node's own.
+pub(super) fn foreign(netns: BorrowedFd<'_>) -> Result<NetnsId, NetworkError> {
+    let id = netns::identity(netns).map_err(NetworkError::NoNetns)?;
+    let own = netns::own_identity().map_err(machine("look at the agent's namespace"))?;
+    if id == own {
+        return Err(NetworkError::OwnNetns);
+    }
+    Ok(id)
+}
+
+/// The one address that may be asked for.
+pub(super) fn address(wanted: &Wanted) -> Result<Option<Ipv6Addr>, NetworkError> {
+    let mut found = None;
+    for address in &wanted.addresses {
+        match address {
+            IpAddr::V6(address) => found = Some(*address),
+            IpAddr::V4(address) => return Err(NetworkError::NoIpv4(*address)),
+        }
+    }
+    Ok(found)
+}
+
+/// Tells the stages of an ADD apart.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn lap_us(&mut self) -> u128 {
+        let now = Instant::now();
+        (now - mem::replace(&mut self.0, now)).as_micros()
     }
 }
 
@@ -144,9 +220,18 @@ fn refused(error: &RequestError, code: i32) -> bool {
     error.what == CREATE && error.source.raw_os_error() == Some(code)
 }
 
+/// Newer kernels say of a number what they say of a name: it exists.
+fn is_taken(error: &RequestError, ifindex: u32) -> bool {
+    refused(error, libc::EEXIST) && if_indextoname(ifindex).is_ok()
+}
+
 fn explain(error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
     if refused(&error, libc::EEXIST) {
         return NetworkError::InterfaceExists(wiring.key.ifname.clone());
+    }
+    // The only thing in the request that can be of a wrong kind.
+    if refused(&error, libc::EINVAL) {
+        return NetworkError::NoNetns(error.source);
     }
     error.into()
 }
@@ -156,7 +241,7 @@ fn wire_pod(wiring: &Wiring<'_>, netns: BorrowedFd<'_>) -> Result<(), NetworkErr
         let ifname = wiring.key.ifname.as_str();
         let ifindex = if_nametoindex(ifname).map_err(io::Error::from)?;
         sysctl::quiet_pod(ifname).map_err(io::Error::other)?;
-        let requests = messages::pod_side(wiring.suffix, wiring.address, ifindex);
+        let requests = messages::pod_side(wiring, ifindex);
         Ok(Rtnl::open()?.batch(&requests))
     };
     netns::enter(netns, inside).map_err(machine("wire the pod's side"))??;

@@ -1,40 +1,70 @@
 //! Compares a pod's wiring with what ADD made. Additions and changes by other plugins are tolerated.
 
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
 use dormouse_agent_ipam::{LeaseKey, NetnsId};
+use dormouse_cni::pending::since_boot;
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
 
-use super::{Network, machine};
+use super::{Network, lock, machine, pod_links};
 use crate::pod::error::NetworkError;
-use crate::pod::netns;
+use crate::pod::{netns, shards};
 
 impl Network {
+    /// Fails if ADD could not succeed now.
+    pub fn status(&self) -> Result<(), NetworkError> {
+        let bridges: Vec<u32> = lock(&self.shards).bridges().collect();
+        let bridges = bridges.into_iter().enumerate();
+        let bridges =
+            bridges.map(|(place, bridge)| (shards::name(&self.config.bridge, place), bridge));
+        let uplink = (self.config.uplink.clone(), self.uplink);
+        let interfaces: Vec<_> = getifaddrs()
+            .map_err(|errno| machine("list the node's interfaces")(errno.into()))?
+            .collect();
+        let is_up = |name: &str| {
+            interfaces.iter().any(|entry| {
+                entry.interface_name == name && entry.flags.contains(InterfaceFlags::IFF_UP)
+            })
+        };
+        for (name, ifindex) in bridges.chain([uplink]) {
+            if if_nametoindex(name.as_str()).ok() != Some(ifindex) || !is_up(&name) {
+                return Err(NetworkError::Cut(name));
+            }
+        }
+        if self.leases.has_room(since_boot()) {
+            Ok(())
+        } else {
+            Err(NetworkError::Full(self.config.prefix))
+        }
+    }
+
     /// Fails with the first difference. `addresses` are those that ADD's result named.
     pub fn check(
         &self,
         key: &LeaseKey,
         netns: BorrowedFd<'_>,
-        addresses: &[Ipv6Addr],
+        addresses: &[IpAddr],
     ) -> Result<(), NetworkError> {
         let id = netns::identity(netns).map_err(NetworkError::NoNetns)?;
-        let lease = self.leases().lease(key).cloned();
+        let lease = self.leases.lease(key);
         let lease = lease.ok_or_else(|| NetworkError::NotHeld(key.clone()))?;
         let address = self.address(lease.suffix);
-        let link = self
-            .pod_links()?
+        let is_ours = lease.wired;
+        let link = pod_links()?
             .into_iter()
             .find(|link| link.suffix == lease.suffix);
-        let how = if !addresses.contains(&address) {
+        let how = if !addresses.contains(&IpAddr::V6(address)) {
             Some(format!("prevResult does not name {address}"))
         } else if lease.netns != NetnsId::default() && lease.netns != id {
             Some("the network namespace is another one".to_owned())
+        } else if !is_ours {
+            None
         } else if link.is_none() {
             Some("its link is gone".to_owned())
-        } else if link.is_some_and(|link| link.controller != Some(self.fabric.bridge)) {
+        } else if link.is_some_and(|link| !self.is_port(&link)) {
             Some(format!("its link is no port of {}", self.config.bridge))
         } else {
             netns::enter(netns, || inside(&key.ifname, address))

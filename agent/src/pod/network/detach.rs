@@ -9,8 +9,10 @@ use dormouse_cni::message::Attachment;
 use dormouse_cni::pending::{self, PendingDel, since_boot};
 
 use super::attach::PATIENCE;
-use super::{Network, boot_id, lock, machine};
+use super::reserve::kept_alive;
+use super::{Network, boot_id, links, lock, machine};
 use crate::pod::error::NetworkError;
+use crate::pod::recovery::PodLink;
 
 /// How long a pod's link may be missing before its lease is freed without DEL: a runtime that is slow to call DEL
 /// should find what it expects.
@@ -31,8 +33,8 @@ impl Network {
             .busy
             .enter(key, PATIENCE)
             .ok_or_else(|| NetworkError::Busy(key.clone()))?;
-        let lease = self.leases().lease(key).cloned();
-        match lease.filter(wanted) {
+        let lease = self.leases.lease(key);
+        match lease.filter(|lease| wanted(lease)) {
             Some(lease) => self.unwire(&lease),
             None => Ok(()),
         }
@@ -57,13 +59,8 @@ impl Network {
                 && !valid.contains(&(key.container.as_str(), key.ifname.as_str()))
         };
         // Attachments that appear from now on are newer than the list.
-        let stale: Vec<Lease> = self
-            .leases()
-            .allocator()
-            .leases()
-            .filter(|lease| lease.state != State::Reserved && is_stale(&lease.key))
-            .cloned()
-            .collect();
+        let mut stale = self.leases.leases();
+        stale.retain(|lease| lease.state != State::Reserved && is_stale(&lease.key));
         collect(
             stale
                 .iter()
@@ -71,7 +68,8 @@ impl Network {
         )
     }
 
-    /// Frees the leases of pods that vanished a while ago and finishes what could not be finished before.
+    /// Frees the leases of pods that vanished a while ago, finishes what could not be finished before, and follows the
+    /// uplink.
     pub fn reconcile(&self) -> Result<(), NetworkError> {
         self.consume_pending()?;
         self.reconcile_within(VANISHED_GRACE)
@@ -79,11 +77,18 @@ impl Network {
 
     fn reconcile_within(&self, grace: Duration) -> Result<(), NetworkError> {
         // Leases first: a link made in between belongs to a lease that is not looked at.
-        let leases: Vec<Lease> = self.leases().allocator().leases().cloned().collect();
-        let linked: HashSet<Suffix> = self.pod_links()?.iter().map(|link| link.suffix).collect();
+        let leases = self.leases.leases();
+        let links = links()?;
+        self.follow_mtu(&links)?;
+        let pods = links.iter().filter_map(PodLink::read);
+        let linked: HashSet<Suffix> = pods.map(|link| link.suffix).collect();
+        let alive = kept_alive(leases.iter().map(AsRef::as_ref))?;
         let now = since_boot();
         let due = leases.iter().filter(|lease| match lease.state {
-            State::Live => self.is_overdue(lease, linked.contains(&lease.suffix), now, grace),
+            State::Live => {
+                let seen = linked.contains(&lease.suffix) || alive.contains(&lease.suffix);
+                self.is_overdue(lease, seen, now, grace)
+            }
             // In use unless nobody works on it, which `del_if` waits for and then looks again.
             State::Reserved | State::Releasing => now > lease.since + PATIENCE,
         });

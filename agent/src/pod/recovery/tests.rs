@@ -3,6 +3,7 @@
 use super::*;
 
 const BRIDGE: u32 = 3;
+const BRIDGES: &[u32] = &[2, BRIDGE];
 
 fn key(container: &str) -> LeaseKey {
     LeaseKey {
@@ -24,7 +25,8 @@ fn link(suffix: u32, holder: Option<&str>) -> PodLink {
         suffix: Suffix(suffix),
         ifindex: suffix,
         controller: Some(BRIDGE),
-        holder: holder.map(key),
+        holder: holder.map(|name| (key(name), names::pod_mac(Suffix(suffix)))),
+        mtu: 1500,
     }
 }
 
@@ -42,9 +44,9 @@ fn a_live_pod_is_kept_and_everything_half_done_is_undone() {
         link(0x1_0003, Some("x")),
     ];
     assert_eq!(
-        plan(leases.iter(), &links, BRIDGE),
+        plan(leases.iter(), &links, BRIDGES),
         [
-            Healing::Keep(leases[0].clone(), 0x1_0000),
+            Healing::Keep(links[0].clone()),
             Healing::Unwire(leases[1].clone()),
             Healing::Unwire(leases[2].clone()),
             Healing::Unwire(leases[3].clone()),
@@ -54,14 +56,14 @@ fn a_live_pod_is_kept_and_everything_half_done_is_undone() {
 
 #[test]
 fn a_pod_that_the_journal_lost_is_taken_back_and_a_nameless_link_is_removed() {
-    let pod = plan([].into_iter(), &[link(0x1_0000, Some("lives"))], BRIDGE);
+    let pod = plan([].into_iter(), &[link(0x1_0000, Some("lives"))], BRIDGES);
     assert_eq!(
         pod,
         [Healing::Adopt(
             lease("lives", 0x1_0000, State::Live),
-            0x1_0000
+            link(0x1_0000, Some("lives"))
         )]
     );
-    let nameless = plan([].into_iter(), &[link(0x1_0001, None)], BRIDGE);
+    let nameless = plan([].into_iter(), &[link(0x1_0001, None)], BRIDGES);
     assert_eq!(nameless, [Healing::RemoveLink("dm00010001".into())]);
 }

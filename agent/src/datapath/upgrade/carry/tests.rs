@@ -1,3 +1,5 @@
+//! What is carried over, and what of it when both tables know a flow.
+
 use super::*;
 
 const FORGOTTEN_NS: u64 = 1_000;

@@ -1,0 +1,89 @@
+//! Classifiers on a link. A program that is a classifier is attached in microseconds and goes with its link; a TCX link
+//! would make the kernel hold its lock for a grace period, 16 ms, each time. Pure.
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+use nix::libc;
+
+use super::{Request, request};
+
+/// The filters of one priority are one program or one limit.
+const HANDLE: u32 = 1;
+
+/// Which packets a classifier sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// What the link receives: from the pod.
+    Ingress,
+    /// What the link sends: to the pod.
+    Egress,
+}
+
+/// The place for classifiers on a link; one that is there already is no error.
+pub(crate) fn place(ifindex: u32) -> Request {
+    let message = clsact(ifindex);
+    Request {
+        tolerated: &[libc::EEXIST],
+        ..request(
+            "make room for classifiers on the pod's link",
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+}
+
+/// Takes the place for classifiers away, with all of them.
+pub(crate) fn displace(ifindex: u32) -> Request {
+    let message = RouteNetlinkMessage::DelQueueDiscipline(clsact(ifindex));
+    request("take the classifiers off the pod's link", message, 0)
+}
+
+fn clsact(ifindex: u32) -> TcMessage {
+    let mut message = TcMessage::with_index(ifindex.cast_signed());
+    message.header.parent = TcHandle::CLSACT;
+    message.header.handle = TcHandle {
+        major: TcHandle::CLSACT.major,
+        minor: 0,
+    };
+    message.attributes = vec![TcAttribute::Kind("clsact".to_owned())];
+    message
+}
+
+/// Takes the classifier of this side and priority away.
+pub(crate) fn remove(ifindex: u32, at: (Side, u16)) -> Request {
+    let message = RouteNetlinkMessage::DelTrafficFilter(of(ifindex, at));
+    request("take a classifier off the pod's link", message, 0)
+}
+
+/// A classifier of all packets, in the place of the one that has this side and priority; lower ones come first.
+pub(crate) fn filter(
+    what: &'static str,
+    ifindex: u32,
+    at: (Side, u16),
+    (kind, options): (&str, Vec<TcOption>),
+) -> Request {
+    let mut message = of(ifindex, at);
+    message.attributes = vec![
+        TcAttribute::Kind(kind.to_owned()),
+        TcAttribute::Options(options),
+    ];
+    let message = RouteNetlinkMessage::NewTrafficFilter(message);
+    request(what, message, NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+/// The filter of this side and priority.
+fn of(ifindex: u32, (side, priority): (Side, u16)) -> TcMessage {
+    let mut message = TcMessage::with_index(ifindex.cast_signed());
+    message.header.parent = TcHandle {
+        major: TcHandle::CLSACT.major,
+        minor: match side {
+            Side::Ingress => TcHandle::MIN_INGRESS,
+            Side::Egress => TcHandle::MIN_EGRESS,
+        },
+    };
+    message.header.handle = TcHandle::from(HANDLE);
+    let all = u16::try_from(libc::ETH_P_ALL).unwrap_or_default().to_be();
+    message.header.info = u32::from(priority) << 16 | u32::from(all);
+    message
+}

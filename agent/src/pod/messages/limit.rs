@@ -1,0 +1,115 @@
+//! How much a pod may send and receive: what is too much waits for its turn at the end of the link that sends it. Pure.
+
+use dormouse_cni::message::Rate;
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+
+use super::{Request, request};
+
+/// What may wait: this part of what may pass in a second.
+const QUEUES_PER_SECOND: u64 = 20;
+/// Packets that must fit into a burst, for the kernel lets only whole ones pass.
+const BURST_PACKETS_MIN: u64 = 4;
+
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+const LINK_LAYER_ETHERNET: u8 = 1;
+/// The kernel's unit of time for bursts, in nanoseconds.
+const TICK_NS: u128 = 64;
+
+/// Delays what the link of that number sends; its `mtu` is in bytes.
+pub(super) fn limit(what: &'static str, ifindex: u32, mtu: u32, rate: Rate) -> Request {
+    let rate = Bytes::of(rate, u64::from(mtu) * BURST_PACKETS_MIN);
+    let queue = rate.per_second / QUEUES_PER_SECOND + u64::from(rate.burst);
+    let queue = u32::try_from(queue).unwrap_or(u32::MAX);
+    // `struct tc_tbf_qopt`: rate, peak rate, bytes in the queue, burst in ticks, MTU.
+    let parameters = [
+        &rate.spec()[..],
+        &[0; 12],
+        &queue.to_ne_bytes(),
+        &rate.ticks().to_ne_bytes(),
+        &[0; 4],
+    ];
+    let option = |kind, value| TcOption::Other(DefaultNla::new(kind, value));
+    let mut message = TcMessage::with_index(ifindex.cast_signed());
+    message.header.parent = TcHandle::ROOT;
+    message.attributes = vec![
+        TcAttribute::Kind("tbf".to_owned()),
+        TcAttribute::Options(vec![
+            option(TCA_TBF_PARMS, parameters.concat()),
+            option(TCA_TBF_RATE64, rate.per_second.to_ne_bytes().to_vec()),
+            option(TCA_TBF_BURST, rate.burst.to_ne_bytes().to_vec()),
+        ]),
+    ];
+    let message = RouteNetlinkMessage::NewQueueDiscipline(message);
+    request(what, message, NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+/// A token bucket in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bytes {
+    per_second: u64,
+    burst: u32,
+}
+
+impl Bytes {
+    fn of(rate: Rate, burst_min: u64) -> Self {
+        let burst = (rate.burst_bits / 8).max(burst_min);
+        Self {
+            per_second: (rate.bits_per_second / 8).max(1),
+            burst: u32::try_from(burst).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The kernel's `struct tc_ratespec`.
+    fn spec(self) -> [u8; 12] {
+        let rate = u32::try_from(self.per_second).unwrap_or(u32::MAX);
+        let mut spec = [0; 12];
+        // The size of the table's cells: any but 0.
+        spec[0] = 3;
+        spec[1] = LINK_LAYER_ETHERNET;
+        spec[8..].copy_from_slice(&rate.to_ne_bytes());
+        spec
+    }
+
+    fn ticks(self) -> u32 {
+        let ns = u128::from(self.burst) * 1_000_000_000 / u128::from(self.per_second);
+        u32::try_from(ns / TICK_NS).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_told_in_bytes_and_lets_whole_packets_pass() {
+        let asked = Rate {
+            bits_per_second: 8_000_000,
+            burst_bits: 8,
+        };
+        let rate = Bytes::of(asked, 6_000);
+        assert_eq!((rate.per_second, rate.burst), (1_000_000, 6_000));
+        // 6 ms.
+        assert_eq!(rate.ticks(), 93_750);
+        assert_eq!(rate.spec()[8..], 1_000_000_u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn numbers_that_the_kernel_cannot_hold_are_its_largest() {
+        let asked = Rate {
+            bits_per_second: u64::MAX,
+            burst_bits: u64::MAX,
+        };
+        let rate = Bytes::of(asked, 0);
+        assert_eq!(rate.burst, u32::MAX);
+        assert_eq!(rate.spec()[8..], [0xff; 4]);
+        let slow = Rate {
+            bits_per_second: 1,
+            burst_bits: u64::MAX,
+        };
+        assert_eq!(Bytes::of(slow, 0).ticks(), u32::MAX);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a start does for the pods that it finds: those that live are reached again, the rest is taken away.
+
+use super::{Network, lock, pod_links, reserve};
+use crate::pod::error::NetworkError;
+use crate::pod::netlink::Request;
+use crate::pod::recovery::{self, Healing, PodLink};
+use crate::pod::{PodEntry, messages};
+
+impl Network {
+    /// Brings journal, kernel and data path in step; how many pods live.
+    pub(super) fn heal(&self) -> Result<usize, NetworkError> {
+        let links = pod_links()?;
+        let mut shards = lock(&self.shards);
+        for link in &links {
+            if let Some(bridge) = link.controller {
+                shards.found(link.suffix, bridge);
+            }
+        }
+        let bridges: Vec<u32> = shards.bridges().collect();
+        drop(shards);
+        let leases = self.leases.leases();
+        let ours = leases.iter().map(AsRef::as_ref);
+        let ours = ours.filter(|lease| !reserve::is_kept(lease));
+        let plan = recovery::plan(ours, &links, &bridges);
+        let mut living = Vec::new();
+        for healing in plan {
+            living.extend(self.heal_one(healing)?);
+        }
+        self.engine
+            .batch(living.iter().flat_map(|link| self.reach(link)).collect())?;
+        self.fit(&living)?;
+        for link in &living {
+            self.tell(PodEntry {
+                address: self.address(link.suffix),
+                ifindex: link.ifindex,
+                mac: link.mac(),
+            })?;
+        }
+        Ok(living.len())
+    }
+
+    /// The pod's link, if it lives.
+    fn heal_one(&self, healing: Healing) -> Result<Option<PodLink>, NetworkError> {
+        match healing {
+            Healing::Keep(link) => Ok(Some(link)),
+            Healing::Adopt(lease, link) => {
+                tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
+                self.leases.adopt(&lease)?;
+                Ok(Some(link))
+            }
+            Healing::Unwire(lease) => {
+                tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
+                self.unwire(&lease).map(|()| None)
+            }
+            Healing::RemoveLink(name) => {
+                tracing::warn!(link = name, "removed a link that is nobody's");
+                self.remover.remove(&name, Vec::new())?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What leads to a pod, in case someone took it away.
+    fn reach(&self, link: &PodLink) -> Vec<Request> {
+        let address = self.address(link.suffix);
+        let bridge = lock(&self.shards).bridge_of(link.suffix);
+        let reach = |bridge| messages::reach(address, link.mac(), bridge);
+        bridge.map(reach).into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,320 @@
+//! The pod network itself, in network namespaces: more pods than a bridge has ports, what a runtime may ask for, what a
+//! pod may not do, and an uplink that changes.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on says why and ends"
+)]
+
+#[path = "pods/ground.rs"]
+mod ground;
+
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use dormouse_agent::datapath::{Config, Datapath};
+use dormouse_agent::pod::{PodEntry, PodTable};
+use dormouse_cni::message::{Bandwidth, Rate, Wanted};
+use ground::{Netns, Node, Recorder};
+
+/// More than one bridge takes.
+const PODS: usize = 1_100;
+const CALLERS: usize = 4;
+
+fn at(address: Ipv6Addr, socket: &UdpSocket) -> SocketAddr {
+    (address, socket.local_addr().unwrap().port()).into()
+}
+
+/// Whether a datagram from one arrives at the other, from that very address.
+fn reaches((from, source): (&Netns, Ipv6Addr), (to, target): (&Netns, Ipv6Addr)) -> bool {
+    let socket = to.listen();
+    from.send(source, at(target, &socket)).unwrap();
+    let mut packet = [0; 16];
+    socket
+        .recv_from(&mut packet)
+        .is_ok_and(|(_, peer)| peer.ip() == source)
+}
+
+#[test]
+fn a_node_has_more_pods_than_one_bridge_has_ports() {
+    let node = Node::start("many");
+    let table = Recorder::default();
+    let network = node.open(table.clone());
+    let pods: Vec<Netns> = (0..PODS).map(|pod| node.pod(&format!("c{pod}"))).collect();
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let (node, network, pods) = (&node, &network, &pods);
+            scope.spawn(move || {
+                for (number, pod) in pods.iter().enumerate().skip(caller).step_by(CALLERS) {
+                    node.add(network, &format!("c{number}"), pod, &Wanted::default());
+                }
+            });
+        }
+    });
+    let links = node.netns.ip("-o link show");
+    let ports = |bridge: &str| links.matches(&format!(" master {bridge} ")).count();
+    assert_eq!((ports("dormouse0"), ports("dormouse01")), (1_000, 100));
+    drop(network);
+    table
+        .clone()
+        .pods()
+        .iter()
+        .for_each(|pod| table.clone().remove(pod.address).unwrap());
+    let network = node.open(table.clone());
+    assert_eq!(table.pods().len(), PODS, "found again");
+
+    let on = |bridge: &str| {
+        let mut ours = network.pods().into_iter();
+        let link = |address: Ipv6Addr| format!("dm{:08x}", address.to_bits() & 0xffff_ffff);
+        let is_there = |name: &str| {
+            links
+                .lines()
+                .any(|l| l.contains(name) && l.contains(&format!(" master {bridge} ")))
+        };
+        let pod = ours.find(|pod| is_there(&link(pod.address))).unwrap();
+        let number: usize = pod.key.container[1..].parse().unwrap();
+        (&pods[number], pod.address)
+    };
+    let (first, later) = (on("dormouse0"), on("dormouse01"));
+    let outside = (&node.outside, Node::OUTSIDE);
+    for (from, to) in [
+        (first, later),
+        (later, first),
+        (later, outside),
+        (outside, later),
+        (outside, first),
+    ] {
+        assert!(reaches(from, to), "{} to {}", from.1, to.1);
+    }
+    for pod in 0..PODS {
+        node.del(&network, &format!("c{pod}"));
+    }
+    assert!(table.pods().is_empty() && !node.netns.ip("-o link show").contains("dm0"));
+    let routes = node.netns.ip("-6 route show");
+    let is_pods = |line: &&str| line.starts_with("2001:") && line.contains("dormouse0");
+    assert_eq!(routes.lines().find(is_pods), None, "no pod's route is left");
+}
+
+#[test]
+fn packets_to_an_address_that_no_pod_has_do_not_go_back_to_the_router() {
+    let node = Node::start("nobody");
+    let _network = node.open(Recorder::default());
+    node.netns
+        .ip(&format!("route add default via {}", Node::OUTSIDE));
+    let nobody = Node::prefix().network().to_bits() | 0x77_7777;
+    let to = SocketAddr::from((Ipv6Addr::from_bits(nobody), 9));
+    assert!(node.netns.send(Node::ADDRESS, to).is_err());
+    let route = node.netns.ip("-6 route show type unreachable");
+    assert!(route.contains(&Node::prefix().to_string()), "{route}");
+}
+
+#[test]
+fn pods_follow_the_uplinks_largest_packet() {
+    let node = Node::start("mtu");
+    let network = node.open(Recorder::default());
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    node.add(&network, "a", &a, &Wanted::default());
+    node.netns.ip("link set up0 mtu 1400");
+    let reconcile = || network.reconcile().map_err(|error| error.chain());
+    node.netns.inside(reconcile).unwrap();
+    assert_eq!(node.add(&network, "b", &b, &Wanted::default()).mtu, 1400);
+    for pod in [&a, &b] {
+        assert!(pod.ip("link show eth0").contains("mtu 1400"));
+    }
+    let links = node.netns.ip("-o link show");
+    let ours = links.lines().filter(|line| line.contains("dormouse0"));
+    assert!(
+        ours.clone().count() == 3 && ours.clone().all(|line| line.contains("mtu 1400")),
+        "{links}"
+    );
+    drop(network);
+    node.netns.ip("link set up0 mtu 1460");
+    node.open(Recorder::default());
+    assert!(
+        a.ip("link show eth0").contains("mtu 1460"),
+        "changed while no agent ran"
+    );
+}
+
+#[test]
+fn a_pod_has_the_link_layer_address_that_was_asked_for() {
+    let node = Node::start("mac");
+    let table = Recorder::default();
+    let network = node.open(table.clone());
+    let pod = node.pod("a");
+    let mac = [0x02, 0xaa, 0, 0, 0, 0x07];
+    let wanted = Wanted {
+        mac: Some(mac),
+        ..Wanted::default()
+    };
+    let wired = node.add(&network, "a", &pod, &wanted);
+    assert_eq!(wired.pod.mac, "02:aa:00:00:00:07");
+    assert!(pod.ip("link show eth0").contains("02:aa:00:00:00:07"));
+    assert!(reaches(
+        (&node.outside, Node::OUTSIDE),
+        (&pod, wired.address)
+    ));
+    drop(network);
+    node.open(table.clone());
+    assert_eq!(table.pods()[0].mac, mac, "found again");
+}
+
+/// Bits per second that arrive in the time.
+fn measure((from, to): (&Netns, &Netns), target: Ipv6Addr, time: Duration) -> f64 {
+    let listener = to.inside(|| TcpListener::bind(("::", 0))).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut sender = from.inside(|| TcpStream::connect((target, port))).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    receiver.set_read_timeout(Some(time)).unwrap();
+    let writer = std::thread::spawn(move || {
+        let data = vec![0; 32 * 1024];
+        // Ends when the receiver does.
+        while sender.write_all(&data).is_ok() {}
+    });
+    let (began, mut total, mut data) = (Instant::now(), 0, vec![0; 64 * 1024]);
+    while began.elapsed() < time {
+        total += receiver.read(&mut data).unwrap();
+    }
+    let rate = total as f64 * 8.0 / began.elapsed().as_secs_f64();
+    drop(receiver);
+    writer.join().unwrap();
+    rate
+}
+
+#[test]
+fn a_pods_traffic_is_limited_both_ways() {
+    let node = Node::start("rate");
+    let network = node.open(Recorder::default());
+    let rate = |bits_per_second| {
+        let burst_bits = 1_000_000;
+        Some(Rate {
+            bits_per_second,
+            burst_bits,
+        })
+    };
+    let (limited, free) = (node.pod("limited"), node.pod("free"));
+    let wanted = Wanted {
+        bandwidth: Some(Bandwidth {
+            ingress: rate(20_000_000),
+            egress: rate(40_000_000),
+        }),
+        ..Wanted::default()
+    };
+    let limited_at = node.add(&network, "limited", &limited, &wanted).address;
+    let free_at = node
+        .add(&network, "free", &free, &Wanted::default())
+        .address;
+    let time = Duration::from_secs(3);
+    let to = measure((&free, &limited), limited_at, time) / 20e6;
+    assert!((0.5..1.2).contains(&to), "{to} of the rate towards the pod");
+    let from = measure((&limited, &free), free_at, time) / 40e6;
+    assert!(
+        (0.5..1.2).contains(&from),
+        "{from} of the rate from the pod"
+    );
+    let unlimited = measure((&free, &node.outside), Node::OUTSIDE, time);
+    assert!(
+        unlimited > 100e6,
+        "{unlimited} bit/s from a pod without limits"
+    );
+}
+
+/// The real data path, for what it drops.
+struct Programs {
+    datapath: Datapath,
+    bpffs: PathBuf,
+    cgroup: PathBuf,
+}
+
+impl Programs {
+    fn open(node: &Node, name: &str) -> Self {
+        let name = format!("dmp{}-{name}", std::process::id());
+        let cgroup = cgroup_root().join(&name);
+        std::fs::create_dir_all(&cgroup).unwrap();
+        let bpffs = PathBuf::from(format!("/sys/fs/bpf/{name}"));
+        let config = Config {
+            bpffs: bpffs.clone(),
+            uplink: "up0".to_owned(),
+            cgroup: cgroup.clone(),
+            node_prefix: (Node::prefix().network(), Node::prefix().length()),
+            node_address: Node::ADDRESS,
+            flows_max: 1 << 12,
+        };
+        let datapath = node.netns.inside(|| Datapath::open(config)).unwrap();
+        Self {
+            datapath,
+            bpffs,
+            cgroup,
+        }
+    }
+}
+
+/// Where cgroup2 is mounted.
+fn cgroup_root() -> PathBuf {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    let root = mounts.lines().find_map(|mount| {
+        let (_, mount) = mount.split_once(' ')?;
+        let (place, kind) = mount.split_once(' ')?;
+        kind.starts_with("cgroup2 ").then(|| PathBuf::from(place))
+    });
+    root.expect("cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
+}
+
+impl PodTable for Programs {
+    fn add(&mut self, pod: PodEntry) -> std::io::Result<()> {
+        let PodEntry {
+            address,
+            ifindex,
+            mac,
+        } = pod;
+        let pod = dormouse_agent::datapath::PodEntry {
+            address,
+            ifindex,
+            mac,
+        };
+        self.datapath.add_pod(pod).map_err(std::io::Error::other)
+    }
+
+    fn remove(&mut self, address: Ipv6Addr) -> std::io::Result<()> {
+        self.datapath
+            .remove_pod(address)
+            .map_err(std::io::Error::other)
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.bpffs).unwrap();
+        // The kernel may not have let go of it yet.
+        let _ = std::fs::remove_dir(&self.cgroup);
+    }
+}
+
+#[test]
+fn a_pod_can_take_neither_address_of_another() {
+    let node = Node::start("spoof");
+    let network = node.open(Programs::open(&node, "spoof"));
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let at_a = node.add(&network, "a", &a, &Wanted::default()).address;
+    let wired = node.add(&network, "b", &b, &Wanted::default());
+    let outside = (&node.outside, Node::OUTSIDE);
+    assert!(reaches((&a, at_a), outside) && reaches((&b, wired.address), outside));
+
+    // Its IPv6 address: what leaves with it is dropped, and only that.
+    a.ip(&format!("addr add {}/128 dev eth0 nodad", wired.address));
+    let socket = node.outside.listen();
+    a.send(wired.address, at(Node::OUTSIDE, &socket)).unwrap();
+    a.send(at_a, at(Node::OUTSIDE, &socket)).unwrap();
+    let mut packet = [0; 16];
+    let (_, first) = socket.recv_from(&mut packet).unwrap();
+    assert_eq!(first.ip(), at_a, "the one before it was dropped");
+    a.ip(&format!("addr del {}/128 dev eth0", wired.address));
+
+    // Its link-layer address: packets for it go where they went.
+    a.ip(&format!("link set eth0 address {}", wired.pod.mac));
+    let _ = a.send(at_a, at(Node::OUTSIDE, &socket));
+    assert!(reaches(outside, (&b, wired.address)));
+}
