@@ -40,7 +40,8 @@ Examples:
   What it serves, and why a packet goes its way:
     dormouse-agent get services -A
     sudo dormouse-agent explain flow 2001:db8:7::17 service/shop/web tcp/80
-  Take the data path off this machine again:
+  Take it all off this machine again; first only list what would go:
+    sudo dormouse-agent uninstall --node n1 --dry-run
     sudo dormouse-agent uninstall --node n1
 
 Stopping the agent (SIGTERM) leaves the data path and the pods running; the next one takes them over.";
@@ -50,7 +51,7 @@ Stopping the agent (SIGTERM) leaves the data path and the pods running; the next
 pub enum Verb {
     /// Run this node until SIGTERM or SIGINT
     Run(Box<Run>),
-    /// Detach every program and remove every pin of this node; its pods run on without the data path
+    /// Take everything that Dormouse made off this machine: links, routes, programs, files, and nothing else
     Uninstall(Uninstall),
     /// What this node serves, drops and knows
     Get(get::Get),
@@ -58,6 +59,9 @@ pub enum Verb {
     Flows(Box<flows::Flows>),
     /// Why a packet goes its way; what an address is; what a code means
     Explain(explain::Explain),
+    /// Serve one request of the plugin while no agent runs (dormouse-cni calls this itself)
+    #[command(hide = true)]
+    Offline(Offline),
     /// Become a pod's command (the agent calls this itself)
     #[command(hide = true)]
     PodInit(PodInit),
@@ -174,6 +178,36 @@ pub struct Uninstall {
     /// Where maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     pub bpffs: Option<PathBuf>,
+    /// The node's state folder
+    #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
+    pub state_dir: PathBuf,
+    /// The socket that dormouse-cni calls
+    #[arg(
+        long,
+        env = "DORMOUSE_SOCKET",
+        default_value = "/run/dormouse/agent.sock"
+    )]
+    pub socket: PathBuf,
+    /// The bridge of the pods
+    #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0")]
+    pub bridge: String,
+    /// The node's cgroup (v2)
+    #[arg(long, env = "DORMOUSE_CGROUP", default_value = "/sys/fs/cgroup")]
+    pub cgroup: PathBuf,
+    /// Only list what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Also while an agent runs, and under pods that live
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// The flags of `offline`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Offline {
+    /// Where the node's state lives
+    #[arg(long)]
+    pub state_dir: PathBuf,
 }
 
 /// Where a node's pins are unless told otherwise.
@@ -277,11 +311,15 @@ pub fn execute(cli: Cli) -> Result<ExitCode> {
         Verb::Uninstall(flags) => {
             check_name(&flags.node)?;
             check_root("uninstall")?;
-            uninstall::uninstall(&flags)?;
+            uninstall::uninstall(&flags, &mut std::io::stdout().lock())?;
         }
         Verb::Get(flags) => return Ok(answered(|out| get::get(&flags, out))),
         Verb::Flows(flags) => return Ok(answered(|out| flows::flows(&flags, out))),
         Verb::Explain(flags) => return Ok(answered(|out| explain::explain(&flags, out))),
+        Verb::Offline(flags) => {
+            check_root("offline")?;
+            crate::offline::serve(&flags.state_dir)?;
+        }
         Verb::PodInit(init) => become_pod(&init)?,
     }
     Ok(ExitCode::SUCCESS)

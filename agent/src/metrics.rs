@@ -16,8 +16,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 mod collect;
+mod wiring;
 
 pub use collect::Collected;
+pub use wiring::{Command, Healed, Stage, WiringMetrics};
 
 /// What is known of the fleet stream, written by the node's loop.
 #[derive(Debug, Default)]
@@ -58,6 +60,7 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
     let mut registry = Registry::default();
+    collected.wiring.register(&mut registry);
     registry.register_collector(Box::new(collected));
     let router = Router::new()
         .route("/metrics", get(metrics))

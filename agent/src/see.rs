@@ -3,7 +3,8 @@
 //!
 //! Whoever asks changes nothing, and needs no agent for what the kernel's maps say; names live in the agent only, and
 //! come from its read-only route ([`services`]). Reading order: how answers are written ([`output`]) and end
-//! ([`trouble`]), where they come from ([`services`], [`client`], [`names`]), what is counted ([`apps`], [`pods`], [`reason`], [`drops`],
+//! ([`trouble`]), where they come from ([`services`], [`client`], [`names`]), what pods are wired to ([`kernel`], [`leases`],
+//! joined in [`wiring`]; [`pods`], [`addresses`], [`neighbours`]), what is counted ([`apps`], [`reason`], [`drops`],
 //! [`flows`]), and why a packet goes its way ([`frame`], [`story`], [`journey`], [`route`], [`explanation`], [`address`]).
 
 pub mod output;
@@ -12,6 +13,13 @@ pub mod trouble;
 pub mod client;
 pub mod names;
 pub mod services;
+
+pub mod kernel;
+pub mod leases;
+pub mod wiring;
+
+pub mod addresses;
+pub mod neighbours;
 
 pub mod apps;
 pub mod drops;

@@ -771,7 +771,7 @@ fn a_take_over_that_was_cut_off_is_finished_by_the_next() {
         assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "the later entry");
         let folders = std::fs::read_dir(pins).unwrap().count();
         assert_eq!(folders, 1, "one layout is left");
-        assert_eq!(place.links().len(), 13);
+        assert_eq!(place.links().len(), 12);
         let mut flows = 0;
         let pinned = dormouse_agent::datapath::Pinned::open(pins).unwrap();
         pinned

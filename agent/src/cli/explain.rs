@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::flows::service;
 use super::which::Which;
+use crate::see::address::Found;
 use crate::see::explanation::From;
 use crate::see::frame::Opening;
 use crate::see::journey::Journey;
@@ -198,8 +199,22 @@ fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, Tr
         let message = format!("{:?} is no address", flags.address);
         Trouble::usage(message, "write it like 10.96.0.7 or fd00:20::7")
     })?;
-    let (pinned, names) = flags.which.named()?;
-    let found = address::find(&pinned, &names, address)?;
+    let (wiring, pinned) = flags.which.wiring()?;
+    let mut facts = wiring
+        .one(address)
+        .as_ref()
+        .map(address::wired)
+        .unwrap_or_default();
+    match pinned {
+        Some(pinned) => {
+            let names = flags.which.names(&pinned)?;
+            facts.extend(address::find(&pinned, &names, address)?.facts);
+        }
+        // What only the data path knows was not looked at: that nothing is known would not be true.
+        None if facts.is_empty() => drop(flags.which.pinned()?),
+        None => {}
+    }
+    let found = Found { address, facts };
     match flags.output {
         Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
         _ => write!(out, "{}", found.screen())?,

@@ -8,14 +8,15 @@ use super::which::{Which, beside};
 use crate::see::names::slots;
 use crate::see::output::{Form, Output, list};
 use crate::see::services::{self, ServiceRow, Wanted};
-use crate::see::{Exit, Trouble, apps, drops, pods};
+use crate::see::{Exit, Trouble, addresses, apps, drops, neighbours, pods};
 
 /// The flags of `get`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   dormouse-agent get services -A           every service port that this node serves
   dormouse-agent get services web -n shop -o yaml
-  sudo dormouse-agent get drops            what was dropped or refused, why, and whose it was")]
+  sudo dormouse-agent get drops            what was dropped or refused, why, and whose it was
+  sudo dormouse-agent get addresses        who holds which address; an agent need not run")]
 pub struct Get {
     /// What to show
     #[command(subcommand)]
@@ -33,9 +34,15 @@ enum Noun {
     /// Packets that were dropped, rejected or reset: why, and whose they were
     #[command(alias = "drop")]
     Drops(Plain),
-    /// Pods of this node, as the data path knows them
+    /// Pods of this node: whose each is, and what it is wired to
     #[command(alias = "pod")]
     Pods(Plain),
+    /// Pod addresses of this node: who holds each, since when, and which rest
+    #[command(alias = "address", alias = "addr")]
+    Addresses(Plain),
+    /// How this node finds its pods, and for whom it answers
+    #[command(alias = "neighbour", alias = "neighbors", alias = "neigh")]
+    Neighbours(Plain),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -81,12 +88,32 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
             }
         }
         Noun::Pods(plain) => {
-            let rows = pods::rows(&plain.which.pinned()?)?;
+            let rows = pods::rows(&plain.which.wiring()?.0);
             list(out, &rows, plain.form)?;
             say_none("pods on this node", rows.is_empty());
         }
+        Noun::Addresses(plain) => {
+            let rows = addresses::rows(&plain.which.wiring()?.0);
+            list(out, &rows, plain.form)?;
+            say_none("addresses that are held or rest", rows.is_empty());
+        }
+        Noun::Neighbours(plain) => get_neighbours(plain, out)?,
     }
     Ok(Exit::Yes)
+}
+
+fn get_neighbours(plain: &Plain, out: &mut dyn Write) -> Result<(), Trouble> {
+    let (wiring, pinned) = plain.which.wiring()?;
+    let rows = neighbours::rows(&wiring);
+    list(out, &rows, plain.form)?;
+    say_none("neighbour entries that last", rows.is_empty());
+    if let (Some(pinned), None) = (pinned, plain.form.output) {
+        let (answered, ignored) = neighbours::solicitations(&pinned.stats()?);
+        beside(&format!(
+            "solicitations at the uplink: {answered} for pods, answered; {ignored} for nobody, not answered"
+        ));
+    }
+    Ok(())
 }
 
 fn say_none(what: &str, none: bool) {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::datapath::Pinned;
 use crate::see::names::Names;
+use crate::see::wiring::Wiring;
 use crate::see::{Exit, Trouble};
 
 /// Where nodes have their folders of pins.
@@ -22,6 +23,9 @@ pub(super) struct Which {
     /// Where its agent serves metrics; names come from there
     #[arg(long, env = "DORMOUSE_METRICS", default_value = "[::1]:10249")]
     metrics: SocketAddr,
+    /// The node's state folder: who holds which address is told there
+    #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
+    state_dir: PathBuf,
 }
 
 impl Which {
@@ -47,11 +51,31 @@ impl Which {
     /// The node's maps, and whose is what in them. Without an agent, a note says that names are missing.
     pub(super) fn named(&self) -> Result<(Pinned, Names), Trouble> {
         let pinned = self.pinned()?;
-        let names = Names::read(self.agent(), &pinned)?;
+        let names = self.names(&pinned)?;
+        Ok((pinned, names))
+    }
+
+    /// Whose is what in maps that are open.
+    pub(super) fn names(&self, pinned: &Pinned) -> Result<Names, Trouble> {
+        let names = Names::read(self.agent(), pinned)?;
         if let Some(hint) = names.hint() {
             beside(&hint);
         }
-        Ok((pinned, names))
+        Ok(names)
+    }
+
+    /// What the node's pods are wired to. Where the data path cannot be read, a note says so, and the rest is told.
+    pub(super) fn wiring(&self) -> Result<(Wiring, Option<Pinned>), Trouble> {
+        let pinned = self.pinned();
+        if let Err(trouble) = &pinned {
+            beside(&format!(
+                "note: what the data path knows is not shown: {}",
+                trouble.message
+            ));
+        }
+        let pinned = pinned.ok();
+        let wiring = Wiring::look(&self.state_dir, pinned.as_ref())?;
+        Ok((wiring, pinned))
     }
 
     fn folder(&self) -> Result<PathBuf, Trouble> {
@@ -126,6 +150,7 @@ mod tests {
             node: None,
             bpffs: None,
             metrics: metrics.parse().unwrap(),
+            state_dir: PathBuf::new(),
         };
         assert_eq!(which("[::]:7").agent().to_string(), "[::1]:7");
         assert_eq!(which("0.0.0.0:7").agent().to_string(), "127.0.0.1:7");

@@ -7,9 +7,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::FleetState;
+use super::{FleetState, WiringMetrics};
 use crate::node::SharedDatapath;
 use crate::pod::Network;
+use crate::see::neighbours::solicitations;
 
 /// Where the numbers are.
 pub struct Collected {
@@ -19,6 +20,8 @@ pub struct Collected {
     pub network: Arc<Network>,
     /// The stream.
     pub fleet: Arc<FleetState>,
+    /// What wiring costs and mends.
+    pub wiring: WiringMetrics,
 }
 
 impl fmt::Debug for Collected {
@@ -82,7 +85,13 @@ impl Collected {
             "Packets dropped, by reason",
             drops.collect(),
         )?;
-        self.maps(encoder)
+        self.maps(encoder)?;
+        let (answered, ignored) = solicitations(&self.datapath.lock().stats());
+        let of = |result: &str, count| (vec![("result", result.to_owned())], count);
+        let help =
+            "Neighbour Solicitations at the uplink: for pods, and for nobody in the node's prefix";
+        let samples = vec![of("answered", answered), of("ignored", ignored)];
+        counters(encoder, "dormouse_ndp_solicitations", help, samples)
     }
 
     /// How full the maps are: what has no room is shed, and this says so before.

@@ -1,6 +1,7 @@
 //! What an address is on this node.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use dormouse_ebpf::config::{Net, Range};
 use dormouse_ebpf::decide::{Tables as _, is_local};
@@ -8,9 +9,12 @@ use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, ForeignKey};
 use dormouse_ebpf::service::Route;
 use serde_json::{Value, json};
 
+use super::flows::age;
 use super::names::{Names, text};
+use super::wiring::Wired;
 use super::{API_VERSION, Trouble};
 use crate::datapath::{Pinned, octets};
+use crate::pod::names::mac_text;
 
 /// What was found of an address: a topic and a text each.
 #[derive(Debug)]
@@ -28,8 +32,13 @@ pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Tr
     let config = pinned.facts();
     if let Some(pod) = pinned.pod(address) {
         let mac = pod.mac.map(|byte| format!("{byte:02x}")).join(":");
-        let text = format!("of this node, behind interface {}, {mac}", pod.ifindex);
-        facts.push(("pod", text));
+        let seen = if pod.seen == 1 {
+            ""
+        } else {
+            ", what it sends is not seen"
+        };
+        let text = format!("knows a pod behind interface {}, {mac}{seen}", pod.ifindex);
+        facts.push(("data path", text));
     }
     if is_local(pinned, config, &key) {
         facts.push(("node", "an address of this node's own".to_owned()));
@@ -51,6 +60,60 @@ pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Tr
     facts.extend(served(pinned, names, address)?);
     facts.extend(ranges(pinned, &key));
     Ok(Found { address, facts })
+}
+
+/// What a pod's address is wired to.
+pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let mut fact = |topic, text: Option<String>| facts.extend(text.map(|text| (topic, text)));
+    let held = wired
+        .held
+        .map(|held| age(held.as_secs()))
+        .unwrap_or_default();
+    let holder = wired.holder.as_ref();
+    fact(
+        "pod",
+        holder.map(|holder| format!("{holder}, {} for {held}", wired.state)),
+    );
+    fact(
+        "pod",
+        holder.is_none().then(|| format!("none: {}", wired.state)),
+    );
+    let (cohort, number) = (wired.suffix.cohort(), wired.suffix.number());
+    fact("number", Some(format!("{number} of cohort {cohort}")));
+    let rests = |rests: Duration| {
+        format!(
+            "{} more before somebody else may have it",
+            age(rests.as_secs())
+        )
+    };
+    fact("rests", wired.rests.map(rests));
+    let port = wired
+        .bridge
+        .as_ref()
+        .map_or_else(String::new, |bridge| format!(", port of {bridge}"));
+    let link = wired.link.as_ref();
+    fact(
+        "link",
+        link.map(|link| format!("{} (number {}){port}", link.name, link.index)),
+    );
+    fact("netns", wired.netns.clone());
+    let neighbour = wired.neighbour.as_ref().map(|(entry, on)| {
+        let mac = entry.mac.map(mac_text).unwrap_or_default();
+        format!("{mac} on {on}, permanent")
+    });
+    fact("neighbour", neighbour);
+    fact(
+        "proxy",
+        wired
+            .proxied
+            .as_ref()
+            .map(|on| format!("the kernel answers for it on {on}")),
+    );
+    for fault in &wired.faults {
+        fact("fault", Some((*fault).to_owned()));
+    }
+    facts
 }
 
 /// The Services that answer at the address.

@@ -1,0 +1,173 @@
+//! The node's address leases, read from the journal beside whoever writes it: an agent may run or not. Nothing is locked,
+//! and a tail that is being written is not read yet.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dormouse_agent_ipam::allocator::REST_DEFAULT;
+use dormouse_agent_ipam::journal;
+use dormouse_agent_ipam::record::Record;
+use dormouse_agent_ipam::{BootId, Lease, NodePrefix, State, Suffix};
+
+use super::{Exit, Trouble};
+
+/// The journal's name in the state folder.
+const JOURNAL: &str = "leases";
+
+/// What the journal says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leases {
+    /// The node's prefix.
+    pub prefix: NodePrefix,
+    /// In which boot it was begun: the leases of another one are dead.
+    pub boot: BootId,
+    /// Held addresses.
+    pub held: BTreeMap<Suffix, Arc<Lease>>,
+    /// Released addresses, and until when each rests, since boot.
+    pub resting: BTreeMap<Suffix, Duration>,
+}
+
+impl Leases {
+    /// Reads the journal in a node's state folder; none if there is none.
+    pub fn read(state_dir: &Path) -> Result<Option<Self>, Trouble> {
+        let path = state_dir.join(JOURNAL);
+        match fs::read(&path) {
+            Ok(bytes) => match journal::scan(&bytes) {
+                Ok((records, _)) => Ok(Self::replay(records)),
+                Err(error) => Err(Trouble::new(
+                    Exit::Unreachable,
+                    format!("cannot read {}: {error}", path.display()),
+                    "ask with the version of dormouse-agent that runs on this node",
+                )),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", path.display());
+                let denied = error.kind() == io::ErrorKind::PermissionDenied;
+                let exit = if denied {
+                    Exit::NotAllowed
+                } else {
+                    Exit::Unreachable
+                };
+                Err(Trouble::new(
+                    exit,
+                    message,
+                    "run it as root: sudo dormouse-agent ...",
+                ))
+            }
+        }
+    }
+
+    /// What the records lead to.
+    fn replay(records: Vec<Record>) -> Option<Self> {
+        let mut records = records.into_iter();
+        let Some(Record::Header { boot, prefix }) = records.next() else {
+            return None;
+        };
+        let (held, resting) = (BTreeMap::new(), BTreeMap::new());
+        let mut leases = Self {
+            prefix,
+            boot,
+            held,
+            resting,
+        };
+        for record in records {
+            leases.apply(record);
+        }
+        Some(leases)
+    }
+
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Reserve(lease) => {
+                self.resting.remove(&lease.suffix);
+                self.held.insert(lease.suffix, lease);
+            }
+            Record::Live(suffix) => self.step(suffix, State::Live),
+            Record::Release(suffix) => self.step(suffix, State::Releasing),
+            Record::Free(suffix, at) => {
+                self.held.remove(&suffix);
+                self.resting.insert(suffix, at + REST_DEFAULT);
+            }
+            Record::Header { .. }
+            | Record::Cursor(_)
+            | Record::RestIpv4(..)
+            | Record::CursorIpv4(_) => {}
+        }
+    }
+
+    fn step(&mut self, suffix: Suffix, state: State) {
+        if let Some(lease) = self.held.get_mut(&suffix) {
+            Arc::make_mut(lease).state = state;
+        }
+    }
+
+    /// The address that a suffix names.
+    pub fn address(&self, suffix: Suffix) -> Ipv6Addr {
+        self.prefix.address(suffix)
+    }
+
+    /// How long an address that nobody holds still rests at `now` (since boot).
+    pub fn rests(&self, suffix: Suffix, now: Duration) -> Option<Duration> {
+        let left = self.resting.get(&suffix)?.checked_sub(now)?;
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dormouse_agent_ipam::{LeaseKey, NetnsId};
+
+    use super::*;
+
+    fn lease(suffix: u32) -> Arc<Lease> {
+        Arc::new(Lease {
+            key: LeaseKey {
+                network: "pods".into(),
+                container: "c1".into(),
+                ifname: "eth0".into(),
+            },
+            suffix: Suffix(suffix),
+            state: State::Reserved,
+            netns: NetnsId::default(),
+            since: Duration::from_secs(3),
+            ipv4: None,
+            wired: true,
+        })
+    }
+
+    #[test]
+    fn the_journal_is_read_as_its_writer_would() {
+        let prefix: NodePrefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
+        let at = Duration::from_secs(9);
+        let records = vec![
+            Record::Header {
+                boot: BootId::default(),
+                prefix,
+            },
+            Record::Reserve(lease(0x1_0000)),
+            Record::Reserve(lease(0x1_0001)),
+            Record::Live(Suffix(0x1_0000)),
+            Record::Release(Suffix(0x1_0001)),
+            Record::Free(Suffix(0x1_0001), at),
+        ];
+        let leases = Leases::replay(records).unwrap();
+        assert_eq!(leases.held.len(), 1);
+        assert_eq!(leases.held[&Suffix(0x1_0000)].state, State::Live);
+        assert_eq!(leases.rests(Suffix(0x1_0001), at), Some(REST_DEFAULT));
+        assert_eq!(leases.rests(Suffix(0x1_0001), at + REST_DEFAULT), None);
+        assert_eq!(leases.rests(Suffix(0x1_0000), at), None);
+        assert_eq!(Leases::replay(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_node_without_a_journal_has_no_leases() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Leases::read(folder.path()).unwrap(), None);
+    }
+}

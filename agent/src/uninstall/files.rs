@@ -1,0 +1,202 @@
+//! Which files, folders, namespaces and cgroups are ours, and which standalone pods live.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Place, Removal};
+
+/// Files that the agent keeps in its state folder.
+const STATE: [&str; 3] = ["leases", "leases.new", "agent.lock"];
+/// Folders in it, and how the names of files in them end.
+const FOLDERS: [(&str, &[&str]); 2] = [
+    ("pending-del", &["json", "new"]),
+    ("pods", &["json", "log"]),
+];
+/// The folder of sockets, and of pins, is ours if it is called so.
+const OWN: &str = "dormouse";
+/// A namespace's name has so much of its pod's uid.
+const UID_LEN: usize = 13;
+
+/// What there is, in the order in which it can be removed.
+pub(super) fn removals(place: &Place) -> io::Result<Vec<Removal>> {
+    let mut removals = Vec::new();
+    for (uid, record) in records(place)? {
+        if process(&record).is_some() {
+            continue;
+        }
+        removals.push(Removal::Namespace(namespace(place, &uid)));
+        removals.push(Removal::Folder(place.cgroup.join(format!("pod-{uid}"))));
+    }
+    removals.push(Removal::Pins(place.bpffs.clone()));
+    removals.extend(own_parent(&place.bpffs).map(Removal::Folder));
+    if fs::symlink_metadata(&place.socket).is_ok_and(|found| found.file_type().is_socket()) {
+        removals.push(Removal::File(place.socket.clone()));
+    }
+    removals.extend(own_parent(&place.socket).map(Removal::Folder));
+    for (folder, endings) in FOLDERS {
+        let folder = place.state_dir.join(folder);
+        let is_ours = |path: &PathBuf| {
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            ending.is_some_and(|ending| endings.contains(&ending))
+        };
+        removals.extend(
+            entries(&folder)?
+                .into_iter()
+                .filter(is_ours)
+                .map(Removal::File),
+        );
+        removals.push(Removal::Folder(folder));
+    }
+    removals.extend(STATE.map(|name| Removal::File(place.state_dir.join(name))));
+    removals.push(Removal::Folder(place.state_dir.clone()));
+    removals.retain(is_there);
+    Ok(removals)
+}
+
+/// Standalone pods whose processes live.
+pub(super) fn processes(place: &Place) -> io::Result<Vec<String>> {
+    let alive = records(place)?.into_iter().filter_map(|(uid, record)| {
+        let pid = process(&record)?;
+        Some(format!(
+            "{} (process {pid})",
+            record["name"].as_str().unwrap_or(&uid)
+        ))
+    });
+    Ok(alive.collect())
+}
+
+fn is_there(removal: &Removal) -> bool {
+    match removal {
+        Removal::Namespace(path)
+        | Removal::Pins(path)
+        | Removal::File(path)
+        | Removal::Folder(path) => fs::symlink_metadata(path).is_ok(),
+        _ => true,
+    }
+}
+
+/// The records of standalone pods, by uid.
+fn records(place: &Place) -> io::Result<Vec<(String, Value)>> {
+    let paths = entries(&place.state_dir.join("pods"))?;
+    let records = paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let read = records.filter_map(|path| {
+        let uid = path.file_stem()?.to_str()?.to_owned();
+        let record = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        Some((uid, record))
+    });
+    Ok(read.collect())
+}
+
+/// The process of a record, if it lives: a later one with its number began at another time.
+fn process(record: &Value) -> Option<u64> {
+    let state = &record["state"];
+    let known = [&state["running"], &state["stopping"]];
+    let known = known.into_iter().find(|known| known["pid"].is_u64())?;
+    let pid = known["pid"].as_u64()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 22; the name before may have spaces, and ends with the last parenthesis.
+    let began = stat
+        .rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse::<u64>()
+        .ok()?;
+    (Some(began) == known["startTime"].as_u64()).then_some(pid)
+}
+
+fn namespace(place: &Place, uid: &str) -> PathBuf {
+    let short: String = uid.chars().take(UID_LEN).collect();
+    Path::new("/run/netns").join(format!("{}-{short}", place.node))
+}
+
+fn own_parent(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent()?;
+    (parent.file_name()? == OWN).then(|| parent.to_owned())
+}
+
+/// The entries of a folder, in order; none if there is no such folder.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<Vec<_>>>()?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place {
+            node: "n1".into(),
+            bpffs: folder.path().join("pins"),
+            state_dir: folder.path().join("state"),
+            socket: folder.path().join("agent.sock"),
+            bridge: "dormouse0".into(),
+            cgroup: folder.path().join("cgroup"),
+        };
+        for path in ["state/pending-del", "state/pods"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        let foreign = [
+            "agent.sock",
+            "state/notes.txt",
+            "state/pods/notes.txt",
+            "state/leases.bak",
+        ];
+        let own = [
+            "state/leases",
+            "state/pending-del/.7.new",
+            "state/pods/u1.log",
+        ];
+        for path in foreign.iter().chain(&own) {
+            fs::write(folder.path().join(path), "").unwrap();
+        }
+        let removals = removals(&place).unwrap();
+        let files: Vec<_> = removals
+            .iter()
+            .filter_map(|removal| match removal {
+                Removal::File(path) => path.strip_prefix(folder.path()).ok()?.to_str(),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            files,
+            [
+                "state/pending-del/.7.new",
+                "state/pods/u1.log",
+                "state/leases"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_number() {
+        let pid = std::process::id();
+        let record = |start: u64| serde_json::json!({"state": {"running": {"pid": pid, "startTime": start}}});
+        assert_eq!(process(&record(1)), None);
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let began = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .nth(19)
+            .unwrap();
+        assert_eq!(process(&record(began.parse().unwrap())), Some(pid.into()));
+    }
+}

@@ -1,0 +1,279 @@
+//! What of the kernel's links, neighbours and routes is ours. Pure.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+use dormouse_ebpf::config::Config;
+use netlink_packet_route::route::RouteType;
+
+use super::Place;
+use crate::pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
+use crate::see::kernel::{Kernel, Link, Neighbour, Route};
+use crate::see::wiring::Wiring;
+
+/// An acting prefix's length, in bits.
+const ACTING_LENGTH: u8 = 96;
+
+/// What is to be removed, in order, and what speaks against it.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What goes.
+    pub removals: Vec<Removal>,
+    /// Pods that live.
+    pub live: Vec<String>,
+}
+
+/// One thing that goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// A pod's link, or a bridge; its routes, neighbours and addresses go with it.
+    Link {
+        /// Its number.
+        index: u32,
+        /// Its name.
+        name: String,
+    },
+    /// An entry by which the kernel answers for a pod.
+    Neighbour {
+        /// The entry.
+        entry: Box<Neighbour>,
+        /// On which interface.
+        on: String,
+    },
+    /// A route that outlives our links.
+    Route {
+        /// The route.
+        route: Box<Route>,
+        /// As people read it.
+        text: String,
+    },
+    /// A standalone pod's network namespace.
+    Namespace(PathBuf),
+    /// A folder of pins, which hold programs and maps.
+    Pins(PathBuf),
+    /// A file, or a socket.
+    File(PathBuf),
+    /// A folder, or a cgroup, if nothing is left in it.
+    Folder(PathBuf),
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link { name, .. } => write!(f, "link {name}"),
+            Self::Neighbour { entry, on } => write!(f, "proxy {} on {on}", entry.address),
+            Self::Route { text, .. } => write!(f, "route {text}"),
+            Self::Namespace(path) => write!(f, "namespace {}", path.display()),
+            Self::Pins(path) => write!(f, "pins {}", path.display()),
+            Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Folder(path) => write!(f, "folder {}", path.display()),
+        }
+    }
+}
+
+/// What there is in the kernel. `facts` are the data path's, where its maps are.
+pub(super) fn of_kernel(place: &Place, wiring: &Wiring, facts: Option<&Config>) -> Plan {
+    let kernel = wiring.kernel();
+    let pods = wiring.all();
+    let bridges: Vec<&Link> = kernel
+        .links
+        .iter()
+        .filter(|link| is_bridge(link, &place.bridge))
+        .collect();
+    let ports = kernel.links.iter().filter(|link| is_pod(link, &bridges));
+    let link = |link: &Link| Removal::Link {
+        index: link.index,
+        name: link.name.clone(),
+    };
+    let mut removals: Vec<Removal> = ports.map(link).collect();
+    removals.extend(bridges.iter().map(|bridge| link(bridge)));
+    let proxies = kernel.neighbours.iter().filter(|entry| entry.proxy);
+    let ours = proxies.filter(|entry| {
+        pods.iter()
+            .any(|pod| pod.address == entry.address && pod.state != "free")
+    });
+    removals.extend(ours.map(|entry| Removal::Neighbour {
+        entry: Box::new(entry.clone()),
+        on: kernel.name(entry.ifindex),
+    }));
+    let routes = kernel.routes.iter().filter(|route| {
+        refuses(route, wiring) || facts.is_some_and(|facts| leads_to_activator(route, facts))
+    });
+    removals.extend(routes.map(|route| Removal::Route {
+        route: Box::new(route.clone()),
+        text: text(route, kernel),
+    }));
+    let live = pods
+        .into_iter()
+        .filter(|pod| pod.state == "live" && pod.link.is_some());
+    Plan {
+        removals,
+        live: live.map(|pod| pod.holder_text()).collect(),
+    }
+}
+
+/// Bears one of our names and the one link-layer address of all our bridges.
+fn is_bridge(link: &Link, base: &str) -> bool {
+    link.is_bridge && link.name.starts_with(base) && link.mac == BRIDGE_MAC
+}
+
+/// Bears a pod's name, and either says whose it is or is behind one of our bridges.
+fn is_pod(link: &Link, bridges: &[&Link]) -> bool {
+    let behind = link
+        .controller
+        .is_some_and(|index| bridges.iter().any(|bridge| bridge.index == index));
+    suffix_of_link(&link.name).is_some() && (behind || parse_alias(&link.alias).is_some())
+}
+
+/// Refuses what no pod of the node has.
+fn refuses(route: &Route, wiring: &Wiring) -> bool {
+    let whole = wiring
+        .prefix()
+        .map(|prefix| (prefix.network(), prefix.length()));
+    route.message.header.kind == RouteType::Unreachable
+        && Some((route.prefix, route.length)) == whole
+}
+
+/// Leads to an activator as control told it.
+fn leads_to_activator(route: &Route, facts: &Config) -> bool {
+    let known = facts.activators.iter().take(facts.activators_len as usize);
+    let is = |address: [u8; 16]| Ipv6Addr::from(address);
+    route.length == ACTING_LENGTH
+        && route.ifindex == Some(facts.uplink)
+        && known
+            .into_iter()
+            .any(|known| route.prefix == is(known.prefix) && route.via == Some(is(known.via)))
+}
+
+fn text(route: &Route, kernel: &Kernel) -> String {
+    let via = route
+        .via
+        .map_or_else(String::new, |via| format!(" via {via}"));
+    let on = route
+        .ifindex
+        .map_or_else(String::new, |index| format!(" on {}", kernel.name(index)));
+    format!("{}/{}{via}{on}", route.prefix, route.length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str) -> Link {
+        Link {
+            index: 7,
+            name: name.to_owned(),
+            ..Link::default()
+        }
+    }
+
+    #[test]
+    fn a_bridge_is_ours_by_name_kind_and_link_layer_address() {
+        let ours = |name: &str| Link {
+            is_bridge: true,
+            mac: BRIDGE_MAC.to_vec(),
+            ..link(name)
+        };
+        assert!(is_bridge(&ours("dormouse0"), "dormouse0"));
+        assert!(is_bridge(&ours("dormouse0-1"), "dormouse0"));
+        assert!(!is_bridge(&ours("br0"), "dormouse0"));
+        assert!(!is_bridge(
+            &Link {
+                mac: vec![2; 6],
+                ..ours("dormouse0")
+            },
+            "dormouse0"
+        ));
+        assert!(!is_bridge(
+            &Link {
+                is_bridge: false,
+                ..ours("dormouse0")
+            },
+            "dormouse0"
+        ));
+    }
+
+    #[test]
+    fn a_pods_link_is_ours_by_its_name_and_what_it_says_or_where_it_is() {
+        let bridge = link("dormouse0");
+        let says = Link {
+            alias: "dormouse 00010002 pods/c1/eth0".into(),
+            ..link("dm00010002")
+        };
+        let behind = Link {
+            controller: Some(7),
+            ..link("dm00010002")
+        };
+        assert!(is_pod(&says, &[]));
+        assert!(is_pod(&behind, &[&bridge]));
+        assert!(
+            !is_pod(&link("dm00010002"), &[&bridge]),
+            "only the name is alike"
+        );
+        assert!(
+            !is_pod(
+                &Link {
+                    controller: Some(8),
+                    ..behind
+                },
+                &[&bridge]
+            ),
+            "behind somebody else's bridge"
+        );
+        assert!(!is_pod(
+            &Link {
+                alias: says.alias,
+                ..link("veth0")
+            },
+            &[]
+        ));
+    }
+
+    #[test]
+    fn a_route_is_ours_only_as_control_told_it() {
+        let (prefix, via): (Ipv6Addr, Ipv6Addr) = (
+            "2001:db8:a1::".parse().unwrap(),
+            "2001:db8::c".parse().unwrap(),
+        );
+        let mut facts = Config {
+            uplink: 3,
+            activators_len: 1,
+            ..Config::default()
+        };
+        facts.activators[0].prefix = prefix.octets();
+        facts.activators[0].via = via.octets();
+        let message = netlink_packet_route::route::RouteMessage::default();
+        let route = Route {
+            prefix,
+            length: 96,
+            via: Some(via),
+            ifindex: Some(3),
+            message,
+        };
+        assert!(leads_to_activator(&route, &facts));
+        assert!(!leads_to_activator(
+            &Route {
+                length: 64,
+                ..route.clone()
+            },
+            &facts
+        ));
+        assert!(!leads_to_activator(
+            &Route {
+                ifindex: Some(4),
+                ..route.clone()
+            },
+            &facts
+        ));
+        assert!(!leads_to_activator(
+            &Route {
+                via: Some(prefix),
+                ..route.clone()
+            },
+            &facts
+        ));
+        facts.activators_len = 0;
+        assert!(!leads_to_activator(&route, &facts));
+    }
+}

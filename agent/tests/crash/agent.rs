@@ -1,0 +1,161 @@
+//! The agent's pod network in a process of its own, so that it can be killed. A whole agent loads its programs first,
+//! which takes two seconds without optimisation: too long to be begun anew at each of several hundred calls.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use dormouse_agent::cni;
+use dormouse_agent::pod::{Network, NetworkConfig, PodEntry, PodTable};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio_util::sync::CancellationToken;
+
+use crate::ground::{Ground, wait};
+
+pub(crate) const NODE_ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
+pub(crate) const PREFIX: &str = "2001:db8:d0:0:0:1::/96";
+const FOLDER: &str = "DORMOUSE_TEST_AGENT";
+const READY: &str = "the agent is ready";
+
+/// What the data path is told of pods, a file each: like its maps, it outlives the agent, and changes by one call.
+struct Table(PathBuf);
+
+impl PodTable for Table {
+    fn add(&mut self, pod: PodEntry) -> io::Result<()> {
+        fs::File::create(self.0.join(pod.address.to_string())).map(drop)
+    }
+
+    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+        match fs::remove_file(self.0.join(address.to_string())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// In the process that is to be the agent, becomes it; elsewhere does nothing. Every test that starts agents begins so.
+pub(crate) fn become_one() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    set_pdeathsig(Signal::SIGKILL).unwrap();
+    let mut config = NetworkConfig::new(PREFIX.parse().unwrap(), state_dir(&folder), "eth0");
+    config.proxy_neighbors = true;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let network = Network::open(config, Box::new(Table(table(&folder))));
+        let network = network.unwrap_or_else(|error| panic!("{}", error.chain()));
+        let listener = cni::bind(&socket(&folder)).unwrap();
+        let mut out = io::stdout();
+        writeln!(out, "\n{READY}").unwrap();
+        out.flush().unwrap();
+        cni::serve(listener, Arc::new(network), CancellationToken::new())
+            .await
+            .unwrap();
+    });
+}
+
+pub(crate) fn state_dir(folder: &Path) -> PathBuf {
+    folder.join("state")
+}
+
+pub(crate) fn table(folder: &Path) -> PathBuf {
+    folder.join("table")
+}
+
+/// Where a whole agent has its pins.
+pub(crate) fn bpffs(ground: &Ground) -> PathBuf {
+    Path::new("/sys/fs/bpf/dormouse").join(&ground.node)
+}
+
+pub(crate) fn socket(folder: &Path) -> PathBuf {
+    folder.join("agent.sock")
+}
+
+/// An agent's process; killed when dropped.
+pub(crate) struct Agent(Child);
+
+impl Agent {
+    /// Starts one in this thread's network namespace, and returns when it serves. `test` becomes it.
+    pub(crate) fn start(test: &str, folder: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .env(FOLDER, folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = lines.any(|line| line.unwrap() == READY);
+        assert!(
+            ready,
+            "the agent ended before it served: {:?}",
+            child.wait()
+        );
+        Self(child)
+    }
+
+    /// Starts the agent's own binary, and returns when it runs.
+    pub(crate) fn whole(ground: &Ground) -> Self {
+        let log = ground.dir().join("log");
+        let child = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
+            .args([
+                "run",
+                "--node",
+                &ground.node,
+                "--uplink",
+                "eth0",
+                "--runtime",
+                "none",
+            ])
+            .args([
+                "--prefix",
+                PREFIX,
+                "--address",
+                NODE_ADDRESS,
+                "--metrics",
+                "[::1]:0",
+            ])
+            .arg("--state-dir")
+            .arg(state_dir(ground.dir()))
+            .arg("--socket")
+            .arg(socket(ground.dir()))
+            .arg("--bpffs")
+            .arg(bpffs(ground))
+            .arg("--cgroup")
+            .arg(&ground.cgroup)
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn();
+        let agent = Self(child.unwrap());
+        wait("the agent to run", || {
+            fs::read_to_string(&log).unwrap().contains(r#""running""#)
+        });
+        agent
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.0.id()).unwrap())
+    }
+
+    /// Somebody else saw its end.
+    pub(crate) fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
