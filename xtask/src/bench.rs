@@ -1,5 +1,6 @@
 //! Measures one thing by name and says whether it reaches what it must.
 
+mod cni;
 mod dataplane;
 mod percentile;
 mod wake;
@@ -29,7 +30,11 @@ pub(crate) struct Options {
 type Bench = fn(&Options) -> Result<Report>;
 
 /// What can be measured, by name.
-const BENCHES: [(&str, Bench); 2] = [("dataplane", dataplane::run), ("wake", wake::run)];
+const BENCHES: [(&str, Bench); 3] = [
+    ("cni", cni::run),
+    ("dataplane", dataplane::run),
+    ("wake", wake::run),
+];
 
 /// Runs the measurement; an error says what was not reached.
 pub(crate) fn run(options: &Options) -> Result<()> {

@@ -149,6 +149,12 @@ pub(crate) const NEEDS: &[Need] = &[
         probe: Probe::Program("iperf3"),
         cure: Cure::Packages(&["iperf3"]),
     },
+    Need {
+        name: "the reference CNI plugins",
+        why: "`cargo xtask bench cni` compares with bridge and host-local",
+        probe: Probe::File("/usr/lib/cni/bridge"),
+        cure: Cure::Packages(&["containernetworking-plugins"]),
+    },
 ];
 
 #[cfg(test)]

@@ -1,0 +1,230 @@
+//! What wiring a pod costs: the plugin and the agent against the reference plugins bridge and host-local, on a node each,
+//! in turns, so that both meet the same noise.
+
+mod log;
+mod side;
+
+use std::net::{Ipv6Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use dormouse_world::{Spec, World};
+
+use self::side::{Called, Side};
+use super::Options;
+use super::percentile::percentile;
+use crate::progress::Step;
+use crate::report::{Bound, Report, Row};
+
+const PREFIX: &str = "bcni";
+/// Pods of each side.
+const PODS: usize = 500;
+/// Pods of ours at the end: what the node of a large cluster has.
+const PODS_MANY: usize = 1_000;
+/// The first ADDs, and the last, that tell whether ADD slows down.
+const EDGE: usize = 50;
+/// Calls at once, as a runtime makes them.
+const CALLERS: usize = 4;
+/// Calls of one side by all callers, before the other's turn.
+const TURN: usize = 100;
+/// Where pods send their first packet.
+const PORT: u16 = 9_000;
+/// How long a packet may be under way.
+const PACKET_LIMIT: Duration = Duration::from_secs(2);
+
+/// Half a thousand ADDs and DELs of each side, one after the other and by four at once; a thousand pods; a crash.
+pub(super) fn run(options: &Options) -> Result<Report> {
+    let world = World::build(&Spec {
+        prefix: PREFIX.to_owned(),
+        nodes: 2,
+    })?;
+    let [node, other] = world.nodes() else {
+        anyhow::bail!("the world has too few nodes");
+    };
+    let mut agent = side::start_agent(options, &world, node)?;
+    let ours = Side::ours(node, &options.binaries.cni);
+    let reference = Side::reference(other)?;
+    let mut report = Report::new("cni");
+    let step = Step::begin("make the pods' namespaces");
+    ours.make_pods(0, PODS_MANY)?;
+    reference.make_pods(0, PODS)?;
+    step.done();
+    let first = report_adds(options, [&ours, &reference], &mut report)?;
+    report_floor(&ours, &agent.output(), &first, &mut report)?;
+    report_bursts([&ours, &reference], &mut report)?;
+    report_deletes([&ours, &reference], &mut report)?;
+    report_many(&ours, &first, &mut report)?;
+    let step = Step::begin("kill the agent and start it again");
+    agent.kill()?;
+    let agent = side::start_agent(options, &world, node)?;
+    step.done();
+    let (pods, ms) = log::recovery(&agent.output()).context("the agent's log has no recovery")?;
+    ensure!(
+        pods >= PODS_MANY as f64,
+        "only {pods} pods were found again"
+    );
+    let row = Row::measured("1,000 pods found again after kill -9", ms, "ms");
+    report.push(row.must(Bound::AtMost(100.0)));
+    Ok(report)
+}
+
+/// ADDs in turns; each pod of ours sends a packet as soon as its ADD has returned.
+fn report_adds(
+    options: &Options,
+    [ours, reference]: [&Side; 2],
+    report: &mut Report,
+) -> Result<Vec<f64>> {
+    let step = Step::begin("add 500 pods on each side, one after the other");
+    let (mut own, mut theirs, mut sent) = (Vec::new(), Vec::new(), 0);
+    let outside = ours
+        .node
+        .enter(|| UdpSocket::bind((ours.node.address, PORT)))??;
+    outside.set_read_timeout(Some(PACKET_LIMIT))?;
+    for pod in 0..PODS {
+        options.interrupt.check()?;
+        let added = ours.call("ADD", pod)?;
+        sent += usize::from(speaks(ours, pod, &added, &outside)?);
+        own.push(added.ms);
+        theirs.push(reference.call("ADD", pod)?.ms);
+    }
+    step.done();
+    for (share, name, most) in [(0.5, "p50", 0.14), (0.99, "p99", 0.08)] {
+        let row = Row::measured(
+            &format!("ADD at 500 pods, {name}"),
+            percentile(&own, share),
+            "ms",
+        );
+        let row = row.against(percentile(&theirs, share));
+        report.push(row.must(Bound::RatioAtMost(most)));
+    }
+    let seen = format!("{sent} of {PODS}");
+    report.push(Row::claim(
+        "its address is usable when ADD returns",
+        sent == PODS,
+        &seen,
+    ));
+    Ok(own)
+}
+
+/// Whether the pod can use its address at once, and its first packet arrives.
+fn speaks(side: &Side, pod: usize, added: &Called, outside: &UdpSocket) -> Result<bool> {
+    let address: Ipv6Addr = side::address(&added.answer).context("ADD's answer has no address")?;
+    let to = (side.node.address, PORT);
+    let sent = dormouse_world::enter(&side.netns(pod), || {
+        UdpSocket::bind((address, 0)).and_then(|socket| socket.send_to(b"first", to))
+    })?;
+    if sent.is_err() {
+        return Ok(false);
+    }
+    let mut packet = [0; 16];
+    Ok(outside
+        .recv_from(&mut packet)
+        .is_ok_and(|(_, from)| from.ip() == address))
+}
+
+/// What the kernel and the start of a program need, against the whole ADD.
+fn report_floor(ours: &Side, log: &str, adds: &[f64], report: &mut Report) -> Result<()> {
+    let starts = (0..EDGE)
+        .map(|pod| Ok(ours.call("VERSION", pod)?.ms))
+        .collect::<Result<Vec<_>>>()?;
+    let kernel = percentile(&log::kernel_ms(log), 0.5);
+    let start = percentile(&starts, 0.5);
+    report.push(Row::measured(
+        "of which the kernel's answers, p50",
+        kernel,
+        "ms",
+    ));
+    report.push(Row::measured(
+        "of which starting the plugin, p50",
+        start,
+        "ms",
+    ));
+    let row = Row::measured("ADD against these two, p50", percentile(adds, 0.5), "ms");
+    report.push(row.against(kernel + start).must(Bound::RatioAtMost(1.5)));
+    Ok(())
+}
+
+/// All pods go and come by four callers at once.
+fn report_bursts(sides: [&Side; 2], report: &mut Report) -> Result<()> {
+    for (command, name) in [
+        ("DEL", "DEL by four at once"),
+        ("ADD", "ADD by four at once"),
+    ] {
+        let step = Step::begin(name);
+        let mut ms = [0.0; 2];
+        for first in (0..PODS).step_by(TURN) {
+            for (side, ms) in sides.iter().zip(&mut ms) {
+                *ms += at_once(side, command, first)?;
+            }
+        }
+        step.done();
+        let [own, theirs] = ms.map(|ms| ms / PODS as f64);
+        let row = Row::measured(&format!("{name}, each"), own, "ms").against(theirs);
+        report.push(row.must(Bound::RatioAtMost(0.2)));
+    }
+    Ok(())
+}
+
+/// Milliseconds for one turn.
+fn at_once(side: &Side, command: &str, first: usize) -> Result<f64> {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                let pods = (first + caller..first + TURN).step_by(CALLERS);
+                scope.spawn(move || {
+                    pods.into_iter()
+                        .try_for_each(|pod| side.call(command, pod).map(drop))
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller
+                .join()
+                .map_err(|_panic| anyhow::anyhow!("a caller panicked"))??;
+        }
+        Ok::<_, anyhow::Error>(())
+    })?;
+    Ok(began.elapsed().as_secs_f64() * 1e3)
+}
+
+/// DELs in turns, of some pods, which come back.
+fn report_deletes([ours, reference]: [&Side; 2], report: &mut Report) -> Result<()> {
+    let step = Step::begin("delete pods, one after the other");
+    let (mut own, mut theirs) = (Vec::new(), Vec::new());
+    for pod in 0..TURN {
+        own.push(ours.call("DEL", pod)?.ms);
+        theirs.push(reference.call("DEL", pod)?.ms);
+    }
+    for pod in 0..TURN {
+        ours.call("ADD", pod)?;
+    }
+    step.done();
+    for (share, name) in [(0.5, "p50"), (0.99, "p99")] {
+        let row = Row::measured(
+            &format!("DEL at 500 pods, {name}"),
+            percentile(&own, share),
+            "ms",
+        );
+        report.push(row.against(percentile(&theirs, share)));
+    }
+    Ok(())
+}
+
+/// The last ADDs of a thousand, against the first.
+fn report_many(ours: &Side, first: &[f64], report: &mut Report) -> Result<()> {
+    let step = Step::begin("add pods up to 1,000");
+    let mut last = Vec::new();
+    for pod in PODS..PODS_MANY {
+        last.push(ours.call("ADD", pod)?.ms);
+    }
+    step.done();
+    let row = Row::measured(
+        "ADD at 1,000 pods, p50",
+        percentile(&last[last.len() - EDGE..], 0.5),
+        "ms",
+    );
+    let row = row.against(percentile(&first[..EDGE], 0.5));
+    report.push(row.must(Bound::RatioAtMost(1.5)));
+    Ok(())
+}

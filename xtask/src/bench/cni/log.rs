@@ -1,0 +1,50 @@
+//! What the agent's log says of its own time.
+
+use serde_json::Value;
+
+/// What a line of JSON says, if its message is this one.
+fn fields(line: &str, message: &str) -> Option<Value> {
+    let mut line: Value = serde_json::from_str(line).ok()?;
+    let fields = line.get_mut("fields")?.take();
+    (fields.get("message")? == message).then_some(fields)
+}
+
+/// A number of any width: wide ones are written as text.
+fn number(fields: &Value, name: &str) -> Option<f64> {
+    let field = fields.get(name)?;
+    let text = field.as_str().and_then(|text| text.parse().ok());
+    field.as_f64().or(text)
+}
+
+/// Milliseconds that each ADD spent in the kernel's answers to its netlink messages: the floor below which no plugin that
+/// wires the same gets.
+pub(super) fn kernel_ms(log: &str) -> Vec<f64> {
+    let adds = log.lines().filter_map(|line| fields(line, "wired a pod"));
+    let sum = |add: Value| {
+        let stages = ["host_us", "pod_us", "settle_us"];
+        let stages = stages.iter().map(|name| number(&add, name));
+        stages.sum::<Option<f64>>()
+    };
+    adds.filter_map(sum).map(|us| us / 1e3).collect()
+}
+
+/// How many pods the last start found again, and the milliseconds that it took.
+pub(super) fn recovery(log: &str) -> Option<(f64, f64)> {
+    let mut lines = log.lines().rev();
+    let found = lines.find_map(|line| fields(line, "found the node's pods again"))?;
+    Some((number(&found, "pods")?, number(&found, "took_us")? / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_their_names() {
+        let log = r#"{"fields":{"message":"wired a pod","host_us":"400","pod_us":150,"settle_us":50}}
+            {"fields":{"message":"found the node's pods again","pods":2,"took_us":"1500"}}"#;
+        assert_eq!(kernel_ms(log), [0.6]);
+        assert_eq!(recovery(log), Some((2.0, 1.5)));
+        assert_eq!(recovery("nothing"), None);
+    }
+}
