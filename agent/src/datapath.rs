@@ -17,6 +17,7 @@ mod grace;
 mod ids;
 mod kept;
 mod load;
+mod loads;
 mod measure;
 mod mirror;
 mod network;
@@ -34,6 +35,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aya::maps::HashMap;
 use dormouse_agent_services::{Changes, Services};
@@ -54,6 +56,7 @@ pub use explain::{Explained, Explainer, Memory};
 pub use flows::{Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
+pub use loads::BackendCount;
 pub use pinned::{Pinned, Place};
 pub use services::Served;
 pub(crate) use sys::{give_memory_back, watch};
@@ -70,7 +73,7 @@ use services::{Calls, Ledger, Registry};
 use upgrade::Formers;
 
 /// The version of the map layouts: another one gets a folder of pins of its own.
-const SCHEMA: &str = "v3";
+const SCHEMA: &str = "v4";
 
 /// A flow without a packet for so long has lost its client. Connections to Services may be silent for longer.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -124,7 +127,7 @@ pub struct Datapath {
     _lock: File,
     loaded: Loaded,
     rtnl: Rtnl,
-    arrays: Arrays,
+    arrays: Arc<Arrays>,
     pool: Pool,
     registry: Registry,
     /// The cluster's facts are in force.
@@ -154,14 +157,14 @@ impl Datapath {
         }
         let mut loaded = Loaded::open(&folder, config.flows_max)?;
         let carried = formers.as_ref().map(Formers::fill).transpose()?;
-        let arrays = Arrays::open(&loaded)?;
+        let arrays = Arc::new(Arrays::open(&loaded)?);
         let pool = Pool::read(&arrays);
         let facts = network::keep(&mut loaded, &arrays, &config)?;
         let calls = Calls::take(&mut loaded)?;
         let registry = Registry::open(&arrays, calls, cluster::direct(&facts))?;
         let events = KernelEvents::open(&mut loaded, mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror::followed(&arrays))?;
-        let flows = Flows::open(&mut loaded)?;
+        let flows = Flows::open(&mut loaded, &arrays)?;
         if let Some(formers) = &formers {
             formers.hand_over()?;
         }
@@ -200,6 +203,11 @@ impl Datapath {
             events: Some(events),
             graces: Graces::default(),
         })
+    }
+
+    /// Whether solicitations for pods are answered on the uplink: a network that routes the node prefix asks for none.
+    pub fn answer(&mut self, answers: bool) -> Result<(), DatapathError> {
+        network::answer(&mut self.loaded, &self.arrays, answers)
     }
 
     /// Says which addresses are VIPs and where the activators are; in force at once.
@@ -362,6 +370,12 @@ impl Datapath {
     /// What was counted since the call before, for each VIP that had a connection in between.
     pub fn counts(&mut self) -> Vec<VipCount> {
         self.counters.take(sys::boottime_ns())
+    }
+
+    /// The backends of a slot, and what this node has given them since each got its id: absolute counts, to be compared
+    /// between two calls. Costs a look at each backend of the slot.
+    pub fn backend_counts(&self, slot: u32) -> Vec<BackendCount> {
+        loads::of_slot(&self.arrays, slot)
     }
 
     /// Begins a look at all connections; it goes on without access to the data path, and ends in [`Datapath::swept`].

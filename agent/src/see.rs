@@ -4,7 +4,7 @@
 //! Whoever asks changes nothing, and needs no agent for what the kernel's maps say; names live in the agent only, and
 //! come from its read-only route ([`services`]). Reading order: how answers are written ([`output`]) and end
 //! ([`trouble`]), where they come from ([`services`], [`client`], [`names`]), what pods are wired to ([`kernel`], [`leases`],
-//! joined in [`wiring`]; [`pods`], [`addresses`], [`neighbours`]), what is counted ([`apps`], [`reason`], [`drops`],
+//! joined in [`wiring`]; [`pods`], [`addresses`], [`neighbours`]), what is counted ([`apps`], [`backends`], [`reason`], [`drops`],
 //! [`flows`]), and why a packet goes its way ([`frame`], [`story`], [`journey`], [`route`], [`explanation`], [`address`]).
 
 pub mod output;
@@ -22,6 +22,7 @@ pub mod addresses;
 pub mod neighbours;
 
 pub mod apps;
+pub mod backends;
 pub mod drops;
 pub mod flows;
 pub mod pods;

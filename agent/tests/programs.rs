@@ -8,8 +8,12 @@
 
 #[path = "programs/frames.rs"]
 mod frames;
+#[path = "programs/loads.rs"]
+mod loads;
 #[path = "programs/place.rs"]
 mod place;
+#[path = "programs/sockets.rs"]
+mod sockets;
 #[path = "programs/traffic.rs"]
 mod traffic;
 
@@ -258,14 +262,21 @@ fn connections_that_the_full_table_forgot_keep_no_app_awake() {
             }
         }
         assert_eq!(open_connections(&mut datapath), 200_000);
+        let flows = |datapath: &Datapath| datapath.backend_counts(VIP_INDEX)[0].load.flows;
+        assert_eq!(flows(&datapath).open(), 200_000);
         datapath.expire_idle(0, 0).unwrap();
         let open = open_connections(&mut datapath);
         assert!(
             open <= u64::from(FLOWS_MAX),
             "{open} are open, more than the table holds"
         );
+        assert_eq!(u64::from(flows(&datapath).open()), open);
         datapath.expire_idle(u64::MAX / 2, 0).unwrap();
         assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(
+            (flows(&datapath).begun, flows(&datapath).open()),
+            (200_000, 0)
+        );
     });
 }
 

@@ -12,7 +12,10 @@ mod ground;
 #[path = "see/place.rs"]
 mod place;
 
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv6Addr, SocketAddr};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dormouse_agent::datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
@@ -305,6 +308,7 @@ fn ask_everything(place: &Place<'_>, named: bool) {
     }
     let asked = [
         "get drops -o wide",
+        "get backends -o wide",
         "get apps",
         "get pods",
         "flows --all -o json",
@@ -437,6 +441,7 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
         assert!(said.contains("addresses stand for names"), "{said}");
 
         flows(place);
+        backends(place);
         assert_eq!(
             place.json("get apps -o json")["items"][0]["vip"],
             "fd00:10::7"
@@ -467,6 +472,103 @@ fn flows(place: &Place<'_>) {
     assert_eq!(place.screen("flows --limit 0").0, "4\n");
     let kinds = place.json("flows -o json --to fd00:10::7");
     assert_eq!(kinds["items"][0]["service"], "app fd00:10::7");
+}
+
+/// What [`traffic`] and one more datagram begun: names are addresses here.
+fn backends(place: &Place<'_>) {
+    let counted = |of: &str| {
+        let rows = place.json(&format!("get backends {of} -o json"));
+        let rows = rows["items"].as_array().unwrap().clone();
+        let sum = |kind: &str, field: &str| -> u64 {
+            rows.iter()
+                .map(|row| row[kind][field].as_u64().unwrap())
+                .sum()
+        };
+        assert_eq!((sum("sockets", "begun"), sum("sockets", "open")), (0, 0));
+        (rows.len(), sum("flows", "begun"), sum("flows", "open"))
+    };
+    assert_eq!(counted("[fd00:20::7]:80/tcp"), (2, 1, 1));
+    assert_eq!(counted("[fd00:20::a]:53/udp"), (1, 2, 2));
+    assert_eq!(counted("fd00:10::7"), (1, 1, 1));
+    assert_eq!(counted("fd00:10::8"), (1, 0, 0));
+    assert_eq!(counted("[fd00:20::8]:80/tcp"), (0, 0, 0));
+}
+
+/// Serves and asks in one process; tells by backend how many connections it made and has still.
+const CONNECTIONS: &str = "
+import collections, json, socket, sys
+server = socket.create_server(('::', 8000), family=socket.AF_INET6)
+begun, open, held = collections.Counter(), collections.Counter(), []
+for n in range(40):
+    client = socket.create_connection(('fd00:20::7', 80), timeout=10)
+    served, _ = server.accept()
+    backend = served.getsockname()[0]
+    begun[backend] += 1
+    if n % 3: client.close()
+    else: open[backend] += 1; held.append(client)
+print(json.dumps([begun, open]), flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn backends_are_counted_as_their_connections_come_and_go() {
+    with_place(|place| {
+        let _agent = place.agent();
+        for backend in [POD, FAR_POD] {
+            ground::ip(&format!("address add {backend}/128 dev lo nodad"));
+        }
+        let enter = format!(
+            "echo $$ > {}/cgroup.procs && exec python3 -c \"$0\"",
+            place.ground.cgroup.display()
+        );
+        let mut process = Command::new("sh")
+            .args(["-c", &enter, CONNECTIONS])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let made: [HashMap<Ipv6Addr, u64>; 2] = serde_json::from_str(&line).unwrap();
+        let counted = |field: &str| -> HashMap<Ipv6Addr, u64> {
+            let rows = place.json("get backends shop/web:http -o json");
+            let row = |row: &serde_json::Value| {
+                assert_eq!(row["service"], "shop/web:http");
+                assert_eq!(row["flows"]["begun"], 0);
+                let address: Ipv6Addr = row["address"].as_str().unwrap().parse().unwrap();
+                assert_eq!(row["local"], address == POD);
+                (address, row["sockets"][field].as_u64().unwrap())
+            };
+            rows["items"].as_array().unwrap().iter().map(row).collect()
+        };
+        assert_eq!(made[0].values().sum::<u64>(), 40);
+        assert_eq!((counted("begun"), counted("open")), made.into());
+
+        let (screen, code) = place.screen("get backends shop/web");
+        assert_eq!(code, 0);
+        let lines: Vec<Vec<&str>> = screen
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let headings = ["SERVICE", "BACKEND", "LOCAL", "WEIGHT", "BEGUN", "OPEN"];
+        assert_eq!(lines[0], headings, "{screen}");
+        assert_eq!(
+            lines.len(),
+            3,
+            "node port and cluster IP share both: {screen}"
+        );
+        let here = format!("[{POD}]:8000");
+        assert!(
+            lines.iter().any(|line| line[1..4] == [&here, "yes", "1"]),
+            "{screen}"
+        );
+
+        drop(process.stdin.take());
+        assert!(process.wait().unwrap().success());
+        assert_eq!(counted("open").values().sum::<u64>(), 0);
+    });
 }
 
 #[test]

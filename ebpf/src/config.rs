@@ -95,8 +95,8 @@ pub struct Config {
     pub uplink_mac: [u8; 6],
     /// 1: there may be pods whose own link no program sees.
     pub unseen_pods: u8,
-    /// Zero.
-    pub pad: u8,
+    /// 1: solicitations are left alone, for the network routes the node prefix.
+    pub quiet: u8,
 }
 
 impl Range {

@@ -17,6 +17,8 @@ pub struct Counts {
     pub closed: u64,
     /// The sum of the times when they were closed.
     pub closed_ns: u64,
+    /// Connections that sockets hold: opened by connect(2), not yet closed with their socket.
+    pub sockets: u64,
     /// Changes that were begun.
     pub begun: u64,
 }
@@ -36,6 +38,7 @@ impl Counts {
             opened_ns: self.opened_ns.wrapping_add(other.opened_ns),
             closed: self.closed.wrapping_add(other.closed),
             closed_ns: self.closed_ns.wrapping_add(other.closed_ns),
+            sockets: self.sockets.wrapping_add(other.sockets),
             begun: self.begun.wrapping_add(other.begun),
         }
     }
@@ -43,6 +46,11 @@ impl Counts {
     /// Connections open now.
     pub const fn open(&self) -> u64 {
         self.opened.wrapping_sub(self.closed)
+    }
+
+    /// Those of them that are flows, which a full table may forget.
+    pub const fn open_flows(&self) -> u64 {
+        self.open().wrapping_sub(self.sockets)
     }
 
     /// The integral of open connections up to `now_ns`, in connection-nanoseconds; only differences of two mean anything.

@@ -35,8 +35,6 @@ pub struct Asked {
     pub by_node: bool,
     /// Every node shall choose alike.
     pub alike: bool,
-    /// Zero.
-    pub pad: [u8; 3],
     /// The flow's hash, or random bits.
     pub hash: u64,
 }

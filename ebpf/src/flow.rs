@@ -58,7 +58,7 @@ pub struct Flow {
     pub generation: u32,
     /// For replies to the node's own ports: one of [`Stage`], so that a port is used again when it can be.
     pub stage: u32,
-    /// 1 while the connection is counted as open; whoever takes it to 0 counts the close.
+    /// What counts it as open: [`COUNTED`], [`LOADED`]; whoever takes it to 0 counts the end.
     pub open: u64,
     /// CLOCK_BOOTTIME of its last packet, in steps of [`SEEN_STEP_NS`].
     pub seen_ns: u64,
@@ -78,6 +78,11 @@ pub const ACTIVATED: u32 = 8;
 pub const SERVICE: u32 = 16;
 /// It leads nowhere any more: its packets are refused.
 pub const ENDED: u32 = 32;
+
+/// In [`Flow::open`]: an app's connections, with the time they last.
+pub const COUNTED: u64 = 1;
+/// In [`Flow::open`]: what its backend is given.
+pub const LOADED: u64 = 2;
 
 /// How far a connection through a port of the node's own has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +166,12 @@ impl Flow {
         // Nobody says that datagrams have ended.
         let ended = self.stage != Stage::Stands as u32 && silent_ns > NAT_REST_NS;
         ended || protocol == UDP && silent_ns > QUIET_NS
+    }
+
+    /// Whether packets go to a backend by it, and not back, nor on to another node that decides for itself.
+    #[inline(always)]
+    pub const fn loads(&self) -> bool {
+        self.kind & (REPLY | ONWARD | ACTIVATED | ENDED) == 0
     }
 
     /// Whether it is of this kind.

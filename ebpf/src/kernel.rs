@@ -2,13 +2,16 @@
 
 pub(crate) mod atomic;
 pub(crate) mod begin;
+pub(crate) mod behind;
 pub(crate) mod connect;
 pub(crate) mod count;
+pub(crate) mod datagrams;
 pub(crate) mod errors;
 pub(crate) mod favourite;
 pub(crate) mod follow;
 pub(crate) mod fragments;
 pub(crate) mod leaving;
+pub(crate) mod load;
 pub(crate) mod nat;
 pub(crate) mod ndp;
 pub(crate) mod refuse;

@@ -2,7 +2,8 @@
 //!
 //! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: what a VIP's
 //! entry says ([`service`]), who stands behind it ([`pick`]), how packets are read ([`packet`]) and changed
-//! ([`checksum`], [`ndp`]), what is remembered of connections ([`flow`], [`counts`]), the other maps ([`maps`]), and how a decision
+//! ([`checksum`], [`ndp`]), what is remembered of connections ([`flow`], [`counts`]) and of
+//! backends ([`load`]), the other maps ([`maps`]), and how a decision
 //! is explained ([`trace`]).
 
 #![cfg_attr(target_arch = "bpf", no_std)]
@@ -12,6 +13,7 @@ pub mod config;
 pub mod counts;
 pub mod decide;
 pub mod flow;
+pub mod load;
 pub mod maps;
 pub mod ndp;
 pub mod packet;

@@ -8,8 +8,9 @@ pub const PREFIXES_MAX: u32 = 1 << 20;
 pub const PODS_MAX: u32 = 1 << 14;
 /// VIPs with counters: all that one node has served.
 pub const FOLLOWED_MAX: u32 = 1 << 16;
-/// Sockets of pods whose VIP is remembered; the least recently used goes when it is full.
-pub const SOCKETS_MAX: u32 = 1 << 17;
+/// Pairs of an unconnected socket and an address it sends to whose VIP is remembered; the least recently used goes when it
+/// is full.
+pub const PEERS_MAX: u32 = 1 << 17;
 /// Bytes of the ring of events.
 pub const EVENTS_BYTES: u32 = 256 * 1024;
 /// VIPs that are found by their address and port: further ports, node ports, addresses outside of all ranges.
@@ -213,7 +214,7 @@ pub struct Pod {
     pub pad: u8,
 }
 
-/// What a socket of a pod really talks to: the key under which its VIP is remembered.
+/// What an unconnected socket really sends to: the key under which its VIP is remembered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerKey {
@@ -227,7 +228,7 @@ pub struct PeerKey {
     pub pad: u32,
 }
 
-/// What a socket of a pod believes it talks to.
+/// What it believes it sends to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -237,13 +238,21 @@ pub struct Peer {
     pub port: u32,
 }
 
-/// A socket of a pod that was led to a backend.
+/// A socket that connect(2) led from a VIP to what stands behind it. Lies behind the socket.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Socket {
+    /// The VIP that its process named; IPv4 is mapped.
+    pub vip: [u8; 16],
+    /// Where it was led.
+    pub address: [u8; 16],
+    /// The VIP's port.
+    pub vip_port: u16,
+    /// The port there; 0: it is led nowhere.
+    pub port: u16,
     /// The slot that decided.
     pub slot: u32,
-    /// The backend's id.
+    /// The backend's id; [`crate::decide::NO_BACKEND`]: an activator.
     pub backend: u32,
     /// Its generation.
     pub generation: u32,
@@ -272,7 +281,9 @@ const _: () =
     assert!(size_of::<Backend>() == 16 && size_of::<Prefix>() == 16 && size_of::<Event>() == 16);
 const _: () = assert!(size_of::<ForeignKey>() == 20 && size_of::<Admitted>() == 20);
 const _: () = assert!(size_of::<StickyKey>() == 20 && size_of::<Sticky>() == 32);
-const _: () = assert!(size_of::<FragmentKey>() == 40 && size_of::<DropKey>() == 8);
+const _: () = assert!(
+    size_of::<FragmentKey>() == 40 && size_of::<DropKey>() == 8 && size_of::<Socket>() == 52
+);
 
 /// A node prefix and the low 32 bits of an address in it.
 #[inline(always)]

@@ -8,13 +8,14 @@ use super::which::{Which, beside};
 use crate::see::names::slots;
 use crate::see::output::{Form, Output, list};
 use crate::see::services::{self, ServiceRow, Wanted};
-use crate::see::{Exit, Trouble, addresses, apps, drops, neighbours, pods};
+use crate::see::{Exit, Trouble, addresses, apps, backends, drops, neighbours, pods};
 
 /// The flags of `get`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   dormouse-agent get services -A           every service port that this node serves
   dormouse-agent get services web -n shop -o yaml
+  dormouse-agent get backends shop/web         what each backend was given, and has still
   sudo dormouse-agent get drops            what was dropped or refused, why, and whose it was
   sudo dormouse-agent get addresses        who holds which address; an agent need not run")]
 pub struct Get {
@@ -31,6 +32,9 @@ enum Noun {
     /// Apps of the fleet that this node follows, by VIP
     #[command(alias = "app")]
     Apps(Plain),
+    /// Backends: what this node has given each of them, and how much of it is open
+    #[command(alias = "backend")]
+    Backends(BackendsFlags),
     /// Packets that were dropped, rejected or reset: why, and whose they were
     #[command(alias = "drop")]
     Drops(Plain),
@@ -51,6 +55,14 @@ struct Plain {
     form: Form,
     #[command(flatten)]
     which: Which,
+}
+
+#[derive(Clone, Debug, Args)]
+struct BackendsFlags {
+    /// Only of this Service (namespace/name, or namespace/name:port), or of the app at this address
+    of: Option<String>,
+    #[command(flatten)]
+    plain: Plain,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -77,6 +89,16 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
             let rows = apps::rows(&plain.which.pinned()?);
             list(out, &rows, plain.form)?;
             say_none("apps that this node follows", rows.is_empty());
+        }
+        Noun::Backends(BackendsFlags { of, plain }) => {
+            let (pinned, names) = plain.which.named()?;
+            let rows = backends::rows(&pinned, &names, of.as_deref());
+            list(out, &rows, plain.form)?;
+            let of = of.as_ref().map(|of| format!(" of {of}"));
+            say_none(
+                &format!("backends{}", of.unwrap_or_default()),
+                rows.is_empty(),
+            );
         }
         Noun::Drops(plain) => {
             let (pinned, names) = plain.which.named()?;

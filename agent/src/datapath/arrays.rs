@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use aya::maps::MapData;
+use dormouse_ebpf::load::{Load, Tally};
 use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FILTER_WORDS, PREFIXES_MAX};
 use dormouse_ebpf::service::{Route, SETS_MAX, SLOTS_MAX, Set, VIPS_MAX};
 
@@ -11,7 +12,7 @@ use super::extents;
 use super::load::Loaded;
 use super::sys::Words;
 
-/// The arrays. The kernel reads all of them; `touch` alone it writes, and the agent never.
+/// The arrays. The kernel reads all of them; `touch` it writes, and the agent never; to `loads` both add.
 #[derive(Debug)]
 pub(super) struct Arrays {
     /// Two words an entry: route, set.
@@ -22,6 +23,8 @@ pub(super) struct Arrays {
     pub(super) vec: Words,
     /// Two words a backend: where, and what.
     pub(super) backend: Words,
+    /// Two words a backend: what it is given in flows, and in sockets.
+    pub(super) loads: Words,
     /// Two words a prefix.
     pub(super) prefix: Words,
     /// The filter before the foreign addresses.
@@ -51,6 +54,7 @@ impl Arrays {
             touch: map("touch", VIPS_MAX)?,
             vec: map("vec", SETS_MAX / 2)?,
             backend: map("backend", BACKENDS_MAX * 2)?,
+            loads: map("load", BACKENDS_MAX * 2)?,
             prefix: map("prefix", PREFIXES_MAX * 2)?,
             filter: map("filter", FILTER_WORDS)?,
             lease: map("lease", 1)?,
@@ -141,6 +145,28 @@ impl Arrays {
             flags: field(4),
             weight: field(6),
         })
+    }
+
+    /// What a backend is given.
+    pub(super) fn load(&self, id: u32) -> Load {
+        let word = |half| self.loads.load(id as usize * 2 + half).unwrap_or(0);
+        Load {
+            flows: Tally::unpack(word(0)),
+            sockets: Tally::unpack(word(1)),
+        }
+    }
+
+    /// Counts ends of flows that nobody saw.
+    pub(super) fn end_flows(&self, id: u32, flows: u32) {
+        self.loads
+            .add(id as usize * 2, u64::from(flows) * Tally::ENDED);
+    }
+
+    /// Has an id's next backend counted from zero.
+    pub(super) fn clear_load(&self, id: u32) {
+        for half in 0..2 {
+            self.loads.store(id as usize * 2 + half, 0);
+        }
     }
 
     /// Writes a prefix that no backend names.

@@ -128,12 +128,12 @@ impl Counters {
         counts
     }
 
-    /// The sums of the VIPs that have connections open.
+    /// The sums of the VIPs whose flows have connections open.
     pub(super) fn open_ones(&self) -> Vec<(u32, Counts)> {
         self.before
             .keys()
             .filter_map(|&vip| Some((vip, self.sum(vip)?)))
-            .filter(|(_, sum)| sum.open().cast_signed() > 0)
+            .filter(|(_, sum)| sum.open_flows().cast_signed() > 0)
             .collect()
     }
 

@@ -1,6 +1,6 @@
 //! The programs once more, loaded to explain: the same object over the same maps to read, with maps of their own to write.
 //!
-//! What the running programs write (flows, sticky clients, touches, counters, events) is not shared: a run changes nothing
+//! What the running programs write (flows, sticky clients, touches, counters, loads, events) is not shared: a run changes nothing
 //! that they see. What this one packet's decision reads of it is copied in before the run.
 
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ const SHARED: &[&str] = &[
 /// Maps of which one packet needs little, and how much.
 const SMALL: &[(&str, u32)] = &[
     ("flow", 1 << 10),
+    ("load", 1),
     ("sticky", 1 << 10),
     ("fragment", 1 << 10),
     ("peer", 1 << 10),
-    ("socket", 1 << 10),
     ("drops", 1 << 10),
     // A ring's size is a power of two of whole pages.
     ("events", 1 << 16),

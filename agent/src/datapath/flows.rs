@@ -1,4 +1,4 @@
-//! Ends flows whose peers vanished without a word, and connections that the kernel's tables have forgotten.
+//! Ends flows whose peers vanished without a word, and connections that the full table has forgotten.
 //!
 //! Full tables take a second to walk, so the walk needs no access to the data path. It renews the filter before the flow
 //! table on its way.
@@ -6,19 +6,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use aya::maps::{HashMap, MapData};
+use aya::maps::{HashMap, IterableMap as _, MapData};
 use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::flow::{Flow, FlowKey, SERVICE};
-use dormouse_ebpf::maps::{SOCKET_COUNTED, Socket};
+use dormouse_ebpf::flow::{COUNTED, Flow, FlowKey, SERVICE};
 use dormouse_ebpf::packet::UDP;
 use parking_lot::Mutex;
 
+use super::arrays::Arrays;
 use super::counts::Counters;
 use super::error::DatapathError;
 use super::flowing::Flowing;
 use super::load::Loaded;
+use super::loads::{self, Audit};
 
-/// The tables of connections.
+/// The table of connections.
 #[derive(Debug, Clone)]
 pub(super) struct Flows {
     tables: Arc<Mutex<Tables>>,
@@ -26,8 +27,12 @@ pub(super) struct Flows {
 
 struct Tables {
     flows: HashMap<MapData, FlowKey, Flow>,
-    sockets: HashMap<MapData, u64, Socket>,
     flowing: Flowing,
+    arrays: Arc<Arrays>,
+    /// How many flows there is room for.
+    room: u32,
+    /// The table was found so full that it may let flows go.
+    crowded: bool,
 }
 
 /// A look at all connections that is about to begin.
@@ -44,7 +49,7 @@ pub struct Sweep {
 #[must_use = "what ended is to be counted"]
 pub struct Swept {
     counted: Vec<(u32, Counts)>,
-    /// Open connections that a table holds, or held until the walk came to them, by VIP.
+    /// Open connections that the table holds, or held until the walk came to them, by VIP.
     remembered: BTreeMap<u32, u64>,
     /// Those of them that were ended, by VIP.
     ended: BTreeMap<u32, u64>,
@@ -59,12 +64,17 @@ impl std::fmt::Debug for Tables {
 }
 
 impl Flows {
-    pub(super) fn open(loaded: &mut Loaded) -> Result<Self, DatapathError> {
+    pub(super) fn open(loaded: &mut Loaded, arrays: &Arc<Arrays>) -> Result<Self, DatapathError> {
+        let flows: HashMap<MapData, FlowKey, Flow> =
+            HashMap::try_from(loaded.take("flow")?).map_err(DatapathError::map("open", "flow"))?;
+        let info = flows.map().info();
+        let info = info.map_err(DatapathError::map("look at", "flow"))?;
         let tables = Tables {
-            flows: HashMap::try_from(loaded.take("flow")?)
-                .map_err(DatapathError::map("open", "flow"))?,
-            sockets: HashMap::try_from(loaded.take("socket")?)
-                .map_err(DatapathError::map("open", "socket"))?,
+            flows,
+            room: info.max_entries(),
+            // What the agent before saw is not known.
+            crowded: true,
+            arrays: Arc::clone(arrays),
             flowing: Flowing::open(loaded)?,
         };
         Ok(Self {
@@ -88,6 +98,8 @@ impl Sweep {
         let (mut remembered, mut ended) = (BTreeMap::new(), BTreeMap::new());
         // Another flow may take a removed one's place in the walk, so what is found is removed after it.
         let mut idle = Vec::new();
+        let mut audit = tables.crowded.then(|| Audit::begin(&tables.arrays));
+        let mut found_flows = 0;
         let renewal = tables.flowing.renew();
         let mut whole = true;
         for found in &tables.flows {
@@ -96,25 +108,33 @@ impl Sweep {
                 continue;
             };
             renewal.mark(&key.source);
-            *remembered.entry(flow.slot).or_default() += flow.open;
+            found_flows += 1;
+            if let Some(audit) = &mut audit {
+                audit.holds(&flow);
+            }
+            *remembered.entry(flow.slot).or_default() += flow.open & COUNTED;
             if now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(&key, &flow)) {
-                idle.push((key, flow.slot, flow.open));
+                idle.push(key);
             }
         }
         if whole {
             renewal.finish();
         }
-        for (_, socket) in tables.sockets.iter().filter_map(Result::ok) {
-            if socket.kind & SOCKET_COUNTED != 0 {
-                *remembered.entry(socket.slot).or_default() += 1;
-            }
+        if let Some(forgotten @ 1..) = audit.filter(|_| whole).map(|it| it.finish(&tables.arrays)) {
+            tracing::debug!(forgotten, "flows to backends had no room in the table");
         }
+        // Full tables lose flows; one that is half empty has had room for all.
+        tables.crowded = found_flows > tables.room / 2;
         let mut removed = 0;
-        for (key, vip, open) in idle {
+        for key in idle {
             // One that the kernel removed meanwhile was not idle, or is no longer ours to count.
+            let Ok(flow) = tables.flows.get(&key, 0) else {
+                continue;
+            };
             if tables.flows.remove(&key).is_ok() {
                 removed += 1;
-                *ended.entry(vip).or_default() += open;
+                *ended.entry(flow.slot).or_default() += flow.open & COUNTED;
+                loads::flow_ended(&tables.arrays, &flow);
             }
         }
         Swept {
@@ -127,7 +147,7 @@ impl Sweep {
 }
 
 impl Swept {
-    /// Counts what was open and has ended, or was let go by a full table: each would else keep its app awake for ever.
+    /// Counts what was open and has ended, or was let go by the full table: each would else keep its app awake for ever.
     pub(super) fn count(
         self,
         counters: &mut Counters,
@@ -135,10 +155,10 @@ impl Swept {
     ) -> Result<usize, DatapathError> {
         for (vip, before) in self.counted {
             let held = self.remembered.get(&vip).copied().unwrap_or(0);
-            if let Some(after) = counters.sum(vip).filter(|_| before.open() > held)
+            if let Some(after) = counters.sum(vip).filter(|_| before.open_flows() > held)
                 && let forgotten @ 1.. = forgotten(&before, &after, held)
             {
-                tracing::debug!(vip, forgotten, "connections had no room in the tables");
+                tracing::debug!(vip, forgotten, "connections had no room in the table");
                 counters.expire(vip, forgotten, now_ns)?;
             }
         }
@@ -162,12 +182,12 @@ fn patience_ns(key: &FlowKey, flow: &Flow) -> u64 {
     }
 }
 
-/// How many connections are counted as open and remembered by no table, at least: `held` were found on a walk between
-/// the two sums, and what was closed meanwhile may have escaped it.
+/// How many connections are counted as open and remembered by no socket and not by the table, at least: `held` were found
+/// there on a walk between the two sums, and what was closed meanwhile may have escaped it.
 fn forgotten(before: &Counts, after: &Counts, held: u64) -> u64 {
     let closed_meanwhile = after.closed.wrapping_sub(before.closed);
     before
-        .open()
+        .open_flows()
         .saturating_sub(held.saturating_add(closed_meanwhile))
 }
 
@@ -184,9 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_no_table_holds_is_forgotten() {
+    fn only_what_nobody_holds_is_forgotten() {
         assert_eq!(forgotten(&counts(9, 2), &counts(9, 2), 7), 0);
         assert_eq!(forgotten(&counts(9, 2), &counts(9, 2), 4), 3);
+        let by_sockets = Counts {
+            sockets: 2,
+            ..counts(9, 2)
+        };
+        assert_eq!(forgotten(&by_sockets, &by_sockets, 4), 1);
     }
 
     #[test]

@@ -128,6 +128,8 @@ impl Loaded {
         let mut object = EbpfLoader::new()
             .default_map_pin_directory(pins)
             .map_max_entries("flow", flows_max)
+            // Its definition has no place for a pin.
+            .map_pin_path("socket", pins.join("socket"))
             .load(OBJECT)?;
         for &name in PROGRAMS
             .iter()

@@ -179,6 +179,19 @@ pub(super) fn add_pod(
         .map_err(DatapathError::map("insert into", "pod"))
 }
 
+/// Whether solicitations for pods are answered.
+pub(super) fn answer(
+    loaded: &mut Loaded,
+    arrays: &Arrays,
+    answers: bool,
+) -> Result<(), DatapathError> {
+    let facts = config::Config {
+        quiet: u8::from(!answers),
+        ..current(loaded, arrays)?
+    };
+    put(loaded, arrays, &facts)
+}
+
 /// From now on, what comes from somewhere else may be a pod's that no program has seen.
 pub(super) fn expect_unseen(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
     let facts = config::Config {

@@ -26,6 +26,7 @@ use dormouse_ebpf::trace::{Step, Told};
 use super::arrays::{Arrays, octets};
 use super::counts::sums;
 use super::error::DatapathError;
+use super::loads::{self, BackendCount};
 use super::sys::{self, Words};
 use super::{SCHEMA, Verdict};
 
@@ -123,6 +124,11 @@ impl Pinned {
         let prefix = self.arrays.upper(backend.prefix)?;
         let address = IpAddr::from(join(&prefix, backend.host)).to_canonical();
         Some((address, backend.port, backend.generation))
+    }
+
+    /// The backends of a slot, and what they are given.
+    pub fn backend_counts(&self, slot: u32) -> Vec<BackendCount> {
+        loads::of_slot(&self.arrays, slot)
     }
 
     /// The backends of a set that new connections may go to.

@@ -148,6 +148,7 @@ impl Pool {
         };
         // An agent may have died before it could tell that the row's last owner is gone.
         let before = arrays.backend(id).unwrap_or_default();
+        arrays.clear_load(id);
         arrays.write_backend(
             id,
             &Backend {

@@ -81,6 +81,13 @@ impl Words {
         }
     }
 
+    /// Adds to a word that programs add to as well. A place past the end is left alone.
+    pub(super) fn add(&self, place: usize, by: u64) {
+        if let Some(word) = self.word(place) {
+            word.fetch_add(by, Ordering::AcqRel);
+        }
+    }
+
     /// Sets bits of a word that programs set bits of as well. A place past the end is left alone.
     pub(super) fn set(&self, place: usize, bits: u64) {
         if let Some(word) = self.word(place) {

@@ -116,7 +116,7 @@ pub(crate) struct Link {
 impl Place {
     /// The pinned links.
     pub(crate) fn links(&self) -> BTreeMap<String, Link> {
-        let pins = std::fs::read_dir(self.config.bpffs.join("v3"))
+        let pins = std::fs::read_dir(self.config.bpffs.join("v4"))
             .unwrap()
             .map(|entry| entry.unwrap().path());
         pins.filter(|pin| {

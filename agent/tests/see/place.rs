@@ -11,8 +11,7 @@ use dormouse_agent::datapath::{Config, detach};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_ebpf::maps::{
-    Admitted, DropKey, Extra, ForeignKey, FragmentKey, Peer, PeerKey, Pod, Ports, Socket, Sticky,
-    StickyKey,
+    Admitted, DropKey, Extra, ForeignKey, FragmentKey, Peer, PeerKey, Pod, Ports, Sticky, StickyKey,
 };
 
 use crate::ground::{Ground, ip, wait};
@@ -151,7 +150,7 @@ impl<'a> Place<'a> {
 
     /// Fills the table of flows.
     pub(crate) fn fill_flows(&self) {
-        let map = open(&self.bpffs().join("v3/flow"));
+        let map = open(&self.bpffs().join("v4/flow"));
         let mut flows: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
         for client in 0..FLOWS_MAX {
             let key = FlowKey {
@@ -195,7 +194,7 @@ fn collect(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
 /// All keys and values of a map, in their own order; nothing for what is no map.
 fn dump(name: &str, path: &Path) -> Vec<u8> {
     match name {
-        "svc" | "backend" | "prefix" => array::<[u8; 16]>(path),
+        "svc" | "backend" | "load" | "prefix" => array::<[u8; 16]>(path),
         "touch" | "lease" | "current" | "filter" | "flowing" => array::<u64>(path),
         "vec" => array::<[u32; 16]>(path),
         "config" => array::<dormouse_ebpf::config::Config>(path),
@@ -206,7 +205,6 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         "pod" => hash::<[u8; 16], Pod>(path),
         "flow" => hash::<FlowKey, Flow>(path),
         "peer" => hash::<PeerKey, Peer>(path),
-        "socket" => hash::<u64, Socket>(path),
         "expired" => hash::<u32, Counts>(path),
         "admitted" => {
             let map: LpmTrie<_, Admitted, u32> = open(path).try_into().unwrap();
@@ -230,9 +228,10 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
             let pairs = map.iter().map(Result::unwrap);
             sorted(pairs.map(|(key, values)| format!("{key:?} {:?}", &values[..])))
         }
-        // The ring's bytes are not to be had without reading its events; links and folders have none.
-        name if name == "events"
-            || name == "v3"
+        // The ring's bytes are not to be had without reading its events, nor a socket's without the socket; links and
+        // folders have none.
+        name if matches!(name, "events" | "socket")
+            || name == "v4"
             || name.starts_with("link_")
             || name.starts_with("pod_") =>
         {

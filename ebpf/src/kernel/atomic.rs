@@ -12,6 +12,16 @@ pub(crate) unsafe fn add(word: *mut u64, by: u64) {
     unsafe { asm!("lock *(u64 *)({word} + 0) += {by}", word = in(reg) word, by = in(reg) by) }
 }
 
+/// Adds one to half a word.
+///
+/// # Safety
+/// `half` is an aligned half of a word of a map value.
+#[inline(always)]
+pub(crate) unsafe fn increment(half: *mut u32) {
+    // SAFETY: one instruction on half a word that the caller vouches for.
+    unsafe { asm!("lock *(u32 *)({half} + 0) += {one}", half = in(reg) half, one = in(wreg) 1_u32) }
+}
+
 /// Sets bits of a word.
 ///
 /// # Safety

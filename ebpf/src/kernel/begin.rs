@@ -4,14 +4,16 @@ use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
-use dormouse_ebpf::flow::{ACTIVATED, Flow, HIDDEN, ONWARD, REPLY, SERVICE, Stage, nat_port};
+use dormouse_ebpf::flow::{
+    ACTIVATED, Flow, HIDDEN, LOADED, ONWARD, REPLY, SERVICE, Stage, nat_port,
+};
 use dormouse_ebpf::service::Route;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::follow::follow;
 use super::nat::Way;
 use super::rewrite::dropped;
-use super::standing::{Standing, standing};
+use super::standing::{Standing, own_reply, standing};
 use super::tables::Scratch;
 use super::{count, tables, wake};
 
@@ -38,6 +40,7 @@ pub(crate) fn go(
     }
     if let Some(flow) = known {
         if leads_to(flow, &scratch.choice)
+            && is_answered(scratch, flow)
             && matches!(standing(scratch, flow, config), Standing::Follow)
         {
             return follow(ctx, scratch, flow, config, way);
@@ -48,7 +51,13 @@ pub(crate) fn go(
         return dropped(Verdict::DroppedNoPort, scratch.choice.slot);
     }
     match tables::flow(&scratch.key) {
-        Some(flow) => follow(ctx, scratch, flow, config, way),
+        Some(flow) => {
+            // Whatever it begins with, but for a connection's end.
+            if scratch.flow.loads() && !scratch.packet.closes() {
+                count::flow_opened(flow, LOADED);
+            }
+            follow(ctx, scratch, flow, config, way)
+        }
         None => dropped(Verdict::TableFull, scratch.choice.slot),
     }
 }
@@ -82,6 +91,14 @@ fn leads_to(flow: *const Flow, choice: &Choice) -> bool {
             && (*flow).generation == choice.generation
             && ((*flow).target_port == choice.port || (*flow).is(ONWARD))
     }
+}
+
+/// The flow of the replies is there still: a full table may have let go of it alone, and answers would keep their names.
+#[inline(always)]
+fn is_answered(scratch: &mut Scratch, flow: *const Flow) -> bool {
+    // SAFETY: a map value, which lives as long as the program runs; this field never changes.
+    let onward = unsafe { (*flow).is(ONWARD) };
+    onward || own_reply(scratch, flow).is_some()
 }
 
 /// Writes down a new flow and the flow of its replies. False if the node had no port for it.

@@ -1,51 +1,69 @@
 //! Counts connections that go straight to a pod, and the time they last.
 
 use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::flow::Flow;
+use dormouse_ebpf::flow::{COUNTED, Flow, LOADED};
 
-use super::{atomic, tables};
+use super::{atomic, load, tables};
 
-/// A connection was opened.
+/// A socket's connection was opened.
 #[inline(always)]
-pub(crate) fn opened(vip: u32) {
-    change(vip, |counts| {
-        // SAFETY: fields of one map value.
-        unsafe { (&raw mut (*counts).opened, &raw mut (*counts).opened_ns) }
-    });
+pub(crate) fn socket_opened(vip: u32) {
+    change(vip, 1, opened);
 }
 
-/// A connection was closed.
+/// A socket's connection was closed.
 #[inline(always)]
-pub(crate) fn closed(vip: u32) {
-    change(vip, |counts| {
-        // SAFETY: fields of one map value.
-        unsafe { (&raw mut (*counts).closed, &raw mut (*counts).closed_ns) }
-    });
+pub(crate) fn socket_closed(vip: u32) {
+    change(vip, u64::MAX, closed);
 }
 
-/// A flow's connection was closed: counted once, whoever sees it first.
+/// A flow ended: counted once, whoever sees it first.
 #[inline(always)]
 pub(crate) fn flow_closed(flow: *mut Flow) {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
-    let (open, slot) = unsafe { (atomic::swap(&raw mut (*flow).open, 0), (*flow).slot) };
-    if open == 1 {
-        closed(slot);
+    let was = unsafe { atomic::swap(&raw mut (*flow).open, 0) };
+    // SAFETY: as above; these fields never change.
+    let (slot, backend, generation) =
+        unsafe { ((*flow).slot, (*flow).backend, (*flow).generation) };
+    if was & COUNTED != 0 {
+        change(slot, 0, closed);
+    }
+    if was & LOADED != 0 {
+        load::flow_ended(backend, generation);
     }
 }
 
-/// A flow's connection was opened: counted once however often the client asks.
+/// A flow began: counted once however often the client asks. `open` is what counts it.
 #[inline(always)]
-pub(crate) fn flow_opened(flow: *mut Flow) {
+pub(crate) fn flow_opened(flow: *mut Flow, open: u64) {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
-    let (open, slot) = unsafe { (atomic::swap(&raw mut (*flow).open, 1), (*flow).slot) };
-    if open == 0 {
-        opened(slot);
+    let was = unsafe { atomic::swap(&raw mut (*flow).open, open) };
+    // SAFETY: as above; these fields never change.
+    let (slot, backend) = unsafe { ((*flow).slot, (*flow).backend) };
+    let new = open & !was;
+    if new & COUNTED != 0 {
+        change(slot, 0, opened);
+    }
+    if new & LOADED != 0 {
+        load::flow_begun(backend);
     }
 }
 
-/// `begun` first and `done` last, so that the agent can tell a copy that was taken in between.
 #[inline(always)]
-fn change(vip: u32, fields: impl FnOnce(*mut Counts) -> (*mut u64, *mut u64)) {
+fn opened(counts: *mut Counts) -> (*mut u64, *mut u64) {
+    // SAFETY: fields of one map value.
+    unsafe { (&raw mut (*counts).opened, &raw mut (*counts).opened_ns) }
+}
+
+#[inline(always)]
+fn closed(counts: *mut Counts) -> (*mut u64, *mut u64) {
+    // SAFETY: fields of one map value.
+    unsafe { (&raw mut (*counts).closed, &raw mut (*counts).closed_ns) }
+}
+
+/// `begun` first and `done` last, so that the agent can tell a copy that was taken in between. `sockets` wraps.
+#[inline(always)]
+fn change(vip: u32, sockets: u64, fields: impl FnOnce(*mut Counts) -> (*mut u64, *mut u64)) {
     let Some(counts) = tables::COUNTS.get_ptr_mut(&vip) else {
         return;
     };
@@ -55,5 +73,9 @@ fn change(vip: u32, fields: impl FnOnce(*mut Counts) -> (*mut u64, *mut u64)) {
     tables::add(begun, 1);
     tables::add(count, 1);
     tables::add(sum_ns, tables::now_ns());
+    if sockets != 0 {
+        // SAFETY: a field of the same map value.
+        tables::add(unsafe { &raw mut (*counts).sockets }, sockets);
+    }
     tables::add(done, 1);
 }

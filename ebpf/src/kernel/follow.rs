@@ -3,7 +3,9 @@
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::is_local;
-use dormouse_ebpf::flow::{Flow, HIDDEN, ONWARD, REPLY, SEEN_STEP_NS, Stage};
+use dormouse_ebpf::flow::{
+    ACTIVATED, COUNTED, Flow, HIDDEN, LOADED, ONWARD, REPLY, SEEN_STEP_NS, Stage,
+};
 use dormouse_ebpf::packet::Packet;
 
 use super::nat::Way;
@@ -32,9 +34,7 @@ pub(crate) fn follow(
         {
             went_on(reply, scratch);
         }
-        if scratch.flow.kind == 0 {
-            counted(&scratch.packet, flow);
-        }
+        counted(scratch, flow);
     }
     if scratch.flow.is(ONWARD) {
         return send_on(
@@ -93,12 +93,16 @@ pub(crate) fn deliver(
     send_on(ctx, packet, config.uplink, config.via(target))
 }
 
-/// Counts connections to an app's pod on this node.
+/// Counts connections to backends; an app's on this node also for the app.
 #[inline(always)]
-fn counted(packet: &Packet, flow: *mut Flow) {
-    if packet.opens() {
-        count::flow_opened(flow);
-    } else if packet.closes() {
+fn counted(scratch: &Scratch, flow: *mut Flow) {
+    if !scratch.flow.loads() {
+        return;
+    }
+    if scratch.packet.opens() {
+        let app = if scratch.flow.kind == 0 { COUNTED } else { 0 };
+        count::flow_opened(flow, LOADED | app);
+    } else if scratch.packet.closes() {
         count::flow_closed(flow);
     }
 }
@@ -112,11 +116,20 @@ fn replied(scratch: &mut Scratch, flow: *mut Flow) {
     // SAFETY: an aligned word of a map value.
     unsafe { (&raw mut (*flow).stage).write_volatile(Stage::Ended as u32) };
     scratch.back = scratch.key.answered(&scratch.flow);
-    if scratch.flow.kind == REPLY
+    if !scratch.flow.is(ACTIVATED)
         && let Some(forward) = tables::flow(&scratch.back)
+        && is_of(forward, &scratch.flow)
     {
         count::flow_closed(forward);
     }
+}
+
+/// The flow there leads to the backend that these replies come from.
+#[inline(always)]
+fn is_of(forward: *const Flow, reply: &Flow) -> bool {
+    // SAFETY: a map value, which lives as long as the program runs; these fields never change.
+    let (backend, generation) = unsafe { ((*forward).backend, (*forward).generation) };
+    backend == reply.backend && generation == reply.generation
 }
 
 /// Notes on the flow of the replies how far its client has come.

@@ -16,7 +16,7 @@ use super::rewrite::{NEXT, dropped};
 use super::skb::frame;
 use super::standing::{Standing, is_reply, standing};
 use super::tables::{Kernel, Scratch};
-use super::{errors, fragments, refuse, tables, trace};
+use super::{count, errors, fragments, refuse, tables, trace};
 
 /// By which hook a packet comes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,8 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) 
     };
     let verdict = match answer {
         Answer::Pass => {
-            if known.is_some() {
+            if let Some(flow) = known {
+                count::flow_closed(flow);
                 tables::end_flow(&scratch.key);
             }
             if scratch.packet.begins() {

@@ -28,7 +28,7 @@ pub(crate) fn answer(ctx: &TcContext, scratch: &mut Scratch, config: &Config) ->
     if !question(ctx, packet, asked) {
         return None;
     }
-    if !config.is_local(&asked.target) {
+    if config.quiet == 1 || !config.is_local(&asked.target) {
         return None;
     }
     if tables::PODS.get_ptr(&asked.target).is_none() {

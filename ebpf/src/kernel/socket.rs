@@ -8,26 +8,13 @@ use aya_ebpf::bindings::bpf_sock_addr;
 use aya_ebpf::helpers::generated::{bpf_get_netns_cookie, bpf_get_socket_cookie, bpf_set_retval};
 use aya_ebpf::programs::SockAddrContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{
-    Answer, Asked, Choice, NO_BACKEND, decide, is_the_packets, may_be_ours,
-};
-use dormouse_ebpf::maps::{Peer, PeerKey, SOCKET_SERVICE, Socket};
+use dormouse_ebpf::decide::{Answer, Asked, Choice, decide, is_the_packets, may_be_ours};
 use dormouse_ebpf::packet::{is_v4, mapped, v4_of};
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::service::Route;
 
 use super::tables::Kernel;
 use super::{rewrite, tables, wake};
-
-/// Where a socket was led.
-pub(crate) struct Led {
-    /// The socket.
-    pub(crate) cookie: u64,
-    /// What is to be remembered of it.
-    pub(crate) socket: Socket,
-    /// To a backend, not to an activator.
-    pub(crate) straight: bool,
-}
 
 /// The address family of a hook.
 #[derive(Clone, Copy)]
@@ -45,15 +32,19 @@ pub(crate) enum Call {
     /// To the address that was named.
     AsNamed,
     /// To what stands behind it.
-    Led(Led),
+    Led,
     /// Not at all.
     Refused,
 }
 
-/// Puts what stands behind a VIP in its place, and remembers the VIP. `seed` makes the pick's random bits of the
-/// socket's number.
+/// Puts what stands behind a VIP in its place, and tells `led`. `seed` gives the pick's random bits.
 #[inline(always)]
-pub(crate) fn lead(ctx: &SockAddrContext, family: Family, seed: impl FnOnce(u64) -> u64) -> Call {
+pub(crate) fn lead(
+    ctx: &SockAddrContext,
+    family: Family,
+    seed: impl FnOnce() -> u64,
+    led: impl FnOnce(&Asked, &Choice),
+) -> Call {
     let Some(config) = tables::config() else {
         return Call::AsNamed;
     };
@@ -61,13 +52,12 @@ pub(crate) fn lead(ctx: &SockAddrContext, family: Family, seed: impl FnOnce(u64)
     if !may_be_ours(&Kernel, config, &address) {
         return Call::AsNamed;
     }
-    let cookie = cookie(ctx);
     let mut asked = Asked {
         target: address,
         port,
         protocol: protocol(ctx),
         by_node: is_node(ctx, config),
-        hash: mix(seed(cookie)),
+        hash: mix(seed()),
         ..Asked::default()
     };
     if asked.by_node {
@@ -81,7 +71,14 @@ pub(crate) fn lead(ctx: &SockAddrContext, family: Family, seed: impl FnOnce(u64)
             if let Some(verdict) = verdict {
                 tables::note(verdict);
             }
-            follow(ctx, family, &asked, &choice, cookie)
+            if !choice.service {
+                wake::wake(choice.slot, Route::unpack(choice.route));
+            } else if choice.group != 0 {
+                tables::keep(&asked.source, &choice);
+            }
+            rename(ctx, family, &choice.address, choice.port);
+            led(&asked, &choice);
+            Call::Led
         }
         Answer::Reject(verdict) if asked.by_node => {
             tables::note_drop(verdict, choice.slot);
@@ -89,37 +86,6 @@ pub(crate) fn lead(ctx: &SockAddrContext, family: Family, seed: impl FnOnce(u64)
         }
         _ => Call::AsNamed,
     }
-}
-
-#[inline(always)]
-fn follow(
-    ctx: &SockAddrContext,
-    family: Family,
-    asked: &Asked,
-    choice: &Choice,
-    cookie: u64,
-) -> Call {
-    if !choice.service {
-        wake::wake(choice.slot, Route::unpack(choice.route));
-    } else if choice.group != 0 {
-        tables::keep(&asked.source, choice);
-    }
-    rename(ctx, family, &choice.address, choice.port);
-    remember(
-        cookie,
-        (&choice.address, choice.port),
-        (asked.target, asked.port),
-    );
-    Call::Led(Led {
-        cookie,
-        socket: Socket {
-            slot: choice.slot,
-            backend: choice.backend,
-            generation: choice.generation,
-            kind: if choice.service { SOCKET_SERVICE } else { 0 },
-        },
-        straight: choice.backend != NO_BACKEND,
-    })
 }
 
 /// The caller is the node itself, not a pod.
@@ -139,7 +105,7 @@ pub(crate) fn refuse() -> i32 {
 
 /// The address that the caller named (or that it shall be told); IPv4 is mapped.
 #[inline(always)]
-fn named(ctx: &SockAddrContext, family: Family) -> ([u8; 16], u16) {
+pub(crate) fn named(ctx: &SockAddrContext, family: Family) -> ([u8; 16], u16) {
     let raw = ctx.sock_addr;
     // SAFETY: fields of the context; the verifier allows reads of four bytes each.
     unsafe {
@@ -185,44 +151,20 @@ pub(crate) fn cookie(ctx: &impl EbpfContext) -> u64 {
 
 /// The socket's protocol.
 #[inline(always)]
-pub(crate) fn protocol(ctx: &SockAddrContext) -> u8 {
+fn protocol(ctx: &SockAddrContext) -> u8 {
     // SAFETY: a field of the context.
     (unsafe { core::ptr::read_volatile(&raw const (*ctx.sock_addr).protocol) }) as u8
 }
 
-/// Remembers which VIP stands before an address on this socket.
+/// Puts the VIP where the process would else read what stands behind it; never one of another family.
 #[inline(always)]
-fn remember(cookie: u64, real: (&[u8; 16], u16), vip: ([u8; 16], u16)) {
-    let key = PeerKey {
-        cookie,
-        address: *real.0,
-        port: u32::from(real.1),
-        pad: 0,
-    };
-    let _ = tables::PEERS.insert(
-        &key,
-        &Peer {
-            address: vip.0,
-            port: u32::from(vip.1),
-        },
-        0,
-    );
-}
-
-/// Puts the VIP back where the process would else read what stands behind it.
-#[inline(always)]
-pub(crate) fn restore(ctx: &SockAddrContext, family: Family) {
-    let (address, port) = named(ctx, family);
-    let key = PeerKey {
-        cookie: cookie(ctx),
-        address,
-        port: u32::from(port),
-        pad: 0,
-    };
-    // SAFETY: the value is copied out; one socket's entries do not change while it asks.
-    if let Some(peer) = unsafe { tables::PEERS.get(&key) }
-        && is_v4(&peer.address) == is_v4(&address)
-    {
-        rename(ctx, family, &peer.address, peer.port as u16);
+pub(crate) fn put_back(
+    ctx: &SockAddrContext,
+    family: Family,
+    real: &[u8; 16],
+    vip: ([u8; 16], u16),
+) {
+    if is_v4(&vip.0) == is_v4(real) {
+        rename(ctx, family, &vip.0, vip.1);
     }
 }

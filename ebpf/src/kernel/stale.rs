@@ -7,24 +7,24 @@ use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::programs::SkBuffContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Answer, NO_BACKEND, Tables, decide};
-use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, REPLY, SERVICE};
-use dormouse_ebpf::maps::{Peer, PeerKey, SOCKET_SERVICE, Socket};
+use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, LOADED, REPLY, SERVICE};
+use dormouse_ebpf::maps::{SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::tables::{Kernel, Scratch};
-use super::{atomic, skb, socket, tables};
+use super::{atomic, behind, load, skb, socket, tables};
 
 /// Looks whether the packet's socket was led to a backend that is gone. False if the packet can go nowhere, and no program
 /// on its way could say so.
 #[inline(always)]
 pub(crate) fn look(ctx: &SkBuffContext) -> bool {
-    let cookie = socket::cookie(ctx);
-    // SAFETY: the value is copied out; a socket's entry changes only while it connects.
-    let Some(&socket) = (unsafe { tables::SOCKETS.get(&cookie) }) else {
+    let Some(socket) = behind::sender(ctx) else {
         return true;
     };
+    // SAFETY: lies behind the socket, which outlives its packet; changes only while it connects.
+    let socket = unsafe { &*socket };
     if serves(socket.backend, socket.generation) {
         return true;
     }
@@ -34,7 +34,7 @@ pub(crate) fn look(ctx: &SkBuffContext) -> bool {
     // An interrupt may send while a process does, on the same CPU: its packet goes on, and the next one tries again.
     // SAFETY: an aligned word of a map value.
     if unsafe { atomic::swap(&raw mut scratch.busy, 1) } == 0 {
-        let goes = mend(ctx, scratch, config, (cookie, socket));
+        let goes = mend(ctx, scratch, config, socket);
         // SAFETY: as above.
         unsafe { atomic::swap(&raw mut scratch.busy, 0) };
         return goes;
@@ -51,8 +51,7 @@ fn serves(backend: u32, generation: u32) -> bool {
 }
 
 #[inline(always)]
-fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, Socket)) -> bool {
-    let (cookie, socket) = of;
+fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket: &Socket) -> bool {
     if !matches!(
         read(&skb::headless(ctx), &mut scratch.packet),
         Read::Transport
@@ -64,6 +63,10 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, S
     if !udp && socket.kind & SOCKET_SERVICE == 0 {
         return true;
     }
+    // sendmsg(2) may name others than the socket is connected to: it finds who serves each time.
+    if scratch.packet.target_port != socket.port || scratch.packet.target != socket.address {
+        return true;
+    }
     scratch.key = FlowKey::of(&scratch.packet);
     if let Some(flow) = tables::flow(&scratch.key) {
         // SAFETY: a map value, which lives as long as the program runs; these fields never change.
@@ -73,10 +76,7 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, S
         }
     }
     tables::note(Verdict::SocketStale);
-    let Some(vip) = named(scratch, cookie) else {
-        return true;
-    };
-    if udp && again(scratch, config, cookie, &vip) {
+    if udp && again(scratch, config, socket, socket::cookie(ctx)) {
         return true;
     }
     // The node's own packets meet no program that could refuse them. Its connections go on, as kube-proxy has it.
@@ -99,26 +99,13 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, of: (u64, S
     true
 }
 
-/// The VIP that the socket was connected to.
-#[inline(always)]
-fn named(scratch: &Scratch, cookie: u64) -> Option<Peer> {
-    let key = PeerKey {
-        cookie,
-        address: scratch.packet.target,
-        port: u32::from(scratch.packet.target_port),
-        pad: 0,
-    };
-    // SAFETY: the value is copied out; a socket's entries change only while it connects.
-    unsafe { tables::PEERS.get(&key) }.copied()
-}
-
 /// Writes down the flow to another backend of the VIP. False if there is none.
 #[inline(never)]
-fn again(scratch: &mut Scratch, config: &Config, cookie: u64, vip: &Peer) -> bool {
+fn again(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64) -> bool {
     let packet = &scratch.packet;
     scratch.asked.source = packet.source;
-    scratch.asked.target = vip.address;
-    scratch.asked.port = vip.port as u16;
+    scratch.asked.target = socket.vip;
+    scratch.asked.port = socket.vip_port;
     scratch.asked.protocol = packet.protocol;
     scratch.asked.by_node = packet.source == *config.node_address_for(&packet.source);
     scratch.asked.alike = false;
@@ -146,6 +133,11 @@ fn again(scratch: &mut Scratch, config: &Config, cookie: u64, vip: &Peer) -> boo
         backend: choice.backend,
         generation: choice.generation,
         seen_ns: tables::now_ns(),
+        open: if choice.backend == NO_BACKEND {
+            0
+        } else {
+            LOADED
+        },
         ..Flow::default()
     };
     scratch.reply = Flow {
@@ -154,9 +146,14 @@ fn again(scratch: &mut Scratch, config: &Config, cookie: u64, vip: &Peer) -> boo
         source_port: packet.target_port,
         target_port: packet.source_port,
         kind: scratch.flow.kind | REPLY,
+        open: 0,
         ..scratch.flow
     };
     scratch.back = scratch.key.answered(&scratch.flow);
-    tables::begin_flow(&scratch.back, &scratch.reply, BPF_ANY)
-        && tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY)
+    let begun = tables::begin_flow(&scratch.back, &scratch.reply, BPF_ANY)
+        && tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
+    if begun && scratch.flow.open & LOADED != 0 {
+        load::flow_begun(scratch.flow.backend);
+    }
+    begun
 }

@@ -11,11 +11,12 @@ use dormouse_ebpf::config::Config;
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::decide::{Asked, Choice, Tables, remember};
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
+use dormouse_ebpf::load::Load;
 use dormouse_ebpf::maps::{
     ADMITTED_MAX, Admitted, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES, EXTRAS_MAX,
     Extra, FILTER_WORDS, FLOWING_WORDS, FOLLOWED_MAX, FOREIGN_MAX, FRAGMENTS_MAX, ForeignKey,
-    FragmentKey, PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, SOCKETS_MAX,
-    STICKY_MAX, Socket, Sticky, StickyKey, flowing_bit,
+    FragmentKey, PEERS_MAX, PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, STICKY_MAX,
+    Sticky, StickyKey, flowing_bit,
 };
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation};
 use dormouse_ebpf::packet::Packet;
@@ -35,6 +36,9 @@ static CURRENT: Array<u64> = Array::pinned(1, BPF_F_MMAPABLE);
 static SETS: Array<[u32; ROW_LEN as usize]> = Array::pinned(SETS_MAX / ROW_LEN, BPF_F_MMAPABLE);
 #[map(name = "backend")]
 static BACKENDS: Array<Backend> = Array::pinned(BACKENDS_MAX, BPF_F_MMAPABLE);
+/// What backends are given: by their ids, made zero by the agent with each generation.
+#[map(name = "load")]
+pub(crate) static LOADS: Array<Load> = Array::pinned(BACKENDS_MAX, BPF_F_MMAPABLE);
 #[map(name = "prefix")]
 static PREFIXES: Array<Prefix> = Array::pinned(PREFIXES_MAX, BPF_F_MMAPABLE);
 #[map(name = "filter")]
@@ -57,11 +61,9 @@ pub(crate) static PODS: HashMap<[u8; 16], Pod> = HashMap::pinned(PODS_MAX, BPF_F
 static FLOWING: Array<u64> = Array::pinned(2 * FLOWING_WORDS + 1, BPF_F_MMAPABLE);
 #[map(name = "flow")]
 static FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(FLOWS_MAX, 0);
+/// What stands before the addresses that unconnected sockets send to.
 #[map(name = "peer")]
-pub(crate) static PEERS: LruHashMap<PeerKey, Peer> = LruHashMap::pinned(SOCKETS_MAX, 0);
-/// Sockets that were led to a backend, by cookie.
-#[map(name = "socket")]
-pub(crate) static SOCKETS: LruHashMap<u64, Socket> = LruHashMap::pinned(SOCKETS_MAX, 0);
+pub(crate) static PEERS: LruHashMap<PeerKey, Peer> = LruHashMap::pinned(PEERS_MAX, 0);
 /// Made by the agent for each VIP that it serves; here only added to.
 #[map(name = "counts")]
 pub(crate) static COUNTS: PerCpuHashMap<u32, Counts> =

@@ -3,10 +3,11 @@
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket::{Family, restore};
+use crate::kernel::connect;
+use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(getpeername4)]
 fn cg_getpeername4(ctx: SockAddrContext) -> i32 {
-    restore(&ctx, Family::V4);
+    connect::restore(&ctx, Family::V4);
     1
 }

@@ -3,10 +3,11 @@
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket::{Family, restore};
+use crate::kernel::datagrams;
+use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(recvmsg6)]
 fn cg_recvmsg6(ctx: SockAddrContext) -> i32 {
-    restore(&ctx, Family::V6);
+    datagrams::receive(&ctx, Family::V6);
     1
 }

@@ -4,12 +4,10 @@
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket::{self, Call, Family};
+use crate::kernel::datagrams;
+use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(sendmsg4)]
 fn cg_sendmsg4(ctx: SockAddrContext) -> i32 {
-    match socket::lead(&ctx, Family::V4, |cookie| cookie) {
-        Call::Refused => socket::refuse(),
-        Call::AsNamed | Call::Led(_) => 1,
-    }
+    datagrams::send(&ctx, Family::V4)
 }

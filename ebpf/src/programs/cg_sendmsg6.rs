@@ -4,12 +4,10 @@
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
 
-use crate::kernel::socket::{self, Call, Family};
+use crate::kernel::datagrams;
+use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(sendmsg6)]
 fn cg_sendmsg6(ctx: SockAddrContext) -> i32 {
-    match socket::lead(&ctx, Family::V6, |cookie| cookie) {
-        Call::Refused => socket::refuse(),
-        Call::AsNamed | Call::Led(_) => 1,
-    }
+    datagrams::send(&ctx, Family::V6)
 }

@@ -1,0 +1,69 @@
+//! Counts what backends are given, where this node decides: one atomic addition for each begin, and one for each end.
+
+use dormouse_ebpf::decide::Tables as _;
+use dormouse_ebpf::load::{Load, Tally};
+
+use super::tables::Kernel;
+use super::{atomic, tables};
+
+/// A flow to the backend was written down.
+#[inline(always)]
+pub(crate) fn flow_begun(backend: u32) {
+    if let Some(flows) = flows(backend) {
+        begun(flows);
+    }
+}
+
+/// It ended.
+#[inline(always)]
+pub(crate) fn flow_ended(backend: u32, generation: u32) {
+    if let Some(flows) = flows(backend) {
+        ended(flows, backend, generation);
+    }
+}
+
+/// A socket was led to the backend.
+#[inline(always)]
+pub(crate) fn socket_begun(backend: u32) {
+    if let Some(sockets) = sockets(backend) {
+        begun(sockets);
+    }
+}
+
+/// It was let go.
+#[inline(always)]
+pub(crate) fn socket_ended(backend: u32, generation: u32) {
+    if let Some(sockets) = sockets(backend) {
+        ended(sockets, backend, generation);
+    }
+}
+
+#[inline(always)]
+fn flows(backend: u32) -> Option<*mut Tally> {
+    let load: *mut Load = tables::LOADS.get_ptr_mut(backend)?;
+    // SAFETY: a field of a map value, which lives as long as the program runs.
+    Some(unsafe { &raw mut (*load).flows })
+}
+
+#[inline(always)]
+fn sockets(backend: u32) -> Option<*mut Tally> {
+    let load: *mut Load = tables::LOADS.get_ptr_mut(backend)?;
+    // SAFETY: as above.
+    Some(unsafe { &raw mut (*load).sockets })
+}
+
+#[inline(always)]
+fn begun(tally: *mut Tally) {
+    // SAFETY: a field of a map value, which lives as long as the program runs.
+    unsafe { atomic::increment(&raw mut (*tally).begun) }
+}
+
+/// What began in an earlier generation of the id is nothing of the backend that has it now.
+#[inline(always)]
+fn ended(tally: *mut Tally, backend: u32, generation: u32) {
+    let now = Kernel.backend(backend);
+    if now.is_some_and(|now| u32::from(now.generation) == generation) {
+        // SAFETY: a field of a map value, which lives as long as the program runs.
+        unsafe { atomic::increment(&raw mut (*tally).ended) }
+    }
+}
