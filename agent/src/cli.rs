@@ -13,10 +13,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::kube;
 use crate::pod::NodePrefix;
+use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
 use crate::see::{Exit, Trouble};
 
@@ -88,7 +90,15 @@ pub struct Run {
     /// The bridge of the pods; made when it does not exist
     #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0")]
     pub bridge: String,
-    /// The /96 that this node owns, as 2001:db8:d0:0:0:1::/96
+    /// How the network delivers the node's prefix
+    #[arg(
+        long,
+        env = "DORMOUSE_NETWORK_PROFILE",
+        default_value = profile::DEFAULT,
+        value_parser = network_profile()
+    )]
+    pub network_profile: &'static Profile,
+    /// The /96 that this node owns, as 2001:db8:d0:0:0:1::/96; or what a cloud delegates, as AWS a /80: its first /96
     #[arg(long, env = "DORMOUSE_PREFIX")]
     pub prefix: String,
     /// The node's own address
@@ -210,6 +220,15 @@ pub struct Offline {
     pub state_dir: PathBuf,
 }
 
+/// What a node owns of what it is given, in bits.
+const NODE_PREFIX_LENGTH: u8 = 96;
+
+/// The profiles by name.
+fn network_profile() -> impl TypedValueParser<Value = &'static Profile> {
+    let names = PossibleValuesParser::new(profile::PROFILES.each_ref().map(|profile| profile.name));
+    names.try_map(|name| profile::named(&name).ok_or("there is no such profile"))
+}
+
 /// Where a node's pins are unless told otherwise.
 fn bpffs(given: Option<&PathBuf>, node: &str) -> PathBuf {
     given
@@ -227,11 +246,16 @@ impl Run {
                 self.prefix
             )
         })?;
+        let profile = self.network_profile;
         ensure!(
-            prefix.length() == 96,
-            "--prefix {}: a node owns a /96; write it like 2001:db8:d0:0:0:1::/96",
-            self.prefix
+            profile.prefix_lengths.contains(&prefix.length()),
+            "--prefix {}: with --network-profile {} a node is given a prefix of {} to {} bits; write it like 2001:db8:d0:0:0:1::/96",
+            self.prefix,
+            profile.name,
+            profile.prefix_lengths.start(),
+            profile.prefix_lengths.end()
         );
+        let prefix = NodePrefix::new(prefix.network(), NODE_PREFIX_LENGTH)?;
         ensure!(
             self.pods_max > 0,
             "--pods-max 0: a node that takes no pods has nothing to do"
@@ -303,8 +327,9 @@ fn check_root(verb: &str) -> Result<()> {
 /// Does what the command line says.
 pub fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.verb {
-        Verb::Run(run) => {
+        Verb::Run(mut run) => {
             let prefix = run.validate()?;
+            run.prefix = prefix.to_string();
             check_root("run")?;
             start::run(*run, prefix)?;
         }
@@ -381,6 +406,28 @@ mod tests {
         ]);
         run.validate().unwrap();
         assert_eq!(bpffs(None, "n1"), PathBuf::from("/sys/fs/bpf/dormouse/n1"));
+    }
+
+    #[test]
+    fn of_a_delegated_prefix_the_node_owns_the_first_96() {
+        let given = |profile: &str, prefix: &str| {
+            run(&["--network-profile", profile, "--prefix", prefix]).validate()
+        };
+        let own: NodePrefix = "2001:db8:d0:0:1::/96".parse().unwrap();
+        assert_eq!(given("aws", "2001:db8:d0:0:1::/80").unwrap(), own);
+        assert_eq!(given("aws", "2001:db8:d0:0:1::/96").unwrap(), own);
+        assert!(given("routed", "2001:db8:d0::/64").is_ok());
+        for (profile, prefix) in [
+            ("aws", "2001:db8:d0::/64"),
+            ("gcp", "2001:db8:d0:0:1::/80"),
+            ("on-link", "2001:db8:d0:0:1::/80"),
+        ] {
+            let error = given(profile, prefix).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("--network-profile {profile}")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -1,139 +1,281 @@
-//! Tells the link where a new pod address lives, so that neighbours that knew it elsewhere change their minds at once.
+//! Pods on the link of the uplink (RFC 4861): there without being there. The kernel's half answers solicitations for pods
+//! that exist; this one announces pods by itself (7.2.6, RFC 9131) and has their solicitations delivered.
+//!
+//! Reading order: the frame ([`advertisement`]) and who sends it ([`advertiser`]), when ([`schedule`], pure), what the
+//! kernel says of the uplink ([`uplink`]), the multicast groups ([`groups`]), and the task that joins them ([`Announcer`]).
 
+use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::net::Ipv6Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
-use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, SockaddrLike, sendto, socket,
-};
+use dormouse_agent_ipam::NodePrefix;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
-/// Ethernet, IPv6 and the advertisement with its one option, in bytes.
-pub const ADVERTISEMENT_LEN: usize = 86;
-const ICMP_START: usize = 54;
-const ICMP_LEN: u8 = 32;
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-const ALL_NODES_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
-const NEXT_HEADER_ICMPV6: u8 = 58;
-const NEIGHBOR_ADVERTISEMENT: u8 = 136;
-/// Override without Solicited and Router: the address is ours, nobody asked, and a pod is no router.
-const FLAGS: u8 = 0x20;
-const TARGET_LINK_LAYER_ADDRESS: u8 = 2;
+use crate::pod::{PodEntry, PodTable};
+use crate::profile::{Ndp, Profile};
+use advertiser::Advertiser;
+use groups::Groups;
+use schedule::Schedule;
+use uplink::{News, Uplink, Watch};
 
-/// An unsolicited Neighbour Advertisement (RFC 4861, 7.2.6): `target` is at `mac`. Sent from the target itself, as its
-/// own kernel would.
-pub fn advertisement(target: Ipv6Addr, mac: [u8; 6]) -> [u8; ADVERTISEMENT_LEN] {
-    let mut frame = [0; ADVERTISEMENT_LEN];
-    frame[0..6].copy_from_slice(&ALL_NODES_MAC);
-    frame[6..12].copy_from_slice(&mac);
-    frame[12..14].copy_from_slice(&[0x86, 0xdd]);
-    frame[14] = 0x60;
-    frame[19] = ICMP_LEN;
-    frame[20] = NEXT_HEADER_ICMPV6;
-    frame[21] = 255;
-    frame[22..38].copy_from_slice(&target.octets());
-    frame[38..54].copy_from_slice(&ALL_NODES.octets());
-    frame[54] = NEIGHBOR_ADVERTISEMENT;
-    frame[58] = FLAGS;
-    frame[62..78].copy_from_slice(&target.octets());
-    frame[78] = TARGET_LINK_LAYER_ADDRESS;
-    frame[79] = 1;
-    frame[80..86].copy_from_slice(&mac);
-    let checksum = checksum(&frame);
-    frame[56..58].copy_from_slice(&checksum.to_be_bytes());
-    frame
+mod advertisement;
+mod advertiser;
+mod groups;
+mod schedule;
+mod uplink;
+
+/// A table of pods whose changes an [`Announcer`] hears of.
+pub struct Announced<T> {
+    table: T,
+    changes: Arc<Changes>,
 }
 
-/// Over the pseudo header (both addresses, length, next header) and the message.
-fn checksum(frame: &[u8; ADVERTISEMENT_LEN]) -> u16 {
-    let words = frame[22..].chunks_exact(2);
-    let sum: u32 = words
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let mut sum = sum + u32::from(ICMP_LEN) + u32::from(NEXT_HEADER_ICMPV6);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
+/// The last that happened to each pod of an [`Announced`] table and was not taken note of yet: never more than pods.
+#[derive(Default)]
+pub struct Changes {
+    changed: Mutex<BTreeMap<Ipv6Addr, Change>>,
+    news: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Came,
+    Went,
+}
+
+/// Has the pods of a table announced.
+pub fn announced<T: PodTable>(table: T) -> (Announced<T>, Arc<Changes>) {
+    let changes = Arc::<Changes>::default();
+    let heard = Arc::clone(&changes);
+    (Announced { table, changes }, heard)
+}
+
+impl Changes {
+    fn tell(&self, address: Ipv6Addr, change: Change) {
+        self.changed.lock().insert(address, change);
+        self.news.notify_one();
     }
-    !u16::try_from(sum).unwrap_or(u16::MAX)
+
+    fn take(&self) -> BTreeMap<Ipv6Addr, Change> {
+        mem::take(&mut *self.changed.lock())
+    }
+
+    /// Those since the last look, when there are any. Cancel safe.
+    async fn next(&self) -> BTreeMap<Ipv6Addr, Change> {
+        loop {
+            let changes = self.take();
+            if !changes.is_empty() {
+                return changes;
+            }
+            self.news.notified().await;
+        }
+    }
 }
 
-const _: () = assert!(ICMP_START + ICMP_LEN as usize == ADVERTISEMENT_LEN);
+impl<T: PodTable> PodTable for Announced<T> {
+    fn add(&mut self, pod: PodEntry) -> io::Result<()> {
+        self.table.add(pod)?;
+        self.changes.tell(pod.address, Change::Came);
+        Ok(())
+    }
 
-/// Sends advertisements on one interface.
-pub struct Advertiser {
-    socket: OwnedFd,
-    /// The interface's own address: it names the interface to send on as well.
-    uplink: LinkAddr,
-    mac: [u8; 6],
+    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+        self.changes.tell(address, Change::Went);
+        self.table.remove(address)
+    }
 }
 
-impl Advertiser {
-    /// Opens a packet socket that receives nothing.
-    pub fn open(uplink: &str) -> io::Result<Self> {
-        let none = || {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                "the uplink has no Ethernet address",
-            )
+/// Tells the uplink's link where the node's pods are: each when it comes, all when the agent starts and when the uplink
+/// is another or comes back.
+pub struct Announcer {
+    profile: &'static Profile,
+    uplink: String,
+    prefix: NodePrefix,
+    changes: Arc<Changes>,
+}
+
+impl Announcer {
+    /// For the pods of a node's prefix. What `changes` holds when it runs is there already, and no news.
+    pub fn new(
+        profile: &'static Profile,
+        uplink: impl Into<String>,
+        prefix: NodePrefix,
+        changes: Arc<Changes>,
+    ) -> Self {
+        Self {
+            profile,
+            uplink: uplink.into(),
+            prefix,
+            changes,
+        }
+    }
+
+    /// Runs until `shutdown`, in the calling thread's network namespace. Groups stay, as pods do.
+    pub async fn run(self, shutdown: CancellationToken) -> io::Result<()> {
+        let session = Session {
+            profile: self.profile,
+            prefix: self.prefix,
+            watch: Watch::open(&self.uplink)?,
+            uplink: Uplink::default(),
+            groups: None,
+            advertiser: None,
+            is_refused: false,
+            schedule: Schedule::default(),
+            start: Instant::now(),
         };
-        let link = getifaddrs()?
-            .filter(|entry| entry.interface_name == uplink)
-            .find_map(|entry| {
-                entry
-                    .address
-                    .as_ref()
-                    .and_then(|a| a.as_link_addr())
-                    .copied()
-            })
-            .ok_or_else(none)?;
-        let mac = link.addr().ok_or_else(none)?;
-        let socket = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )?;
-        Ok(Self {
-            socket,
-            uplink: link,
-            mac,
-        })
-    }
-
-    /// Says once that the uplink is the way to `target`.
-    pub fn announce(&self, target: Ipv6Addr) -> io::Result<()> {
-        let frame = advertisement(target, self.mac);
-        let to: &dyn SockaddrLike = &self.uplink;
-        sendto(self.socket.as_raw_fd(), &frame, to, MsgFlags::MSG_DONTWAIT)?;
+        tokio::select! {
+            () = session.work(&self.changes) => {}
+            () = shutdown.cancelled() => {}
+        }
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The announcer at work.
+struct Session {
+    profile: &'static Profile,
+    prefix: NodePrefix,
+    watch: Watch,
+    uplink: Uplink,
+    groups: Option<Groups>,
+    advertiser: Option<Advertiser>,
+    /// Whether the last announcement was refused: that is said once.
+    is_refused: bool,
+    schedule: Schedule,
+    start: Instant,
+}
 
-    #[test]
-    fn the_advertisement_is_the_one_that_rfc_4861_describes() {
-        let frame = advertisement(
-            "2001:db8:d0::1:1:0".parse().unwrap(),
-            [0x02, 0x00, 0x5e, 0x10, 0x00, 0x01],
-        );
-        #[rustfmt::skip]
-        let expected = [
-            // Ethernet: to all nodes, from the uplink, IPv6.
-            0x33, 0x33, 0, 0, 0, 1, 0x02, 0x00, 0x5e, 0x10, 0x00, 0x01, 0x86, 0xdd,
-            // IPv6: 32 bytes of ICMPv6, hop limit 255, from the pod, to ff02::1.
-            0x60, 0, 0, 0, 0, 32, 58, 255,
-            0x20, 0x01, 0x0d, 0xb8, 0x00, 0xd0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0,
-            0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
-            // Neighbour Advertisement, code 0, checksum, only Override, the target.
-            136, 0, 0x99, 0x78, 0x20, 0, 0, 0,
-            0x20, 0x01, 0x0d, 0xb8, 0x00, 0xd0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0,
-            // Target link-layer address.
-            2, 1, 0x02, 0x00, 0x5e, 0x10, 0x00, 0x01,
-        ];
-        assert_eq!(frame, expected);
+impl Session {
+    async fn work(mut self, changes: &Changes) {
+        self.note(&changes.take());
+        let now = self.watch.look().await;
+        self.see(News::Is(now)).await;
+        loop {
+            let due = self.due();
+            tokio::select! {
+                changes = changes.next() => self.obey(&changes).await,
+                news = self.watch.news() => self.see(news).await,
+                () = sleep_until(due) => self.announce(),
+            }
+        }
+    }
+
+    async fn obey(&mut self, changes: &BTreeMap<Ipv6Addr, Change>) {
+        self.note(changes);
+        if self.answers() {
+            self.announce();
+            for (address, change) in changes {
+                self.regroup(*address, *change).await;
+            }
+        }
+    }
+
+    fn note(&mut self, changes: &BTreeMap<Ipv6Addr, Change>) {
+        let now = self.start.elapsed();
+        for (address, change) in changes {
+            match change {
+                Change::Came => self.schedule.add(*address, now),
+                Change::Went => self.schedule.remove(*address),
+            }
+        }
+    }
+
+    async fn regroup(&mut self, address: Ipv6Addr, change: Change) {
+        let Some(groups) = &self.groups else { return };
+        let done = match change {
+            Change::Came => groups.join(address).await,
+            Change::Went => groups.leave(address).await,
+        };
+        if let Err(error) = done {
+            warn!(%address, %error, "a switch that snoops may not deliver what asks for a pod");
+        }
+    }
+
+    async fn see(&mut self, news: News) {
+        let is_lost = match news {
+            News::Moved => self.uplink.is_running,
+            News::Is(now) => {
+                let is_lost = now.needs_announcing_after(&self.uplink);
+                self.check_mtu(&now);
+                self.uplink = now;
+                is_lost
+            }
+        };
+        if is_lost {
+            self.begin_anew().await;
+        }
+    }
+
+    /// The link knows nothing of the pods.
+    async fn begin_anew(&mut self) {
+        let index = self.uplink.index;
+        let groups = Groups::on(index, self.prefix, self.watch.handle().clone());
+        let living = self.schedule.living().filter(|_| self.answers());
+        if let Err(error) = groups.settle(&living.collect()).await {
+            warn!(%error, "a switch that snoops may not deliver what asks for pods");
+        }
+        self.groups = Some(groups);
+        if !self.answers() {
+            return;
+        }
+        self.advertiser = Advertiser::open(self.watch.name())
+            .inspect_err(|error| warn!(%error, "pods are not announced on the uplink"))
+            .ok();
+        let pods = self.schedule.living().count();
+        info!(pods, index, "announcing all pods on the uplink");
+        self.schedule.again(self.start.elapsed());
+    }
+
+    fn announce(&mut self) {
+        let Some(advertiser) = &self.advertiser else {
+            return;
+        };
+        while let Some(address) = self.schedule.next(self.start.elapsed()) {
+            let sent = advertiser.announce(address);
+            if let Err(error) = &sent
+                && !self.is_refused
+            {
+                warn!(%address, %error, "failed to announce a pod");
+            }
+            self.is_refused = sent.is_err();
+        }
+    }
+
+    /// When there is something to say, if somebody can hear it.
+    fn due(&self) -> Option<Instant> {
+        let can_speak = self.uplink.is_running && self.advertiser.is_some();
+        let due = self.schedule.due_at().filter(|_| can_speak);
+        due.map(|due| self.start + due)
+    }
+
+    fn answers(&self) -> bool {
+        self.profile.ndp == Ndp::Answer
+    }
+
+    fn check_mtu(&self, now: &Uplink) {
+        let news = now.mtu.filter(|_| now.mtu != self.uplink.mtu);
+        if let Some(mtu) = news
+            && let Some(delivered) = self.profile.exceeded_by(mtu)
+        {
+            warn!(
+                mtu,
+                delivered,
+                profile = self.profile.name,
+                "the network loses the uplink's largest packets: set the uplink's MTU to what is delivered"
+            );
+        }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }

@@ -22,8 +22,10 @@ use crate::cni;
 use crate::datapath::{self, Datapath};
 use crate::kube::{self, Kube};
 use crate::metrics::{self, Collected, FleetState};
+use crate::ndp::{self, Announcer};
 use crate::node::{Node, Pods, Routes, SharedDatapath};
 use crate::pod::{Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::see;
 use crate::source::fleet::Source;
@@ -58,7 +60,7 @@ fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
 
 async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     info!(
-        node = run.node, uplink = run.uplink, prefix = run.prefix, address = %run.address,
+        node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = run.prefix, address = %run.address,
         control = run.control, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
         socket = %run.socket.display(), cgroup = %run.cgroup.display(), metrics = %run.metrics,
         "starting"
@@ -75,7 +77,9 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         .check()
         .context("failed to start the pod network")?;
     let datapath = Arc::new(Mutex::new(open_datapath(&run, prefix)?));
-    let network = Arc::new(open_network(&run, prefix, &datapath)?);
+    let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
+    let network = Arc::new(open_network(&run, prefix, table)?);
+    let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes);
     let fleet_state = Arc::new(FleetState::default());
     let collected = Collected {
         datapath: Arc::clone(&datapath),
@@ -93,6 +97,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         shutdown.clone(),
     ));
     tasks.spawn(cni::serve(cni_listener, network, shutdown.clone()));
+    tasks.spawn(announcer.run(shutdown.clone()));
     let looped = tokio::spawn(node.run(shutdown.clone()));
     let followed = kube.map(|kube| tokio::spawn(kube.run(shutdown.clone())));
     info!(node = run.node, "running");
@@ -172,7 +177,11 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
         node_address: run.address,
         flows_max: run.flows_max,
     };
-    Datapath::open(config).context("failed to start the data path")
+    let mut datapath = Datapath::open(config).context("failed to start the data path")?;
+    datapath
+        .answer(run.network_profile.ndp == Ndp::Answer)
+        .context("failed to tell the data path about the network")?;
+    Ok(datapath)
 }
 
 fn network_config(run: &Run, prefix: NodePrefix) -> NetworkConfig {
@@ -182,10 +191,9 @@ fn network_config(run: &Run, prefix: NodePrefix) -> NetworkConfig {
     }
 }
 
-fn open_network(run: &Run, prefix: NodePrefix, datapath: &SharedDatapath) -> Result<Network> {
+fn open_network(run: &Run, prefix: NodePrefix, table: impl PodTable + 'static) -> Result<Network> {
     let config = network_config(run, prefix);
-    Network::open(config, Box::new(Table(Arc::clone(datapath))))
-        .context("failed to start the pod network")
+    Network::open(config, Box::new(table)).context("failed to start the pod network")
 }
 
 fn join(run: &Run, datapath: SharedDatapath, state: Arc<FleetState>) -> Result<Node> {

@@ -28,7 +28,6 @@ use super::recovery::PodLink;
 use super::removal::Remover;
 use super::shards::Shards;
 use super::{PodEntry, PodTable, messages, names, sysctl};
-use crate::ndp::Advertiser;
 
 mod attach;
 mod check;
@@ -132,7 +131,6 @@ pub struct Network {
     busy: Busy,
     /// Live leases whose link was found missing, and when first (since boot).
     missing: Mutex<HashMap<Suffix, Duration>>,
-    advertiser: Option<Advertiser>,
     counters: RequestCounters,
 }
 
@@ -151,9 +149,6 @@ impl Network {
             uplink,
             mtu,
         } = fabric;
-        let advertiser = Advertiser::open(&config.uplink)
-            .inspect_err(|error| tracing::warn!(%error, "pods will not be announced on the uplink"))
-            .ok();
         let network = Self {
             config,
             uplink,
@@ -165,7 +160,6 @@ impl Network {
             table: Mutex::new(table),
             busy: Busy::default(),
             missing: Mutex::new(HashMap::new()),
-            advertiser,
             counters: RequestCounters::default(),
         };
         let began = Instant::now();

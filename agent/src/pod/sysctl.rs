@@ -25,12 +25,11 @@ pub struct SysctlError {
     pub source: io::Error,
 }
 
-/// Makes the node a router that keeps its own default route: an uplink that listens to router advertisements would
-/// stop to do so once the node forwards, unless told otherwise before.
+/// Makes the node a router that keeps its own default routes: an interface that listens to router advertisements stops
+/// to once it forwards, and loses what it learnt, unless told otherwise before.
 pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
-    let accept_ra = format!("{IPV6}/conf/{uplink}/accept_ra");
-    if read(&accept_ra).is_some_and(|value| value == "1") {
-        set(&accept_ra, "2")?;
+    for interface in interfaces()? {
+        keep_listening(&interface, interface == uplink)?;
     }
     set(&format!("{IPV6}/conf/all/forwarding"), "1")?;
     for (name, least) in NEIGHBOR_LIMITS {
@@ -42,6 +41,31 @@ pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
         }
     }
     Ok(())
+}
+
+/// Only 1 stops to listen; 2 is what keeps on. 0 is left alone too: systemd-networkd and NetworkManager write it where they
+/// listen themselves. Apart from the uplink, an interface that forwards already listens no more, and that stays so.
+fn keep_listening(interface: &str, is_uplink: bool) -> Result<(), SysctlError> {
+    let says = |name: &str, value: &str| {
+        read(&format!("{IPV6}/conf/{interface}/{name}")).is_some_and(|now| now == value)
+    };
+    if says("accept_ra", "1") && (is_uplink || says("forwarding", "0")) {
+        write(&format!("{IPV6}/conf/{interface}/accept_ra"), "2")?;
+    }
+    Ok(())
+}
+
+/// All interfaces; not what is said of those to come, which follow the kernel's rule.
+fn interfaces() -> Result<Vec<String>, SysctlError> {
+    let names = nix::net::if_::if_nameindex().map_err(|error| SysctlError {
+        path: format!("{IPV6}/conf"),
+        value: "listen to router advertisements".to_owned(),
+        source: error.into(),
+    })?;
+    let names = names
+        .iter()
+        .map(|name| name.name().to_string_lossy().into_owned());
+    Ok(names.collect())
 }
 
 /// The uplink answers at once for neighbours that it stands for.

@@ -293,7 +293,6 @@ impl World {
             by_node: sender == Sender::Node,
             alike: sender == Sender::Outside,
             hash,
-            ..Asked::default()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Wires a pod: address, veth, addresses inside, data path, announcement; or nothing at all.
+//! Wires a pod: address, veth, addresses inside, data path; or nothing at all.
 
 use std::io;
 use std::mem;
@@ -97,11 +97,6 @@ impl Network {
         })?;
         let table_us = clock.lap_us();
         tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "wired a pod");
-        if let Some(advertiser) = &self.advertiser
-            && let Err(error) = advertiser.announce(wiring.address)
-        {
-            tracing::warn!(address = %wiring.address, %error, "failed to announce a pod");
-        }
         Ok(self.wired(&wiring))
     }
 

@@ -1,0 +1,261 @@
+//! Neighbour discovery of the real agent, as its uplink's link sees it: who is answered for, what is announced when, and
+//! what switches that snoop and each kind of network make of it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on says why and ends"
+)]
+
+#[path = "ndp/frame.rs"]
+mod frame;
+#[path = "ndp/networks.rs"]
+mod networks;
+#[path = "ndp/node.rs"]
+mod node;
+#[path = "ndp/place.rs"]
+mod place;
+#[path = "ndp/switch.rs"]
+mod switch;
+#[path = "ndp/tap.rs"]
+mod tap;
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use frame::{ALL_NODES, Advertisement, Asker, advertisement, mac, solicited};
+use node::{Flags, Node, UPLINK};
+use place::{Place, dial, wait};
+use tap::Tap;
+
+const PREFIX: &str = "2001:db8:d0:0:0:1::/96";
+const NODE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 0, 0xa);
+const NODE_MAC: &str = "02:00:00:00:00:0a";
+const ROUTER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 0, 0xfe);
+const ROUTER_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xfe);
+const ROUTER_MAC: &str = "02:00:00:00:00:fe";
+/// The router's interface to the nodes.
+const DOWNLINK: &str = "r0";
+/// In the node's prefix, and no pod's.
+const FREE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x99);
+/// All three announcements of a pod, and time for one too many.
+const ANNOUNCED: Duration = Duration::from_millis(3_300);
+
+/// A router and a node on one cable, with link-local addresses only. Who forwards says so to neighbours, and is no
+/// default router otherwise.
+fn cabled() -> (Place, Place) {
+    let (router, node) = (Place::new("router"), Place::new("node"));
+    router.set_sysctl("conf/all/forwarding", "1");
+    router.cable((DOWNLINK, ROUTER_MAC), &node, (UPLINK, NODE_MAC));
+    router.ip(&format!(
+        "address add {ROUTER_LOCAL}/64 dev {DOWNLINK} nodad"
+    ));
+    node.ip(&format!("address add fe80::a/64 dev {UPLINK} nodad"));
+    (router, node)
+}
+
+/// A router that has the whole /64 on its link, pods and all, and a node without an agent yet.
+fn on_link(profile: &'static str) -> (Place, Node) {
+    let (router, node) = cabled();
+    router.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
+    node.ip(&format!("address add {NODE}/64 dev {UPLINK} nodad"));
+    let flags = Flags {
+        profile,
+        prefix: PREFIX,
+        address: NODE,
+    };
+    (router, Node::new(node, flags))
+}
+
+fn router() -> Asker {
+    Asker {
+        mac: mac(ROUTER_MAC),
+        address: ROUTER,
+    }
+}
+
+/// What a node says of its pod by itself.
+fn announcement(pod: Ipv6Addr, at: &str) -> Advertisement {
+    Advertisement {
+        source_mac: mac(at),
+        to_mac: [0x33, 0x33, 0, 0, 0, 1],
+        from: pod,
+        to: ALL_NODES,
+        target: pod,
+        is_solicited: false,
+        overrides: true,
+        is_router: false,
+        target_mac: mac(at),
+    }
+}
+
+/// Asks for one and then for a pod that exists: that one's answer comes first.
+fn assert_silent(tap: &Tap, target: Ipv6Addr, witness: Ipv6Addr) {
+    tap.send(&router().asks(target));
+    tap.send(&router().asks(witness));
+    assert_eq!(tap.answer().target, witness, "nobody answers for {target}");
+}
+
+#[test]
+fn a_pod_that_comes_is_announced_three_times_and_routers_take_note() {
+    let (router, mut node) = on_link("on-link");
+    router.set_sysctl(&format!("conf/{DOWNLINK}/accept_untracked_na"), "1");
+    node.start();
+    let tap = Tap::on(&router, DOWNLINK);
+    let pod = node.add("a");
+    let seen = tap.watch(ANNOUNCED, advertisement);
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    for (_, told) in &seen {
+        assert_eq!(*told, announcement(pod.address, NODE_MAC));
+    }
+    for pair in seen.windows(2) {
+        let pause = pair[1].0 - pair[0].0;
+        assert!(pause > Duration::from_millis(900), "{pause:?}");
+    }
+    assert_eq!(router.neighbor(pod.address).as_deref(), Some(NODE_MAC));
+}
+
+#[test]
+fn pods_that_exist_are_answered_for_and_nothing_else() {
+    let (outside, mut node) = on_link("on-link");
+    node.start();
+    let (a, b) = (node.add("a"), node.add("b"));
+    assert_eq!(dial(&outside, &a.place, a.address).unwrap(), ROUTER);
+    assert_eq!(dial(&a.place, &outside, ROUTER).unwrap(), a.address);
+    assert_eq!(outside.neighbor(a.address).as_deref(), Some(NODE_MAC));
+
+    let tap = Tap::on(&outside, DOWNLINK);
+    let expected = Advertisement {
+        to_mac: mac(ROUTER_MAC),
+        to: ROUTER,
+        is_solicited: true,
+        ..announcement(a.address, NODE_MAC)
+    };
+    for question in [
+        router().asks(a.address),
+        router().probes(a.address, mac(NODE_MAC)),
+    ] {
+        tap.send(&question);
+        assert_eq!(tap.answer(), expected);
+    }
+    assert_silent(&tap, FREE, a.address);
+    let elsewhere = "2001:db8:d0:0:0:2:1:0".parse().unwrap();
+    assert_silent(&tap, elsewhere, a.address);
+    node.del("b");
+    assert_silent(&tap, b.address, a.address);
+}
+
+#[test]
+fn whoever_wants_a_pods_address_for_itself_does_not_get_it() {
+    let (outside, mut node) = on_link("on-link");
+    node.start();
+    let tap = Tap::on(&outside, DOWNLINK);
+    let pod = node.add("a");
+    let told = tap.watch(ANNOUNCED, advertisement);
+    assert_eq!(told.len(), 3, "{told:?}");
+    tap.send(&router().detects(pod.address));
+    let answer = tap.until("an objection", advertisement);
+    assert_eq!(answer, announcement(pod.address, NODE_MAC));
+
+    let tried = |address: Ipv6Addr| {
+        outside.ip(&format!("-6 address add {address}/128 dev {DOWNLINK}"));
+        let mut state = String::new();
+        wait("duplicate address detection", || {
+            state = outside.ip(&format!("-6 address show to {address} dev {DOWNLINK}"));
+            state.contains("dadfailed") || !state.contains("tentative")
+        });
+        state.contains("dadfailed")
+    };
+    assert!(tried(pod.address), "a pod's address is taken");
+    assert!(!tried(FREE), "no pod's address is free");
+}
+
+#[test]
+fn interfaces_that_listen_to_routers_still_do_when_the_node_forwards() {
+    let (outside, mut node) = on_link("on-link");
+    let place = &node.place;
+    for (here, there, number) in [("r1", "mgmt0", 1), ("r2", "silent0", 2)] {
+        let macs = [0xfe, 0xa].map(|end| format!("02:00:00:00:{number:02x}:{end:02x}"));
+        outside.cable((here, &macs[0]), place, (there, &macs[1]));
+    }
+    place.set_sysctl("conf/silent0/accept_ra", "0");
+    let cables = [(DOWNLINK, UPLINK), ("r1", "mgmt0")];
+    let taps = cables.map(|(here, there)| (Tap::on(&outside, here), there));
+    let router = Asker {
+        address: ROUTER_LOCAL,
+        ..router()
+    };
+    let advertise = || {
+        for (tap, _) in &taps {
+            tap.send(&router.advertises_itself(1_800));
+        }
+    };
+    let listens = |place: &Place| {
+        let defaults = place.ip("-6 route show default");
+        taps.iter().all(|(_, interface)| {
+            defaults
+                .lines()
+                .any(|route| route.contains(interface) && route.contains("proto ra"))
+        })
+    };
+    wait("default routes", || {
+        advertise();
+        listens(place)
+    });
+    node.start();
+    let place = &node.place;
+    assert_eq!(place.sysctl("conf/all/forwarding"), "1");
+    assert!(listens(place), "{}", place.ip("-6 route show default"));
+    assert_eq!(place.sysctl(&format!("conf/{UPLINK}/accept_ra")), "2");
+    assert_eq!(place.sysctl("conf/silent0/accept_ra"), "0");
+    place.ip("-6 route flush default");
+    assert!(!listens(place));
+    wait("default routes again", || {
+        advertise();
+        listens(place)
+    });
+}
+
+#[test]
+fn a_pods_new_place_is_known_at_once() {
+    let switch = switch::Switch::plain();
+    let outside = switch.router();
+    let (mut first, mut second) = (switch.node(0xa), switch.node(0xb));
+    let (first_mac, second_mac) = (switch::mac_text(0xa), switch::mac_text(0xb));
+    let address = FREE;
+    first.start();
+    let pod = first.add_at("a", Some(address));
+    assert_eq!(dial(&outside, &pod.place, address).unwrap(), ROUTER);
+    assert_eq!(outside.neighbor(address), Some(first_mac));
+
+    let tap = Tap::on(&outside, DOWNLINK);
+    first.kill();
+    first.place.ip(&format!("link set {UPLINK} down"));
+    second.start();
+    let pod = second.add_at("a", Some(address));
+    wait("the router to note the new node", || {
+        outside.neighbor(address).as_ref() == Some(&second_mac)
+    });
+    second
+        .place
+        .ip(&format!("link set {UPLINK} address {NODE_MAC}"));
+    wait("the router to note the new card", || {
+        outside.neighbor(address).as_deref() == Some(NODE_MAC)
+    });
+    let since = tap.watch(ANNOUNCED, |frame| {
+        assert_ne!(solicited(frame), Some(address), "the router never asked");
+        advertisement(frame).filter(|told| *told == announcement(address, NODE_MAC))
+    });
+    assert_eq!(since.len(), 3, "{since:?}");
+
+    let is_told = |frame: &[u8]| advertisement(frame).filter(|told| told.target == address);
+    switch.unplug(0xb);
+    switch.plug(0xb);
+    tap.until("the pod, after the carrier came back", is_told);
+    let rest = tap.watch(ANNOUNCED, is_told);
+    assert_eq!(rest.len(), 2, "{rest:?}");
+    second.kill();
+    second.start();
+    tap.until("the pod, after the agent came back", is_told);
+    assert_eq!(dial(&outside, &pod.place, address).unwrap(), ROUTER);
+}

@@ -1,0 +1,153 @@
+//! Frames of neighbour discovery (RFC 4861), written and read by hand.
+
+use std::net::Ipv6Addr;
+
+pub(crate) type Mac = [u8; 6];
+
+const ICMPV6: u8 = 58;
+const HEADERS: usize = 54;
+pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+pub(crate) fn mac(text: &str) -> Mac {
+    let bytes: Vec<u8> = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        .collect();
+    bytes.try_into().unwrap()
+}
+
+/// The group in which an address is asked for.
+pub(crate) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let low = address.to_bits() & 0xff_ffff;
+    Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | low)
+}
+
+fn link_layer(to: Ipv6Addr) -> Mac {
+    let [.., a, b, c, d] = to.octets();
+    [0x33, 0x33, a, b, c, d]
+}
+
+/// A message in its headers, checksum filled in.
+fn message(macs: (Mac, Mac), from: Ipv6Addr, to: Ipv6Addr, body: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(body.len()).unwrap();
+    let mut frame = [&macs.1[..], &macs.0, &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+    frame.extend(length.to_be_bytes());
+    frame.extend([ICMPV6, 255]);
+    frame.extend(from.octets());
+    frame.extend(to.octets());
+    frame.extend(body);
+    let mut sum = u32::from(length) + u32::from(ICMPV6);
+    for pair in frame[22..].chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let sum = !u16::try_from(sum).unwrap();
+    frame[HEADERS + 2..HEADERS + 4].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// Who asks, and how.
+pub(crate) struct Asker {
+    pub(crate) mac: Mac,
+    pub(crate) address: Ipv6Addr,
+}
+
+impl Asker {
+    fn solicitation(&self, macs: (Mac, Mac), to: (Ipv6Addr, Ipv6Addr), option: &[u8]) -> Vec<u8> {
+        let (from, to_address) = (self.address, to.0);
+        let body = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &to.1.octets(), option].concat();
+        message(macs, from, to_address, &body)
+    }
+
+    /// Asks all who might have the address, as one that does not know it.
+    pub(crate) fn asks(&self, target: Ipv6Addr) -> Vec<u8> {
+        let group = solicited_node(target);
+        let option = [&[1, 1][..], &self.mac].concat();
+        self.solicitation((self.mac, link_layer(group)), (group, target), &option)
+    }
+
+    /// Asks the one it knows, without saying its own link-layer address again (RFC 4861, 7.2.2).
+    pub(crate) fn probes(&self, target: Ipv6Addr, at: Mac) -> Vec<u8> {
+        self.solicitation((self.mac, at), (target, target), &[])
+    }
+
+    /// Asks whether it may take the address (RFC 4862).
+    pub(crate) fn detects(&self, target: Ipv6Addr) -> Vec<u8> {
+        let nobody = Asker {
+            mac: self.mac,
+            address: Ipv6Addr::UNSPECIFIED,
+        };
+        let group = solicited_node(target);
+        nobody.solicitation((self.mac, link_layer(group)), (group, target), &[])
+    }
+
+    /// Says that it is a router for the next `lifetime` seconds.
+    pub(crate) fn advertises_itself(&self, lifetime: u16) -> Vec<u8> {
+        let [high, low] = lifetime.to_be_bytes();
+        let body = [134, 0, 0, 0, 64, 0, high, low, 0, 0, 0, 0, 0, 0, 0, 0];
+        let macs = (self.mac, link_layer(ALL_NODES));
+        message(macs, self.address, ALL_NODES, &body)
+    }
+}
+
+/// An advertisement of a neighbour, as it was on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertisement {
+    pub(crate) source_mac: Mac,
+    pub(crate) to_mac: Mac,
+    pub(crate) from: Ipv6Addr,
+    pub(crate) to: Ipv6Addr,
+    pub(crate) target: Ipv6Addr,
+    pub(crate) is_solicited: bool,
+    pub(crate) overrides: bool,
+    pub(crate) is_router: bool,
+    /// What the option says.
+    pub(crate) target_mac: Mac,
+}
+
+fn array<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
+    frame.get(at..at + N)?.try_into().ok()
+}
+
+/// Reads one; the checksum must be right.
+pub(crate) fn advertisement(frame: &[u8]) -> Option<Advertisement> {
+    if frame.len() < 86 || frame[12..14] != [0x86, 0xdd] || frame[20] != ICMPV6 {
+        return None;
+    }
+    if frame[HEADERS] != 136 {
+        return None;
+    }
+    let (to_mac, source_mac) = (array(frame, 0)?, array(frame, 6)?);
+    let from = Ipv6Addr::from(array::<16>(frame, 22)?);
+    let to = Ipv6Addr::from(array::<16>(frame, 38)?);
+    assert_eq!(frame[21], 255, "hop limit");
+    assert_eq!(frame[78..80], [2, 1], "a target link-layer address");
+    let mut unsigned = frame[HEADERS..86].to_vec();
+    unsigned[2..4].fill(0);
+    let signed = message((source_mac, to_mac), from, to, &unsigned);
+    assert_eq!(signed[HEADERS..], frame[HEADERS..86], "checksum");
+    Some(Advertisement {
+        source_mac,
+        to_mac,
+        from,
+        to,
+        target: Ipv6Addr::from(array::<16>(frame, 62)?),
+        is_router: frame[58] & 0x80 != 0,
+        is_solicited: frame[58] & 0x40 != 0,
+        overrides: frame[58] & 0x20 != 0,
+        target_mac: array(frame, 80)?,
+    })
+}
+
+/// The address that a solicitation asks for.
+pub(crate) fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
+    let is_one = frame.len() >= 78 && frame[20] == ICMPV6 && frame[HEADERS] == 135;
+    is_one.then(|| array::<16>(frame, 62).map(Ipv6Addr::from))?
+}
+
+/// Whether a router advertises itself.
+pub(crate) fn is_router(frame: &[u8]) -> bool {
+    frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 134
+}

@@ -1,0 +1,131 @@
+//! Each kind of network, as a router in a namespace that behaves so.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use crate::frame::{Asker, advertisement, mac, solicited};
+use crate::node::{Flags, Node, UPLINK};
+use crate::place::{Place, dial, wait};
+use crate::tap::Tap;
+use crate::{
+    DOWNLINK, NODE, NODE_MAC, PREFIX, ROUTER, ROUTER_LOCAL, ROUTER_MAC, assert_silent, cabled,
+    on_link,
+};
+
+/// A router that knows by itself where a prefix is, and asks for nothing.
+fn delivers(outside: &Place, prefix: &str) {
+    outside.ip(&format!("address add {ROUTER}/128 dev {DOWNLINK} nodad"));
+    outside.ip(&format!(
+        "neighbour replace fe80::a lladdr {NODE_MAC} dev {DOWNLINK} nud permanent"
+    ));
+    outside.ip(&format!("route add {prefix} via fe80::a dev {DOWNLINK}"));
+}
+
+/// A node that knows its router from its configuration.
+fn node(place: Place, profile: &'static str, prefix: &'static str, address: Ipv6Addr) -> Node {
+    place.ip(&format!("address add {address}/128 dev {UPLINK} nodad"));
+    let flags = Flags {
+        profile,
+        prefix,
+        address,
+    };
+    Node::new(place, flags)
+}
+
+#[test]
+fn an_on_link_64_needs_nothing_but_answers() {
+    let (outside, mut node) = on_link("on-link");
+    node.start();
+    let pod = node.add("a");
+    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+}
+
+#[test]
+fn a_routed_prefix_is_delivered_without_a_word() {
+    let (outside, place) = cabled();
+    delivers(&outside, PREFIX);
+    outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
+    let mut node = node(place, "routed", PREFIX, NODE);
+    node.place.ip(&format!(
+        "route add default via {ROUTER_LOCAL} dev {UPLINK}"
+    ));
+    // What a profile before has left.
+    node.place.ip(&format!(
+        "-6 neighbour add proxy 2001:db8:d0:0:0:1:1:0 dev {UPLINK}"
+    ));
+    let tap = Tap::on(&outside, DOWNLINK);
+    node.start();
+    let pod = node.add("a");
+    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+    wait("the node to be in no group", || node.groups().is_empty());
+    let said = tap.watch(Duration::from_millis(1_200), |frame| {
+        advertisement(frame).filter(|told| told.target == pod.address)
+    });
+    assert!(said.is_empty(), "{said:?}");
+    assert_silent(&tap, pod.address, NODE);
+}
+
+#[test]
+fn aws_delivers_a_delegated_80_and_takes_frames_of_the_primary_card_only() {
+    let delegated = "2001:db8:d0:0:7::/80";
+    let (outside, place) = cabled();
+    delivers(&outside, delegated);
+    outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
+    let filter = format!(
+        "table netdev fabric {{ chain in {{ type filter hook ingress device {DOWNLINK} priority 0;
+            ether saddr != {NODE_MAC} counter drop
+            ip6 saddr != {{ {NODE}, {delegated}, fe80::/10, :: }} counter drop
+          }}
+        }}"
+    );
+    outside.run("nft", &[&filter]);
+    let mut node = node(place, "aws", delegated, NODE);
+    node.place.ip(&format!(
+        "route add default via {ROUTER_LOCAL} dev {UPLINK}"
+    ));
+    let tap = Tap::on(&outside, DOWNLINK);
+    node.start();
+    let pod = node.add("a");
+    let own = "2001:db8:d0:0:7::".parse::<Ipv6Addr>().unwrap();
+    assert_eq!(
+        pod.address.to_bits() >> 32,
+        own.to_bits() >> 32,
+        "the first /96"
+    );
+    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+    let dropped = outside.run("nft", &["list", "ruleset"]);
+    assert_eq!(dropped.matches("packets 0 bytes 0").count(), 2, "{dropped}");
+    let asked = tap.watch(Duration::from_millis(100), |frame| {
+        solicited(frame).filter(|target| *target == pod.address)
+    });
+    assert!(asked.is_empty(), "the fabric asks for no pod");
+}
+
+#[test]
+fn gcp_delivers_the_machines_own_96_by_packets_of_1460_bytes() {
+    let (outside, place) = cabled();
+    for (place, interface) in [(&outside, DOWNLINK), (&place, UPLINK)] {
+        place.ip(&format!("link set {interface} mtu 1460"));
+    }
+    delivers(&outside, PREFIX);
+    let own = "2001:db8:d0:0:0:1::".parse().unwrap();
+    let mut node = node(place, "gcp", PREFIX, own);
+    let metadata = Asker {
+        mac: mac(ROUTER_MAC),
+        address: ROUTER_LOCAL,
+    };
+    let tap = Tap::on(&outside, DOWNLINK);
+    wait("the default route", || {
+        tap.send(&metadata.advertises_itself(1_800));
+        let routes = node.place.ip("-6 route show default");
+        routes.contains("proto ra")
+    });
+    node.start();
+    let pod = node.add("a");
+    assert!(pod.place.ip("link show eth0").contains(" mtu 1460 "));
+    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+}
