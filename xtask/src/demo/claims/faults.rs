@@ -180,7 +180,7 @@ fn route_through(client: &Host, node: Option<&Host>) -> Result<()> {
 
 /// The end of the node's lease, read from the kernel's own map: CLOCK_BOOTTIME in nanoseconds.
 fn lease_end(host: &Host) -> Result<u64> {
-    let map = host.bpffs.join("v3").join("lease");
+    let map = host.bpffs.join("v4").join("lease");
     let output = Command::new("bpftool")
         .args(["-j", "map", "dump", "pinned"])
         .arg(&map)
