@@ -120,7 +120,7 @@ fn kill_agents(node: &mut Node<'_>, verb: Verb) {
         node.start_agent();
         node.ok(Verb::Del, &pod);
         calls = calls.max(traced.calls.len());
-        tally.least = tally.least.max(traced.acts());
+        tally.least = tally.least.min(traced.acts());
     }
     let (mut at, mut tries) = (1, 0);
     while tries < TRIES {

@@ -67,7 +67,27 @@ pub(crate) fn build(profile: Profile) -> anyhow::Result<Binaries> {
         }
     };
     let messages = progress::run(title, &mut command, Output::ErrorsOnFailure)?;
+    if profile == Profile::Release {
+        link_plugin_statically()?;
+    }
     find(&messages)
+}
+
+/// The plugin starts for each pod: without shared libraries to look for it is there in two thirds of the time. Cargo takes
+/// such a flag for one program only so.
+fn link_plugin_statically() -> anyhow::Result<()> {
+    let mut command = cargo();
+    command.args(["rustc", "--release", "--package", "dormouse-cni"]);
+    command.args([
+        "--bin",
+        "dormouse-cni",
+        "--",
+        "-C",
+        "target-feature=+crt-static",
+    ]);
+    let title = "link the CNI plugin statically";
+    progress::run(title, &mut command, Output::ErrorsOnFailure)?;
+    Ok(())
 }
 
 /// The cargo that runs this, in the repository's root, with the programs that setup found on its PATH.

@@ -10,7 +10,13 @@ use serde_json::Value;
 use super::{Place, Removal};
 
 /// Files that the agent keeps in its state folder.
-const STATE: [&str; 3] = ["leases", "leases.new", "agent.lock"];
+const STATE: [&str; 5] = [
+    "leases",
+    "leases.new",
+    "network.json",
+    "network.new",
+    "agent.lock",
+];
 /// Folders in it, and how the names of files in them end.
 const FOLDERS: [(&str, &[&str]); 2] = [
     ("pending-del", &["json", "new"]),

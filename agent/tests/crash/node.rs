@@ -247,6 +247,10 @@ impl<'a> Node<'a> {
             ("route", "route show table all"),
             ("rule", "rule show"),
         ] {
+            // A whole agent joins and leaves groups by them when it comes to it.
+            if kind == "proxy" && self.test.is_none() {
+                continue;
+            }
             let shown = Command::new("ip")
                 .arg("-6")
                 .args(asked.split(' '))

@@ -168,9 +168,14 @@ fn report_connections(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> 
     for lane in &lanes {
         report.push(Row::measured(lane.name, lane.median(), "connections/s"));
     }
-    let failed = lanes.iter().map(|lane| lane.failed).sum();
-    report.push(Row::measured("failed, on all sides", failed, "connections"));
-    let [few, many, _, plain, iptables, nftables] = &lanes;
+    let [few, many, pod, plain, iptables, nftables] = &lanes;
+    for (name, lanes) in [
+        ("failed, our nodes", [few, many, pod]),
+        ("failed, the other nodes", [plain, iptables, nftables]),
+    ] {
+        let failed = lanes.iter().map(|lane| lane.failed).sum();
+        report.push(Row::measured(name, failed, "connections"));
+    }
     ratio(report, "VIP of 100 : iptables", few.against(iptables), 1.0);
     ratio(report, "VIP of 100 : nftables", few.against(nftables), 1.0);
     ratio(report, "VIP of 100 : no VIP", few.against(plain), NO_VIP);
