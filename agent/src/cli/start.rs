@@ -1,5 +1,6 @@
 //! Boots a node in the order in which its parts need each other, and stops them together.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::net::Ipv6Addr;
@@ -79,6 +80,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     let datapath = Arc::new(Mutex::new(open_datapath(&run, prefix)?));
     let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
     let network = Arc::new(open_network(&run, prefix, table)?);
+    forget_gone(&datapath, &network)?;
     let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes);
     let fleet_state = Arc::new(FleetState::default());
     let collected = Collected {
@@ -110,6 +112,16 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         while tasks.join_next().await.is_some() {}
     })
     .await;
+    Ok(())
+}
+
+/// Pods that went while no agent ran, by an agent that knew no data path, are in the data path's table still.
+fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
+    let living: BTreeSet<Ipv6Addr> = network.pods().into_iter().map(|pod| pod.address).collect();
+    let mut datapath = datapath.lock();
+    for address in datapath.pods()?.difference(&living) {
+        datapath.remove_pod(*address)?;
+    }
     Ok(())
 }
 

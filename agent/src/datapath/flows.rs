@@ -18,6 +18,7 @@ use super::error::DatapathError;
 use super::flowing::Flowing;
 use super::load::Loaded;
 use super::loads::{self, Audit};
+use super::pinned::walk;
 
 /// The table of connections.
 #[derive(Debug, Clone)]
@@ -101,22 +102,22 @@ impl Sweep {
         let mut audit = tables.crowded.then(|| Audit::begin(&tables.arrays));
         let mut found_flows = 0;
         let renewal = tables.flowing.renew();
-        let mut whole = true;
-        for found in &tables.flows {
-            let Ok((key, flow)) = found else {
-                whole = false;
-                continue;
-            };
+        // By whole buckets: a walk from key to key goes astray when the table gives a key's place to another.
+        let walked = walk(&tables.flows, "flow", |key: &FlowKey, flow: &Flow| {
             renewal.mark(&key.source);
             found_flows += 1;
             if let Some(audit) = &mut audit {
-                audit.holds(&flow);
+                audit.holds(flow);
             }
             *remembered.entry(flow.slot).or_default() += flow.open & COUNTED;
-            if now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(&key, &flow)) {
-                idle.push(key);
+            if now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(key, flow)) {
+                idle.push(*key);
             }
-        }
+            true
+        });
+        let whole = walked
+            .inspect_err(|error| tracing::warn!(%error, "the flows were not looked through"))
+            .is_ok();
         if whole {
             renewal.finish();
         }

@@ -5,7 +5,10 @@
 //! forget every VIP, by one word: from then on connections begin in the new table, while those before go on in the old
 //! one. When all of these have been carried over, the old programs go.
 //!
-//! An agent that dies on the way leaves two data paths that do the same together. The next one takes over both.
+//! An agent that dies on the way leaves two data paths that do the same together. The next one takes over both; on pods' links
+//! it stands where the second did, so connections that this one begins meanwhile may be lost.
+//!
+//! Layouts of another version cannot be read: of those only the links are handed over, and connections end.
 
 mod carry;
 mod folders;

@@ -46,14 +46,15 @@ pub(crate) fn is_unseen(ctx: &TcContext) -> bool {
     let Some(config) = tables::config() else {
         return false;
     };
-    // SAFETY: a field of the context; only what the node sends itself has come in nowhere.
-    let came_in = unsafe { (*ctx.skb.skb).ingress_ifindex } != 0;
-    if came_in && config.unseen_pods == 0 {
-        return false;
-    }
     let Some(source) = source(ctx) else {
         return false;
     };
+    // SAFETY: a field of the context; only what the node sends itself has come in nowhere.
+    let came_in = unsafe { (*ctx.skb.skb).ingress_ifindex } != 0;
+    // What came in from a pod was seen there; what the node gave its own address on the way was not.
+    if came_in && config.unseen_pods == 0 {
+        return is_local(&Kernel, config, &source);
+    }
     if let Some(pod) = tables::PODS.get_ptr(&source) {
         // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
         return unsafe { (*pod).seen } == 0;

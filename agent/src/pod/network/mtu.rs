@@ -23,7 +23,7 @@ impl Network {
         let Some(mtu) = uplink.and_then(bridge::mtu) else {
             return Ok(());
         };
-        let before = self.mtu.swap(mtu, Ordering::Relaxed);
+        let before = self.mtu();
         if before != mtu {
             tracing::info!(
                 before,
@@ -34,6 +34,8 @@ impl Network {
             let bridges = bridges.into_iter();
             let requests = bridges.map(|bridge| messages::set_mtu(bridge, mtu));
             self.engine.batch(requests.collect())?;
+            // Only now: what failed is tried again by the next look.
+            self.mtu.store(mtu, Ordering::Relaxed);
         }
         let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
         self.fit(&pods)
