@@ -324,7 +324,13 @@ fn ask_everything(place: &Place<'_>, named: bool) {
         after.keys().collect::<Vec<_>>()
     );
     for (path, bytes) in &before {
-        assert!(after[path] == *bytes, "{} changed", path.display());
+        // An agent that runs makes its filter before the flows anew now and then, whoever asks.
+        let is_renewed = named && path.ends_with("flowing");
+        assert!(
+            is_renewed || after[path] == *bytes,
+            "{} changed",
+            path.display()
+        );
     }
     assert!(
         before.values().map(Vec::len).sum::<usize>() > 1_000,
