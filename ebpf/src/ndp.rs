@@ -95,6 +95,12 @@ fn is_solicited_node(address: &[u8; 16]) -> bool {
     )
 }
 
+/// An address that only the link knows (RFC 4291 2.5.6).
+#[inline(always)]
+pub const fn is_link_local(address: &[u8; 16]) -> bool {
+    address[0] == 0xfe && address[1] & 0xc0 == 0x80
+}
+
 /// Whether a pod may send the ICMPv6 message at `at`: it never routes, and advertises only addresses that `are_own`.
 #[inline(always)]
 pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -> bool) -> bool {
@@ -103,10 +109,9 @@ pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -
     };
     match kind {
         ROUTER_ADVERTISEMENT | REDIRECT => false,
-        ADVERTISEMENT => frame.load::<16>(at + 8).is_some_and(|Aligned(target)| {
-            let link_local = target[0] == 0xfe && target[1] & 0xc0 == 0x80;
-            link_local || are_own(&target)
-        }),
+        ADVERTISEMENT => frame
+            .load::<16>(at + 8)
+            .is_some_and(|Aligned(target)| is_link_local(&target) || are_own(&target)),
         _ => true,
     }
 }

@@ -6,13 +6,14 @@
 use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::programs::SkBuffContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{Answer, NO_BACKEND, Tables, decide};
+use dormouse_ebpf::decide::{Answer, NO_BACKEND, decide};
 use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, LOADED, REPLY, SERVICE};
 use dormouse_ebpf::maps::{SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::verdict::Verdict;
 
+use super::standing::serves;
 use super::tables::{Kernel, Scratch};
 use super::{atomic, behind, load, skb, socket, tables};
 
@@ -40,14 +41,6 @@ pub(crate) fn look(ctx: &SkBuffContext) -> bool {
         return goes;
     }
     true
-}
-
-#[inline(always)]
-fn serves(backend: u32, generation: u32) -> bool {
-    backend == NO_BACKEND
-        || Kernel
-            .backend(backend)
-            .is_some_and(|row| u32::from(row.generation) == generation)
 }
 
 #[inline(always)]

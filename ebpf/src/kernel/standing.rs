@@ -23,6 +23,15 @@ pub(crate) fn is_reply(flow: *const Flow) -> bool {
     unsafe { (*flow).is(REPLY) }
 }
 
+/// Whether the backend that a flow or a socket was led to is the one that has its id now.
+#[inline(always)]
+pub(crate) fn serves(backend: u32, generation: u32) -> bool {
+    backend == NO_BACKEND
+        || Kernel
+            .backend(backend)
+            .is_some_and(|row| u32::from(row.generation) == generation)
+}
+
 /// Whether the flow may go on: its backend serves, and the node's port that it uses is still its own.
 #[inline(always)]
 pub(crate) fn standing(scratch: &mut Scratch, flow: *const Flow, config: &Config) -> Standing {
@@ -34,10 +43,7 @@ pub(crate) fn standing(scratch: &mut Scratch, flow: *const Flow, config: &Config
     if kind & ENDED != 0 {
         return ended(scratch, flow);
     }
-    let serves = id == NO_BACKEND
-        || Kernel
-            .backend(id)
-            .is_some_and(|backend| u32::from(backend.generation) == generation);
+    let serves = serves(id, generation);
     if !serves && scratch.packet.protocol == UDP {
         tables::note(Verdict::Repicked);
         return Standing::Anew;

@@ -4,7 +4,7 @@
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::maps::NO_SLOT;
-use dormouse_ebpf::ndp::pod_may_say;
+use dormouse_ebpf::ndp::{is_link_local, pod_may_say};
 use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
@@ -31,18 +31,12 @@ fn is_own(ctx: &TcContext, found: Read, packet: &Packet) -> bool {
     if packet.v4 == 1 {
         return true;
     }
-    let link_local = packet.source[0] == 0xfe && packet.source[1] & 0xc0 == 0x80;
     let unspecified = packet.source == [0; 16];
     // Neighbours speak from such addresses; connections do not cross the link by them.
-    if link_local || unspecified {
+    if is_link_local(&packet.source) || unspecified {
         return matches!(found, Read::Other);
     }
-    // SAFETY: a field of the context.
-    let interface = unsafe { (*ctx.skb.skb).ifindex };
-    tables::PODS
-        .get_ptr(&packet.source)
-        // SAFETY: a map value, which lives as long as the program runs.
-        .is_some_and(|pod| unsafe { (*pod).ifindex } == interface)
+    owns(ctx, &packet.source)
 }
 
 /// A pod speaks as a neighbour for itself only, and never as a router.
@@ -51,12 +45,16 @@ fn is_honest(ctx: &TcContext, found: Read, packet: &Packet) -> bool {
     if !matches!(found, Read::Other) || packet.v4 == 1 || packet.protocol != ICMPV6 {
         return true;
     }
-    pod_may_say(&frame(ctx), packet.l4 as usize, |target| {
-        // SAFETY: a field of the context.
-        let interface = unsafe { (*ctx.skb.skb).ifindex };
-        tables::PODS
-            .get_ptr(target)
-            // SAFETY: a map value, which lives as long as the program runs.
-            .is_some_and(|pod| unsafe { (*pod).ifindex } == interface)
-    })
+    pod_may_say(&frame(ctx), packet.l4 as usize, |target| owns(ctx, target))
+}
+
+/// The address is that of the pod on this link.
+#[inline(always)]
+fn owns(ctx: &TcContext, address: &[u8; 16]) -> bool {
+    // SAFETY: a field of the context.
+    let interface = unsafe { (*ctx.skb.skb).ifindex };
+    tables::PODS
+        .get_ptr(address)
+        // SAFETY: a map value, which lives as long as the program runs.
+        .is_some_and(|pod| unsafe { (*pod).ifindex } == interface)
 }
