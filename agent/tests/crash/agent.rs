@@ -147,9 +147,11 @@ impl Agent {
         Pid::from_raw(i32::try_from(self.0.id()).unwrap())
     }
 
-    /// Somebody else saw its end.
-    pub(crate) fn forget(self) {
+    /// Somebody else sees its end.
+    pub(crate) fn forget(self) -> Pid {
+        let pid = self.pid();
         std::mem::forget(self);
+        pid
     }
 }
 

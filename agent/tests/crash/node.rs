@@ -222,14 +222,13 @@ impl<'a> Node<'a> {
     /// Runs the plugin, and kills the agent at a call that serves it. A request that is served to its end kills it too.
     pub(crate) fn kill_agent_at(&mut self, verb: Verb, pod: &Pod, at: Option<Kill>) -> Traced {
         let mut command = self.plugin(verb, pod);
-        let agent = self.agent.take().expect("an agent runs");
-        let traced = trace::serve(agent.pid(), at, || {
+        // Who traces it sees its end: nobody else could wait for it, not even if this thread panics.
+        let agent = self.agent.take().expect("an agent runs").forget();
+        trace::serve(agent, at, || {
             #[expect(clippy::zombie_processes, reason = "the tracer waits for it")]
             let plugin = command.spawn().unwrap();
             Pid::from_raw(i32::try_from(plugin.id()).unwrap())
-        });
-        agent.forget();
-        traced
+        })
     }
 
     /// All that there is, a line each; the first word says of what kind.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -170,16 +171,35 @@ impl Tracer {
         }
     }
 
-    /// Takes hold of all threads.
+    /// Takes hold of all threads, those too that begin meanwhile.
     fn seize(&mut self) {
+        self.threads.clear();
+        while self.seize_others() > 0 {}
+    }
+
+    /// Takes hold of threads that nobody holds yet; their number. Those that end meanwhile need no hold.
+    fn seize_others(&mut self) -> usize {
         let folder = format!("/proc/{}/task", self.process);
+        let mut found = 0;
         for thread in fs::read_dir(folder).unwrap() {
             let name = thread.unwrap().file_name();
             let thread = Pid::from_raw(name.to_str().unwrap().parse().unwrap());
-            ptrace::seize(thread, options()).unwrap();
-            ptrace::interrupt(thread).unwrap();
+            if self.threads.contains_key(&thread) {
+                continue;
+            }
+            match ptrace::seize(thread, options()) {
+                // Its creator is held, and so it was from its first instruction; or it has ended.
+                Err(Errno::EPERM | Errno::ESRCH) => continue,
+                seized => seized.unwrap(),
+            }
+            found += 1;
             self.threads.insert(thread, None);
+            match ptrace::interrupt(thread) {
+                Err(Errno::ESRCH) => {}
+                interrupted => interrupted.unwrap(),
+            }
         }
+        found
     }
 
     /// Whether nothing goes on: all threads wait.
@@ -271,7 +291,7 @@ impl Tracer {
 fn go_on(thread: Pid, signal: Option<Signal>) {
     match ptrace::syscall(thread, signal) {
         // It is being killed.
-        Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+        Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => panic!("{thread} cannot go on: {error}"),
     }
 }
