@@ -18,6 +18,9 @@ use crate::interrupt;
 /// Without a terminal, how long a step may be silent before a line says that it still runs.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(30);
 
+/// How long a command may write nothing before it is taken to hang, and ended.
+const SILENCE_MAX: Duration = Duration::from_mins(15);
+
 /// How often a step looks whether it shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -137,7 +140,7 @@ pub(crate) fn run_watched(
     let (mut child, lines) = start(command)?;
     let mut stdout = String::new();
     let mut last = VecDeque::new();
-    follow(&lines, &step, &child, |line| {
+    follow(&lines, &step, &child, SILENCE_MAX, |line| {
         let for_people = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
         let text = match line {
             Line::Stdout(text) => {
@@ -210,10 +213,17 @@ fn forward(source: impl Read + Send + 'static, target: SyncSender<Line>, wrap: f
     });
 }
 
-/// Passes the lines on until both streams are closed.
-fn follow(lines: &Receiver<Line>, step: &Step, child: &Child, mut each: impl FnMut(Line)) {
+/// Passes the lines on until both streams are closed; ends a command that writes none for so long as `silence_max`.
+fn follow(
+    lines: &Receiver<Line>,
+    step: &Step,
+    child: &Child,
+    silence_max: Duration,
+    mut each: impl FnMut(Line),
+) {
     let mut heard = Instant::now();
-    let mut ending = None;
+    let mut shown = heard;
+    let mut ending: Option<Instant> = None;
     loop {
         match lines.recv_timeout(LOOK_EVERY) {
             Ok(line) => {
@@ -226,15 +236,22 @@ fn follow(lines: &Receiver<Line>, step: &Step, child: &Child, mut each: impl FnM
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if step.spinner.is_none() && heard.elapsed() > SIGN_OF_LIFE_EVERY {
-            heard = Instant::now();
+        if step.spinner.is_none() && heard.max(shown).elapsed() > SIGN_OF_LIFE_EVERY {
+            shown = Instant::now();
             say(&format!(
                 "… {}: {} s",
                 step.title,
                 step.began.elapsed().as_secs()
             ));
         }
-        if interrupt::asked() {
+        let hangs = heard.elapsed() > silence_max;
+        if hangs && ending.is_none() {
+            let (title, silent_s) = (&step.title, heard.elapsed().as_secs());
+            step.say(&format!(
+                "{title}: wrote nothing for {silent_s} s and is ended; what it wrote last tells where it hangs"
+            ));
+        }
+        if hangs || interrupt::asked() {
             end(child, &mut ending);
         }
     }

@@ -49,3 +49,16 @@ fn the_last_lines_are_kept_up_to_the_limit() {
     assert_eq!(last.len(), SHOWN_LINES_MAX);
     assert_eq!(last.front().map(String::as_str), Some("5"));
 }
+
+#[test]
+fn a_command_that_hangs_is_ended() {
+    let mut command = shell("echo begun; exec sleep 1000");
+    let step = Step::begin("hang");
+    let (mut child, lines) = start(&mut command).unwrap();
+    let mut heard = 0;
+    follow(&lines, &step, &child, Duration::from_millis(200), |_| {
+        heard += 1;
+    });
+    assert_eq!(heard, 1);
+    assert!(!child.wait().unwrap().success());
+}
