@@ -12,9 +12,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::offline;
 use crate::pod::Network;
 use crate::pod::monitor::Monitor;
+use crate::{held, offline};
 
 mod answer;
 pub(crate) mod connection;
@@ -33,10 +33,8 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    if StdUnixStream::connect(path).is_ok() {
-        let text = format!("another agent serves {}", path.display());
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
-    }
+    let is_served = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    held::wait(held::INSTANT, is_served, || unserved(path))?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -44,6 +42,14 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+fn unserved(path: &Path) -> io::Result<()> {
+    if StdUnixStream::connect(path).is_ok() {
+        let text = format!("another agent serves {}", path.display());
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+    }
+    Ok(())
 }
 
 /// Serves until `shutdown`, then finishes what has begun. Each request has a thread: the kernel's and the disk's

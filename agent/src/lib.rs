@@ -10,6 +10,7 @@ pub mod cli;
 pub mod cni;
 pub mod datapath;
 pub mod health;
+mod held;
 pub mod kube;
 pub mod metrics;
 pub mod ndp;

@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use super::error::DatapathError;
+use crate::held;
 
 const BPFFS: &str = "/sys/fs/bpf";
 
@@ -39,6 +40,11 @@ pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
 
 /// Locks a node's folder of pins for as long as the file is open: maps have one writer.
 pub(super) fn lock(bpffs: &Path) -> Result<File, DatapathError> {
+    let is_held = |error: &_| matches!(error, DatapathError::InUse { .. });
+    held::wait(held::INSTANT, is_held, || try_lock(bpffs))
+}
+
+fn try_lock(bpffs: &Path) -> Result<File, DatapathError> {
     if !is_bpffs(bpffs) {
         return Err(DatapathError::NoPins {
             path: bpffs.to_path_buf(),

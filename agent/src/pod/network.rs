@@ -8,7 +8,6 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::leases::Opening;
@@ -28,6 +27,7 @@ use super::recovery::PodLink;
 use super::removal::Remover;
 use super::shards::Shards;
 use super::{PodEntry, PodTable, messages, names, sysctl};
+use crate::held;
 
 mod attach;
 mod check;
@@ -41,7 +41,6 @@ pub const BRIDGE_DEFAULT: &str = "dormouse0";
 const JOURNAL: &str = "leases";
 /// How long to wait for the journal: agents that serve one request while no other runs hold it for milliseconds.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
-const JOURNAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a node's network is made of.
 #[derive(Clone, Debug)]
@@ -87,15 +86,10 @@ impl NetworkConfig {
             rest: self.rest,
             ..Opening::new(self.prefix, boot)
         };
-        let began = Instant::now();
-        let leases = loop {
-            match Leases::open(&folder.join(JOURNAL), opening) {
-                Err(error) if is_busy(&error) && began.elapsed() < JOURNAL_PATIENCE => {
-                    thread::sleep(JOURNAL_PAUSE);
-                }
-                other => break other?,
-            }
-        };
+        let journal = folder.join(JOURNAL);
+        let leases = held::wait(JOURNAL_PATIENCE, is_busy, || {
+            Leases::open(&journal, opening)
+        })?;
         let bytes = leases.writes().cut_bytes;
         if bytes > 0 {
             tracing::warn!(
