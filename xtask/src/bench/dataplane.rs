@@ -92,8 +92,8 @@ fn load_program(beside: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A cable carries frames of its MTU. Between namespaces the switch must cut them, or sides whose uplink has an XDP
-/// program, for which the kernel cuts them, would be compared with sides whose link does no work at all.
+/// A cable carries frames of its MTU. Between namespaces the switch must cut them, or links that do no work at all would
+/// be compared.
 fn like_cables(world: &World) -> Result<()> {
     let switch = world
         .client()

@@ -91,7 +91,7 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "ethtool",
-        why: "switches GRO on, so that a veth takes packets that XDP sends back",
+        why: "makes a veth merge frames on arrival, as a network card does",
         probe: Probe::Program("ethtool"),
         cure: Cure::Packages(&["ethtool"]),
     },

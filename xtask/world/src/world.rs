@@ -108,7 +108,7 @@ impl World {
         ip(None, &plan::cables(&self.prefix, seats))?;
         let switch = format!("{}-switch", self.prefix);
         ip(Some(&switch), &plan::switch(seats))?;
-        crate::netns::enter(&crate::netns::path(&switch), || take_what_xdp_sends(seats))??;
+        crate::netns::enter(&crate::netns::path(&switch), || merge_on_arrival(seats))??;
         for (host, seat) in self.hosts().zip(seats) {
             ip(Some(&host.name), &plan::host(seat, seats))?;
         }
@@ -157,9 +157,9 @@ fn set(settings: &[(&str, &str)]) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// Turns GRO on at the switch's end of every cable: only then does a veth take frames that the other end's
-/// XDP program sends back or redirects.
-fn take_what_xdp_sends(seats: &[Seat]) -> Result<(), WorldError> {
+/// Turns GRO on at the switch's end of every cable, as ports of a switch of the kernel's have it when they are real
+/// network cards.
+fn merge_on_arrival(seats: &[Seat]) -> Result<(), WorldError> {
     for Seat { name, .. } in seats {
         run(Command::new("ethtool").args(["-K", name, "gro", "on"]), &[])?;
     }

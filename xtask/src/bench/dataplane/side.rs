@@ -71,8 +71,7 @@ impl Side {
     }
 }
 
-/// An uplink takes frames as a network card does: merged on arrival, on every side. An XDP program switches that on
-/// anyway; without this, plain nodes would miss it.
+/// An uplink takes frames as a network card does: merged on arrival, on every side.
 fn like_a_cable(node: &Host) -> Result<()> {
     let grow = ["ethtool", "-K", node.uplink(), "gro", "on"];
     run(Some(&node.netns), &grow, "")?;
