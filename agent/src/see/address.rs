@@ -9,8 +9,8 @@ use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, ForeignKey};
 use dormouse_ebpf::service::Route;
 use serde_json::{Value, json};
 
-use super::flows::age;
 use super::names::{Names, text};
+use super::output::age;
 use super::wiring::Wired;
 use super::{API_VERSION, Trouble};
 use crate::datapath::{Pinned, octets};

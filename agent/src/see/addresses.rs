@@ -4,8 +4,7 @@ use std::net::Ipv6Addr;
 
 use serde::Serialize;
 
-use super::flows::age;
-use super::output::{Column, Row};
+use super::output::{Column, Row, age};
 use super::wiring::{Wired, Wiring};
 
 /// An address that is held, rests, or is stray.

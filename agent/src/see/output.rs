@@ -148,6 +148,15 @@ impl Table {
     }
 }
 
+/// Seconds as kubectl writes ages.
+pub fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        _ => format!("{}h", seconds / 3_600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +207,11 @@ mod tests {
             "pair/a-long-name\npair/b\n"
         );
         assert!(written(Some(Output::Yaml), false).contains("kind: PairList"));
+    }
+
+    #[test]
+    fn ages_are_kubectls() {
+        let ages = [0, 119, 120, 7_199, 7_200].map(age);
+        assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h"]);
     }
 }

@@ -4,8 +4,7 @@ use std::net::Ipv6Addr;
 
 use serde::Serialize;
 
-use super::flows::age;
-use super::output::{Column, Row};
+use super::output::{Column, Row, age};
 use super::wiring::{Wired, Wiring};
 use crate::pod::names::mac_text;
 
