@@ -60,7 +60,7 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
     let mut registry = Registry::default();
-    collected.wiring.register(&mut registry);
+    collected.network.wiring().register(&mut registry);
     registry.register_collector(Box::new(collected));
     let router = Router::new()
         .route("/metrics", get(metrics))

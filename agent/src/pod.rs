@@ -25,7 +25,7 @@ mod shards;
 mod sysctl;
 
 pub use counters::{RequestCount, RequestCounters};
-pub use dormouse_agent_ipam::{LeaseKey, NodePrefix};
+pub use dormouse_agent_ipam::{LeaseKey, NodePrefix, Usage};
 pub use error::NetworkError;
 pub use network::{Network, NetworkConfig, Pod};
 

@@ -66,6 +66,17 @@ impl Request {
     }
 }
 
+/// How many addresses of the node's prefix are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Leases.
+    pub held: u64,
+    /// Released a short while ago.
+    pub resting: u64,
+    /// What pods without a cohort can still get.
+    pub free: u64,
+}
+
 /// What is held and what rests on one node. A chosen address is first *claimed*, which keeps others from it, and becomes
 /// a lease when its record is applied.
 #[derive(Clone, Debug, PartialEq)]

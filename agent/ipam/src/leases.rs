@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::allocator::{AllocateError, Allocator, Request};
+use crate::allocator::{AllocateError, Allocator, Request, Usage};
 use crate::journal::Journal;
 use crate::lease::{BootId, Lease, LeaseKey, State};
 use crate::prefix::{NodePrefix, Suffix};
@@ -122,6 +122,11 @@ impl Leases {
     /// Whether one more pod can have an address of each configured family at `now` (since boot).
     pub fn has_room(&self, now: Duration) -> bool {
         self.lock().allocator.has_room(now)
+    }
+
+    /// How many addresses are in use, and are left, at `now` (since boot).
+    pub fn usage(&self, now: Duration) -> Usage {
+        self.lock().allocator.usage(now)
     }
 
     /// What was written so far.

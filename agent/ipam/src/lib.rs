@@ -18,7 +18,7 @@ mod pool;
 pub mod prefix;
 pub mod record;
 
-pub use allocator::{AllocateError, Allocator, Ipv4Wish, Request};
+pub use allocator::{AllocateError, Allocator, Ipv4Wish, Request, Usage};
 pub use ipv4::{Ipv4Range, Ipv4RangeError};
 pub use lease::{BootId, Lease, LeaseKey, NetnsId, State};
 pub use leases::{Leases, LeasesError, Opening, Writes};

@@ -116,6 +116,12 @@ impl Pool {
         self.rests.len()
     }
 
+    /// Numbers of a lane that nobody has.
+    pub(crate) fn free(&self, lane: Lane) -> u32 {
+        let used = self.cursors.get(&lane).map_or(0, |cursor| cursor.used);
+        lane.count.saturating_sub(used)
+    }
+
     /// Someone has the number from now on; drawing goes on behind it.
     pub(crate) fn hold(&mut self, number: u32) {
         let before = self.uses.insert(number, None);

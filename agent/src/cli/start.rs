@@ -87,7 +87,6 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         datapath: Arc::clone(&datapath),
         network: Arc::clone(&network),
         fleet: Arc::clone(&fleet_state),
-        wiring: metrics::WiringMetrics::default(),
     };
     let kube = follow(&run, &datapath, &shutdown).await?;
     let node = join(&run, datapath, fleet_state)?;

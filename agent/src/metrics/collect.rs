@@ -7,9 +7,9 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::{FleetState, WiringMetrics};
+use super::FleetState;
 use crate::node::SharedDatapath;
-use crate::pod::Network;
+use crate::pod::{Network, Usage};
 use crate::see::neighbours::solicitations;
 
 /// Where the numbers are.
@@ -20,8 +20,6 @@ pub struct Collected {
     pub network: Arc<Network>,
     /// The stream.
     pub fleet: Arc<FleetState>,
-    /// What wiring costs and mends.
-    pub wiring: WiringMetrics,
 }
 
 impl fmt::Debug for Collected {
@@ -131,7 +129,16 @@ impl Collected {
             "dormouse_addresses",
             "Pod addresses of this node",
             addresses,
-        )
+        )?;
+        let Usage {
+            held,
+            resting,
+            free,
+        } = self.network.usage();
+        let of = |state: &str, count| (vec![("state", state.to_owned())], count);
+        let help = "Addresses of the node's prefix: those of pods, those that rest, those that pods without a cohort can still get";
+        let pool = vec![of("held", held), of("resting", resting), of("free", free)];
+        gauges(encoder, "dormouse_address_pool", help, pool)
     }
 }
 

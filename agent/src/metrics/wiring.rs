@@ -1,26 +1,24 @@
-//! What wiring pods costs and mends: a histogram for each stage of ADD and DEL, the pool of addresses, and leaks that were
-//! healed. Whoever wires has a clone and writes into it.
+//! What wiring pods costs and mends: a histogram for each stage of ADD and DEL, and leaks that were healed. The pod network
+//! writes into it.
 
 use std::fmt::{self, Write as _};
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 /// From 50 µs, doubled up to 1.6 s: a record that is synced takes 100 µs, a link that is removed some 20 ms.
 const BUCKETS: (f64, f64, u16) = (5e-5, 2.0, 16);
 
-/// A request of CNI that wires.
+/// What is done for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// ADD.
     Add,
-    /// DEL.
+    /// DEL, and whatever else takes a pod's wiring away.
     Del,
 }
 
@@ -35,8 +33,6 @@ pub enum Stage {
     Inside,
     /// The data path's row and programs.
     Datapath,
-    /// The unsolicited advertisement.
-    Announce,
 }
 
 /// What was put right by itself.
@@ -61,18 +57,6 @@ struct HealedLabels {
     what: Healed,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PoolLabels {
-    state: Share,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Share {
-    Held,
-    Resting,
-    Free,
-}
-
 impl EncodeLabelValue for Command {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         encoder.write_str(match self {
@@ -89,7 +73,6 @@ impl EncodeLabelValue for Stage {
             Self::Host => "host",
             Self::Inside => "inside",
             Self::Datapath => "datapath",
-            Self::Announce => "announce",
         })
     }
 }
@@ -104,22 +87,11 @@ impl EncodeLabelValue for Healed {
     }
 }
 
-impl EncodeLabelValue for Share {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(match self {
-            Self::Held => "held",
-            Self::Resting => "resting",
-            Self::Free => "free",
-        })
-    }
-}
-
 /// The numbers. Clones share them.
 #[derive(Clone, Debug)]
 pub struct WiringMetrics {
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
     healed: Family<HealedLabels, Counter>,
-    pool: Family<PoolLabels, Gauge<u64, AtomicU64>>,
 }
 
 impl Default for WiringMetrics {
@@ -127,7 +99,6 @@ impl Default for WiringMetrics {
         Self {
             stages: Family::new_with_constructor(histogram),
             healed: Family::default(),
-            pool: Family::default(),
         }
     }
 }
@@ -138,14 +109,6 @@ fn histogram() -> Histogram {
 }
 
 impl WiringMetrics {
-    /// Does a part of a request, and notes how long it took, however it ends.
-    pub fn time<T>(&self, command: Command, stage: Stage, work: impl FnOnce() -> T) -> T {
-        let began = Instant::now();
-        let done = work();
-        self.took(command, stage, began.elapsed());
-        done
-    }
-
     /// A part of a request took so long.
     pub fn took(&self, command: Command, stage: Stage, took: Duration) {
         let labels = StageLabels { command, stage };
@@ -159,17 +122,6 @@ impl WiringMetrics {
         self.healed.get_or_create(&HealedLabels { what }).inc();
     }
 
-    /// How many addresses are held, rest, and are left to be given.
-    pub fn pool(&self, held: u64, resting: u64, free: u64) {
-        for (state, number) in [
-            (Share::Held, held),
-            (Share::Resting, resting),
-            (Share::Free, free),
-        ] {
-            self.pool.get_or_create(&PoolLabels { state }).set(number);
-        }
-    }
-
     /// Offers all of them to who asks for metrics.
     pub fn register(&self, registry: &mut Registry) {
         let help = "Time that each part of ADD and DEL takes";
@@ -180,8 +132,6 @@ impl WiringMetrics {
         );
         let help = "Leftovers of crashes and of pods that vanished, put right";
         registry.register("dormouse_addresses_reclaimed", help, self.healed.clone());
-        let help = "Addresses of the node's prefix";
-        registry.register("dormouse_address_pool", help, self.pool.clone());
     }
 }
 
@@ -194,15 +144,13 @@ mod tests {
         let metrics = WiringMetrics::default();
         let mut registry = Registry::default();
         metrics.register(&mut registry);
-        assert_eq!(metrics.clone().time(Command::Add, Stage::Host, || 7), 7);
+        metrics.took(Command::Add, Stage::Host, Duration::from_millis(1));
         metrics.healed(Healed::Lease);
-        metrics.pool(3, 2, 40);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
             r#"dormouse_cni_stage_duration_seconds_count{command="ADD",stage="host"} 1"#,
             r#"dormouse_addresses_reclaimed_total{what="lease"} 1"#,
-            r#"dormouse_address_pool{state="resting"} 2"#,
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::leases::Opening;
 use dormouse_agent_ipam::{
-    BootId, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix,
+    BootId, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix, Usage,
 };
 use dormouse_cni::pending::since_boot;
 use netlink_packet_route::link::LinkMessage;
@@ -28,6 +28,8 @@ use super::removal::Remover;
 use super::shards::Shards;
 use super::{PodEntry, PodTable, messages, names, sysctl};
 use crate::held;
+use crate::metrics::{Command, Stage, WiringMetrics};
+use stages::Stages;
 
 mod attach;
 mod check;
@@ -35,6 +37,7 @@ mod detach;
 mod heal;
 mod mtu;
 mod reserve;
+mod stages;
 
 /// The bridge's name unless told otherwise.
 pub const BRIDGE_DEFAULT: &str = "dormouse0";
@@ -126,6 +129,7 @@ pub struct Network {
     /// Live leases whose link was found missing, and when first (since boot).
     missing: Mutex<HashMap<Suffix, Duration>>,
     counters: RequestCounters,
+    wiring: WiringMetrics,
 }
 
 impl Network {
@@ -155,6 +159,7 @@ impl Network {
             busy: Busy::default(),
             missing: Mutex::new(HashMap::new()),
             counters: RequestCounters::default(),
+            wiring: WiringMetrics::default(),
         };
         let began = Instant::now();
         let kept = network.heal()?;
@@ -192,6 +197,16 @@ impl Network {
         &self.counters
     }
 
+    /// What wiring takes, and what was put right.
+    pub fn wiring(&self) -> &WiringMetrics {
+        &self.wiring
+    }
+
+    /// How many addresses are in use, and are left.
+    pub fn usage(&self) -> Usage {
+        self.leases.usage(since_boot())
+    }
+
     fn tell(&self, pod: PodEntry) -> Result<(), NetworkError> {
         let added = self.table().add(pod);
         added.map_err(|source| NetworkError::Table {
@@ -202,11 +217,14 @@ impl Network {
 
     /// Removes whatever the data path and the kernel have of a lease, then frees it.
     fn unwire(&self, lease: &Lease) -> Result<(), NetworkError> {
+        let mut stages = Stages::begin(&self.wiring, Command::Del);
         let address = self.address(lease.suffix);
         if lease.state != State::Releasing {
             self.leases.release(lease.suffix)?;
+            stages.ended(Stage::Journal);
         }
         let removed = self.table().remove(address);
+        stages.ended(Stage::Datapath);
         removed.map_err(|source| NetworkError::Table {
             what: "remove",
             source,
@@ -224,7 +242,9 @@ impl Network {
         self.remover
             .remove(&names::link_name(lease.suffix), requests)?;
         lock(&self.shards).remove(lease.suffix);
+        stages.ended(Stage::Host);
         self.leases.free(lease.suffix, since_boot())?;
+        stages.ended(Stage::Journal);
         lock(&self.missing).remove(&lease.suffix);
         Ok(())
     }

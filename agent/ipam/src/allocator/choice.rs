@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AllocateError, Allocator, Ipv4Wish, Request};
+use super::{AllocateError, Allocator, Ipv4Wish, Request, Usage};
 use crate::lane::COHORTS;
 use crate::lease::{KEY_LEN_MAX, Lease, LeaseKey, State};
 use crate::pool::Use;
@@ -15,6 +15,17 @@ impl Allocator {
     pub fn has_room(&mut self, now: Duration) -> bool {
         self.wake(now);
         self.draw(None).is_ok() && (self.range4.is_none() || self.draw4().is_ok())
+    }
+
+    /// How many addresses are in use, and are left, at `now` (since boot).
+    pub fn usage(&mut self, now: Duration) -> Usage {
+        self.wake(now);
+        let count = |number| u64::try_from(number).unwrap_or(u64::MAX);
+        Usage {
+            held: count(self.leases.len()),
+            resting: count(self.suffixes.resting()),
+            free: self.suffixes.free(self.prefix.anonymous()).into(),
+        }
     }
 
     /// Chooses addresses and keeps others from them. Either the lease's record is applied, or

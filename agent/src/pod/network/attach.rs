@@ -1,10 +1,9 @@
 //! Wires a pod: address, veth, addresses inside, data path; or nothing at all.
 
 use std::io;
-use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::{Lease, LeaseKey, NetnsId, Suffix};
@@ -13,7 +12,9 @@ use dormouse_cni::pending::since_boot;
 use nix::libc;
 use nix::net::if_::{if_indextoname, if_nametoindex};
 
+use super::stages::Stages;
 use super::{Network, lock, machine, pod_links};
+use crate::metrics::{Command, Healed, Stage};
 use crate::pod::error::NetworkError;
 use crate::pod::messages::{self, CREATE, Wiring};
 use crate::pod::names::{self, BRIDGE_MAC, mac_text};
@@ -49,8 +50,10 @@ impl Network {
             address: address(wanted)?,
             ..LeaseRequest::new(key.clone(), id)
         };
+        let mut stages = Stages::begin(&self.wiring, Command::Add);
         let lease = self.leases.reserve(&request, since_boot())?;
-        self.wire(&lease, netns, wanted)
+        stages.ended(Stage::Journal);
+        self.wire(&lease, netns, wanted, &mut stages)
             .inspect_err(|_| self.undo(&lease))
     }
 
@@ -61,7 +64,9 @@ impl Network {
         if pod_links()?.iter().any(|link| link.suffix == lease.suffix) {
             return Ok(());
         }
-        self.unwire(&lease)
+        self.unwire(&lease)?;
+        self.wiring.healed(Healed::Lease);
+        Ok(())
     }
 
     fn wire(
@@ -69,6 +74,7 @@ impl Network {
         lease: &Lease,
         netns: BorrowedFd<'_>,
         wanted: &Wanted,
+        stages: &mut Stages<'_>,
     ) -> Result<Wired, NetworkError> {
         let mut wiring = Wiring {
             key: &lease.key,
@@ -81,21 +87,20 @@ impl Network {
             mtu: self.mtu(),
             limits: wanted.bandwidth,
         };
-        let mut clock = Clock::start();
         self.wire_host(&mut wiring, netns)?;
-        let host_us = clock.lap_us();
+        let host_us = stages.ended(Stage::Host);
         wire_pod(&wiring, netns)?;
-        let pod_us = clock.lap_us();
+        let pod_us = stages.ended(Stage::Inside);
         self.engine.batch(messages::settle(&wiring))?;
-        let settle_us = clock.lap_us();
+        let settle_us = stages.ended(Stage::Host);
         self.leases.confirm(lease.suffix)?;
-        let confirm_us = clock.lap_us();
+        let confirm_us = stages.ended(Stage::Journal);
         self.tell(PodEntry {
             address: wiring.address,
             ifindex: wiring.ifindex,
             mac: wiring.mac,
         })?;
-        let table_us = clock.lap_us();
+        let table_us = stages.ended(Stage::Datapath);
         tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "wired a pod");
         Ok(self.wired(&wiring))
     }
@@ -195,20 +200,6 @@ pub(super) fn address(wanted: &Wanted) -> Result<Option<Ipv6Addr>, NetworkError>
         }
     }
     Ok(found)
-}
-
-/// Tells the stages of an ADD apart.
-struct Clock(Instant);
-
-impl Clock {
-    fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    fn lap_us(&mut self) -> u128 {
-        let now = Instant::now();
-        (now - mem::replace(&mut self.0, now)).as_micros()
-    }
 }
 
 fn refused(error: &RequestError, code: i32) -> bool {

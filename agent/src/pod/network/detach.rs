@@ -11,6 +11,7 @@ use dormouse_cni::pending::{self, PendingDel, since_boot};
 use super::attach::PATIENCE;
 use super::reserve::kept_alive;
 use super::{Network, boot_id, links, lock, machine};
+use crate::metrics::Healed;
 use crate::pod::error::NetworkError;
 use crate::pod::recovery::PodLink;
 
@@ -21,22 +22,23 @@ const VANISHED_GRACE: Duration = Duration::from_mins(5);
 impl Network {
     /// Unwires an attachment, whatever is left of it; one that is not there is no error.
     pub fn del(&self, key: &LeaseKey) -> Result<(), NetworkError> {
-        self.del_if(key, |_| true)
+        self.del_if(key, |_| true).map(drop)
     }
 
+    /// Whether there was something to unwire.
     fn del_if(
         &self,
         key: &LeaseKey,
         wanted: impl FnOnce(&Lease) -> bool,
-    ) -> Result<(), NetworkError> {
+    ) -> Result<bool, NetworkError> {
         let _busy = self
             .busy
             .enter(key, PATIENCE)
             .ok_or_else(|| NetworkError::Busy(key.clone()))?;
         let lease = self.leases.lease(key);
         match lease.filter(|lease| wanted(lease)) {
-            Some(lease) => self.unwire(&lease),
-            None => Ok(()),
+            Some(lease) => self.unwire(&lease).map(|()| true),
+            None => Ok(false),
         }
     }
 
@@ -61,11 +63,10 @@ impl Network {
         // Attachments that appear from now on are newer than the list.
         let mut stale = self.leases.leases();
         stale.retain(|lease| lease.state != State::Reserved && is_stale(&lease.key));
-        collect(
-            stale
-                .iter()
-                .map(|lease| self.del_if(&lease.key, |now| now.since == lease.since)),
-        )
+        collect(stale.iter().map(|lease| {
+            self.del_if(&lease.key, |now| now.since == lease.since)
+                .map(drop)
+        }))
     }
 
     /// Frees the leases of pods that vanished a while ago, finishes what could not be finished before, and follows the
@@ -93,9 +94,13 @@ impl Network {
             State::Reserved | State::Releasing => now > lease.since + PATIENCE,
         });
         collect(due.map(|lease| {
-            self.del_if(&lease.key, |held| {
+            let freed = self.del_if(&lease.key, |held| {
                 held.since == lease.since && held.state == lease.state
-            })
+            })?;
+            if freed {
+                self.wiring.healed(Healed::Lease);
+            }
+            Ok(())
         }))
     }
 

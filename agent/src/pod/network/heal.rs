@@ -1,6 +1,7 @@
 //! What a start does for the pods that it finds: those that live are reached again, the rest is taken away.
 
 use super::{Network, lock, pod_links, reserve};
+use crate::metrics::Healed;
 use crate::pod::error::NetworkError;
 use crate::pod::netlink::Request;
 use crate::pod::recovery::{self, Healing, PodLink};
@@ -46,15 +47,19 @@ impl Network {
             Healing::Adopt(lease, link) => {
                 tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
                 self.leases.adopt(&lease)?;
+                self.wiring.healed(Healed::Adopted);
                 Ok(Some(link))
             }
             Healing::Unwire(lease) => {
                 tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
-                self.unwire(&lease).map(|()| None)
+                self.unwire(&lease)?;
+                self.wiring.healed(Healed::Lease);
+                Ok(None)
             }
             Healing::RemoveLink(name) => {
                 tracing::warn!(link = name, "removed a link that is nobody's");
                 self.remover.remove(&name, Vec::new())?;
+                self.wiring.healed(Healed::Link);
                 Ok(None)
             }
         }
