@@ -9,6 +9,7 @@
 #[path = "runtime/ground.rs"]
 mod ground;
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -27,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 const NODE_ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
 const VIP: &str = "fd00:10::7";
+/// What control says that the pod is.
+const COHORT: u32 = 5_007;
 const METRICS: &str = "[::1]:10249";
 
 /// Control, as far as a node sees it.
@@ -186,6 +189,7 @@ fn web() -> PodSpec {
         uid: "w-1".into(),
         stop: false,
         pod: pod.to_string().into_bytes(),
+        cohort: COHORT,
     }
 }
 
@@ -196,6 +200,30 @@ async fn metrics() -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     text
+}
+
+/// The cohort that an address says.
+fn cohort(address: &str) -> u32 {
+    let suffix = address.parse::<Ipv6Addr>().unwrap().to_bits() & u128::from(u32::MAX);
+    u32::try_from(suffix >> 10).unwrap()
+}
+
+/// A user who looks finds the cohort.
+fn say_cohort(ground: &Ground, address: &str) {
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
+            .args(arguments)
+            .env("DORMOUSE_NODE", &ground.node)
+            .env("DORMOUSE_STATE_DIR", ground.state_dir())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let explained = ask(&["explain", "address", address]);
+    let fact = format!("1 of cohort {COHORT}");
+    assert!(explained.contains(&fact), "{explained}");
+    let pods = ask(&["get", "pods", "-o", "wide"]);
+    assert!(pods.contains(&format!(" {COHORT} ")), "{pods}");
 }
 
 fn is_ready(status: &PodStatus) -> bool {
@@ -221,14 +249,18 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             assert!(text.contains("dormouse_fleet_connected 1"), "{text}");
 
             control.handle.sync_pods(&ground.node, vec![web()]);
-            control.pod("the pod to be ready", is_ready).await;
+            let status = control.pod("the pod to be ready", is_ready).await;
+            let address = status.address;
+            assert_eq!(cohort(&address), COHORT, "{address}");
             let pid = ground.pid("w-1");
 
             agent.signal(Signal::SIGKILL);
             drop(agent);
             let mut agent = Agent::run(ground, &control.url);
             control.up().await;
-            control.pod("the pod to be found again", is_ready).await;
+            let found = control.pod("the pod to be found again", is_ready).await;
+            assert_eq!(found.address, address);
+            say_cohort(ground, &address);
             assert_eq!(ground.pid("w-1"), pid, "the pod is the same process");
             control.handle.publish(entry(3));
             settled(&control.handle, 3).await;

@@ -113,6 +113,7 @@ fn spec(uid: &str, command: &[&str]) -> PodSpec {
         uid: uid.into(),
         stop: false,
         pod: pod.to_string().into_bytes(),
+        cohort: 0,
     }
 }
 

@@ -46,7 +46,7 @@ impl Attachment {
     }
 }
 
-/// What a runtime may ask of ADD beyond an interface: the capabilities `ips`, `mac` and `bandwidth`, and whose it is.
+/// What a runtime may ask of ADD beyond an interface: the capabilities `ips`, `mac` and `bandwidth`, whose it is, and what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
@@ -56,6 +56,9 @@ pub struct Wanted {
     pub mac: Option<[u8; 6]>,
     /// Limits of the pod's traffic.
     pub bandwidth: Option<Bandwidth>,
+    /// The set of pods that it is of, if whoever asks knows: its address says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cohort: Option<u32>,
     /// The Kubernetes pod, if a kubelet asks.
     pub pod: Option<PodName>,
 }

@@ -266,6 +266,7 @@ impl Pod {
             uid,
             namespace,
             name,
+            cohort,
             ..
         } = &self.record;
         Attachment {
@@ -273,6 +274,7 @@ impl Pod {
             uid,
             namespace,
             name,
+            cohort: *cohort,
         }
     }
 

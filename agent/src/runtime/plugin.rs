@@ -38,6 +38,7 @@ pub(super) struct Attachment<'a> {
     pub(super) uid: &'a str,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
+    pub(super) cohort: Option<u32>,
 }
 
 impl Attachment<'_> {
@@ -103,6 +104,7 @@ impl Attachment<'_> {
             "type": "dormouse-cni",
             "socket": self.config.socket,
             "stateDir": self.config.state_dir,
+            "runtimeConfig": { "cohort": self.cohort },
         })
         .to_string()
     }

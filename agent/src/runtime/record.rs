@@ -111,6 +111,9 @@ pub(super) struct Record {
     pub(super) name: String,
     /// The Pod object as control sent it.
     pub(super) pod: String,
+    /// The set of pods that it is of, if control named one.
+    #[serde(default)]
+    pub(super) cohort: Option<u32>,
     pub(super) state: State,
     pub(super) address: Option<Ipv6Addr>,
     pub(super) times: Times,
@@ -124,6 +127,7 @@ impl Record {
             namespace: spec.namespace,
             name: spec.name,
             pod: String::from_utf8_lossy(&spec.pod).into_owned(),
+            cohort: Some(spec.cohort).filter(|cohort| *cohort != 0),
             state: State::Starting,
             address: None,
             times: Times {
@@ -224,6 +228,7 @@ mod tests {
             namespace: "shop".into(),
             pod: b"{}".to_vec(),
             stop: false,
+            cohort: 5_007,
         };
         Record {
             state,

@@ -18,6 +18,8 @@ pub struct PodRow {
     pub holder: Option<String>,
     /// As the journal has it: `reserved`, `live`, `releasing`; `stray` if it has no lease.
     pub state: &'static str,
+    /// The set of pods that it is of; below 1,024 it is of none that anyone named.
+    pub cohort: u32,
     /// How long it has had its address.
     pub age_seconds: Option<u64>,
     /// The host's end of its link; none: it is not in this network namespace.
@@ -44,6 +46,7 @@ impl Row for PodRow {
         ("INTERFACE", false),
         ("BRIDGE", false),
         ("DATAPATH", false),
+        ("COHORT", true),
         ("MAC", true),
         ("IFINDEX", true),
         ("NETNS", true),
@@ -62,6 +65,7 @@ impl Row for PodRow {
             text(&self.interface),
             text(&self.bridge),
             known.unwrap_or_default().to_owned(),
+            self.cohort.to_string(),
             text(&self.mac),
             self.ifindex
                 .map(|index| index.to_string())
@@ -92,6 +96,7 @@ impl PodRow {
             address: wired.address,
             holder: wired.holder.map(|holder| holder.to_string()),
             state: wired.state,
+            cohort: wired.suffix.given_cohort(),
             age_seconds: wired.held.map(|held| held.as_secs()),
             interface: link.map(|link| link.name.clone()),
             ifindex: link.map(|link| link.index).or(row.map(|row| row.ifindex)),

@@ -201,6 +201,18 @@ fn wanted(args: &str, more: &Value) -> Result<Wanted, CniError> {
 }
 
 #[test]
+fn a_cohort_is_a_number_in_the_runtimes_own_part() {
+    let asked = |cohort: Value| wanted("", &json!({"runtimeConfig": {"cohort": cohort}}));
+    assert_eq!(asked(json!(5_007)).unwrap().cohort, Some(5_007));
+    assert_eq!(asked(Value::Null).unwrap().cohort, None);
+    for wrong in [json!("5007"), json!(-1), json!(1_u64 << 32)] {
+        assert_eq!(asked(wrong).unwrap_err().code, 6);
+    }
+    let elsewhere = json!({"args": {"cni": {"cohort": 5_007}}});
+    assert_eq!(wanted("", &elsewhere).unwrap().cohort, None);
+}
+
+#[test]
 fn what_is_wanted_is_taken_from_the_first_place_that_has_it() {
     let place = |address: &str, mac: &str| json!({"ips": [address], "mac": mac});
     let runtime = place("2001:DB8:0:0::10/128", "02:00:00:00:00:10");

@@ -10,7 +10,7 @@ use crate::error::{CniError, code};
 use crate::message::{Bandwidth, Rate, Wanted};
 
 /// The capabilities `ips`, `mac` and `bandwidth`; each from `runtimeConfig`, else from `args.cni`, else from
-/// `CNI_ARGS`.
+/// `CNI_ARGS`. A cohort is in `runtimeConfig` only: kubelets, which know none, pass nothing there but what is a capability.
 pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, CniError> {
     let arguments = Arguments::parse(args)?;
     let find = |parent: &[&str], key: &str| {
@@ -25,6 +25,9 @@ pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, Cn
         pod: arguments.pod(),
         ..Wanted::default()
     };
+    if let Some(cohort) = find(&runtime, "cohort") {
+        wanted.cohort = Some(number_of(cohort)?);
+    }
     if let Some(bandwidth) = find(&runtime, "bandwidth") {
         wanted.bandwidth = parse_bandwidth(bandwidth)?;
     }
@@ -47,6 +50,13 @@ pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, Cn
         wanted.mac = mac_if_any("CNI_ARGS MAC", text)?;
     }
     Ok(wanted)
+}
+
+fn number_of(cohort: &Value) -> Result<u32, CniError> {
+    let number = cohort
+        .as_u64()
+        .and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| decode("runtimeConfig.cohort", cohort, "is no number of a cohort"))
 }
 
 fn addresses(key: &str, list: &Value) -> Result<Vec<IpAddr>, CniError> {

@@ -24,6 +24,7 @@ fn request() -> Request {
                 }),
                 egress: None,
             }),
+            cohort: Some(5_007),
             pod: None,
         },
     }

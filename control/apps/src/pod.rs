@@ -196,6 +196,7 @@ pub(crate) fn spec(pod: &Pod, stop: bool) -> proto::PodSpec {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         stop,
         pod: json,
+        cohort: 0,
     }
 }
 

@@ -48,6 +48,7 @@ impl Network {
         self.forget_vanished(key)?;
         let request = LeaseRequest {
             address: address(wanted)?,
+            cohort: wanted.cohort,
             ..LeaseRequest::new(key.clone(), id)
         };
         let mut stages = Stages::begin(&self.wiring, Command::Add);
