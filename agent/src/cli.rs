@@ -17,7 +17,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::kube;
-use crate::pod::NodePrefix;
+use crate::pod::{Ipv4Range, NodePrefix};
 use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
 use crate::see::{Exit, Trouble};
@@ -101,6 +101,9 @@ pub struct Run {
     /// The /96 that this node owns, as 2001:db8:d0:0:0:1::/96; or what a cloud delegates, as AWS a /80: its first /96
     #[arg(long, env = "DORMOUSE_PREFIX")]
     pub prefix: String,
+    /// The IPv4 network that this node owns, as 10.244.7.0/24: each pod gets an address of it beside its IPv6 one
+    #[arg(long, env = "DORMOUSE_PREFIX4")]
+    pub prefix4: Option<Ipv4Range>,
     /// The node's own address
     #[arg(long, env = "DORMOUSE_ADDRESS")]
     pub address: Ipv6Addr,
@@ -428,6 +431,14 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_network_that_cannot_be_handed_out_is_refused_with_the_one_that_can() {
+        let arguments = ["dormouse-agent", "run", "--prefix4", "10.244.7.1/24"];
+        let error = Cli::try_parse_from(arguments).unwrap_err().to_string();
+        assert!(error.contains("--prefix4"), "{error}");
+        assert!(error.contains("10.244.7.0/24"), "{error}");
     }
 
     #[test]

@@ -352,12 +352,12 @@ impl Datapath {
         network::expect_unseen(&mut self.loaded, &self.arrays)
     }
 
-    /// Forgets a pod. One that is not known is no error.
+    /// Forgets an address of a pod; IPv4 is mapped. One that is not known is no error.
     pub fn remove_pod(&mut self, address: Ipv6Addr) -> Result<(), DatapathError> {
         network::remove_pod(&mut self.loaded, address)
     }
 
-    /// The addresses of the pods that are known.
+    /// The addresses of the pods that are known; IPv4 is mapped.
     pub fn pods(&self) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
         network::pods(&self.loaded)
     }

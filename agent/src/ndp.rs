@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use dormouse_agent_ipam::NodePrefix;
@@ -85,9 +85,9 @@ impl<T: PodTable> PodTable for Announced<T> {
         Ok(())
     }
 
-    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+    fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
         self.changes.tell(address, Change::Went);
-        self.table.remove(address)
+        self.table.remove(address, address4)
     }
 }
 

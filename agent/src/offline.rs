@@ -2,7 +2,7 @@
 //! a data path. The agent finds what was made when it starts, and tells the data path then.
 
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::pod::{Network, PodEntry, PodTable};
 
 mod remembered;
 
-pub(crate) use remembered::remember;
+pub(crate) use remembered::{recall, remember};
 
 /// Serves the plugin at the other end of standard input.
 pub fn serve(state_dir: &Path) -> Result<()> {
@@ -23,8 +23,7 @@ pub fn serve(state_dir: &Path) -> Result<()> {
     stream
         .peer_addr()
         .context("standard input is no connection; dormouse-cni calls this by itself")?;
-    let opened =
-        remembered::recall(state_dir).and_then(|config| Network::open(config, Box::new(Nobody)));
+    let opened = recall(state_dir).and_then(|config| Network::open(config, Box::new(Nobody)));
     match opened {
         Ok(network) => connection::serve(&stream, &network)?,
         Err(error) => connection::refuse(&stream, &error)?,
@@ -40,7 +39,7 @@ impl PodTable for Nobody {
         Ok(())
     }
 
-    fn remove(&mut self, _: Ipv6Addr) -> io::Result<()> {
+    fn remove(&mut self, _: Ipv6Addr, _: Option<Ipv4Addr>) -> io::Result<()> {
         Ok(())
     }
 }

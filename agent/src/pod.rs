@@ -6,7 +6,7 @@
 //! tells meanwhile ([`monitor`]), and the operations that CNI needs ([`network`]).
 
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 pub mod bridge;
 mod busy;
@@ -25,18 +25,22 @@ mod shards;
 mod sysctl;
 
 pub use counters::{RequestCount, RequestCounters};
-pub use dormouse_agent_ipam::{LeaseKey, NodePrefix, Usage};
+pub use dormouse_agent_ipam::{Ipv4Range, LeaseKey, NodePrefix, Usage};
 pub use error::NetworkError;
 pub use network::{Network, NetworkConfig, Pod};
 
 /// The default gateway of each pod: the bridge.
 pub const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+/// The same for IPv4: link-local, so that it takes nothing of the node's range.
+pub const GATEWAY4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
 /// What the data path has to know of a pod on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodEntry {
     /// The pod's address.
     pub address: Ipv6Addr,
+    /// Its IPv4 address, where it has one.
+    pub address4: Option<Ipv4Addr>,
     /// The host's end of the pod's veth.
     pub ifindex: u32,
     /// The pod's own link-layer address.
@@ -48,5 +52,5 @@ pub trait PodTable: Send {
     /// The pod exists from now on.
     fn add(&mut self, pod: PodEntry) -> io::Result<()>;
     /// It no longer does.
-    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()>;
+    fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()>;
 }

@@ -7,6 +7,8 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
+#[path = "cni/dual.rs"]
+mod dual;
 #[path = "cni/edges.rs"]
 mod edges;
 #[path = "cni/ipam.rs"]
@@ -19,7 +21,7 @@ mod offline;
 mod plugin;
 
 use std::io::{Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -39,8 +41,8 @@ const PORT: u16 = 8080;
 const VALID: &str = "cni.dev/valid-attachments";
 
 /// Connects from inside `from` to `to` at the first try, and returns the address that the server saw.
-fn dial(from: &Netns, server: &Netns, to: Ipv6Addr) -> Ipv6Addr {
-    let to = SocketAddr::from((to, PORT));
+fn dial(from: &Netns, server: &Netns, to: impl Into<IpAddr>) -> IpAddr {
+    let to = SocketAddr::new(to.into(), PORT);
     let listener = server.inside(move || TcpListener::bind(("::", PORT)));
     let mut dialled = from.inside(move || TcpStream::connect_timeout(&to, Duration::from_secs(5)));
     let (mut accepted, peer) = listener.accept().unwrap();
@@ -49,10 +51,7 @@ fn dial(from: &Netns, server: &Netns, to: Ipv6Addr) -> Ipv6Addr {
     let mut text = String::new();
     dialled.read_to_string(&mut text).unwrap();
     assert_eq!(text, "hello");
-    match peer {
-        SocketAddr::V6(peer) => *peer.ip(),
-        SocketAddr::V4(peer) => panic!("an IPv4 peer: {peer}"),
-    }
+    peer.ip().to_canonical()
 }
 
 #[test]

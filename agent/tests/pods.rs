@@ -11,7 +11,7 @@
 mod ground;
 
 use std::io::{Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ fn a_node_has_more_pods_than_one_bridge_has_ports() {
         .clone()
         .pods()
         .iter()
-        .for_each(|pod| table.clone().remove(pod.address).unwrap());
+        .for_each(|pod| table.clone().remove(pod.address, None).unwrap());
     let network = node.open(table.clone());
     assert_eq!(table.pods().len(), PODS, "found again");
 
@@ -267,21 +267,26 @@ impl PodTable for Programs {
     fn add(&mut self, pod: PodEntry) -> std::io::Result<()> {
         let PodEntry {
             address,
+            address4,
             ifindex,
             mac,
         } = pod;
         let pod = dormouse_agent::datapath::PodEntry {
             address,
+            address4,
             ifindex,
             mac,
         };
         self.datapath.add_pod(pod).map_err(std::io::Error::other)
     }
 
-    fn remove(&mut self, address: Ipv6Addr) -> std::io::Result<()> {
-        self.datapath
-            .remove_pod(address)
-            .map_err(std::io::Error::other)
+    fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> std::io::Result<()> {
+        let ipv4 = address4.map(|address| address.to_ipv6_mapped());
+        for address in [address].into_iter().chain(ipv4) {
+            let removed = self.datapath.remove_pod(address);
+            removed.map_err(std::io::Error::other)?;
+        }
+        Ok(())
     }
 }
 
@@ -317,4 +322,32 @@ fn a_pod_can_take_neither_address_of_another() {
     a.ip(&format!("link set eth0 address {}", wired.pod.mac));
     let _ = a.send(at_a, at(Node::OUTSIDE, &socket));
     assert!(reaches(outside, (&b, wired.address)));
+}
+
+#[test]
+fn nobody_can_take_an_ipv4_address_that_is_not_his() {
+    let node = Node::start("spoof4");
+    let network = node.open_dual(Programs::open(&node, "spoof4"));
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let wire = |name, pod| node.add(&network, name, pod, &Wanted::default());
+    let (at_a, at_b) = (wire("a", &a).address4, wire("b", &b).address4);
+    let (at_a, at_b) = (at_a.unwrap(), at_b.unwrap());
+    let other = Ipv4Addr::new(203, 0, 113, 7);
+    for (thief, own, stolen, (to, target)) in [
+        (&a, at_a, at_b, (&node.outside, Node::OUTSIDE4)),
+        (&a, at_a, other, (&node.outside, Node::OUTSIDE4)),
+        (&a, at_a, other, (&b, at_b)),
+        (&node.outside, Node::OUTSIDE4, at_b, (&a, at_a)),
+    ] {
+        let link = if thief.is(&a) { "eth0" } else { "lo" };
+        thief.ip(&format!("addr add {stolen}/32 dev {link}"));
+        let socket = to.listen();
+        let target = SocketAddr::new(target.into(), socket.local_addr().unwrap().port());
+        thief.send(stolen, target).unwrap();
+        thief.send(own, target).unwrap();
+        let mut packet = [0; 16];
+        let (_, first) = socket.recv_from(&mut packet).unwrap();
+        assert_eq!(first.ip().to_canonical(), own, "{stolen} was dropped");
+        thief.ip(&format!("addr del {stolen}/32 dev {link}"));
+    }
 }

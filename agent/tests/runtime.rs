@@ -10,6 +10,7 @@
 mod ground;
 
 use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl PodTable for NoTable {
     fn add(&mut self, _pod: PodEntry) -> std::io::Result<()> {
         Ok(())
     }
-    fn remove(&mut self, _address: std::net::Ipv6Addr) -> std::io::Result<()> {
+    fn remove(&mut self, _: Ipv6Addr, _: Option<Ipv4Addr>) -> std::io::Result<()> {
         Ok(())
     }
 }

@@ -370,6 +370,7 @@ fn traffic(place: &Place<'_>) -> Datapath {
     datapath
         .add_pod(PodEntry {
             address: POD,
+            address4: None,
             ifindex,
             mac,
         })

@@ -238,4 +238,19 @@ pub struct Reserved {
     pub prefix_length: u8,
     /// The default gateway that the other plugin shall make.
     pub gateway: Ipv6Addr,
+    /// The same for IPv4, where the node has any.
+    #[serde(default)]
+    pub ipv4: Option<Reserved4>,
+}
+
+/// An IPv4 address that is kept for a pod that another plugin wires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reserved4 {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Length of the network in which the plugin's pods reach each other without a router, in bits.
+    pub prefix_length: u8,
+    /// The default gateway that the other plugin shall make.
+    pub gateway: Ipv4Addr,
 }

@@ -200,7 +200,7 @@ pub struct Prefix {
     pub pad: [u8; 4],
 }
 
-/// A pod of this node. Its key is its address.
+/// A pod of this node, by each of its addresses; IPv4 is mapped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pod {

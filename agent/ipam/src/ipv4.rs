@@ -127,6 +127,11 @@ impl Ipv4Range {
         self.length
     }
 
+    /// The network as `address/length`.
+    pub fn cidr(self) -> String {
+        format!("{}/{}", self.network, self.length)
+    }
+
     /// The gateway: never given to a pod.
     pub fn gateway(self) -> Ipv4Addr {
         self.gateway

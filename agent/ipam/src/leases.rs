@@ -119,9 +119,9 @@ impl Leases {
         self.lock().allocator.lease(key).cloned()
     }
 
-    /// Whether one more pod can have an address of each configured family at `now` (since boot).
-    pub fn has_room(&self, now: Duration) -> bool {
-        self.lock().allocator.has_room(now)
+    /// Why one more pod cannot have an address of each configured family at `now` (since boot), if it cannot.
+    pub fn check_room(&self, now: Duration) -> Result<(), AllocateError> {
+        self.lock().allocator.check_room(now)
     }
 
     /// How many addresses are in use, and are left, at `now` (since boot).

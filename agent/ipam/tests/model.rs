@@ -141,7 +141,7 @@ impl World {
     fn look(&mut self) {
         let room4 = self.opening.range4.is_none_or(|_| !self.is_full4());
         let room = room4 && !self.ledger.is_full(0);
-        assert_eq!(self.leases().has_room(self.now), room);
+        assert_eq!(self.leases().check_room(self.now).is_ok(), room);
     }
 
     /// The model's range has 61 addresses for pods: a /26 without its ends and gateway.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::kube::{self, Kube};
 use crate::metrics::{self, Collected, FleetState};
 use crate::ndp::{self, Announcer};
 use crate::node::{Node, Pods, Routes, SharedDatapath};
-use crate::pod::{Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use crate::pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::see;
@@ -61,7 +61,7 @@ fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
 
 async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     info!(
-        node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = run.prefix, address = %run.address,
+        node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = run.prefix, prefix4 = run.prefix4.map(Ipv4Range::cidr), address = %run.address,
         control = run.control, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
         socket = %run.socket.display(), cgroup = %run.cgroup.display(), metrics = %run.metrics,
         "starting"
@@ -116,7 +116,11 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
 
 /// Pods that went while no agent ran, by an agent that knew no data path, are in the data path's table still.
 fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
-    let living: BTreeSet<Ipv6Addr> = network.pods().into_iter().map(|pod| pod.address).collect();
+    let addresses = network.pods().into_iter().flat_map(|pod| {
+        let ipv4 = pod.address4.map(|address| address.to_ipv6_mapped());
+        [Some(pod.address), ipv4].into_iter().flatten()
+    });
+    let living: BTreeSet<Ipv6Addr> = addresses.collect();
     let mut datapath = datapath.lock();
     for address in datapath.pods()?.difference(&living) {
         datapath.remove_pod(*address)?;
@@ -197,6 +201,7 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
 
 fn network_config(run: &Run, prefix: NodePrefix) -> NetworkConfig {
     NetworkConfig {
+        range4: run.prefix4,
         bridge: run.bridge.clone(),
         ..NetworkConfig::new(prefix, run.state_dir.clone(), run.uplink.clone())
     }
@@ -285,19 +290,26 @@ impl PodTable for Table {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
         let PodEntry {
             address,
+            address4,
             ifindex,
             mac,
         } = pod;
         let entry = datapath::PodEntry {
             address,
+            address4,
             ifindex,
             mac,
         };
         self.0.lock().add_pod(entry).map_err(io::Error::other)
     }
 
-    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
-        self.0.lock().remove_pod(address).map_err(io::Error::other)
+    fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
+        let mut datapath = self.0.lock();
+        let ipv4 = address4.map(|address| address.to_ipv6_mapped());
+        for address in [address].into_iter().chain(ipv4) {
+            datapath.remove_pod(address).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 }
 

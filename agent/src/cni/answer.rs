@@ -45,7 +45,6 @@ pub(super) fn error(error: &NetworkError) -> CniError {
             _ => code::INVALID_CONFIG,
         },
         NetworkError::InterfaceExists(_) => code::EXISTS,
-        NetworkError::NoIpv4(_) => code::INVALID_CONFIG,
         NetworkError::NoNetns(_) | NetworkError::MissingNetns => code::INVALID_ENVIRONMENT,
         NetworkError::OwnNetns => code::INVALID_NETNS,
         NetworkError::Busy(_) => code::TRY_AGAIN,

@@ -1,6 +1,6 @@
 //! What the agent tells the data path, in the words of the agent: addresses and numbers, no layouts.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dormouse_ebpf::service::Mode;
 
@@ -61,6 +61,8 @@ pub struct Entry {
 pub struct PodEntry {
     /// Its address, inside the node prefix.
     pub address: Ipv6Addr,
+    /// Its IPv4 address, where it has one.
+    pub address4: Option<Ipv4Addr>,
     /// The host's end of its link.
     pub ifindex: u32,
     /// Its link-layer address.

@@ -174,9 +174,13 @@ pub(super) fn add_pod(
         seen: seen.into(),
         pad: 0,
     };
-    pod_map(loaded)?
-        .insert(pod.address.octets(), row, 0)
-        .map_err(DatapathError::map("insert into", "pod"))
+    let mut pods = pod_map(loaded)?;
+    let ipv4 = pod.address4.map(|address| address.to_ipv6_mapped());
+    for address in [pod.address].into_iter().chain(ipv4) {
+        pods.insert(address.octets(), row, 0)
+            .map_err(DatapathError::map("insert into", "pod"))?;
+    }
+    Ok(())
 }
 
 /// Whether solicitations for pods are answered.
@@ -201,7 +205,7 @@ pub(super) fn expect_unseen(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), 
     put(loaded, arrays, &facts)
 }
 
-/// Forgets a pod.
+/// Forgets an address of a pod.
 pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), DatapathError> {
     match pod_map(loaded)?.remove(&address.octets()) {
         Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
@@ -229,7 +233,7 @@ fn table(loaded: &Loaded) -> Result<HashMap<&MapData, [u8; 16], Pod>, DatapathEr
     HashMap::try_from(loaded.map("pod")?).map_err(DatapathError::map("open", "pod"))
 }
 
-/// The pods that are known.
+/// The addresses of the pods that are known; IPv4 is mapped.
 pub(super) fn pods(loaded: &Loaded) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
     table(loaded)?
         .keys()

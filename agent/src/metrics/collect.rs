@@ -122,8 +122,13 @@ impl Collected {
         });
         let help = "CNI requests by command and error code (0: success)";
         counters(encoder, "dormouse_cni_requests", help, requests.collect())?;
-        let live = u64::try_from(self.network.pods().len()).unwrap_or(u64::MAX);
-        let addresses = vec![(vec![("state", "live".to_owned())], live)];
+        let pods = self.network.pods();
+        let ipv4 = pods.iter().filter(|pod| pod.address4.is_some()).count();
+        let live = |family: &str, number: usize| {
+            let labels = vec![("state", "live".to_owned()), ("family", family.to_owned())];
+            (labels, u64::try_from(number).unwrap_or(u64::MAX))
+        };
+        let addresses = vec![live("ipv6", pods.len()), live("ipv4", ipv4)];
         gauges(
             encoder,
             "dormouse_addresses",

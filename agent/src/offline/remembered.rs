@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::pod::{NetworkConfig, NetworkError, NodePrefix};
+use crate::pod::{Ipv4Range, NetworkConfig, NetworkError, NodePrefix};
 
 const FILE: &str = "network.json";
 
@@ -15,6 +15,8 @@ const FILE: &str = "network.json";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Remembered {
     prefix: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range4: Option<String>,
     bridge: String,
     uplink: String,
     proxy_neighbors: bool,
@@ -24,6 +26,7 @@ struct Remembered {
 pub(crate) fn remember(config: &NetworkConfig) -> io::Result<()> {
     let remembered = Remembered {
         prefix: config.prefix.to_string(),
+        range4: config.range4.map(Ipv4Range::cidr),
         bridge: config.bridge.clone(),
         uplink: config.uplink.clone(),
         proxy_neighbors: config.proxy_neighbors,
@@ -38,7 +41,7 @@ pub(crate) fn remember(config: &NetworkConfig) -> io::Result<()> {
 }
 
 /// Reads it again.
-pub(super) fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
+pub(crate) fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
     let failed = |source| NetworkError::Machine {
         what: "read what the last agent knew of the node's network; run dormouse-agent once",
         source,
@@ -52,8 +55,15 @@ pub(super) fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
         .parse()
         .map_err(io::Error::other)
         .map_err(failed)?;
+    let range4: Option<Ipv4Range> = remembered
+        .range4
+        .map(|text| text.parse())
+        .transpose()
+        .map_err(io::Error::other)
+        .map_err(failed)?;
     let config = NetworkConfig::new(prefix, state_dir.to_owned(), remembered.uplink);
     Ok(NetworkConfig {
+        range4,
         bridge: remembered.bridge,
         proxy_neighbors: remembered.proxy_neighbors,
         ..config
@@ -75,12 +85,13 @@ mod tests {
         assert!(error.to_string().contains("run dormouse-agent once"));
         let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
         let mut told = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
+        told.range4 = Some("10.1.2.0/24".parse().unwrap());
         told.bridge = "br7".into();
         told.proxy_neighbors = true;
         remember(&told).unwrap();
         remember(&told).unwrap();
         let known = recall(folder.path()).unwrap();
-        assert_eq!(known.prefix, prefix);
+        assert_eq!((known.prefix, known.range4), (prefix, told.range4));
         assert_eq!(
             (known.bridge.as_str(), known.uplink.as_str()),
             ("br7", "eth0")

@@ -2,9 +2,9 @@
 //! that no pod can tell on which it is.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use dormouse_agent_ipam::NodePrefix;
+use dormouse_agent_ipam::{Ipv4Range, NodePrefix};
 use futures::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressScope};
 use netlink_packet_route::link::{BridgeStpState, LinkAttribute, LinkMessage};
@@ -13,7 +13,7 @@ use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, RouteMessage
 
 use super::messages::no_generated_addresses;
 use super::names::BRIDGE_MAC;
-use super::{GATEWAY, shards, sysctl};
+use super::{GATEWAY, GATEWAY4, shards, sysctl};
 
 /// Largest packet where the uplink does not tell one, in bytes.
 const MTU_DEFAULT: u32 = 1500;
@@ -54,9 +54,14 @@ pub(crate) struct Fabric {
     pub(crate) mtu: u32,
 }
 
-/// Makes the first bridge, finds those after it, and has packets to addresses of the prefix that no pod has refused: the
-/// default route would send them back to where they came from.
-pub(crate) fn ensure(name: &str, uplink: &str, prefix: NodePrefix) -> Result<Fabric, BridgeError> {
+/// Makes the first bridge, finds those after it, and has packets to addresses of the prefix and the IPv4 range that no
+/// pod has refused: the default route would send them back to where they came from.
+pub(crate) fn ensure(
+    name: &str,
+    uplink: &str,
+    prefix: NodePrefix,
+    range4: Option<Ipv4Range>,
+) -> Result<Fabric, BridgeError> {
     on_a_thread(async |handle| {
         let outer = find(&handle, uplink).await;
         let outer = outer.ok_or_else(|| BridgeError::NoUplink(uplink.to_owned()))?;
@@ -71,12 +76,16 @@ pub(crate) fn ensure(name: &str, uplink: &str, prefix: NodePrefix) -> Result<Fab
                 Bridge {
                     name,
                     handle: handle.clone(),
+                    has_ipv4: range4.is_some(),
                 }
                 .ensure(mtu)
                 .await?,
             );
         }
         refuse(&handle, prefix).await?;
+        if let Some(range) = range4 {
+            refuse4(&handle, range).await?;
+        }
         Ok(Fabric {
             bridges,
             uplink: outer.header.index,
@@ -86,9 +95,20 @@ pub(crate) fn ensure(name: &str, uplink: &str, prefix: NodePrefix) -> Result<Fab
 }
 
 /// Makes the bridge after `count` others; its number.
-pub(crate) fn ensure_next(base: &str, count: usize, mtu: u32) -> Result<u32, BridgeError> {
+pub(crate) fn ensure_next(
+    base: &str,
+    count: usize,
+    (mtu, has_ipv4): (u32, bool),
+) -> Result<u32, BridgeError> {
     let name = shards::name(base, count);
-    on_a_thread(async |handle| Bridge { name, handle }.ensure(mtu).await)
+    on_a_thread(async |handle| {
+        let bridge = Bridge {
+            name,
+            handle,
+            has_ipv4,
+        };
+        bridge.ensure(mtu).await
+    })
 }
 
 /// Works on a thread with a runtime of its own: this is rare, and callers may be inside another.
@@ -119,21 +139,38 @@ async fn find(handle: &Handle, name: &str) -> Option<LinkMessage> {
 
 /// In the place of any other route to the whole prefix.
 async fn refuse(handle: &Handle, prefix: NodePrefix) -> Result<(), BridgeError> {
-    let route = RouteMessageBuilder::<std::net::Ipv6Addr>::new()
+    let route = RouteMessageBuilder::<Ipv6Addr>::new()
         .destination_prefix(prefix.network(), prefix.length())
         .kind(RouteType::Unreachable)
         .build();
     let added = handle.route().add(route).replace().execute().await;
-    added.map_err(|source| BridgeError::Kernel {
+    added.map_err(unrefused(&prefix))
+}
+
+/// The same for the IPv4 range's whole network: the fabric routes all of it here.
+async fn refuse4(handle: &Handle, range: Ipv4Range) -> Result<(), BridgeError> {
+    let route = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(range.network(), range.length())
+        .kind(RouteType::Unreachable)
+        .build();
+    let added = handle.route().add(route).replace().execute().await;
+    added.map_err(unrefused(&range))
+}
+
+fn unrefused(what: &impl ToString) -> impl FnOnce(rtnetlink::Error) -> BridgeError {
+    let name = what.to_string();
+    move |source| BridgeError::Kernel {
         what: "refuse what no pod has of",
-        name: prefix.to_string(),
+        name,
         source,
-    })
+    }
 }
 
 struct Bridge {
     name: String,
     handle: Handle,
+    /// Its pods have IPv4 addresses too.
+    has_ipv4: bool,
 }
 
 impl Bridge {
@@ -153,7 +190,11 @@ impl Bridge {
         }
         self.settle(bridge, mtu).await?;
         sysctl::quiet_bridge(&self.name)?;
-        self.address(bridge).await?;
+        self.address(bridge, (GATEWAY.into(), 64)).await?;
+        if self.has_ipv4 {
+            sysctl::trust_bridge4(&self.name)?;
+            self.address(bridge, (GATEWAY4.into(), 32)).await?;
+        }
         Ok(bridge)
     }
 
@@ -192,14 +233,18 @@ impl Bridge {
         Ok(())
     }
 
-    async fn address(&self, bridge: u32) -> Result<(), BridgeError> {
-        let mut request = self
-            .handle
-            .address()
-            .add(bridge, IpAddr::V6(GATEWAY), 64)
-            .replace();
+    async fn address(
+        &self,
+        bridge: u32,
+        (address, length): (IpAddr, u8),
+    ) -> Result<(), BridgeError> {
+        let addresses = self.handle.address();
+        let mut request = addresses.add(bridge, address, length).replace();
         let message = request.message_mut();
         message.header.scope = AddressScope::Link;
+        // A /32's would be the gateway's own address.
+        let is_broadcast = |it: &AddressAttribute| matches!(it, AddressAttribute::Broadcast(_));
+        message.attributes.retain(|it| !is_broadcast(it));
         message
             .attributes
             .push(AddressAttribute::Flags(AddressFlags::Nodad));

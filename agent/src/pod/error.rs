@@ -1,9 +1,9 @@
 //! Why a pod cannot be wired, unwired or checked.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
-use dormouse_agent_ipam::{LeaseKey, LeasesError, NodePrefix};
+use dormouse_agent_ipam::{AllocateError, LeaseKey, LeasesError};
 
 use super::bridge::BridgeError;
 use super::netlink::RequestError;
@@ -42,9 +42,6 @@ pub enum NetworkError {
     /// The runtime gave no namespace.
     #[error("no network namespace came with the request")]
     MissingNetns,
-    /// The runtime asks for an IPv4 address.
-    #[error("requested address {0}: this node hands out no IPv4 addresses")]
-    NoIpv4(Ipv4Addr),
     /// The interface's name is taken inside the pod.
     #[error("interface `{0}` exists already in the pod's network namespace")]
     InterfaceExists(String),
@@ -61,8 +58,8 @@ pub enum NetworkError {
     #[error("{0} is still being worked on")]
     Busy(LeaseKey),
     /// STATUS: every address is held or rests.
-    #[error("no address is left in the node's prefix {0}")]
-    Full(NodePrefix),
+    #[error("{0}")]
+    Full(AllocateError),
     /// STATUS: an interface that all pods need is gone.
     #[error("interface `{0}` is gone: no pod of this node can be reached; restart dormouse-agent")]
     Cut(String),

@@ -1,6 +1,6 @@
 //! The netlink messages that wire and unwire a pod. Pure.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 
 use dormouse_agent_ipam::{LeaseKey, Suffix};
@@ -38,6 +38,7 @@ pub(crate) struct Wiring<'a> {
     pub(crate) key: &'a LeaseKey,
     pub(crate) suffix: Suffix,
     pub(crate) address: Ipv6Addr,
+    pub(crate) address4: Option<Ipv4Addr>,
     /// Link-layer address of the pod's end.
     pub(crate) mac: [u8; 6],
     /// Index of the host's end.
@@ -50,6 +51,20 @@ pub(crate) struct Wiring<'a> {
     pub(crate) mtu: u32,
     /// How much the pod may send and receive.
     pub(crate) limits: Option<Bandwidth>,
+}
+
+impl Wiring<'_> {
+    /// The pod's addresses of both families.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        both(self.address, self.address4)
+    }
+}
+
+/// Addresses of one pod.
+pub(crate) fn both(address: Ipv6Addr, address4: Option<Ipv4Addr>) -> impl Iterator<Item = IpAddr> {
+    [IpAddr::V6(address)]
+        .into_iter()
+        .chain(address4.map(IpAddr::V4))
 }
 
 fn request(what: &'static str, message: RouteNetlinkMessage, flags: u16) -> Request {
@@ -93,7 +108,8 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
     ];
-    requests.extend(reach(wiring.address, wiring.mac, wiring.bridge));
+    let reached = wiring.addresses();
+    requests.extend(reached.flat_map(|address| reach(address, wiring.mac, wiring.bridge)));
     if let Some(uplink) = wiring.proxy_on {
         requests.push(request(
             "answer for the pod on the uplink",
@@ -192,10 +208,16 @@ fn port(wiring: &Wiring<'_>) -> LinkMessage {
         InfoBridgePort::BroadcastFlood(false),
         InfoBridgePort::Isolated(true),
     ];
+    let alias = names::Alias {
+        key: wiring.key.clone(),
+        suffix: wiring.suffix,
+        mac: wiring.mac,
+        address4: wiring.address4,
+    };
     let mut link = LinkMessage::default();
     link.attributes = vec![
         LinkAttribute::IfName(names::link_name(wiring.suffix)),
-        LinkAttribute::IfAlias(names::alias(wiring.key, wiring.suffix, wiring.mac)),
+        LinkAttribute::IfAlias(alias.to_string()),
         no_generated_addresses(),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::PortKind(InfoPortKind::Bridge),

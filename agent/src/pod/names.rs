@@ -1,6 +1,7 @@
 //! Names and addresses that follow from a pod's suffix, so that kernel state explains itself without any table. Pure.
 
-use std::net::Ipv6Addr;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dormouse_agent_ipam::{LeaseKey, Suffix};
 
@@ -51,19 +52,35 @@ pub fn ifindex(suffix: Suffix) -> u32 {
     (suffix.0 & 0x7fff_ffff).max(1 << 16)
 }
 
-/// The link's alias: what it is, for people and for a restarted agent. The pod's link-layer address is told only where
-/// someone chose it.
-pub fn alias(key: &LeaseKey, suffix: Suffix, mac: [u8; 6]) -> String {
-    let alias = format!("{ALIAS_PREFIX} {suffix} {key}");
-    if mac == pod_mac(suffix) {
-        alias
-    } else {
-        format!("{alias} {}", mac_text(mac))
+/// The link's alias: what it is, for people and for a restarted agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// Whose it is.
+    pub key: LeaseKey,
+    /// Which pod's.
+    pub suffix: Suffix,
+    /// Link-layer address of the pod's end; told only where someone chose it.
+    pub mac: [u8; 6],
+    /// The pod's IPv4 address; told as eight hexadecimal digits, for the longest key leaves no room for more.
+    pub address4: Option<Ipv4Addr>,
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, suffix, .. } = self;
+        write!(f, "{ALIAS_PREFIX} {suffix} {key}")?;
+        if self.mac != pod_mac(*suffix) {
+            write!(f, " {}", mac_text(self.mac))?;
+        }
+        match self.address4 {
+            Some(address) => write!(f, " {:08x}", address.to_bits()),
+            None => Ok(()),
+        }
     }
 }
 
-/// Reads [`alias`].
-pub fn parse_alias(text: &str) -> Option<(LeaseKey, Suffix, [u8; 6])> {
+/// Reads an alias.
+pub fn parse_alias(text: &str) -> Option<Alias> {
     let mut words = text.split(' ');
     if words.next()? != ALIAS_PREFIX {
         return None;
@@ -75,11 +92,21 @@ pub fn parse_alias(text: &str) -> Option<(LeaseKey, Suffix, [u8; 6])> {
         container: parts.next()?,
         ifname: parts.next()?,
     };
-    let mac = match words.next() {
-        Some(text) => parse_mac(text)?,
-        None => pod_mac(suffix),
+    let mut alias = Alias {
+        key,
+        suffix,
+        mac: pod_mac(suffix),
+        address4: None,
     };
-    Some((key, suffix, mac))
+    for word in words {
+        if word.contains(':') {
+            alias.mac = parse_mac(word)?;
+        } else {
+            let bits = u32::from_str_radix(word, 16).ok()?;
+            alias.address4 = Some(Ipv4Addr::from_bits(bits));
+        }
+    }
+    Some(alias)
 }
 
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
@@ -103,14 +130,36 @@ mod tests {
         assert_eq!(link_name(suffix), "dm00010002");
         assert_eq!(suffix_of_link("dm00010002"), Some(suffix));
         assert_eq!(suffix_of_link("dmz0"), None);
-        let usual = alias(&key, suffix, pod_mac(suffix));
-        assert_eq!(usual, "dormouse 00010002 pods/c1/eth0");
-        let read = Some((key.clone(), suffix, pod_mac(suffix)));
-        assert_eq!(parse_alias(&usual), read);
-        let chosen = alias(&key, suffix, [2, 0, 0, 0xaa, 0, 1]);
-        assert_eq!(chosen, "dormouse 00010002 pods/c1/eth0 02:00:00:aa:00:01");
-        let read = Some((key, suffix, [2, 0, 0, 0xaa, 0, 1]));
-        assert_eq!(parse_alias(&chosen), read);
+        let usual = Alias {
+            key,
+            suffix,
+            mac: pod_mac(suffix),
+            address4: None,
+        };
+        let chosen = Alias {
+            mac: [2, 0, 0, 0xaa, 0, 1],
+            ..usual.clone()
+        };
+        let dual = Alias {
+            address4: Some(Ipv4Addr::new(10, 1, 2, 3)),
+            ..usual.clone()
+        };
+        let both = Alias {
+            address4: dual.address4,
+            ..chosen.clone()
+        };
+        for (alias, text) in [
+            (usual, "dormouse 00010002 pods/c1/eth0"),
+            (chosen, "dormouse 00010002 pods/c1/eth0 02:00:00:aa:00:01"),
+            (dual, "dormouse 00010002 pods/c1/eth0 0a010203"),
+            (
+                both,
+                "dormouse 00010002 pods/c1/eth0 02:00:00:aa:00:01 0a010203",
+            ),
+        ] {
+            assert_eq!(alias.to_string(), text);
+            assert_eq!(parse_alias(text), Some(alias));
+        }
         assert_eq!(parse_alias("dormouse 00010002 pods/c1/eth0 02:00"), None);
         assert_eq!(parse_alias("uplink to rack 3"), None);
     }
@@ -122,7 +171,13 @@ mod tests {
             container: "c".repeat(dormouse_cni::invocation::CONTAINER_ID_LEN_MAX),
             ifname: "i".repeat(dormouse_cni::invocation::IFNAME_LEN_MAX),
         };
-        assert!(alias(&key, Suffix(u32::MAX), [0xff; 6]).len() < 256);
+        let alias = Alias {
+            key,
+            suffix: Suffix(u32::MAX),
+            mac: [0xff; 6],
+            address4: Some(Ipv4Addr::BROADCAST),
+        };
+        assert!(alias.to_string().len() < 256);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::leases::Opening;
 use dormouse_agent_ipam::{
-    BootId, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix, Usage,
+    BootId, Ipv4Range, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix, Usage,
 };
 use dormouse_cni::pending::since_boot;
 use netlink_packet_route::link::LinkMessage;
@@ -50,6 +50,8 @@ const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
 pub struct NetworkConfig {
     /// The node's prefix.
     pub prefix: NodePrefix,
+    /// What pods get IPv4 addresses from; none: they get IPv6 ones only.
+    pub range4: Option<Ipv4Range>,
     /// The node's state folder.
     pub state_dir: PathBuf,
     /// The bridge's name.
@@ -63,10 +65,11 @@ pub struct NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// The usual bridge and rest; the data path answers for pods.
+    /// IPv6 only, the usual bridge and rest; the data path answers for pods.
     pub fn new(prefix: NodePrefix, state_dir: PathBuf, uplink: impl Into<String>) -> Self {
         Self {
             prefix,
+            range4: None,
             state_dir,
             bridge: BRIDGE_DEFAULT.to_owned(),
             uplink: uplink.into(),
@@ -87,6 +90,7 @@ impl NetworkConfig {
         let boot = boot_id().map_err(machine("read the kernel's boot id"))?;
         let opening = Opening {
             rest: self.rest,
+            range4: self.range4,
             ..Opening::new(self.prefix, boot)
         };
         let journal = folder.join(JOURNAL);
@@ -111,6 +115,8 @@ pub struct Pod {
     pub key: LeaseKey,
     /// Its address.
     pub address: Ipv6Addr,
+    /// Its IPv4 address, where it has one.
+    pub address4: Option<Ipv4Addr>,
 }
 
 /// The node's network.
@@ -137,8 +143,12 @@ impl Network {
     /// pod that lives. Works in the calling thread's network namespace, and so must all later calls.
     pub fn open(config: NetworkConfig, table: Box<dyn PodTable>) -> Result<Self, NetworkError> {
         let leases = config.leases()?;
-        let fabric = bridge::ensure(&config.bridge, &config.uplink, config.prefix)?;
+        let NetworkConfig { prefix, range4, .. } = config;
+        let fabric = bridge::ensure(&config.bridge, &config.uplink, prefix, range4)?;
         sysctl::forward(&config.uplink)?;
+        if range4.is_some() {
+            sysctl::forward4()?;
+        }
         if config.proxy_neighbors {
             sysctl::proxy_neighbors(&config.uplink)?;
         }
@@ -180,14 +190,13 @@ impl Network {
         let live = leases
             .iter()
             .filter(|lease| lease.state == State::Live && lease.wired);
-        let by_suffix: BTreeMap<_, _> = live
-            .map(|lease| (lease.suffix, lease.key.clone()))
-            .collect();
+        let by_suffix: BTreeMap<_, _> = live.map(|lease| (lease.suffix, lease)).collect();
         by_suffix
             .into_iter()
-            .map(|(suffix, key)| Pod {
-                key,
+            .map(|(suffix, lease)| Pod {
+                key: lease.key.clone(),
                 address: self.address(suffix),
+                address4: lease.ipv4,
             })
             .collect()
     }
@@ -223,7 +232,7 @@ impl Network {
             self.leases.release(lease.suffix)?;
             stages.ended(Stage::Journal);
         }
-        let removed = self.table().remove(address);
+        let removed = self.table().remove(address, lease.ipv4);
         stages.ended(Stage::Datapath);
         removed.map_err(|source| NetworkError::Table {
             what: "remove",
@@ -235,10 +244,12 @@ impl Network {
             None => shards.bridges().collect(),
         };
         drop(shards);
-        let requests = bridges
-            .iter()
-            .flat_map(|bridge| messages::unreach(address, *bridge, self.proxy_on()))
-            .collect();
+        let proxy_on = self.proxy_on();
+        let requests = messages::both(address, lease.ipv4).flat_map(|address| {
+            let unreach = |bridge: &u32| messages::unreach(address, *bridge, proxy_on);
+            bridges.iter().flat_map(unreach).collect::<Vec<_>>()
+        });
+        let requests = requests.collect();
         self.remover
             .remove(&names::link_name(lease.suffix), requests)?;
         lock(&self.shards).remove(lease.suffix);

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use dormouse_agent_ipam::{Lease, LeaseKey, NetnsId, State, Suffix};
+use dormouse_agent_ipam::{Lease, NetnsId, State, Suffix};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
 use super::messages::{DOOMED_GROUP, POD_GROUP};
+use super::names::Alias;
 use super::{bridge, names};
 
 #[cfg(test)]
@@ -18,8 +19,8 @@ pub(crate) struct PodLink {
     pub(crate) ifindex: u32,
     /// The bridge it is a port of.
     pub(crate) controller: Option<u32>,
-    /// Whose it is and the link-layer address of the pod's end, as its alias says.
-    pub(crate) holder: Option<(LeaseKey, [u8; 6])>,
+    /// Whose it is, as it says itself.
+    pub(crate) alias: Option<Alias>,
     /// Largest packet, in bytes.
     pub(crate) mtu: u32,
 }
@@ -38,23 +39,23 @@ impl PodLink {
             }
         }
         let suffix = suffix?;
-        let holder = alias.filter(|(_, s, _)| *s == suffix);
+        let alias = alias.filter(|alias| alias.suffix == suffix);
         // Somebody else's link may have such a name.
-        if !ours && holder.is_none() {
+        if !ours && alias.is_none() {
             return None;
         }
         Some(Self {
             suffix,
             ifindex: link.header.index,
             controller,
-            holder: holder.map(|(key, _, mac)| (key, mac)),
+            alias,
             mtu: bridge::mtu(link).unwrap_or_default(),
         })
     }
 
     /// The link-layer address of the pod's end.
     pub(crate) fn mac(&self) -> [u8; 6] {
-        let told = self.holder.as_ref().map(|(_, mac)| *mac);
+        let told = self.alias.as_ref().map(|alias| alias.mac);
         told.unwrap_or(names::pod_mac(self.suffix))
     }
 }
@@ -89,21 +90,21 @@ pub(crate) fn plan<'a>(
             _ => Healing::Unwire(lease.clone()),
         });
     }
-    healings.extend(left.into_values().map(|link| match &link.holder {
-        Some((key, _)) if is_ours(link) => Healing::Adopt(adopted(key, link.suffix), link.clone()),
+    healings.extend(left.into_values().map(|link| match &link.alias {
+        Some(alias) if is_ours(link) => Healing::Adopt(adopted(alias), link.clone()),
         _ => Healing::RemoveLink(names::link_name(link.suffix)),
     }));
     healings
 }
 
-fn adopted(key: &LeaseKey, suffix: Suffix) -> Lease {
+fn adopted(alias: &Alias) -> Lease {
     Lease {
-        key: key.clone(),
-        suffix,
+        key: alias.key.clone(),
+        suffix: alias.suffix,
         state: State::Live,
         netns: NetnsId::default(),
         since: std::time::Duration::ZERO,
-        ipv4: None,
+        ipv4: alias.address4,
         wired: true,
     }
 }

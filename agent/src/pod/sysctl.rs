@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 const IPV6: &str = "/proc/sys/net/ipv6";
+const IPV4: &str = "/proc/sys/net/ipv4";
 
 /// The neighbour table is shared by all namespaces and its entries of pods count: (setting, least value).
 const NEIGHBOR_LIMITS: [(&str, u64); 3] = [
@@ -11,6 +12,10 @@ const NEIGHBOR_LIMITS: [(&str, u64); 3] = [
     ("gc_thresh2", 32_768),
     ("gc_thresh3", 65_536),
 ];
+
+/// Kinds of reverse path filters.
+const STRICT: u8 = 1;
+const LOOSE: &str = "2";
 
 /// A setting that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +37,20 @@ pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
         keep_listening(&interface, interface == uplink)?;
     }
     set(&format!("{IPV6}/conf/all/forwarding"), "1")?;
+    make_room(IPV6)
+}
+
+/// The same for IPv4.
+pub(crate) fn forward4() -> Result<(), SysctlError> {
+    set(&format!("{IPV4}/ip_forward"), "1")?;
+    make_room(IPV4)
+}
+
+/// Enlarges a family's neighbour table.
+fn make_room(family: &str) -> Result<(), SysctlError> {
     for (name, least) in NEIGHBOR_LIMITS {
         // Only the initial namespace has them.
-        let path = format!("{IPV6}/neigh/default/{name}");
+        let path = format!("{family}/neigh/default/{name}");
         let now = read(&path).and_then(|value| value.parse::<u64>().ok());
         if now.is_some_and(|now| now < least) {
             set(&path, &least.to_string())?;
@@ -79,11 +95,28 @@ pub(crate) fn quiet_bridge(bridge: &str) -> Result<(), SysctlError> {
     set(&format!("{IPV6}/conf/{bridge}/accept_ra"), "0")
 }
 
+/// What a pod answers in a service's name comes from where no route to that name leads. Programs check what pods send; of
+/// the kernel's own two checks the loose one lets it pass, and counts where both are asked for.
+pub(crate) fn trust_bridge4(bridge: &str) -> Result<(), SysctlError> {
+    let path = |interface: &str| format!("{IPV4}/conf/{interface}/rp_filter");
+    let says = |interface: &str| read(&path(interface)).and_then(|value| value.parse::<u8>().ok());
+    if says("all").max(says(bridge)) == Some(STRICT) {
+        return write(&path(bridge), LOOSE);
+    }
+    Ok(())
+}
+
 /// Pods reach each other through the gateway; the redirects that the kernel sends because both are behind one link
 /// would lead them to a neighbour that their isolated port cannot reach. A new link has neither setting.
 pub(crate) fn quiet_pod(ifname: &str) -> Result<(), SysctlError> {
     write(&format!("{IPV6}/conf/{ifname}/accept_redirects"), "0")?;
     write(&format!("{IPV6}/conf/{ifname}/accept_ra"), "0")
+}
+
+/// The same for IPv4, where the namespace's own setting counts too.
+pub(crate) fn quiet_pod4(ifname: &str) -> Result<(), SysctlError> {
+    write(&format!("{IPV4}/conf/all/accept_redirects"), "0")?;
+    write(&format!("{IPV4}/conf/{ifname}/accept_redirects"), "0")
 }
 
 fn read(path: &str) -> Option<String> {

@@ -345,7 +345,7 @@ fn a_node_that_cannot_take_pods_says_so() {
     for i in 0..240 {
         keep(i).ok();
     }
-    Call::status(&full).fails(50, "no address is left");
+    Call::status(&full).fails(50, "no address left");
     keep(240).fails(11, "no address left");
     Call::add(&full, "a", &pod).fails(11, "no address left");
     assert!(full.links().is_empty());

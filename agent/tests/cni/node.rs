@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dormouse_agent::cni;
-use dormouse_agent::pod::{Network, NetworkConfig, NodePrefix, PodEntry, PodTable, netns};
+use dormouse_agent::pod::{
+    Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable, netns,
+};
 use nix::sched::{CloneFlags, setns};
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +77,7 @@ impl PodTable for Recorder {
         Ok(())
     }
 
-    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+    fn remove(&mut self, address: Ipv6Addr, _: Option<Ipv4Addr>) -> io::Result<()> {
         self.0.lock().unwrap().retain(|p| p.address != address);
         Ok(())
     }
@@ -94,6 +96,7 @@ pub(crate) struct Node {
     outside: Netns,
     state: tempfile::TempDir,
     prefix: NodePrefix,
+    range4: Option<Ipv4Range>,
     table: Recorder,
     agent: Option<Agent>,
 }
@@ -126,6 +129,7 @@ impl Node {
             outside,
             state: tempfile::tempdir().unwrap(),
             prefix,
+            range4: None,
             table: Recorder::default(),
             agent: None,
         };
@@ -168,6 +172,7 @@ impl Node {
         self.stop();
         self.table.0.lock().unwrap().clear();
         let mut config = NetworkConfig::new(self.prefix, self.state_dir().to_owned(), "up0");
+        config.range4 = self.range4;
         config.proxy_neighbors = true;
         let (table, socket) = (self.table.clone(), self.socket());
         let shutdown = CancellationToken::new();
@@ -191,6 +196,12 @@ impl Node {
             shutdown,
             thread,
         });
+    }
+
+    /// The same, with other IPv4 addresses for pods.
+    pub(crate) fn restart_with(&mut self, range4: Option<Ipv4Range>) {
+        self.range4 = range4;
+        self.restart();
     }
 
     pub(crate) fn netns(&self) -> &Netns {

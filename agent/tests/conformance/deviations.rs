@@ -82,14 +82,6 @@ const fn new(case: &'static str, reason: &'static str) -> Deviation {
 /// What ours does not do yet.
 pub(crate) const OURS_OPEN: &[Deviation] = &[
     every(
-        "verbs/add gives both families",
-        "pods get no IPv4 address yet; `dual` in subject.rs says how to ask",
-    ),
-    every(
-        "requested/one of each family",
-        "pods get no IPv4 address yet",
-    ),
-    every(
         "codes/50 when no address is left",
         "a test's node has a /96, which is never used up",
     ),

@@ -17,7 +17,7 @@ pub(crate) struct Subject {
     /// Its configuration, but for `cniVersion` and `name`.
     pub(crate) conf: fn(&Node) -> Value,
     /// Keys that give pods an IPv6 and an IPv4 address, if it can be configured so.
-    pub(crate) dual: Option<fn(&Node) -> Value>,
+    pub(crate) dual: Option<fn(&mut Node) -> Value>,
     /// Keys that leave two addresses for pods.
     pub(crate) tiny: Option<fn(&Node) -> Value>,
     /// The plugin that hands out addresses, and its section `ipam`.
@@ -65,7 +65,10 @@ pub(crate) fn ours() -> Subject {
         name: "dormouse-cni",
         path: binary.parent().unwrap().to_str().unwrap().to_owned(),
         conf: |node| our_places(node, "dormouse"),
-        dual: None,
+        dual: Some(|node| {
+            node.restart_with("192.0.2.0/24".parse().ok());
+            json!({})
+        }),
         tiny: None,
         ipam: (binary.clone(), |node| our_places(node, "dormouse")),
         binary,

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use crate::ground::{Ground, wait};
 
 pub(crate) const NODE_ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
 pub(crate) const PREFIX: &str = "2001:db8:d0:0:0:1::/96";
+/// Wide, for released addresses rest.
+const RANGE4: &str = "10.64.0.0/16";
 const FOLDER: &str = "DORMOUSE_TEST_AGENT";
 const READY: &str = "the agent is ready";
 
@@ -30,7 +32,7 @@ impl PodTable for Table {
         fs::File::create(self.0.join(pod.address.to_string())).map(drop)
     }
 
-    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+    fn remove(&mut self, address: Ipv6Addr, _: Option<Ipv4Addr>) -> io::Result<()> {
         match fs::remove_file(self.0.join(address.to_string())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -45,6 +47,7 @@ pub(crate) fn become_one() {
     };
     set_pdeathsig(Signal::SIGKILL).unwrap();
     let mut config = NetworkConfig::new(PREFIX.parse().unwrap(), state_dir(&folder), "eth0");
+    config.range4 = RANGE4.parse().ok();
     config.proxy_neighbors = true;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -120,6 +123,8 @@ impl Agent {
             .args([
                 "--prefix",
                 PREFIX,
+                "--prefix4",
+                RANGE4,
                 "--address",
                 NODE_ADDRESS,
                 "--metrics",

@@ -240,18 +240,20 @@ impl<'a> Node<'a> {
                 .iter()
                 .map(|link| format!("link {}", link.name().to_string_lossy())),
         );
-        for (kind, asked) in [
-            ("neighbour", "neighbour show nud permanent"),
-            ("proxy", "neighbour show proxy"),
-            ("route", "route show table all"),
-            ("rule", "rule show"),
+        for (kind, family, asked) in [
+            ("neighbour", "-6", "neighbour show nud permanent"),
+            ("neighbour", "-4", "neighbour show nud permanent"),
+            ("proxy", "-6", "neighbour show proxy"),
+            ("route", "-6", "route show table all"),
+            ("route", "-4", "route show table all"),
+            ("rule", "-6", "rule show"),
         ] {
             // A whole agent joins and leaves groups by them when it comes to it.
             if kind == "proxy" && self.test.is_none() {
                 continue;
             }
             let shown = Command::new("ip")
-                .arg("-6")
+                .arg(family)
                 .args(asked.split(' '))
                 .output()
                 .unwrap();

@@ -119,7 +119,8 @@ impl Known {
     fn next(&self, world: &mut World) -> Next {
         let told = world.explain(&self.sent).0;
         let fate = world.go(&self.sent);
-        let stays = fate == Ok(Fate::Deliver(self.led));
+        // How far it may go on is judged where it is run: its backend may have become a pod of this node.
+        let stays = matches!(&fate, Ok(Fate::Deliver(led)) if led.at(self.led.hops) == self.led);
         let anew = fate
             .as_ref()
             .is_ok_and(|fate| is_alike(&self.sent, fate, &told));

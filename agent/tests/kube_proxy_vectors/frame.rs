@@ -42,6 +42,11 @@ impl Parcel {
         }
     }
 
+    /// The same with so many hops left.
+    pub(crate) fn at(self, hops: u8) -> Self {
+        Self { hops, ..self }
+    }
+
     pub(crate) fn frame(&self) -> Vec<u8> {
         let payload = self.sealed();
         let number = number(self.protocol);

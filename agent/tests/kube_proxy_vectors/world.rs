@@ -214,14 +214,21 @@ impl World {
     /// The program that the packet meets; a pod that sends is one that the node knows.
     fn hook(&mut self, parcel: &Parcel) -> Hook {
         let source = parcel.source.ip();
+        let address = match source {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
         if self.sender(source) != Sender::Pod {
+            // A pod of another scenario: nobody comes from outside with the IPv4 address of one that is here.
+            if source.is_ipv4() && self.pods.remove(&address) {
+                self.datapath_mut().remove_pod(address).unwrap();
+            }
             return Hook::UplinkIn;
         }
-        if let IpAddr::V6(address) = source
-            && self.pods.insert(address)
-        {
+        if self.pods.insert(address) {
             let pod = PodEntry {
                 address,
+                address4: None,
                 ifindex: LOOPBACK,
                 mac: [2, 0, 0, 0, 0, 9],
             };
@@ -233,7 +240,12 @@ impl World {
     /// Whether the packet is sent on just if its target is not here, and its source is the sender's still, or the node's
     /// own with a port that it keeps for others.
     fn is_honest(&self, sent: &Parcel, led: &Parcel, verdict: u32) -> Result<(), String> {
-        let here = self.node().is_local(led.target.ip());
+        let target = led.target.ip();
+        let known = match target {
+            IpAddr::V4(target) => self.pods.contains(&target.to_ipv6_mapped()),
+            IpAddr::V6(_) => false,
+        };
+        let here = self.node().is_local(target) || known;
         let (way, hops) = if here { (PASS, 0) } else { (REDIRECT, 1) };
         if verdict != way || led.hops != sent.hops - hops {
             return Err(format!("verdict {verdict} with {} hops left", led.hops));

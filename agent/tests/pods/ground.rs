@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,8 +48,14 @@ impl Netns {
     }
 
     /// Sends a datagram from an address of its own.
-    pub(crate) fn send(&self, from: Ipv6Addr, to: SocketAddr) -> io::Result<usize> {
+    pub(crate) fn send(&self, from: impl Into<IpAddr>, to: SocketAddr) -> io::Result<usize> {
+        let from = from.into();
         self.inside(|| UdpSocket::bind((from, 0))?.send_to(b"hello", to))
+    }
+
+    /// Whether they are one and the same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.path == other.path
     }
 
     /// Listens for datagrams.
@@ -72,12 +78,12 @@ pub(crate) struct Recorder(Arc<Mutex<Vec<PodEntry>>>);
 
 impl PodTable for Recorder {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
-        self.remove(pod.address)?;
+        self.remove(pod.address, None)?;
         self.0.lock().unwrap().push(pod);
         Ok(())
     }
 
-    fn remove(&mut self, address: Ipv6Addr) -> io::Result<()> {
+    fn remove(&mut self, address: Ipv6Addr, _: Option<Ipv4Addr>) -> io::Result<()> {
         self.0.lock().unwrap().retain(|pod| pod.address != address);
         Ok(())
     }
@@ -104,6 +110,8 @@ impl Node {
     /// The node's own address, and that of a host on the uplink's link.
     pub(crate) const ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 1);
     pub(crate) const OUTSIDE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 0, 0x100);
+    /// The same host's IPv4 address, for nodes that have any.
+    pub(crate) const OUTSIDE4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
     /// Makes the namespaces. The host outside has a route to the node's prefix.
     pub(crate) fn start(name: &str) -> Self {
@@ -146,6 +154,18 @@ impl Node {
     /// Opens the pod network.
     pub(crate) fn open(&self, table: impl PodTable + 'static) -> Network {
         let config = NetworkConfig::new(Self::prefix(), self.folder().to_owned(), "up0");
+        let open = || Network::open(config, Box::new(table)).map_err(|error| error.chain());
+        self.netns.inside(open).unwrap()
+    }
+
+    /// Opens it with IPv4 addresses for pods, which the host outside leads to the node.
+    pub(crate) fn open_dual(&self, table: impl PodTable + 'static) -> Network {
+        self.netns.ip("addr add 198.51.100.1/24 dev up0");
+        self.outside
+            .ip(&format!("addr add {}/24 dev up0", Self::OUTSIDE4));
+        self.outside.ip("route add 192.0.2.0/24 via 198.51.100.1");
+        let mut config = NetworkConfig::new(Self::prefix(), self.folder().to_owned(), "up0");
+        config.range4 = "192.0.2.0/24".parse().ok();
         let open = || Network::open(config, Box::new(table)).map_err(|error| error.chain());
         self.netns.inside(open).unwrap()
     }

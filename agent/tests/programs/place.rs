@@ -96,6 +96,7 @@ impl Place {
         datapath
             .add_pod(PodEntry {
                 address: POD,
+                address4: None,
                 // No link of this namespace: what passes its loopback is no pod's.
                 ifindex: 4_000_000,
                 mac: [2, 0, 0, 0, 0, 7],

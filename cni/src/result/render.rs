@@ -39,6 +39,11 @@ pub fn reserved(invocation: &Invocation, reserved: &Reserved) -> serde_json::Res
     let address = format!("{}/{}", reserved.address, reserved.prefix_length);
     let gateway = reserved.gateway.to_string();
     push(&mut result, (&address, &gateway), "::/0", None)?;
+    if let Some(ipv4) = &reserved.ipv4 {
+        let address = format!("{}/{}", ipv4.address, ipv4.prefix_length);
+        let gateway = ipv4.gateway.to_string();
+        push(&mut result, (&address, &gateway), "0.0.0.0/0", None)?;
+    }
     result.write(invocation.version)
 }
 

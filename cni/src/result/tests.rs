@@ -217,6 +217,7 @@ fn a_kept_address_names_no_interface() {
         address: "2001:db8::1:0".parse().unwrap(),
         prefix_length: 96,
         gateway: "2001:db8::1".parse().unwrap(),
+        ipv4: None,
     };
     let told = |version: &str| {
         let object = reserved(&invocation(version, "").unwrap(), &kept).unwrap();

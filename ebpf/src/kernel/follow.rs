@@ -87,7 +87,12 @@ pub(crate) fn deliver(
     if matches!(way, Way::Out) {
         return NEXT;
     }
-    if config.is_local(target) || is_local(&Kernel, config, target) {
+    let here = if packet.v4 == 1 {
+        tables::PODS.get_ptr(target).is_some()
+    } else {
+        config.is_local(target)
+    };
+    if here || is_local(&Kernel, config, target) {
         return PASS;
     }
     send_on(ctx, packet, config.uplink, config.via(target))

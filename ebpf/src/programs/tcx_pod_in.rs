@@ -25,14 +25,11 @@ fn tcx_pod_in(ctx: TcContext) -> i32 {
     handle(&ctx, scratch, found, Way::Pod)
 }
 
-/// The packet comes from an address of the pod that sent it. Frames without an IPv6 header are not judged.
+/// The packet comes from an address of the pod that sent it. Frames without an IP header are not judged.
 #[inline(always)]
 fn is_own(ctx: &TcContext, found: Read, packet: &Packet) -> bool {
-    if packet.v4 == 1 {
-        return true;
-    }
     let unspecified = packet.source == [0; 16];
-    // Neighbours speak from such addresses; connections do not cross the link by them.
+    // Neighbours speak IPv6 from such addresses; connections do not cross the link by them.
     if is_link_local(&packet.source) || unspecified {
         return matches!(found, Read::Other);
     }

@@ -3,8 +3,9 @@
 
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
+use dormouse_ebpf::config::Config;
 use dormouse_ebpf::maps::NO_SLOT;
-use dormouse_ebpf::packet::{ICMPV6, Read};
+use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::nat::{Way, handle, look};
@@ -24,8 +25,15 @@ fn tcx_uplink_in(ctx: TcContext) -> i32 {
     {
         return answered;
     }
-    if config.is_local(&scratch.packet.source) {
+    if is_here(config, &scratch.packet) {
         return dropped(Verdict::DroppedSpoofed, NO_SLOT);
     }
     handle(&ctx, scratch, found, Way::Uplink)
+}
+
+/// The packet says that it comes from a pod of this node. IPv4 ranges of nodes are not known here, addresses are.
+#[inline(always)]
+fn is_here(config: &Config, packet: &Packet) -> bool {
+    config.is_local(&packet.source)
+        || packet.v4 == 1 && tables::PODS.get_ptr(&packet.source).is_some()
 }

@@ -11,10 +11,15 @@ use crate::pool::Use;
 use crate::prefix::Suffix;
 
 impl Allocator {
-    /// Whether one more pod without a cohort can have an address of each configured family at `now` (since boot).
-    pub fn has_room(&mut self, now: Duration) -> bool {
+    /// Why one more pod without a cohort cannot have an address of each configured family at `now` (since boot), if it
+    /// cannot.
+    pub fn check_room(&mut self, now: Duration) -> Result<(), AllocateError> {
         self.wake(now);
-        self.draw(None).is_ok() && (self.range4.is_none() || self.draw4().is_ok())
+        self.draw(None)?;
+        if self.range4.is_some() {
+            self.draw4()?;
+        }
+        Ok(())
     }
 
     /// How many addresses are in use, and are left, at `now` (since boot).
@@ -167,7 +172,7 @@ impl Allocator {
 
     fn draw4(&self) -> Result<Ipv4Addr, AllocateError> {
         let (Some(range), Some(pool)) = (self.range4, &self.addresses4) else {
-            return Err(AllocateError::NoIpv4Range);
+            return Err(AllocateError::NoIpv4Range { wanted: None });
         };
         let drawn = pool.draw(range.lane()).map(Ipv4Addr::from_bits);
         drawn.ok_or_else(|| AllocateError::Ipv4Exhausted {
@@ -178,7 +183,9 @@ impl Allocator {
 
     fn requested4(&self, address: Ipv4Addr, now: Duration) -> Result<Ipv4Addr, AllocateError> {
         let (Some(range), Some(pool)) = (self.range4, &self.addresses4) else {
-            return Err(AllocateError::NoIpv4Range);
+            return Err(AllocateError::NoIpv4Range {
+                wanted: Some(address),
+            });
         };
         if !range.contains(address) {
             return Err(AllocateError::OutOfIpv4Range { address, range });

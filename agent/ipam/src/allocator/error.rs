@@ -97,9 +97,13 @@ pub enum AllocateError {
     },
     /// IPv4 was asked for on a node without.
     #[error(
-        "the node has no IPv4 range to give an address from: configure one, or ask for IPv6 only"
+        "{}the node has no IPv4 range to give an address from: configure one, or ask for IPv6 only",
+        wanted.map_or_else(String::new, |address| format!("requested address {address}: "))
     )]
-    NoIpv4Range,
+    NoIpv4Range {
+        /// The address asked for, if it was a certain one.
+        wanted: Option<Ipv4Addr>,
+    },
     /// The requested IPv4 address lies elsewhere.
     #[error("requested address {address} is not one of {range}, or is its gateway")]
     OutOfIpv4Range {

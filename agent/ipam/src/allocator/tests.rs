@@ -50,7 +50,7 @@ fn a_released_address_rests_before_it_is_leased_again() {
     let suffixes: Vec<_> = (0..240)
         .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
         .collect();
-    assert!(!allocator.has_room(seconds(1)));
+    assert!(allocator.check_room(seconds(1)).is_err());
     allocator.apply(&Record::Free(suffixes[7], seconds(10)));
     let refused = allocator
         .claim(&request("x", None), seconds(69))

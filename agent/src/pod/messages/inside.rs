@@ -1,19 +1,19 @@
 //! The messages that are sent inside the pod's namespace. Pure.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::limit::limit;
 use super::reach::permanent;
 use super::{Request, Wiring, no_generated_addresses, request};
-use crate::pod::{GATEWAY, names};
+use crate::pod::{GATEWAY, GATEWAY4, names};
 
 const LOOPBACK_IFINDEX: u32 = 1;
 
@@ -24,7 +24,7 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>, ifindex: u32) -> Vec<Request> {
     quiet.header.index = ifindex;
     quiet.attributes = vec![no_generated_addresses()];
     let new = NLM_F_CREATE | NLM_F_EXCL;
-    let gateway = permanent(ifindex, GATEWAY, names::BRIDGE_MAC);
+    let gateway = permanent(ifindex, GATEWAY.into(), names::BRIDGE_MAC);
     let requests = vec![
         request(
             "set the pod's loopback up",
@@ -45,7 +45,7 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>, ifindex: u32) -> Vec<Request> {
             "give the pod its link-local address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
-                names::link_local(wiring.suffix),
+                names::link_local(wiring.suffix).into(),
                 64,
                 AddressScope::Link,
             )),
@@ -55,7 +55,7 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>, ifindex: u32) -> Vec<Request> {
             "give the pod its address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
-                wiring.address,
+                wiring.address.into(),
                 128,
                 AddressScope::Universe,
             )),
@@ -68,13 +68,42 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>, ifindex: u32) -> Vec<Request> {
         ),
         request(
             "give the pod its default route",
-            RouteNetlinkMessage::NewRoute(default_route(ifindex)),
+            RouteNetlinkMessage::NewRoute(default_route(ifindex, GATEWAY.into())),
             NLM_F_CREATE,
         ),
     ];
     let sent = wiring.limits.and_then(|limits| limits.egress);
     let limit = sent.map(|rate| limit("limit what the pod sends", ifindex, wiring.mtu, rate));
-    requests.into_iter().chain(limit).collect()
+    let ipv4 = wiring.address4.map(|address| ipv4(ifindex, address));
+    let ipv4 = ipv4.into_iter().flatten();
+    requests.into_iter().chain(ipv4).chain(limit).collect()
+}
+
+/// The same for IPv4.
+fn ipv4(ifindex: u32, address: Ipv4Addr) -> [Request; 3] {
+    let gateway = permanent(ifindex, GATEWAY4.into(), names::BRIDGE_MAC);
+    [
+        request(
+            "give the pod its IPv4 address",
+            RouteNetlinkMessage::NewAddress(pod_address(
+                ifindex,
+                address.into(),
+                32,
+                AddressScope::Universe,
+            )),
+            NLM_F_CREATE | NLM_F_EXCL,
+        ),
+        request(
+            "tell the pod its IPv4 gateway's link-layer address",
+            RouteNetlinkMessage::NewNeighbour(gateway),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        ),
+        request(
+            "give the pod its IPv4 default route",
+            RouteNetlinkMessage::NewRoute(default_route(ifindex, GATEWAY4.into())),
+            NLM_F_CREATE,
+        ),
+    ]
 }
 
 fn up(ifindex: u32) -> LinkMessage {
@@ -85,28 +114,34 @@ fn up(ifindex: u32) -> LinkMessage {
     link
 }
 
-fn pod_address(ifindex: u32, address: Ipv6Addr, length: u8, scope: AddressScope) -> AddressMessage {
+fn pod_address(ifindex: u32, address: IpAddr, length: u8, scope: AddressScope) -> AddressMessage {
     let mut message = AddressMessage::default();
-    message.header.family = AddressFamily::Inet6;
+    message.header.family = address.into();
     message.header.prefix_len = length;
     message.header.scope = scope;
     message.header.index = ifindex;
-    message.attributes = vec![
-        AddressAttribute::Address(IpAddr::V6(address)),
-        AddressAttribute::Flags(AddressFlags::Nodad),
-    ];
+    // What an IPv4 address is called in its peer's place; IPv6 has duplicate address detection to be spared.
+    let other = match address {
+        IpAddr::V4(_) => AddressAttribute::Local(address),
+        IpAddr::V6(_) => AddressAttribute::Flags(AddressFlags::Nodad),
+    };
+    message.attributes = vec![AddressAttribute::Address(address), other];
     message
 }
 
-fn default_route(ifindex: u32) -> RouteMessage {
+fn default_route(ifindex: u32, gateway: IpAddr) -> RouteMessage {
     let mut message = RouteMessage::default();
-    message.header.address_family = AddressFamily::Inet6;
+    message.header.address_family = gateway.into();
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
+    if gateway.is_ipv4() {
+        // No route of the pod leads to the gateway.
+        message.header.flags = RouteFlags::Onlink;
+    }
     message.attributes = vec![
-        RouteAttribute::Gateway(RouteAddress::Inet6(GATEWAY)),
+        RouteAttribute::Gateway(gateway.into()),
         RouteAttribute::Oif(ifindex),
     ];
     message

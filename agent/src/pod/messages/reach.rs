@@ -1,6 +1,6 @@
 //! How the node reaches a pod: a route to its bridge, its link-layer address, and an answer for it on the uplink. Pure.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::neighbour::{
@@ -15,7 +15,7 @@ use nix::libc;
 use super::{Request, request, tolerate};
 
 /// How the node reaches a pod: by its bridge, without asking for its link-layer address.
-pub(crate) fn reach(address: Ipv6Addr, mac: [u8; 6], bridge: u32) -> [Request; 2] {
+pub(crate) fn reach(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request; 2] {
     let neighbor = permanent(bridge, address, mac);
     [
         request(
@@ -32,13 +32,11 @@ pub(crate) fn reach(address: Ipv6Addr, mac: [u8; 6], bridge: u32) -> [Request; 2
 }
 
 /// Removes what [`host_side`] made, but for the link; what is gone already is no error.
-pub(crate) fn unreach(address: Ipv6Addr, bridge: u32, proxy_on: Option<u32>) -> Vec<Request> {
+pub(crate) fn unreach(address: IpAddr, bridge: u32, proxy_on: Option<u32>) -> Vec<Request> {
     let mut entry = NeighbourMessage::default();
-    entry.header.family = AddressFamily::Inet6;
+    entry.header.family = address.into();
     entry.header.ifindex = bridge;
-    entry.attributes = vec![NeighbourAttribute::Destination(NeighbourAddress::Inet6(
-        address,
-    ))];
+    entry.attributes = vec![NeighbourAttribute::Destination(address.into())];
     let mut requests = vec![
         tolerate(
             "remove the pod's route",
@@ -51,7 +49,7 @@ pub(crate) fn unreach(address: Ipv6Addr, bridge: u32, proxy_on: Option<u32>) -> 
             &[libc::ENOENT, libc::ENODEV],
         ),
     ];
-    if let Some(uplink) = proxy_on {
+    if let (IpAddr::V6(address), Some(uplink)) = (address, proxy_on) {
         let entry = RouteNetlinkMessage::DelNeighbour(proxy(address, uplink));
         requests.push(tolerate(
             "stop to answer on the uplink",
@@ -62,29 +60,30 @@ pub(crate) fn unreach(address: Ipv6Addr, bridge: u32, proxy_on: Option<u32>) -> 
     requests
 }
 
-fn route(address: Ipv6Addr, bridge: u32) -> RouteMessage {
+fn route(address: IpAddr, bridge: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
-    message.header.address_family = AddressFamily::Inet6;
-    message.header.destination_prefix_length = 128;
+    message.header.address_family = address.into();
+    message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
+    // Also of IPv4: with a link's scope the kernel would send from the gateway's address, not from the node's own.
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
     message.attributes = vec![
-        RouteAttribute::Destination(RouteAddress::Inet6(address)),
+        RouteAttribute::Destination(RouteAddress::from(address)),
         RouteAttribute::Oif(bridge),
     ];
     message
 }
 
 /// A neighbour whose link-layer address nobody asks for.
-pub(super) fn permanent(ifindex: u32, address: Ipv6Addr, mac: [u8; 6]) -> NeighbourMessage {
+pub(super) fn permanent(ifindex: u32, address: IpAddr, mac: [u8; 6]) -> NeighbourMessage {
     let mut entry = NeighbourMessage::default();
-    entry.header.family = AddressFamily::Inet6;
+    entry.header.family = address.into();
     entry.header.ifindex = ifindex;
     entry.header.state = NeighbourState::Permanent;
     entry.attributes = vec![
-        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)),
+        NeighbourAttribute::Destination(address.into()),
         NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
     ];
     entry

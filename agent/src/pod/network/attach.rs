@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
-use dormouse_agent_ipam::{Lease, LeaseKey, NetnsId, Suffix};
+use dormouse_agent_ipam::{Ipv4Wish, Lease, LeaseKey, NetnsId, Suffix};
 use dormouse_cni::message::{Link, Wanted, Wired};
 use dormouse_cni::pending::since_boot;
 use nix::libc;
@@ -19,7 +19,7 @@ use crate::pod::error::NetworkError;
 use crate::pod::messages::{self, CREATE, Wiring};
 use crate::pod::names::{self, BRIDGE_MAC, mac_text};
 use crate::pod::netlink::{RequestError, Rtnl};
-use crate::pod::{GATEWAY, PodEntry, bridge, netns, shards, sysctl};
+use crate::pod::{GATEWAY, GATEWAY4, PodEntry, bridge, netns, shards, sysctl};
 
 /// How long a request waits for another one on the same attachment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,8 +46,10 @@ impl Network {
             .enter(key, PATIENCE)
             .ok_or_else(|| NetworkError::Busy(key.clone()))?;
         self.forget_vanished(key)?;
+        let (address, ipv4) = self.addresses(wanted);
         let request = LeaseRequest {
-            address: address(wanted)?,
+            address,
+            ipv4,
             cohort: wanted.cohort,
             ..LeaseRequest::new(key.clone(), id)
         };
@@ -81,6 +83,7 @@ impl Network {
             key: &lease.key,
             suffix: lease.suffix,
             address: self.address(lease.suffix),
+            address4: lease.ipv4,
             mac: wanted.mac.unwrap_or(names::pod_mac(lease.suffix)),
             ifindex: names::ifindex(lease.suffix),
             bridge: self.place(lease.suffix)?,
@@ -98,6 +101,7 @@ impl Network {
         let confirm_us = stages.ended(Stage::Journal);
         self.tell(PodEntry {
             address: wiring.address,
+            address4: wiring.address4,
             ifindex: wiring.ifindex,
             mac: wiring.mac,
         })?;
@@ -108,12 +112,13 @@ impl Network {
 
     /// Takes a port on a bridge that has one; makes one more bridge where none has.
     fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
+        let kind = (self.mtu(), self.config.range4.is_some());
         let mut shards = lock(&self.shards);
         loop {
             if let Some(bridge) = shards.place(suffix) {
                 return Ok(bridge);
             }
-            let next = bridge::ensure_next(&self.config.bridge, shards.len(), self.mtu())?;
+            let next = bridge::ensure_next(&self.config.bridge, shards.len(), kind)?;
             tracing::info!(bridges = shards.len() + 1, "made one more bridge for pods");
             shards.push(next);
         }
@@ -141,11 +146,27 @@ impl Network {
 
     /// The kernel took no further port on the bridge: the requests after the refused one are undone there.
     fn move_on(&self, wiring: &mut Wiring<'_>) -> Result<(), NetworkError> {
-        let left = messages::unreach(wiring.address, wiring.bridge, None);
-        self.engine.batch(left)?;
+        let left = wiring.addresses();
+        let left = left.flat_map(|address| messages::unreach(address, wiring.bridge, None));
+        self.engine.batch(left.collect())?;
         lock(&self.shards).refuse(wiring.suffix);
         wiring.bridge = self.place(wiring.suffix)?;
         Ok(())
+    }
+
+    /// What may be asked for: an address of each family. On a node with an IPv4 range every pod gets one of it.
+    pub(super) fn addresses(&self, wanted: &Wanted) -> (Option<Ipv6Addr>, Ipv4Wish) {
+        let (mut v6, mut v4) = (
+            None,
+            self.config.range4.map_or(Ipv4Wish::None, |_| Ipv4Wish::Any),
+        );
+        for address in &wanted.addresses {
+            match address {
+                IpAddr::V6(address) => v6 = Some(*address),
+                IpAddr::V4(address) => v4 = Ipv4Wish::Exactly(*address),
+            }
+        }
+        (v6, v4)
     }
 
     /// If this fails too, the journal says that the lease was never live: the next reconciliation finishes it.
@@ -175,8 +196,8 @@ impl Network {
             mtu: wiring.mtu,
             address: wiring.address,
             gateway: GATEWAY,
-            address4: None,
-            gateway4: None,
+            address4: wiring.address4,
+            gateway4: wiring.address4.map(|_| GATEWAY4),
         }
     }
 }
@@ -189,18 +210,6 @@ pub(super) fn foreign(netns: BorrowedFd<'_>) -> Result<NetnsId, NetworkError> {
         return Err(NetworkError::OwnNetns);
     }
     Ok(id)
-}
-
-/// The one address that may be asked for.
-pub(super) fn address(wanted: &Wanted) -> Result<Option<Ipv6Addr>, NetworkError> {
-    let mut found = None;
-    for address in &wanted.addresses {
-        match address {
-            IpAddr::V6(address) => found = Some(*address),
-            IpAddr::V4(address) => return Err(NetworkError::NoIpv4(*address)),
-        }
-    }
-    Ok(found)
 }
 
 fn refused(error: &RequestError, code: i32) -> bool {
@@ -228,6 +237,9 @@ fn wire_pod(wiring: &Wiring<'_>, netns: BorrowedFd<'_>) -> Result<(), NetworkErr
         let ifname = wiring.key.ifname.as_str();
         let ifindex = if_nametoindex(ifname).map_err(io::Error::from)?;
         sysctl::quiet_pod(ifname).map_err(io::Error::other)?;
+        if wiring.address4.is_some() {
+            sysctl::quiet_pod4(ifname).map_err(io::Error::other)?;
+        }
         let requests = messages::pod_side(wiring, ifindex);
         Ok(Rtnl::open()?.batch(&requests))
     };

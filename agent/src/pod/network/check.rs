@@ -1,17 +1,23 @@
 //! Compares a pod's wiring with what ADD made. Additions and changes by other plugins are tolerated.
 
+use std::collections::HashSet;
+use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
 use dormouse_agent_ipam::{LeaseKey, NetnsId};
 use dormouse_cni::pending::since_boot;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::sys::socket::SockaddrStorage;
 
 use super::{Network, lock, machine, pod_links};
 use crate::pod::error::NetworkError;
-use crate::pod::{netns, shards};
+use crate::pod::{messages, netns, shards};
+
+/// The IPv4 routes of a thread's namespace, one a line: destination and mask are the second and the eighth word.
+const ROUTES4: &str = "/proc/thread-self/net/route";
 
 impl Network {
     /// Fails if ADD could not succeed now.
@@ -34,11 +40,9 @@ impl Network {
                 return Err(NetworkError::Cut(name));
             }
         }
-        if self.leases.has_room(since_boot()) {
-            Ok(())
-        } else {
-            Err(NetworkError::Full(self.config.prefix))
-        }
+        self.leases
+            .check_room(since_boot())
+            .map_err(NetworkError::Full)
     }
 
     /// Fails with the first difference. `addresses` are those that ADD's result named.
@@ -56,7 +60,8 @@ impl Network {
         let link = pod_links()?
             .into_iter()
             .find(|link| link.suffix == lease.suffix);
-        let how = if !addresses.contains(&IpAddr::V6(address)) {
+        let unnamed = messages::both(address, lease.ipv4).find(|one| !addresses.contains(one));
+        let how = if let Some(address) = unnamed {
             Some(format!("prevResult does not name {address}"))
         } else if lease.netns != NetnsId::default() && lease.netns != id {
             Some("the network namespace is another one".to_owned())
@@ -67,7 +72,7 @@ impl Network {
         } else if link.is_some_and(|link| !self.is_port(&link)) {
             Some(format!("its link is no port of {}", self.config.bridge))
         } else {
-            netns::enter(netns, || inside(&key.ifname, address))
+            netns::enter(netns, || inside(&key.ifname, address, lease.ipv4))
                 .map_err(machine("look inside the pod's namespace"))?
         };
         match how {
@@ -82,24 +87,42 @@ impl Network {
 }
 
 /// The first difference inside the pod.
-fn inside(ifname: &str, address: Ipv6Addr) -> io::Result<Option<String>> {
-    let (mut there, mut up, mut addressed) = (false, false, false);
+fn inside(
+    ifname: &str,
+    address: Ipv6Addr,
+    address4: Option<Ipv4Addr>,
+) -> io::Result<Option<String>> {
+    let (mut there, mut up, mut held) = (false, false, HashSet::new());
     for entry in getifaddrs()?.filter(|entry| entry.interface_name == ifname) {
         there = true;
         up |= entry.flags.contains(InterfaceFlags::IFF_UP);
-        addressed |= entry
-            .address
-            .as_ref()
-            .and_then(|a| a.as_sockaddr_in6())
-            .is_some_and(|a| a.ip() == address);
+        held.extend(entry.address.as_ref().and_then(ip));
     }
+    let lacking = messages::both(address, address4).find(|one| !held.contains(one));
     Ok(if !there {
         Some(format!("interface {ifname} is gone"))
     } else if !up {
         Some(format!("interface {ifname} is down"))
-    } else if !addressed {
-        Some(format!("interface {ifname} lacks the address"))
+    } else if let Some(lacking) = lacking {
+        Some(format!("interface {ifname} lacks the address {lacking}"))
+    } else if address4.is_some() && !has_default_route4()? {
+        Some("no IPv4 default route is left".to_owned())
     } else {
         None
     })
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
+    v6.or_else(|| address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip())))
+}
+
+/// Whether the thread's namespace has any: a later plugin may lead it elsewhere.
+fn has_default_route4() -> io::Result<bool> {
+    let routes = fs::read_to_string(ROUTES4)?;
+    let is_default = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1) == Some(&"00000000") && words.get(7) == Some(&"00000000")
+    };
+    Ok(routes.lines().any(is_default))
 }

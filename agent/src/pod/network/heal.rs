@@ -1,5 +1,10 @@
 //! What a start does for the pods that it finds: those that live are reached again, the rest is taken away.
 
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use dormouse_agent_ipam::Suffix;
+
 use super::{Network, lock, pod_links, reserve};
 use crate::metrics::Healed;
 use crate::pod::error::NetworkError;
@@ -27,12 +32,14 @@ impl Network {
         for healing in plan {
             living.extend(self.heal_one(healing)?);
         }
-        self.engine
-            .batch(living.iter().flat_map(|link| self.reach(link)).collect())?;
+        let addresses4 = self.addresses4();
+        let reach = |link| self.reach(link, &addresses4);
+        self.engine.batch(living.iter().flat_map(reach).collect())?;
         self.fit(&living)?;
         for link in &living {
             self.tell(PodEntry {
                 address: self.address(link.suffix),
+                address4: addresses4.get(&link.suffix).copied(),
                 ifindex: link.ifindex,
                 mac: link.mac(),
             })?;
@@ -66,10 +73,21 @@ impl Network {
     }
 
     /// What leads to a pod, in case someone took it away.
-    fn reach(&self, link: &PodLink) -> Vec<Request> {
-        let address = self.address(link.suffix);
-        let bridge = lock(&self.shards).bridge_of(link.suffix);
-        let reach = |bridge| messages::reach(address, link.mac(), bridge);
-        bridge.map(reach).into_iter().flatten().collect()
+    fn reach(&self, link: &PodLink, addresses4: &HashMap<Suffix, Ipv4Addr>) -> Vec<Request> {
+        let Some(bridge) = lock(&self.shards).bridge_of(link.suffix) else {
+            return Vec::new();
+        };
+        let address4 = addresses4.get(&link.suffix).copied();
+        messages::both(self.address(link.suffix), address4)
+            .flat_map(|address| messages::reach(address, link.mac(), bridge))
+            .collect()
+    }
+
+    /// Who holds which IPv4 address.
+    fn addresses4(&self) -> HashMap<Suffix, Ipv4Addr> {
+        let leases = self.leases.leases().into_iter();
+        leases
+            .filter_map(|lease| Some((lease.suffix, lease.ipv4?)))
+            .collect()
     }
 }

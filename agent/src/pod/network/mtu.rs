@@ -73,8 +73,8 @@ impl Network {
     }
 
     fn lease_of(&self, pod: &PodLink) -> Option<Arc<Lease>> {
-        let (key, _) = pod.holder.as_ref()?;
-        self.leases.lease(key)
+        let alias = pod.alias.as_ref()?;
+        self.leases.lease(&alias.key)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Keeps an address for a pod that another plugin wires: a lease without a link of ours.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
-use dormouse_agent_ipam::{Lease, LeaseKey, State, Suffix};
-use dormouse_cni::message::{Reserved, Wanted};
+use dormouse_agent_ipam::{Ipv4Range, Lease, LeaseKey, State, Suffix};
+use dormouse_cni::message::{Reserved, Reserved4, Wanted};
 use dormouse_cni::pending::since_boot;
 
 use super::attach::{self, PATIENCE};
@@ -26,7 +27,7 @@ impl Network {
         wanted: &Wanted,
     ) -> Result<Reserved, NetworkError> {
         let id = attach::foreign(netns)?;
-        let address = attach::address(wanted)?;
+        let (address, ipv4) = self.addresses(wanted);
         if self.leases.lease(key).is_some() {
             self.consume_pending()?;
         }
@@ -37,6 +38,7 @@ impl Network {
         self.forget_dead(key)?;
         let request = LeaseRequest {
             address,
+            ipv4,
             wired: false,
             ..LeaseRequest::new(key.clone(), id)
         };
@@ -48,6 +50,7 @@ impl Network {
             address: self.address(lease.suffix),
             prefix_length: prefix.length(),
             gateway: prefix.address(GATEWAY_SUFFIX),
+            ipv4: self.config.range4.zip(lease.ipv4).map(reserved4),
         })
     }
 
@@ -62,6 +65,14 @@ impl Network {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn reserved4((range, address): (Ipv4Range, Ipv4Addr)) -> Reserved4 {
+    Reserved4 {
+        address,
+        prefix_length: range.length(),
+        gateway: range.gateway(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Each way in which journal and kernel can differ after a crash.
 
+use dormouse_agent_ipam::LeaseKey;
+
 use super::*;
 
 const BRIDGE: u32 = 3;
@@ -13,10 +15,19 @@ fn key(container: &str) -> LeaseKey {
     }
 }
 
+fn alias(container: &str, suffix: u32) -> Alias {
+    Alias {
+        key: key(container),
+        suffix: Suffix(suffix),
+        mac: names::pod_mac(Suffix(suffix)),
+        address4: None,
+    }
+}
+
 fn lease(container: &str, suffix: u32, state: State) -> Lease {
     Lease {
         state,
-        ..adopted(&key(container), Suffix(suffix))
+        ..adopted(&alias(container, suffix))
     }
 }
 
@@ -25,7 +36,7 @@ fn link(suffix: u32, holder: Option<&str>) -> PodLink {
         suffix: Suffix(suffix),
         ifindex: suffix,
         controller: Some(BRIDGE),
-        holder: holder.map(|name| (key(name), names::pod_mac(Suffix(suffix)))),
+        alias: holder.map(|name| alias(name, suffix)),
         mtu: 1500,
     }
 }
@@ -64,6 +75,11 @@ fn a_pod_that_the_journal_lost_is_taken_back_and_a_nameless_link_is_removed() {
             link(0x1_0000, Some("lives"))
         )]
     );
+    let mut dual = link(0x1_0000, Some("lives"));
+    let address4 = Some("10.1.2.3".parse().unwrap());
+    dual.alias.as_mut().unwrap().address4 = address4;
+    let pod = plan([].into_iter(), &[dual], BRIDGES);
+    assert!(matches!(&pod[0], Healing::Adopt(lease, _) if lease.ipv4 == address4));
     let nameless = plan([].into_iter(), &[link(0x1_0001, None)], BRIDGES);
     assert_eq!(nameless, [Healing::RemoveLink("dm00010001".into())]);
 }

@@ -165,7 +165,7 @@ fn both_families(stage: &mut Stage<'_>) -> Outcome {
         return holds(false, || "pods get no IPv4 address".to_owned());
     };
     let (pod, wanted) = (stage.pod("a"), stage.subject.ask.free[0]);
-    let more = dual(&stage.node);
+    let more = dual(&mut stage.node);
     let result = ask(stage, "a", &pod, &json!(["192.0.2.77", wanted]))
         .conf(&more)
         .ok()?;

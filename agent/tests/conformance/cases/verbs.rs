@@ -70,7 +70,7 @@ fn dual(stage: &mut Stage<'_>) -> Outcome {
         return holds(false, || "pods get no IPv4 address".to_owned());
     };
     let pod = stage.pod("a");
-    let more = dual(&stage.node);
+    let more = dual(&mut stage.node);
     let result = stage.add("a", &pod).conf(&more).ok()?;
     let told = golden::compare(&format!("dual/{}", stage.version), &result)?;
     let addresses = ["address4", "address"].map(|name| told.text(name).to_owned());

@@ -1,0 +1,200 @@
+//! Pods with an IPv4 address beside their IPv6 one.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::node::{Netns, Node};
+use crate::plugin::{Call, address_of};
+use crate::{PORT, VALID, dial};
+
+const NODE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+/// A host behind the router.
+const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+
+/// A node whose pods get addresses of a network that a router on its uplink leads to it.
+fn dual(name: &str) -> Node {
+    let mut node = Node::start(name);
+    let (inner, outer) = (node.netns(), node.outside());
+    inner.ip(&["addr", "add", &format!("{NODE}/24"), "dev", "up0"]);
+    outer.ip(&["addr", "add", &format!("{ROUTER}/24"), "dev", "up0"]);
+    outer.ip(&["addr", "add", &format!("{FAR}/32"), "dev", "lo"]);
+    inner.ip(&["route", "add", "default", "via", &ROUTER.to_string()]);
+    outer.ip(&["route", "add", "192.0.2.0/24", "via", &NODE.to_string()]);
+    node.restart_with(Some("192.0.2.0/24".parse().unwrap()));
+    node
+}
+
+fn address4_of(result: &Value) -> Ipv4Addr {
+    let text = result["ips"][1]["address"].as_str().unwrap();
+    text.strip_suffix("/32").unwrap().parse().unwrap()
+}
+
+fn ask(address: &str) -> Value {
+    json!({"runtimeConfig": {"ips": [address]}})
+}
+
+/// What the node has of IPv4 addresses of pods.
+fn traces(netns: &Netns) -> BTreeSet<String> {
+    let told = |arguments: &[&str]| {
+        let output = netns.inside(|| Command::new("ip").args(arguments).output());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = told(&["-4", "route"]) + &told(&["-4", "neigh", "show", "nud", "permanent"]);
+    let lines = all.lines().map(|line| line.trim().to_owned());
+    lines.filter(|line| line.contains("192.0.2.")).collect()
+}
+
+#[test]
+fn pods_speak_ipv4_with_each_other_their_node_and_hosts_far_away() {
+    let node = dual("dual");
+    let before = traces(node.netns());
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let result = Call::add(&node, "a", &a).ok();
+    let other = Call::add(&node, "b", &b).ok();
+    let (at_a, at_b) = (address4_of(&result), address4_of(&other));
+    assert_eq!(at_a, Ipv4Addr::new(192, 0, 2, 2));
+    assert_eq!(dial(&a, &b, at_b), at_a);
+    assert_eq!(dial(&b, &a, at_a), at_b);
+    assert_eq!(dial(node.netns(), &a, at_a), NODE);
+    assert_eq!(dial(&a, node.netns(), NODE), at_a);
+    assert_eq!(dial(node.outside(), &b, at_b), ROUTER);
+    assert_eq!(dial(&b, node.outside(), FAR), at_b);
+    assert_eq!(dial(&a, &b, address_of(&other)), address_of(&result));
+    Call::check(&node, "a", &a, &result).ok();
+
+    let nobody = SocketAddr::from(([192, 0, 2, 200], PORT));
+    let outside = node.outside();
+    let error = outside.inside(move || {
+        Ok(TcpStream::connect_timeout(&nobody, Duration::from_secs(5)).unwrap_err())
+    });
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
+
+    Call::del(&node, "a").ok();
+    Call::gc(&node, &json!({VALID: []})).ok();
+    assert_eq!(traces(node.netns()), before);
+}
+
+#[test]
+fn check_finds_a_removed_address_and_a_missing_way() {
+    let node = dual("dual-check");
+    let pod = node.pod("a");
+    let result = Call::add(&node, "a", &pod).ok();
+    let address = address4_of(&result).to_string();
+    let check = || Call::check(&node, "a", &pod, &result);
+    pod.ip(&["addr", "del", &format!("{address}/32"), "dev", "eth0"]);
+    check().fails(101, &format!("lacks the address {address}"));
+    pod.ip(&["addr", "add", &format!("{address}/32"), "dev", "eth0"]);
+    pod.ip(&["route", "replace", "default", "dev", "eth0"]);
+    check().ok();
+    pod.ip(&["-4", "route", "flush", "exact", "default"]);
+    check().fails(101, "no IPv4 default route");
+    let mut forgetful = result.clone();
+    forgetful["ips"].as_array_mut().unwrap().pop();
+    Call::check(&node, "a", &pod, &forgetful).fails(101, "does not name");
+}
+
+#[test]
+fn a_restarted_agent_leads_to_both_addresses_again() {
+    let mut node = dual("dual-restart");
+    let bare = traces(node.netns());
+    let pod = node.pod("a");
+    let result = Call::add(&node, "a", &pod).ok();
+    let address = address4_of(&result);
+    let there = traces(node.netns());
+    node.stop();
+    let route = format!("{address}/32");
+    node.netns().ip(&["route", "del", &route]);
+    node.netns()
+        .ip(&["neigh", "del", &address.to_string(), "dev", "dormouse0"]);
+    node.restart();
+    assert_eq!(traces(node.netns()), there);
+    assert_eq!(dial(node.outside(), &pod, address), ROUTER);
+    Call::check(&node, "a", &pod, &result).ok();
+
+    // A lost journal: the link itself says what it has.
+    node.stop();
+    std::fs::remove_file(node.state_dir().join("leases")).unwrap();
+    node.restart();
+    Call::check(&node, "a", &pod, &result).ok();
+    let other = node.pod("b");
+    Call::add(&node, "b", &other)
+        .conf(&ask(&address.to_string()))
+        .fails(7, "is held by pods/a/eth0");
+
+    // An agent that is told of no IPv4 leaves what pods have, and gives no more.
+    node.restart_with(None);
+    Call::check(&node, "a", &pod, &result).ok();
+    let single = Call::add(&node, "b", &other).ok();
+    assert_eq!(single["ips"].as_array().unwrap().len(), 1);
+    Call::del(&node, "a").ok();
+    assert_eq!(traces(node.netns()), bare);
+}
+
+#[test]
+fn a_requested_ipv4_address_is_given_or_refused_with_the_reason() {
+    let mut node = dual("dual-ask");
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    let given = Call::add(&node, "a", &a).conf(&ask("192.0.2.77")).ok();
+    assert_eq!(address4_of(&given), Ipv4Addr::new(192, 0, 2, 77));
+    let refused = |node: &Node, address: &str, part: &str| {
+        Call::add(node, "b", &b).conf(&ask(address)).fails(7, part);
+    };
+    refused(&node, "192.0.2.77", "is held by pods/a/eth0");
+    refused(&node, "192.0.2.1", "or is its gateway");
+    refused(&node, "198.51.100.9", "is not one of 192.0.2.0/24");
+    node.restart_with(None);
+    refused(&node, "192.0.2.78", "the node has no IPv4 range");
+    assert_eq!(node.links().len(), 1);
+}
+
+#[test]
+fn a_used_up_range_is_told_and_leaves_nothing() {
+    let mut node = dual("dual-full");
+    node.restart_with(Some("192.0.2.0/30".parse().unwrap()));
+    let (a, b) = (node.pod("a"), node.pod("b"));
+    Call::status(&node).ok();
+    Call::add(&node, "a", &a).ok();
+    let before = traces(node.netns());
+    let full = "no IPv4 address left in 192.0.2.0/30";
+    Call::add(&node, "b", &b).fails(11, full);
+    Call::status(&node).fails(50, full);
+    assert_eq!(traces(node.netns()), before);
+    assert_eq!(node.table().len(), 1);
+    node.restart_with(Some("192.0.2.0/24".parse().unwrap()));
+    Call::add(&node, "b", &b).ok();
+}
+
+#[test]
+fn another_plugins_pod_gets_both_addresses() {
+    let node = dual("dual-keep");
+    let pod = node.pod("a");
+    let kept = Call::add(&node, "a", &pod).delegated().ok();
+    assert_eq!(
+        kept["ips"],
+        json!([
+            {"address": "2001:db8:d0::1:1:0/96", "gateway": "2001:db8:d0::1:0:1"},
+            {"address": "192.0.2.2/24", "gateway": "192.0.2.1"},
+        ])
+    );
+    assert_eq!(
+        kept["routes"][1],
+        json!({"dst": "0.0.0.0/0", "gw": "192.0.2.1"})
+    );
+}
+
+#[test]
+fn without_an_agent_a_pod_gets_both_addresses_too() {
+    let mut node = dual("dual-offline");
+    let pod = node.pod("a");
+    node.stop();
+    let result = Call::add(&node, "a", &pod).offline().ok();
+    assert_eq!(dial(&pod, node.outside(), FAR), address4_of(&result));
+    node.restart();
+    Call::check(&node, "a", &pod, &result).ok();
+}
