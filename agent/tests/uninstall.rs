@@ -66,6 +66,8 @@ impl Node<'_> {
             .args([
                 "--prefix",
                 "2001:db8:d0:0:0:1::/96",
+                "--prefix4",
+                "192.0.2.0/24",
                 "--address",
                 NODE_ADDRESS,
             ])
@@ -136,6 +138,8 @@ impl Node<'_> {
             "-6 rule show",
             "-6 neighbour show nud permanent",
             "-6 neighbour show proxy",
+            "-4 route show table all",
+            "-4 neighbour show nud permanent",
         ] {
             let shown = Command::new("ip").args(asked.split(' ')).output().unwrap();
             let shown = String::from_utf8(shown.stdout).unwrap();
@@ -262,6 +266,7 @@ fn seen(node: &Node<'_>, pod: &Path) {
     assert_eq!(found["bridge"], "dormouse0");
     assert_eq!(found["netns"], pod.to_str().unwrap());
     assert_eq!(found["inDataPath"], true);
+    assert_eq!(found["address4"], "192.0.2.2");
     let address = found["address"].as_str().unwrap();
     let addresses = node.says(&["get", "addresses"], true);
     // A link with a pod's name that no lease explains is shown, though it may be somebody else's.
@@ -285,8 +290,14 @@ fn seen(node: &Node<'_>, pod: &Path) {
         assert!(neighbours.contains(part), "{neighbours}");
     }
     let explained = node.says(&["explain", "address", address], true);
+    let by_ipv4 = node.says(&["explain", "address", "192.0.2.2"], true);
+    let whose = "pod        pods/c1/eth0, live for ";
+    for part in [whose, "data path  knows a pod behind interface 65536"] {
+        assert!(by_ipv4.contains(part), "{by_ipv4}");
+    }
     for part in [
-        "pod        pods/c1/eth0, live for ",
+        whose,
+        "IPv4       192.0.2.2",
         "number     0 of cohort 64",
         "link       dm00010000 (number 65536), port of dormouse0",
         &format!("netns      {}", pod.display()),

@@ -87,6 +87,8 @@ pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
             age(rests.as_secs())
         )
     };
+    let ipv4 = wired.address4.map(|address| address.to_string());
+    fact("IPv4", ipv4);
     fact("rests", wired.rests.map(rests));
     let port = wired
         .bridge

@@ -1,6 +1,6 @@
 //! The pod addresses of a node as a list: who holds each, since when, and what rests.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
@@ -13,6 +13,8 @@ use super::wiring::{Wired, Wiring};
 pub struct AddressRow {
     /// The address.
     pub address: Ipv6Addr,
+    /// The IPv4 address that is held with it.
+    pub address4: Option<Ipv4Addr>,
     /// `reserved`, `live`, `releasing`, `resting`, `stray`.
     pub state: String,
     /// Who holds it: network/container/interface.
@@ -38,6 +40,7 @@ impl AddressRow {
     fn of(wired: &Wired) -> Self {
         Self {
             address: wired.address,
+            address4: wired.address4,
             state: wired.state.to_owned(),
             holder: wired.holder_text(),
             held_seconds: wired.held.map(|held| held.as_secs()),
@@ -61,6 +64,7 @@ impl Row for AddressRow {
         ("HOLDER", false),
         ("HELD", false),
         ("RESTS", false),
+        ("IPV4", true),
         ("COHORT", true),
         ("NUMBER", true),
         ("FAULTS", false),
@@ -73,6 +77,9 @@ impl Row for AddressRow {
             self.holder.clone(),
             self.held_seconds.map(age).unwrap_or_default(),
             self.rests_seconds.map(age).unwrap_or_default(),
+            self.address4
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
             self.cohort.to_string(),
             self.number.to_string(),
             self.faults.join("; "),

@@ -1,7 +1,7 @@
 //! What the kernel of this network namespace has: links, neighbour entries and routes, read in one look.
 
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures::TryStreamExt;
 use netlink_packet_route::AddressFamily;
@@ -29,11 +29,11 @@ pub struct Link {
     pub is_bridge: bool,
 }
 
-/// An IPv6 neighbour entry.
+/// A neighbour entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Whose it is.
-    pub address: Ipv6Addr,
+    pub address: IpAddr,
     /// The interface behind which it is; of a proxy's entry: on which the kernel answers for it.
     pub ifindex: u32,
     /// Its link-layer address; a proxy's entry has none.
@@ -46,15 +46,15 @@ pub struct Neighbour {
     pub message: NeighbourMessage,
 }
 
-/// An IPv6 route.
+/// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Its first address.
-    pub prefix: Ipv6Addr,
+    pub prefix: IpAddr,
     /// How many bits of it count.
     pub length: u8,
     /// The next hop.
-    pub via: Option<Ipv6Addr>,
+    pub via: Option<IpAddr>,
     /// The interface that it leads to.
     pub ifindex: Option<u32>,
     /// As the kernel told it.
@@ -66,9 +66,9 @@ pub struct Route {
 pub struct Kernel {
     /// The interfaces.
     pub links: Vec<Link>,
-    /// IPv6 neighbour entries.
+    /// Neighbour entries.
     pub neighbours: Vec<Neighbour>,
-    /// IPv6 routes of all tables.
+    /// Routes of all tables.
     pub routes: Vec<Route>,
 }
 
@@ -79,20 +79,26 @@ impl Kernel {
             let links = handle.link().get().execute().try_collect::<Vec<_>>();
             let links = links.await.map_err(io::Error::other)?;
             let mut neighbours = Vec::new();
-            for proxies in [false, true] {
-                let mut request = handle
-                    .neighbours()
-                    .get()
-                    .set_address_family(AddressFamily::Inet6);
+            for (family, proxies) in [
+                (AddressFamily::Inet6, false),
+                (AddressFamily::Inet6, true),
+                (AddressFamily::Inet, false),
+            ] {
+                let mut request = handle.neighbours().get().set_address_family(family);
                 if proxies {
                     request = request.proxies();
                 }
                 let found = request.execute().try_collect::<Vec<_>>().await;
                 neighbours.extend(found.map_err(io::Error::other)?);
             }
-            let every = RouteMessageBuilder::<Ipv6Addr>::new().build();
-            let routes = handle.route().get(every).execute().try_collect::<Vec<_>>();
-            let routes = routes.await.map_err(io::Error::other)?;
+            let mut routes = Vec::new();
+            for every in [
+                RouteMessageBuilder::<Ipv6Addr>::new().build(),
+                RouteMessageBuilder::<Ipv4Addr>::new().build(),
+            ] {
+                let found = handle.route().get(every).execute().try_collect::<Vec<_>>();
+                routes.extend(found.await.map_err(io::Error::other)?);
+            }
             Ok(Self {
                 links: links.iter().map(Link::read).collect(),
                 neighbours: neighbours.into_iter().filter_map(Neighbour::read).collect(),
@@ -153,7 +159,10 @@ impl Neighbour {
         for attribute in &message.attributes {
             match attribute {
                 NeighbourAttribute::Destination(NeighbourAddress::Inet6(found)) => {
-                    address = Some(*found);
+                    address = Some(IpAddr::V6(*found));
+                }
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(found)) => {
+                    address = Some(IpAddr::V4(*found));
                 }
                 NeighbourAttribute::LinkLayerAddress(found) => {
                     mac = found.as_slice().try_into().ok();
@@ -174,14 +183,16 @@ impl Neighbour {
 
 impl Route {
     fn read(message: RouteMessage) -> Option<Self> {
-        if message.header.address_family != AddressFamily::Inet6 {
-            return None;
-        }
-        let (mut prefix, mut via, mut ifindex) = (Ipv6Addr::UNSPECIFIED, None, None);
+        let mut prefix = match message.header.address_family {
+            AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            _ => return None,
+        };
+        let (mut via, mut ifindex) = (None, None);
         for attribute in &message.attributes {
             match attribute {
-                RouteAttribute::Destination(RouteAddress::Inet6(found)) => prefix = *found,
-                RouteAttribute::Gateway(RouteAddress::Inet6(found)) => via = Some(*found),
+                RouteAttribute::Destination(found) => prefix = address(found)?,
+                RouteAttribute::Gateway(found) => via = address(found),
                 RouteAttribute::Oif(index) => ifindex = Some(*index),
                 _ => {}
             }
@@ -194,5 +205,13 @@ impl Route {
             ifindex,
             message,
         })
+    }
+}
+
+fn address(found: &RouteAddress) -> Option<IpAddr> {
+    match found {
+        RouteAddress::Inet(found) => Some(IpAddr::V4(*found)),
+        RouteAddress::Inet6(found) => Some(IpAddr::V6(*found)),
+        _ => None,
     }
 }

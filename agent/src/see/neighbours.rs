@@ -1,6 +1,6 @@
 //! How a node finds its pods, and for whom it answers: the kernel's entries that do not age.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::pod::names::mac_text;
 #[serde(rename_all = "camelCase")]
 pub struct NeighbourRow {
     /// Whose it is.
-    pub address: Ipv6Addr,
+    pub address: IpAddr,
     /// `permanent`: the node's way to it; `proxy`: the kernel answers for it.
     pub kind: &'static str,
     /// Behind or on which interface.

@@ -1,6 +1,6 @@
 //! The pods of a node: whose each is, and what it is wired to.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
@@ -14,6 +14,8 @@ use crate::pod::names::mac_text;
 pub struct PodRow {
     /// Its address.
     pub address: Ipv6Addr,
+    /// Its IPv4 address, where it has one.
+    pub address4: Option<Ipv4Addr>,
     /// Who it is: network/container/interface; none if the journal does not say.
     pub holder: Option<String>,
     /// As the journal has it: `reserved`, `live`, `releasing`; `stray` if it has no lease.
@@ -47,6 +49,7 @@ impl Row for PodRow {
         ("BRIDGE", false),
         ("DATAPATH", false),
         ("COHORT", true),
+        ("IPV4", true),
         ("MAC", true),
         ("IFINDEX", true),
         ("NETNS", true),
@@ -66,6 +69,9 @@ impl Row for PodRow {
             text(&self.bridge),
             known.unwrap_or_default().to_owned(),
             self.cohort.to_string(),
+            self.address4
+                .map(|address| address.to_string())
+                .unwrap_or_default(),
             text(&self.mac),
             self.ifindex
                 .map(|index| index.to_string())
@@ -94,6 +100,7 @@ impl PodRow {
         let link = wired.link.as_ref();
         Self {
             address: wired.address,
+            address4: wired.address4,
             holder: wired.holder.map(|holder| holder.to_string()),
             state: wired.state,
             cohort: wired.suffix.given_cohort(),

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dormouse_agent_ipam::{BootId, LeaseKey, NetnsId, NodePrefix, State, Suffix};
+use dormouse_agent_ipam::{BootId, Ipv4Range, Lease, LeaseKey, NetnsId, NodePrefix, State, Suffix};
 use dormouse_cni::pending::since_boot;
 use dormouse_ebpf::maps::Pod;
 
@@ -16,17 +16,19 @@ use super::kernel::{Kernel, Link, Neighbour};
 use super::leases::Leases;
 use super::{Exit, Trouble};
 use crate::datapath::Pinned;
+use crate::offline;
 use crate::pod::names::suffix_of_link;
+
+mod faults;
 
 /// Where runtimes keep the namespaces of pods.
 const NAMESPACES: &str = "/run/netns";
-/// No ADD or DEL takes so long.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a node has of its pods.
 #[derive(Debug)]
 pub struct Wiring {
     prefix: Option<NodePrefix>,
+    range4: Option<Ipv4Range>,
     leases: Option<Leases>,
     kernel: Kernel,
     /// What the data path knows; none where it cannot be read.
@@ -40,6 +42,8 @@ pub struct Wiring {
 pub struct Wired {
     /// The address.
     pub address: Ipv6Addr,
+    /// The IPv4 address that is held with it.
+    pub address4: Option<Ipv4Addr>,
     /// What names it inside the node's prefix.
     pub suffix: Suffix,
     /// Who holds it, as the journal says.
@@ -87,6 +91,9 @@ impl Wiring {
         });
         Ok(Self {
             prefix: leases.as_ref().map(|leases| leases.prefix).or(facts),
+            range4: offline::recall(state_dir)
+                .ok()
+                .and_then(|config| config.range4),
             leases,
             kernel: Kernel::look().map_err(unreadable)?,
             pods: pinned
@@ -108,10 +115,23 @@ impl Wiring {
         self.prefix
     }
 
+    /// What the last agent gave pods IPv4 addresses from.
+    pub fn range4(&self) -> Option<Ipv4Range> {
+        self.range4
+    }
+
     /// Whose an address is.
-    pub fn holder(&self, address: Ipv6Addr) -> Option<&LeaseKey> {
-        let suffix = self.prefix?.suffix(address)?;
-        Some(&self.leases.as_ref()?.held.get(&suffix)?.key)
+    pub fn holder(&self, address: IpAddr) -> Option<&LeaseKey> {
+        Some(&self.lease(address)?.key)
+    }
+
+    fn lease(&self, address: IpAddr) -> Option<&Lease> {
+        let held = &self.leases.as_ref()?.held;
+        let lease = match address {
+            IpAddr::V6(address) => held.get(&self.prefix?.suffix(address)?),
+            IpAddr::V4(address) => held.values().find(|lease| lease.ipv4 == Some(address)),
+        };
+        lease.map(AsRef::as_ref)
     }
 
     /// Every address of which anything is there, in order.
@@ -146,7 +166,10 @@ impl Wiring {
             .neighbours
             .iter()
             .filter(|entry| entry.permanent || entry.proxy);
-        suffixes.extend(neighbours.filter_map(|entry| prefix.suffix(entry.address)));
+        suffixes.extend(neighbours.filter_map(|entry| match entry.address {
+            IpAddr::V6(address) => prefix.suffix(address),
+            IpAddr::V4(_) => None,
+        }));
         suffixes
             .into_iter()
             .map(|suffix| self.wired(prefix, suffix))
@@ -155,11 +178,12 @@ impl Wiring {
 
     /// One address; none if it is not of this node's prefix, or nothing is there of it.
     pub fn one(&self, address: IpAddr) -> Option<Wired> {
-        let IpAddr::V6(address) = address else {
-            return None;
-        };
         let prefix = self.prefix?;
-        let wired = self.wired(prefix, prefix.suffix(address)?);
+        let suffix = match address {
+            IpAddr::V6(address) => prefix.suffix(address)?,
+            IpAddr::V4(_) => self.lease(address)?.suffix,
+        };
+        let wired = self.wired(prefix, suffix);
         (wired.state != "free").then_some(wired)
     }
 
@@ -177,7 +201,7 @@ impl Wiring {
             self.kernel
                 .neighbours
                 .iter()
-                .filter(|entry| entry.address == address)
+                .filter(|entry| entry.address == IpAddr::V6(address))
         };
         let neighbour = entries().find(|entry| entry.permanent && !entry.proxy);
         let proxy = entries().find(|entry| entry.proxy);
@@ -198,8 +222,11 @@ impl Wiring {
             None => "free",
         };
         let bridge = link.and_then(|link| link.controller);
+        let address4 = lease.and_then(|lease| lease.ipv4);
+        let reached4 = address4.is_none_or(|address| self.reaches4(address));
         let mut wired = Wired {
             address,
+            address4,
             suffix,
             holder: lease.map(|lease| lease.key.clone()),
             state,
@@ -213,8 +240,13 @@ impl Wiring {
             row,
             faults: Vec::new(),
         };
-        wired.faults = wired.faults();
+        wired.faults = wired.faults(reached4);
         wired
+    }
+
+    fn reaches4(&self, address: Ipv4Addr) -> bool {
+        let mut entries = self.kernel.neighbours.iter();
+        entries.any(|entry| entry.permanent && entry.address == IpAddr::V4(address))
     }
 
     fn netns(&self, id: NetnsId) -> Option<String> {
@@ -228,39 +260,6 @@ impl Wiring {
 }
 
 impl Wired {
-    fn faults(&self) -> Vec<&'static str> {
-        let mut faults = Vec::new();
-        let mut fault = |wrong: bool, text| faults.extend(wrong.then_some(text));
-        let late = self.held.is_some_and(|held| held > PATIENCE);
-        match self.state {
-            "live" => {
-                fault(
-                    self.link.is_none(),
-                    "its link is gone: the agent frees it after a while",
-                );
-                fault(
-                    self.link.is_some() && self.bridge.is_none(),
-                    "its link is no port of a bridge",
-                );
-                fault(
-                    self.neighbour.is_none(),
-                    "the node has no neighbour entry for it",
-                );
-                fault(self.row == Some(None), "the data path does not know it");
-            }
-            "reserved" => fault(
-                late,
-                "its ADD ended half done: the next start of the agent undoes it",
-            ),
-            "stray" => fault(
-                true,
-                "no lease explains it: the next start of the agent heals it",
-            ),
-            _ => {}
-        }
-        faults
-    }
-
     /// As network/container/interface.
     pub fn holder_text(&self) -> String {
         self.holder

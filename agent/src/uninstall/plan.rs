@@ -1,7 +1,7 @@
 //! What of the kernel's links, neighbours and routes is ours. Pure.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 use dormouse_ebpf::config::Config;
@@ -91,7 +91,7 @@ pub(super) fn of_kernel(place: &Place, wiring: &Wiring, facts: Option<&Config>) 
     let proxies = kernel.neighbours.iter().filter(|entry| entry.proxy);
     let ours = proxies.filter(|entry| {
         pods.iter()
-            .any(|pod| pod.address == entry.address && pod.state != "free")
+            .any(|pod| IpAddr::V6(pod.address) == entry.address && pod.state != "free")
     });
     removals.extend(ours.map(|entry| Removal::Neighbour {
         entry: Box::new(entry.clone()),
@@ -130,15 +130,18 @@ fn is_pod(link: &Link, bridges: &[&Link]) -> bool {
 fn refuses(route: &Route, wiring: &Wiring) -> bool {
     let whole = wiring
         .prefix()
-        .map(|prefix| (prefix.network(), prefix.length()));
+        .map(|prefix| (IpAddr::V6(prefix.network()), prefix.length()));
+    let whole4 = wiring
+        .range4()
+        .map(|range| (IpAddr::V4(range.network()), range.length()));
     route.message.header.kind == RouteType::Unreachable
-        && Some((route.prefix, route.length)) == whole
+        && [whole, whole4].contains(&Some((route.prefix, route.length)))
 }
 
 /// Leads to an activator as control told it.
 fn leads_to_activator(route: &Route, facts: &Config) -> bool {
     let known = facts.activators.iter().take(facts.activators_len as usize);
-    let is = |address: [u8; 16]| Ipv6Addr::from(address);
+    let is = |address: [u8; 16]| IpAddr::V6(Ipv6Addr::from(address));
     route.length == ACTING_LENGTH
         && route.ifindex == Some(facts.uplink)
         && known
@@ -245,9 +248,9 @@ mod tests {
         facts.activators[0].via = via.octets();
         let message = netlink_packet_route::route::RouteMessage::default();
         let route = Route {
-            prefix,
+            prefix: prefix.into(),
             length: 96,
-            via: Some(via),
+            via: Some(via.into()),
             ifindex: Some(3),
             message,
         };
@@ -268,7 +271,7 @@ mod tests {
         ));
         assert!(!leads_to_activator(
             &Route {
-                via: Some(prefix),
+                via: Some(prefix.into()),
                 ..route.clone()
             },
             &facts
