@@ -36,9 +36,10 @@ pub fn send_request(
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
-    let first = [IoSlice::new(&[WIRE_VERSION])];
-    sendmsg(stream, &first, &mut ancillary, SendFlags::NOSIGNAL)?;
-    stream.write_all(&body)
+    // At once where there is room: whoever waits for it is woken once.
+    let parts = [IoSlice::new(&[WIRE_VERSION]), IoSlice::new(&body)];
+    let sent = sendmsg(stream, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    stream.write_all(&body[sent.saturating_sub(1)..])
 }
 
 /// Receives a request and the namespace that came with it.

@@ -1,4 +1,4 @@
-//! The append-only file of changes: a record counts when it is synced, a torn tail is cut at open, and a shorter file
+//! The append-only file of changes: a record counts when it is whole, a torn tail is cut at open, and a shorter file
 //! takes its place in one step. Behind the records the file holds zeros: to sync bytes that are there already takes a
 //! quarter less time than to sync a file that grows.
 
@@ -20,13 +20,20 @@ const GROWTH: u64 = 256 * 1024;
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Bytes of whole, synced records.
+    /// Bytes of whole records.
     length: u64,
     /// Bytes of the file; those behind `length` are zeros.
     allocated: u64,
     sequence: u64,
     /// What a failure left to be done before anything is written.
     repair: Option<Repair>,
+}
+
+/// What a record is written to outlive.
+#[derive(Clone, Copy, Debug)]
+enum Outlives {
+    Process,
+    Power,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +119,19 @@ impl Journal {
         self.length
     }
 
-    /// Writes records and returns when they are durable. On an error none of them counts.
+    /// Writes records and returns when they, and all that were written before, outlive a power cut. On an error none of
+    /// them counts.
     pub fn append(&mut self, records: &[Record]) -> io::Result<()> {
+        self.add(records, Outlives::Power)
+    }
+
+    /// Writes records that need not outlive more than the process, until the next [`append`](Self::append). On an error
+    /// none of them counts.
+    pub fn write(&mut self, records: &[Record]) -> io::Result<()> {
+        self.add(records, Outlives::Process)
+    }
+
+    fn add(&mut self, records: &[Record], outlives: Outlives) -> io::Result<()> {
         match self.repair {
             None => {}
             Some(Repair::CutTail) => self.cut_tail()?,
@@ -122,7 +140,7 @@ impl Journal {
         self.repair = None;
         let (bytes, sequence) = encode_all(records, self.sequence);
         let end = self.length + count(bytes.len())?;
-        if let Err(error) = self.write(&bytes, end) {
+        if let Err(error) = self.put(&bytes, end, outlives) {
             self.repair = Some(Repair::CutTail).filter(|_| self.cut_tail().is_err());
             return Err(error);
         }
@@ -136,7 +154,7 @@ impl Journal {
         std::mem::replace(&mut self.file, file)
     }
 
-    fn write(&mut self, bytes: &[u8], end: u64) -> io::Result<()> {
+    fn put(&mut self, bytes: &[u8], end: u64, outlives: Outlives) -> io::Result<()> {
         if end > self.allocated {
             let allocated = end.next_multiple_of(GROWTH);
             let zeros = usize::try_from(allocated - end).map_err(io::Error::other)?;
@@ -144,7 +162,10 @@ impl Journal {
             self.allocated = allocated;
         }
         self.file.write_all_at(bytes, self.length)?;
-        self.file.sync_data()
+        match outlives {
+            Outlives::Power => self.file.sync_data(),
+            Outlives::Process => Ok(()),
+        }
     }
 
     fn cut_tail(&mut self) -> io::Result<()> {

@@ -1,6 +1,8 @@
 //! The allocator made durable, for many threads at once: every change is in the journal before it is told to anyone.
 //!
-//! Memory is always what the journal's synced part says, plus the claims that are being written.
+//! Memory is always what the journal says, plus the claims that are being written. What begins something is written, so
+//! that it outlives the process; what ends it is synced, and with it all before: a boot that follows a power cut frees
+//! whatever was begun.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -57,10 +59,10 @@ pub enum LeasesError {
 pub struct Writes {
     /// Changes.
     pub records: u64,
-    /// Syncs that they shared.
+    /// Syncs that those shared that end something.
     pub syncs: u64,
-    /// The most changes that shared one.
-    pub records_per_sync_max: usize,
+    /// The most changes that were written at once.
+    pub records_at_once_max: usize,
     /// Compactions done.
     pub compactions: u64,
     /// Compactions that failed; the longer journal is still whole, and the next is tried when it has grown again.
@@ -134,7 +136,7 @@ impl Leases {
         self.lock().writes
     }
 
-    /// Reserves addresses durably.
+    /// Reserves addresses: the lease outlives the process, and a power cut when it is confirmed.
     pub fn reserve(&self, request: &Request, now: Duration) -> Result<Arc<Lease>, LeasesError> {
         let mut shared = self.lock();
         let lease = shared.allocator.claim(request, now)?;

@@ -7,9 +7,11 @@ use futures::{StreamExt, TryStreamExt};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkEvent, LinkFlags, LinkMessage};
-use netlink_sys::SocketAddr;
+use netlink_sys::{AsyncSocket, SocketAddr};
 use rtnetlink::{Handle, MulticastGroup};
 use tokio::task::AbortHandle;
+
+use crate::pod::unheard;
 
 /// The uplink as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +72,8 @@ impl Watch {
     /// Subscribes to the kernel's messages about links.
     pub(super) fn open(name: &str) -> io::Result<Self> {
         let groups = [MulticastGroup::Link];
-        let (connection, handle, messages) = rtnetlink::new_multicast_connection(&groups)?;
+        let (mut connection, handle, messages) = rtnetlink::new_multicast_connection(&groups)?;
+        unheard::skip_pods(connection.socket_mut().socket_ref())?;
         let messages = messages.map(|(message, _): (_, SocketAddr)| message);
         Ok(Self {
             name: name.to_owned(),

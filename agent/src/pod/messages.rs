@@ -32,6 +32,10 @@ pub(crate) const POD_GROUP: u32 = 0x646d_0001;
 /// The group of links that are about to be removed together.
 pub(crate) const DOOMED_GROUP: u32 = 0x646d_0002;
 
+/// Queues of each end, one way. The kernel makes as many as there are CPUs, and registers each; a link that passes packets
+/// on at once, as these do, uses none.
+const QUEUES: u32 = 1;
+
 /// A pod's wiring as it shall be.
 #[derive(Clone, Debug)]
 pub(crate) struct Wiring<'a> {
@@ -41,7 +45,7 @@ pub(crate) struct Wiring<'a> {
     pub(crate) address4: Option<Ipv4Addr>,
     /// Link-layer address of the pod's end.
     pub(crate) mac: [u8; 6],
-    /// Index of the host's end.
+    /// Index of either end, each in its namespace.
     pub(crate) ifindex: u32,
     /// The bridge that it is a port of.
     pub(crate) bridge: u32,
@@ -174,11 +178,14 @@ pub(crate) fn set_mtu(ifindex: u32, mtu: u32) -> Request {
 
 fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
     let mut peer = LinkMessage::default();
+    peer.header.index = wiring.ifindex;
     peer.attributes = vec![
         LinkAttribute::IfName(wiring.key.ifname.clone()),
         LinkAttribute::NetNsFd(netns),
         LinkAttribute::Address(wiring.mac.to_vec()),
         LinkAttribute::Mtu(wiring.mtu),
+        LinkAttribute::NumTxQueues(QUEUES),
+        LinkAttribute::NumRxQueues(QUEUES),
     ];
     let mut link = LinkMessage::default();
     link.header.index = wiring.ifindex;
@@ -190,6 +197,8 @@ fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
         LinkAttribute::Group(POD_GROUP),
         LinkAttribute::Address(names::host_mac(wiring.suffix).to_vec()),
         LinkAttribute::Mtu(wiring.mtu),
+        LinkAttribute::NumTxQueues(QUEUES),
+        LinkAttribute::NumRxQueues(QUEUES),
         LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),

@@ -8,12 +8,12 @@ use futures::{Stream, StreamExt};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-use netlink_sys::SocketAddr;
+use netlink_sys::{AsyncSocket, SocketAddr};
 use rtnetlink::MulticastGroup;
 use tokio::task::AbortHandle;
 
 use super::netlink::Rtnl;
-use super::{bridge, names};
+use super::{bridge, names, unheard};
 
 /// Tells of links that changed, in the namespace in which it was opened.
 pub struct Monitor {
@@ -27,7 +27,8 @@ impl Monitor {
     /// Subscribes to the kernel's messages about links.
     pub fn open() -> io::Result<Self> {
         let groups = [MulticastGroup::Link];
-        let (connection, _, messages) = rtnetlink::new_multicast_connection(&groups)?;
+        let (mut connection, _, messages) = rtnetlink::new_multicast_connection(&groups)?;
+        unheard::skip_pods(connection.socket_mut().socket_ref())?;
         let connection = tokio::spawn(connection).abort_handle();
         let mut monitor = Self {
             mtus: HashMap::new(),

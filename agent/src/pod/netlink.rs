@@ -1,4 +1,5 @@
-//! Talks to the kernel's routing socket: many requests in one send, one acknowledgement each.
+//! Talks to the kernel's routing socket: many requests in one send. It carries them out in order and tells of each that it
+//! refuses; that of the last is acknowledged in any case, and what was not refused before it is done.
 
 use std::io;
 
@@ -37,7 +38,7 @@ pub struct RequestError {
     pub source: io::Error,
 }
 
-/// Requests in one send. Their acknowledgements wait in the socket's receive buffer until all are carried out, and a
+/// Requests in one send. What is answered waits in the socket's receive buffer until all are carried out, and a
 /// link that was asked for takes up to 2.5 KB there.
 const SEND_MAX: usize = 64;
 /// Room for one answer that is no dump, in bytes: an acknowledgement, or one link.
@@ -80,7 +81,7 @@ impl Rtnl {
         let mut codes = Vec::with_capacity(requests.len());
         for requests in requests.chunks(SEND_MAX) {
             let first = self.sequence.wrapping_add(1);
-            self.socket.send(&encode(first, requests), 0)?;
+            self.socket.send(&encode(first, requests, Ask::Last), 0)?;
             self.sequence = self.sequence.wrapping_add(count(requests));
             codes.extend(self.acknowledgements(first, requests.len())?);
         }
@@ -89,12 +90,12 @@ impl Rtnl {
 
     fn acknowledgements(&mut self, first: u32, count: usize) -> io::Result<Vec<i32>> {
         let mut codes = vec![None; count];
-        while codes.iter().any(Option::is_none) {
+        while codes.last().is_some_and(Option::is_none) {
             for message in receive(&self.socket)? {
                 note(&mut codes, first, &message);
             }
         }
-        Ok(codes.into_iter().flatten().collect())
+        Ok(codes.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// All links of the namespace.
@@ -150,12 +151,21 @@ pub(crate) fn first_refusal(requests: &[Request], codes: &[i32]) -> Result<(), R
     Ok(())
 }
 
+/// Which requests the kernel acknowledges that it carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Each,
+    Last,
+}
+
 /// The bytes of requests numbered from `first` on.
-pub(super) fn encode(first: u32, requests: &[Request]) -> Vec<u8> {
+pub(super) fn encode(first: u32, requests: &[Request], ask: Ask) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut sequence = first;
-    for request in requests {
-        let flags = request.flags | NLM_F_REQUEST | NLM_F_ACK;
+    for (index, request) in requests.iter().enumerate() {
+        let is_asked = ask == Ask::Each || index + 1 == requests.len();
+        let ask = if is_asked { NLM_F_ACK } else { 0 };
+        let flags = request.flags | NLM_F_REQUEST | ask;
         append(&mut bytes, sequence, flags, request.message.clone());
         sequence = sequence.wrapping_add(1);
     }

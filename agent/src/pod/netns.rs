@@ -1,4 +1,4 @@
-//! Network namespaces: made under a path, removed, told apart, and entered on a thread of their own.
+//! Network namespaces: made under a path, removed, told apart, and entered.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -89,15 +89,26 @@ fn kept_by(mount: &str) -> Option<(u64, PathBuf)> {
     Some((inode.parse().ok()?, words.next()?.into()))
 }
 
-/// Runs `work` on a new thread inside the namespace; the calling thread stays where it is.
-pub fn enter<T: Send>(
-    netns: BorrowedFd<'_>,
-    work: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
-    on_a_thread(|| {
-        setns(netns, CloneFlags::CLONE_NEWNET)?;
-        work()
-    })
+/// Runs `work` inside the namespace, on the calling thread, and brings that back however `work` ends.
+pub fn enter<T>(netns: BorrowedFd<'_>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let own = Own(File::open(OWN)?);
+    setns(netns, CloneFlags::CLONE_NEWNET)?;
+    let done = work();
+    drop(own);
+    done
+}
+
+/// The namespace that a thread belongs to and returns to.
+struct Own(File);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Err(error) = setns(&self.0, CloneFlags::CLONE_NEWNET) {
+            // On this thread the next pod's wiring would be done in this pod.
+            tracing::error!(%error, "failed to leave a pod's namespace");
+            std::process::abort();
+        }
+    }
 }
 
 fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {

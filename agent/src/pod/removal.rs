@@ -20,7 +20,7 @@ use nix::sys::time::TimeVal;
 use super::engine::{again, lock};
 use super::messages;
 use super::netlink::{
-    Message, Request, RequestError, encode, first_refusal, note, receive, socket,
+    Ask, Message, Request, RequestError, encode, first_refusal, note, receive, socket,
 };
 
 /// Links that go together: the kernel changes no other link meanwhile, 0.3 ms for each.
@@ -119,7 +119,7 @@ impl Removal {
         setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_LEN)?;
         setsockopt(&socket, ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))?;
         let socket = Arc::new(socket);
-        let (sender, bytes) = (Arc::clone(&socket), encode(FIRST, requests));
+        let (sender, bytes) = (Arc::clone(&socket), encode(FIRST, requests, Ask::Each));
         let thread = thread::Builder::new().name("unlink".to_owned());
         thread.spawn(move || sender.send(&bytes, 0))?;
         Ok(Self {

@@ -1,11 +1,13 @@
-//! Which bridge each pod's link is a port of: the kernel's bridges have 1,023 ports, a node may have more pods. Pure.
+//! Which bridge each pod's link is a port of: bridges with many ports are slow to take more, a node may have any number of
+//! pods. Pure.
 
 use std::collections::HashMap;
 
 use dormouse_agent_ipam::Suffix;
 
-/// Ports of one bridge that are used; the kernel would take 23 more, which are left to the node's owner.
-pub(crate) const PORTS_MAX: usize = 1_000;
+/// Ports of one bridge that are used. The kernel would take 1,023, but walks over all of them several times to add one more:
+/// at 1,000 that takes as long as all the rest of it.
+pub(crate) const PORTS_MAX: usize = 128;
 
 /// One bridge.
 #[derive(Debug)]

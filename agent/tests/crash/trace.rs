@@ -14,7 +14,8 @@ use nix::unistd::Pid;
 
 /// Calls in which a thread waits for others. What they do is seen by nobody outside, and how many there are differs from
 /// run to run.
-const WAITING: [i64; 5] = [
+const WAITING: [i64; 6] = [
+    libc::SYS_accept4,
     libc::SYS_futex,
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -24,7 +25,8 @@ const WAITING: [i64; 5] = [
 ];
 
 /// Their names.
-pub(crate) const WAITING_NAMES: [&str; 5] = [
+pub(crate) const WAITING_NAMES: [&str; 6] = [
+    "accept4",
     "futex",
     "epoll_wait",
     "epoll_pwait",

@@ -7,12 +7,15 @@ use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use super::{Leases, LeasesError, Shared, journal_error};
 use crate::journal::Journal;
+use crate::lease::State;
 use crate::record::Record;
 
-/// Changes that share one sync, and its outcome once there is one.
+/// Changes that are written together, and how that ended once it did.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     records: Vec<Record>,
+    /// Whether one of them ends something: the kernel's next boot frees what was only begun.
+    ends: bool,
     outcome: Arc<OnceLock<Result<(), Arc<io::Error>>>>,
 }
 
@@ -24,12 +27,14 @@ impl Batch {
 }
 
 impl Leases {
-    /// Returns when the record is durable and applied. On an error it is neither, and a claim is given up.
+    /// Returns when the record is written, synced if it ends something, and applied. On an error it is neither, and a
+    /// claim is given up.
     pub(super) fn commit<'a>(
         &'a self,
         mut shared: MutexGuard<'a, Shared>,
         record: Record,
     ) -> Result<(), LeasesError> {
+        shared.batch.ends |= !begins(&record);
         shared.batch.records.push(record);
         let outcome = Arc::clone(&shared.batch.outcome);
         loop {
@@ -57,7 +62,11 @@ impl Leases {
     ) -> MutexGuard<'a, Shared> {
         let batch = mem::take(&mut shared.batch);
         drop(shared);
-        let written = journal.append(&batch.records);
+        let written = if batch.ends {
+            journal.append(&batch.records)
+        } else {
+            journal.write(&batch.records)
+        };
         let mut shared = self.lock();
         shared.length = journal.length();
         shared.journal = Some(journal);
@@ -67,10 +76,22 @@ impl Leases {
     }
 }
 
+/// Whether the record only says what is about to be done, so that another process can undo it.
+fn begins(record: &Record) -> bool {
+    match record {
+        Record::Reserve(lease) => lease.state == State::Reserved,
+        Record::Release(_) => true,
+        _ => false,
+    }
+}
+
 impl Shared {
     fn settle(&mut self, batch: Batch, written: io::Result<()>) {
         match &written {
-            Ok(()) => self.apply(batch.records),
+            Ok(()) => {
+                self.writes.syncs += u64::from(batch.ends);
+                self.apply(batch.records);
+            }
             Err(_) => {
                 for record in &batch.records {
                     if let Record::Reserve(lease) = record {
@@ -88,9 +109,8 @@ impl Shared {
         for record in &records {
             self.allocator.apply(record);
         }
-        self.writes.syncs += 1;
         self.writes.records += u64::try_from(records.len()).unwrap_or(u64::MAX);
-        self.writes.records_per_sync_max = self.writes.records_per_sync_max.max(records.len());
+        self.writes.records_at_once_max = self.writes.records_at_once_max.max(records.len());
         if let Some(later) = &mut self.later {
             later.extend(records);
         }

@@ -19,7 +19,8 @@ const LOOPBACK_IFINDEX: u32 = 1;
 
 /// The pod's namespace: loopback, its link with two addresses that are usable at once, its default route, and the limit
 /// of what it sends.
-pub(crate) fn pod_side(wiring: &Wiring<'_>, ifindex: u32) -> Vec<Request> {
+pub(crate) fn pod_side(wiring: &Wiring<'_>) -> Vec<Request> {
+    let ifindex = wiring.ifindex;
     let mut quiet = LinkMessage::default();
     quiet.header.index = ifindex;
     quiet.attributes = vec![no_generated_addresses()];

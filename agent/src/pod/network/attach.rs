@@ -10,7 +10,7 @@ use dormouse_agent_ipam::{Ipv4Wish, Lease, LeaseKey, NetnsId, Suffix};
 use dormouse_cni::message::{Link, Wanted, Wired};
 use dormouse_cni::pending::since_boot;
 use nix::libc;
-use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::net::if_::if_indextoname;
 
 use super::stages::Stages;
 use super::{Network, lock, machine, pod_links};
@@ -235,12 +235,11 @@ fn explain(error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
 fn wire_pod(wiring: &Wiring<'_>, netns: BorrowedFd<'_>) -> Result<(), NetworkError> {
     let inside = || {
         let ifname = wiring.key.ifname.as_str();
-        let ifindex = if_nametoindex(ifname).map_err(io::Error::from)?;
         sysctl::quiet_pod(ifname).map_err(io::Error::other)?;
         if wiring.address4.is_some() {
             sysctl::quiet_pod4(ifname).map_err(io::Error::other)?;
         }
-        let requests = messages::pod_side(wiring, ifindex);
+        let requests = messages::pod_side(wiring);
         Ok(Rtnl::open()?.batch(&requests))
     };
     netns::enter(netns, inside).map_err(machine("wire the pod's side"))??;
