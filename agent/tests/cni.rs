@@ -13,6 +13,8 @@ mod dual;
 mod edges;
 #[path = "cni/ipam.rs"]
 mod ipam;
+#[path = "cni/many.rs"]
+mod many;
 #[path = "cni/node.rs"]
 mod node;
 #[path = "cni/offline.rs"]
