@@ -3,14 +3,15 @@
 
 mod log;
 mod side;
+mod usable;
 
-use std::net::{Ipv6Addr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use dormouse_world::{Spec, World};
 
-use self::side::{Called, Side};
+use self::side::Side;
+use self::usable::Listener;
 use super::Options;
 use super::percentile::percentile;
 use crate::progress::Step;
@@ -27,10 +28,6 @@ const EDGE: usize = 50;
 const CALLERS: usize = 4;
 /// Calls of one side by all callers, before the other's turn.
 const TURN: usize = 100;
-/// Where pods send their first packet.
-const PORT: u16 = 9_000;
-/// How long a packet may be under way.
-const PACKET_LIMIT: Duration = Duration::from_secs(2);
 
 /// Half a thousand ADDs and DELs of each side, one after the other and by four at once; a thousand pods; a crash.
 pub(super) fn run(options: &Options) -> Result<Report> {
@@ -54,6 +51,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     report_bursts([&ours, &reference], &mut report)?;
     report_deletes([&ours, &reference], &mut report)?;
     report_many(&ours, &first, &mut report)?;
+    usable::report(options, &ours, PODS_MANY, &mut report)?;
     let step = Step::begin("kill the agent and start it again");
     agent.kill()?;
     let agent = side::start_agent(options, &world, node)?;
@@ -75,15 +73,15 @@ fn report_adds(
     report: &mut Report,
 ) -> Result<Vec<f64>> {
     let step = Step::begin("add 500 pods on each side, one after the other");
-    let (mut own, mut theirs, mut sent) = (Vec::new(), Vec::new(), 0);
-    let outside = ours
-        .node
-        .enter(|| UdpSocket::bind((ours.node.address, PORT)))??;
-    outside.set_read_timeout(Some(PACKET_LIMIT))?;
+    let (mut own, mut theirs) = (Vec::new(), Vec::new());
+    let listener = Listener::open(ours)?;
     for pod in 0..PODS {
         options.interrupt.check()?;
         let added = ours.call("ADD", pod)?;
-        sent += usize::from(speaks(ours, pod, &added, &outside)?);
+        ensure!(
+            listener.hears(ours, pod, &added)?,
+            "pod {pod} could not use its address"
+        );
         own.push(added.ms);
         theirs.push(reference.call("ADD", pod)?.ms);
     }
@@ -97,29 +95,7 @@ fn report_adds(
         let row = row.against(percentile(&theirs, share));
         report.push(row.must(Bound::RatioAtMost(most)));
     }
-    let seen = format!("{sent} of {PODS}");
-    report.push(Row::claim(
-        "its address is usable when ADD returns",
-        sent == PODS,
-        &seen,
-    ));
     Ok(own)
-}
-
-/// Whether the pod can use its address at once, and its first packet arrives.
-fn speaks(side: &Side, pod: usize, added: &Called, outside: &UdpSocket) -> Result<bool> {
-    let address: Ipv6Addr = side::address(&added.answer).context("ADD's answer has no address")?;
-    let to = (side.node.address, PORT);
-    let sent = dormouse_world::enter(&side.netns(pod), || {
-        UdpSocket::bind((address, 0)).and_then(|socket| socket.send_to(b"first", to))
-    })?;
-    if sent.is_err() {
-        return Ok(false);
-    }
-    let mut packet = [0; 16];
-    Ok(outside
-        .recv_from(&mut packet)
-        .is_ok_and(|(_, from)| from.ip() == address))
 }
 
 /// What the kernel and the start of a program need, against the whole ADD.
