@@ -59,7 +59,7 @@ pub use load::{Hook, Run};
 pub use loads::BackendCount;
 pub use pinned::{Pinned, Place};
 pub use services::Served;
-pub(crate) use sys::{give_memory_back, watch};
+pub(crate) use sys::{give_memory_back, load_classifier, new_word, watch};
 pub use view::View;
 
 use arrays::Arrays;

@@ -184,25 +184,26 @@ fn measure((from, to): (&Netns, &Netns), target: Ipv6Addr, time: Duration) -> f6
     rate
 }
 
+fn limits(ingress: Option<u64>, egress: Option<u64>) -> Wanted {
+    let rate = |bits_per_second| Rate {
+        bits_per_second,
+        burst_bits: 1_000_000,
+    };
+    Wanted {
+        bandwidth: Some(Bandwidth {
+            ingress: ingress.map(rate),
+            egress: egress.map(rate),
+        }),
+        ..Wanted::default()
+    }
+}
+
 #[test]
 fn a_pods_traffic_is_limited_both_ways() {
     let node = Node::start("rate");
     let network = node.open(Recorder::default());
-    let rate = |bits_per_second| {
-        let burst_bits = 1_000_000;
-        Some(Rate {
-            bits_per_second,
-            burst_bits,
-        })
-    };
     let (limited, free) = (node.pod("limited"), node.pod("free"));
-    let wanted = Wanted {
-        bandwidth: Some(Bandwidth {
-            ingress: rate(20_000_000),
-            egress: rate(40_000_000),
-        }),
-        ..Wanted::default()
-    };
+    let wanted = limits(Some(20_000_000), Some(40_000_000));
     let limited_at = node.add(&network, "limited", &limited, &wanted).address;
     let free_at = node
         .add(&network, "free", &free, &Wanted::default())
@@ -220,6 +221,56 @@ fn a_pods_traffic_is_limited_both_ways() {
         unlimited > 100e6,
         "{unlimited} bit/s from a pod without limits"
     );
+    let classifiers = |link| {
+        let show = format!("filter show dev {link} ingress");
+        node.netns.tc(&show)
+    };
+    let (has, none) = (classifiers("dm00010000"), classifiers("dm00010001"));
+    assert!(has.contains("limit") && none.is_empty(), "{has} {none}");
+}
+
+#[test]
+fn a_pod_that_removes_its_own_limit_sends_no_more() {
+    let node = Node::start("cheat");
+    let network = node.open(Programs::open(&node, "cheat"));
+    let pod = node.pod("a");
+    let wanted = limits(None, Some(40_000_000));
+    node.add(&network, "a", &pod, &wanted);
+    let time = Duration::from_secs(2);
+    let honest = measure((&pod, &node.outside), Node::OUTSIDE, time) / 40e6;
+    assert!((0.5..1.2).contains(&honest), "{honest} of the rate");
+    let shown = pod.tc("qdisc show dev eth0");
+    assert!(shown.contains("tbf"), "{shown}");
+    pod.tc("qdisc del dev eth0 root");
+    let cheat = |when: &str| {
+        let rate = measure((&pod, &node.outside), Node::OUTSIDE, time) / 40e6;
+        assert!((0.05..1.5).contains(&rate), "{rate} of the rate {when}");
+    };
+    cheat("without its own limit");
+    // Another agent takes over, and one that dies leaves the limit where it is.
+    drop(network);
+    cheat("without an agent");
+    let network = node.open(Programs::open(&node, "cheat"));
+    cheat("with the next agent");
+    node.del(&network, "a");
+}
+
+#[test]
+fn the_kernel_takes_the_smallest_and_the_largest_limit() {
+    let node = Node::start("extremes");
+    let network = node.open(Recorder::default());
+    for (name, bits) in [("least", 1), ("most", u64::MAX)] {
+        let mut wanted = limits(Some(bits), Some(bits));
+        for burst_bits in [1, u64::MAX] {
+            let pod = node.pod(name);
+            let limits = wanted.bandwidth.iter_mut();
+            for limit in limits.flat_map(|both| [&mut both.ingress, &mut both.egress]) {
+                limit.as_mut().unwrap().burst_bits = burst_bits;
+            }
+            node.add(&network, name, &pod, &wanted);
+            node.del(&network, name);
+        }
+    }
 }
 
 /// The real data path, for what it drops.

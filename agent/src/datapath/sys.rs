@@ -244,6 +244,65 @@ pub(super) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::
     bpf(BPF_LINK_UPDATE, &argument).map(drop)
 }
 
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_PROG_LOAD: libc::c_long = 5;
+
+/// bpf(2)'s argument for a new map; what a newer kernel knows more of is 0.
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+/// bpf(2)'s argument for a new program; what a newer kernel knows more of is 0.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+}
+
+/// An array of one word, which is 0. It goes with its descriptor and the last program that uses it.
+pub(crate) fn new_word() -> io::Result<OwnedFd> {
+    const BPF_MAP_TYPE_ARRAY: u32 = 2;
+    let argument = MapCreate {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: 8,
+        max_entries: 1,
+    };
+    let fd = bpf(BPF_MAP_CREATE, &argument)?;
+    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Loads a classifier from the kernel's instructions, which its verifier judges.
+pub(crate) fn load_classifier(instructions: &[u64]) -> io::Result<OwnedFd> {
+    const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+    let argument = ProgLoad {
+        prog_type: BPF_PROG_TYPE_SCHED_CLS,
+        insn_cnt: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+        insns: instructions.as_ptr() as u64,
+        license: c"Apache-2.0".as_ptr() as u64,
+        prog_name: *b"dormouse_limit\0\0",
+        ..ProgLoad::default()
+    };
+    let fd = bpf(BPF_PROG_LOAD, &argument)?;
+    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 
 /// bpf(2)'s argument for many entries at once. The kernel writes `count`.

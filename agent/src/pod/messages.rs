@@ -1,7 +1,7 @@
 //! The netlink messages that wire and unwire a pod. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use dormouse_agent_ipam::{LeaseKey, Suffix};
 use dormouse_cni::message::Bandwidth;
@@ -25,6 +25,7 @@ mod limit;
 mod reach;
 
 pub(crate) use inside::pod_side;
+pub(crate) use limit::allowed;
 pub(crate) use reach::{reach, unreach};
 
 /// The interface group of the pods' links.
@@ -124,9 +125,9 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
     requests
 }
 
-/// When both ends are there: the limit of what the pod receives, and a look that makes the kernel take notice that the link is up before
-/// anyone sends. Since Linux 6.8 a look at the link runs the pending carrier work, which otherwise runs a moment later.
-pub(crate) fn settle(wiring: &Wiring<'_>) -> Vec<Request> {
+/// When both ends are there: the limits at the host's end, and a look that makes the kernel take notice that the link is up
+/// before anyone sends. Since Linux 6.8 a look at the link runs the pending carrier work, which otherwise runs a moment later.
+pub(crate) fn settle(wiring: &Wiring<'_>, limiter: Option<BorrowedFd<'_>>) -> Vec<Request> {
     let mut link = LinkMessage::default();
     link.header.index = wiring.ifindex;
     let look = request(
@@ -139,7 +140,9 @@ pub(crate) fn settle(wiring: &Wiring<'_>) -> Vec<Request> {
         let what = "limit what the pod receives";
         limit::limit(what, wiring.ifindex, wiring.mtu, rate)
     });
-    limit.into_iter().chain([look]).collect()
+    let enforced = limiter.map(|limiter| limit::enforce(wiring.ifindex, limiter));
+    let limits = limit.into_iter().chain(enforced.into_iter().flatten());
+    limits.chain([look]).collect()
 }
 
 /// Puts a link among those that are about to be removed; one that is gone is no error.

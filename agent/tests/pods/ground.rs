@@ -41,9 +41,18 @@ impl Netns {
 
     /// Runs `ip` inside and returns what it wrote.
     pub(crate) fn ip(&self, words: &str) -> String {
-        let output = self.inside(|| Command::new("ip").args(words.split(' ')).output());
+        self.run("ip", words)
+    }
+
+    /// Runs `tc` inside and returns what it wrote.
+    pub(crate) fn tc(&self, words: &str) -> String {
+        self.run("tc", words)
+    }
+
+    fn run(&self, program: &str, words: &str) -> String {
+        let output = self.inside(|| Command::new(program).args(words.split(' ')).output());
         let output = output.unwrap();
-        assert!(output.status.success(), "ip {words}: {output:?}");
+        assert!(output.status.success(), "{program} {words}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 

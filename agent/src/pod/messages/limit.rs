@@ -1,16 +1,29 @@
-//! How much a pod may send and receive: what is too much waits for its turn at the end of the link that sends it. Pure.
+//! How much a pod may send and receive: what is too much waits for its turn at the end of the link that sends it. What the
+//! pod sends in spite of that is dropped at the host's end. Pure.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use dormouse_cni::message::Rate;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+use netlink_packet_route::tc::{
+    TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcMessage, TcOption,
+};
 
+use super::filter::{Side, filter, place};
 use super::{Request, request};
 
 /// What may wait: this part of what may pass in a second.
 const QUEUES_PER_SECOND: u64 = 20;
 /// Packets that must fit into a burst, for the kernel lets only whole ones pass.
 const BURST_PACKETS_MIN: u64 = 4;
+
+/// Before the data path's programs.
+const PRIORITY: u16 = 8;
+/// What a pod that keeps its own limit may send at once beyond it, as the host sees it: one packet that is not cut yet, in
+/// bytes, and what comes late, as a part of what may pass in a second.
+const UNCUT_LEN_MAX: u64 = 1 << 16;
+const LATE_PER_SECOND: u64 = 50;
 
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
@@ -45,6 +58,29 @@ pub(super) fn limit(what: &'static str, ifindex: u32, mtu: u32, rate: Rate) -> R
     ];
     let message = RouteNetlinkMessage::NewQueueDiscipline(message);
     request(what, message, NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+/// What the host lets pass of what a pod sends: bytes in a second, and at once.
+pub(crate) fn allowed(rate: Rate, mtu: u32) -> (u64, u64) {
+    let rate = Bytes::of(rate, u64::from(mtu) * BURST_PACKETS_MIN);
+    let late = rate.per_second / LATE_PER_SECOND;
+    (
+        rate.per_second,
+        u64::from(rate.burst) + UNCUT_LEN_MAX + late,
+    )
+}
+
+/// Has a classifier drop what comes from a pod beyond its limit.
+pub(crate) fn enforce(ifindex: u32, limiter: BorrowedFd<'_>) -> [Request; 2] {
+    let fd = limiter.as_raw_fd().cast_unsigned();
+    let options = vec![
+        TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
+        TcOption::Bpf(TcFilterBpfOption::ProgName("limit".to_owned())),
+        TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
+    ];
+    let what = "enforce the limit of what the pod sends";
+    let at = (Side::Ingress, PRIORITY);
+    [place(ifindex), filter(what, ifindex, at, ("bpf", options))]
 }
 
 /// A token bucket in bytes.
@@ -95,6 +131,16 @@ mod tests {
         // 6 ms.
         assert_eq!(rate.ticks(), 93_750);
         assert_eq!(rate.spec()[8..], 1_000_000_u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn the_host_lets_pass_what_a_pod_that_keeps_its_limit_sends() {
+        let asked = Rate {
+            bits_per_second: 8_000_000,
+            burst_bits: 80_000,
+        };
+        let (rate, bucket) = allowed(asked, 1_500);
+        assert_eq!((rate, bucket), (1_000_000, 10_000 + 65_536 + 20_000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
@@ -19,7 +19,7 @@ use crate::pod::error::NetworkError;
 use crate::pod::messages::{self, CREATE, Wiring};
 use crate::pod::names::{self, BRIDGE_MAC, mac_text};
 use crate::pod::netlink::{RequestError, Rtnl};
-use crate::pod::{GATEWAY, GATEWAY4, PodEntry, bridge, netns, shards, sysctl};
+use crate::pod::{GATEWAY, GATEWAY4, PodEntry, bridge, limiter, netns, shards, sysctl};
 
 /// How long a request waits for another one on the same attachment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,7 +95,7 @@ impl Network {
         let host_us = stages.ended(Stage::Host);
         wire_pod(&wiring, netns)?;
         let pod_us = stages.ended(Stage::Inside);
-        self.engine.batch(messages::settle(&wiring))?;
+        self.settle(&wiring)?;
         let settle_us = stages.ended(Stage::Host);
         self.leases.confirm(lease.suffix)?;
         let confirm_us = stages.ended(Stage::Journal);
@@ -167,6 +167,19 @@ impl Network {
             }
         }
         (v6, v4)
+    }
+
+    fn settle(&self, wiring: &Wiring<'_>) -> Result<(), NetworkError> {
+        let sent = wiring.limits.and_then(|limits| limits.egress);
+        let limiter = sent.map(|rate| {
+            let (bytes_per_second, bucket) = messages::allowed(rate, wiring.mtu);
+            limiter::load(bytes_per_second, bucket)
+        });
+        let limiter = limiter
+            .transpose()
+            .map_err(machine("load the limit of what the pod sends"))?;
+        let requests = messages::settle(wiring, limiter.as_ref().map(AsFd::as_fd));
+        Ok(self.engine.batch(requests)?)
     }
 
     /// If this fails too, the journal says that the lease was never live: the next reconciliation finishes it.
