@@ -200,18 +200,39 @@ pub(super) fn receive(socket: &Socket) -> io::Result<Vec<Message>> {
     parse(&bytes)
 }
 
+/// The same, without what cannot be read: a notification may be about any link there is.
+pub(super) fn receive_readable(socket: &Socket) -> io::Result<Vec<Message>> {
+    let mut bytes = Vec::with_capacity(ANSWER_LEN_MAX);
+    socket.recv(&mut bytes, 0)?;
+    Ok(readable(&bytes))
+}
+
+fn readable(bytes: &[u8]) -> Vec<Message> {
+    split(bytes)
+        .filter_map(|message| Message::deserialize(message).ok())
+        .collect()
+}
+
 fn parse(bytes: &[u8]) -> io::Result<Vec<Message>> {
-    let mut messages = Vec::new();
+    split(bytes)
+        .map(|message| {
+            Message::deserialize(message)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+        })
+        .collect()
+}
+
+/// The messages one after the other, each from its header on; what has none is the last.
+fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
-    while !rest.is_empty() {
-        let message = Message::deserialize(rest)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        let length = usize::try_from(message.header.length).map_err(io::Error::other)?;
-        let aligned = length.next_multiple_of(4).max(4);
-        rest = rest.get(aligned..).unwrap_or_default();
-        messages.push(message);
-    }
-    Ok(messages)
+    std::iter::from_fn(move || {
+        let length = rest.first_chunk().copied().map(u32::from_ne_bytes)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX).max(4);
+        let message = rest.get(..length).unwrap_or(rest);
+        let next = length.checked_next_multiple_of(4).unwrap_or(length);
+        rest = rest.get(next..).unwrap_or_default();
+        Some(message)
+    })
 }
 
 fn append(bytes: &mut Vec<u8>, sequence: u32, flags: u16, message: RouteNetlinkMessage) {
@@ -223,4 +244,39 @@ fn append(bytes: &mut Vec<u8>, sequence: u32, flags: u16, message: RouteNetlinkM
     let start = bytes.len();
     bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
     message.serialize(&mut bytes[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETLINK: u16 = 19;
+
+    fn request(index: u32) -> Request {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        Request {
+            what: "test",
+            message: RouteNetlinkMessage::SetLink(link),
+            flags: 0,
+            tolerated: &[],
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_hides_nothing_that_can() {
+        // A link without the header that each link has.
+        let mut broken = 20_u32.to_ne_bytes().to_vec();
+        broken.extend(SETLINK.to_ne_bytes());
+        broken.resize(20, 0);
+        let good = |number| encode(number, &[request(number)]);
+        let bytes = [good(7), broken, good(8), vec![1, 0]].concat();
+        assert!(parse(&bytes).is_err());
+        let numbers: Vec<u32> = readable(&bytes)
+            .iter()
+            .map(|message| message.header.sequence_number)
+            .collect();
+        assert_eq!(numbers, [7, 8]);
+        assert!(readable(&[0; 3]).is_empty());
+    }
 }

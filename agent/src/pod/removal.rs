@@ -20,7 +20,7 @@ use nix::sys::time::TimeVal;
 use super::engine::{again, lock};
 use super::messages;
 use super::netlink::{
-    Ask, Message, Request, RequestError, encode, first_refusal, note, receive, socket,
+    Ask, Message, Request, RequestError, encode, first_refusal, note, receive_readable, socket,
 };
 
 /// Links that go together: the kernel changes no other link meanwhile, 0.3 ms for each.
@@ -133,7 +133,7 @@ impl Removal {
     /// Waits until all links are gone; each request's error number.
     fn finish(mut self) -> io::Result<Vec<i32>> {
         while !self.is_done() {
-            for message in receive(&self.socket)? {
+            for message in receive_readable(&self.socket)? {
                 self.hear(&message);
             }
         }
