@@ -57,14 +57,14 @@ pub(crate) fn del(invocation: &Invocation) -> Result<(), CniError> {
 
 pub(crate) fn check(invocation: &Invocation) -> Result<(), CniError> {
     let netns = open_netns(invocation)?;
-    let addresses = invocation
-        .previous
-        .as_ref()
-        .map(result::AddResult::addresses)
-        .unwrap_or_default();
+    let previous = invocation.previous.as_ref();
+    let ifname = &invocation.environment.ifname;
     let request = Request::Check {
         attachment: attachment(invocation),
-        addresses,
+        addresses: previous
+            .map(result::AddResult::addresses)
+            .unwrap_or_default(),
+        mac: previous.and_then(|previous| previous.mac(ifname)),
     };
     done(invocation, &request, Some(&netns), code::TRY_AGAIN)
 }

@@ -129,6 +129,9 @@ pub enum Request {
         attachment: Attachment,
         /// The addresses that ADD's result named.
         addresses: Vec<IpAddr>,
+        /// The link-layer address of the pod's end that it named, after all plugins of the chain.
+        #[serde(default)]
+        mac: Option<[u8; 6]>,
     },
     /// Could ADD succeed now?
     Status {},

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -81,6 +81,25 @@ impl AddResult {
         }
         written.extend(self.rest);
         Ok(written)
+    }
+
+    /// The link-layer address that it names of the pod's interface of that name; none where it says nothing readable.
+    pub fn mac(&self, ifname: &str) -> Option<[u8; 6]> {
+        #[derive(Deserialize)]
+        struct Interface {
+            name: String,
+            mac: String,
+            sandbox: String,
+        }
+        let interfaces = self.interfaces.iter();
+        let read = interfaces
+            .filter_map(|interface| serde_json::from_str::<Interface>(interface.get()).ok());
+        let mut pods = read.filter(|one| one.name == ifname && !one.sandbox.is_empty());
+        let octets = pods.next()?.mac;
+        let octets = octets
+            .split(':')
+            .map(|octet| u8::from_str_radix(octet, 16).ok());
+        octets.collect::<Option<Vec<_>>>()?.try_into().ok()
     }
 
     /// The addresses that it names, whoever gave them.

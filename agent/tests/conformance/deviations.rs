@@ -79,38 +79,6 @@ const fn new(case: &'static str, reason: &'static str) -> Deviation {
     }
 }
 
-/// What ours does not do yet.
-pub(crate) const OURS_OPEN: &[Deviation] = &[
-    every(
-        "codes/50 when no address is left",
-        "a test's node has a /96, which is never used up",
-    ),
-    every(
-        "drift/the MAC has changed",
-        "a later plugin, such as tuning, may have changed it",
-    ),
-];
-
-/// What ours does not do yet for the reference `bridge`.
-pub(crate) const DELEGATED_OPEN: &[Deviation] = &[
-    every(
-        "delegate/a pod gets its address",
-        "it is no address manager for others yet",
-    ),
-    every(
-        "delegate/a failed ADD frees the address",
-        "it is no address manager for others yet",
-    ),
-    every(
-        "delegate/CHECK asks",
-        "it is no address manager for others yet",
-    ),
-    every(
-        "delegate/STATUS asks",
-        "it is no address manager for others yet",
-    ),
-];
-
 const NO_GC: &str = "neither `bridge` nor `host-local` collects garbage";
 const ADDS_UP: &str = "`host-local` adds up what it finds in all places";
 const NO_CHAIN: &str = "`bridge` must be first: it forgets `prevResult`";

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::deviations::{self, Deviation};
 use crate::node::Node;
 use crate::plugin::binary;
+use crate::stage::Stage;
 
 /// A plugin with what a case must know of it.
 pub(crate) struct Subject {
@@ -18,7 +19,7 @@ pub(crate) struct Subject {
     pub(crate) conf: fn(&Node) -> Value,
     /// Keys that give pods an IPv6 and an IPv4 address, if it can be configured so.
     pub(crate) dual: Option<fn(&mut Node) -> Value>,
-    /// Keys that leave two addresses for pods.
+    /// Keys that leave two addresses for pods; without them, [`nearly_used_up`] does.
     pub(crate) tiny: Option<fn(&Node) -> Value>,
     /// The plugin that hands out addresses, and its section `ipam`.
     pub(crate) ipam: (PathBuf, fn(&Node) -> Value),
@@ -75,7 +76,22 @@ pub(crate) fn ours() -> Subject {
         leases: |node| node.table().iter().map(ToString::to_string).collect(),
         ask: OURS,
         daemon: true,
-        deviations: deviations::OURS_OPEN,
+        deviations: &[],
+    }
+}
+
+/// The narrowest prefix that a node may own, and how many pods it takes.
+const NARROWEST: (&str, usize) = ("2001:db8:d0:0:0:1::/120", 240);
+
+/// A node on which another plugin holds all addresses of the narrowest prefix but two.
+pub(crate) fn nearly_used_up(stage: &mut Stage<'_>) {
+    let (prefix, pods) = NARROWEST;
+    stage.node = Node::start_with("narrow", prefix.parse().unwrap());
+    let others = stage.pod("others");
+    let ipam = json!({"type": "bridge", "ipam": our_places(&stage.node, "dormouse")});
+    for number in 2..pods {
+        let add = stage.add(&format!("other{number}"), &others);
+        add.conf(&ipam).ok().unwrap();
     }
 }
 
@@ -130,7 +146,7 @@ pub(crate) fn reference_over_ours(folder: &Path, links: &Path) -> Subject {
         path: format!("{}:{}", folder.display(), links.display()),
         conf: |node| json!({"type": "bridge", "bridge": "cni0", "ipam": our_places(node, "dormouse")}),
         binary: folder.join("bridge"),
-        deviations: deviations::DELEGATED_OPEN,
+        deviations: &[],
         ..ours()
     }
 }

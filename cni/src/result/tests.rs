@@ -142,6 +142,24 @@ fn what_earlier_plugins_said_stays_first_and_whole() {
 }
 
 #[test]
+fn the_link_layer_address_is_that_of_the_pods_own_interface() {
+    let mac = |interfaces: &str| {
+        let object = serde_json::from_str(&format!(r#"{{"interfaces":[{interfaces}]}}"#)).unwrap();
+        let result = AddResult::read(object, SpecVersion::V1_0_0).unwrap();
+        result.mac("eth0")
+    };
+    let host = r#"{"name":"eth0","mac":"02:00:00:00:00:01"}"#;
+    let other = r#"{"name":"eth1","mac":"02:00:00:00:00:02","sandbox":"/n"}"#;
+    let pod = r#"{"name":"eth0","mac":"02:00:00:00:00:0A","sandbox":"/n"}"#;
+    let silent = r#"{"name":"eth0","sandbox":"/n"}"#;
+    assert_eq!(
+        mac(&[host, other, pod].join(",")),
+        Some([2, 0, 0, 0, 0, 10])
+    );
+    assert_eq!(mac(&[host, other, silent].join(",")), None);
+}
+
+#[test]
 fn the_configurations_dns_is_used_where_an_earlier_plugin_says_none() {
     let with = |previous: &str| {
         let more = format!(r#","dns":{{"domain":"ours"}},"prevResult":{{"dns":{previous}}}"#);

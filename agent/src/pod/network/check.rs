@@ -10,10 +10,11 @@ use dormouse_agent_ipam::{LeaseKey, NetnsId};
 use dormouse_cni::pending::since_boot;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
-use nix::sys::socket::SockaddrStorage;
+use nix::sys::socket::{LinkAddr, SockaddrStorage};
 
 use super::{Network, lock, machine, pod_links};
 use crate::pod::error::NetworkError;
+use crate::pod::names::mac_text;
 use crate::pod::{messages, netns, shards};
 
 /// The IPv4 routes of a thread's namespace, one a line: destination and mask are the second and the eighth word.
@@ -45,12 +46,12 @@ impl Network {
             .map_err(NetworkError::Full)
     }
 
-    /// Fails with the first difference. `addresses` are those that ADD's result named.
+    /// Fails with the first difference. `addresses` and `mac` are those that ADD's result named.
     pub fn check(
         &self,
         key: &LeaseKey,
         netns: BorrowedFd<'_>,
-        addresses: &[IpAddr],
+        (addresses, mac): (&[IpAddr], Option<[u8; 6]>),
     ) -> Result<(), NetworkError> {
         let id = netns::identity(netns).map_err(NetworkError::NoNetns)?;
         let lease = self.leases.lease(key);
@@ -72,8 +73,8 @@ impl Network {
         } else if link.is_some_and(|link| !self.is_port(&link)) {
             Some(format!("its link is no port of {}", self.config.bridge))
         } else {
-            netns::enter(netns, || inside(&key.ifname, address, lease.ipv4))
-                .map_err(machine("look inside the pod's namespace"))?
+            let found = || inside(&key.ifname, (address, lease.ipv4), mac);
+            netns::enter(netns, found).map_err(machine("look inside the pod's namespace"))?
         };
         match how {
             None => Ok(()),
@@ -89,16 +90,19 @@ impl Network {
 /// The first difference inside the pod.
 fn inside(
     ifname: &str,
-    address: Ipv6Addr,
-    address4: Option<Ipv4Addr>,
+    (address, address4): (Ipv6Addr, Option<Ipv4Addr>),
+    mac: Option<[u8; 6]>,
 ) -> io::Result<Option<String>> {
-    let (mut there, mut up, mut held) = (false, false, HashSet::new());
+    let (mut there, mut up, mut held, mut found) = (false, false, HashSet::new(), None);
     for entry in getifaddrs()?.filter(|entry| entry.interface_name == ifname) {
         there = true;
         up |= entry.flags.contains(InterfaceFlags::IFF_UP);
         held.extend(entry.address.as_ref().and_then(ip));
+        let link = entry.address.as_ref().and_then(|a| a.as_link_addr());
+        found = found.or(link.and_then(LinkAddr::addr));
     }
     let lacking = messages::both(address, address4).find(|one| !held.contains(one));
+    let differs = mac.filter(|mac| found.is_some_and(|found| found != *mac));
     Ok(if !there {
         Some(format!("interface {ifname} is gone"))
     } else if !up {
@@ -108,7 +112,10 @@ fn inside(
     } else if address4.is_some() && !has_default_route4()? {
         Some("no IPv4 default route is left".to_owned())
     } else {
-        None
+        differs.map(|mac| {
+            let mac = mac_text(mac);
+            format!("the link-layer address of interface {ifname} is not {mac}")
+        })
     })
 }
 
