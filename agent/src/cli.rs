@@ -240,15 +240,20 @@ fn bpffs(given: Option<&PathBuf>, node: &str) -> PathBuf {
 }
 
 impl Run {
-    /// Checks what clap cannot, before anything is touched. Returns the node prefix.
-    pub fn validate(&self) -> Result<NodePrefix> {
-        check_name(&self.node)?;
-        let prefix: NodePrefix = self.prefix.parse().map_err(|error| {
+    /// The prefix as it was given.
+    fn delivered(&self) -> Result<NodePrefix> {
+        self.prefix.parse().map_err(|error| {
             anyhow::anyhow!(
                 "--prefix {:?}: {error}; write it like 2001:db8:d0:0:0:1::/96",
                 self.prefix
             )
-        })?;
+        })
+    }
+
+    /// Checks what clap cannot, before anything is touched. Returns the node prefix.
+    pub fn validate(&self) -> Result<NodePrefix> {
+        check_name(&self.node)?;
+        let prefix = self.delivered()?;
         let profile = self.network_profile;
         ensure!(
             profile.prefix_lengths.contains(&prefix.length()),
@@ -330,9 +335,8 @@ fn check_root(verb: &str) -> Result<()> {
 /// Does what the command line says.
 pub fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.verb {
-        Verb::Run(mut run) => {
+        Verb::Run(run) => {
             let prefix = run.validate()?;
-            run.prefix = prefix.to_string();
             check_root("run")?;
             start::run(*run, prefix)?;
         }

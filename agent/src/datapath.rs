@@ -210,6 +210,11 @@ impl Datapath {
         network::answer(&mut self.loaded, &self.arrays, answers)
     }
 
+    /// Follows the uplink, whose link-layer address answers name; in force at once.
+    pub fn refresh_uplink(&mut self) -> Result<(), DatapathError> {
+        network::refresh_uplink(&mut self.loaded, &self.arrays, &self.config.uplink)
+    }
+
     /// Says which addresses are VIPs and where the activators are; in force at once.
     pub fn configure(
         &mut self,

@@ -98,7 +98,11 @@ pub struct Announcer {
     uplink: String,
     prefix: NodePrefix,
     changes: Arc<Changes>,
+    renewed: Renewed,
 }
+
+/// Hears that the uplink is there, back, or another.
+type Renewed = Box<dyn FnMut() + Send>;
 
 impl Announcer {
     /// For the pods of a node's prefix. What `changes` holds when it runs is there already, and no news.
@@ -113,7 +117,15 @@ impl Announcer {
             uplink: uplink.into(),
             prefix,
             changes,
+            renewed: Box::new(|| {}),
         }
+    }
+
+    /// Calls this before all pods are announced: who answers for them may have to answer otherwise.
+    #[must_use]
+    pub fn on_renewal(mut self, renewed: impl FnMut() + Send + 'static) -> Self {
+        self.renewed = Box::new(renewed);
+        self
     }
 
     /// Runs until `shutdown`, in the calling thread's network namespace. Groups stay, as pods do.
@@ -126,6 +138,7 @@ impl Announcer {
             groups: None,
             advertiser: None,
             is_refused: false,
+            renewed: self.renewed,
             schedule: Schedule::default(),
             start: Instant::now(),
         };
@@ -147,6 +160,7 @@ struct Session {
     advertiser: Option<Advertiser>,
     /// Whether the last announcement was refused: that is said once.
     is_refused: bool,
+    renewed: Renewed,
     schedule: Schedule,
     start: Instant,
 }
@@ -214,6 +228,7 @@ impl Session {
 
     /// The link knows nothing of the pods.
     async fn begin_anew(&mut self) {
+        (self.renewed)();
         let index = self.uplink.index;
         let groups = Groups::on(index, self.prefix, self.watch.handle().clone());
         let living = self.schedule.living().filter(|_| self.answers());

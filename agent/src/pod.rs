@@ -13,6 +13,7 @@ mod busy;
 mod counters;
 mod engine;
 pub mod error;
+mod limiter;
 pub(crate) mod messages;
 pub mod monitor;
 pub mod names;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::datapath::{Pinned, detach};
+use crate::offline;
 use crate::pod::netns;
 use crate::see::Trouble;
 use crate::see::kernel::ask;
@@ -70,7 +71,10 @@ pub fn look(place: &Place) -> Result<Plan, UninstallError> {
     let unreadable = |error: io::Error| UninstallError::Look(error.to_string());
     let pinned = Pinned::open(&place.bpffs).ok();
     let wiring = Wiring::look(&place.state_dir, pinned.as_ref())?;
-    let mut plan = plan::of_kernel(place, &wiring, pinned.as_ref().map(Pinned::facts));
+    let delivered = offline::recall(&place.state_dir).map(|config| config.delivered);
+    let delivered = delivered.ok().or(wiring.prefix());
+    let facts = pinned.as_ref().map(Pinned::facts);
+    let mut plan = plan::of_kernel(place, &wiring, facts, delivered);
     plan.removals
         .extend(files::removals(place).map_err(unreadable)?);
     plan.live

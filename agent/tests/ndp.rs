@@ -23,7 +23,7 @@ mod tap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use frame::{ALL_NODES, Advertisement, Asker, advertisement, mac, solicited};
+use frame::{ALL_NODES, Advertisement, Asker, advertisement, mac, redirect, solicited};
 use node::{Flags, Node, UPLINK};
 use place::{Place, dial, wait};
 use tap::Tap;
@@ -143,6 +143,47 @@ fn pods_that_exist_are_answered_for_and_nothing_else() {
     assert_silent(&tap, elsewhere, a.address);
     node.del("b");
     assert_silent(&tap, b.address, a.address);
+}
+
+#[test]
+fn answers_name_the_uplinks_new_link_layer_address() {
+    let (outside, mut node) = on_link("on-link");
+    node.start();
+    let pod = node.add("a");
+    let tap = Tap::on(&outside, DOWNLINK);
+    let new_mac = "02:00:00:00:00:1a";
+    node.place
+        .ip(&format!("link set {UPLINK} address {new_mac}"));
+    let announced = announcement(pod.address, new_mac);
+    tap.until("the pod at its new place", |frame| {
+        advertisement(frame).filter(|told| *told == announced)
+    });
+    tap.send(&router().asks(pod.address));
+    let expected = Advertisement {
+        to_mac: mac(ROUTER_MAC),
+        to: ROUTER,
+        is_solicited: true,
+        ..announced
+    };
+    assert_eq!(tap.answer(), expected);
+}
+
+/// Both pods are behind one bridge, and the node takes every packet between them in hand: a pod that has a kernel of its own,
+/// as in a virtual machine, may believe what it is told.
+#[test]
+fn no_pod_is_told_of_a_shorter_way_to_another() {
+    let (_outside, mut node) = on_link("on-link");
+    node.start();
+    let (a, b) = (node.add("a"), node.add("b"));
+    assert_eq!(a.place.sysctl("conf/eth0/accept_redirects"), "0");
+    let tap = Tap::on(&a.place, "eth0");
+    for _ in 0..3 {
+        assert_eq!(dial(&a.place, &b.place, b.address).unwrap(), a.address);
+    }
+    let told = tap.watch(Duration::from_millis(200), |frame| {
+        redirect(frame).then(|| frame.to_vec())
+    });
+    assert!(told.is_empty(), "{told:?}");
 }
 
 #[test]

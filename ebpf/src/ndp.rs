@@ -1,7 +1,7 @@
 //! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
 
 use crate::checksum;
-use crate::packet::{self, Aligned, Frame, ICMPV6, L4, Packet};
+use crate::packet::{self, Aligned, Frame, ICMPV6, L3, L4, Packet};
 
 /// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
@@ -114,6 +114,17 @@ pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -
             .is_some_and(|Aligned(target)| is_link_local(&target) || are_own(&target)),
         _ => true,
     }
+}
+
+/// The frame is an ICMPv6 redirect.
+#[inline(always)]
+pub fn is_redirect<F: Frame>(frame: &F) -> bool {
+    let is = |at, value| {
+        frame
+            .load::<1>(at)
+            .is_some_and(|Aligned([found])| found == value)
+    };
+    frame.ethertype() == Some(packet::ETHERTYPE_IPV6) && is(L3 + 6, ICMPV6) && is(L4, REDIRECT)
 }
 
 /// Writes the answer, a whole frame, that `mac` has the target.

@@ -16,7 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{Run, RuntimeKind, bpffs};
 use crate::cni;
@@ -61,7 +61,7 @@ fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
 
 async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     info!(
-        node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = run.prefix, prefix4 = run.prefix4.map(Ipv4Range::cidr), address = %run.address,
+        node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = %prefix, delivered = run.prefix, prefix4 = run.prefix4.map(Ipv4Range::cidr), address = %run.address,
         control = run.control, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
         socket = %run.socket.display(), cgroup = %run.cgroup.display(), metrics = %run.metrics,
         "starting"
@@ -74,14 +74,15 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         .with_context(|| format!("failed to listen on {} for metrics", run.metrics))?;
     let cni_listener = cni::bind(&run.socket)
         .with_context(|| format!("failed to listen on {}", run.socket.display()))?;
-    network_config(&run, prefix)
+    network_config(&run, prefix)?
         .check()
         .context("failed to start the pod network")?;
     let datapath = Arc::new(Mutex::new(open_datapath(&run, prefix)?));
     let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
     let network = Arc::new(open_network(&run, prefix, table)?);
     forget_gone(&datapath, &network)?;
-    let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes);
+    let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes)
+        .on_renewal(refresh(&datapath));
     let fleet_state = Arc::new(FleetState::default());
     let collected = Collected {
         datapath: Arc::clone(&datapath),
@@ -89,7 +90,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         fleet: Arc::clone(&fleet_state),
     };
     let kube = follow(&run, &datapath, &shutdown).await?;
-    let node = join(&run, datapath, fleet_state)?;
+    let node = join(&run, prefix, datapath, fleet_state)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
         metrics_listener,
@@ -126,6 +127,16 @@ fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
         datapath.remove_pod(*address)?;
     }
     Ok(())
+}
+
+/// The kernel's answers name the uplink's link-layer address.
+fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
+    let datapath = Arc::clone(datapath);
+    move || {
+        if let Err(error) = datapath.lock().refresh_uplink() {
+            warn!(%error, "answers for pods may name an earlier link-layer address");
+        }
+    }
 }
 
 /// Begins to serve Services, where a folder of them was given.
@@ -199,20 +210,26 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
     Ok(datapath)
 }
 
-fn network_config(run: &Run, prefix: NodePrefix) -> NetworkConfig {
-    NetworkConfig {
+fn network_config(run: &Run, prefix: NodePrefix) -> Result<NetworkConfig> {
+    Ok(NetworkConfig {
         range4: run.prefix4,
         bridge: run.bridge.clone(),
+        delivered: run.delivered()?,
         ..NetworkConfig::new(prefix, run.state_dir.clone(), run.uplink.clone())
-    }
+    })
 }
 
 fn open_network(run: &Run, prefix: NodePrefix, table: impl PodTable + 'static) -> Result<Network> {
-    let config = network_config(run, prefix);
+    let config = network_config(run, prefix)?;
     Network::open(config, Box::new(table)).context("failed to start the pod network")
 }
 
-fn join(run: &Run, datapath: SharedDatapath, state: Arc<FleetState>) -> Result<Node> {
+fn join(
+    run: &Run,
+    prefix: NodePrefix,
+    datapath: SharedDatapath,
+    state: Arc<FleetState>,
+) -> Result<Node> {
     let pods = match run.runtime {
         RuntimeKind::Standalone => Some(open_runtime(run)?),
         RuntimeKind::None => None,
@@ -228,7 +245,7 @@ fn join(run: &Run, datapath: SharedDatapath, state: Arc<FleetState>) -> Result<N
         .to_owned();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let mut fleet = fleet::Node::new(run.node.clone(), boot_id, version, &held);
-    fleet.describe(status(run));
+    fleet.describe(status(run, prefix));
     let source = run.control.as_deref().map(Source::new).transpose()?;
     let routes = Routes::open(uplink).context("failed to open a routing socket")?;
     Ok(Node {
@@ -258,10 +275,10 @@ fn open_runtime(run: &Run) -> Result<Pods> {
 }
 
 /// What the node says of itself.
-fn status(run: &Run) -> NodeStatus {
+fn status(run: &Run, prefix: NodePrefix) -> NodeStatus {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     NodeStatus {
-        prefix: run.prefix.clone(),
+        prefix: prefix.to_string(),
         address: run.address.to_string(),
         pods: run.pods_max,
         cpu_milli: u64::try_from(cpus).unwrap_or(1) * 1_000,

@@ -81,6 +81,21 @@ pub(super) fn configure(
     put(loaded, arrays, &facts)
 }
 
+/// Follows the uplink: its number and link-layer address may be others than when the facts were written.
+pub(super) fn refresh_uplink(
+    loaded: &mut Loaded,
+    arrays: &Arrays,
+    name: &str,
+) -> Result<(), DatapathError> {
+    let (uplink, uplink_mac) = interface(name)?;
+    let facts = config::Config {
+        uplink,
+        uplink_mac,
+        ..current(loaded, arrays)?
+    };
+    put(loaded, arrays, &facts)
+}
+
 /// A range as the kernel reads it.
 fn layout(range: &VipRange) -> Result<config::Range, DatapathError> {
     let wrong = |what| DatapathError::Prefix {

@@ -17,6 +17,9 @@ struct Remembered {
     prefix: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     range4: Option<String>,
+    /// None where the network delivers no more than the prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered: Option<String>,
     bridge: String,
     uplink: String,
     proxy_neighbors: bool,
@@ -27,6 +30,7 @@ pub(crate) fn remember(config: &NetworkConfig) -> io::Result<()> {
     let remembered = Remembered {
         prefix: config.prefix.to_string(),
         range4: config.range4.map(Ipv4Range::cidr),
+        delivered: (config.delivered != config.prefix).then(|| config.delivered.to_string()),
         bridge: config.bridge.clone(),
         uplink: config.uplink.clone(),
         proxy_neighbors: config.proxy_neighbors,
@@ -50,11 +54,11 @@ pub(crate) fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
     let remembered: Remembered = serde_json::from_slice(&bytes)
         .map_err(io::Error::from)
         .map_err(failed)?;
-    let prefix: NodePrefix = remembered
-        .prefix
-        .parse()
-        .map_err(io::Error::other)
-        .map_err(failed)?;
+    let read = |text: &str| -> Result<NodePrefix, NetworkError> {
+        text.parse().map_err(io::Error::other).map_err(failed)
+    };
+    let prefix = read(&remembered.prefix)?;
+    let delivered = remembered.delivered.as_deref().map(read).transpose()?;
     let range4: Option<Ipv4Range> = remembered
         .range4
         .map(|text| text.parse())
@@ -65,6 +69,7 @@ pub(crate) fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
     Ok(NetworkConfig {
         range4,
         bridge: remembered.bridge,
+        delivered: delivered.unwrap_or(prefix),
         proxy_neighbors: remembered.proxy_neighbors,
         ..config
     })
@@ -87,11 +92,13 @@ mod tests {
         let mut told = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
         told.range4 = Some("10.1.2.0/24".parse().unwrap());
         told.bridge = "br7".into();
+        told.delivered = "2001:db8:d0::/64".parse().unwrap();
         told.proxy_neighbors = true;
         remember(&told).unwrap();
         remember(&told).unwrap();
         let known = recall(folder.path()).unwrap();
         assert_eq!((known.prefix, known.range4), (prefix, told.range4));
+        assert_eq!(known.delivered, told.delivered);
         assert_eq!(
             (known.bridge.as_str(), known.uplink.as_str()),
             ("br7", "eth0")

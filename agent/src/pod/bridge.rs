@@ -54,12 +54,12 @@ pub(crate) struct Fabric {
     pub(crate) mtu: u32,
 }
 
-/// Makes the first bridge, finds those after it, and has packets to addresses of the prefix and the IPv4 range that no
-/// pod has refused: the default route would send them back to where they came from.
+/// Makes the first bridge, finds those after it, and has packets to addresses that no pod has refused, of all that is
+/// delivered to the node and of the IPv4 range: the default route would send them back to where they came from.
 pub(crate) fn ensure(
     name: &str,
     uplink: &str,
-    prefix: NodePrefix,
+    delivered: NodePrefix,
     range4: Option<Ipv4Range>,
 ) -> Result<Fabric, BridgeError> {
     on_a_thread(async |handle| {
@@ -82,7 +82,7 @@ pub(crate) fn ensure(
                 .await?,
             );
         }
-        refuse(&handle, prefix).await?;
+        refuse(&handle, delivered).await?;
         if let Some(range) = range4 {
             refuse4(&handle, range).await?;
         }

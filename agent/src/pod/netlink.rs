@@ -269,7 +269,7 @@ mod tests {
         let mut broken = 20_u32.to_ne_bytes().to_vec();
         broken.extend(SETLINK.to_ne_bytes());
         broken.resize(20, 0);
-        let good = |number| encode(number, &[request(number)]);
+        let good = |number| encode(number, &[request(number)], Ask::Each);
         let bytes = [good(7), broken, good(8), vec![1, 0]].concat();
         assert!(parse(&bytes).is_err());
         let numbers: Vec<u32> = readable(&bytes)

@@ -50,6 +50,8 @@ const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
 pub struct NetworkConfig {
     /// The node's prefix.
     pub prefix: NodePrefix,
+    /// What the network delivers to the node: its prefix, or more.
+    pub delivered: NodePrefix,
     /// What pods get IPv4 addresses from; none: they get IPv6 ones only.
     pub range4: Option<Ipv4Range>,
     /// The node's state folder.
@@ -65,10 +67,12 @@ pub struct NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// IPv6 only, the usual bridge and rest; the data path answers for pods.
+    /// IPv6 only, the usual bridge and rest; the network delivers no more than the prefix, and the data path answers for
+    /// pods.
     pub fn new(prefix: NodePrefix, state_dir: PathBuf, uplink: impl Into<String>) -> Self {
         Self {
             prefix,
+            delivered: prefix,
             range4: None,
             state_dir,
             bridge: BRIDGE_DEFAULT.to_owned(),
@@ -143,8 +147,8 @@ impl Network {
     /// pod that lives. Works in the calling thread's network namespace, and so must all later calls.
     pub fn open(config: NetworkConfig, table: Box<dyn PodTable>) -> Result<Self, NetworkError> {
         let leases = config.leases()?;
-        let NetworkConfig { prefix, range4, .. } = config;
-        let fabric = bridge::ensure(&config.bridge, &config.uplink, prefix, range4)?;
+        let range4 = config.range4;
+        let fabric = bridge::ensure(&config.bridge, &config.uplink, config.delivered, range4)?;
         sysctl::forward(&config.uplink)?;
         if range4.is_some() {
             sysctl::forward4()?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
+use dormouse_agent_ipam::NodePrefix;
 use dormouse_ebpf::config::Config;
 use netlink_packet_route::route::RouteType;
 
@@ -72,8 +73,14 @@ impl fmt::Display for Removal {
     }
 }
 
-/// What there is in the kernel. `facts` are the data path's, where its maps are.
-pub(super) fn of_kernel(place: &Place, wiring: &Wiring, facts: Option<&Config>) -> Plan {
+/// What there is in the kernel. `facts` are the data path's, where its maps are; `delivered` is what the network delivers to
+/// the node, where anything tells it.
+pub(super) fn of_kernel(
+    place: &Place,
+    wiring: &Wiring,
+    facts: Option<&Config>,
+    delivered: Option<NodePrefix>,
+) -> Plan {
     let kernel = wiring.kernel();
     let pods = wiring.all();
     let bridges: Vec<&Link> = kernel
@@ -89,16 +96,14 @@ pub(super) fn of_kernel(place: &Place, wiring: &Wiring, facts: Option<&Config>) 
     let mut removals: Vec<Removal> = ports.map(link).collect();
     removals.extend(bridges.iter().map(|bridge| link(bridge)));
     let proxies = kernel.neighbours.iter().filter(|entry| entry.proxy);
-    let ours = proxies.filter(|entry| {
-        pods.iter()
-            .any(|pod| IpAddr::V6(pod.address) == entry.address && pod.state != "free")
-    });
+    let ours = proxies.filter(|entry| stands_for_pod(entry, wiring, facts));
     removals.extend(ours.map(|entry| Removal::Neighbour {
         entry: Box::new(entry.clone()),
         on: kernel.name(entry.ifindex),
     }));
     let routes = kernel.routes.iter().filter(|route| {
-        refuses(route, wiring) || facts.is_some_and(|facts| leads_to_activator(route, facts))
+        refuses(route, delivered, wiring)
+            || facts.is_some_and(|facts| leads_to_activator(route, facts))
     });
     removals.extend(routes.map(|route| Removal::Route {
         route: Box::new(route.clone()),
@@ -126,11 +131,20 @@ fn is_pod(link: &Link, bridges: &[&Link]) -> bool {
     suffix_of_link(&link.name).is_some() && (behind || parse_alias(&link.alias).is_some())
 }
 
+/// Stands for an address of the node's prefix on the uplink: such entries are the agent's, also of pods that nothing else
+/// tells of any more.
+fn stands_for_pod(entry: &Neighbour, wiring: &Wiring, facts: Option<&Config>) -> bool {
+    let suffix = |prefix: NodePrefix| match entry.address {
+        IpAddr::V6(address) => prefix.suffix(address),
+        IpAddr::V4(_) => None,
+    };
+    wiring.prefix().and_then(suffix).is_some()
+        && facts.is_none_or(|facts| facts.uplink == entry.ifindex)
+}
+
 /// Refuses what no pod of the node has.
-fn refuses(route: &Route, wiring: &Wiring) -> bool {
-    let whole = wiring
-        .prefix()
-        .map(|prefix| (IpAddr::V6(prefix.network()), prefix.length()));
+fn refuses(route: &Route, delivered: Option<NodePrefix>, wiring: &Wiring) -> bool {
+    let whole = delivered.map(|prefix| (IpAddr::V6(prefix.network()), prefix.length()));
     let whole4 = wiring
         .range4()
         .map(|range| (IpAddr::V4(range.network()), range.length()));

@@ -151,3 +151,20 @@ pub(crate) fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
 pub(crate) fn is_router(frame: &[u8]) -> bool {
     frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 134
 }
+
+/// Whether somebody tells of a shorter way.
+pub(crate) fn redirect(frame: &[u8]) -> bool {
+    frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 137
+}
+
+/// The code with which a destination is said to be unreachable.
+pub(crate) fn unreachable(frame: &[u8]) -> Option<u8> {
+    let is_one = frame.len() > HEADERS + 1 && frame[20] == ICMPV6 && frame[HEADERS] == 1;
+    is_one.then(|| frame[HEADERS + 1])
+}
+
+/// Where an IPv6 packet comes from on the link, and whose it is in the end.
+pub(crate) fn ends(frame: &[u8]) -> Option<(Mac, Ipv6Addr)> {
+    let is_ipv6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+    is_ipv6.then(|| Some((array(frame, 6)?, Ipv6Addr::from(array::<16>(frame, 38)?))))?
+}

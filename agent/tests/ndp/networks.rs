@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::frame::{Asker, advertisement, mac, solicited};
+use crate::frame::{Asker, advertisement, ends, mac, solicited, unreachable};
 use crate::node::{Flags, Node, UPLINK};
 use crate::place::{Place, dial, wait};
 use crate::tap::Tap;
@@ -11,6 +11,9 @@ use crate::{
     DOWNLINK, NODE, NODE_MAC, PREFIX, ROUTER, ROUTER_LOCAL, ROUTER_MAC, assert_silent, cabled,
     on_link,
 };
+
+/// What Linux answers where a route refuses (RFC 4443, 3.1).
+const NO_ROUTE: u8 = 0;
 
 /// A router that knows by itself where a prefix is, and asks for nothing.
 fn delivers(outside: &Place, prefix: &str) {
@@ -102,6 +105,46 @@ fn aws_delivers_a_delegated_80_and_takes_frames_of_the_primary_card_only() {
         solicited(frame).filter(|target| *target == pod.address)
     });
     assert!(asked.is_empty(), "the fabric asks for no pod");
+}
+
+#[test]
+fn what_no_pod_has_of_all_that_is_delivered_ends_at_the_node() {
+    for (profile, delivered, free) in [
+        ("aws", "2001:db8:d0:0:7::/80", "2001:db8:d0:0:7:1:0:99"),
+        ("routed", "2001:db8:d1::/64", "2001:db8:d1:0:1::99"),
+    ] {
+        let (outside, place) = cabled();
+        delivers(&outside, delivered);
+        outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
+        let mut node = node(place, profile, delivered, NODE);
+        node.place.ip(&format!(
+            "route add default via {ROUTER_LOCAL} dev {UPLINK}"
+        ));
+        node.start();
+        let pod = node.add("a");
+        assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
+        let free: Ipv6Addr = free.parse().unwrap();
+        let tap = Tap::on(&outside, DOWNLINK);
+        dial(&outside, &node.place, free).unwrap_err();
+        let answer = tap.until("an answer", |frame| {
+            let returned = ends(frame) == Some((mac(NODE_MAC), free));
+            let code = unreachable(frame).map(Ok);
+            if returned {
+                Some(Err("returned"))
+            } else {
+                code
+            }
+        });
+        assert_eq!(answer, Ok(NO_ROUTE), "{delivered}");
+        node.kill();
+        let said = node.uninstall();
+        assert!(
+            said.contains(&format!("removed route {delivered}")),
+            "{said}"
+        );
+        let routes = node.place.ip("-6 route show type unreachable");
+        assert!(routes.is_empty(), "{routes}");
+    }
 }
 
 #[test]

@@ -87,6 +87,24 @@ impl Node {
         }
     }
 
+    /// Takes all off that the agent made, pods that live too; what it says.
+    pub(crate) fn uninstall(&self) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"));
+        command
+            .args(["uninstall", "--force", "--node", self.place.name()])
+            .arg("--state-dir")
+            .arg(self.folder.path().join("state"))
+            .arg("--socket")
+            .arg(self.socket())
+            .arg("--bpffs")
+            .arg(self.pins())
+            .arg("--cgroup")
+            .arg(&self.cgroup);
+        let output = self.place.inside(|| command.output());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     fn socket(&self) -> PathBuf {
         self.folder.path().join("agent.sock")
     }

@@ -142,3 +142,17 @@ fn answer(asked: &Solicitation) -> [u8; ADVERTISEMENT_LEN] {
     advertise(asked, UPLINK, &mut frame);
     frame
 }
+
+#[test]
+fn a_redirect_is_told_from_what_looks_like_one() {
+    let mut redirect = frame(ASKER, POD, &[]);
+    assert!(!is_redirect(&&redirect[..]));
+    redirect[L4] = REDIRECT;
+    assert!(is_redirect(&&redirect[..]));
+    assert!(!is_redirect(&&redirect[..L4]));
+    for (at, other) in [(12, 8), (20, 17)] {
+        let mut frame = redirect.clone();
+        frame[at] = other;
+        assert!(!is_redirect(&&frame[..]));
+    }
+}
