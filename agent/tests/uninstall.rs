@@ -18,6 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use dormouse_agent::datapath::Pinned;
 use dormouse_agent::pod::netns;
 use ground::{Ground, ip, plugin, wait};
 use serde_json::json;
@@ -107,26 +108,39 @@ impl Node<'_> {
         said
     }
 
-    fn add(&self, netns: &Path) {
+    /// Has the plugin wire or unwire a pod; where no agent runs, one serves the request and no more.
+    fn plugin(&self, command: &str, container: &str, netns: &Path) {
         let conf = self.0.dir().join("conf.json");
         let text = json!({
             "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
             "socket": self.socket(), "stateDir": self.0.state_dir(),
+            "fallback": "offline", "agent": env!("CARGO_BIN_EXE_dormouse-agent"),
         });
         fs::write(&conf, text.to_string()).unwrap();
-        let added = Command::new(plugin())
-            .env("CNI_COMMAND", "ADD")
-            .env("CNI_CONTAINERID", "c1")
+        let done = Command::new(plugin())
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", container)
             .env("CNI_NETNS", netns)
             .env("CNI_IFNAME", "eth0")
             .stdin(File::open(conf).unwrap())
             .output()
             .unwrap();
         assert!(
-            added.status.success(),
+            done.status.success(),
             "{}",
-            String::from_utf8_lossy(&added.stdout)
+            String::from_utf8_lossy(&done.stdout)
         );
+    }
+
+    /// The pods that the data path knows.
+    fn in_data_path(&self) -> Vec<String> {
+        let pods = Pinned::open(&self.bpffs()).unwrap().pods().unwrap();
+        let mut pods: Vec<_> = pods
+            .iter()
+            .map(|(address, _)| address.to_string())
+            .collect();
+        pods.sort();
+        pods
     }
 
     /// Links, routes, neighbours, pins, files and namespaces, a line each.
@@ -193,7 +207,14 @@ fn what_an_agent_made_goes_and_what_others_made_stays() {
         let agent = node.agent();
         let pod = PathBuf::from(format!("/run/netns/{}-pod", ground.node));
         netns::create(&pod).unwrap();
-        node.add(&pod);
+        node.plugin("ADD", "c1", &pod);
+        wait("the kernel to stand for the pod", || {
+            node.look()
+                .iter()
+                .any(|line| line.contains("proxy: 2001:db8:d0::1:1:0 "))
+        });
+        // That of a pod of which nothing else is left.
+        ip("-6 neighbour add proxy 2001:db8:d0::1:77:77 dev eth0");
         // An agent that starts takes a link with a pod's name and no holder for the rest of an ADD.
         ip(&format!("link add {NAMESAKE} type bridge"));
         let running = node.look();
@@ -234,6 +255,39 @@ fn what_an_agent_made_goes_and_what_others_made_stays() {
         );
         same(&before, &node.look());
         netns::remove(&pod).unwrap();
+    });
+}
+
+#[test]
+fn a_pod_that_went_while_no_agent_ran_leaves_the_data_path() {
+    ground::stand(|ground| {
+        let node = Node(ground);
+        ip(&format!("-6 address add {NODE_ADDRESS}/64 dev eth0 nodad"));
+        let pods = ["a", "b"].map(|name| {
+            let path = PathBuf::from(format!("/run/netns/{}-{name}", ground.node));
+            netns::create(&path).unwrap();
+            path
+        });
+        let agent = node.agent();
+        node.plugin("ADD", "a", &pods[0]);
+        let (first, second) = ("2001:db8:d0::1:1:0", "2001:db8:d0::1:1:1");
+        assert_eq!(node.in_data_path(), [first]);
+        drop(agent);
+        // Noted, and done by the one that serves the next request, which knows of no data path.
+        node.plugin("DEL", "a", &pods[0]);
+        node.plugin("ADD", "b", &pods[1]);
+        let links = node.look();
+        let has = |link: &str| links.iter().any(|line| line.contains(link));
+        assert!(!has("dm00010000@") && has("dm00010001@"), "{links:#?}");
+        assert_eq!(node.in_data_path(), [first]);
+        let agent = node.agent();
+        wait("the data path to know the pods that live", || {
+            node.in_data_path() == [second]
+        });
+        drop(agent);
+        for path in &pods {
+            netns::remove(path).unwrap();
+        }
     });
 }
 
