@@ -3,7 +3,8 @@
 //! Reading order: what names what ([`names`]), the messages to the kernel ([`messages`], pure) and how they are sent
 //! ([`netlink`]) by many threads together ([`engine`]), how links go ([`removal`]), namespaces ([`netns`]), the bridges
 //! ([`bridge`]) and who is on which ([`shards`], pure), what a restart has to heal ([`recovery`], pure), what the kernel
-//! tells meanwhile ([`monitor`], [`unheard`]), and the operations that CNI needs ([`network`]).
+//! tells meanwhile ([`monitor`], [`unheard`]), what no pod can send past ([`limiter`]), and the operations that CNI needs
+//! ([`network`]).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};

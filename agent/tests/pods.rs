@@ -225,8 +225,9 @@ fn a_pods_traffic_is_limited_both_ways() {
         let show = format!("filter show dev {link} ingress");
         node.netns.tc(&show)
     };
-    let (has, none) = (classifiers("dm00010000"), classifiers("dm00010001"));
-    assert!(has.contains("limit") && none.is_empty(), "{has} {none}");
+    let (first, second) = (classifiers("dm00010000"), classifiers("dm00010001"));
+    assert!(first.contains("limit"), "{first}");
+    assert!(second.is_empty(), "{second}");
 }
 
 #[test]

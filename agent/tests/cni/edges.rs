@@ -288,8 +288,11 @@ fn what_earlier_plugins_said_leaves_byte_by_byte() {
 fn check_tolerates_what_later_plugins_change_and_misses_what_is_gone() {
     let node = Node::start("later");
     let pod = node.pod("a");
-    let result = Call::add(&node, "a", &pod).ok();
+    let mut result = Call::add(&node, "a", &pod).ok();
     pod.ip(&["link", "set", "eth0", "address", "02:00:00:00:00:77"]);
+    Call::check(&node, "a", &pod, &result).fails(101, "is not 02:d0:");
+    // As the plugin says that changed it.
+    result["interfaces"][2]["mac"] = "02:00:00:00:00:77".into();
     pod.ip(&["-6", "route", "del", "default"]);
     pod.ip(&[
         "-6", "route", "add", "default", "via", "fe80::77", "dev", "eth0",
