@@ -25,6 +25,8 @@ pub struct Journal {
     /// Bytes of the file; those behind `length` are zeros.
     allocated: u64,
     sequence: u64,
+    /// Records at its end that no sync has covered yet.
+    unsynced: Vec<u8>,
     /// What a failure left to be done before anything is written.
     repair: Option<Repair>,
 }
@@ -38,7 +40,8 @@ enum Outlives {
 
 #[derive(Clone, Copy, Debug)]
 enum Repair {
-    /// Bytes behind `length` are unknown.
+    /// Bytes behind `length` are unknown, and so is what the disk has of those that were never synced: the kernel takes a
+    /// page that it failed to write for written.
     CutTail,
     /// The file's name may be lost with the power.
     SyncFolder,
@@ -74,6 +77,7 @@ impl Journal {
             length,
             allocated: count(bytes.len())?,
             sequence: count(records.len())?,
+            unsynced: Vec::new(),
             repair: None,
         };
         if cut_bytes > 0 {
@@ -97,6 +101,7 @@ impl Journal {
             length: 0,
             allocated: 0,
             sequence: 0,
+            unsynced: Vec::new(),
             repair: None,
         };
         journal.append(records)?;
@@ -145,6 +150,10 @@ impl Journal {
             return Err(error);
         }
         (self.sequence, self.length) = (sequence, end);
+        match outlives {
+            Outlives::Power => self.unsynced.clear(),
+            Outlives::Process => self.unsynced.extend(bytes),
+        }
         Ok(())
     }
 
@@ -169,9 +178,14 @@ impl Journal {
     }
 
     fn cut_tail(&mut self) -> io::Result<()> {
-        self.file.set_len(self.length)?;
+        let synced = self.length - count(self.unsynced.len())?;
+        self.file.set_len(synced)?;
+        self.allocated = synced;
+        self.file.write_all_at(&self.unsynced, synced)?;
         self.allocated = self.length;
-        self.file.sync_all()
+        self.file.sync_all()?;
+        self.unsynced.clear();
+        Ok(())
     }
 }
 

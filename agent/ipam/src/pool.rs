@@ -31,6 +31,14 @@ impl Space {
         }
     }
 
+    /// The number that nobody is given. A pod that had it before the range was another may hold it, and gives it back.
+    fn gateway(self) -> Option<u32> {
+        match self {
+            Self::Suffixes(_) => None,
+            Self::Ipv4(range) => Some(range.gateway().to_bits()),
+        }
+    }
+
     /// The lane whose cursor outlives its last pod. Those of cohorts do not: they come and go without end.
     fn lasting_lane(self) -> Lane {
         match self {
@@ -82,8 +90,7 @@ impl Pool {
             cursors: HashMap::new(),
         };
         pool.cursor(space.lasting_lane());
-        if let Space::Ipv4(range) = space {
-            let gateway = range.gateway().to_bits();
+        if let Some(gateway) = space.gateway() {
             pool.uses.insert(gateway, None);
             pool.enter(gateway);
         }
@@ -138,13 +145,16 @@ impl Pool {
 
     /// The number was never told to anyone: it need not rest.
     pub(crate) fn give_back(&mut self, number: u32) {
-        if self.uses.remove(&number).is_some() {
+        if self.space.gateway() != Some(number) && self.uses.remove(&number).is_some() {
             self.leave(number);
         }
     }
 
     /// The number, held before or not, rests from `at` (since boot); one that rests already goes on.
     pub(crate) fn begin_rest(&mut self, number: u32, at: Duration) {
+        if self.space.gateway() == Some(number) {
+            return;
+        }
         let until = at + self.rest;
         match self.uses.insert(number, Some(until)) {
             Some(Some(earlier)) => {
@@ -218,5 +228,35 @@ impl Pool {
         if let Some(lane) = self.space.lane_of(number) {
             self.cursor(lane).used += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_a_pod_had_before_goes_to_no_other() {
+        let range: Ipv4Range = "10.0.0.0/29".parse().unwrap();
+        let gateway = range.gateway().to_bits();
+        let mut pool = Pool::new(Space::Ipv4(range), Order::Counting, Duration::ZERO);
+        let fresh = pool.clone();
+        pool.hold(gateway);
+        pool.begin_rest(gateway, Duration::ZERO);
+        pool.wake(Duration::from_secs(1));
+        pool.hold(gateway);
+        pool.give_back(gateway);
+        let numbers = |mut pool: Pool| {
+            let mut numbers = Vec::new();
+            while let Some(number) = pool.draw(range.lane()) {
+                pool.hold(number);
+                numbers.push(number);
+            }
+            numbers.sort_unstable();
+            numbers
+        };
+        let left = numbers(pool);
+        assert_eq!(left, numbers(fresh));
+        assert!(!left.contains(&gateway));
     }
 }

@@ -31,6 +31,24 @@ fn a_write_that_failed_leaves_no_trace_and_the_next_succeeds() {
 }
 
 #[test]
+fn what_no_sync_covered_is_written_again_when_one_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("leases");
+    let mut journal = Journal::open(&path).unwrap().journal;
+    journal.append(&records(0..3)).unwrap();
+    let synced = journal.length();
+    journal.write(&records(3..5)).unwrap();
+    let writable = journal.swap_file(File::open(&path).unwrap());
+    assert!(journal.append(&records(5..6)).is_err());
+    // What the disk has of a page that it failed to take, and whose memory is used for something else by now.
+    let lost = usize::try_from(journal.length() - synced).unwrap();
+    writable.write_all_at(&vec![0; lost], synced).unwrap();
+    journal.swap_file(writable);
+    journal.append(&records(7..9)).unwrap();
+    assert_eq!(read(&path), [records(0..5), records(7..9)].concat());
+}
+
+#[test]
 fn a_journal_that_begins_anew_counts_only_when_it_takes_the_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leases");
