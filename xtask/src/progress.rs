@@ -251,7 +251,7 @@ fn follow(
                 "{title}: wrote nothing for {silent_s} s and is ended; what it wrote last tells where it hangs"
             ));
         }
-        if hangs || interrupt::asked() {
+        if hangs || ending.is_some() || interrupt::asked() {
             end(child, &mut ending);
         }
     }
