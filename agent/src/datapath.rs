@@ -210,8 +210,11 @@ impl Datapath {
         network::answer(&mut self.loaded, &self.arrays, answers)
     }
 
-    /// Follows the uplink, whose link-layer address answers name; in force at once.
+    /// Follows the uplink, whose link-layer address answers name, and which may have been made anew; in force at once.
     pub fn refresh_uplink(&mut self) -> Result<(), DatapathError> {
+        let target = load::Target::find(&self.config)?;
+        self.loaded
+            .attach(&self.config.pins(), &self.config, &target)?;
         network::refresh_uplink(&mut self.loaded, &self.arrays, &self.config.uplink)
     }
 

@@ -168,6 +168,25 @@ fn answers_name_the_uplinks_new_link_layer_address() {
     assert_eq!(tap.answer(), expected);
 }
 
+#[test]
+fn an_uplink_that_is_made_anew_is_followed() {
+    let (outside, mut node) = on_link("on-link");
+    node.start();
+    let pod = node.add("a");
+    outside.ip(&format!("link delete {DOWNLINK}"));
+    outside.cable((DOWNLINK, ROUTER_MAC), &node.place, (UPLINK, NODE_MAC));
+    outside.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
+    node.place
+        .ip(&format!("address add {NODE}/64 dev {UPLINK} nodad"));
+    let tap = Tap::on(&outside, DOWNLINK);
+    let announced = announcement(pod.address, NODE_MAC);
+    tap.until("the pod behind the new link", |frame| {
+        advertisement(frame).filter(|told| *told == announced)
+    });
+    tap.send(&router().asks(pod.address));
+    assert_eq!(tap.answer().target, pod.address);
+}
+
 /// Both pods are behind one bridge, and the node takes every packet between them in hand: a pod that has a kernel of its own,
 /// as in a virtual machine, may believe what it is told.
 #[test]

@@ -1,7 +1,7 @@
 //! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
 
 use crate::checksum;
-use crate::packet::{self, Aligned, Frame, ICMPV6, L3, L4, Packet};
+use crate::packet::{self, Aligned, Frame, ICMP, ICMPV6, L3, L4, Packet};
 
 /// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
@@ -12,6 +12,11 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 const REDIRECT: u8 = 137;
+const REDIRECT4: u8 = 5;
+/// Version and length of an IPv4 header without options, in words.
+const V4_PLAIN: u8 = 0x45;
+/// Its length in bytes.
+const V4_LEN: usize = 20;
 const SOURCE_LINK_LAYER: u8 = 1;
 const TARGET_LINK_LAYER: u8 = 2;
 const SOLICITED: u8 = 0x40;
@@ -116,7 +121,7 @@ pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -
     }
 }
 
-/// The frame is an ICMPv6 redirect.
+/// The frame is a redirect (RFC 4861 4.5, RFC 792).
 #[inline(always)]
 pub fn is_redirect<F: Frame>(frame: &F) -> bool {
     let is = |at, value| {
@@ -124,7 +129,14 @@ pub fn is_redirect<F: Frame>(frame: &F) -> bool {
             .load::<1>(at)
             .is_some_and(|Aligned([found])| found == value)
     };
-    frame.ethertype() == Some(packet::ETHERTYPE_IPV6) && is(L3 + 6, ICMPV6) && is(L4, REDIRECT)
+    match frame.ethertype() {
+        Some(packet::ETHERTYPE_IPV6) => is(L3 + 6, ICMPV6) && is(L4, REDIRECT),
+        // The kernel's own have no options.
+        Some(packet::ETHERTYPE_IPV4) => {
+            is(L3, V4_PLAIN) && is(L3 + 9, ICMP) && is(L3 + V4_LEN, REDIRECT4)
+        }
+        _ => false,
+    }
 }
 
 /// Writes the answer, a whole frame, that `mac` has the target.

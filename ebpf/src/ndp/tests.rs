@@ -144,6 +144,19 @@ fn answer(asked: &Solicitation) -> [u8; ADVERTISEMENT_LEN] {
 }
 
 #[test]
+fn so_is_one_of_ipv4() {
+    let mut redirect = [0_u8; L3 + 28];
+    redirect[12..14].copy_from_slice(&packet::ETHERTYPE_IPV4);
+    (redirect[L3], redirect[L3 + 9], redirect[L3 + 20]) = (0x45, 1, 5);
+    assert!(is_redirect(&&redirect[..]));
+    for (at, other) in [(12, 0x86), (L3, 0x46), (L3 + 9, 6), (L3 + 20, 3)] {
+        let mut frame = redirect;
+        frame[at] = other;
+        assert!(!is_redirect(&&frame[..]));
+    }
+}
+
+#[test]
 fn a_redirect_is_told_from_what_looks_like_one() {
     let mut redirect = frame(ASKER, POD, &[]);
     assert!(!is_redirect(&&redirect[..]));
