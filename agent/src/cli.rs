@@ -88,7 +88,7 @@ pub struct Run {
     #[arg(long, env = "DORMOUSE_UPLINK", default_value = "eth0")]
     pub uplink: String,
     /// The bridge of the pods; made when it does not exist
-    #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0")]
+    #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0", value_parser = bridge)]
     pub bridge: String,
     /// How the network delivers the node's prefix
     #[arg(
@@ -226,10 +226,23 @@ pub struct Offline {
 /// What a node owns of what it is given, in bits.
 const NODE_PREFIX_LENGTH: u8 = 96;
 
+/// Longest name of the first bridge, in bytes.
+const BRIDGE_LEN_MAX: usize = 12;
+
 /// The profiles by name.
 fn network_profile() -> impl TypedValueParser<Value = &'static Profile> {
     let names = PossibleValuesParser::new(profile::PROFILES.each_ref().map(|profile| profile.name));
     names.try_map(|name| profile::named(&name).ok_or("there is no such profile"))
+}
+
+/// A bridge's name, which has to leave room for the numbers of those after it.
+fn bridge(name: &str) -> Result<String, String> {
+    if (1..=BRIDGE_LEN_MAX).contains(&name.len()) {
+        return Ok(name.to_owned());
+    }
+    Err(format!(
+        "a bridge's name has 1 to {BRIDGE_LEN_MAX} bytes: the kernel takes 15, and further bridges have a number behind"
+    ))
 }
 
 /// Where a node's pins are unless told otherwise.

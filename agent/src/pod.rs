@@ -2,7 +2,7 @@
 //!
 //! Reading order: what names what ([`names`]), the messages to the kernel ([`messages`], pure) and how they are sent
 //! ([`netlink`]) by many threads together ([`engine`]), how links go ([`removal`]), namespaces ([`netns`]), the bridges
-//! ([`bridge`]) and who is on which ([`shards`], pure), what a restart has to heal ([`recovery`], pure), what the kernel
+//! ([`bridge`]) and who is on which ([`shards`], pure), what is refused ([`refusal`]), what a restart has to heal ([`recovery`], pure), what the kernel
 //! tells meanwhile ([`monitor`], [`unheard`]), what no pod can send past ([`limiter`]), and the operations that CNI needs
 //! ([`network`]).
 
@@ -22,6 +22,7 @@ pub(crate) mod netlink;
 pub mod netns;
 pub mod network;
 mod recovery;
+pub(crate) mod refusal;
 mod removal;
 mod shards;
 mod sysctl;

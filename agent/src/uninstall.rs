@@ -71,10 +71,9 @@ pub fn look(place: &Place) -> Result<Plan, UninstallError> {
     let unreadable = |error: io::Error| UninstallError::Look(error.to_string());
     let pinned = Pinned::open(&place.bpffs).ok();
     let wiring = Wiring::look(&place.state_dir, pinned.as_ref())?;
-    let delivered = offline::recall(&place.state_dir).map(|config| config.delivered);
-    let delivered = delivered.ok().or(wiring.prefix());
+    let uplink = offline::recall(&place.state_dir).map(|config| config.uplink);
     let facts = pinned.as_ref().map(Pinned::facts);
-    let mut plan = plan::of_kernel(place, &wiring, facts, delivered);
+    let mut plan = plan::of_kernel(place, &wiring, facts, uplink.ok().as_deref());
     plan.removals
         .extend(files::removals(place).map_err(unreadable)?);
     plan.live

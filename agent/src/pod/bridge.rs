@@ -1,18 +1,18 @@
 //! The bridges behind which the node's pods are: made or found as they shall be, each with the gateway's addresses, so
 //! that no pod can tell on which it is.
 
+use std::collections::HashSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use dormouse_agent_ipam::{Ipv4Range, NodePrefix};
 use futures::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressScope};
 use netlink_packet_route::link::{BridgeStpState, LinkAttribute, LinkMessage};
-use netlink_packet_route::route::RouteType;
-use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec};
 
 use super::messages::no_generated_addresses;
 use super::names::BRIDGE_MAC;
+use super::refusal::{self, Net};
 use super::{GATEWAY, GATEWAY4, shards, sysctl};
 
 /// Largest packet where the uplink does not tell one, in bytes.
@@ -54,13 +54,12 @@ pub(crate) struct Fabric {
     pub(crate) mtu: u32,
 }
 
-/// Makes the first bridge, finds those after it, and has packets to addresses that no pod has refused, of all that is
-/// delivered to the node and of the IPv4 range: the default route would send them back to where they came from.
+/// Makes the first bridge, finds those after it, and has packets to addresses that no pod has refused, in these networks.
 pub(crate) fn ensure(
     name: &str,
     uplink: &str,
-    delivered: NodePrefix,
-    range4: Option<Ipv4Range>,
+    refused: &HashSet<Net>,
+    has_ipv4: bool,
 ) -> Result<Fabric, BridgeError> {
     on_a_thread(async |handle| {
         let outer = find(&handle, uplink).await;
@@ -76,16 +75,18 @@ pub(crate) fn ensure(
                 Bridge {
                     name,
                     handle: handle.clone(),
-                    has_ipv4: range4.is_some(),
+                    has_ipv4,
                 }
                 .ensure(mtu)
                 .await?,
             );
         }
-        refuse(&handle, delivered).await?;
-        if let Some(range) = range4 {
-            refuse4(&handle, range).await?;
-        }
+        let refused = refusal::settle(&handle, refused).await;
+        refused.map_err(|source| BridgeError::Kernel {
+            what: "refuse what no pod has, for pods behind",
+            name: name.to_owned(),
+            source,
+        })?;
         Ok(Fabric {
             bridges,
             uplink: outer.header.index,
@@ -135,35 +136,6 @@ fn on_a_thread<T: Send>(
 async fn find(handle: &Handle, name: &str) -> Option<LinkMessage> {
     let request = handle.link().get().match_name(name.to_owned());
     request.execute().try_next().await.ok().flatten()
-}
-
-/// In the place of any other route to the whole prefix.
-async fn refuse(handle: &Handle, prefix: NodePrefix) -> Result<(), BridgeError> {
-    let route = RouteMessageBuilder::<Ipv6Addr>::new()
-        .destination_prefix(prefix.network(), prefix.length())
-        .kind(RouteType::Unreachable)
-        .build();
-    let added = handle.route().add(route).replace().execute().await;
-    added.map_err(unrefused(&prefix))
-}
-
-/// The same for the IPv4 range's whole network: the fabric routes all of it here.
-async fn refuse4(handle: &Handle, range: Ipv4Range) -> Result<(), BridgeError> {
-    let route = RouteMessageBuilder::<Ipv4Addr>::new()
-        .destination_prefix(range.network(), range.length())
-        .kind(RouteType::Unreachable)
-        .build();
-    let added = handle.route().add(route).replace().execute().await;
-    added.map_err(unrefused(&range))
-}
-
-fn unrefused(what: &impl ToString) -> impl FnOnce(rtnetlink::Error) -> BridgeError {
-    let name = what.to_string();
-    move |source| BridgeError::Kernel {
-        what: "refuse what no pod has of",
-        name,
-        source,
-    }
 }
 
 struct Bridge {

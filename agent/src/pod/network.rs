@@ -1,7 +1,7 @@
 //! The node's network: the leases, the kernel's state and the data path's table, kept in step. Every operation may be
 //! called from any thread; those on different attachments run side by side.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,6 +24,7 @@ use super::engine::{Engine, lock};
 use super::error::NetworkError;
 use super::netlink::Rtnl;
 use super::recovery::PodLink;
+use super::refusal::Net;
 use super::removal::Remover;
 use super::shards::Shards;
 use super::{PodEntry, PodTable, messages, names, sysctl};
@@ -88,6 +89,16 @@ impl NetworkConfig {
         self.leases().map(drop)
     }
 
+    /// The networks of which the node has what pods have, and nothing else.
+    fn refused(&self) -> HashSet<Net> {
+        let v6 = |prefix: NodePrefix| (prefix.network().into(), prefix.length());
+        let v4 = |range: Ipv4Range| (range.network().into(), range.length());
+        [v6(self.delivered), v6(self.prefix)]
+            .into_iter()
+            .chain(self.range4.map(v4))
+            .collect()
+    }
+
     fn leases(&self) -> Result<Leases, NetworkError> {
         let folder = &self.state_dir;
         fs::create_dir_all(folder).map_err(machine("create the node's state folder"))?;
@@ -148,7 +159,8 @@ impl Network {
     pub fn open(config: NetworkConfig, table: Box<dyn PodTable>) -> Result<Self, NetworkError> {
         let leases = config.leases()?;
         let range4 = config.range4;
-        let fabric = bridge::ensure(&config.bridge, &config.uplink, config.delivered, range4)?;
+        let refused = config.refused();
+        let fabric = bridge::ensure(&config.bridge, &config.uplink, &refused, range4.is_some())?;
         sysctl::forward(&config.uplink)?;
         if range4.is_some() {
             sysctl::forward4()?;
@@ -242,12 +254,7 @@ impl Network {
             what: "remove",
             source,
         })?;
-        let shards = lock(&self.shards);
-        let bridges: Vec<u32> = match shards.bridge_of(lease.suffix) {
-            Some(bridge) => vec![bridge],
-            None => shards.bridges().collect(),
-        };
-        drop(shards);
+        let bridges = self.bridges_of(lease);
         let proxy_on = self.proxy_on();
         let requests = messages::both(address, lease.ipv4).flat_map(|address| {
             let unreach = |bridge: &u32| messages::unreach(address, *bridge, proxy_on);
@@ -262,6 +269,16 @@ impl Network {
         stages.ended(Stage::Journal);
         lock(&self.missing).remove(&lease.suffix);
         Ok(())
+    }
+
+    /// Where a pod's routes may lead.
+    fn bridges_of(&self, lease: &Lease) -> Vec<u32> {
+        let shards = lock(&self.shards);
+        match shards.bridge_of(lease.suffix) {
+            Some(bridge) => vec![bridge],
+            None if lease.wired => shards.bridges().collect(),
+            None => Vec::new(),
+        }
     }
 
     /// Whether a pod's link is plugged in.

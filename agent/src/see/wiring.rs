@@ -224,6 +224,11 @@ impl Wiring {
         let bridge = link.and_then(|link| link.controller);
         let address4 = lease.and_then(|lease| lease.ipv4);
         let reached4 = address4.is_none_or(|address| self.reaches4(address));
+        let row4 = |address: Ipv4Addr| {
+            let pods = self.pods.as_ref();
+            pods.is_none_or(|pods| pods.contains_key(&address.to_ipv6_mapped()))
+        };
+        let known4 = address4.is_none_or(row4);
         let mut wired = Wired {
             address,
             address4,
@@ -240,7 +245,7 @@ impl Wiring {
             row,
             faults: Vec::new(),
         };
-        wired.faults = wired.faults(reached4);
+        wired.faults = wired.faults(reached4, known4);
         wired
     }
 

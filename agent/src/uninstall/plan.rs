@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use dormouse_agent_ipam::NodePrefix;
 use dormouse_ebpf::config::Config;
-use netlink_packet_route::route::RouteType;
 
 use super::Place;
 use crate::pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
+use crate::pod::refusal;
 use crate::see::kernel::{Kernel, Link, Neighbour, Route};
 use crate::see::wiring::Wiring;
 
@@ -73,13 +73,12 @@ impl fmt::Display for Removal {
     }
 }
 
-/// What there is in the kernel. `facts` are the data path's, where its maps are; `delivered` is what the network delivers to
-/// the node, where anything tells it.
+/// What there is in the kernel. `facts` are the data path's, where its maps are; `uplink` is what the last agent said.
 pub(super) fn of_kernel(
     place: &Place,
     wiring: &Wiring,
     facts: Option<&Config>,
-    delivered: Option<NodePrefix>,
+    uplink: Option<&str>,
 ) -> Plan {
     let kernel = wiring.kernel();
     let pods = wiring.all();
@@ -96,13 +95,18 @@ pub(super) fn of_kernel(
     let mut removals: Vec<Removal> = ports.map(link).collect();
     removals.extend(bridges.iter().map(|bridge| link(bridge)));
     let proxies = kernel.neighbours.iter().filter(|entry| entry.proxy);
-    let ours = proxies.filter(|entry| stands_for_pod(entry, wiring, facts));
+    let is_uplink = |index| match (facts, uplink) {
+        (Some(facts), _) => facts.uplink == index,
+        (None, Some(uplink)) => kernel.name(index) == uplink,
+        (None, None) => false,
+    };
+    let ours = proxies.filter(|entry| stands_for_pod(entry, wiring) && is_uplink(entry.ifindex));
     removals.extend(ours.map(|entry| Removal::Neighbour {
         entry: Box::new(entry.clone()),
         on: kernel.name(entry.ifindex),
     }));
     let routes = kernel.routes.iter().filter(|route| {
-        refuses(route, delivered, wiring)
+        refusal::is_refusal(&route.message)
             || facts.is_some_and(|facts| leads_to_activator(route, facts))
     });
     removals.extend(routes.map(|route| Removal::Route {
@@ -131,25 +135,14 @@ fn is_pod(link: &Link, bridges: &[&Link]) -> bool {
     suffix_of_link(&link.name).is_some() && (behind || parse_alias(&link.alias).is_some())
 }
 
-/// Stands for an address of the node's prefix on the uplink: such entries are the agent's, also of pods that nothing else
+/// Stands for an address of the node's prefix: on the uplink such entries are the agent's, also of pods that nothing else
 /// tells of any more.
-fn stands_for_pod(entry: &Neighbour, wiring: &Wiring, facts: Option<&Config>) -> bool {
+fn stands_for_pod(entry: &Neighbour, wiring: &Wiring) -> bool {
     let suffix = |prefix: NodePrefix| match entry.address {
         IpAddr::V6(address) => prefix.suffix(address),
         IpAddr::V4(_) => None,
     };
     wiring.prefix().and_then(suffix).is_some()
-        && facts.is_none_or(|facts| facts.uplink == entry.ifindex)
-}
-
-/// Refuses what no pod of the node has.
-fn refuses(route: &Route, delivered: Option<NodePrefix>, wiring: &Wiring) -> bool {
-    let whole = delivered.map(|prefix| (IpAddr::V6(prefix.network()), prefix.length()));
-    let whole4 = wiring
-        .range4()
-        .map(|range| (IpAddr::V4(range.network()), range.length()));
-    route.message.header.kind == RouteType::Unreachable
-        && [whole, whole4].contains(&Some((route.prefix, route.length)))
 }
 
 /// Leads to an activator as control told it.

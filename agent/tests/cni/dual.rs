@@ -133,7 +133,8 @@ fn a_restarted_agent_leads_to_both_addresses_again() {
     let single = Call::add(&node, "b", &other).ok();
     assert_eq!(single["ips"].as_array().unwrap().len(), 1);
     Call::del(&node, "a").ok();
-    assert_eq!(traces(node.netns()), bare);
+    assert_eq!(bare.len(), 1, "what no pod has was refused: {bare:?}");
+    assert!(traces(node.netns()).is_empty(), "and is no more");
 }
 
 #[test]
@@ -197,4 +198,15 @@ fn without_an_agent_a_pod_gets_both_addresses_too() {
     assert_eq!(dial(&pod, node.outside(), FAR), address4_of(&result));
     node.restart();
     Call::check(&node, "a", &pod, &result).ok();
+}
+
+#[test]
+fn a_range_that_is_the_uplinks_own_network_cuts_nobody_off() {
+    let mut node = dual("dual-own");
+    let refused = traces(node.netns());
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    node.restart_with(Some("198.51.100.0/24".parse().unwrap()));
+    node.netns().ip(&["route", "get", &ROUTER.to_string()]);
+    let left = traces(node.netns());
+    assert!(left.is_empty(), "the range before: {left:?}");
 }

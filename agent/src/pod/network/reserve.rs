@@ -39,6 +39,7 @@ impl Network {
         let request = LeaseRequest {
             address,
             ipv4,
+            cohort: wanted.cohort,
             wired: false,
             ..LeaseRequest::new(key.clone(), id)
         };

@@ -8,8 +8,8 @@ use super::Wired;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Wired {
-    /// In words; `reached4`: the node knows the way to its IPv4 address, if it has one.
-    pub(super) fn faults(&self, reached4: bool) -> Vec<&'static str> {
+    /// In words; of its IPv4 address, if it has one: `reached4`: the node knows the way, `known4`: so does the data path.
+    pub(super) fn faults(&self, reached4: bool, known4: bool) -> Vec<&'static str> {
         let mut faults = Vec::new();
         let mut fault = |wrong: bool, text| faults.extend(wrong.then_some(text));
         let late = self.held.is_some_and(|held| held > PATIENCE);
@@ -32,6 +32,10 @@ impl Wired {
                     "the node has no neighbour entry for its IPv4 address",
                 );
                 fault(self.row == Some(None), "the data path does not know it");
+                fault(
+                    !known4,
+                    "the data path does not know its IPv4 address, and drops what it sends from there",
+                );
             }
             "reserved" => fault(
                 late,

@@ -1,0 +1,82 @@
+//! Packets to addresses of the node that no pod has are refused: the default route would send them back to where they came
+//! from.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use futures::TryStreamExt;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
+};
+use rtnetlink::{Handle, RouteMessageBuilder};
+
+/// What our refusals say of who made them, so that later agents know them: no other program of `rt_protos` has this number.
+pub(crate) const MADE_BY: RouteProtocol = RouteProtocol::Other(0xd0);
+/// Behind every other route to the same network, such as the one of a link that has addresses of it.
+const METRIC: u32 = 0xffff_0000;
+
+/// A network: its first address, and how many bits its addresses share.
+pub(crate) type Net = (IpAddr, u8);
+
+/// Refuses what lies in these networks and has no route of its own, and no more what an agent before refused.
+pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(), rtnetlink::Error> {
+    let mut there = HashSet::new();
+    for route in refusals(handle).await? {
+        if destination(&route).is_some_and(|net| wanted.contains(&net) && there.insert(net)) {
+            continue;
+        }
+        handle.route().del(route).execute().await?;
+    }
+    for net in wanted.difference(&there) {
+        handle.route().add(refusal(*net)).execute().await?;
+    }
+    Ok(())
+}
+
+async fn refusals(handle: &Handle) -> Result<Vec<RouteMessage>, rtnetlink::Error> {
+    let v6 = RouteMessageBuilder::<Ipv6Addr>::new().build();
+    let v4 = RouteMessageBuilder::<Ipv4Addr>::new().build();
+    let mut found = Vec::new();
+    for family in [v6, v4] {
+        let routes = handle.route().get(family).execute();
+        found.extend(routes.try_collect::<Vec<_>>().await?);
+    }
+    found.retain(is_refusal);
+    Ok(found)
+}
+
+/// Whether an agent made the route to refuse what no pod has.
+pub(crate) fn is_refusal(route: &RouteMessage) -> bool {
+    route.header.kind == RouteType::Unreachable && route.header.protocol == MADE_BY
+}
+
+fn refusal((address, length): Net) -> RouteMessage {
+    let mut route = match address {
+        IpAddr::V6(address) => RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(address, length)
+            .build(),
+        IpAddr::V4(address) => RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(address, length)
+            .build(),
+    };
+    route.header.kind = RouteType::Unreachable;
+    route.header.protocol = MADE_BY;
+    route.attributes.push(RouteAttribute::Priority(METRIC));
+    route
+}
+
+fn destination(route: &RouteMessage) -> Option<Net> {
+    let address = route
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
+                Some(IpAddr::from(*address))
+            }
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => {
+                Some(IpAddr::from(*address))
+            }
+            _ => None,
+        });
+    Some((address?, route.header.destination_prefix_length))
+}
