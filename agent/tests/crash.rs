@@ -95,7 +95,8 @@ fn kill_plugins(node: &mut Node<'_>, verb: Verb) {
         node.kill_plugin(verb, &pod, Some(Kill::at(at)));
         pod.end();
     }
-    node.wait_for_links();
+    let stay = node.wait_for_links();
+    tally.note(0, &Traced::default(), "no DEL for any", stay);
     node.kill_agent();
     node.start_agent();
     let left = node.clears();
@@ -173,7 +174,7 @@ fn never_ask(node: &mut Node<'_>, verb: Verb, at: usize, tally: &mut Tally) -> b
     prepare(node, verb, &pod);
     let traced = node.kill_agent_at(verb, &pod, Some(Kill::at(at)));
     pod.end();
-    node.wait_for_links();
+    tally.note(at, &traced, "no DEL", node.wait_for_links());
     node.start_agent();
     tally.note(at, &traced, "no DEL", node.clears());
     !traced.killed

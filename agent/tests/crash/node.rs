@@ -312,11 +312,20 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Waits until no pod's link is there: the kernel removes those of dead namespaces in its own time.
-    pub(crate) fn wait_for_links(&self) {
-        crate::ground::wait("links of dead namespaces to go", || {
-            !self.left().iter().any(|line| line.starts_with("link "))
-        });
+    /// Waits until no pod's link is there: the kernel removes those of dead namespaces in its own time. Those that stay.
+    pub(crate) fn wait_for_links(&self) -> Result<(), Vec<String>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut links = self.left();
+            links.retain(|line| line.starts_with("link "));
+            if links.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(links);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 }
 

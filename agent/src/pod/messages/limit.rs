@@ -17,6 +17,8 @@ use super::{Request, request};
 const QUEUES_PER_SECOND: u64 = 20;
 /// Packets that must fit into a burst, for the kernel lets only whole ones pass.
 const BURST_PACKETS_MIN: u64 = 4;
+/// What must fit too, in bytes: a packet of the largest usual kind, for the MTU may grow while the pod runs.
+const BURST_MIN: u64 = 9_216;
 
 /// Before the data path's programs.
 const PRIORITY: u16 = 8;
@@ -24,6 +26,8 @@ const PRIORITY: u16 = 8;
 /// bytes, and what comes late, as a part of what may pass in a second.
 const UNCUT_LEN_MAX: u64 = 1 << 16;
 const LATE_PER_SECOND: u64 = 50;
+/// The part by which the kernel's queue is less exact than the host's count: it cuts a packet's time to whole nanoseconds.
+const INEXACT: u64 = 100;
 
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
@@ -34,7 +38,7 @@ const TICK_NS: u128 = 64;
 
 /// Delays what the link of that number sends; its `mtu` is in bytes.
 pub(super) fn limit(what: &'static str, ifindex: u32, mtu: u32, rate: Rate) -> Request {
-    let rate = Bytes::of(rate, u64::from(mtu) * BURST_PACKETS_MIN);
+    let rate = Bytes::of(rate, mtu);
     let queue = rate.per_second / QUEUES_PER_SECOND + u64::from(rate.burst);
     let queue = u32::try_from(queue).unwrap_or(u32::MAX);
     // `struct tc_tbf_qopt`: rate, peak rate, bytes in the queue, burst in ticks, MTU.
@@ -62,10 +66,10 @@ pub(super) fn limit(what: &'static str, ifindex: u32, mtu: u32, rate: Rate) -> R
 
 /// What the host lets pass of what a pod sends: bytes in a second, and at once.
 pub(crate) fn allowed(rate: Rate, mtu: u32) -> (u64, u64) {
-    let rate = Bytes::of(rate, u64::from(mtu) * BURST_PACKETS_MIN);
+    let rate = Bytes::of(rate, mtu);
     let late = rate.per_second / LATE_PER_SECOND;
     (
-        rate.per_second,
+        rate.per_second + rate.per_second / INEXACT,
         u64::from(rate.burst) + UNCUT_LEN_MAX + late,
     )
 }
@@ -91,7 +95,8 @@ struct Bytes {
 }
 
 impl Bytes {
-    fn of(rate: Rate, burst_min: u64) -> Self {
+    fn of(rate: Rate, mtu: u32) -> Self {
+        let burst_min = (u64::from(mtu) * BURST_PACKETS_MIN).max(BURST_MIN);
         let burst = (rate.burst_bits / 8).max(burst_min);
         Self {
             per_second: (rate.bits_per_second / 8).max(1),
@@ -126,10 +131,11 @@ mod tests {
             bits_per_second: 8_000_000,
             burst_bits: 8,
         };
-        let rate = Bytes::of(asked, 6_000);
-        assert_eq!((rate.per_second, rate.burst), (1_000_000, 6_000));
-        // 6 ms.
-        assert_eq!(rate.ticks(), 93_750);
+        let rate = Bytes::of(asked, 2_500);
+        assert_eq!((rate.per_second, rate.burst), (1_000_000, 10_000));
+        // 10 ms.
+        assert_eq!(rate.ticks(), 156_250);
+        assert_eq!(Bytes::of(asked, 1_500).burst, 9_216);
         assert_eq!(rate.spec()[8..], 1_000_000_u32.to_ne_bytes());
     }
 
@@ -140,7 +146,7 @@ mod tests {
             burst_bits: 80_000,
         };
         let (rate, bucket) = allowed(asked, 1_500);
-        assert_eq!((rate, bucket), (1_000_000, 10_000 + 65_536 + 20_000));
+        assert_eq!((rate, bucket), (1_010_000, 10_000 + 65_536 + 20_000));
     }
 
     #[test]

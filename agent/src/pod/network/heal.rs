@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-use dormouse_agent_ipam::Suffix;
+use dormouse_agent_ipam::{Lease, LeasesError, Suffix};
 
 use super::{Network, lock, pod_links, reserve};
 use crate::metrics::Healed;
@@ -51,12 +51,7 @@ impl Network {
     fn heal_one(&self, healing: Healing) -> Result<Option<PodLink>, NetworkError> {
         match healing {
             Healing::Keep(link) => Ok(Some(link)),
-            Healing::Adopt(lease, link) => {
-                tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
-                self.leases.adopt(&lease)?;
-                self.wiring.healed(Healed::Adopted);
-                Ok(Some(link))
-            }
+            Healing::Adopt(lease, link) => Ok(self.adopt(lease)?.then_some(link)),
             Healing::Unwire(lease) => {
                 tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
                 self.unwire(&lease)?;
@@ -70,6 +65,29 @@ impl Network {
                 Ok(None)
             }
         }
+    }
+
+    /// Takes back a pod that the journal lost; false if its addresses are another's by now. One such pod is no reason to
+    /// leave all others without an agent.
+    fn adopt(&self, lease: Lease) -> Result<bool, NetworkError> {
+        let without = lease.ipv4.is_some().then(|| Lease {
+            ipv4: None,
+            ..lease.clone()
+        });
+        for lease in [Some(lease), without].into_iter().flatten() {
+            match self.leases.adopt(&lease) {
+                Ok(()) => {
+                    tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
+                    self.wiring.healed(Healed::Adopted);
+                    return Ok(true);
+                }
+                Err(LeasesError::Allocate(error)) => {
+                    tracing::error!(key = %lease.key, %error, ipv4 = lease.ipv4.is_some(), "cannot take back a pod that the journal had lost");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
     }
 
     /// What leads to a pod, in case someone took it away.
