@@ -2,12 +2,11 @@
 //! with the link.
 
 use std::fs;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use aya::maps::{HashMap, Map, MapData};
 use dormouse_ebpf::maps::Pod;
-use netlink_packet_route::tc::{TcBpfFlags, TcFilterBpfOption, TcOption};
 use nix::libc;
 
 use super::error::DatapathError;
@@ -63,17 +62,11 @@ fn program(
     let fd = program
         .fd()
         .map_err(DatapathError::program("attach", name))?;
-    let fd = fd.as_fd().as_raw_fd().cast_unsigned();
-    let options = vec![
-        TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
-        TcOption::Bpf(TcFilterBpfOption::ProgName(name.to_owned())),
-        TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
-    ];
     Ok(filter(
         "attach to the pod's link",
         ifindex,
         (side, place.priority()),
-        ("bpf", options),
+        (name, fd.as_fd()),
     ))
 }
 

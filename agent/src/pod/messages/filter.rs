@@ -1,9 +1,13 @@
 //! Classifiers on a link. A program that is a classifier is attached in microseconds and goes with its link; a TCX link
 //! would make the kernel hold its lock for a grace period, 16 ms, each time. Pure.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+use netlink_packet_route::tc::{
+    TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcMessage, TcOption,
+};
 use nix::libc;
 
 use super::{Request, request};
@@ -56,17 +60,23 @@ pub(crate) fn remove(ifindex: u32, at: (Side, u16)) -> Request {
     request("take a classifier off the pod's link", message, 0)
 }
 
-/// A classifier of all packets, in the place of the one that has this side and priority; lower ones come first.
+/// A program as the classifier of all packets, in the place of the one that has this side and priority; lower ones come
+/// first.
 pub(crate) fn filter(
     what: &'static str,
     ifindex: u32,
     at: (Side, u16),
-    (kind, options): (&str, Vec<TcOption>),
+    (name, program): (&str, BorrowedFd<'_>),
 ) -> Request {
+    let fd = program.as_raw_fd().cast_unsigned();
     let mut message = of(ifindex, at);
     message.attributes = vec![
-        TcAttribute::Kind(kind.to_owned()),
-        TcAttribute::Options(options),
+        TcAttribute::Kind("bpf".to_owned()),
+        TcAttribute::Options(vec![
+            TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
+            TcOption::Bpf(TcFilterBpfOption::ProgName(name.to_owned())),
+            TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
+        ]),
     ];
     let message = RouteNetlinkMessage::NewTrafficFilter(message);
     request(what, message, NLM_F_CREATE | NLM_F_REPLACE)

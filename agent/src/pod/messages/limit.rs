@@ -1,14 +1,12 @@
 //! How much a pod may send and receive: what is too much waits for its turn at the end of the link that sends it. What the
 //! pod sends in spite of that is dropped at the host's end. Pure.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use dormouse_cni::message::Rate;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{
-    TcAttribute, TcBpfFlags, TcFilterBpfOption, TcHandle, TcMessage, TcOption,
-};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
 use super::filter::{Side, filter, place};
 use super::{Request, request};
@@ -76,15 +74,12 @@ pub(crate) fn allowed(rate: Rate, mtu: u32) -> (u64, u64) {
 
 /// Has a classifier drop what comes from a pod beyond its limit.
 pub(crate) fn enforce(ifindex: u32, limiter: BorrowedFd<'_>) -> [Request; 2] {
-    let fd = limiter.as_raw_fd().cast_unsigned();
-    let options = vec![
-        TcOption::Bpf(TcFilterBpfOption::ProgFd(fd)),
-        TcOption::Bpf(TcFilterBpfOption::ProgName("limit".to_owned())),
-        TcOption::Bpf(TcFilterBpfOption::Flags(TcBpfFlags::DirectAction)),
-    ];
     let what = "enforce the limit of what the pod sends";
     let at = (Side::Ingress, PRIORITY);
-    [place(ifindex), filter(what, ifindex, at, ("bpf", options))]
+    [
+        place(ifindex),
+        filter(what, ifindex, at, ("limit", limiter)),
+    ]
 }
 
 /// A token bucket in bytes.
