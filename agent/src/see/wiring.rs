@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dormouse_agent_ipam::{BootId, Ipv4Range, Lease, LeaseKey, NetnsId, NodePrefix, State, Suffix};
+use dormouse_agent_ipam::{BootId, Lease, LeaseKey, NetnsId, NodePrefix, State, Suffix};
 use dormouse_cni::pending::since_boot;
 use dormouse_ebpf::maps::Pod;
 
@@ -16,7 +16,6 @@ use super::kernel::{Kernel, Link, Neighbour};
 use super::leases::Leases;
 use super::{Exit, Trouble};
 use crate::datapath::Pinned;
-use crate::offline;
 use crate::pod::names::suffix_of_link;
 
 mod faults;
@@ -28,7 +27,6 @@ const NAMESPACES: &str = "/run/netns";
 #[derive(Debug)]
 pub struct Wiring {
     prefix: Option<NodePrefix>,
-    range4: Option<Ipv4Range>,
     leases: Option<Leases>,
     kernel: Kernel,
     /// What the data path knows; none where it cannot be read.
@@ -91,9 +89,6 @@ impl Wiring {
         });
         Ok(Self {
             prefix: leases.as_ref().map(|leases| leases.prefix).or(facts),
-            range4: offline::recall(state_dir)
-                .ok()
-                .and_then(|config| config.range4),
             leases,
             kernel: Kernel::look().map_err(unreadable)?,
             pods: pinned
@@ -113,11 +108,6 @@ impl Wiring {
     /// The node's prefix, where anything tells it.
     pub fn prefix(&self) -> Option<NodePrefix> {
         self.prefix
-    }
-
-    /// What the last agent gave pods IPv4 addresses from.
-    pub fn range4(&self) -> Option<Ipv4Range> {
-        self.range4
     }
 
     /// Whose an address is.
