@@ -211,12 +211,7 @@ fn cohort(address: &str) -> u32 {
 /// A user who looks finds the cohort.
 fn say_cohort(ground: &Ground, address: &str) {
     let ask = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
-            .args(arguments)
-            .env("DORMOUSE_NODE", &ground.node)
-            .env("DORMOUSE_STATE_DIR", ground.state_dir())
-            .output()
-            .unwrap();
+        let output = ground.command(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let explained = ask(&["explain", "address", address]);

@@ -63,7 +63,7 @@ impl<'a> Node<'a> {
     fn call(&self, command: &str, pod: &Pod) {
         let configuration = json!({
             "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
-            "socket": socket(self.ground), "stateDir": self.ground.state_dir(),
+            "socket": self.ground.socket(), "stateDir": self.ground.state_dir(),
         });
         let mut plugin = Command::new(ground::plugin())
             .env("CNI_COMMAND", command)
@@ -89,39 +89,23 @@ impl Drop for Node<'_> {
     fn drop(&mut self) {
         let _ = self.agent.kill();
         let _ = self.agent.wait();
-        let _ = dormouse_agent::datapath::detach(&bpffs(self.ground));
+        let _ = dormouse_agent::datapath::detach(&self.ground.bpffs());
     }
 }
 
 fn agent(ground: &Ground) -> Child {
-    let mut agent = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
-        .args(["run", "--runtime", "none", "--uplink", "eth0"])
-        .args(["--node", &ground.node, "--address", ADDRESS])
-        .args(["--prefix", "2001:db8:d0:0:0:1::/96", "--metrics", METRICS])
-        .arg("--state-dir")
-        .arg(ground.state_dir())
-        .arg("--socket")
-        .arg(socket(ground))
-        .arg("--bpffs")
-        .arg(bpffs(ground))
-        .arg("--cgroup")
-        .arg(&ground.cgroup)
+    let mut agent = ground
+        .command(&["run", "--runtime", "none", "--uplink", "eth0"])
+        .args(["--address", ADDRESS, "--metrics", METRICS])
+        .args(["--prefix", "2001:db8:d0:0:0:1::/96"])
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
     wait("the agent to serve", || {
         assert_eq!(agent.try_wait().unwrap(), None, "the agent ended");
-        UnixStream::connect(socket(ground)).is_ok() && TcpStream::connect(METRICS).is_ok()
+        UnixStream::connect(ground.socket()).is_ok() && TcpStream::connect(METRICS).is_ok()
     });
     agent
-}
-
-fn socket(ground: &Ground) -> PathBuf {
-    ground.dir().join("agent.sock")
-}
-
-fn bpffs(ground: &Ground) -> PathBuf {
-    Path::new("/sys/fs/bpf/dormouse").join(&ground.node)
 }
 
 fn scrape() -> String {

@@ -7,6 +7,7 @@
 )]
 
 #[path = "runtime/ground.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
 mod ground;
 
 use std::fs;

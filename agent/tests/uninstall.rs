@@ -40,21 +40,14 @@ struct Node<'a>(&'a Ground);
 
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        let _ = dormouse_agent::datapath::detach(&self.bpffs());
+        let _ = dormouse_agent::datapath::detach(&self.0.bpffs());
     }
 }
 
 impl Node<'_> {
-    fn bpffs(&self) -> PathBuf {
-        PathBuf::from("/sys/fs/bpf/dormouse").join(&self.0.node)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.0.dir().join("agent.sock")
-    }
-
     fn agent(&self) -> Agent {
         let child = self
+            .0
             .command(&[
                 "run",
                 "--uplink",
@@ -76,22 +69,9 @@ impl Node<'_> {
             .spawn();
         let agent = Agent(child.unwrap());
         wait("the agent to serve", || {
-            UnixStream::connect(self.socket()).is_ok()
+            UnixStream::connect(self.0.socket()).is_ok()
         });
         agent
-    }
-
-    /// A command about this node.
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"));
-        command
-            .args(arguments)
-            .env("DORMOUSE_NODE", &self.0.node)
-            .env("DORMOUSE_BPFFS", self.bpffs())
-            .env("DORMOUSE_STATE_DIR", self.0.state_dir())
-            .env("DORMOUSE_SOCKET", self.socket())
-            .env("DORMOUSE_CGROUP", &self.0.cgroup);
-        command
     }
 
     /// What a command says, if it ends as it should.
@@ -100,7 +80,7 @@ impl Node<'_> {
             status,
             stdout,
             stderr,
-        } = self.command(arguments).output().unwrap();
+        } = self.0.command(arguments).output().unwrap();
         let said = [stdout, stderr]
             .map(|bytes| String::from_utf8(bytes).unwrap())
             .concat();
@@ -113,7 +93,7 @@ impl Node<'_> {
         let conf = self.0.dir().join("conf.json");
         let text = json!({
             "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
-            "socket": self.socket(), "stateDir": self.0.state_dir(),
+            "socket": self.0.socket(), "stateDir": self.0.state_dir(),
             "fallback": "offline", "agent": env!("CARGO_BIN_EXE_dormouse-agent"),
         });
         fs::write(&conf, text.to_string()).unwrap();
@@ -134,7 +114,7 @@ impl Node<'_> {
 
     /// The pods that the data path knows.
     fn in_data_path(&self) -> Vec<String> {
-        let pods = Pinned::open(&self.bpffs()).unwrap().pods().unwrap();
+        let pods = Pinned::open(&self.0.bpffs()).unwrap().pods().unwrap();
         let mut pods: Vec<_> = pods
             .iter()
             .map(|(address, _)| address.to_string())
@@ -163,7 +143,7 @@ impl Node<'_> {
                 .filter(|line| !line.contains("fe80::") && !line.contains("ff00::"));
             all.extend(lines.map(|line| format!("{asked}: {line}")));
         }
-        for folder in [self.bpffs(), self.0.dir().to_owned()] {
+        for folder in [self.0.bpffs(), self.0.dir().to_owned()] {
             collect(&folder, &mut all);
         }
         all

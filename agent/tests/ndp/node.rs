@@ -53,21 +53,13 @@ impl Node {
 
     /// Runs the agent until it serves.
     pub(crate) fn start(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"));
+        let mut command = self.command("run");
         command
-            .args(["run", "--runtime", "none", "--uplink", UPLINK])
+            .args(["--runtime", "none", "--uplink", UPLINK])
             .args(["--network-profile", self.flags.profile])
-            .args(["--node", self.place.name(), "--prefix", self.flags.prefix])
+            .args(["--prefix", self.flags.prefix])
             .args(["--address", &self.flags.address.to_string()])
             .args(["--metrics", "[::1]:10249"])
-            .arg("--state-dir")
-            .arg(self.folder.path().join("state"))
-            .arg("--socket")
-            .arg(self.socket())
-            .arg("--bpffs")
-            .arg(self.pins())
-            .arg("--cgroup")
-            .arg(&self.cgroup)
             .stdin(Stdio::null());
         let mut agent = self.place.inside(|| command.spawn());
         wait("the agent", || {
@@ -89,10 +81,18 @@ impl Node {
 
     /// Takes all off that the agent made, pods that live too; what it says.
     pub(crate) fn uninstall(&self) -> String {
+        let mut command = self.command("uninstall");
+        command.arg("--force");
+        let output = self.place.inside(|| command.output());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A command about this node.
+    fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"));
         command
-            .args(["uninstall", "--force", "--node", self.place.name()])
-            .arg("--state-dir")
+            .args([verb, "--node", self.place.name(), "--state-dir"])
             .arg(self.folder.path().join("state"))
             .arg("--socket")
             .arg(self.socket())
@@ -100,9 +100,7 @@ impl Node {
             .arg(self.pins())
             .arg("--cgroup")
             .arg(&self.cgroup);
-        let output = self.place.inside(|| command.output());
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        command
     }
 
     fn socket(&self) -> PathBuf {

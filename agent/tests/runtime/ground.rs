@@ -94,6 +94,29 @@ impl Ground {
         self.dir().join("state")
     }
 
+    /// Where plugins meet a whole agent.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir().join("agent.sock")
+    }
+
+    /// Where a whole agent has its pins.
+    pub(crate) fn bpffs(&self) -> PathBuf {
+        Path::new("/sys/fs/bpf/dormouse").join(&self.node)
+    }
+
+    /// A command of the agent's own binary about this node.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"));
+        command
+            .args(arguments)
+            .env("DORMOUSE_NODE", &self.node)
+            .env("DORMOUSE_BPFFS", self.bpffs())
+            .env("DORMOUSE_STATE_DIR", self.state_dir())
+            .env("DORMOUSE_SOCKET", self.socket())
+            .env("DORMOUSE_CGROUP", &self.cgroup);
+        command
+    }
+
     pub(crate) fn record(&self, uid: &str) -> PathBuf {
         self.state_dir().join("pods").join(format!("{uid}.json"))
     }
