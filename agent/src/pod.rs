@@ -2,9 +2,9 @@
 //!
 //! Reading order: what names what ([`names`]), the messages to the kernel ([`messages`], pure) and how they are sent
 //! ([`netlink`]) by many threads together ([`engine`]), how links go ([`removal`]), namespaces ([`netns`]), the bridges
-//! ([`bridge`]) and who is on which ([`shards`], pure), what is refused ([`refusal`]), what a restart has to heal ([`recovery`], pure), what the kernel
-//! tells meanwhile ([`monitor`], [`unheard`]), what no pod can send past ([`limiter`]), and the operations that CNI needs
-//! ([`network`]).
+//! ([`bridge`]) and who is on which ([`shards`], pure), what is refused ([`refusal`], by [`routes`]), what a restart has to
+//! heal ([`recovery`], pure), what the kernel tells meanwhile ([`monitor`], [`unheard`]), what no pod can send past
+//! ([`limiter`]), and the operations that CNI needs ([`network`]).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,6 +24,7 @@ pub mod network;
 mod recovery;
 pub(crate) mod refusal;
 mod removal;
+pub(crate) mod routes;
 mod shards;
 mod sysctl;
 pub(crate) mod unheard;

@@ -4,11 +4,10 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use futures::TryStreamExt;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType,
-};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
+
+use super::routes;
 
 /// What our refusals say of who made them, so that later agents know them: no other program of `rt_protos` has this number.
 pub(crate) const MADE_BY: RouteProtocol = RouteProtocol::Other(0xd0);
@@ -21,7 +20,7 @@ pub(crate) type Net = (IpAddr, u8);
 /// Refuses what lies in these networks and has no route of its own, and no more what an agent before refused.
 pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(), rtnetlink::Error> {
     let mut there = HashSet::new();
-    for route in refusals(handle).await? {
+    for route in routes::all(handle).await?.into_iter().filter(is_refusal) {
         if destination(&route).is_some_and(|net| wanted.contains(&net) && there.insert(net)) {
             continue;
         }
@@ -31,18 +30,6 @@ pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(),
         handle.route().add(refusal(*net)).execute().await?;
     }
     Ok(())
-}
-
-async fn refusals(handle: &Handle) -> Result<Vec<RouteMessage>, rtnetlink::Error> {
-    let v6 = RouteMessageBuilder::<Ipv6Addr>::new().build();
-    let v4 = RouteMessageBuilder::<Ipv4Addr>::new().build();
-    let mut found = Vec::new();
-    for family in [v6, v4] {
-        let routes = handle.route().get(family).execute();
-        found.extend(routes.try_collect::<Vec<_>>().await?);
-    }
-    found.retain(is_refusal);
-    Ok(found)
 }
 
 /// Whether an agent made the route to refuse what no pod has.
@@ -66,17 +53,10 @@ fn refusal((address, length): Net) -> RouteMessage {
 }
 
 fn destination(route: &RouteMessage) -> Option<Net> {
-    let address = route
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
-                Some(IpAddr::from(*address))
-            }
-            RouteAttribute::Destination(RouteAddress::Inet(address)) => {
-                Some(IpAddr::from(*address))
-            }
-            _ => None,
-        });
+    let mut attributes = route.attributes.iter();
+    let address = attributes.find_map(|attribute| match attribute {
+        RouteAttribute::Destination(named) => routes::address(named),
+        _ => None,
+    });
     Some((address?, route.header.destination_prefix_length))
 }

@@ -9,8 +9,10 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage}
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use rtnetlink::{Handle, RouteMessageBuilder};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+use rtnetlink::Handle;
+
+use crate::pod::routes;
 
 /// An interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,14 +93,7 @@ impl Kernel {
                 let found = request.execute().try_collect::<Vec<_>>().await;
                 neighbours.extend(found.map_err(io::Error::other)?);
             }
-            let mut routes = Vec::new();
-            for every in [
-                RouteMessageBuilder::<Ipv6Addr>::new().build(),
-                RouteMessageBuilder::<Ipv4Addr>::new().build(),
-            ] {
-                let found = handle.route().get(every).execute().try_collect::<Vec<_>>();
-                routes.extend(found.await.map_err(io::Error::other)?);
-            }
+            let routes = routes::all(&handle).await.map_err(io::Error::other)?;
             Ok(Self {
                 links: links.iter().map(Link::read).collect(),
                 neighbours: neighbours.into_iter().filter_map(Neighbour::read).collect(),
@@ -191,8 +186,8 @@ impl Route {
         let (mut via, mut ifindex) = (None, None);
         for attribute in &message.attributes {
             match attribute {
-                RouteAttribute::Destination(found) => prefix = address(found)?,
-                RouteAttribute::Gateway(found) => via = address(found),
+                RouteAttribute::Destination(found) => prefix = routes::address(found)?,
+                RouteAttribute::Gateway(found) => via = routes::address(found),
                 RouteAttribute::Oif(index) => ifindex = Some(*index),
                 _ => {}
             }
@@ -205,13 +200,5 @@ impl Route {
             ifindex,
             message,
         })
-    }
-}
-
-fn address(found: &RouteAddress) -> Option<IpAddr> {
-    match found {
-        RouteAddress::Inet(found) => Some(IpAddr::V4(*found)),
-        RouteAddress::Inet6(found) => Some(IpAddr::V6(*found)),
-        _ => None,
     }
 }
