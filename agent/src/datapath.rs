@@ -49,7 +49,7 @@ pub use counts::VipCount;
 use dormouse_ebpf::flow::FLOWS_MAX;
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
-pub use entry::{Activator, Backend, Entry, PodEntry, VipRange};
+pub use entry::{Activator, Backend, Entry, PodEntry, VipRange, pod_keys};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
 pub use explain::{Explained, Explainer, Memory};

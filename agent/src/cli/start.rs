@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 
 use super::{Run, RuntimeKind, bpffs};
 use crate::cni;
-use crate::datapath::{self, Datapath};
+use crate::datapath::{self, Datapath, pod_keys};
 use crate::kube::{self, Kube};
 use crate::metrics::{self, Collected, FleetState};
 use crate::ndp::{self, Announcer};
@@ -117,11 +117,10 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
 
 /// Pods that went while no agent ran, by an agent that knew no data path, are in the data path's table still.
 fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
-    let addresses = network.pods().into_iter().flat_map(|pod| {
-        let ipv4 = pod.address4.map(|address| address.to_ipv6_mapped());
-        [Some(pod.address), ipv4].into_iter().flatten()
-    });
-    let living: BTreeSet<Ipv6Addr> = addresses.collect();
+    let pods = network.pods().into_iter();
+    let living: BTreeSet<Ipv6Addr> = pods
+        .flat_map(|pod| pod_keys(pod.address, pod.address4))
+        .collect();
     let mut datapath = datapath.lock();
     for address in datapath.pods()?.difference(&living) {
         datapath.remove_pod(*address)?;
@@ -129,12 +128,12 @@ fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's answers name the uplink's link-layer address.
+/// The programs are on the uplink, and the kernel's answers name its link-layer address.
 fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
     let datapath = Arc::clone(datapath);
     move || {
         if let Err(error) = datapath.lock().refresh_uplink() {
-            warn!(%error, "answers for pods may name an earlier link-layer address");
+            warn!(%error, "the data path does not follow the uplink: answers for pods may fail, or name an earlier link-layer address");
         }
     }
 }
@@ -322,8 +321,7 @@ impl PodTable for Table {
 
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
         let mut datapath = self.0.lock();
-        let ipv4 = address4.map(|address| address.to_ipv6_mapped());
-        for address in [address].into_iter().chain(ipv4) {
+        for address in pod_keys(address, address4) {
             datapath.remove_pod(address).map_err(io::Error::other)?;
         }
         Ok(())

@@ -56,6 +56,12 @@ pub struct Entry {
     pub port: u16,
 }
 
+/// The addresses that the data path knows a pod by; IPv4 is mapped.
+pub fn pod_keys(address: Ipv6Addr, address4: Option<Ipv4Addr>) -> impl Iterator<Item = Ipv6Addr> {
+    let ipv4 = address4.map(|address| address.to_ipv6_mapped());
+    [address].into_iter().chain(ipv4)
+}
+
 /// A pod of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodEntry {

@@ -9,7 +9,7 @@ use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::service::VIPS_MAX;
 
 use super::arrays::Arrays;
-use super::entry::{Activator, PodEntry, VipRange};
+use super::entry::{Activator, PodEntry, VipRange, pod_keys};
 use super::error::DatapathError;
 use super::load::Loaded;
 use super::{Config, cluster, sys};
@@ -190,8 +190,7 @@ pub(super) fn add_pod(
         pad: 0,
     };
     let mut pods = pod_map(loaded)?;
-    let ipv4 = pod.address4.map(|address| address.to_ipv6_mapped());
-    for address in [pod.address].into_iter().chain(ipv4) {
+    for address in pod_keys(pod.address, pod.address4) {
         pods.insert(address.octets(), row, 0)
             .map_err(DatapathError::map("insert into", "pod"))?;
     }

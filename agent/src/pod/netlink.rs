@@ -195,16 +195,18 @@ fn receive_dump(socket: &Socket) -> io::Result<Vec<Message>> {
 
 /// Waits for messages of the kernel that are no dump.
 pub(super) fn receive(socket: &Socket) -> io::Result<Vec<Message>> {
-    let mut bytes = Vec::with_capacity(ANSWER_LEN_MAX);
-    socket.recv(&mut bytes, 0)?;
-    parse(&bytes)
+    parse(&receive_bytes(socket)?)
 }
 
 /// The same, without what cannot be read: a notification may be about any link there is.
 pub(super) fn receive_readable(socket: &Socket) -> io::Result<Vec<Message>> {
+    Ok(readable(&receive_bytes(socket)?))
+}
+
+fn receive_bytes(socket: &Socket) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(ANSWER_LEN_MAX);
     socket.recv(&mut bytes, 0)?;
-    Ok(readable(&bytes))
+    Ok(bytes)
 }
 
 fn readable(bytes: &[u8]) -> Vec<Message> {

@@ -29,7 +29,7 @@ use super::removal::Remover;
 use super::shards::Shards;
 use super::{PodEntry, PodTable, messages, names, sysctl};
 use crate::held;
-use crate::metrics::{Command, Stage, WiringMetrics};
+use crate::metrics::{Command, Healed, Stage, WiringMetrics};
 use stages::Stages;
 
 mod attach;
@@ -268,6 +268,13 @@ impl Network {
         self.leases.free(lease.suffix, since_boot())?;
         stages.ended(Stage::Journal);
         lock(&self.missing).remove(&lease.suffix);
+        Ok(())
+    }
+
+    /// Unwires what a crash left, or a pod that vanished without DEL.
+    fn reclaim(&self, lease: &Lease) -> Result<(), NetworkError> {
+        self.unwire(lease)?;
+        self.wiring.healed(Healed::Lease);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use nix::net::if_::if_indextoname;
 
 use super::stages::Stages;
 use super::{Network, lock, machine, pod_links};
-use crate::metrics::{Command, Healed, Stage};
+use crate::metrics::{Command, Stage};
 use crate::pod::error::NetworkError;
 use crate::pod::messages::{self, CREATE, Wiring};
 use crate::pod::names::{self, BRIDGE_MAC, mac_text};
@@ -67,9 +67,7 @@ impl Network {
         if pod_links()?.iter().any(|link| link.suffix == lease.suffix) {
             return Ok(());
         }
-        self.unwire(&lease)?;
-        self.wiring.healed(Healed::Lease);
-        Ok(())
+        self.reclaim(&lease)
     }
 
     fn wire(

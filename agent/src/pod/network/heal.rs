@@ -54,8 +54,7 @@ impl Network {
             Healing::Adopt(lease, link) => Ok(self.adopt(lease)?.then_some(link)),
             Healing::Unwire(lease) => {
                 tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
-                self.unwire(&lease)?;
-                self.wiring.healed(Healed::Lease);
+                self.reclaim(&lease)?;
                 Ok(None)
             }
             Healing::RemoveLink(name) => {

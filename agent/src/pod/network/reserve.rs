@@ -11,7 +11,6 @@ use dormouse_cni::pending::since_boot;
 
 use super::attach::{self, PATIENCE};
 use super::{Network, machine};
-use crate::metrics::Healed;
 use crate::pod::error::NetworkError;
 use crate::pod::netns;
 
@@ -59,11 +58,7 @@ impl Network {
     fn forget_dead(&self, key: &LeaseKey) -> Result<(), NetworkError> {
         let held = self.leases.lease(key);
         match held {
-            Some(lease) if kept_alive([&*lease].into_iter())?.is_empty() => {
-                self.unwire(&lease)?;
-                self.wiring.healed(Healed::Lease);
-                Ok(())
-            }
+            Some(lease) if kept_alive([&*lease].into_iter())?.is_empty() => self.reclaim(&lease),
             _ => Ok(()),
         }
     }
