@@ -78,6 +78,15 @@ pub enum RuntimeKind {
     None,
 }
 
+/// Who forwards packets between the cluster's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Forwarding {
+    /// The data path, by the host's routes, but past its netfilter hooks
+    Direct,
+    /// The host's network stack, as everything else
+    Kernel,
+}
+
 /// The flags of `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Run {
@@ -142,6 +151,14 @@ pub struct Run {
     /// The range of the cluster's pods, by family: others that call a cluster IP are hidden behind the node's address
     #[arg(long = "pod-range", env = "DORMOUSE_POD_RANGES", value_delimiter = ',')]
     pub pod_ranges: Vec<String>,
+    /// Who forwards packets between pods, both of --pod-range
+    #[arg(
+        long,
+        env = "DORMOUSE_FORWARDING",
+        value_enum,
+        default_value = "direct"
+    )]
+    pub forwarding: Forwarding,
     /// The node's own IPv4 address, if it has one
     #[arg(long, env = "DORMOUSE_ADDRESS4")]
     pub address4: Option<Ipv4Addr>,

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aya::maps::HashMap;
-use dormouse_agent_services::{Changes, Services};
+use dormouse_agent_services::{Changes, Node, Services};
 use parking_lot::Mutex;
 
 use crate::pod::netlink::Rtnl;
@@ -167,6 +167,7 @@ impl Datapath {
         let flows = Flows::open(&mut loaded, &arrays)?;
         if let Some(formers) = &formers {
             formers.hand_over()?;
+            formers.make_way()?;
         }
         let mut rtnl = Rtnl::open().map_err(DatapathError::program("attach", "tcx_pod_in"))?;
         // Pods last: what they begin must be known to the programs that see the answers.
@@ -208,6 +209,17 @@ impl Datapath {
     /// Whether solicitations for pods are answered on the uplink: a network that routes the node prefix asks for none.
     pub fn answer(&mut self, answers: bool) -> Result<(), DatapathError> {
         network::answer(&mut self.loaded, &self.arrays, answers)
+    }
+
+    /// Leads packets between the cluster's pods past the host's own forwarding, which they would reach by this interface;
+    /// none: no packet.
+    pub fn forward_by(&mut self, forwarder: Option<u32>, node: &Node) -> Result<(), DatapathError> {
+        let facts = dormouse_ebpf::config::Config {
+            forwarder: forwarder.unwrap_or(0),
+            pods: cluster::pods(node),
+            ..network::current(&self.loaded, &self.arrays)?
+        };
+        network::put(&mut self.loaded, &self.arrays, &facts)
     }
 
     /// Follows the uplink, whose link-layer address answers name, and which may have been made anew; in force at once.

@@ -29,6 +29,7 @@ mod shards;
 mod sysctl;
 pub(crate) mod unheard;
 
+pub use crate::datapath::PodEntry;
 pub use counters::{RequestCount, RequestCounters};
 pub use dormouse_agent_ipam::{Ipv4Range, LeaseKey, NodePrefix, Usage};
 pub use error::NetworkError;
@@ -38,19 +39,6 @@ pub use network::{Network, NetworkConfig, Pod};
 pub const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 /// The same for IPv4: link-local, so that it takes nothing of the node's range.
 pub const GATEWAY4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-
-/// What the data path has to know of a pod on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodEntry {
-    /// The pod's address.
-    pub address: Ipv6Addr,
-    /// Its IPv4 address, where it has one.
-    pub address4: Option<Ipv4Addr>,
-    /// The host's end of the pod's veth.
-    pub ifindex: u32,
-    /// The pod's own link-layer address.
-    pub mac: [u8; 6],
-}
 
 /// Where the data path keeps the node's pods. Adding a pod that is there and removing one that is not succeed.
 pub trait PodTable: Send {

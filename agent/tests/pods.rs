@@ -317,18 +317,6 @@ fn cgroup_root() -> PathBuf {
 
 impl PodTable for Programs {
     fn add(&mut self, pod: PodEntry) -> std::io::Result<()> {
-        let PodEntry {
-            address,
-            address4,
-            ifindex,
-            mac,
-        } = pod;
-        let pod = dormouse_agent::datapath::PodEntry {
-            address,
-            address4,
-            ifindex,
-            mac,
-        };
         self.datapath.add_pod(pod).map_err(std::io::Error::other)
     }
 

@@ -6,6 +6,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "programs/direct.rs"]
+mod direct;
 #[path = "programs/frames.rs"]
 mod frames;
 #[path = "programs/loads.rs"]

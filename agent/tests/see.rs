@@ -373,6 +373,7 @@ fn traffic(place: &Place<'_>) -> Datapath {
             address4: None,
             ifindex,
             mac,
+            direct: true,
         })
         .unwrap();
     datapath.publish(&app(7, POD)).unwrap();
@@ -391,6 +392,25 @@ fn traffic(place: &Place<'_>) -> Datapath {
         );
     }
     datapath
+}
+
+/// Packets between pods, past the host's forwarding.
+fn direct(place: &Place<'_>) {
+    ground::ip(&format!(
+        "neighbour add {FAR_POD} lladdr 02:00:00:00:00:55 dev eth0 nud permanent"
+    ));
+    for (ends, parts) in [
+        (
+            format!("{POD} {FAR_POD}"),
+            ["straight out by the uplink", "FORWARDED to", "by eth0"],
+        ),
+        (
+            format!("{FAR_POD} {POD}"),
+            ["straight into the pod", "DELIVERED to", "not known"],
+        ),
+    ] {
+        check(place, &format!("explain flow {ends} tcp/80"), 0, &parts);
+    }
 }
 
 #[test]
@@ -432,6 +452,8 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
             !screen.contains("cg_connect6") && screen.contains("run") && code == 0,
             "{screen}"
         );
+
+        direct(place);
 
         let (screen, code) = place.screen(&format!("explain flow {CLIENT} fd00:10::8 tcp/80"));
         assert!(

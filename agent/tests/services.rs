@@ -12,6 +12,8 @@ mod acts;
 mod checks;
 #[path = "services/client.rs"]
 mod client;
+#[path = "services/forwarding.rs"]
+mod forwarding;
 #[path = "services/load.rs"]
 mod load;
 #[path = "services/manifests.rs"]
@@ -49,6 +51,13 @@ fn streams_and_datagrams_of_any_size_cross_a_service_whole() {
     let (transfers, mut acts) = (transfers::Transfers::set(), Acts::default());
     transfers.play(&mut acts);
     acts.end(&transfers.stage);
+}
+
+#[test]
+fn packets_between_pods_are_forwarded_as_the_node_was_told() {
+    let (mut forwarding, mut acts) = (forwarding::Forwarding::set(), Acts::default());
+    forwarding.play(&mut acts);
+    acts.end(&forwarding.stage);
 }
 
 #[test]

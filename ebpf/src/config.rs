@@ -97,6 +97,9 @@ pub struct Config {
     pub unseen_pods: u8,
     /// 1: solicitations are left alone, for the network routes the node prefix.
     pub quiet: u8,
+    /// The interface by which pods' packets reach the host's forwarding, in whose name routes are looked up for those that
+    /// are led past it; 0: none is.
+    pub forwarder: u32,
 }
 
 impl Range {

@@ -16,6 +16,8 @@ pub(crate) mod nat;
 pub(crate) mod ndp;
 pub(crate) mod refuse;
 pub(crate) mod rewrite;
+pub(crate) mod send;
+pub(crate) mod shortcut;
 pub(crate) mod skb;
 pub(crate) mod socket;
 pub(crate) mod stale;

@@ -210,8 +210,8 @@ pub struct Pod {
     pub mac: [u8; 6],
     /// 1: what it sends is seen on its link, by `tcx_pod_in`.
     pub seen: u8,
-    /// Zero.
-    pub pad: u8,
+    /// 1: what is for it may be led past the host's end of its link.
+    pub direct: u8,
 }
 
 /// What an unconnected socket really sends to: the key under which its VIP is remembered.

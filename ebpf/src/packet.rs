@@ -14,6 +14,8 @@ pub use v6::EXTENSIONS_MAX;
 pub const L3: usize = 14;
 /// Where the transport header begins; extension headers are left to the kernel.
 pub const L4: usize = L3 + 40;
+/// The same of IPv4, without options.
+const L4_OF_V4: usize = L3 + 20;
 
 /// The EtherType of IPv4.
 pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -170,6 +172,13 @@ impl Packet {
             SCTP => matches!(self.flags, ABORT | SHUTDOWN_COMPLETE),
             _ => false,
         }
+    }
+
+    /// Nobody but its receiver has anything to read in it: one IP header without options, and not a fragment.
+    #[inline(always)]
+    pub const fn is_plain(&self) -> bool {
+        let header_end = if self.v4 == 1 { L4_OF_V4 } else { L4 };
+        self.l4 as usize == header_end && self.fragment == WHOLE
     }
 
     /// An end of it never crosses a network (RFC 6890; RFC 1812 5.3.7).

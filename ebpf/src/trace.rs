@@ -33,6 +33,7 @@ steps! {
     Kept = 4 "The client keeps its backend: its id.",
     Set = 5 "The backends of the slot: which, and its second word.",
     Picked = 6 "The backend: its id, and 1 if every node picks the same, 0 if it was drawn.",
+    Direct = 7 "The packet is led past the host's own forwarding: out by which interface, and 1 if that is a pod's link.",
 }
 
 /// Tables whose decisions are told to somebody: not all programs have room for that.

@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::{Run, RuntimeKind, bpffs};
+use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
 use crate::datapath::{self, Datapath, pod_keys};
 use crate::kube::{self, Kube};
@@ -62,7 +62,7 @@ fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
 async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     info!(
         node = run.node, uplink = run.uplink, network_profile = run.network_profile.name, prefix = %prefix, delivered = run.prefix, prefix4 = run.prefix4.map(Ipv4Range::cidr), address = %run.address,
-        control = run.control, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
+        control = run.control, forwarding = ?run.forwarding, runtime = ?run.runtime, state_dir = %run.state_dir.display(),
         socket = %run.socket.display(), cgroup = %run.cgroup.display(), metrics = %run.metrics,
         "starting"
     );
@@ -81,6 +81,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
     let network = Arc::new(open_network(&run, prefix, table)?);
     forget_gone(&datapath, &network)?;
+    forward(&run, &datapath)?;
     let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes)
         .on_renewal(refresh(&datapath));
     let fleet_state = Arc::new(FleetState::default());
@@ -126,6 +127,16 @@ fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
         datapath.remove_pod(*address)?;
     }
     Ok(())
+}
+
+/// Has packets between pods forwarded as it was asked for.
+fn forward(run: &Run, datapath: &SharedDatapath) -> Result<()> {
+    let forwarder = match run.forwarding {
+        Forwarding::Direct => Some(nix::net::if_::if_nametoindex(run.bridge.as_str())?),
+        Forwarding::Kernel => None,
+    };
+    let told = datapath.lock().forward_by(forwarder, &run.node_facts()?);
+    told.context("failed to tell the data path who forwards packets")
 }
 
 /// The programs are on the uplink, and the kernel's answers name its link-layer address.
@@ -304,19 +315,7 @@ struct Table(SharedDatapath);
 
 impl PodTable for Table {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
-        let PodEntry {
-            address,
-            address4,
-            ifindex,
-            mac,
-        } = pod;
-        let entry = datapath::PodEntry {
-            address,
-            address4,
-            ifindex,
-            mac,
-        };
-        self.0.lock().add_pod(entry).map_err(io::Error::other)
+        self.0.lock().add_pod(pod).map_err(io::Error::other)
     }
 
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {

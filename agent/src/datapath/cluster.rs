@@ -74,13 +74,18 @@ pub(super) fn fill(
         *place = net(range);
     }
     config.services_len = u32::try_from(direct.len()).unwrap_or(0);
-    config.pods = Family::ALL.map(|family| node.pod_range(family).map(net).unwrap_or_default());
+    config.pods = pods(node);
     config.node_address4 = match node.primary(Family::V4) {
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
         _ => [0; 16],
     };
     config.hides_all = node.masquerade_all.into();
     refuse_overlap(config)
+}
+
+/// The cluster's pods, by family.
+pub(super) fn pods(node: &Node) -> [Net; 2] {
+    Family::ALL.map(|family| node.pod_range(family).map(net).unwrap_or_default())
 }
 
 /// Apps' ranges and Services' must not want the same slots.

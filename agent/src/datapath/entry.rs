@@ -73,4 +73,6 @@ pub struct PodEntry {
     pub ifindex: u32,
     /// Its link-layer address.
     pub mac: [u8; 6],
+    /// Nothing has to wait on the host's end of its link, so packets may be led past that.
+    pub direct: bool,
 }

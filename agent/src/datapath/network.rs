@@ -187,7 +187,7 @@ pub(super) fn add_pod(
         ifindex: pod.ifindex,
         mac: pod.mac,
         seen: seen.into(),
-        pad: 0,
+        direct: (seen && pod.direct).into(),
     };
     let mut pods = pod_map(loaded)?;
     for address in pod_keys(pod.address, pod.address4) {

@@ -116,6 +116,18 @@ impl Formers {
             .collect()
     }
 
+    /// Has the old programs send nothing on by themselves, so that what they do not know comes to the new ones behind them.
+    pub(super) fn make_way(&self) -> Result<(), DatapathError> {
+        for former in self.all.iter().filter(|former| former.alike) {
+            former.change_facts(|facts| Facts {
+                forwarder: 0,
+                ..facts
+            })?;
+        }
+        sys::wait_for_readers();
+        Ok(())
+    }
+
     /// Hands the links of cgroups over, so that attaching finds them: what these programs remember is shared.
     pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
         for former in &self.all {
@@ -181,20 +193,25 @@ impl Former {
     /// Makes its programs take every VIP for somebody else's address: they follow the flows that they know, and begin
     /// none.
     fn forget_vips(&self) -> Result<(), DatapathError> {
+        self.change_facts(|facts| Facts {
+            ranges_len: 0,
+            services_len: 0,
+            service_ranges: [Net::default(); SERVICE_RANGES_MAX],
+            ..facts
+        })?;
+        self.forget_foreign()
+    }
+
+    /// Puts other facts in force for its programs; once in each grace period.
+    fn change_facts(&self, change: impl FnOnce(Facts) -> Facts) -> Result<(), DatapathError> {
         let failed = || DatapathError::map("write", "config");
         let mut current: Array<_, u64> = typed(&self.folder, "current")?;
         let mut facts: Array<_, Facts> = typed(&self.folder, "config")?;
         let slot = u32::from(current.get(&0, 0).map_err(failed())? & 1 == 1);
         let known = facts.get(&slot, 0).map_err(failed())?;
-        let forgetful = Facts {
-            ranges_len: 0,
-            services_len: 0,
-            service_ranges: [Net::default(); SERVICE_RANGES_MAX],
-            ..known
-        };
-        facts.set(slot ^ 1, forgetful, 0).map_err(failed())?;
-        current.set(0, u64::from(slot ^ 1), 0).map_err(failed())?;
-        self.forget_foreign()
+        let other = slot ^ 1;
+        facts.set(other, change(known), 0).map_err(failed())?;
+        current.set(0, u64::from(other), 0).map_err(failed())
     }
 
     /// That an address is a cluster IP goes first: it would refuse the ports that go next.

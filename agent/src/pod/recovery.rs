@@ -12,6 +12,9 @@ use super::{bridge, names};
 #[cfg(test)]
 mod tests;
 
+/// The queues of a link that sends at once: while it is up, and before.
+const UNQUEUED: [&str; 2] = ["noqueue", "noop"];
+
 /// A link on the host that bears a pod's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodLink {
@@ -23,17 +26,21 @@ pub(crate) struct PodLink {
     pub(crate) alias: Option<Alias>,
     /// Largest packet, in bytes.
     pub(crate) mtu: u32,
+    /// What is sent to the pod may have to wait: it has a limit.
+    pub(crate) queues: bool,
 }
 
 impl PodLink {
     /// Reads a link; none if it is no pod's.
     pub(crate) fn read(link: &LinkMessage) -> Option<Self> {
-        let (mut suffix, mut controller, mut alias, mut ours) = (None, None, None, false);
+        let (mut suffix, mut controller, mut alias) = (None, None, None);
+        let (mut ours, mut queues) = (false, false);
         for attribute in &link.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => suffix = names::suffix_of_link(name),
                 LinkAttribute::Controller(index) => controller = Some(*index),
                 LinkAttribute::IfAlias(text) => alias = names::parse_alias(text),
+                LinkAttribute::Qdisc(kind) => queues = !UNQUEUED.contains(&kind.as_str()),
                 LinkAttribute::Group(group) => ours = [POD_GROUP, DOOMED_GROUP].contains(group),
                 _ => {}
             }
@@ -50,6 +57,7 @@ impl PodLink {
             controller,
             alias,
             mtu: bridge::mtu(link).unwrap_or_default(),
+            queues,
         })
     }
 

@@ -9,7 +9,7 @@ use super::API_VERSION;
 use super::frame::{Opening, ends};
 use super::names::protocol_name;
 use super::reason::{Reason, code, reason};
-use super::story::{How, Line, activator};
+use super::story::{How, Line, activator, direct};
 use crate::datapath::{Explained, Verdict};
 
 /// What programs return: see `dormouse_ebpf`'s hooks.
@@ -89,6 +89,7 @@ impl Explanation {
                 self.stop(Outcome::Refused, refused);
                 self.ends = None;
             }
+            REDIRECT if direct(&told.steps) == Some(true) => self.outcome = Outcome::Delivered,
             REDIRECT => self.outcome = Outcome::Forwarded,
             PASS => self.outcome = Outcome::Delivered,
             _ if stays => self.outcome = Outcome::Delivered,

@@ -10,7 +10,7 @@ use super::explanation::{Explanation, From, Outcome};
 use super::frame::Opening;
 use super::names::Names;
 use super::route;
-use super::story::{How, Line, Teller, activator};
+use super::story::{How, Line, Teller, activator, direct};
 use crate::datapath::{Explained, Explainer, Hook, Memory, Pinned, Place, Verdict, octets};
 use dormouse_ebpf::decide::{
     Answer, Asked, Choice, Tables as _, decide, is_local, is_the_packets, may_be_ours,
@@ -177,10 +177,17 @@ impl<'a> Journey<'a> {
             .push(say("flow", self.known(&memory), How::Read));
         let mut explainer = Explainer::open(self.pinned, hook)?;
         explainer.remember(&memory)?;
-        let told = explainer.run(&sent.frame(), ifindex)?;
+        let mut frame = sent.frame();
+        if hook == Hook::UplinkIn {
+            // What is for others passes by.
+            frame[..6].copy_from_slice(&self.pinned.facts().uplink_mac);
+        }
+        let told = explainer.run(&frame, ifindex)?;
+        let direct = direct(&told.steps);
         // Where a socket has led the packet already, or it is on its way out, nothing is expected to be found.
         let expected = sent.target == self.opening.target && hook != Hook::UplinkOut;
-        if decides(&told) && (expected || !told.steps.is_empty()) {
+        let decided = told.steps.len() > usize::from(direct.is_some());
+        if decides(&told) && (expected || decided) {
             let said = self.teller(sent, false).tell(&told.steps);
             found.lines.extend(
                 said.into_iter()
@@ -188,9 +195,19 @@ impl<'a> Journey<'a> {
             );
         }
         found.judge(&told, &sent, stays, say);
+        if let Some(into_pod) = direct {
+            let way = if into_pod {
+                "straight into the pod"
+            } else {
+                "straight out by the uplink"
+            };
+            let text = format!("{way}, past the host's forwarding");
+            found.lines.push(say("forward", text, How::Run));
+        }
         let leads_on = matches!(found.outcome, Outcome::Forwarded | Outcome::Passed);
         if let Some((_, target)) = found.ends.filter(|_| leads_on) {
-            let onward = found.outcome == Outcome::Forwarded && target == sent.target;
+            let forwarded = found.outcome == Outcome::Forwarded && direct.is_none();
+            let onward = forwarded && target == sent.target;
             let line = if onward {
                 let text = "as it is, to the backend's node, which knows the VIP as well";
                 say("onward", text.to_owned(), How::Run)

@@ -164,6 +164,14 @@ impl Teller<'_> {
     }
 }
 
+/// Whether a packet was led past the host's own forwarding, and then if into a pod of this node.
+pub fn direct(steps: &[Told]) -> Option<bool> {
+    let mut told = steps.iter().rev();
+    let told = told.find(|told| Step::of(told.step) == Some(Step::Direct))?;
+    let [_, into_pod] = told.values;
+    Some(into_pod == 1)
+}
+
 /// What of the answer depends on who asks.
 fn source(slot: u32, ranged: bool, route: Option<(u32, Route)>) -> Option<Said> {
     let admitted = if !ranged {

@@ -231,6 +231,7 @@ impl World {
                 address4: None,
                 ifindex: LOOPBACK,
                 mac: [2, 0, 0, 0, 0, 9],
+                direct: true,
             };
             self.datapath_mut().add_pod(pod).unwrap();
         }

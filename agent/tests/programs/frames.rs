@@ -34,7 +34,8 @@ pub(crate) fn solicitation(
     seal(frame(58, 255, source, to, &message), 2)
 }
 
-fn frame(
+/// An IPv6 packet in a frame.
+pub(crate) fn frame(
     protocol: u8,
     hop_limit: u8,
     source: Ipv6Addr,

@@ -100,6 +100,7 @@ impl Place {
                 // No link of this namespace: what passes its loopback is no pod's.
                 ifindex: 4_000_000,
                 mac: [2, 0, 0, 0, 0, 7],
+                direct: true,
             })
             .expect("a pod");
         datapath.grant(u64::MAX);

@@ -1,6 +1,6 @@
 //! What a client of a service must find, whatever way it asks.
 
-use std::io::ErrorKind;
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,10 @@ fn answers(place: &Place, to: SocketAddr) -> (ErrorKind, ErrorKind) {
     socket.send(b"anybody?").unwrap();
     let datagram = kind(socket.recv(&mut [0; 64]).err());
     let stream = place.socket(Domain::for_address(to), Type::STREAM).unwrap();
-    let stream = kind(stream.connect_timeout(&to.into(), limit).err());
-    (datagram, stream)
+    let asked = stream.connect_timeout(&to.into(), limit).and_then(|()| {
+        stream.set_read_timeout(Some(limit))?;
+        // Who leaves without having heard the greeting would reset the connection.
+        BufReader::new(&stream).read_line(&mut String::new())
+    });
+    (datagram, kind(asked.err()))
 }

@@ -102,10 +102,10 @@ pub(crate) fn start(world: &World, node: &mut Node, manifests: &Path, more: &[&s
     node.agent = Some(world.spawn(&node.host, &program).unwrap());
 }
 
-/// Executes the plugin as a container runtime would. Returns the pod's address.
-pub(crate) fn attach(node: &Node, id: &str, netns: &Path) -> IpAddr {
+/// Executes the plugin as a container runtime would that wants this of it. Returns the pod's address.
+pub(crate) fn attach(node: &Node, id: &str, netns: &Path, runtime: &Value) -> IpAddr {
     let conf = json!({
-        "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
+        "cniVersion": "1.1.0", "name": "pods", "type": "dormouse", "runtimeConfig": runtime,
         "socket": node.host.folder.join("agent.sock"), "stateDir": node.host.folder.join("state"),
     });
     let call = || {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dormouse_world::{Host, Spec, World};
+use serde_json::json;
 
 use crate::client;
 use crate::manifests::{Condition, End, MARK_PORT, Manifests, Service};
@@ -96,7 +97,7 @@ impl Stage {
                 ip(&format!("netns add {namespace}"));
                 let netns = PathBuf::from("/run/netns").join(&namespace);
                 ip(&format!("-n {namespace} link set lo up"));
-                let address = attach(node, &name, &netns);
+                let address = attach(node, &name, &netns, &json!({}));
                 node.pods.push(Pod {
                     place: Place::of(&maker, &netns),
                     bare: Place::outside(&netns),

@@ -11,7 +11,7 @@ use crate::stage::{CLIENT, CLIENT4, FAR, FAR4};
 
 const ROUTER4: &str = "192.0.2.12";
 /// With which the names of our worlds begin, one after the other.
-pub(crate) const LETTERS: [char; 4] = ['a', 'b', 'c', 'd'];
+pub(crate) const LETTERS: [char; 5] = ['a', 'b', 'c', 'd', 'e'];
 
 /// A host behind the control host, which becomes its router.
 pub(crate) fn far(world: &World, prefix: &str) -> Place {

@@ -12,7 +12,7 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::follow::follow;
 use super::nat::Way;
-use super::rewrite::dropped;
+use super::send::dropped;
 use super::standing::{Standing, own_reply, standing};
 use super::tables::Scratch;
 use super::{count, tables, wake};

@@ -8,7 +8,8 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::follow::deliver;
 use super::nat::Way;
-use super::rewrite::{End, NEXT, difference, put_address, refused, send_on};
+use super::rewrite::{End, difference, put_address};
+use super::send::{NEXT, refused, send_on};
 use super::skb::frame;
 use super::tables;
 use super::tables::Scratch;

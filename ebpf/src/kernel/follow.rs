@@ -9,7 +9,8 @@ use dormouse_ebpf::flow::{
 use dormouse_ebpf::packet::Packet;
 
 use super::nat::Way;
-use super::rewrite::{End, NEXT, PASS, refused, replace, send_on, send_to};
+use super::rewrite::{End, replace};
+use super::send::{NEXT, PASS, refused, send_on, send_to};
 use super::standing::own_reply;
 use super::tables::{Kernel, Scratch};
 use super::{count, tables};

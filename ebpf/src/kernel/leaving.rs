@@ -10,7 +10,7 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::follow::follow;
 use super::nat::Way;
-use super::rewrite::{NEXT, dropped};
+use super::send::{NEXT, dropped};
 use super::skb::frame;
 use super::standing::is_reply;
 use super::tables::{Kernel, Scratch};

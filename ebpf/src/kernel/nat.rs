@@ -12,7 +12,8 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::begin::go;
 use super::follow::follow;
-use super::rewrite::{NEXT, dropped};
+use super::send::{NEXT, dropped};
+use super::shortcut::shorten;
 use super::skb::frame;
 use super::standing::{Standing, is_reply, standing};
 use super::tables::{Kernel, Scratch};
@@ -113,7 +114,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) 
             if scratch.packet.begins() {
                 take_ends(scratch);
             }
-            return NEXT;
+            return shorten(ctx, &scratch.packet, config, way);
         }
         Answer::Drop(verdict) => return dropped(verdict, scratch.choice.slot),
         Answer::Reject(verdict) => {

@@ -11,7 +11,7 @@ use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise, solicitatio
 use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::verdict::Verdict;
 
-use super::rewrite::refused;
+use super::send::refused;
 use super::skb::frame;
 use super::tables;
 use super::tables::Scratch;

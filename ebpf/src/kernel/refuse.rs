@@ -10,7 +10,7 @@ use dormouse_ebpf::refuse::{
     QUOTE_MAX, Refusal, may_refuse, reset_v4, reset_v6, unreachable_v4, unreachable_v6,
 };
 
-use super::rewrite::{DROP, refused};
+use super::send::{DROP, refused};
 use super::skb::frame;
 use super::tables::Scratch;
 

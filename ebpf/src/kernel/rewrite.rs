@@ -1,28 +1,13 @@
-//! Changes the ends of a packet, and sends packets on: every checksum stays right, whoever computes it.
+//! Changes the ends of a packet: every checksum stays right, whoever computes it.
 
-use aya_ebpf::bindings::{
-    BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, BPF_F_RECOMPUTE_CSUM, bpf_redir_neigh,
-};
-use aya_ebpf::helpers::generated::{bpf_csum_diff, bpf_redirect, bpf_redirect_neigh};
+use aya_ebpf::bindings::{BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, BPF_F_RECOMPUTE_CSUM};
+use aya_ebpf::helpers::generated::bpf_csum_diff;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::checksum::crc32c_replace;
 use dormouse_ebpf::packet::{self, L3, Packet, v4_of};
-use dormouse_ebpf::verdict::Verdict;
 
-use super::tables;
+use super::send::V4_CHECKSUM;
 
-/// Not ours: the next program, then the kernel.
-pub(crate) const NEXT: i32 = -1;
-/// Done: the kernel routes it on.
-pub(crate) const PASS: i32 = 0;
-/// Dropped.
-pub(crate) const DROP: i32 = 2;
-
-const AF_INET: u32 = 2;
-const AF_INET6: u32 = 10;
-
-/// Where an IPv4 header has its checksum.
-const V4_CHECKSUM: usize = 10;
 /// Where an SCTP header has its checksum (RFC 9260 3.1).
 const SCTP_CHECKSUM: usize = 8;
 
@@ -160,63 +145,6 @@ pub(crate) fn difference(from: &[u8; 16], to: &[u8; 16]) -> Option<u64> {
     u64::try_from(sum).ok()
 }
 
-/// Sends a packet out of the uplink: to `via`, or to whom the kernel's routes say.
-#[inline(always)]
-pub(crate) fn send_on(
-    ctx: &TcContext,
-    packet: &Packet,
-    uplink: u32,
-    via: Option<&[u8; 16]>,
-) -> i32 {
-    if packet.hop_limit <= 1 {
-        tables::note(Verdict::DroppedHops);
-        return DROP;
-    }
-    if hop(ctx, packet).is_none() {
-        return refused();
-    }
-    let Some(via) = via else {
-        // SAFETY: no parameters: the helper looks the way up.
-        return (unsafe { bpf_redirect_neigh(uplink, core::ptr::null_mut(), 0, 0) }) as i32;
-    };
-    // SAFETY: all zero is a valid value of this plain struct.
-    let mut hop: bpf_redir_neigh = unsafe { core::mem::zeroed() };
-    if packet.v4 == 1 {
-        hop.nh_family = AF_INET;
-        hop.__bindgen_anon_1.ipv4_nh = u32::from_ne_bytes(v4_of(via));
-    } else {
-        hop.nh_family = AF_INET6;
-        hop.__bindgen_anon_1.ipv6_nh = words(via);
-    }
-    // SAFETY: the helper reads `hop`, whose size it is told.
-    (unsafe { bpf_redirect_neigh(uplink, &raw mut hop, size_of::<bpf_redir_neigh>() as i32, 0) })
-        as i32
-}
-
-/// Sends a frame to a neighbour whose address is known.
-#[inline(always)]
-pub(crate) fn send_to(ctx: &TcContext, interface: u32, mac: &[u8; 6]) -> i32 {
-    if ctx.store(0, mac, 0).is_err() {
-        return refused();
-    }
-    // SAFETY: the helper only notes where the frame goes.
-    (unsafe { bpf_redirect(interface, 0) }) as i32
-}
-
-/// One hop less.
-#[inline(always)]
-fn hop(ctx: &TcContext, packet: &Packet) -> Option<()> {
-    let left = packet.hop_limit - 1;
-    if packet.v4 == 0 {
-        return ctx.store(L3 + 7, &left, 0).ok();
-    }
-    // The time to live is the upper byte of the word that the protocol ends.
-    let word = |hops: u8| u64::from(u16::from_be_bytes([hops, packet.protocol]).to_be());
-    ctx.l3_csum_replace(L3 + V4_CHECKSUM, word(packet.hop_limit), word(left), 2)
-        .ok()?;
-    ctx.store(L3 + 8, &left, 0).ok()
-}
-
 /// An address as the kernel's four words in network order.
 #[inline(always)]
 pub(crate) fn words(address: &[u8; 16]) -> [u32; 4] {
@@ -239,18 +167,4 @@ pub(crate) fn address(words: [u32; 4]) -> [u8; 16] {
         a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2],
         d[3],
     ]
-}
-
-/// Counts a refused change and drops the packet.
-#[inline(always)]
-pub(crate) fn refused() -> i32 {
-    tables::note(Verdict::DroppedRewrite);
-    DROP
-}
-
-/// Counts a packet that is dropped.
-#[inline(always)]
-pub(crate) fn dropped(verdict: Verdict, slot: u32) -> i32 {
-    tables::note_drop(verdict, slot);
-    DROP
 }

@@ -9,7 +9,7 @@ use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::nat::{Way, handle, look};
-use crate::kernel::rewrite::{NEXT, dropped};
+use crate::kernel::send::{NEXT, dropped};
 use crate::kernel::skb::frame;
 use crate::kernel::tables;
 

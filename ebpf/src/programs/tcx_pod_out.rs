@@ -8,7 +8,7 @@ use dormouse_ebpf::ndp::is_redirect;
 
 use crate::kernel::leaving::{into_pod, is_unseen};
 use crate::kernel::nat::look;
-use crate::kernel::rewrite::{DROP, NEXT};
+use crate::kernel::send::{DROP, NEXT};
 use crate::kernel::skb::frame;
 use crate::kernel::tables;
 

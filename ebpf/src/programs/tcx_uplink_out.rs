@@ -6,7 +6,7 @@ use aya_ebpf::programs::TcContext;
 
 use crate::kernel::leaving::{is_unseen, out};
 use crate::kernel::nat::look;
-use crate::kernel::rewrite::NEXT;
+use crate::kernel::send::NEXT;
 use crate::kernel::tables;
 
 #[classifier]

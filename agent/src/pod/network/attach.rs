@@ -102,6 +102,7 @@ impl Network {
             address4: wiring.address4,
             ifindex: wiring.ifindex,
             mac: wiring.mac,
+            direct: wiring.limits.is_none_or(|limits| limits.ingress.is_none()),
         })?;
         let table_us = stages.ended(Stage::Datapath);
         tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "wired a pod");

@@ -42,6 +42,7 @@ impl Network {
                 address4: addresses4.get(&link.suffix).copied(),
                 ifindex: link.ifindex,
                 mac: link.mac(),
+                direct: !link.queues,
             })?;
         }
         Ok(living.len())

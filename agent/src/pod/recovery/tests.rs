@@ -38,6 +38,7 @@ fn link(suffix: u32, holder: Option<&str>) -> PodLink {
         controller: Some(BRIDGE),
         alias: holder.map(|name| alias(name, suffix)),
         mtu: 1500,
+        queues: false,
     }
 }
 

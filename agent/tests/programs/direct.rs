@@ -1,0 +1,233 @@
+//! Packets between pods: which are led past the host's forwarding, and which are left to it as they came.
+
+use std::net::Ipv6Addr;
+
+use dormouse_agent::datapath::{Datapath, Hook, PodEntry, Run};
+use dormouse_agent::see::frame::Opening;
+use dormouse_agent_services::{Node, NodeAddresses, NodePortAddresses, Prefix};
+
+use crate::frames::{SYN, frame, seal, tcp};
+use crate::place::{FAR_POD, NODE, POD, Place, ip, with_place};
+use crate::{NEXT, REDIRECT};
+
+/// The test run's device is the loopback device of the namespace: this pod's link, for a test.
+const LOOPBACK: u32 = 1;
+const SENDER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x20);
+const NEIGHBOR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x21);
+const LIMITED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x22);
+/// Pods of another node whose neighbour entry is missing, and whose route has a smaller MTU.
+const UNKNOWN_POD: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 2, 0, 0x11);
+const NARROW_POD: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 2, 0, 0x12);
+/// No pod.
+const STRANGER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 9);
+const SENDER4: [u8; 4] = [10, 1, 1, 20];
+const NEIGHBOR4: [u8; 4] = [10, 1, 1, 21];
+const FAR4: [u8; 4] = [10, 1, 2, 16];
+/// Where IPv6's hop limit and IPv4's time to live lie in a frame.
+const HOPS6: usize = 21;
+const HOPS4: usize = 22;
+
+#[test]
+fn packets_between_pods_are_led_past_the_hosts_forwarding() {
+    with_place(|place| {
+        let datapath = forwarding(place);
+        for target in [NEIGHBOR, FAR_POD] {
+            let sent = tcp((SENDER, 40_000), (target, 80), SYN);
+            assert_hopped(&leave(&datapath, &sent), &sent);
+        }
+        let sent = arriving(tcp((FAR_POD, 80), (NEIGHBOR, 40_000), SYN));
+        assert_hopped(&arrive(&datapath, &sent), &sent);
+        for protocol in [6, 17, 132] {
+            let opening = |source: [u8; 4], target: [u8; 4]| Opening {
+                source: (source, 40_000).into(),
+                target: (target, 80).into(),
+                protocol,
+            };
+            for target in [NEIGHBOR4, FAR4] {
+                let sent = opening(SENDER4, target).frame();
+                assert_hopped4(&leave(&datapath, &sent), &sent);
+            }
+            let sent = arriving(opening(FAR4, NEIGHBOR4).frame());
+            assert_hopped4(&arrive(&datapath, &sent), &sent);
+        }
+    });
+}
+
+#[test]
+fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
+    with_place(|place| {
+        let mut datapath = forwarding(place);
+        let to = |target| tcp((SENDER, 40_000), (target, 80), SYN);
+        let good = to(FAR_POD);
+        let with = |at: usize, value: u8| {
+            let mut frame = good.clone();
+            frame[at] = value;
+            frame
+        };
+        for (why, sent) in [
+            ("its hops run out here", with(HOPS6, 1)),
+            ("for a group", with(0, 0x33)),
+            (
+                "a destination option",
+                optional(60, &[6, 0, 1, 4, 0, 0, 0, 0]),
+            ),
+            ("a fragment", optional(44, &[6, 0, 0, 1, 0, 0, 0, 7])),
+            ("to no pod", to(STRANGER)),
+            ("no neighbour", to(UNKNOWN_POD)),
+            ("larger than its route takes", long(NARROW_POD)),
+            ("to a pod with a limit", to(LIMITED)),
+            ("to a pod whose link is gone", to(POD)),
+            ("larger than the pod's link takes", long(NEIGHBOR)),
+        ] {
+            assert_untouched(&leave(&datapath, &sent), &sent, why);
+        }
+        let from = |source| arriving(tcp((source, 40_000), (NEIGHBOR, 80), SYN));
+        let mut for_another = from(FAR_POD);
+        for_another[5] = 9;
+        for (why, sent) in [
+            ("from no pod", from(STRANGER)),
+            ("for another's link-layer address", for_another),
+        ] {
+            assert_untouched(&arrive(&datapath, &sent), &sent, why);
+        }
+        ip("route add unreachable 2001:db8:d0:0:0:2::/96");
+        assert_untouched(&leave(&datapath, &good), &good, "no route");
+        ip("route del unreachable 2001:db8:d0:0:0:2::/96");
+        assert_hopped(&leave(&datapath, &good), &good);
+        forward(false);
+        assert_untouched(&leave(&datapath, &good), &good, "the host forwards nothing");
+        forward(true);
+        tell(&mut datapath, None);
+        assert_untouched(&leave(&datapath, &good), &good, "not asked for");
+        let sent = from(FAR_POD);
+        assert_untouched(&arrive(&datapath, &sent), &sent, "not asked for");
+    });
+}
+
+/// A data path that forwards, with pods here, and ways and neighbours for those of another node.
+fn forwarding(place: &Place) -> Datapath {
+    ip("link add pods0 type bridge");
+    ip("link set pods0 up");
+    ip("link add pod0 type veth peer name inside0");
+    ip("link set pod0 mtu 1280 up");
+    ip("link set inside0 up");
+    ip("address add 2001:db8:d0::1/64 dev up0 nodad");
+    ip("address add 10.1.2.1/24 dev up0");
+    ip("address add 10.1.1.1/24 dev pods0");
+    ip(&format!("route add {NARROW_POD}/128 dev up0 mtu lock 1280"));
+    for neighbor in [
+        FAR_POD.to_string(),
+        NARROW_POD.to_string(),
+        "10.1.2.16".to_owned(),
+    ] {
+        ip(&format!(
+            "neighbour add {neighbor} lladdr 02:00:00:00:00:55 dev up0 nud permanent"
+        ));
+    }
+    forward(true);
+    let mut datapath = place.open();
+    let pod0 = nix::net::if_::if_nametoindex("pod0").unwrap();
+    for (address, address4, ifindex, direct) in [
+        (SENDER, Some(SENDER4), LOOPBACK, true),
+        (NEIGHBOR, Some(NEIGHBOR4), pod0, true),
+        (LIMITED, None, pod0, false),
+    ] {
+        let pod = PodEntry {
+            address,
+            address4: address4.map(Into::into),
+            ifindex,
+            mac: [2, 0, 0, 0, 0, 8],
+            direct,
+        };
+        datapath.add_pod(pod).unwrap();
+    }
+    tell(&mut datapath, nix::net::if_::if_nametoindex("pods0").ok());
+    datapath
+}
+
+fn tell(datapath: &mut Datapath, forwarder: Option<u32>) {
+    let ranges = ["2001:db8:d0::/48", "10.1.0.0/16"];
+    let node = Node {
+        name: "n1".to_owned(),
+        addresses: NodeAddresses {
+            primary: vec![NODE.into()],
+            local: Vec::new(),
+        },
+        pod_ranges: ranges.map(|range| Prefix::parse(range).unwrap()).into(),
+        service_ranges: Vec::new(),
+        node_port_addresses: NodePortAddresses::Primary,
+        masquerade_all: false,
+    };
+    datapath.forward_by(forwarder, &node).unwrap();
+}
+
+fn forward(forwards: bool) {
+    let value = if forwards { "1" } else { "0" };
+    for name in ["ipv6/conf/all/forwarding", "ipv4/ip_forward"] {
+        std::fs::write(format!("/proc/sys/net/{name}"), value).unwrap();
+    }
+}
+
+/// A frame for the link-layer address of the uplink, which here is the loopback device's.
+fn arriving(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[..6].fill(0);
+    frame
+}
+
+/// A packet with one header before its TCP header.
+fn optional(kind: u8, header: &[u8]) -> Vec<u8> {
+    let plain = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
+    let mut payload = [header, &plain[54..]].concat();
+    // Fragments but the last have whole units of eight bytes (RFC 8200 4.5).
+    payload.resize(payload.len().next_multiple_of(8), 0);
+    frame(kind, 64, SENDER, FAR_POD, &payload)
+}
+
+/// A packet of 1,400 bytes.
+fn long(target: Ipv6Addr) -> Vec<u8> {
+    let plain = tcp((SENDER, 40_000), (target, 80), SYN);
+    let mut payload = plain[54..].to_vec();
+    payload.resize(1_400 - 40, 7);
+    seal(frame(6, 64, SENDER, target, &payload), 16)
+}
+
+fn leave(datapath: &Datapath, frame: &[u8]) -> Run {
+    datapath.run(Hook::PodIn, frame).unwrap()
+}
+
+fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
+    datapath.run(Hook::UplinkIn, frame).unwrap()
+}
+
+/// Sent on, one hop less, and nothing else is different.
+#[track_caller]
+fn assert_hopped(run: &Run, sent: &[u8]) {
+    let mut expected = sent.to_vec();
+    expected[HOPS6] -= 1;
+    assert_eq!(run.verdict, REDIRECT);
+    assert!(run.frame == expected, "{:?} {expected:?}", run.frame);
+}
+
+/// The same of IPv4, whose header has a checksum (RFC 791 3.1).
+#[track_caller]
+fn assert_hopped4(run: &Run, sent: &[u8]) {
+    let mut expected = sent.to_vec();
+    expected[HOPS4] -= 1;
+    expected[24..26].fill(0);
+    let words = expected[14..34].chunks(2);
+    let mut sum: u32 = words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    expected[24..26].copy_from_slice(&(!u16::try_from(sum).unwrap()).to_be_bytes());
+    assert_eq!(run.verdict, REDIRECT);
+    assert!(run.frame == expected, "{:?} {expected:?}", run.frame);
+}
+
+#[track_caller]
+fn assert_untouched(run: &Run, sent: &[u8], why: &str) {
+    assert_eq!(run.verdict, NEXT, "{why}");
+    assert!(run.frame == sent, "{why}: it was changed");
+}

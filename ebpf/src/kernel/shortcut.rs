@@ -1,0 +1,157 @@
+//! Leads packets between the cluster's pods past the host's own forwarding: from a pod's link to the uplink, or into a pod,
+//! without a second walk through the network stack.
+//!
+//! The host's routes decide all the same, and whatever is not plainly to be forwarded is left to it: what it has no route or
+//! no neighbour for, what is too large, whose hops run out, what has options to be read on the way.
+
+use aya_ebpf::bindings::bpf_check_mtu_flags::BPF_MTU_CHK_SEGS;
+use aya_ebpf::bindings::{bpf_fib_lookup as Route, bpf_redir_neigh as NextHop};
+use aya_ebpf::helpers::generated::{
+    bpf_check_mtu, bpf_fib_lookup, bpf_redirect_peer, bpf_skb_change_type,
+};
+use aya_ebpf::programs::TcContext;
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP, v4_of};
+use dormouse_ebpf::trace::Step;
+
+use super::nat::Way;
+use super::rewrite::words;
+use super::send::{AF_INET, AF_INET6, NEXT, hop, refused, send_by};
+use super::skb::frame;
+use super::{tables, trace};
+
+/// To this link's own link-layer address (`PACKET_HOST` of if_packet.h).
+const TO_THIS_LINK: u32 = 0;
+/// To another one's (`PACKET_OTHERHOST`).
+const TO_ANOTHER: u32 = 3;
+/// The routes' answer that a packet is to be sent on, and its neighbour is known (`BPF_FIB_LKUP_RET_SUCCESS`).
+const SEND_ON: i64 = 0;
+/// Where a TCP header says how long it is, in the upper half of the byte, and in which unit.
+const TCP_LENGTH: usize = 12;
+const UDP_HEADER: u32 = 8;
+
+/// Sends on what goes from one of the cluster's pods to another; the kernel sends on the rest.
+#[inline(never)]
+pub(crate) fn shorten(ctx: &TcContext, packet: &Packet, config: &Config, way: Way) -> i32 {
+    if config.forwarder == 0 || !is_for_router(ctx, way) || !packet.is_plain() {
+        return NEXT;
+    }
+    if packet.hop_limit <= 1 || !config.is_pod(&packet.target) || !config.is_pod(&packet.source) {
+        return NEXT;
+    }
+    if (packet.v4 == 1 || config.is_local(&packet.target))
+        && let Some(pod) = tables::PODS.get_ptr(&packet.target)
+    {
+        // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
+        let (link, direct) = unsafe { ((*pod).ifindex, (*pod).direct) };
+        return if direct == 1 {
+            into_pod(ctx, packet, link)
+        } else {
+            NEXT
+        };
+    }
+    match way {
+        Way::Pod => by_uplink(ctx, packet, config),
+        _ => NEXT,
+    }
+}
+
+/// Frames for others, or for all, are not to be routed. A pod's router is the bridge, behind its link.
+#[inline(always)]
+fn is_for_router(ctx: &TcContext, way: Way) -> bool {
+    // SAFETY: a field of the context.
+    let sent_to = unsafe { (*ctx.skb.skb).pkt_type };
+    match way {
+        Way::Pod => sent_to == TO_ANOTHER,
+        _ => sent_to == TO_THIS_LINK,
+    }
+}
+
+/// Into the namespace of a pod of this node, by the host's end of its link.
+#[inline(always)]
+fn into_pod(ctx: &TcContext, packet: &Packet, link: u32) -> i32 {
+    let skb = ctx.skb.skb;
+    let mut mtu = 0_u32;
+    // SAFETY: the helper writes to `mtu`. It also fails if there is no such link any more.
+    let fits = unsafe { bpf_check_mtu(skb.cast(), link, &raw mut mtu, 0, BPF_MTU_CHK_SEGS.into()) };
+    if fits != 0 {
+        return NEXT;
+    }
+    if hop(ctx, packet).is_none() {
+        return refused();
+    }
+    trace::step(Step::Direct, link.into(), 1);
+    // SAFETY: a frame that has come to the pod's own end is for it; the helpers only note this, and where it goes.
+    unsafe {
+        bpf_skb_change_type(skb, TO_THIS_LINK);
+        bpf_redirect_peer(link, 0) as i32
+    }
+}
+
+/// Out by the uplink, if that is where the host's routes lead.
+#[inline(always)]
+fn by_uplink(ctx: &TcContext, packet: &Packet, config: &Config) -> i32 {
+    let Some(next) = next_hop(ctx, packet, config) else {
+        return NEXT;
+    };
+    if hop(ctx, packet).is_none() {
+        return refused();
+    }
+    trace::step(Step::Direct, config.uplink.into(), 0);
+    // By its entry as a neighbour rather than to its link-layer address: the kernel asks after neighbours that are used.
+    send_by(config.uplink, &next)
+}
+
+/// Asks the host's routes, with their MTU.
+#[inline(always)]
+fn next_hop(ctx: &TcContext, packet: &Packet, config: &Config) -> Option<NextHop> {
+    // SAFETY: all zero is a valid value of these plain structs.
+    let (mut route, mut next): (Route, NextHop) = unsafe { core::mem::zeroed() };
+    route.l4_protocol = packet.protocol;
+    route.sport = packet.source_port.to_be();
+    route.dport = packet.target_port.to_be();
+    route.__bindgen_anon_1.tot_len = length(ctx, packet)?;
+    route.ifindex = config.forwarder;
+    if packet.v4 == 1 {
+        route.family = AF_INET as u8;
+        route.__bindgen_anon_3.ipv4_src = u32::from_ne_bytes(v4_of(&packet.source));
+        route.__bindgen_anon_4.ipv4_dst = u32::from_ne_bytes(v4_of(&packet.target));
+    } else {
+        route.family = AF_INET6 as u8;
+        route.__bindgen_anon_3.ipv6_src = words(&packet.source);
+        route.__bindgen_anon_4.ipv6_dst = words(&packet.target);
+    }
+    let (skb, size) = (ctx.skb.skb.cast(), size_of::<Route>() as i32);
+    // SAFETY: the helper reads and writes `route`, whose size it is told.
+    let answer = unsafe { bpf_fib_lookup(skb, &raw mut route, size, 0) };
+    if answer != SEND_ON || route.ifindex != config.uplink {
+        return None;
+    }
+    next.nh_family = route.family.into();
+    // SAFETY: the helper wrote a next hop of the family that it told.
+    unsafe {
+        if next.nh_family == AF_INET {
+            next.__bindgen_anon_1.ipv4_nh = route.__bindgen_anon_4.ipv4_dst;
+        } else {
+            next.__bindgen_anon_1.ipv6_nh = route.__bindgen_anon_4.ipv6_dst;
+        }
+    }
+    Some(next)
+}
+
+/// Bytes of the IP packet; of one that will be cut, of each piece.
+#[inline(always)]
+fn length(ctx: &TcContext, packet: &Packet) -> Option<u16> {
+    // SAFETY: a field of the context.
+    let piece = unsafe { (*ctx.skb.skb).gso_size };
+    if piece == 0 {
+        return Some(packet.len);
+    }
+    let header = if packet.protocol == TCP {
+        let [words] = frame(ctx).load::<1>(packet.l4 as usize + TCP_LENGTH)?.0;
+        u32::from(words >> 4) * 4
+    } else {
+        UDP_HEADER
+    };
+    u16::try_from(u32::from(packet.l4) - L3 as u32 + header + piece).ok()
+}
