@@ -190,6 +190,7 @@ impl Datapath {
                 pods::clear(&mut rtnl, pod)?;
             }
         }
+        network::draw_all_ports(&mut loaded, &arrays)?;
         Ok(Self {
             config,
             _lock: lock,

@@ -88,7 +88,11 @@ pub struct Config {
     /// How many of `services` are in use.
     pub services_len: u32,
     /// 1: whoever calls a cluster IP hides behind the node's address.
-    pub hides_all: u32,
+    pub hides_all: u8,
+    /// Which of the node's ports are drawn for who hides: one of [`crate::flow::ALL_PORTS`] and those beside it.
+    pub ports: u8,
+    /// Zero.
+    pub pad: [u8; 2],
     /// The outer interface.
     pub uplink: u32,
     /// Its link-layer address.

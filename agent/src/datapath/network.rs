@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 
 use aya::maps::{Array, HashMap, MapData};
 use dormouse_ebpf::config::{self, ACTIVATORS_MAX, RANGES_MAX};
+use dormouse_ebpf::flow::ALL_PORTS;
 use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::service::VIPS_MAX;
 
@@ -205,6 +206,15 @@ pub(super) fn answer(
 ) -> Result<(), DatapathError> {
     let facts = config::Config {
         quiet: u8::from(!answers),
+        ..current(loaded, arrays)?
+    };
+    put(loaded, arrays, &facts)
+}
+
+/// No other data path draws ports of the node's own.
+pub(super) fn draw_all_ports(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
+    let facts = config::Config {
+        ports: ALL_PORTS,
         ..current(loaded, arrays)?
     };
     put(loaded, arrays, &facts)

@@ -3,7 +3,8 @@
 //! Maps of the same layout are shared. Of the table of flows there are two for a while, and at each hook for packets the
 //! old program and behind it the new one: what the old one does not know it leaves to the next. Then the old programs
 //! forget every VIP, by one word: from then on connections begin in the new table, while those before go on in the old
-//! one. When all of these have been carried over, the old programs go.
+//! one. When all of these have been carried over, the old programs go. Until then the old ones send nothing on that they do not
+//! know, and of the node's ports each data path draws from a half of its own.
 //!
 //! An agent that dies on the way leaves two data paths that do the same together. The next one takes over both; on pods' links
 //! it stands where the second did, so connections that this one begins meanwhile may be lost.
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, Map, MapData};
 use dormouse_ebpf::config::{Config as Facts, Net, SERVICE_RANGES_MAX};
+use dormouse_ebpf::flow::{EVEN_PORTS, ODD_PORTS};
 use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_VIP, ForeignKey};
 
 use carry::{Carried, NOT_YET};
@@ -108,6 +110,10 @@ impl Formers {
         if let Some(last) = self.last() {
             copy_array::<u64>(&last.folder, &self.heir, "current")?;
             copy_array::<Facts>(&last.folder, &self.heir, "config")?;
+            change_facts(&self.heir, |facts| Facts {
+                ports: EVEN_PORTS,
+                ..facts
+            })?;
             copy_foreign(&last.folder, &self.heir)?;
         }
         let alike = self.all.iter().filter(|former| former.alike);
@@ -116,11 +122,13 @@ impl Formers {
             .collect()
     }
 
-    /// Has the old programs send nothing on by themselves, so that what they do not know comes to the new ones behind them.
+    /// Has the old programs send nothing on by themselves, so that what they do not know comes to the new ones behind them; and
+    /// draw other ports than those.
     pub(super) fn make_way(&self) -> Result<(), DatapathError> {
         for former in self.all.iter().filter(|former| former.alike) {
-            former.change_facts(|facts| Facts {
+            change_facts(&former.folder, |facts| Facts {
                 forwarder: 0,
+                ports: ODD_PORTS,
                 ..facts
             })?;
         }
@@ -157,6 +165,7 @@ impl Formers {
         }
         for flows in &mut carried {
             flows.catch_up(forgotten_ns)?;
+            flows.clear()?;
         }
         // Programs that ran by the old facts have written down what they began.
         sys::wait_for_readers();
@@ -193,25 +202,13 @@ impl Former {
     /// Makes its programs take every VIP for somebody else's address: they follow the flows that they know, and begin
     /// none.
     fn forget_vips(&self) -> Result<(), DatapathError> {
-        self.change_facts(|facts| Facts {
+        change_facts(&self.folder, |facts| Facts {
             ranges_len: 0,
             services_len: 0,
             service_ranges: [Net::default(); SERVICE_RANGES_MAX],
             ..facts
         })?;
         self.forget_foreign()
-    }
-
-    /// Puts other facts in force for its programs; once in each grace period.
-    fn change_facts(&self, change: impl FnOnce(Facts) -> Facts) -> Result<(), DatapathError> {
-        let failed = || DatapathError::map("write", "config");
-        let mut current: Array<_, u64> = typed(&self.folder, "current")?;
-        let mut facts: Array<_, Facts> = typed(&self.folder, "config")?;
-        let slot = u32::from(current.get(&0, 0).map_err(failed())? & 1 == 1);
-        let known = facts.get(&slot, 0).map_err(failed())?;
-        let other = slot ^ 1;
-        facts.set(other, change(known), 0).map_err(failed())?;
-        current.set(0, u64::from(other), 0).map_err(failed())
     }
 
     /// That an address is a cluster IP goes first: it would refuse the ports that go next.
@@ -236,6 +233,18 @@ impl Former {
         }
         remove(&self.folder)
     }
+}
+
+/// Puts other facts in force for the programs of a folder; once in each grace period.
+fn change_facts(folder: &Path, change: impl FnOnce(Facts) -> Facts) -> Result<(), DatapathError> {
+    let failed = || DatapathError::map("write", "config");
+    let mut current: Array<_, u64> = typed(folder, "current")?;
+    let mut facts: Array<_, Facts> = typed(folder, "config")?;
+    let slot = u32::from(current.get(&0, 0).map_err(failed())? & 1 == 1);
+    let known = facts.get(&slot, 0).map_err(failed())?;
+    let other = slot ^ 1;
+    facts.set(other, change(known), 0).map_err(failed())?;
+    current.set(0, u64::from(other), 0).map_err(failed())
 }
 
 fn copy_array<V: aya::Pod>(

@@ -36,7 +36,7 @@ const FEW: u32 = 100;
 const MANY: u32 = 10_000;
 /// Looks at each side.
 const CONNECTION_ROUNDS: usize = 21;
-const STREAM_ROUNDS: usize = 7;
+const STREAM_ROUNDS: usize = 15;
 /// Ten thousand Services may take a while to be in force.
 const SERVING_LIMIT: Duration = Duration::from_mins(2);
 /// Two sides that are alike differ by so much from run to run.

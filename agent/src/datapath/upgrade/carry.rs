@@ -140,9 +140,11 @@ impl std::fmt::Debug for Carried {
 }
 
 /// Whether a flow is to be carried over, and the one that it answers with it. Of both together: a table that remembers
-/// where a connection goes, but not what its answers become, leads the next one from the same port nowhere.
+/// where a connection goes, but not what its answers become, leads the next one from the same port nowhere. As long as the
+/// old table may know whose a port was, the new one has to.
 fn leads(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
-    flow.is(ONWARD | ENDED) || flow.is(REPLY) && !is_over(key, flow, now_ns)
+    let is_free = flow.is(HIDDEN) && flow.gives_port(key.protocol, now_ns);
+    flow.is(ONWARD | ENDED) || flow.is(REPLY) && !is_free
 }
 
 /// Whether the connection has ended, or was never begun: only of one through a port of the node's own is that known.
