@@ -190,7 +190,7 @@ impl Datapath {
                 pods::clear(&mut rtnl, pod)?;
             }
         }
-        network::draw_all_ports(&mut loaded, &arrays)?;
+        network::end_take_over(&mut loaded, &arrays)?;
         Ok(Self {
             config,
             _lock: lock,
@@ -215,12 +215,7 @@ impl Datapath {
     /// Leads packets between the cluster's pods past the host's own forwarding, which they would reach by this interface;
     /// none: no packet.
     pub fn forward_by(&mut self, forwarder: Option<u32>, node: &Node) -> Result<(), DatapathError> {
-        let facts = dormouse_ebpf::config::Config {
-            forwarder: forwarder.unwrap_or(0),
-            pods: cluster::pods(node),
-            ..network::current(&self.loaded, &self.arrays)?
-        };
-        network::put(&mut self.loaded, &self.arrays, &facts)
+        network::forward_by(&mut self.loaded, &self.arrays, forwarder, node)
     }
 
     /// Follows the uplink, whose link-layer address answers name, and which may have been made anew; in force at once.

@@ -1,5 +1,6 @@
 //! The node's own facts: which addresses are VIPs, pods and its own, and where the activators are.
 
+use crate::flow::Ports;
 use crate::maps::{join, split};
 use crate::packet;
 use crate::service::{SLOTS_MAX, VIPS_MAX};
@@ -10,6 +11,12 @@ pub const RANGES_MAX: usize = 4;
 pub const ACTIVATORS_MAX: usize = 8;
 /// Ranges that cluster IPs are taken from.
 pub const SERVICE_RANGES_MAX: usize = 4;
+
+/// Instead of an interface: newer programs stand behind these. No packet is led past the host's forwarding, for these may know
+/// what becomes of it.
+pub const HANDING_OVER: u32 = u32::MAX;
+/// Instead of an interface: older programs stand before these.
+pub const TAKING_OVER: u32 = u32::MAX - 1;
 
 /// Addresses that begin alike. All zero is none.
 #[repr(C, align(8))]
@@ -88,11 +95,7 @@ pub struct Config {
     /// How many of `services` are in use.
     pub services_len: u32,
     /// 1: whoever calls a cluster IP hides behind the node's address.
-    pub hides_all: u8,
-    /// Which of the node's ports are drawn for who hides: one of [`crate::flow::ALL_PORTS`] and those beside it.
-    pub ports: u8,
-    /// Zero.
-    pub pad: [u8; 2],
+    pub hides_all: u32,
     /// The outer interface.
     pub uplink: u32,
     /// Its link-layer address.
@@ -102,7 +105,7 @@ pub struct Config {
     /// 1: solicitations are left alone, for the network routes the node prefix.
     pub quiet: u8,
     /// The interface by which pods' packets reach the host's forwarding, in whose name routes are looked up for those that
-    /// are led past it; 0: none is.
+    /// are led past it; 0: none is. Or [`HANDING_OVER`], [`TAKING_OVER`].
     pub forwarder: u32,
 }
 
@@ -119,6 +122,22 @@ impl Range {
 }
 
 impl Config {
+    /// Packets between pods are led past the host's forwarding.
+    #[inline(always)]
+    pub const fn forwards(&self) -> bool {
+        self.forwarder != 0 && self.forwarder < TAKING_OVER
+    }
+
+    /// Which of the node's ports are drawn for who hides.
+    #[inline(always)]
+    pub const fn ports(&self) -> Ports {
+        match self.forwarder {
+            HANDING_OVER => Ports::Odd,
+            TAKING_OVER => Ports::Even,
+            _ => Ports::All,
+        }
+    }
+
     /// The index of an app's VIP.
     #[inline(always)]
     pub fn vip(&self, address: &[u8; 16]) -> Option<u32> {

@@ -181,20 +181,24 @@ impl Flow {
     }
 }
 
-/// Which of the node's ports are drawn: all, or a half while another data path may draw from the other.
-pub const ALL_PORTS: u8 = 0;
-/// Odd ports only.
-pub const ODD_PORTS: u8 = 1;
-/// Even ports only.
-pub const EVEN_PORTS: u8 = 2;
+/// Which of the node's ports are drawn: a half while another data path may draw from the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// All.
+    All,
+    /// Odd ones.
+    Odd,
+    /// Even ones.
+    Even,
+}
 
-/// A port of the node's own for somebody else's connection, from 32 random bits; `of` is one of the constants `*_PORTS`.
+/// A port of the node's own for somebody else's connection, from 32 random bits.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "below the number of ports in the ranges"
 )]
-pub const fn nat_port(random: u32, of: u8) -> u16 {
+pub const fn nat_port(random: u32, of: Ports) -> u16 {
     let low = (NAT_PORTS_LOW.1 - NAT_PORTS_LOW.0) as u32;
     let high = (u16::MAX - NAT_PORTS_HIGH) as u32 + 1;
     let drawn = crate::pick::below(random, low + high);
@@ -205,9 +209,9 @@ pub const fn nat_port(random: u32, of: u8) -> u16 {
     };
     // Both ranges begin with an even port and end with an odd one.
     match of {
-        ODD_PORTS => port | 1,
-        EVEN_PORTS => port & !1,
-        _ => port,
+        Ports::All => port,
+        Ports::Odd => port | 1,
+        Ports::Even => port & !1,
     }
 }
 
@@ -217,17 +221,17 @@ mod tests {
 
     #[test]
     fn ports_of_the_nodes_own_fill_the_reserved_ranges_and_nothing_else() {
-        assert_eq!(nat_port(0, ALL_PORTS), NAT_PORTS_LOW.0);
-        assert_eq!(nat_port(u32::MAX, ALL_PORTS), u16::MAX);
+        assert_eq!(nat_port(0, Ports::All), NAT_PORTS_LOW.0);
+        assert_eq!(nat_port(u32::MAX, Ports::All), u16::MAX);
         let outside = |port: &u16| {
             !(NAT_PORTS_LOW.0..NAT_PORTS_LOW.1).contains(port) && *port < NAT_PORTS_HIGH
         };
         let drawn = |of| (0..=u32::from(u16::MAX)).map(move |high| nat_port(high << 16, of));
-        for of in [ALL_PORTS, ODD_PORTS, EVEN_PORTS] {
+        for of in [Ports::All, Ports::Odd, Ports::Even] {
             assert_eq!(drawn(of).filter(outside).count(), 0);
         }
-        assert!(drawn(ODD_PORTS).all(|port| port % 2 == 1));
-        assert!(drawn(EVEN_PORTS).all(|port| port % 2 == 0));
+        assert!(drawn(Ports::Odd).all(|port| port % 2 == 1));
+        assert!(drawn(Ports::Even).all(|port| port % 2 == 0));
     }
 
     #[test]

@@ -17,10 +17,15 @@ pub const L4: usize = L3 + 40;
 /// The same of IPv4, without options.
 const L4_OF_V4: usize = L3 + 20;
 
+/// Where an IPv4 header has its checksum (RFC 791 3.1).
+pub const V4_CHECKSUM: usize = 10;
+
 /// The EtherType of IPv4.
 pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// The EtherType of IPv6.
 pub const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+/// The EtherType of a frame with a VLAN tag (IEEE 802.1Q).
+pub const ETHERTYPE_VLAN: [u8; 2] = [0x81, 0x00];
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
 /// IP protocol number of TCP.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use aya::maps::{Array, HashMap, MapData};
-use dormouse_ebpf::config::{self, ACTIVATORS_MAX, RANGES_MAX};
-use dormouse_ebpf::flow::ALL_PORTS;
+use dormouse_agent_services::Node;
+use dormouse_ebpf::config::{self, ACTIVATORS_MAX, RANGES_MAX, TAKING_OVER};
 use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::service::VIPS_MAX;
 
@@ -89,12 +89,11 @@ pub(super) fn refresh_uplink(
     name: &str,
 ) -> Result<(), DatapathError> {
     let (uplink, uplink_mac) = interface(name)?;
-    let facts = config::Config {
+    change(loaded, arrays, |facts| config::Config {
         uplink,
         uplink_mac,
-        ..current(loaded, arrays)?
-    };
-    put(loaded, arrays, &facts)
+        ..facts
+    })
 }
 
 /// A range as the kernel reads it.
@@ -154,6 +153,15 @@ pub(super) fn put(
     Ok(())
 }
 
+fn change(
+    loaded: &mut Loaded,
+    arrays: &Arrays,
+    change: impl FnOnce(config::Config) -> config::Config,
+) -> Result<(), DatapathError> {
+    let facts = change(current(loaded, arrays)?);
+    put(loaded, arrays, &facts)
+}
+
 fn slot(arrays: &Arrays) -> u32 {
     u32::from(arrays.current.load(0).unwrap_or(0) & 1 == 1)
 }
@@ -204,29 +212,45 @@ pub(super) fn answer(
     arrays: &Arrays,
     answers: bool,
 ) -> Result<(), DatapathError> {
-    let facts = config::Config {
+    change(loaded, arrays, |facts| config::Config {
         quiet: u8::from(!answers),
-        ..current(loaded, arrays)?
-    };
-    put(loaded, arrays, &facts)
+        ..facts
+    })
 }
 
-/// No other data path draws ports of the node's own.
-pub(super) fn draw_all_ports(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
-    let facts = config::Config {
-        ports: ALL_PORTS,
-        ..current(loaded, arrays)?
-    };
-    put(loaded, arrays, &facts)
+/// Who forwards packets between pods, and who these are.
+pub(super) fn forward_by(
+    loaded: &mut Loaded,
+    arrays: &Arrays,
+    forwarder: Option<u32>,
+    node: &Node,
+) -> Result<(), DatapathError> {
+    change(loaded, arrays, |facts| config::Config {
+        forwarder: forwarder.unwrap_or(0),
+        // A node that follows no Services is told nothing else of its cluster.
+        pods: cluster::pods(node),
+        ..facts
+    })
+}
+
+/// No older programs stand before these any more.
+pub(super) fn end_take_over(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
+    change(loaded, arrays, |facts| config::Config {
+        forwarder: if facts.forwarder == TAKING_OVER {
+            0
+        } else {
+            facts.forwarder
+        },
+        ..facts
+    })
 }
 
 /// From now on, what comes from somewhere else may be a pod's that no program has seen.
 pub(super) fn expect_unseen(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
-    let facts = config::Config {
+    change(loaded, arrays, |facts| config::Config {
         unseen_pods: 1,
-        ..current(loaded, arrays)?
-    };
-    put(loaded, arrays, &facts)
+        ..facts
+    })
 }
 
 /// Forgets an address of a pod.

@@ -19,8 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, HashMap, Map, MapData};
-use dormouse_ebpf::config::{Config as Facts, Net, SERVICE_RANGES_MAX};
-use dormouse_ebpf::flow::{EVEN_PORTS, ODD_PORTS};
+use dormouse_ebpf::config::{Config as Facts, HANDING_OVER, Net, SERVICE_RANGES_MAX, TAKING_OVER};
 use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_VIP, ForeignKey};
 
 use carry::{Carried, NOT_YET};
@@ -111,7 +110,7 @@ impl Formers {
             copy_array::<u64>(&last.folder, &self.heir, "current")?;
             copy_array::<Facts>(&last.folder, &self.heir, "config")?;
             change_facts(&self.heir, |facts| Facts {
-                ports: EVEN_PORTS,
+                forwarder: TAKING_OVER,
                 ..facts
             })?;
             copy_foreign(&last.folder, &self.heir)?;
@@ -127,8 +126,7 @@ impl Formers {
     pub(super) fn make_way(&self) -> Result<(), DatapathError> {
         for former in self.all.iter().filter(|former| former.alike) {
             change_facts(&former.folder, |facts| Facts {
-                forwarder: 0,
-                ports: ODD_PORTS,
+                forwarder: HANDING_OVER,
                 ..facts
             })?;
         }
@@ -153,7 +151,7 @@ impl Formers {
     pub(super) fn retire(self, mut carried: Vec<Carried>) -> Result<(), DatapathError> {
         for flows in &mut carried {
             flows.catch_up(NOT_YET)?;
-            flows.clear()?;
+            flows.clear(NOT_YET)?;
         }
         for flows in &mut carried {
             flows.catch_up(NOT_YET)?;
@@ -165,7 +163,7 @@ impl Formers {
         }
         for flows in &mut carried {
             flows.catch_up(forgotten_ns)?;
-            flows.clear()?;
+            flows.clear(forgotten_ns)?;
         }
         // Programs that ran by the old facts have written down what they began.
         sys::wait_for_readers();

@@ -37,6 +37,7 @@ mod check;
 mod detach;
 mod heal;
 mod mtu;
+mod queues;
 mod reserve;
 mod stages;
 
@@ -149,6 +150,8 @@ pub struct Network {
     busy: Busy,
     /// Live leases whose link was found missing, and when first (since boot).
     missing: Mutex<HashMap<Suffix, Duration>>,
+    /// Pods whose packets may have to wait on the host's end of their link, as the data path was told.
+    queued: Mutex<HashSet<Suffix>>,
     counters: RequestCounters,
     wiring: WiringMetrics,
 }
@@ -184,6 +187,7 @@ impl Network {
             table: Mutex::new(table),
             busy: Busy::default(),
             missing: Mutex::new(HashMap::new()),
+            queued: Mutex::default(),
             counters: RequestCounters::default(),
             wiring: WiringMetrics::default(),
         };
@@ -232,12 +236,18 @@ impl Network {
         self.leases.usage(since_boot())
     }
 
-    fn tell(&self, pod: PodEntry) -> Result<(), NetworkError> {
+    fn tell(&self, suffix: Suffix, pod: PodEntry) -> Result<(), NetworkError> {
         let added = self.table().add(pod);
         added.map_err(|source| NetworkError::Table {
             what: "add",
             source,
-        })
+        })?;
+        if pod.direct {
+            lock(&self.queued).remove(&suffix);
+        } else {
+            lock(&self.queued).insert(suffix);
+        }
+        Ok(())
     }
 
     /// Removes whatever the data path and the kernel have of a lease, then frees it.
@@ -264,6 +274,7 @@ impl Network {
         self.remover
             .remove(&names::link_name(lease.suffix), requests)?;
         lock(&self.shards).remove(lease.suffix);
+        lock(&self.queued).remove(&lease.suffix);
         stages.ended(Stage::Host);
         self.leases.free(lease.suffix, since_boot())?;
         stages.ended(Stage::Journal);

@@ -6,7 +6,7 @@ use dormouse_agent::datapath::{Datapath, Hook, PodEntry, Run};
 use dormouse_agent::see::frame::Opening;
 use dormouse_agent_services::{Node, NodeAddresses, NodePortAddresses, Prefix};
 
-use crate::frames::{SYN, frame, seal, tcp};
+use crate::frames::{SYN, SYN_ACK, frame, seal, tcp};
 use crate::place::{FAR_POD, NODE, POD, Place, ip, with_place};
 use crate::{NEXT, REDIRECT};
 
@@ -23,6 +23,7 @@ const STRANGER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 9);
 const SENDER4: [u8; 4] = [10, 1, 1, 20];
 const NEIGHBOR4: [u8; 4] = [10, 1, 1, 21];
 const FAR4: [u8; 4] = [10, 1, 2, 16];
+const POD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 8];
 /// Where IPv6's hop limit and IPv4's time to live lie in a frame.
 const HOPS6: usize = 21;
 const HOPS4: usize = 22;
@@ -31,25 +32,60 @@ const HOPS4: usize = 22;
 fn packets_between_pods_are_led_past_the_hosts_forwarding() {
     with_place(|place| {
         let datapath = forwarding(place);
-        for target in [NEIGHBOR, FAR_POD] {
-            let sent = tcp((SENDER, 40_000), (target, 80), SYN);
-            assert_hopped(&leave(&datapath, &sent), &sent);
-        }
+        let sent = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
+        assert_hopped(&leave(&datapath, &sent), &sent);
+        let sent = tcp((SENDER, 40_000), (NEIGHBOR, 80), SYN);
+        assert_hopped(&leave(&datapath, &sent), &for_pod(&sent));
         let sent = arriving(tcp((FAR_POD, 80), (NEIGHBOR, 40_000), SYN));
-        assert_hopped(&arrive(&datapath, &sent), &sent);
+        assert_hopped(&arrive(&datapath, &sent), &for_pod(&sent));
+        // Its question was not the host's to see: it would take the answer alone for invalid.
+        let sent = tcp((SENDER, 40_000), (UNKNOWN_POD, 80), SYN_ACK);
+        assert_hopped(&leave(&datapath, &sent), &sent);
         for protocol in [6, 17, 132] {
             let opening = |source: [u8; 4], target: [u8; 4]| Opening {
                 source: (source, 40_000).into(),
                 target: (target, 80).into(),
                 protocol,
             };
-            for target in [NEIGHBOR4, FAR4] {
-                let sent = opening(SENDER4, target).frame();
-                assert_hopped4(&leave(&datapath, &sent), &sent);
-            }
+            let sent = opening(SENDER4, FAR4).frame();
+            assert_hopped4(&leave(&datapath, &sent), &sent);
+            let sent = opening(SENDER4, NEIGHBOR4).frame();
+            assert_hopped4(&leave(&datapath, &sent), &for_pod(&sent));
             let sent = arriving(opening(FAR4, NEIGHBOR4).frame());
-            assert_hopped4(&arrive(&datapath, &sent), &sent);
+            assert_hopped4(&arrive(&datapath, &sent), &for_pod(&sent));
         }
+    });
+}
+
+#[test]
+fn errors_about_packets_between_pods_go_their_way_back() {
+    with_place(|place| {
+        let datapath = forwarding(place);
+        let about = |from, source, target| {
+            let failed = tcp((source, 40_000), (target, 80), SYN);
+            let mut message = vec![2, 0, 0, 0, 0, 0, 5, 0];
+            message.extend(&failed[14..]);
+            seal(frame(58, 64, from, source, &message), 2)
+        };
+        // A router on the way is no pod.
+        let sent = arriving(about(STRANGER, NEIGHBOR, FAR_POD));
+        assert_hopped(&arrive(&datapath, &sent), &for_pod(&sent));
+        let sent = about(SENDER, FAR_POD, SENDER);
+        assert_hopped(&leave(&datapath, &sent), &sent);
+        let sent = arriving(about(STRANGER, NEIGHBOR, STRANGER));
+        assert_untouched(&arrive(&datapath, &sent), &sent, "about a packet to no pod");
+    });
+}
+
+#[test]
+fn a_pod_with_a_limit_is_the_hosts_both_ways() {
+    with_place(|place| {
+        let mut datapath = forwarding(place);
+        datapath.add_pod(pod(SENDER, LOOPBACK, false)).unwrap();
+        let sent = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
+        assert_untouched(&leave(&datapath, &sent), &sent, "from a pod with a limit");
+        datapath.add_pod(pod(SENDER, LOOPBACK, true)).unwrap();
+        assert_hopped(&leave(&datapath, &sent), &sent);
     });
 }
 
@@ -133,16 +169,23 @@ fn forwarding(place: &Place) -> Datapath {
         (LIMITED, None, pod0, false),
     ] {
         let pod = PodEntry {
-            address,
             address4: address4.map(Into::into),
-            ifindex,
-            mac: [2, 0, 0, 0, 0, 8],
-            direct,
+            ..pod(address, ifindex, direct)
         };
         datapath.add_pod(pod).unwrap();
     }
     tell(&mut datapath, nix::net::if_::if_nametoindex("pods0").ok());
     datapath
+}
+
+fn pod(address: Ipv6Addr, ifindex: u32, direct: bool) -> PodEntry {
+    PodEntry {
+        address,
+        address4: None,
+        ifindex,
+        mac: POD_MAC,
+        direct,
+    }
 }
 
 fn tell(datapath: &mut Datapath, forwarder: Option<u32>) {
@@ -174,6 +217,11 @@ fn arriving(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
+/// The same frame for the pod's own link-layer address.
+fn for_pod(frame: &[u8]) -> Vec<u8> {
+    [&POD_MAC, &frame[6..]].concat()
+}
+
 /// A packet with one header before its TCP header.
 fn optional(kind: u8, header: &[u8]) -> Vec<u8> {
     let plain = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
@@ -199,10 +247,10 @@ fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
     datapath.run(Hook::UplinkIn, frame).unwrap()
 }
 
-/// Sent on, one hop less, and nothing else is different.
+/// Sent on as `expected`, but for one hop less.
 #[track_caller]
-fn assert_hopped(run: &Run, sent: &[u8]) {
-    let mut expected = sent.to_vec();
+fn assert_hopped(run: &Run, expected: &[u8]) {
+    let mut expected = expected.to_vec();
     expected[HOPS6] -= 1;
     assert_eq!(run.verdict, REDIRECT);
     assert!(run.frame == expected, "{:?} {expected:?}", run.frame);
@@ -210,8 +258,8 @@ fn assert_hopped(run: &Run, sent: &[u8]) {
 
 /// The same of IPv4, whose header has a checksum (RFC 791 3.1).
 #[track_caller]
-fn assert_hopped4(run: &Run, sent: &[u8]) {
-    let mut expected = sent.to_vec();
+fn assert_hopped4(run: &Run, expected: &[u8]) {
+    let mut expected = expected.to_vec();
     expected[HOPS4] -= 1;
     expected[24..26].fill(0);
     let words = expected[14..34].chunks(2);

@@ -145,6 +145,13 @@ impl Stage {
         }
     }
 
+    /// Where the cables of all hosts meet.
+    pub(crate) fn switch(&self) -> Place {
+        let client = self.world.client();
+        let prefix = client.name.strip_suffix("-client").unwrap();
+        Place::outside(&client.netns.with_file_name(format!("{prefix}-switch")))
+    }
+
     pub(crate) fn pod(&self, node: usize, pod: usize) -> &Pod {
         &self.nodes[node].pods[pod]
     }

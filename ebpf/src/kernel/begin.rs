@@ -173,7 +173,7 @@ fn hidden(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
     }
     let mut tries = 0;
     while tries < NAT_TRIES {
-        scratch.flow.source_port = nat_port(tables::random(), config.ports);
+        scratch.flow.source_port = nat_port(tables::random(), config.ports());
         scratch.back = scratch.key.answered(&scratch.flow);
         if take_port(scratch, now) {
             return tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);

@@ -10,6 +10,7 @@ use super::follow::deliver;
 use super::nat::Way;
 use super::rewrite::{End, difference, put_address};
 use super::send::{NEXT, refused, send_on};
+use super::shortcut::shorten;
 use super::skb::frame;
 use super::tables;
 use super::tables::Scratch;
@@ -30,7 +31,11 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, config: &Config,
     // The flow that runs against the failed packet says what that packet was before it was changed.
     scratch.key = FlowKey::of(&scratch.quoted).reversed();
     let Some(flow) = tables::flow(&scratch.key) else {
-        return NEXT;
+        return if scratch.quoted.source == scratch.packet.target {
+            shorten(ctx, scratch, &scratch.quoted, config, way)
+        } else {
+            NEXT
+        };
     };
     // SAFETY: a map value; what changes in it are single words that are not copied for use.
     scratch.flow = unsafe { *flow };

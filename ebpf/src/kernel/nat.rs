@@ -114,7 +114,7 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) 
             if scratch.packet.begins() {
                 take_ends(scratch);
             }
-            return shorten(ctx, &scratch.packet, config, way);
+            return shorten(ctx, scratch, &scratch.packet, config, way);
         }
         Answer::Drop(verdict) => return dropped(verdict, scratch.choice.slot),
         Answer::Reject(verdict) => {

@@ -4,9 +4,7 @@ use aya_ebpf::bindings::{BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, BPF_F_RECOMPUTE
 use aya_ebpf::helpers::generated::bpf_csum_diff;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::checksum::crc32c_replace;
-use dormouse_ebpf::packet::{self, L3, Packet, v4_of};
-
-use super::send::V4_CHECKSUM;
+use dormouse_ebpf::packet::{self, L3, Packet, V4_CHECKSUM, v4_of};
 
 /// Where an SCTP header has its checksum (RFC 9260 3.1).
 const SCTP_CHECKSUM: usize = 8;

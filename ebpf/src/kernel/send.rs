@@ -3,7 +3,7 @@
 use aya_ebpf::bindings::{BPF_F_RECOMPUTE_CSUM, bpf_redir_neigh as NextHop};
 use aya_ebpf::helpers::generated::{bpf_redirect, bpf_redirect_neigh};
 use aya_ebpf::programs::TcContext;
-use dormouse_ebpf::packet::{L3, Packet, v4_of};
+use dormouse_ebpf::packet::{L3, Packet, V4_CHECKSUM, v4_of};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::rewrite::words;
@@ -19,9 +19,6 @@ pub(crate) const DROP: i32 = 2;
 /// Families of addresses (socket.h).
 pub(crate) const AF_INET: u32 = 2;
 pub(crate) const AF_INET6: u32 = 10;
-
-/// Where an IPv4 header has its checksum.
-pub(crate) const V4_CHECKSUM: usize = 10;
 
 /// Sends a packet out of the uplink: to `via`, or to whom the kernel's routes say.
 #[inline(always)]

@@ -11,6 +11,7 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
+use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP, v4_of};
 use dormouse_ebpf::trace::Step;
 
@@ -18,6 +19,7 @@ use super::nat::Way;
 use super::rewrite::words;
 use super::send::{AF_INET, AF_INET6, NEXT, hop, refused, send_by};
 use super::skb::frame;
+use super::tables::Scratch;
 use super::{tables, trace};
 
 /// To this link's own link-layer address (`PACKET_HOST` of if_packet.h).
@@ -26,26 +28,39 @@ const TO_THIS_LINK: u32 = 0;
 const TO_ANOTHER: u32 = 3;
 /// The routes' answer that a packet is to be sent on, and its neighbour is known (`BPF_FIB_LKUP_RET_SUCCESS`).
 const SEND_ON: i64 = 0;
+/// That it is to be sent on, and its neighbour has to be asked for (`BPF_FIB_LKUP_RET_NO_NEIGH`).
+const NO_NEIGHBOUR: i64 = 7;
 /// Where a TCP header says how long it is, in the upper half of the byte, and in which unit.
 const TCP_LENGTH: usize = 12;
 const UDP_HEADER: u32 = 8;
 
-/// Sends on what goes from one of the cluster's pods to another; the kernel sends on the rest.
+/// Sends on what goes from one of the cluster's pods to another; the kernel sends on the rest. Whose the packet is, `of` says: itself,
+/// or what an error quotes.
 #[inline(never)]
-pub(crate) fn shorten(ctx: &TcContext, packet: &Packet, config: &Config, way: Way) -> i32 {
-    if config.forwarder == 0 || !is_for_router(ctx, way) || !packet.is_plain() {
+pub(crate) fn shorten(
+    ctx: &TcContext,
+    scratch: &Scratch,
+    of: &Packet,
+    config: &Config,
+    way: Way,
+) -> i32 {
+    let packet = &scratch.packet;
+    if !config.forwards() || scratch.direct == 0 || !is_for_router(ctx, way) {
         return NEXT;
     }
-    if packet.hop_limit <= 1 || !config.is_pod(&packet.target) || !config.is_pod(&packet.source) {
+    if !packet.is_plain() || packet.hop_limit <= 1 {
+        return NEXT;
+    }
+    if !config.is_pod(&of.target) || !config.is_pod(&of.source) {
         return NEXT;
     }
     if (packet.v4 == 1 || config.is_local(&packet.target))
         && let Some(pod) = tables::PODS.get_ptr(&packet.target)
     {
         // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
-        let (link, direct) = unsafe { ((*pod).ifindex, (*pod).direct) };
-        return if direct == 1 {
-            into_pod(ctx, packet, link)
+        let pod = unsafe { &*pod };
+        return if pod.direct == 1 {
+            into_pod(ctx, packet, pod)
         } else {
             NEXT
         };
@@ -56,28 +71,32 @@ pub(crate) fn shorten(ctx: &TcContext, packet: &Packet, config: &Config, way: Wa
     }
 }
 
-/// Frames for others, or for all, are not to be routed. A pod's router is the bridge, behind its link.
+/// Frames for other hosts, or for all, are not to be routed. A pod has no other neighbour than its router, the bridge behind its
+/// link. A tag would stay with the packet.
 #[inline(always)]
 fn is_for_router(ctx: &TcContext, way: Way) -> bool {
-    // SAFETY: a field of the context.
-    let sent_to = unsafe { (*ctx.skb.skb).pkt_type };
-    match way {
-        Way::Pod => sent_to == TO_ANOTHER,
-        _ => sent_to == TO_THIS_LINK,
-    }
+    // SAFETY: fields of the context.
+    let (sent_to, tagged) = unsafe { ((*ctx.skb.skb).pkt_type, (*ctx.skb.skb).vlan_present) };
+    let router = match way {
+        Way::Pod => TO_ANOTHER,
+        Way::Uplink => TO_THIS_LINK,
+        Way::Out => return false,
+    };
+    sent_to == router && tagged == 0
 }
 
 /// Into the namespace of a pod of this node, by the host's end of its link.
 #[inline(always)]
-fn into_pod(ctx: &TcContext, packet: &Packet, link: u32) -> i32 {
-    let skb = ctx.skb.skb;
+fn into_pod(ctx: &TcContext, packet: &Packet, pod: &Pod) -> i32 {
+    let (skb, link) = (ctx.skb.skb, pod.ifindex);
     let mut mtu = 0_u32;
     // SAFETY: the helper writes to `mtu`. It also fails if there is no such link any more.
     let fits = unsafe { bpf_check_mtu(skb.cast(), link, &raw mut mtu, 0, BPF_MTU_CHK_SEGS.into()) };
     if fits != 0 {
         return NEXT;
     }
-    if hop(ctx, packet).is_none() {
+    // What a pod passes on, to a virtual machine for one, is looked at once more.
+    if hop(ctx, packet).is_none() || ctx.store(0, &pod.mac, 0).is_err() {
         return refused();
     }
     trace::step(Step::Direct, link.into(), 1);
@@ -124,7 +143,10 @@ fn next_hop(ctx: &TcContext, packet: &Packet, config: &Config) -> Option<NextHop
     let (skb, size) = (ctx.skb.skb.cast(), size_of::<Route>() as i32);
     // SAFETY: the helper reads and writes `route`, whose size it is told.
     let answer = unsafe { bpf_fib_lookup(skb, &raw mut route, size, 0) };
-    if answer != SEND_ON || route.ifindex != config.uplink {
+    // Only who begins a conversation with a neighbour that is not there has to hear of it from the host. An answer that it
+    // would see without the question may be invalid to its rules.
+    let finds = answer == SEND_ON || answer == NO_NEIGHBOUR && !packet.begins();
+    if !finds || route.ifindex != config.uplink {
         return None;
     }
     next.nh_family = route.family.into();

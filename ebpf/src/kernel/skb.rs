@@ -5,10 +5,21 @@ use core::mem::MaybeUninit;
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::{SkBuffContext, TcContext};
-use dormouse_ebpf::packet::{Aligned, Frame, L3};
+use dormouse_ebpf::packet::{Aligned, ETHERTYPE_VLAN, Frame, L3};
+
+/// The bits of a VLAN tag that say which (IEEE 802.1Q 9.6).
+const VLAN_ID: u32 = 0xfff;
 
 /// A packet whose first `HIDDEN` bytes the hook does not show.
 pub(crate) struct Skb<const HIDDEN: usize>(*mut __sk_buff);
+
+/// The frame had a tag, which the kernel has taken out, and goes to the VLAN's own interface, or to nobody. VLAN 0 is none: only
+/// a priority.
+#[inline(always)]
+pub(crate) fn is_of_vlan(skb: *mut __sk_buff) -> bool {
+    // SAFETY: a field of the context.
+    unsafe { (*skb).vlan_tci & VLAN_ID != 0 }
+}
 
 /// A whole frame, as tcx hooks have it.
 #[inline(always)]
@@ -31,6 +42,9 @@ impl<const HIDDEN: usize> Frame for Skb<HIDDEN> {
 
     #[inline(always)]
     fn ethertype(&self) -> Option<[u8; 2]> {
+        if is_of_vlan(self.0) {
+            return Some(ETHERTYPE_VLAN);
+        }
         // SAFETY: a field of the context; big-endian in its low half.
         Some((unsafe { (*self.0).protocol } as u16).to_ne_bytes())
     }

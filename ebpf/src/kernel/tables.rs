@@ -94,6 +94,8 @@ pub(crate) struct Scratch {
     pub(crate) refusals: Refusals,
     pub(crate) solicited: Solicitation,
     pub(crate) advertised: [u8; ADVERTISEMENT_LEN],
+    /// 1: nothing that the packet's sender is bound by stands at the host's end of its link.
+    pub(crate) direct: u64,
     /// 1 while a program uses it that another may interrupt.
     pub(crate) busy: u64,
 }

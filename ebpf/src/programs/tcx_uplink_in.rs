@@ -28,6 +28,7 @@ fn tcx_uplink_in(ctx: TcContext) -> i32 {
     if is_here(config, &scratch.packet) {
         return dropped(Verdict::DroppedSpoofed, NO_SLOT);
     }
+    scratch.direct = 1;
     handle(&ctx, scratch, found, Way::Uplink)
 }
 

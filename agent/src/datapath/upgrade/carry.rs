@@ -86,9 +86,9 @@ impl Carried {
 
     /// Takes out of the old table what need not be in it. The new programs may give the ends of a connection that is over
     /// to another one, whose replies the old programs would else lead to where they led before.
-    pub(super) fn clear(&mut self) -> Result<(), DatapathError> {
+    pub(super) fn clear(&mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
         let now_ns = sys::boottime_ns();
-        self.take_out(NOT_YET, |key, flow| {
+        self.take_out(forgotten_ns, |key, flow| {
             flow.is(REPLY) && flow.is(SERVICE) && !flow.is(HIDDEN) || is_over(key, flow, now_ns)
         })
     }

@@ -97,13 +97,14 @@ impl Network {
         let settle_us = stages.ended(Stage::Host);
         self.leases.confirm(lease.suffix)?;
         let confirm_us = stages.ended(Stage::Journal);
-        self.tell(PodEntry {
+        let entry = PodEntry {
             address: wiring.address,
             address4: wiring.address4,
             ifindex: wiring.ifindex,
             mac: wiring.mac,
             direct: wiring.limits.is_none_or(|limits| limits.ingress.is_none()),
-        })?;
+        };
+        self.tell(lease.suffix, entry)?;
         let table_us = stages.ended(Stage::Datapath);
         tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "wired a pod");
         Ok(self.wired(&wiring))

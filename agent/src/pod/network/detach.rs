@@ -80,9 +80,10 @@ impl Network {
         // Leases first: a link made in between belongs to a lease that is not looked at.
         let leases = self.leases.leases();
         let links = links()?;
-        self.follow_mtu(&links)?;
-        let pods = links.iter().filter_map(PodLink::read);
-        let linked: HashSet<Suffix> = pods.map(|link| link.suffix).collect();
+        let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
+        self.follow_mtu(&links, &pods)?;
+        self.follow_queues(&pods)?;
+        let linked: HashSet<Suffix> = pods.iter().map(|link| link.suffix).collect();
         let alive = kept_alive(leases.iter().map(AsRef::as_ref))?;
         let now = since_boot();
         let due = leases.iter().filter(|lease| match lease.state {

@@ -8,9 +8,9 @@ use dormouse_agent_ipam::{Lease, LeasesError, Suffix};
 use super::{Network, lock, pod_links, reserve};
 use crate::metrics::Healed;
 use crate::pod::error::NetworkError;
+use crate::pod::messages;
 use crate::pod::netlink::Request;
 use crate::pod::recovery::{self, Healing, PodLink};
-use crate::pod::{PodEntry, messages};
 
 impl Network {
     /// Brings journal, kernel and data path in step; how many pods live.
@@ -37,13 +37,7 @@ impl Network {
         self.engine.batch(living.iter().flat_map(reach).collect())?;
         self.fit(&living)?;
         for link in &living {
-            self.tell(PodEntry {
-                address: self.address(link.suffix),
-                address4: addresses4.get(&link.suffix).copied(),
-                ifindex: link.ifindex,
-                mac: link.mac(),
-                direct: !link.queues,
-            })?;
+            self.tell_of(link, addresses4.get(&link.suffix).copied())?;
         }
         Ok(living.len())
     }

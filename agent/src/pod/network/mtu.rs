@@ -17,8 +17,12 @@ use crate::pod::recovery::PodLink;
 use crate::pod::{bridge, messages, netns};
 
 impl Network {
-    /// Follows the uplink, whose new value is among all `links`.
-    pub(super) fn follow_mtu(&self, links: &[LinkMessage]) -> Result<(), NetworkError> {
+    /// Follows the uplink, whose new value is among all `links`, with the pods' own.
+    pub(super) fn follow_mtu(
+        &self,
+        links: &[LinkMessage],
+        pods: &[PodLink],
+    ) -> Result<(), NetworkError> {
         let uplink = links.iter().find(|link| link.header.index == self.uplink);
         let Some(mtu) = uplink.and_then(bridge::mtu) else {
             return Ok(());
@@ -37,8 +41,7 @@ impl Network {
             // Only now: what failed is tried again by the next look.
             self.mtu.store(mtu, Ordering::Relaxed);
         }
-        let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
-        self.fit(&pods)
+        self.fit(pods)
     }
 
     /// Gives both ends of the pods' links the uplink's value where the host's has another. Where the namespace of a pod
@@ -72,7 +75,7 @@ impl Network {
         Ok(self.engine.batch(hosts)?)
     }
 
-    fn lease_of(&self, pod: &PodLink) -> Option<Arc<Lease>> {
+    pub(super) fn lease_of(&self, pod: &PodLink) -> Option<Arc<Lease>> {
         let alias = pod.alias.as_ref()?;
         self.leases.lease(&alias.key)
     }
