@@ -112,7 +112,7 @@ fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
             ("no neighbour", to(UNKNOWN_POD)),
             ("larger than its route takes", long(NARROW_POD)),
             ("to a pod with a limit", to(LIMITED)),
-            ("to a pod whose link is gone", to(POD)),
+            ("to a pod whose link is gone", long(POD)),
             ("larger than the pod's link takes", long(NEIGHBOR)),
         ] {
             assert_untouched(&leave(&datapath, &sent), &sent, why);

@@ -5,7 +5,9 @@
 //! no neighbour for, what is too large, whose hops run out, what has options to be read on the way.
 
 use aya_ebpf::bindings::bpf_check_mtu_flags::BPF_MTU_CHK_SEGS;
-use aya_ebpf::bindings::{bpf_fib_lookup as Route, bpf_redir_neigh as NextHop};
+use aya_ebpf::bindings::{
+    BPF_FIB_LOOKUP_SKIP_NEIGH, bpf_fib_lookup as Route, bpf_redir_neigh as NextHop,
+};
 use aya_ebpf::helpers::generated::{
     bpf_check_mtu, bpf_fib_lookup, bpf_redirect_peer, bpf_skb_change_type,
 };
@@ -26,10 +28,11 @@ use super::{tables, trace};
 const TO_THIS_LINK: u32 = 0;
 /// To another one's (`PACKET_OTHERHOST`).
 const TO_ANOTHER: u32 = 3;
-/// The routes' answer that a packet is to be sent on, and its neighbour is known (`BPF_FIB_LKUP_RET_SUCCESS`).
+/// The routes' answer that a packet is to be sent on, and its neighbour, if that was asked, is known
+/// (`BPF_FIB_LKUP_RET_SUCCESS`).
 const SEND_ON: i64 = 0;
-/// That it is to be sent on, and its neighbour has to be asked for (`BPF_FIB_LKUP_RET_NO_NEIGH`).
-const NO_NEIGHBOUR: i64 = 7;
+/// What every link of a pod takes, for it takes IPv6 (RFC 8200 5).
+const MTU_MIN: u16 = 1_280;
 /// Where a TCP header says how long it is, in the upper half of the byte, and in which unit.
 const TCP_LENGTH: usize = 12;
 const UDP_HEADER: u32 = 8;
@@ -89,10 +92,7 @@ fn is_for_router(ctx: &TcContext, way: Way) -> bool {
 #[inline(always)]
 fn into_pod(ctx: &TcContext, packet: &Packet, pod: &Pod) -> i32 {
     let (skb, link) = (ctx.skb.skb, pod.ifindex);
-    let mut mtu = 0_u32;
-    // SAFETY: the helper writes to `mtu`. It also fails if there is no such link any more.
-    let fits = unsafe { bpf_check_mtu(skb.cast(), link, &raw mut mtu, 0, BPF_MTU_CHK_SEGS.into()) };
-    if fits != 0 {
+    if !fits(ctx, packet, link) {
         return NEXT;
     }
     // What a pod passes on, to a virtual machine for one, is looked at once more.
@@ -105,6 +105,19 @@ fn into_pod(ctx: &TcContext, packet: &Packet, pod: &Pod) -> i32 {
         bpf_skb_change_type(skb, TO_THIS_LINK);
         bpf_redirect_peer(link, 0) as i32
     }
+}
+
+/// The packet, or each that it will be cut into, is not larger than the link takes.
+#[inline(always)]
+fn fits(ctx: &TcContext, packet: &Packet, link: u32) -> bool {
+    let skb = ctx.skb.skb;
+    // SAFETY: a field of the context.
+    if packet.len <= MTU_MIN && unsafe { (*skb).gso_size } == 0 {
+        return true;
+    }
+    let mut mtu = 0_u32;
+    // SAFETY: the helper writes to `mtu`. It also fails if there is no such link any more.
+    (unsafe { bpf_check_mtu(skb.cast(), link, &raw mut mtu, 0, BPF_MTU_CHK_SEGS.into()) }) == 0
 }
 
 /// Out by the uplink, if that is where the host's routes lead.
@@ -140,13 +153,17 @@ fn next_hop(ctx: &TcContext, packet: &Packet, config: &Config) -> Option<NextHop
         route.__bindgen_anon_3.ipv6_src = words(&packet.source);
         route.__bindgen_anon_4.ipv6_dst = words(&packet.target);
     }
+    // Who begins a conversation with a neighbour that is not there shall hear of it from the host. Of others, it would see
+    // an answer without the question, which its rules may take for invalid.
+    let flags = if packet.begins() {
+        0
+    } else {
+        BPF_FIB_LOOKUP_SKIP_NEIGH
+    };
     let (skb, size) = (ctx.skb.skb.cast(), size_of::<Route>() as i32);
     // SAFETY: the helper reads and writes `route`, whose size it is told.
-    let answer = unsafe { bpf_fib_lookup(skb, &raw mut route, size, 0) };
-    // Only who begins a conversation with a neighbour that is not there has to hear of it from the host. An answer that it
-    // would see without the question may be invalid to its rules.
-    let finds = answer == SEND_ON || answer == NO_NEIGHBOUR && !packet.begins();
-    if !finds || route.ifindex != config.uplink {
+    let answer = unsafe { bpf_fib_lookup(skb, &raw mut route, size, flags) };
+    if answer != SEND_ON || route.ifindex != config.uplink {
         return None;
     }
     next.nh_family = route.family.into();
