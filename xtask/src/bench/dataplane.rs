@@ -192,13 +192,14 @@ fn report_streams(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> Resu
     let across = |name, side| Lane::new(name, side, vec![side.pods.servers[0].at(STREAM_PORT)]);
     let local = |name, side| Lane::new(name, side, vec![side.pods.neighbor.at(STREAM_PORT)]);
     let vip = |name, side| Lane::new(name, side, vec![side.services.stream().address()]);
+    // Of what is compared, nothing follows a stream between the same pods: that would be slower for what this one left behind.
     let mut lanes = [
-        across("stream to another node", &sides.ours),
         across("stream to another node, plain", &sides.plain),
-        across("stream from another node", &sides.ours).down(),
+        across("stream to another node", &sides.ours),
         across("stream from another node, plain", &sides.plain).down(),
-        local("stream on one node", &sides.ours),
+        across("stream from another node", &sides.ours).down(),
         local("stream on one node, plain", &sides.plain),
+        local("stream on one node", &sides.ours),
         vip("stream to a VIP", &sides.ours),
     ];
     let title = "streams, side by side";
@@ -209,7 +210,7 @@ fn report_streams(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> Resu
     for lane in &lanes {
         report.push(Row::measured(lane.name, lane.median(), "Gbit/s"));
     }
-    let [up, plain_up, down, plain_down, ..] = &lanes;
+    let [plain_up, up, plain_down, down, ..] = &lanes;
     ratio(
         report,
         "stream to another node : plain",
