@@ -75,17 +75,16 @@ pub(crate) fn shorten(
 }
 
 /// Frames for other hosts, or for all, are not to be routed. A pod has no other neighbour than its router, the bridge behind its
-/// link. A tag would stay with the packet.
+/// link. A tag, which can only be a priority here, would leave with the packet.
 #[inline(always)]
 fn is_for_router(ctx: &TcContext, way: Way) -> bool {
     // SAFETY: fields of the context.
     let (sent_to, tagged) = unsafe { ((*ctx.skb.skb).pkt_type, (*ctx.skb.skb).vlan_present) };
-    let router = match way {
-        Way::Pod => TO_ANOTHER,
-        Way::Uplink => TO_THIS_LINK,
-        Way::Out => return false,
-    };
-    sent_to == router && tagged == 0
+    match way {
+        Way::Pod => sent_to == TO_ANOTHER && tagged == 0,
+        Way::Uplink => sent_to == TO_THIS_LINK,
+        Way::Out => false,
+    }
 }
 
 /// Into the namespace of a pod of this node, by the host's end of its link.
@@ -111,8 +110,9 @@ fn into_pod(ctx: &TcContext, packet: &Packet, pod: &Pod) -> i32 {
 #[inline(always)]
 fn fits(ctx: &TcContext, packet: &Packet, link: u32) -> bool {
     let skb = ctx.skb.skb;
+    // An IPv4 address may soon be another pod's, so there it is asked whether the link is there at all.
     // SAFETY: a field of the context.
-    if packet.len <= MTU_MIN && unsafe { (*skb).gso_size } == 0 {
+    if packet.v4 == 0 && packet.len <= MTU_MIN && unsafe { (*skb).gso_size } == 0 {
         return true;
     }
     let mut mtu = 0_u32;

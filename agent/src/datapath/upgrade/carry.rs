@@ -110,6 +110,7 @@ impl Carried {
         forgotten_ns: u64,
         is_wanted: impl Fn(&FlowKey, &Flow) -> bool,
     ) -> Result<(), DatapathError> {
+        let now_ns = sys::boottime_ns();
         let mut wanted = Vec::new();
         walk(&self.from, "flow", |key: &FlowKey, flow: &Flow| {
             if is_wanted(key, flow) {
@@ -126,6 +127,9 @@ impl Carried {
             let has = |key: FlowKey| self.to.get(&key, 0).is_ok();
             if has(key) || has(key.answered(&flow)) {
                 self.lost += usize::from(!put(&mut self.to, &key, &flow, forgotten_ns));
+            } else if leads(&key, &flow, now_ns) {
+                // It began behind the copy, which the next one makes good.
+                continue;
             }
             let _ = self.from.remove(&key);
         }

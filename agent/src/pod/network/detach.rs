@@ -82,7 +82,7 @@ impl Network {
         let links = links()?;
         let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
         self.follow_mtu(&links, &pods)?;
-        self.follow_queues(&pods)?;
+        self.follow_queues(&leases, &pods)?;
         let linked: HashSet<Suffix> = pods.iter().map(|link| link.suffix).collect();
         let alive = kept_alive(leases.iter().map(AsRef::as_ref))?;
         let now = since_boot();

@@ -75,7 +75,7 @@ impl Network {
         Ok(self.engine.batch(hosts)?)
     }
 
-    pub(super) fn lease_of(&self, pod: &PodLink) -> Option<Arc<Lease>> {
+    fn lease_of(&self, pod: &PodLink) -> Option<Arc<Lease>> {
         let alias = pod.alias.as_ref()?;
         self.leases.lease(&alias.key)
     }

@@ -2,9 +2,10 @@
 //! from the beginning; another plugin of a chain, or an operator, may give a link a queue later.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_agent_ipam::State;
+use dormouse_agent_ipam::{Lease, State};
 
 use super::{Network, lock};
 use crate::pod::PodEntry;
@@ -12,21 +13,26 @@ use crate::pod::error::NetworkError;
 use crate::pod::recovery::PodLink;
 
 impl Network {
-    /// Tells the data path of links that got a queue, or lost theirs.
-    pub(super) fn follow_queues(&self, pods: &[PodLink]) -> Result<(), NetworkError> {
+    /// Tells the data path of links that got a queue, or lost theirs. The `leases` are of before the pods' links were listed: a link
+    /// that is still being made has no queue yet.
+    pub(super) fn follow_queues(
+        &self,
+        leases: &[Arc<Lease>],
+        pods: &[PodLink],
+    ) -> Result<(), NetworkError> {
         for pod in pods {
             if lock(&self.queued).contains(&pod.suffix) == pod.queues {
                 continue;
             }
-            let Some(lease) = self.lease_of(pod) else {
+            let lease = leases.iter().find(|lease| lease.suffix == pod.suffix);
+            let Some(lease) = lease.filter(|lease| lease.state == State::Live) else {
                 continue;
             };
             // Who works on the pod knows better; the next look comes.
             let Some(_busy) = self.busy.enter(&lease.key, Duration::ZERO) else {
                 continue;
             };
-            let held = self.leases.lease(&lease.key);
-            if held.is_some_and(|held| held.since == lease.since && held.state == State::Live) {
+            if self.leases.lease(&lease.key).as_ref() == Some(lease) {
                 tracing::info!(key = %lease.key, queue = pod.queues, "a pod's link has another queue");
                 self.tell_of(pod, lease.ipv4)?;
             }
