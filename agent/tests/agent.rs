@@ -274,6 +274,8 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             assert!(bpffs(ground).exists(), "its data path stays");
 
             let _agent = Agent::run(ground, &control.url);
+            // What is said to a node goes to its stream of that moment.
+            control.up().await;
             control.handle.run(
                 &ground.node,
                 PodSpec {
