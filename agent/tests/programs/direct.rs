@@ -6,7 +6,7 @@ use dormouse_agent::datapath::{Datapath, Hook, PodEntry, Run};
 use dormouse_agent::see::frame::Opening;
 use dormouse_agent_services::{Node, NodeAddresses, NodePortAddresses, Prefix};
 
-use crate::frames::{SYN, SYN_ACK, frame, seal, tcp};
+use crate::frames::{SYN, SYN_ACK, frame, ones_sum, seal, tcp};
 use crate::place::{FAR_POD, NODE, POD, Place, ip, with_place};
 use crate::{NEXT, REDIRECT};
 
@@ -252,8 +252,7 @@ fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
 fn assert_hopped(run: &Run, expected: &[u8]) {
     let mut expected = expected.to_vec();
     expected[HOPS6] -= 1;
-    assert_eq!(run.verdict, REDIRECT);
-    assert!(run.frame == expected, "{:?} {expected:?}", run.frame);
+    assert_sent(run, &expected);
 }
 
 /// The same of IPv4, whose header has a checksum (RFC 791 3.1).
@@ -262,14 +261,13 @@ fn assert_hopped4(run: &Run, expected: &[u8]) {
     let mut expected = expected.to_vec();
     expected[HOPS4] -= 1;
     expected[24..26].fill(0);
-    let words = expected[14..34].chunks(2);
-    let mut sum: u32 = words
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    expected[24..26].copy_from_slice(&(!u16::try_from(sum).unwrap()).to_be_bytes());
+    let sum = !ones_sum(&expected[14..34]);
+    expected[24..26].copy_from_slice(&sum.to_be_bytes());
+    assert_sent(run, &expected);
+}
+
+#[track_caller]
+fn assert_sent(run: &Run, expected: &[u8]) {
     assert_eq!(run.verdict, REDIRECT);
     assert!(run.frame == expected, "{:?} {expected:?}", run.frame);
 }

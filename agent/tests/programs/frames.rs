@@ -71,6 +71,11 @@ pub(crate) fn sum(frame: &[u8]) -> u16 {
     if bytes.len() % 2 == 1 {
         bytes.push(0);
     }
+    ones_sum(&bytes)
+}
+
+/// The ones' complement sum of whole words (RFC 1071).
+pub(crate) fn ones_sum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = bytes
         .chunks(2)
         .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))

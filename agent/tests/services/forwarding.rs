@@ -83,10 +83,8 @@ impl Forwarding {
         acts.play("it stays so without an agent", || {
             assert_eq!(self.seen_of_an_exchange(), [0, 0]);
         });
+        self.stage.crash(1);
         for node in [0, 1] {
-            if self.stage.nodes[node].agent.is_some() {
-                self.stage.crash(node);
-            }
             self.stage.revive_with(node, &["--forwarding", "kernel"]);
         }
         self.stage.in_force();
@@ -105,23 +103,19 @@ impl Forwarding {
 
     /// Counts what is forwarded between pods, on both nodes, and drops what answers nothing that the host has seen.
     fn count(&self) {
-        for node in &self.stage.nodes {
+        for node in [0, 1] {
             let rules = "add table inet see; \
                  add counter inet see between; \
                  add chain inet see pass { type filter hook forward priority 0; }; \
                  add rule inet see pass ip6 saddr 2001:db8:d0::/64 ip6 daddr 2001:db8:d0::/64 meta l4proto {tcp,udp} counter name between; \
                  add rule inet see pass ct state invalid drop";
-            let place = Place::outside(&node.host.netns);
-            place.run("nft", rules);
+            self.host(node).run("nft", rules);
         }
     }
 
     /// Packets that the nodes' hooks have seen.
     fn seen(&self) -> [u64; 2] {
-        [0, 1].map(|node| {
-            let place = Place::outside(&self.stage.nodes[node].host.netns);
-            counted(&place, "inet", "between")
-        })
+        [0, 1].map(|node| self.host(node).counted("inet see between"))
     }
 
     /// What they see of streams both ways and datagrams between pods, on one node and across.
@@ -139,6 +133,10 @@ impl Forwarding {
         [now[0] - before[0], now[1] - before[1]]
     }
 
+    fn host(&self, node: usize) -> Place {
+        Place::outside(&self.stage.nodes[node].host.netns)
+    }
+
     fn far(&self) -> SocketAddr {
         (self.stage.pod(1, 0).end.address, POD_PORT).into()
     }
@@ -146,13 +144,13 @@ impl Forwarding {
     /// Makes the first node doubt that the far pod is where it was.
     fn age(&self) {
         let change = format!("-6 neighbour change {} dev eth0 nud stale", self.far().ip());
-        Place::outside(&self.stage.nodes[0].host.netns).run("ip", &change);
+        self.host(0).run("ip", &change);
         assert!(!self.neighbor().contains("REACHABLE"));
     }
 
     fn neighbor(&self) -> String {
         let show = format!("-6 neighbour show {} dev eth0", self.far().ip());
-        Place::outside(&self.stage.nodes[0].host.netns).run("ip", &show)
+        self.host(0).run("ip", &show)
     }
 
     /// The pod with a limit hears everything by the queue that keeps it.
@@ -168,7 +166,7 @@ impl Forwarding {
 
     /// Somebody else gives a pod's link a queue, as a plugin of a chain may.
     fn queue_later(&self) {
-        let host = Place::outside(&self.stage.nodes[0].host.netns);
+        let host = self.host(0);
         let pod = self.stage.pod(0, 1);
         let routes = host.run("bridge", "-j fdb show");
         let routes: Value = serde_json::from_str(&routes).unwrap();
@@ -233,39 +231,30 @@ impl Forwarding {
         send(&pod.bare, &frame(&[0x81, 0, 0, 5], TAGGED));
         wait("a frame without a tag to leave", || {
             send(&pod.bare, &frame(&[], PLAIN));
-            counted(&switch, "netdev", "plain") > 0
+            switch.counted("netdev see plain") > 0
         });
-        assert_eq!(counted(&switch, "netdev", "tagged"), 0);
+        assert_eq!(switch.counted("netdev see tagged"), 0);
     }
 
     /// Bytes that went through the queue of a link.
     fn passed(&self, link: &str) -> u64 {
-        let place = Place::outside(&self.stage.nodes[0].host.netns);
-        let told = place.run("tc", "-s -j qdisc show");
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let mut queues = told.as_array().unwrap().iter();
-        let queue = queues.find(|queue| queue["kind"] == "tbf" && queue["dev"] == link);
+        let mut queues = self.queues().into_iter();
+        let queue = queues.find(|queue| queue["dev"] == link);
         queue.unwrap()["bytes"].as_u64().unwrap()
     }
 
-    /// The host's end of the link of the pod with a limit.
+    /// The host's end of the link of the pod with a limit, as long as there is no other.
     fn limited_link(&self) -> String {
-        let place = Place::outside(&self.stage.nodes[0].host.netns);
-        let told = place.run("tc", "-j qdisc show");
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let mut queues = told.as_array().unwrap().iter();
-        let queue = queues.find(|queue| queue["kind"] == "tbf").unwrap();
-        queue["dev"].as_str().unwrap().to_owned()
+        self.queues()[0]["dev"].as_str().unwrap().to_owned()
     }
-}
 
-/// What a counter of the table `see` has seen.
-fn counted(place: &Place, family: &str, name: &str) -> u64 {
-    let text = place.run("nft", &format!("-j list counter {family} see {name}"));
-    let told: Value = serde_json::from_str(&text).unwrap();
-    let counters = told["nftables"].as_array().unwrap();
-    let counter = counters.iter().find_map(|one| one.get("counter"));
-    counter.unwrap()["packets"].as_u64().unwrap()
+    /// The queues of the first node's links in which packets wait.
+    fn queues(&self) -> Vec<Value> {
+        let told = self.host(0).run("tc", "-s -j qdisc show");
+        let mut queues: Vec<Value> = serde_json::from_str(&told).unwrap();
+        queues.retain(|queue| queue["kind"] == "tbf");
+        queues
+    }
 }
 
 /// The link-layer address of a pod, as text.

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use socket2::{Domain, Type};
 
 use crate::place::Place;
@@ -293,10 +292,6 @@ impl Resets {
 
     /// How many so far.
     pub(crate) fn so_far(&self) -> u64 {
-        let text = self.0.run("nft", "-j list counters table inet resets");
-        let json: Value = serde_json::from_str(&text).unwrap();
-        let counters = json["nftables"].as_array().unwrap();
-        let counter = counters.iter().find(|object| object["counter"].is_object());
-        counter.unwrap()["counter"]["packets"].as_u64().unwrap()
+        self.0.counted("inet resets resets")
     }
 }

@@ -22,6 +22,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// How long a connection and an answer may take. Longer is a failure.
@@ -211,6 +212,15 @@ impl Place {
         streams.listen(4_096).unwrap();
         Self::widen(&datagrams);
         (streams, datagrams)
+    }
+
+    /// Packets that a counter of nftables has counted; it is named by family, table and its own name.
+    pub(crate) fn counted(&self, counter: &str) -> u64 {
+        let text = self.run("nft", &format!("-j list counter {counter}"));
+        let told: Value = serde_json::from_str(&text).unwrap();
+        let objects = told["nftables"].as_array().unwrap();
+        let counter = objects.iter().find_map(|object| object.get("counter"));
+        counter.unwrap()["packets"].as_u64().unwrap()
     }
 
     /// Runs a command in the namespace; what it wrote.

@@ -1,8 +1,9 @@
 //! Leads packets between the cluster's pods past the host's own forwarding: from a pod's link to the uplink, or into a pod,
 //! without a second walk through the network stack.
 //!
-//! The host's routes decide all the same, and whatever is not plainly to be forwarded is left to it: what it has no route or
-//! no neighbour for, what is too large, whose hops run out, what has options to be read on the way.
+//! By the uplink the host's routes decide all the same; who is here, the table of pods says. Whatever is not plainly to be
+//! forwarded is left to the host: what it has no route for, what is too large, whose hops run out, what has options to be read
+//! on the way, and the first of a conversation with a neighbour that it does not know.
 
 use aya_ebpf::bindings::bpf_check_mtu_flags::BPF_MTU_CHK_SEGS;
 use aya_ebpf::bindings::{
