@@ -2,7 +2,7 @@
 //! of a packet. Kubernetes' semantics as kube-proxy has them, pure.
 //!
 //! Nothing here knows a socket, a map of the kernel or a clock: objects and times come in, tables and changes come out.
-//! The recorded decisions of the real kube-proxy are the oracle (`tests/kube_proxy_vectors.rs`).
+//! The recorded decisions of the real kube-proxy are the oracle (`tests/kube_proxy_vectors`).
 //!
 //! Reading order: the words ([`address`], [`key`], [`node`]), what is read from objects ([`service`], [`mod@slice`]), what
 //! a service port offers ([`port`], [`backend`]), where it is found ([`table`]), the state that follows events

@@ -1,7 +1,7 @@
 //! How many pods an app should have, and whether requests go straight to them: Knative's autoscaler (KPA) as pure functions.
 //!
 //! Nothing here knows a clock, a task or a pod object: samples and times come in, numbers with their reasons come out.
-//! The recorded answers of Knative's own code are the oracle (`tests/kpa_vectors.rs`).
+//! The recorded answers of Knative's own code are the oracle (`tests/kpa_vectors`).
 #![forbid(unsafe_code)]
 
 pub mod settings;

@@ -4,11 +4,8 @@
     reason = "a test's own objects and addresses are readable"
 )]
 
-#[path = "properties/mirror.rs"]
 mod mirror;
-#[path = "properties/objects.rs"]
 mod objects;
-#[path = "properties/services.rs"]
 mod services;
 
 use std::net::IpAddr;

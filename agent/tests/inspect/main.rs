@@ -6,10 +6,9 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "runtime/ground.rs"]
+#[path = "../runtime/ground.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod ground;
-#[path = "see/place.rs"]
 mod place;
 
 use std::collections::HashMap;

@@ -6,17 +6,11 @@
     reason = "the vectors' form is fixed: another one must fail the test"
 )]
 
-#[path = "kube_proxy_vectors/outcomes.rs"]
 mod outcomes;
-#[path = "kube_proxy_vectors/recorded.rs"]
 mod recorded;
-#[path = "kube_proxy_vectors/scenario.rs"]
 mod scenario;
-#[path = "kube_proxy_vectors/service_ports.rs"]
 mod service_ports;
-#[path = "kube_proxy_vectors/tally.rs"]
 mod tally;
-#[path = "kube_proxy_vectors/wanted.rs"]
 mod wanted;
 
 use std::path::Path;

@@ -6,17 +6,11 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "programs/direct.rs"]
 mod direct;
-#[path = "programs/frames.rs"]
 mod frames;
-#[path = "programs/loads.rs"]
 mod loads;
-#[path = "programs/place.rs"]
 mod place;
-#[path = "programs/sockets.rs"]
 mod sockets;
-#[path = "programs/traffic.rs"]
 mod traffic;
 
 use std::io::{Read as _, Write as _};

@@ -6,35 +6,20 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
-#[path = "services/acts.rs"]
 mod acts;
-#[path = "services/checks.rs"]
 mod checks;
-#[path = "services/client.rs"]
 mod client;
-#[path = "services/forwarding.rs"]
 mod forwarding;
-#[path = "services/load.rs"]
 mod load;
-#[path = "services/manifests.rs"]
 mod manifests;
-#[path = "services/node.rs"]
 mod node;
-#[path = "services/paths.rs"]
 mod paths;
-#[path = "services/place.rs"]
 mod place;
-#[path = "services/restart.rs"]
 mod restart;
-#[path = "services/server.rs"]
 mod server;
-#[path = "services/stage.rs"]
 mod stage;
-#[path = "services/stale.rs"]
 mod stale;
-#[path = "services/transfers.rs"]
 mod transfers;
-#[path = "services/wiring.rs"]
 mod wiring;
 
 use acts::Acts;

@@ -7,19 +7,12 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
-#[path = "cni/dual.rs"]
 mod dual;
-#[path = "cni/edges.rs"]
 mod edges;
-#[path = "cni/ipam.rs"]
 mod ipam;
-#[path = "cni/many.rs"]
 mod many;
-#[path = "cni/node.rs"]
 mod node;
-#[path = "cni/offline.rs"]
 mod offline;
-#[path = "cni/plugin.rs"]
 mod plugin;
 
 use std::io::{Read, Write};

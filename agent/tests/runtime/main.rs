@@ -6,7 +6,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "runtime/ground.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod ground;
 

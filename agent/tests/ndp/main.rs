@@ -7,17 +7,11 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
-#[path = "ndp/frame.rs"]
 mod frame;
-#[path = "ndp/networks.rs"]
 mod networks;
-#[path = "ndp/node.rs"]
 mod node;
-#[path = "ndp/place.rs"]
 mod place;
-#[path = "ndp/switch.rs"]
 mod switch;
-#[path = "ndp/tap.rs"]
 mod tap;
 
 use std::net::Ipv6Addr;

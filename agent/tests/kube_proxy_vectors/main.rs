@@ -9,29 +9,20 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "programs/place.rs"]
+#[path = "../programs/place.rs"]
 #[expect(dead_code, reason = "what apps need is not needed here")]
 mod place;
-#[path = "../services/tests/kube_proxy_vectors/recorded.rs"]
+#[path = "../../services/tests/kube_proxy_vectors/recorded.rs"]
 mod recorded;
 
-#[path = "kube_proxy_vectors/calls.rs"]
 mod calls;
-#[path = "kube_proxy_vectors/clients.rs"]
 mod clients;
-#[path = "kube_proxy_vectors/connects.rs"]
 mod connects;
-#[path = "kube_proxy_vectors/flows.rs"]
 mod flows;
-#[path = "kube_proxy_vectors/frame.rs"]
 mod frame;
-#[path = "kube_proxy_vectors/outcome.rs"]
 mod outcome;
-#[path = "kube_proxy_vectors/run.rs"]
 mod run;
-#[path = "kube_proxy_vectors/tally.rs"]
 mod tally;
-#[path = "kube_proxy_vectors/world.rs"]
 mod world;
 
 use std::path::Path;

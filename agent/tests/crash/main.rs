@@ -10,14 +10,11 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "crash/agent.rs"]
 mod agent;
-#[path = "runtime/ground.rs"]
+#[path = "../runtime/ground.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod ground;
-#[path = "crash/node.rs"]
 mod node;
-#[path = "crash/trace.rs"]
 mod trace;
 
 use std::io::Write;

@@ -7,7 +7,6 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
-#[path = "pods/ground.rs"]
 mod ground;
 
 use std::io::{Read, Write};

@@ -6,13 +6,9 @@
     reason = "the vectors' form is fixed: another one must fail the test"
 )]
 
-#[path = "kpa_vectors/autoscaler.rs"]
 mod autoscaler;
-#[path = "kpa_vectors/kpa.rs"]
 mod kpa;
-#[path = "kpa_vectors/tally.rs"]
 mod tally;
-#[path = "kpa_vectors/window.rs"]
 mod window;
 
 use std::io::Read;

@@ -8,32 +8,23 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
-#[path = "conformance/call.rs"]
 mod call;
-#[path = "conformance/cases/table.rs"]
 mod cases;
-#[path = "conformance/check.rs"]
 mod check;
-#[path = "conformance/deviations.rs"]
 mod deviations;
-#[path = "conformance/golden.rs"]
 mod golden;
-#[path = "conformance/kernel.rs"]
 mod kernel;
-#[path = "cni/node.rs"]
+#[path = "../cni/node.rs"]
 #[expect(dead_code, reason = "other tests ask more of a node")]
 mod node;
-#[path = "cni/plugin.rs"]
+#[path = "../cni/plugin.rs"]
 #[expect(
     dead_code,
     reason = "only its binary: cases call it in ways of their own"
 )]
 mod plugin;
-#[path = "conformance/run.rs"]
 mod run;
-#[path = "conformance/stage.rs"]
 mod stage;
-#[path = "conformance/subject.rs"]
 mod subject;
 
 use std::path::PathBuf;

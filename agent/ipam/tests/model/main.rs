@@ -18,9 +18,7 @@ use dormouse_agent_ipam::{
 
 use ledger::Ledger;
 
-#[path = "model/judge.rs"]
 mod judge;
-#[path = "model/ledger.rs"]
 mod ledger;
 
 const OPERATIONS: u32 = 500_000;
