@@ -1,5 +1,4 @@
-//! The commands with which people see, understand and change what runs; they speak to any Kubernetes API that knows
-//! apps, ours or a cluster's.
+//! The commands of `dormouse` that read and change objects through the Kubernetes API, control's own or a cluster's.
 
 mod apply;
 pub mod codes;
@@ -7,56 +6,58 @@ mod context;
 mod delete;
 mod events;
 mod explain;
-mod failure;
 mod get;
-mod noun;
-mod output;
-mod screen;
+mod request;
+mod resource;
+mod table;
 mod wake;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use dormouse_command::{CommandError, Exit};
 
 pub use context::Context;
-pub use failure::{Exit, Failure};
 
-/// What every command that asks the server takes.
+/// The command that prints the runbook of an error's code.
+pub const EXPLAIN: &str = "dormouse explain";
+
+/// The flags of all commands that use the API server.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Connection {
-    /// The API to ask, such as http://[::1]:6443; without it, the kubeconfig's.
+    /// URL of the API server, such as http://[::1]:6443; the default is the kubeconfig's.
     #[arg(long, env = "DORMOUSE_ENDPOINT", global = true)]
     pub endpoint: Option<String>,
-    /// The kubeconfig to read, instead of $KUBECONFIG or ~/.kube/config.
+    /// Path of the kubeconfig; the default is $KUBECONFIG or ~/.kube/config.
     #[arg(long, global = true)]
     pub kubeconfig: Option<std::path::PathBuf>,
-    /// The kubeconfig's context to use, instead of its current one.
+    /// Context of the kubeconfig; the default is its current context.
     #[arg(long, global = true)]
     pub context: Option<String>,
-    /// The namespace to work in.
+    /// Namespace of the objects.
     #[arg(short, long, env = "DORMOUSE_NAMESPACE", global = true)]
     pub namespace: Option<String>,
 }
 
-/// The people's commands.
+/// The commands that use the API server.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show apps, pods, nodes or events.
+    /// List or watch apps, pods, nodes or events.
     Get(get::Arguments),
-    /// Create or change what a manifest describes.
+    /// Create or update the objects of a manifest.
     Apply(apply::Arguments),
     /// Delete objects by name or manifest.
     Delete(delete::Arguments),
-    /// Say why an app is as it is, or what a code means.
+    /// Explain the scale and mode of an app, or the code of an error.
     Explain(explain::Arguments),
-    /// Show what happened, in order of time.
+    /// List events in order of time.
     Events(events::Arguments),
-    /// Show how an app's wakes went.
+    /// Show the stages of an app's wakes.
     #[command(subcommand)]
     Wake(wake::Arguments),
 }
 
-/// Runs a command and prints what went wrong, if anything did.
+/// Runs a command; an error is printed to stderr.
 pub async fn run(command: Command, connection: &Connection) -> ExitCode {
     let mut stdout = anstream::stdout();
     let outcome = async {
@@ -70,15 +71,15 @@ pub async fn run(command: Command, connection: &Connection) -> ExitCode {
     };
     match outcome.await {
         Ok(exit) => exit.into(),
-        Err(failure) => {
-            failure.print(&mut anstream::stderr());
-            failure.exit.into()
+        Err(error) => {
+            error.print(&mut anstream::stderr(), Some(EXPLAIN));
+            error.exit.into()
         }
     }
 }
 
 /// Runs a command in `context`.
-pub async fn execute(command: Command, context: &mut Context) -> Result<Exit, Failure> {
+pub async fn execute(command: Command, context: &mut Context) -> Result<Exit, CommandError> {
     match command {
         Command::Get(arguments) => get::run(arguments, context).await,
         Command::Apply(arguments) => apply::run(arguments, context).await,

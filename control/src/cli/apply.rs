@@ -1,34 +1,36 @@
-//! `dormouse apply`: makes what manifests describe so. Everything is read and tried before the first object is
-//! stored, so a mistake in the last document leaves nothing half done.
+//! `dormouse apply`: server-side apply of manifests. Every document is sent as a dry run before the first one is
+//! stored, so an error in the last document leaves the cluster unchanged.
 
 mod manifest;
 
 use clap::Args;
+use dormouse_command::{CommandError, Exit};
 use http::Method;
 use serde_json::Value;
 
-use super::{Context, Exit, Failure, context::OBJECT};
+use super::Context;
+use super::request::ApiRequest;
 pub(super) use manifest::{Document, read};
 
 /// The media type of a server-side apply.
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// What to apply.
+/// The flags of `apply`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   dormouse apply -f deploy/examples/docs.yaml
   dormouse apply -f a.yaml -f b.yaml
   cat app.yaml | dormouse apply -f - --dry-run")]
 pub struct Arguments {
-    /// A file with one or more documents; - is standard input.
+    /// A manifest of one or more documents; - is standard input.
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     filenames: Vec<String>,
-    /// Only says what would happen.
+    /// Only print what would change.
     #[arg(long)]
     dry_run: bool,
 }
 
-pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
     let documents = read(&arguments.filenames, &context.namespace)?;
     for document in &documents {
         send(document, true, context).await?;
@@ -46,33 +48,33 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         writeln!(
             context.out,
             "{}/{} {verb}{dry}",
-            document.noun.singular, document.name
+            document.resource.singular, document.name
         )?;
     }
     Ok(Exit::Yes)
 }
 
-async fn revision_before(document: &Document, context: &Context) -> Result<Option<Value>, Failure> {
-    let what = format!("read {document}");
-    match context.get(&document.path(), OBJECT, &what).await {
+async fn revision_before(
+    document: &Document,
+    context: &Context,
+) -> Result<Option<Value>, CommandError> {
+    let action = format!("read {document}");
+    match context.get(&document.path(), &action).await {
         Ok(object) => Ok(Some(object["metadata"]["resourceVersion"].clone())),
-        Err(failure) if failure.exit == Exit::NotFound => Ok(None),
-        Err(failure) => Err(failure),
+        Err(error) if error.exit == Exit::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
-async fn send(document: &Document, dry: bool, context: &Context) -> Result<Value, Failure> {
+async fn send(document: &Document, dry: bool, context: &Context) -> Result<Value, CommandError> {
     let dry = if dry { "&dryRun=All" } else { "" };
     let path = format!("{}?fieldManager=dormouse&force=true{dry}", document.path());
-    let body = (APPLY, document.value.to_string().into_bytes());
-    let sent = context
-        .request(
-            Method::PATCH,
-            &path,
-            OBJECT,
-            body,
-            &format!("apply {document}"),
-        )
-        .await;
-    sent.map_err(|failure| failure.note(format!("in {}", document.place)))
+    let action = format!("apply {document}");
+    let request = ApiRequest {
+        media_type: APPLY,
+        body: document.value.to_string().into_bytes(),
+        ..ApiRequest::new(Method::PATCH, &path, &action)
+    };
+    let sent = context.request(request).await;
+    sent.map_err(|error| error.note(format!("in {}", document.place)))
 }

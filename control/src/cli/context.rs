@@ -1,42 +1,41 @@
-//! What a command works with: the server it asks, the namespace it means, and where its answer goes.
+//! A command's context: the API server, the default namespace, and the output.
 
 use std::{io::Write, path::Path, time::Duration};
 
+use dormouse_command::{CommandError, Exit};
 use futures::{AsyncBufReadExt, Stream, TryStreamExt};
 use http::{Method, Request, header};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
-use super::{Connection, Exit, Failure, codes::Code};
+use super::Connection;
+use super::codes::Code;
+use super::request::{ApiRequest, TABLE, request_error};
 
-/// Where control listens when nobody says otherwise.
+/// The address of control's API, used without `--endpoint` and without a kubeconfig.
 const ENDPOINT_DEFAULT: &str = "http://[::1]:6443";
-/// A server that takes no connection for this long is away.
+/// Longest time to wait for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A server that took a request and stays silent for this long is as good as away.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// The form of an answer that people read.
-pub(super) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
-/// The form of an answer that programs read.
-pub(super) const OBJECT: &str = "application/json";
+/// Longest time to wait for the reply to a request.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a command works with.
 pub struct Context {
     client: kube::Client,
-    /// The namespace that is meant when none is named.
+    /// The namespace of objects that are named without one.
     pub(super) namespace: String,
-    /// Where the server's address comes from, for people.
+    /// Where the server's address comes from; printed with errors.
     origin: String,
-    /// Where the answer goes.
+    /// Output of the command, usually stdout.
     pub(super) out: Box<dyn Write + Send>,
 }
 
 impl Context {
-    /// Finds out which server to ask. Nothing is asked yet.
+    /// Chooses the API server. Sends no request yet.
     pub async fn connect(
         connection: &Connection,
         out: Box<dyn Write + Send>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let (mut config, origin) = match &connection.endpoint {
             Some(endpoint) => (
                 of_endpoint(endpoint)?,
@@ -45,13 +44,13 @@ impl Context {
             None => of_kubeconfig(connection).await?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // A person is told at once, and decides whether to try again.
+        // An error is printed at once: the user decides whether to retry.
         config.default_retry = false;
         let namespace = connection
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        let client = kube::Client::try_from(config).map_err(|error| unusable(&error))?;
+        let client = kube::Client::try_from(config).map_err(|error| no_endpoint(&error))?;
         Ok(Self {
             client,
             namespace,
@@ -60,69 +59,73 @@ impl Context {
         })
     }
 
-    /// Asks for `path` in one of the forms that `accept` lists.
-    pub(super) async fn get(&self, path: &str, accept: &str, what: &str) -> Result<Value, Failure> {
-        self.request(Method::GET, path, accept, (OBJECT, Vec::new()), what)
+    /// Reads objects at `path`.
+    pub(super) async fn get(&self, path: &str, action: &str) -> Result<Value, CommandError> {
+        self.request(ApiRequest::new(Method::GET, path, action))
             .await
     }
 
-    /// Sends a request with a body, of the media type beside it.
-    pub(super) async fn request(
-        &self,
-        method: Method,
-        path: &str,
-        accept: &str,
-        (media, body): (&str, Vec<u8>),
-        what: &str,
-    ) -> Result<Value, Failure> {
-        let request = Request::builder().method(method).uri(path);
-        let request = request
-            .header(header::ACCEPT, accept)
-            .header(header::CONTENT_TYPE, media)
-            .body(body);
-        let request = request.map_err(|error| self.failed(&kube::Error::HttpError(error), what))?;
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request(request)).await;
-        let answer = answer.map_err(|_elapsed| self.silent(what))?;
-        answer.map_err(|error| self.failed(&error, what))
+    /// Reads objects at `path` as a table.
+    pub(super) async fn get_table(&self, path: &str, action: &str) -> Result<Value, CommandError> {
+        let request = ApiRequest::new(Method::GET, path, action);
+        self.request(ApiRequest {
+            accept: TABLE,
+            ..request
+        })
+        .await
     }
 
-    /// Watches `path`: one value for each line of the answer.
+    /// Sends a request and returns the reply's body.
+    pub(super) async fn request(&self, request: ApiRequest<'_>) -> Result<Value, CommandError> {
+        let action = request.action;
+        let built = Request::builder()
+            .method(request.method)
+            .uri(request.path)
+            .header(header::ACCEPT, request.accept)
+            .header(header::CONTENT_TYPE, request.media_type)
+            .body(request.body);
+        let built = built.map_err(|error| self.failed(&kube::Error::HttpError(error), action))?;
+        let reply = tokio::time::timeout(REPLY_TIMEOUT, self.client.request(built)).await;
+        let reply = reply.map_err(|_elapsed| self.timed_out(action))?;
+        reply.map_err(|error| self.failed(&error, action))
+    }
+
+    /// Watches `path` with tables: one value per line of the reply.
     pub(super) async fn watch(
         &self,
         path: &str,
-        accept: &str,
-        what: &'static str,
-    ) -> Result<impl Stream<Item = Result<Value, Failure>> + use<>, Failure> {
+        action: &'static str,
+    ) -> Result<impl Stream<Item = Result<Value, CommandError>> + use<>, CommandError> {
         let request = Request::builder()
             .uri(path)
-            .header(header::ACCEPT, accept)
+            .header(header::ACCEPT, TABLE)
             .body(Vec::new());
-        let request = request.map_err(|error| self.failed(&kube::Error::HttpError(error), what))?;
+        let request =
+            request.map_err(|error| self.failed(&kube::Error::HttpError(error), action))?;
         let lines = self
             .client
             .request_stream(request)
             .await
-            .map_err(|error| self.failed(&error, what))?
+            .map_err(|error| self.failed(&error, action))?
             .lines();
         let origin = self.origin.clone();
-        let lines = lines.map_err(move |error| {
-            Failure::of_request(&kube::Error::ReadEvents(error), what, &origin)
-        });
+        let lines = lines
+            .map_err(move |error| request_error(&kube::Error::ReadEvents(error), action, &origin));
         Ok(lines.and_then(async |line| {
             serde_json::from_str(&line).map_err(|error| {
-                Failure::new(
+                CommandError::new(
                     Code::Output,
                     Exit::No,
-                    format!("cannot read a change: {error}"),
-                    "use the same version on both sides",
+                    format!("cannot parse a watch event: {error}"),
+                    "use the same version of command and server",
                 )
             })
         }))
     }
 
-    fn silent(&self, what: &str) -> Failure {
-        let message = format!("cannot {what}: no answer within {ANSWER_TIMEOUT:?}");
-        Failure::new(
+    fn timed_out(&self, action: &str) -> CommandError {
+        let message = format!("cannot {action}: no reply within {REPLY_TIMEOUT:?}");
+        CommandError::new(
             Code::Unreachable,
             Exit::Unreachable,
             message,
@@ -131,19 +134,19 @@ impl Context {
         .note(&self.origin)
     }
 
-    fn failed(&self, error: &kube::Error, what: &str) -> Failure {
-        Failure::of_request(error, what, &self.origin)
+    fn failed(&self, error: &kube::Error, action: &str) -> CommandError {
+        request_error(error, action, &self.origin)
     }
 }
 
-fn of_endpoint(endpoint: &str) -> Result<kube::Config, Failure> {
+fn of_endpoint(endpoint: &str) -> Result<kube::Config, CommandError> {
     let uri = endpoint
         .parse::<http::Uri>()
         .ok()
         .filter(|uri| uri.scheme().is_some() && uri.host().is_some());
     uri.map(kube::Config::new).ok_or_else(|| {
-        let message = format!("cannot use endpoint {endpoint:?}: it is no URL");
-        Failure::new(
+        let message = format!("cannot use endpoint {endpoint:?}: it is not a URL");
+        CommandError::new(
             Code::Endpoint,
             Exit::Usage,
             message,
@@ -152,18 +155,18 @@ fn of_endpoint(endpoint: &str) -> Result<kube::Config, Failure> {
     })
 }
 
-async fn of_kubeconfig(connection: &Connection) -> Result<(kube::Config, String), Failure> {
+async fn of_kubeconfig(connection: &Connection) -> Result<(kube::Config, String), CommandError> {
     let read = match &connection.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None if has_kubeconfig() => Kubeconfig::read(),
         None => {
             let origin = format!(
-                "no endpoint is named and there is no kubeconfig, so {ENDPOINT_DEFAULT} was asked"
+                "no --endpoint is given and there is no kubeconfig, so {ENDPOINT_DEFAULT} was used"
             );
             return Ok((of_endpoint(ENDPOINT_DEFAULT)?, origin));
         }
     };
-    let read = read.map_err(|error| unusable(&error))?;
+    let read = read.map_err(|error| no_endpoint(&error))?;
     let context = connection
         .context
         .clone()
@@ -175,7 +178,7 @@ async fn of_kubeconfig(connection: &Connection) -> Result<(kube::Config, String)
     };
     let config = kube::Config::from_custom_kubeconfig(read, &options)
         .await
-        .map_err(|error| unusable(&error))?;
+        .map_err(|error| no_endpoint(&error))?;
     let origin = format!(
         "the endpoint {} comes from context {context:?} of the kubeconfig",
         config.cluster_url
@@ -188,9 +191,9 @@ fn has_kubeconfig() -> bool {
     std::env::var_os("KUBECONFIG").is_some() || home.as_deref().is_some_and(Path::exists)
 }
 
-fn unusable(error: &dyn std::error::Error) -> Failure {
-    let message = format!("cannot tell which server to ask: {error}");
-    Failure::new(
+fn no_endpoint(error: &dyn std::error::Error) -> CommandError {
+    let message = format!("cannot determine the API server: {error}");
+    CommandError::new(
         Code::Endpoint,
         Exit::Usage,
         message,

@@ -1,79 +1,87 @@
-//! `dormouse delete`: removes objects; an app's pods and VIP go with it.
+//! `dormouse delete`: deletes objects. An app's pods are deleted and its VIP is released with it.
 
 use clap::Args;
+use dormouse_command::{CommandError, Exit};
 use http::Method;
 
-use super::{
-    Context, Exit, Failure, apply,
-    context::OBJECT,
-    noun::{self, Noun},
-};
+use super::codes::Code;
+use super::request::ApiRequest;
+use super::resource::{self, Resource};
+use super::{Context, apply};
 
-/// What to delete.
+/// The flags of `delete`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   dormouse delete app web
   dormouse delete app/web app/api
   dormouse delete -f deploy/examples/docs.yaml")]
 pub struct Arguments {
-    /// NOUN NAME... or NOUN/NAME...
-    #[arg(required_unless_present = "filenames", conflicts_with = "filenames")]
-    what: Vec<String>,
-    /// What these manifests describe; - is standard input.
+    /// RESOURCE NAME... or RESOURCE/NAME...
+    #[arg(
+        required_unless_present = "filenames",
+        conflicts_with = "filenames",
+        value_name = "OBJECT"
+    )]
+    objects: Vec<String>,
+    /// Delete the objects that this manifest describes; - is standard input.
     #[arg(short, long = "filename", value_name = "FILE")]
     filenames: Vec<String>,
-    /// What does not exist counts as deleted.
+    /// Succeed for objects that do not exist.
     #[arg(long)]
     ignore_not_found: bool,
 }
 
-pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
-    for (noun, namespace, name) in targets(&arguments, context)? {
-        let place = if noun.namespaced {
-            format!("{namespace}/{name}")
+/// An object to delete.
+struct Target {
+    resource: Resource,
+    namespace: String,
+    name: String,
+}
+
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
+    for target in targets(&arguments, context)? {
+        let Target {
+            resource,
+            namespace,
+            name,
+        } = &target;
+        let singular = resource.singular;
+        let action = if resource.namespaced {
+            format!("delete {singular} {namespace}/{name}")
         } else {
-            name.clone()
+            format!("delete {singular} {name}")
         };
-        let (path, what) = (
-            noun.path_of(&namespace, &name),
-            format!("delete {} {place}", noun.singular),
-        );
-        match context
-            .request(Method::DELETE, &path, OBJECT, (OBJECT, Vec::new()), &what)
-            .await
-        {
-            Ok(_) => writeln!(context.out, "{}/{name} deleted", noun.singular)?,
-            Err(failure) if failure.exit == Exit::NotFound && arguments.ignore_not_found => {}
-            Err(failure) => return Err(failure),
+        let path = resource.path_of(namespace, name);
+        let request = ApiRequest::new(Method::DELETE, &path, &action);
+        match context.request(request).await {
+            Ok(_) => writeln!(context.out, "{singular}/{name} deleted")?,
+            Err(error) if error.exit == Exit::NotFound && arguments.ignore_not_found => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(Exit::Yes)
 }
 
-fn targets(
-    arguments: &Arguments,
-    context: &Context,
-) -> Result<Vec<(Noun, String, String)>, Failure> {
-    if arguments.what.is_empty() {
+fn targets(arguments: &Arguments, context: &Context) -> Result<Vec<Target>, CommandError> {
+    if arguments.objects.is_empty() {
         let documents = apply::read(&arguments.filenames, &context.namespace)?;
-        return Ok(documents
-            .into_iter()
-            .map(|one| (one.noun, one.namespace, one.name))
-            .collect());
+        let targets = documents.into_iter().map(|document| Target {
+            resource: document.resource,
+            namespace: document.namespace,
+            name: document.name,
+        });
+        return Ok(targets.collect());
     }
-    let (noun, names) = noun::objects(&arguments.what)?;
+    let (resource, names) = resource::objects(&arguments.objects)?;
     if names.is_empty() {
-        let message = format!("cannot delete: which {}?", noun.singular);
-        let hint = format!("dormouse delete {} NAME", noun.singular);
-        return Err(Failure::new(
-            super::codes::Code::Kind,
-            Exit::Usage,
-            message,
-            hint,
-        ));
+        let message = format!("cannot delete: which {}?", resource.singular);
+        let hint = format!("dormouse delete {} NAME", resource.singular);
+        return Err(CommandError::new(Code::Kind, Exit::Usage, message, hint));
     }
-    Ok(names
-        .into_iter()
-        .map(|name| (noun, context.namespace.clone(), name))
-        .collect())
+    let targets = names.into_iter().map(|name| Target {
+        resource,
+        namespace: context.namespace.clone(),
+        name,
+    });
+    Ok(targets.collect())
 }

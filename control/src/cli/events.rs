@@ -1,62 +1,55 @@
-//! `dormouse events`: what happened, in order of time.
+//! `dormouse events`: Events in order of time.
 
 use clap::Args;
+use dormouse_command::{CommandError, Exit, ListFormat, OutputFormat, write_value};
 use serde_json::Value;
 
-use super::{
-    Context, Exit, Failure,
-    context::{OBJECT, TABLE},
-    noun::{EVENT, encoded},
-    output::{self, Output},
-    screen::Screen,
-};
+use super::Context;
+use super::resource::{EVENT, encoded};
+use super::table::Table;
 
-/// Which events to show.
+/// The flags of `events`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   dormouse events
   dormouse events -A --types Warning
   dormouse events --for app/web")]
 pub struct Arguments {
-    /// Of all namespaces.
+    /// List events of all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Only of this type.
+    /// List only events of this type.
     #[arg(long, value_parser = ["Normal", "Warning"])]
     types: Option<String>,
-    /// Only about this object, as NOUN/NAME.
+    /// List only events about this object, as RESOURCE/NAME.
     #[arg(long = "for", value_name = "OBJECT")]
     about: Option<String>,
-    /// The form of the answer.
-    #[arg(short, long)]
-    output: Option<Output>,
-    /// Without headings.
-    #[arg(long)]
-    no_headers: bool,
+    #[command(flatten)]
+    format: ListFormat,
 }
 
-pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
     let namespace = Some(context.namespace.as_str()).filter(|_| !arguments.all_namespaces);
     let fields = encoded(&fields(&arguments));
     let path = format!(
         "{}?includeObject=Object&fieldSelector={fields}",
         EVENT.path(namespace)
     );
-    if let Some(output @ (Output::Json | Output::Yaml)) = arguments.output {
-        let mut list = context.get(&path, OBJECT, "list events").await?;
+    if let Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) = arguments.format.output {
+        let mut list = context.get(&path, "list events").await?;
         if let Some(items) = list["items"].as_array_mut() {
             items.sort_by_key(last_seen);
         }
-        output::value(&mut context.out, &list, output)?;
+        write_value(&mut context.out, &list, format)?;
         return Ok(Exit::Yes);
     }
-    let mut table = context.get(&path, TABLE, "list events").await?;
-    if let Some(rows) = table["rows"].as_array_mut() {
+    let mut reply = context.get_table(&path, "list events").await?;
+    if let Some(rows) = reply["rows"].as_array_mut() {
         rows.sort_by_key(|row| last_seen(&row["object"]));
     }
-    let wide = arguments.output == Some(Output::Wide);
-    Screen::new(wide, arguments.all_namespaces, !arguments.no_headers)
-        .show(&mut context.out, &table)?;
+    let wide = arguments.format.output == Some(OutputFormat::Wide);
+    Table::new(wide, arguments.all_namespaces, !arguments.format.no_headers)
+        .print(&mut context.out, &reply)?;
     Ok(Exit::Yes)
 }
 
@@ -73,7 +66,7 @@ fn fields(arguments: &Arguments) -> String {
     type_.into_iter().chain(name).collect::<Vec<_>>().join(",")
 }
 
-/// When an event happened last; RFC 3339 in one time zone sorts as text.
+/// Time of an event's last occurrence; RFC 3339 in one time zone sorts as text.
 fn last_seen(event: &Value) -> String {
     let times = [
         "/series/lastObservedTime",

@@ -1,39 +1,40 @@
-//! `dormouse explain`: why an app is as it is, from the running system; what a code means, from the binary.
+//! `dormouse explain`: the reasons for an app's scale and mode, from the running system, and the runbook of a code,
+//! from the binary.
 
 use std::io::Write;
 
 use clap::Args;
+use dormouse_command::{CommandError, Exit, OutputFormat, write_value};
 use serde_json::Value;
 
-use super::{
-    Context, Exit, Failure,
-    codes::{self, Code},
-    context::OBJECT,
-    noun::{self, APP},
-    output::{self, Output},
-};
+use super::Context;
+use super::codes::{self, Code};
+use super::resource::{self, APP};
 
-/// Fewest columns before the reasons begin.
+/// Narrowest column of topic names, in characters.
 const MARGIN_MIN: usize = 11;
 
-/// What to explain.
+/// The flags of `explain`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   dormouse explain app web              its scale and mode, with the numbers
   dormouse explain app/web -o json
-  dormouse explain DM1203               what a code means; asks no server")]
+  dormouse explain DM1203               the runbook of a code; needs no server")]
 pub struct Arguments {
-    /// app NAME, app/NAME, or a code.
-    #[arg(required = true, num_args = 1..=2)]
-    what: Vec<String>,
-    /// The form of the answer.
+    /// app NAME, app/NAME, or a code such as DM1203.
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
+    object: Vec<String>,
+    /// Output format.
     #[arg(short, long)]
-    output: Option<Output>,
+    output: Option<OutputFormat>,
 }
 
-/// Explains a code, which needs no server; `None` when something else is asked for.
-pub(super) fn offline(arguments: &Arguments, out: &mut dyn Write) -> Result<Option<Exit>, Failure> {
-    let [word] = arguments.what.as_slice() else {
+/// Prints the runbook of a code, which needs no server; `None` if the argument is not a code.
+pub(super) fn offline(
+    arguments: &Arguments,
+    out: &mut dyn Write,
+) -> Result<Option<Exit>, CommandError> {
+    let [word] = arguments.object.as_slice() else {
         return Ok(None);
     };
     if let Some(text) = codes::runbook(word) {
@@ -47,76 +48,68 @@ pub(super) fn offline(arguments: &Arguments, out: &mut dyn Write) -> Result<Opti
     {
         let known: Vec<&str> = codes::ALL.iter().map(|(_, id, _)| *id).collect();
         let message = format!("there is no code {word}");
-        let failure = Failure::new(
+        let error = CommandError::new(
             Code::Kind,
             Exit::NotFound,
             message,
             "dormouse explain DM1104",
         );
-        return Err(failure.note(format!("known: {}", known.join(", "))));
+        return Err(error.note(format!("known: {}", known.join(", "))));
     }
     Ok(None)
 }
 
-pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
     if let Some(exit) = offline(&arguments, &mut context.out)? {
         return Ok(exit);
     }
-    let (noun, names) = noun::objects(&arguments.what)?;
-    let [name] = names.as_slice() else {
-        return Err(Failure::new(
-            Code::Kind,
-            Exit::Usage,
-            "cannot explain: which app?",
-            "dormouse explain app NAME",
-        ));
-    };
-    if noun != APP {
-        let message = format!(
-            "cannot explain a {}: only apps are explained",
-            noun.singular
-        );
-        return Err(Failure::new(
+    let (resource, names) = resource::objects(&arguments.object)?;
+    let usage = |message: String| {
+        CommandError::new(
             Code::Kind,
             Exit::Usage,
             message,
             "dormouse explain app NAME",
-        ));
+        )
+    };
+    let [name] = names.as_slice() else {
+        return Err(usage("cannot explain: which app?".to_owned()));
+    };
+    if resource != APP {
+        return Err(usage(format!(
+            "cannot explain a {}: only apps are explained",
+            resource.singular
+        )));
     }
     let path = format!("{}/explain", APP.path_of(&context.namespace, name));
-    let explanation = context
-        .get(
-            &path,
-            OBJECT,
-            &format!("explain app {}/{name}", context.namespace),
-        )
-        .await?;
+    let action = format!("explain app {}/{name}", context.namespace);
+    let explanation = context.get(&path, &action).await?;
     match arguments.output {
-        Some(output @ (Output::Json | Output::Yaml)) => {
-            output::value(&mut context.out, &explanation, output)?;
+        Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) => {
+            write_value(&mut context.out, &explanation, format)?;
         }
-        _ => context.out.write_all(screen(&explanation).as_bytes())?,
+        _ => context.out.write_all(render(&explanation).as_bytes())?,
     }
     Ok(Exit::Yes)
 }
 
-/// The explanation for people: topics at the margin, reasons in line.
-fn screen(explanation: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let subject = text(&explanation["subject"]);
+/// The explanation as text: topic names in the left column, their lines aligned in the right one.
+fn render(explanation: &Value) -> String {
+    let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let subject = string(&explanation["subject"]);
     let subject = subject
         .split_once('/')
         .map_or(subject.as_str(), |(_, rest)| rest)
         .to_owned();
-    let mut paragraphs = vec![(subject, vec![text(&explanation["summary"])])];
+    let mut paragraphs = vec![(subject, vec![string(&explanation["summary"])])];
     for topic in explanation["topics"].as_array().into_iter().flatten() {
         let lines = topic["lines"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(text)
+            .map(string)
             .collect();
-        paragraphs.push((text(&topic["name"]), lines));
+        paragraphs.push((string(&topic["name"]), lines));
     }
     let margin = paragraphs
         .iter()
@@ -124,15 +117,15 @@ fn screen(explanation: &Value) -> String {
         .max()
         .unwrap_or(0)
         .max(MARGIN_MIN);
-    let mut screen = String::new();
+    let mut text = String::new();
     for (name, lines) in &paragraphs {
         for (index, line) in lines.iter().enumerate() {
             let name = if index == 0 { name.as_str() } else { "" };
-            screen.push_str(format!("{name:<margin$}{line}").trim_end());
-            screen.push('\n');
+            text.push_str(format!("{name:<margin$}{line}").trim_end());
+            text.push('\n');
         }
     }
-    screen
+    text
 }
 
 #[cfg(test)]
@@ -142,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics_stand_at_the_margin_and_reasons_in_line() {
+    fn topics_are_in_the_left_column_and_their_lines_are_aligned() {
         let explanation = json!({
             "subject": "app/shop/web", "summary": "awake, 2 ready of 2 wanted",
             "topics": [{"name": "scale", "lines": ["want 2 = min", "no panic"]}, {"name": "mode", "lines": ["proxy"]}],
@@ -153,19 +146,19 @@ scale      want 2 = min
            no panic
 mode       proxy
 ";
-        assert_eq!(screen(&explanation), want);
+        assert_eq!(render(&explanation), want);
     }
 
     #[test]
-    fn a_code_is_explained_without_a_server() {
+    fn the_runbook_of_a_code_needs_no_server() {
         let explain = |word: &str| {
             let mut out = Vec::new();
             let arguments = Arguments {
-                what: vec![word.to_owned()],
+                object: vec![word.to_owned()],
                 output: None,
             };
             (
-                offline(&arguments, &mut out).map_err(|failure| failure.exit),
+                offline(&arguments, &mut out).map_err(|error| error.exit),
                 String::from_utf8(out).unwrap(),
             )
         };

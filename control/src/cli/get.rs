@@ -1,191 +1,178 @@
-//! `dormouse get`: what runs.
+//! `dormouse get`: objects as a table, as JSON, YAML or names, and their changes.
 
 use clap::Args;
+use dormouse_command::{CommandError, Exit, ListFormat, OutputFormat, write_value};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 
-use super::{
-    Context, Exit, Failure,
-    context::{OBJECT, TABLE},
-    noun::{self, Noun, encoded},
-    output::{self, Output},
-    screen::Screen,
-};
+use super::Context;
+use super::resource::{self, Resource, encoded};
+use super::table::Table;
 
-/// What to show.
+/// The flags of `get`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   dormouse get apps                     all apps of the namespace
   dormouse get pods -A -o wide          all pods, with node and address
-  dormouse get app web -o yaml          one app, whole
-  dormouse get apps -w                  and every change of them")]
+  dormouse get app web -o yaml          one app, all fields
+  dormouse get apps -w                  all apps, then every change")]
 pub struct Arguments {
-    /// NOUN, NOUN NAME... or NOUN/NAME...; nouns: app, pod, node, event.
-    #[arg(required = true)]
-    what: Vec<String>,
-    /// Of all namespaces.
+    /// RESOURCE, RESOURCE NAME... or RESOURCE/NAME...; resources: app, pod, node, event.
+    #[arg(required = true, value_name = "RESOURCE")]
+    objects: Vec<String>,
+    /// List objects of all namespaces.
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Only those with these labels, such as app=web,tier!=back.
+    /// List only objects with these labels, such as app=web,tier!=back.
     #[arg(short = 'l', long, default_value = "")]
     selector: String,
-    /// Only those with these fields, such as spec.nodeName=node-1.
+    /// List only objects with these fields, such as spec.nodeName=node-1.
     #[arg(long, default_value = "")]
     field_selector: String,
-    /// The form of the answer.
-    #[arg(short, long)]
-    output: Option<Output>,
-    /// Goes on with every change.
+    /// After listing, watch for changes.
     #[arg(short, long)]
     watch: bool,
-    /// Without headings.
-    #[arg(long)]
-    no_headers: bool,
+    #[command(flatten)]
+    format: ListFormat,
 }
 
-pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
-    let (noun, names) = noun::objects(&arguments.what)?;
-    let what = format!("read {}s", noun.singular);
-    match arguments.output {
-        Some(output @ (Output::Json | Output::Yaml)) => {
-            let value = objects(noun, &names, &arguments, context, OBJECT).await?;
-            output::value(&mut context.out, &value, output)?;
+/// The objects to read: those that are named, or all that match the selectors.
+struct Selection {
+    resource: Resource,
+    names: Vec<String>,
+    /// The path of the list, with the selectors.
+    list_path: String,
+    /// Namespace of the named objects.
+    namespace: String,
+}
+
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
+    let (resource, names) = resource::objects(&arguments.objects)?;
+    let selection = Selection {
+        resource,
+        names,
+        list_path: list_path(resource, &arguments, context),
+        namespace: context.namespace.clone(),
+    };
+    match arguments.format.output {
+        Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) => {
+            let value = selection.objects(context).await?;
+            write_value(&mut context.out, &value, format)?;
         }
-        Some(Output::Name) => {
-            let value = objects(noun, &names, &arguments, context, OBJECT).await?;
-            let one = [value.clone()];
-            for object in value["items"]
-                .as_array()
-                .map_or(one.as_slice(), Vec::as_slice)
-            {
-                writeln!(
-                    context.out,
-                    "{}/{}",
-                    noun.singular,
-                    object["metadata"]["name"].as_str().unwrap_or_default()
-                )?;
-            }
+        Some(OutputFormat::Name) => {
+            let value = selection.objects(context).await?;
+            print_names(&selection, &value, context)?;
         }
-        wide => return tables(noun, &names, &arguments, wide.is_some(), context, &what).await,
+        Some(OutputFormat::Wide) | None => print_tables(&selection, &arguments, context).await?,
     }
     Ok(Exit::Yes)
 }
 
-/// One object, or a list of them.
-async fn objects(
-    noun: Noun,
-    names: &[String],
-    arguments: &Arguments,
-    context: &Context,
-    accept: &str,
-) -> Result<Value, Failure> {
-    match names {
-        [] => {
-            context
-                .get(
-                    &list_path(noun, arguments, context, ""),
-                    accept,
-                    &format!("list {}s", noun.singular),
-                )
-                .await
-        }
-        [name] => one(noun, name, context, accept).await,
-        names => {
-            let mut items = Vec::new();
-            for name in names {
-                items.push(one(noun, name, context, accept).await?);
+impl Selection {
+    /// One object, or a list.
+    async fn objects(&self, context: &Context) -> Result<Value, CommandError> {
+        match self.names.as_slice() {
+            [] => {
+                let action = format!("list {}s", self.resource.singular);
+                context.get(&self.list_path, &action).await
             }
-            Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
+            [name] => context.get(&self.path(name), &self.action(name)).await,
+            names => {
+                let mut items = Vec::new();
+                for name in names {
+                    items.push(context.get(&self.path(name), &self.action(name)).await?);
+                }
+                Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
+            }
         }
+    }
+
+    /// The path of one object.
+    fn path(&self, name: &str) -> String {
+        self.resource.path_of(&self.namespace, name)
+    }
+
+    /// The action of reading one object, for errors.
+    fn action(&self, name: &str) -> String {
+        format!("read {} {}/{name}", self.resource.singular, self.namespace)
     }
 }
 
-async fn one(noun: Noun, name: &str, context: &Context, accept: &str) -> Result<Value, Failure> {
-    let what = format!("read {} {}/{name}", noun.singular, context.namespace);
-    context
-        .get(&noun.path_of(&context.namespace, name), accept, &what)
-        .await
+fn print_names(
+    selection: &Selection,
+    value: &Value,
+    context: &mut Context,
+) -> Result<(), CommandError> {
+    let one = std::slice::from_ref(value);
+    for object in value["items"].as_array().map_or(one, Vec::as_slice) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        writeln!(context.out, "{}/{name}", selection.resource.singular)?;
+    }
+    Ok(())
 }
 
-async fn tables(
-    noun: Noun,
-    names: &[String],
+async fn print_tables(
+    selection: &Selection,
     arguments: &Arguments,
-    wide: bool,
     context: &mut Context,
-    what: &str,
-) -> Result<Exit, Failure> {
-    let namespaces = arguments.all_namespaces && noun.namespaced;
-    let mut screen = Screen::new(wide, namespaces, !arguments.no_headers);
-    for name in names {
-        let table = one(noun, name, context, TABLE).await?;
-        screen.show(&mut context.out, &table)?;
-        screen.headings = false;
+) -> Result<(), CommandError> {
+    let resource = selection.resource;
+    let namespaces = arguments.all_namespaces && resource.namespaced;
+    let wide = arguments.format.output == Some(OutputFormat::Wide);
+    let mut table = Table::new(wide, namespaces, !arguments.format.no_headers);
+    for name in &selection.names {
+        let (path, action) = (selection.path(name), selection.action(name));
+        let reply = context.get_table(&path, &action).await?;
+        table.print(&mut context.out, &reply)?;
+        table.headings = false;
     }
     let mut revision = String::new();
-    if names.is_empty() {
-        let table = context
-            .get(&list_path(noun, arguments, context, ""), TABLE, what)
-            .await?;
-        table["metadata"]["resourceVersion"]
+    if selection.names.is_empty() {
+        let action = format!("read {}s", resource.singular);
+        let reply = context.get_table(&selection.list_path, &action).await?;
+        reply["metadata"]["resourceVersion"]
             .as_str()
             .unwrap_or_default()
             .clone_into(&mut revision);
-        if table["rows"].as_array().is_some_and(Vec::is_empty) && !arguments.watch {
-            let place = if namespaces {
-                "any namespace".to_owned()
-            } else {
-                format!("namespace {}", context.namespace)
+        if reply["rows"].as_array().is_some_and(Vec::is_empty) && !arguments.watch {
+            let scope = match (resource.namespaced, namespaces) {
+                (false, _) => "the cluster".to_owned(),
+                (true, true) => "any namespace".to_owned(),
+                (true, false) => format!("namespace {}", selection.namespace),
             };
-            let place = if noun.namespaced {
-                place
-            } else {
-                "the cluster".to_owned()
-            };
-            anstream::eprintln!("no {}s in {place}", noun.singular);
-            return Ok(Exit::Yes);
+            anstream::eprintln!("no {}s in {scope}", resource.singular);
+            return Ok(());
         }
-        screen.show(&mut context.out, &table)?;
+        table.print(&mut context.out, &reply)?;
     }
     if arguments.watch {
-        follow(noun, arguments, &revision, &mut screen, context).await?;
+        let path = format!("{}&watch=1&resourceVersion={revision}", selection.list_path);
+        table.headings = false;
+        follow(&path, &mut table, context).await?;
     }
-    Ok(Exit::Yes)
+    Ok(())
 }
 
-/// Shows every change until the server ends the watch or the process is interrupted.
-async fn follow(
-    noun: Noun,
-    arguments: &Arguments,
-    revision: &str,
-    screen: &mut Screen,
-    context: &mut Context,
-) -> Result<(), Failure> {
-    screen.headings = false;
-    let path = list_path(
-        noun,
-        arguments,
-        context,
-        &format!("&watch=1&resourceVersion={revision}"),
-    );
-    let changes = context.watch(&path, TABLE, "watch the server").await?;
+/// Prints every change until the server ends the watch or the process is interrupted.
+async fn follow(path: &str, table: &mut Table, context: &mut Context) -> Result<(), CommandError> {
+    let changes = context.watch(path, "watch the server").await?;
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.try_next().await? {
         if change["object"]["kind"] == "Table" {
-            screen.show(&mut context.out, &change["object"])?;
+            table.print(&mut context.out, &change["object"])?;
         }
     }
     Ok(())
 }
 
-fn list_path(noun: Noun, arguments: &Arguments, context: &Context, more: &str) -> String {
+fn list_path(resource: Resource, arguments: &Arguments, context: &Context) -> String {
     let namespace = Some(context.namespace.as_str()).filter(|_| !arguments.all_namespaces);
     let (labels, fields) = (
         encoded(&arguments.selector),
         encoded(&arguments.field_selector),
     );
     format!(
-        "{}?labelSelector={labels}&fieldSelector={fields}{more}",
-        noun.path(namespace)
+        "{}?labelSelector={labels}&fieldSelector={fields}",
+        resource.path(namespace)
     )
 }

@@ -1,19 +1,16 @@
-//! `dormouse wake timeline`: how a wake went, stage by stage, as numbers and as bars.
+//! `dormouse wake timeline`: the stages of a wake, as numbers and as bars.
 
 mod timeline;
 
 use clap::{Args, Subcommand};
+use dormouse_command::{CommandError, Exit, OutputFormat, write_value};
 use serde_json::Value;
 
-use super::{
-    Context, Exit, Failure,
-    codes::Code,
-    context::OBJECT,
-    noun::APP,
-    output::{self, Output},
-};
+use super::Context;
+use super::codes::Code;
+use super::resource::APP;
 
-/// What to do with wakes.
+/// The commands of `wake`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Arguments {
     /// Show the stages of an app's last wake.
@@ -24,36 +21,31 @@ pub enum Arguments {
     Timeline(Timeline),
 }
 
-/// Which wakes to show.
+/// The flags of `wake timeline`.
 #[derive(Debug, Clone, Args)]
 pub struct Timeline {
     /// NAME, app/NAME or NAMESPACE/NAME.
     app: String,
-    /// How many wakes, the latest last.
+    /// Number of wakes, the latest last.
     #[arg(long, default_value_t = 1)]
     last: usize,
-    /// The form of the answer.
+    /// Output format.
     #[arg(short, long)]
-    output: Option<Output>,
+    output: Option<OutputFormat>,
 }
 
-pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, Failure> {
-    let Arguments::Timeline(asked) = arguments;
-    let (namespace, name) = match asked.app.split_once('/') {
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
+    let Arguments::Timeline(timeline) = arguments;
+    let (namespace, name) = match timeline.app.split_once('/') {
         Some(("app" | "apps", name)) => (context.namespace.clone(), name.to_owned()),
         Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
-        None => (context.namespace.clone(), asked.app.clone()),
+        None => (context.namespace.clone(), timeline.app.clone()),
     };
     let path = format!("{}/wakes", APP.path_of(&namespace, &name));
-    let wakes = context
-        .get(
-            &path,
-            OBJECT,
-            &format!("read the wakes of app {namespace}/{name}"),
-        )
-        .await?;
-    if let Some(output @ (Output::Json | Output::Yaml)) = asked.output {
-        output::value(&mut context.out, &wakes, output)?;
+    let action = format!("read the wakes of app {namespace}/{name}");
+    let wakes = context.get(&path, &action).await?;
+    if let Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) = timeline.output {
+        write_value(&mut context.out, &wakes, format)?;
         return Ok(Exit::Yes);
     }
     let mut wakes: Vec<Value> = wakes["items"]
@@ -61,18 +53,18 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         .or(wakes.as_array())
         .cloned()
         .unwrap_or_default();
-    wakes.sort_by_key(timeline::began);
+    wakes.sort_by_key(timeline::start_ns);
     if wakes.is_empty() {
-        let message = format!("no wake of app {namespace}/{name} is remembered");
-        return Err(Failure::new(
+        let message = format!("no wake of app {namespace}/{name} is recorded");
+        return Err(CommandError::new(
             Code::NoWake,
             Exit::No,
             message,
             "send it a request while it sleeps",
         ));
     }
-    for wake in &wakes[wakes.len().saturating_sub(asked.last.max(1))..] {
-        context.out.write_all(timeline::screen(wake).as_bytes())?;
+    for wake in &wakes[wakes.len().saturating_sub(timeline.last.max(1))..] {
+        context.out.write_all(timeline::render(wake).as_bytes())?;
     }
     Ok(Exit::Yes)
 }

@@ -1,4 +1,4 @@
-//! The people's commands end to end: what is on the screen, what is stored, how each ends.
+//! The commands end to end: their output, what they store, and their exit codes.
 
 use std::{
     io::{self, Write},
@@ -7,8 +7,9 @@ use std::{
 
 use crate::world::{World, manifest};
 use clap::Parser;
-use dormouse::cli::{self, Command, Connection, Context, Exit, Failure};
+use dormouse::cli::{self, Command, Connection, Context, EXPLAIN};
 use dormouse_cluster::{App, Key, events};
+use dormouse_command::{CommandError, Exit};
 use kube::{Api, api::PostParams};
 
 #[derive(Parser)]
@@ -17,11 +18,11 @@ struct CommandLine {
     command: Command,
 }
 
-/// A screen that tests can read.
+/// The output of a command, kept for the test.
 #[derive(Clone, Default)]
-struct Screen(Arc<Mutex<Vec<u8>>>);
+struct Output(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Screen {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -31,19 +32,19 @@ impl Write for Screen {
     }
 }
 
-/// Runs a command line; returns how it ended and what was on the screen.
-async fn try_run(endpoint: &str, words: &str) -> (Result<Exit, Failure>, String) {
+/// Runs a command line; returns its result and its output.
+async fn try_run(endpoint: &str, words: &str) -> (Result<Exit, CommandError>, String) {
     let line = CommandLine::try_parse_from(format!("dormouse {words}").split_whitespace()).unwrap();
     let connection = Connection {
         endpoint: Some(endpoint.to_owned()),
         ..Connection::default()
     };
-    let screen = Screen::default();
-    let mut context = Context::connect(&connection, Box::new(screen.clone()))
+    let output = Output::default();
+    let mut context = Context::connect(&connection, Box::new(output.clone()))
         .await
         .unwrap();
     let ended = cli::execute(line.command, &mut context).await;
-    let text = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+    let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
     (ended, text)
 }
 
@@ -54,10 +55,10 @@ async fn run(world: &World, words: &str) -> String {
 }
 
 async fn failing(world: &World, words: &str) -> (Exit, String) {
-    let failure = try_run(&world.endpoint, words).await.0.unwrap_err();
+    let error = try_run(&world.endpoint, words).await.0.unwrap_err();
     let mut text = Vec::new();
-    failure.print(&mut text);
-    (failure.exit, String::from_utf8(text).unwrap())
+    error.print(&mut text, Some(EXPLAIN));
+    (error.exit, String::from_utf8(text).unwrap())
 }
 
 /// A file that holds `text`, and its path.
@@ -75,7 +76,7 @@ fn yaml(name: &str, vip: &str) -> String {
     )
 }
 
-/// A table whose last column, an age, is left out of all rows: a slow machine makes it grow.
+/// A table with `*` for the ages in its last column, which depend on the machine's speed.
 fn without_ages(table: &str) -> String {
     let mut lines = table.lines();
     let headings = format!("{}\n", lines.next().unwrap());
@@ -85,7 +86,7 @@ fn without_ages(table: &str) -> String {
 }
 
 #[tokio::test]
-async fn applying_twice_creates_then_leaves_alone_and_a_change_configures() {
+async fn apply_creates_then_leaves_unchanged_then_configures() {
     let world = World::start().await;
     let text = format!(
         "{}---\n{}",
@@ -134,10 +135,10 @@ whoami   Asleep   Proxy   0       0        -           fd00:10::2   *
 }
 
 #[tokio::test]
-async fn one_wrong_document_leaves_nothing_half_done() {
+async fn one_wrong_document_and_nothing_is_stored() {
     let world = World::start().await;
     let good = yaml("docs", "fd00:10::1");
-    for (bad, exit, code, told) in [
+    for (bad, exit, code, want) in [
         (
             yaml("b", "fd00:11::1"),
             Exit::No,
@@ -180,7 +181,7 @@ async fn one_wrong_document_leaves_nothing_half_done() {
         let (ended, text) = failing(&world, &format!("apply -f {path}")).await;
         assert_eq!(ended, exit, "{text}");
         assert!(
-            text.starts_with(&format!("error[{code}]: ")) && text.contains(told),
+            text.starts_with(&format!("error[{code}]: ")) && text.contains(want),
             "{text}"
         );
         assert!(
@@ -200,7 +201,7 @@ async fn one_wrong_document_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn an_app_that_takes_anothers_vip_is_refused_before_anything_is_stored() {
+async fn an_app_with_the_vip_of_another_is_refused_before_anything_is_stored() {
     let world = World::start().await;
     let (_first, path) = file(&yaml("docs", "fd00:10::1"));
     run(&world, &format!("apply -f {path}")).await;
@@ -219,7 +220,7 @@ async fn an_app_that_takes_anothers_vip_is_refused_before_anything_is_stored() {
 }
 
 #[tokio::test]
-async fn each_failure_ends_with_its_own_exit_code() {
+async fn each_kind_of_error_has_its_exit_code() {
     let world = World::start().await;
     let (ended, text) = failing(&world, "get app nope").await;
     let want = "\
@@ -232,7 +233,7 @@ error[DM1301]: cannot read app default/nope: apps.dormouse.dev \"nope\" not foun
     assert_eq!(failing(&world, "delete app/nope").await.0, Exit::NotFound);
     assert_eq!(run(&world, "delete app/nope --ignore-not-found").await, "");
     let away = try_run("http://[::1]:1", "get apps").await.0.unwrap_err();
-    assert_eq!((away.exit, away.code.id()), (Exit::Unreachable, "DM1203"));
+    assert_eq!((away.exit, away.code), (Exit::Unreachable, "DM1203"));
     assert!(
         away.message.contains("onnection refused"),
         "{}",
@@ -241,7 +242,7 @@ error[DM1301]: cannot read app default/nope: apps.dormouse.dev \"nope\" not foun
 }
 
 #[tokio::test]
-async fn an_app_is_explained_and_its_wake_is_drawn() {
+async fn an_app_is_explained_and_the_stages_of_its_wake_are_drawn() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "default");
     for name in ["docs", "new"] {
@@ -273,7 +274,7 @@ sleeps         since 4s
         drawn.contains("\nstart          80.0      80.0  ====="),
         "{drawn}"
     );
-    // The controller does not know this one yet, and nobody knows the last.
+    // The controller has not read the first app yet, and the second does not exist.
     assert_eq!(failing(&world, "explain app new").await.0, Exit::No);
     assert_eq!(
         failing(&world, "wake timeline nope").await.0,
@@ -282,7 +283,7 @@ sleeps         since 4s
 }
 
 #[tokio::test]
-async fn events_come_in_order_of_time_and_say_how_often() {
+async fn events_are_listed_in_order_of_time_with_their_counts() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "default");
     let app: App = serde_json::from_value(manifest("web")).unwrap();

@@ -1,56 +1,59 @@
-//! Reads manifests: files of one or more documents, each of which must name its object, and no object twice.
+//! Manifests: files of one or more documents, each describing one object, and no two the same object or VIP.
 
 use std::{collections::BTreeMap, fmt, fs, io::Read};
 
+use dormouse_command::{CommandError, Exit};
 use serde_json::{Value, json};
 
-use crate::cli::{Exit, Failure, codes::Code, noun::Noun};
+use crate::cli::codes::Code;
+use crate::cli::resource::Resource;
 
 /// One object of a manifest.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// What it is.
-    pub(crate) noun: Noun,
-    /// The object itself.
+    /// Its resource.
+    pub(crate) resource: Resource,
+    /// The object, with its namespace filled in.
     pub(crate) value: Value,
-    /// Its namespace.
+    /// Its namespace: the document's, or the command's.
     pub(crate) namespace: String,
-    /// Its name.
+    /// `metadata.name`; not empty.
     pub(crate) name: String,
-    /// Its file and its number therein.
+    /// File and number of the document, for errors.
     pub(crate) place: String,
 }
 
 impl Document {
-    /// Where the object lives.
+    /// The object's path on the server.
     pub(crate) fn path(&self) -> String {
-        self.noun.path_of(&self.namespace, &self.name)
+        self.resource.path_of(&self.namespace, &self.name)
     }
 }
 
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.noun.namespaced {
-            return write!(f, "{} {}", self.noun.singular, self.name);
+        if !self.resource.namespaced {
+            return write!(f, "{} {}", self.resource.singular, self.name);
         }
-        write!(f, "{} {}/{}", self.noun.singular, self.namespace, self.name)
+        write!(
+            f,
+            "{} {}/{}",
+            self.resource.singular, self.namespace, self.name
+        )
     }
 }
 
-/// Reads all documents of all files; those without a namespace get `namespace`.
-pub(crate) fn read(filenames: &[String], namespace: &str) -> Result<Vec<Document>, Failure> {
+/// Reads all documents of all files; documents without a namespace get `namespace`.
+pub(crate) fn read(filenames: &[String], namespace: &str) -> Result<Vec<Document>, CommandError> {
     let mut documents = Vec::new();
     for filename in filenames {
         let text = text_of(filename).map_err(|error| unreadable(filename, &error.to_string()))?;
         documents.extend(parse(filename, &text, namespace)?);
     }
     if documents.is_empty() {
-        return Err(unreadable(
-            &filenames.join(", "),
-            "there is no document in it",
-        ));
+        return Err(unreadable(&filenames.join(", "), "there are no documents"));
     }
-    no_doubles(&documents)?;
+    check_duplicates(&documents)?;
     Ok(documents)
 }
 
@@ -63,7 +66,7 @@ fn text_of(filename: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn parse(filename: &str, text: &str, namespace: &str) -> Result<Vec<Document>, Failure> {
+fn parse(filename: &str, text: &str, namespace: &str) -> Result<Vec<Document>, CommandError> {
     let filename = if filename == "-" {
         "standard input"
     } else {
@@ -86,13 +89,13 @@ fn parse(filename: &str, text: &str, namespace: &str) -> Result<Vec<Document>, F
         .collect()
 }
 
-fn document(mut value: Value, place: String, namespace: &str) -> Result<Document, Failure> {
-    let Some(noun) = Noun::of_document(&value) else {
+fn document(mut value: Value, place: String, namespace: &str) -> Result<Document, CommandError> {
+    let Some(resource) = Resource::of_document(&value) else {
         let message = format!(
             "cannot apply {place}: apiVersion {}, kind {} is not served here",
             value["apiVersion"], value["kind"]
         );
-        return Err(Failure::new(
+        return Err(CommandError::new(
             Code::Kind,
             Exit::No,
             message,
@@ -107,11 +110,11 @@ fn document(mut value: Value, place: String, namespace: &str) -> Result<Document
         ));
     };
     let namespace = text(&value["metadata"]["namespace"]).unwrap_or_else(|| namespace.to_owned());
-    if noun.namespaced {
+    if resource.namespaced {
         value["metadata"]["namespace"] = json!(namespace);
     }
     Ok(Document {
-        noun,
+        resource,
         value,
         namespace,
         name,
@@ -119,8 +122,8 @@ fn document(mut value: Value, place: String, namespace: &str) -> Result<Document
     })
 }
 
-/// No two documents may describe one object or claim one VIP.
-fn no_doubles(documents: &[Document]) -> Result<(), Failure> {
+/// Refuses two documents that describe the same object or claim the same VIP.
+fn check_duplicates(documents: &[Document]) -> Result<(), CommandError> {
     let mut seen: BTreeMap<String, &Document> = BTreeMap::new();
     for document in documents {
         let vip = document.value["spec"]["vip"]
@@ -129,13 +132,13 @@ fn no_doubles(documents: &[Document]) -> Result<(), Failure> {
         for claim in [Some(document.to_string()), vip].into_iter().flatten() {
             if let Some(first) = seen.insert(claim.clone(), document) {
                 let message = format!("{claim} is described twice");
-                let failure = Failure::new(
-                    Code::Twice,
+                let error = CommandError::new(
+                    Code::Duplicate,
                     Exit::No,
                     message,
                     "remove or rename one of them",
                 );
-                return Err(failure
+                return Err(error
                     .note(format!("first in {}", first.place))
                     .note(format!("again in {}", document.place)));
             }
@@ -144,16 +147,16 @@ fn no_doubles(documents: &[Document]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unreadable(place: &str, why: &str) -> Failure {
+fn unreadable(place: &str, why: &str) -> CommandError {
     let mut lines = why.trim().lines();
     let message = format!("cannot read {place}: {}", lines.next().unwrap_or_default());
-    let failure = Failure::new(
+    let error = CommandError::new(
         Code::Manifest,
         Exit::No,
         message,
-        "mend the file and apply it again",
+        "correct the file and apply it again",
     );
-    lines.fold(failure, Failure::note)
+    lines.fold(error, CommandError::note)
 }
 
 #[cfg(test)]
@@ -163,7 +166,7 @@ mod tests {
     const WEB: &str = "apiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {name: web}\nspec: {vip: 'fd00:10::1'}\n";
 
     #[test]
-    fn a_file_of_several_documents_is_read_whole() {
+    fn all_documents_of_a_file_are_read() {
         let text = format!("# first\n{WEB}---\n---\n{}", WEB.replace("web", "api"));
         let documents = parse("a.yaml", &text, "shop").unwrap();
         let names: Vec<String> = documents.iter().map(ToString::to_string).collect();
@@ -175,7 +178,7 @@ mod tests {
     fn one_object_or_one_vip_described_twice_is_refused() {
         let twice = parse("a.yaml", &format!("{WEB}---\n{WEB}"), "shop").unwrap();
         assert_eq!(
-            no_doubles(&twice).unwrap_err().message,
+            check_duplicates(&twice).unwrap_err().message,
             "app shop/web is described twice"
         );
         let vip = parse(
@@ -185,13 +188,13 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            no_doubles(&vip).unwrap_err().message,
+            check_duplicates(&vip).unwrap_err().message,
             "VIP fd00:10::1 is described twice"
         );
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused_with_its_place() {
+    fn an_invalid_document_is_refused_with_its_file_and_number() {
         for (text, want) in [
             ("a: [", "cannot read a.yaml"),
             ("kind: App", "is not served here"),
@@ -200,8 +203,8 @@ mod tests {
                 "a.yaml, document 1: metadata.name is missing",
             ),
         ] {
-            let failure = parse("a.yaml", text, "shop").unwrap_err();
-            assert!(failure.message.contains(want), "{}", failure.message);
+            let error = parse("a.yaml", text, "shop").unwrap_err();
+            assert!(error.message.contains(want), "{}", error.message);
         }
     }
 }

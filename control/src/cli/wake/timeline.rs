@@ -1,19 +1,22 @@
-//! Draws one wake: a line a stage, its bar where on the way from the first packet to the first byte it lay.
+//! The chart of one wake: a line per stage, with a bar from the stage's start to its end on a time axis from the first
+//! packet to the first byte.
 
 use serde_json::Value;
 
-/// Columns from the first packet to the last stage.
+/// Length of the time axis, in characters.
 const BAR_WIDTH: f64 = 46.0;
 
-/// One stage: when it was over, and how long it took since the one before, in milliseconds.
+/// One stage of a wake.
 struct Stage {
     name: String,
+    /// Its end, in milliseconds since the first packet.
     at_ms: f64,
+    /// Milliseconds since the end of the stage before.
     took_ms: f64,
 }
 
-/// When a wake began, in nanoseconds since boot.
-pub(super) fn began(wake: &Value) -> u64 {
+/// The start of a wake, in nanoseconds since boot.
+pub(super) fn start_ns(wake: &Value) -> u64 {
     let stages = wake["stages"].as_array().into_iter().flatten();
     stages
         .filter_map(|stage| stage["atNs"].as_u64())
@@ -21,19 +24,19 @@ pub(super) fn began(wake: &Value) -> u64 {
         .unwrap_or(0)
 }
 
-/// The wake for people.
-pub(super) fn screen(wake: &Value) -> String {
+/// The wake as text.
+pub(super) fn render(wake: &Value) -> String {
     let stages = stages(wake);
     let total = stages.last().map_or(0.0, |stage| stage.at_ms);
-    let text = |name: &str| wake[name].as_str().unwrap_or("?");
-    let mut screen = format!(
+    let field = |name: &str| wake[name].as_str().unwrap_or("?");
+    let mut text = format!(
         "wake {}   first packet at {}   pod {} on {}   first byte after {total:.1} ms\n",
-        text("app"),
-        text("seenNode"),
-        text("pod"),
-        text("node"),
+        field("app"),
+        field("seenNode"),
+        field("pod"),
+        field("node"),
     );
-    screen.push_str("STAGE         AT ms   TOOK ms\n");
+    text.push_str("STAGE         AT ms   TOOK ms\n");
     for stage in &stages {
         let line = format!(
             "{:<11}{:>8.1}{:>10.1}  {}",
@@ -42,8 +45,8 @@ pub(super) fn screen(wake: &Value) -> String {
             stage.took_ms,
             bar(stage, total)
         );
-        screen.push_str(line.trim_end());
-        screen.push('\n');
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     if let Some(slowest) = stages.iter().max_by(|a, b| a.took_ms.total_cmp(&b.took_ms)) {
         let share = if total > 0.0 {
@@ -54,11 +57,11 @@ pub(super) fn screen(wake: &Value) -> String {
         let name = &slowest.name;
         let slowest = format!(
             "slowest {name}: {share:.0}% of this wake      next: dormouse explain app {}\n",
-            text("app")
+            field("app")
         );
-        screen.push_str(&slowest);
+        text.push_str(&slowest);
     }
-    screen
+    text
 }
 
 /// The stages in order of time.
@@ -81,7 +84,7 @@ fn stages(wake: &Value) -> Vec<Stage> {
     timed.into_iter().map(since).collect()
 }
 
-/// `=` for as long as the stage took, `|` where it took less than a column.
+/// `=` for each column that the stage lasted, `|` if it was shorter than a column.
 fn bar(stage: &Stage, total_ms: f64) -> String {
     if total_ms <= 0.0 {
         return "|".to_owned();
@@ -96,7 +99,7 @@ fn bar(stage: &Stage, total_ms: f64) -> String {
     format!("{}{mark}", " ".repeat(from))
 }
 
-/// The column at this share of the way.
+/// The column at this share of the time axis.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -113,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_is_drawn_as_bars_in_order_of_time() {
+    fn stages_are_drawn_as_bars_in_order_of_time() {
         let stage = |name: &str, ms: f64| json!({"name": name, "ms": ms, "atNs": 1});
         let wake = json!({
             "app": "shop/web", "node": "node-2", "pod": "web-7c9f", "seenNode": "node-1",
@@ -133,14 +136,14 @@ ready          99.0      19.0                                       =========
 first byte    100.0       1.0                                                |
 slowest start: 55% of this wake      next: dormouse explain app shop/web
 ";
-        assert_eq!(screen(&wake), want);
+        assert_eq!(render(&wake), want);
     }
 
     #[test]
-    fn an_empty_or_foreign_wake_is_drawn_without_a_panic() {
-        assert!(screen(&json!({})).starts_with("wake ?"));
+    fn a_wake_with_missing_fields_is_drawn_without_a_panic() {
+        assert!(render(&json!({})).starts_with("wake ?"));
         assert!(
-            screen(&json!({"stages": [{"name": "see", "ms": 0.0}, {"ms": 1}, 7]})).contains("see")
+            render(&json!({"stages": [{"name": "see", "ms": 0.0}, {"ms": 1}, 7]})).contains("see")
         );
     }
 }

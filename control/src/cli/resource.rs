@@ -1,26 +1,27 @@
-//! The nouns of the command line, and the path where each lives.
+//! API resources as the command line names them, and their paths.
 
+use dormouse_command::{CommandError, Exit};
 use serde_json::Value;
 
-use super::{Exit, Failure, codes::Code};
+use super::codes::Code;
 
-/// A kind of object that people name.
+/// A resource of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Noun {
-    /// For one object.
+pub(super) struct Resource {
+    /// Its name for one object, as printed.
     pub(super) singular: &'static str,
     plural: &'static str,
     short: &'static str,
     kind: &'static str,
     api_version: &'static str,
     base: &'static str,
-    /// Whether its objects live in a namespace.
+    /// Whether its objects have a namespace.
     pub(super) namespaced: bool,
 }
 
 const CORE: &str = "/api/v1";
 
-pub(super) const APP: Noun = Noun {
+pub(super) const APP: Resource = Resource {
     singular: "app",
     plural: "apps",
     short: "app",
@@ -30,7 +31,7 @@ pub(super) const APP: Noun = Noun {
     namespaced: true,
 };
 
-pub(super) const EVENT: Noun = Noun {
+pub(super) const EVENT: Resource = Resource {
     singular: "event",
     plural: "events",
     short: "ev",
@@ -40,9 +41,9 @@ pub(super) const EVENT: Noun = Noun {
     namespaced: true,
 };
 
-const NOUNS: [Noun; 4] = [
+const RESOURCES: [Resource; 4] = [
     APP,
-    Noun {
+    Resource {
         singular: "pod",
         plural: "pods",
         short: "po",
@@ -51,7 +52,7 @@ const NOUNS: [Noun; 4] = [
         base: CORE,
         namespaced: true,
     },
-    Noun {
+    Resource {
         singular: "node",
         plural: "nodes",
         short: "no",
@@ -63,16 +64,16 @@ const NOUNS: [Noun; 4] = [
     EVENT,
 ];
 
-impl Noun {
-    /// The noun that people wrote: singular, plural or short.
-    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+impl Resource {
+    /// Parses a singular, plural or short name.
+    pub(super) fn parse(text: &str) -> Result<Self, CommandError> {
         let text = text.to_lowercase();
-        let found = NOUNS
-            .into_iter()
-            .find(|noun| [noun.singular, noun.plural, noun.short].contains(&text.as_str()));
+        let found = RESOURCES.into_iter().find(|resource| {
+            [resource.singular, resource.plural, resource.short].contains(&text.as_str())
+        });
         found.ok_or_else(|| {
-            let message = format!("there is no kind of object called {text:?}");
-            Failure::new(
+            let message = format!("there is no resource called {text:?}");
+            CommandError::new(
                 Code::Kind,
                 Exit::Usage,
                 message,
@@ -81,15 +82,15 @@ impl Noun {
         })
     }
 
-    /// The noun of a manifest's document.
+    /// The resource of a manifest's document, by `apiVersion` and `kind`.
     pub(super) fn of_document(document: &Value) -> Option<Self> {
-        let is = |noun: &Noun| {
-            document["apiVersion"] == noun.api_version && document["kind"] == noun.kind
+        let is = |resource: &Resource| {
+            document["apiVersion"] == resource.api_version && document["kind"] == resource.kind
         };
-        NOUNS.into_iter().find(is)
+        RESOURCES.into_iter().find(is)
     }
 
-    /// Where its objects live; in all namespaces when `namespace` is `None`.
+    /// The path of its collection; of all namespaces if `namespace` is `None`.
     pub(super) fn path(&self, namespace: Option<&str>) -> String {
         match namespace.filter(|_| self.namespaced) {
             Some(namespace) => format!(
@@ -102,36 +103,41 @@ impl Noun {
         }
     }
 
-    /// Where one of its objects lives.
+    /// The path of one object.
     pub(super) fn path_of(&self, namespace: &str, name: &str) -> String {
         format!("{}/{}", self.path(Some(namespace)), encoded(name))
     }
 }
 
-/// Reads `NOUN`, `NOUN NAME...` or `NOUN/NAME...`. One noun at a time.
-pub(super) fn objects(words: &[String]) -> Result<(Noun, Vec<String>), Failure> {
+/// Parses `RESOURCE`, `RESOURCE NAME...` or `RESOURCE/NAME...`; all objects must be of one resource.
+pub(super) fn objects(words: &[String]) -> Result<(Resource, Vec<String>), CommandError> {
     let first = words.first().map_or("", String::as_str);
     if !first.contains('/') {
-        return Ok((Noun::parse(first)?, words[1.min(words.len())..].to_vec()));
+        return Ok((
+            Resource::parse(first)?,
+            words[1.min(words.len())..].to_vec(),
+        ));
     }
     let split = |word: &String| {
         word.split_once('/')
-            .map(|(noun, name)| (noun.to_owned(), name.to_owned()))
+            .map(|(resource, name)| (resource.to_owned(), name.to_owned()))
     };
     let pairs: Option<Vec<(String, String)>> = words.iter().map(split).collect();
     let pairs = pairs.unwrap_or_default();
-    let nouns: Result<Vec<Noun>, Failure> =
-        pairs.iter().map(|(noun, _)| Noun::parse(noun)).collect();
-    match nouns?.as_slice() {
-        [noun, rest @ ..] if rest.iter().all(|one| one == noun) => {
-            Ok((*noun, pairs.into_iter().map(|(_, name)| name).collect()))
+    let resources: Result<Vec<Resource>, CommandError> = pairs
+        .iter()
+        .map(|(resource, _)| Resource::parse(resource))
+        .collect();
+    match resources?.as_slice() {
+        [resource, rest @ ..] if rest.iter().all(|one| one == resource) => {
+            Ok((*resource, pairs.into_iter().map(|(_, name)| name).collect()))
         }
         _ => {
             let message = format!(
-                "cannot read {:?}: name objects of one kind, each as NOUN/NAME",
+                "cannot read {:?}: name objects of one resource, each as RESOURCE/NAME",
                 words.join(" ")
             );
-            Err(Failure::new(
+            Err(CommandError::new(
                 Code::Kind,
                 Exit::Usage,
                 message,
@@ -141,7 +147,7 @@ pub(super) fn objects(words: &[String]) -> Result<(Noun, Vec<String>), Failure> 
     }
 }
 
-/// A word inside a URL.
+/// `text` percent-encoded for a path segment or a query value.
 pub(super) fn encoded(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
@@ -159,21 +165,21 @@ mod tests {
     fn check(words: &str, want: Option<(&str, &[&str])>) {
         let words: Vec<String> = words.split_whitespace().map(String::from).collect();
         let found = objects(&words).ok();
-        let found = found.as_ref().map(|(noun, names)| {
+        let found = found.as_ref().map(|(resource, names)| {
             (
-                noun.plural,
+                resource.plural,
                 names.iter().map(String::as_str).collect::<Vec<_>>(),
             )
         });
         assert_eq!(
             found,
-            want.map(|(noun, names)| (noun, names.to_vec())),
+            want.map(|(plural, names)| (plural, names.to_vec())),
             "{words:?}"
         );
     }
 
     #[test]
-    fn nouns_are_read_in_every_form_that_people_write() {
+    fn a_resource_has_a_singular_a_plural_and_a_short_name() {
         check("apps", Some(("apps", &[])));
         check("App web", Some(("apps", &["web"])));
         check("po/a pod/b", Some(("pods", &["a", "b"])));
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_leave_its_path() {
+    fn a_name_is_encoded_and_cannot_change_the_path() {
         assert_eq!(
             APP.path_of("a b", "../x"),
             "/apis/dormouse.dev/v1alpha1/namespaces/a%20b/apps/..%2Fx"

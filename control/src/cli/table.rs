@@ -1,25 +1,27 @@
-//! Shows the server's tables: its columns, chosen and named once, by the server.
+//! The server's tables on the terminal. The server chooses and names the columns, as kube-apiserver does for kubectl.
 
 use std::io::Write;
 
+use dormouse_command::{Columns, CommandError, Exit};
 use serde_json::Value;
 
-use super::{Exit, Failure, codes::Code, output::Columns};
+use super::codes::Code;
 
-/// A table on the screen, which further rows may join.
+/// A printed table, to which a watch may add rows.
 #[derive(Debug)]
-pub(super) struct Screen {
-    /// Shows columns that are for `-o wide`.
+pub(super) struct Table {
+    /// Prints the columns of `-o wide` too.
     pub(super) wide: bool,
-    /// Shows each object's namespace first.
+    /// Prints each object's namespace first.
     pub(super) namespaces: bool,
-    /// Shows the headings.
+    /// Prints the headings above the next rows.
     pub(super) headings: bool,
+    /// Indexes of the printed columns in the server's cells.
     shown: Vec<usize>,
     columns: Columns,
 }
 
-impl Screen {
+impl Table {
     pub(super) fn new(wide: bool, namespaces: bool, headings: bool) -> Self {
         Self {
             wide,
@@ -30,15 +32,15 @@ impl Screen {
         }
     }
 
-    /// Shows a table: its headings, if it has any, and its rows.
-    pub(super) fn show(&mut self, out: &mut dyn Write, table: &Value) -> Result<(), Failure> {
+    /// Prints one `Table` reply: its headings, if it has column definitions, and its rows.
+    pub(super) fn print(&mut self, out: &mut dyn Write, table: &Value) -> Result<(), CommandError> {
         let mut lines = Vec::new();
         let definitions = table["columnDefinitions"]
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
         if !definitions.is_empty() {
-            let headings = self.learn(definitions);
+            let headings = self.choose_columns(definitions);
             lines.extend(Some(headings).filter(|_| self.headings));
         }
         let rows = table["rows"].as_array().ok_or_else(no_table)?;
@@ -52,8 +54,8 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Remembers which columns to show; returns their headings.
-    fn learn(&mut self, definitions: &[Value]) -> Vec<String> {
+    /// Stores which columns are printed, and returns their headings. A watch sends definitions only once.
+    fn choose_columns(&mut self, definitions: &[Value]) -> Vec<String> {
         let is_shown = |one: &Value| self.wide || one["priority"].as_i64().unwrap_or(0) == 0;
         self.shown = definitions
             .iter()
@@ -83,25 +85,19 @@ impl Screen {
     }
 }
 
-/// A cell for people: `-` where there is nothing to say. Line breaks and escapes would break the screen.
 fn text(cell: &Value) -> String {
-    let text = match cell {
+    match cell {
         Value::Null => String::new(),
-        Value::String(text) => text.replace(|c: char| c.is_control(), " "),
+        Value::String(text) => text.clone(),
         other => other.to_string(),
-    };
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text
     }
 }
 
-fn no_table() -> Failure {
-    Failure::new(
+fn no_table() -> CommandError {
+    CommandError::new(
         Code::Output,
         Exit::No,
-        "the server's answer is no table",
+        "the server's reply is not a table",
         "use -o json",
     )
 }
