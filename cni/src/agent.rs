@@ -1,5 +1,5 @@
-//! Asks the node's agent: the one that listens or, where the configuration allows it, one that is started for this one
-//! request while no other runs.
+//! The call to the node's agent: over its socket or, if no agent runs and the configuration allows it, to
+//! `dormouse-agent offline`, started for this one request.
 
 use std::fs::File;
 use std::io;
@@ -14,41 +14,41 @@ use dormouse_cni::invocation::{NodeOptions, Offline};
 use dormouse_cni::message::{Reply, Request};
 use dormouse_cni::wire;
 
-/// How long an answer may take; runtimes give up after two minutes.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(40);
-/// The agent's program.
+/// Longest wait for a reply; container runtimes abort a plugin after two minutes.
+const REPLY_DEADLINE: Duration = Duration::from_secs(40);
+/// File name of the agent's program.
 const AGENT: &str = "dormouse-agent";
 
-/// Why there is no answer.
-pub(crate) enum Silence {
-    /// Nobody listens, or who listened went away.
+/// Why there is no reply.
+pub(crate) enum CallError {
+    /// No process listens, or the agent ended during the request.
     Down(io::Error),
-    /// It is there but did not answer in time, or something else failed.
+    /// The agent runs but did not reply in time, or another operation failed.
     Failed(io::Error),
-    /// The agent that was to be started for the request did not answer.
+    /// `dormouse-agent offline` could not be started or did not reply.
     Offline(io::Error),
 }
 
-pub(crate) fn ask(
+pub(crate) fn call(
     node: &NodeOptions,
     request: &Request,
     netns: Option<&File>,
-) -> Result<Reply, Silence> {
-    let asked = UnixStream::connect(&node.socket)
-        .map_err(Silence::from_connect)
-        .and_then(|stream| converse(&stream, request, netns).map_err(Silence::from_io));
-    match (asked, &node.offline) {
-        (Err(Silence::Down(_)), Some(offline)) if request.may_be_offline() => {
-            ask_offline(offline, &node.state_dir, request, netns).map_err(Silence::Offline)
+) -> Result<Reply, CallError> {
+    let result = UnixStream::connect(&node.socket)
+        .map_err(CallError::from_connect)
+        .and_then(|stream| exchange(&stream, request, netns).map_err(CallError::from_io));
+    match (result, &node.offline) {
+        (Err(CallError::Down(_)), Some(offline)) if request.may_be_offline() => {
+            call_offline(offline, &node.state_dir, request, netns).map_err(CallError::Offline)
         }
-        (asked, _) => asked,
+        (result, _) => result,
     }
 }
 
-fn converse(stream: &UnixStream, request: &Request, netns: Option<&File>) -> io::Result<Reply> {
-    stream.set_read_timeout(Some(ANSWER_DEADLINE))?;
+fn exchange(stream: &UnixStream, request: &Request, netns: Option<&File>) -> io::Result<Reply> {
+    stream.set_read_timeout(Some(REPLY_DEADLINE))?;
     match wire::send_request(stream, request, netns.map(AsFd::as_fd)) {
-        // An agent that refuses the caller says so without reading.
+        // An agent that refuses the caller replies without reading the request.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             wire::receive_reply(stream).map_err(|_nothing| error)
         }
@@ -56,42 +56,43 @@ fn converse(stream: &UnixStream, request: &Request, netns: Option<&File>) -> io:
     }
 }
 
-/// Starts `dormouse-agent offline` with one end of a connection as its standard input. It sees our end as a listening
-/// agent would: when we die, what it began is undone.
-fn ask_offline(
+/// Starts `dormouse-agent offline` with one end of a socket pair as its standard input. It handles that connection like
+/// a listening agent: if the plugin is killed, the connection closes and the agent undoes an unfinished request.
+fn call_offline(
     offline: &Offline,
     state_dir: &Path,
     request: &Request,
     netns: Option<&File>,
 ) -> io::Result<Reply> {
-    let (ours, theirs) = UnixStream::pair()?;
+    let (plugin_end, agent_end) = UnixStream::pair()?;
     let program = offline.agent.clone().unwrap_or_else(find_agent);
     let mut agent = Command::new(&program)
         .arg("offline")
         .arg("--state-dir")
         .arg(state_dir)
-        .stdin(OwnedFd::from(theirs))
+        .stdin(OwnedFd::from(agent_end))
         .stdout(Stdio::null())
         .spawn()
         .map_err(|error| {
             let text = format!("failed to execute {}: {error}", program.display());
             io::Error::new(error.kind(), text)
         })?;
-    let reply = converse(&ours, request, netns);
-    drop(ours);
+    let reply = exchange(&plugin_end, request, netns);
+    drop(plugin_end);
     agent.wait()?;
     reply
 }
 
-/// Beside this program, else wherever `PATH` says.
+/// The agent beside this program, else the first in `PATH`.
 fn find_agent() -> PathBuf {
-    let own = std::env::current_exe().ok();
-    own.and_then(|own| Some(own.parent()?.join(AGENT)))
+    let plugin = std::env::current_exe().ok();
+    plugin
+        .and_then(|path| Some(path.parent()?.join(AGENT)))
         .filter(|beside| beside.is_file())
         .unwrap_or_else(|| AGENT.into())
 }
 
-impl Silence {
+impl CallError {
     fn from_connect(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Down(error),
@@ -108,8 +109,8 @@ impl Silence {
         }
     }
 
-    /// In CNI's words.
-    pub(crate) fn error(self, node: &NodeOptions, code: u32) -> CniError {
+    /// The CNI error with this code.
+    pub(crate) fn into_cni(self, node: &NodeOptions, code: u32) -> CniError {
         let socket = node.socket.display();
         match self {
             Self::Down(error) => {
@@ -118,7 +119,7 @@ impl Silence {
             }
             Self::Failed(error) => CniError::new(
                 code,
-                format!("failed to talk to dormouse-agent at {socket}"),
+                format!("the request to dormouse-agent at {socket} failed"),
             )
             .details(error.to_string()),
             Self::Offline(error) => {

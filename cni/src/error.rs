@@ -1,28 +1,29 @@
-//! Errors in the form that a container runtime reads: a code of the specification, one sentence, details.
+//! CNI errors as the runtime receives them: a code of the specification, a message, details.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::version::SpecVersion;
+use crate::version::{SpecVersion, UnknownVersion};
 
-/// The codes that the specification reserves, and one that its reference library added.
+/// Error codes: the specification's, one that its reference library added (8), and the plugin's own from 100.
 pub mod code {
-    /// The configuration's version is not spoken.
+    /// The configuration's `cniVersion` is not supported.
     pub const INCOMPATIBLE_VERSION: u32 = 1;
-    /// A field asks for something that is not done here; the message names key and value.
+    /// A field asks for something that the plugin does not do; the message names key and value.
     pub const UNSUPPORTED_FIELD: u32 = 2;
     /// The container is unknown or gone: the runtime need not call DEL.
     pub const UNKNOWN_CONTAINER: u32 = 3;
-    /// A variable is missing or wrong; the message names it.
+    /// An environment variable is missing or invalid; the message names it.
     pub const INVALID_ENVIRONMENT: u32 = 4;
     /// Reading or writing failed.
     pub const IO: u32 = 5;
-    /// Standard input is no JSON of the expected form.
+    /// Standard input is not JSON of the expected form.
     pub const DECODE: u32 = 6;
-    /// The configuration says something impossible.
+    /// The configuration is invalid.
     pub const INVALID_CONFIG: u32 = 7;
     /// `CNI_NETNS` is the plugin's own namespace (the reference library's code).
     pub const INVALID_NETNS: u32 = 8;
-    /// A passing trouble: the runtime should try again.
+    /// A temporary failure: the runtime should try again.
     pub const TRY_AGAIN: u32 = 11;
     /// STATUS: ADD cannot succeed now.
     pub const NOT_AVAILABLE: u32 = 50;
@@ -32,7 +33,7 @@ pub mod code {
     pub const EXISTS: u32 = 100;
     /// CHECK found the pod's wiring changed.
     pub const DIFFERS: u32 = 101;
-    /// The node could not do it.
+    /// An operation on the node failed.
     pub const NODE: u32 = 102;
 }
 
@@ -42,9 +43,9 @@ pub mod code {
 pub struct CniError {
     /// One of [`code`].
     pub code: u32,
-    /// What failed, on what.
+    /// The operation that failed, and its object.
     pub msg: String,
-    /// Why, or what to do.
+    /// The cause, or the fix.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub details: String,
 }
@@ -59,15 +60,38 @@ impl CniError {
         }
     }
 
-    /// Adds why, or what to do.
+    /// Adds the cause, or the fix.
     #[must_use]
     pub fn details(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();
         self
     }
 
-    /// The JSON that the specification wants on standard output.
-    pub fn json(&self, version: SpecVersion) -> serde_json::Value {
+    /// Code 4; the message names the variable.
+    pub(crate) fn invalid_environment(msg: impl Into<String>) -> Self {
+        Self::new(code::INVALID_ENVIRONMENT, msg)
+    }
+
+    /// Code 7; the message names the key.
+    pub(crate) fn invalid_config(msg: impl Into<String>) -> Self {
+        Self::new(code::INVALID_CONFIG, msg)
+    }
+
+    /// Code 2, with key and value.
+    pub(crate) fn unsupported(key: &str, value: &Value) -> Self {
+        let msg = format!("unsupported field `{key}` with value {value}");
+        Self::new(code::UNSUPPORTED_FIELD, msg)
+    }
+
+    /// Code 1, with the supported versions.
+    pub(crate) fn unknown_version(error: &UnknownVersion) -> Self {
+        let known = SpecVersion::ALL.map(SpecVersion::text).join(", ");
+        Self::new(code::INCOMPATIBLE_VERSION, error.to_string())
+            .details(format!("supported versions: {known}"))
+    }
+
+    /// The error object of the specification, for standard output.
+    pub fn json(&self, version: SpecVersion) -> Value {
         let mut json = serde_json::json!({
             "cniVersion": version.text(),
             "code": self.code,

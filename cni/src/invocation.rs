@@ -1,10 +1,11 @@
-//! Reads what the runtime said: environment and configuration, checked before anything is done. Pure.
+//! The plugin's input: environment and network configuration, parsed and checked before anything is done. Pure.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::{CniError, code};
 use crate::message::{Wanted, reservation};
+use crate::names::{NETWORK_LEN_MAX, check_name};
 use crate::object::Object;
 use crate::result::AddResult;
 use crate::version::SpecVersion;
@@ -19,42 +20,36 @@ mod tests;
 mod valid;
 mod wanted;
 
-pub(crate) use environment::check_ifname;
-pub use environment::{Command, Environment, IFNAME_LEN_MAX};
+pub use environment::{Command, Environment};
 pub use node::{NodeOptions, Offline};
 pub use role::Role;
 
-/// The longest container id that is taken, in bytes; runtimes use 64. It must fit an interface's alias.
-pub const CONTAINER_ID_LEN_MAX: usize = 128;
-/// The longest network name that is taken, in bytes, for the same reason.
-pub const NETWORK_LEN_MAX: usize = 64;
-
-/// Everything the runtime said, checked.
+/// One call of the plugin, checked.
 #[derive(Clone, Debug)]
 pub struct Invocation {
-    /// The version in which to answer.
+    /// The configuration's `cniVersion`; the result has the same.
     pub version: SpecVersion,
-    /// The network's name.
+    /// The configuration's `name`.
     pub network: String,
-    /// What the plugin is to the configuration.
+    /// Whether the plugin wires the pod or only reserves an address.
     pub role: Role,
-    /// The variables.
+    /// The environment variables.
     pub environment: Environment,
-    /// Where to ask, and what to do when nobody answers.
+    /// The agent's socket, and the fallback when no agent runs.
     pub node: NodeOptions,
-    /// What ADD shall give.
+    /// Addresses, MAC and limits that the runtime requests; for ADD only.
     pub wanted: Wanted,
     /// The configuration's `dns`, for the result.
     pub dns: Option<Value>,
-    /// What earlier plugins of a chain, or ADD, made.
+    /// `prevResult`: of earlier plugins in the chain, or of ADD; for ADD and CHECK only.
     pub previous: Option<AddResult>,
-    /// For GC, what to keep: (container id, interface). None when the runtime sent `null`.
+    /// For GC, the attachments to keep: (container id, interface). `None` if the runtime sent `null`.
     pub valid: Option<Vec<(String, String)>>,
 }
 
 impl Invocation {
-    /// Reads and checks environment and configuration for a command other than VERSION. DEL and GC look only at what
-    /// they need: what was wired once must go, whatever the configuration says by then.
+    /// Parses and checks the input of a command other than VERSION. DEL and GC read only the fields that they need: an
+    /// attachment must be removable even if its configuration has become invalid.
     pub fn parse(
         command: Command,
         environment: Environment,
@@ -72,25 +67,26 @@ impl Invocation {
             return Err(CniError::new(code::INCOMPATIBLE_VERSION, msg));
         }
         let network = required_text(&conf, "name")?;
-        check_name(&network, NETWORK_LEN_MAX).map_err(|why| config(format!("`name` {why}")))?;
+        check_name(&network, NETWORK_LEN_MAX)
+            .map_err(|why| CniError::invalid_config(format!("`name` {why}")))?;
         let role = Role::of(&required_text(&conf, "type")?, &conf, &environment.program);
-        let (makes, looks) = match command {
+        let (adds, compares) = match command {
             Command::Add => (true, true),
             Command::Check => (false, true),
             _ => (false, false),
         };
-        if role == Role::Main && (looks || command == Command::Status) {
+        if role == Role::Main && (compares || command == Command::Status) {
             supported::check(&conf, &environment.program)?;
         }
-        let previous = if looks {
+        let previous = if compares {
             previous(stdin, version)?
         } else {
             None
         };
         if command == Command::Check && previous.is_none() {
-            return Err(config("CHECK needs `prevResult`"));
+            return Err(CniError::invalid_config("CHECK needs `prevResult`"));
         }
-        let wanted = if makes {
+        let wanted = if adds {
             wanted::wanted(&conf, &environment.args)?
         } else {
             Wanted::default()
@@ -113,8 +109,8 @@ impl Invocation {
         })
     }
 
-    /// The network under which the agent knows the attachment.
-    pub fn kept_under(&self) -> String {
+    /// The network name of the attachment in requests to the agent: a reservation has a name of its own.
+    pub fn attachment_network(&self) -> String {
         match self.role {
             Role::Main => self.network.clone(),
             Role::Ipam => reservation(&self.network),
@@ -126,13 +122,13 @@ fn object(stdin: &[u8]) -> Result<Map<String, Value>, CniError> {
     serde_json::from_slice(stdin).map_err(|error| {
         CniError::new(
             code::DECODE,
-            "the network configuration on standard input is no JSON object",
+            "the network configuration on standard input is not a JSON object",
         )
         .details(error.to_string())
     })
 }
 
-/// Read by itself: of what others wrote, every byte counts.
+/// Parsed apart from the other keys: results of other plugins must be returned with every byte unchanged.
 fn previous(stdin: &[u8], version: SpecVersion) -> Result<Option<AddResult>, CniError> {
     #[derive(Deserialize)]
     struct Chained {
@@ -142,12 +138,12 @@ fn previous(stdin: &[u8], version: SpecVersion) -> Result<Option<AddResult>, Cni
     serde_json::from_slice(stdin)
         .and_then(|Chained { previous }| previous.map(|p| AddResult::read(p, version)).transpose())
         .map_err(|error| {
-            let msg = "`prevResult` is no result of ADD";
+            let msg = "`prevResult` is not a result of ADD";
             CniError::new(code::DECODE, msg).details(error.to_string())
         })
 }
 
-/// The version in which to answer when the rest of the configuration may be wrong.
+/// The version of an error reply: the configuration's if it can be read, else the newest.
 pub fn version_for_errors(stdin: &[u8]) -> SpecVersion {
     serde_json::from_slice::<Map<String, Value>>(stdin)
         .ok()
@@ -155,43 +151,24 @@ pub fn version_for_errors(stdin: &[u8]) -> SpecVersion {
         .unwrap_or(SpecVersion::V1_1_0)
 }
 
-fn config(msg: impl Into<String>) -> CniError {
-    CniError::new(code::INVALID_CONFIG, msg)
-}
-
-fn unsupported(key: &str, value: &Value) -> CniError {
-    let msg = format!("unsupported field `{key}` with value {value}");
-    CniError::new(code::UNSUPPORTED_FIELD, msg)
-}
-
-pub(crate) fn check_name(name: &str, len_max: usize) -> Result<(), String> {
-    if name.len() > len_max {
-        return Err(format!("is longer than {len_max} bytes"));
-    }
-    let mut bytes = name.bytes();
-    let first = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
-    if !first || !bytes.all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) {
-        return Err(format!(
-            "`{name}` does not match [a-zA-Z0-9][a-zA-Z0-9_.-]*"
-        ));
-    }
-    Ok(())
-}
-
 fn version_of(conf: &Map<String, Value>) -> Result<SpecVersion, CniError> {
-    match conf.get("cniVersion") {
-        None | Some(Value::Null) => SpecVersion::parse(""),
-        Some(Value::String(text)) => SpecVersion::parse(text),
-        Some(_) => Err(CniError::new(code::DECODE, "`cniVersion` is no string")),
-    }
+    let text = match conf.get("cniVersion") {
+        None | Some(Value::Null) => "",
+        Some(Value::String(text)) => text,
+        Some(_) => return Err(CniError::new(code::DECODE, "`cniVersion` is not a string")),
+    };
+    SpecVersion::parse(text).map_err(|error| CniError::unknown_version(&error))
 }
 
 fn required_text(conf: &Map<String, Value>, key: &str) -> Result<String, CniError> {
     match conf.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        None | Some(Value::Null | Value::String(_)) => {
-            Err(config(format!("the network configuration has no `{key}`")))
-        }
-        Some(_) => Err(CniError::new(code::DECODE, format!("`{key}` is no string"))),
+        None | Some(Value::Null | Value::String(_)) => Err(CniError::invalid_config(format!(
+            "the network configuration has no `{key}`"
+        ))),
+        Some(_) => Err(CniError::new(
+            code::DECODE,
+            format!("`{key}` is not a string"),
+        )),
     }
 }

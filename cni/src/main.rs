@@ -1,5 +1,5 @@
-//! `dormouse-cni`: what a container runtime executes for each pod. It hands the request to the agent and prints the
-//! reply; it keeps no state, starts no runtime, and writes nothing but JSON to standard output.
+//! `dormouse-cni`: the CNI plugin, executed by a container runtime for each pod. It sends one request to the agent and
+//! prints the reply. It keeps no state, starts no async runtime, and writes only JSON to standard output.
 
 #![forbid(unsafe_code)]
 
@@ -18,9 +18,9 @@ use serde_json::json;
 mod agent;
 mod call;
 
-/// The longest configuration that is read, in bytes.
+/// Longest network configuration, in bytes.
 const STDIN_LEN_MAX: usize = 4 * 1024 * 1024;
-/// How long a runtime may take to write it.
+/// Time in which the runtime must have written it and closed standard input.
 const STDIN_DEADLINE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who does not read the error sees the exit code.
+            // A runtime that cannot read the error still sees the exit code.
             let _ = print(&error.json(version_for_errors(&stdin)));
             ExitCode::FAILURE
         }
@@ -69,7 +69,7 @@ fn run(command: Command, stdin: &mut Vec<u8>) -> Result<(), CniError> {
     match command {
         Command::Add => {
             let result = call::add(&invocation)?;
-            // A runtime that went away will not use what it did not read.
+            // A runtime that did not read the result will not use the pod: undo ADD.
             print(&result).inspect_err(|_| drop(call::del(&invocation)))
         }
         Command::Del => call::del(&invocation),
@@ -80,21 +80,21 @@ fn run(command: Command, stdin: &mut Vec<u8>) -> Result<(), CniError> {
     }
 }
 
-/// The name under which a configuration calls this plugin.
+/// The plugin's name in a configuration's `type`: the file name under which it was executed.
 fn program() -> String {
     let path = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&path).file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// Reads standard input to its end, which a runtime that forgets to close it never lets us see.
+/// Reads standard input to its end, with a deadline: a runtime may forget to close it.
 fn read_configuration(stdin: &mut Vec<u8>) -> Result<(), CniError> {
     let failed = |error: io::Error| {
         CniError::new(code::IO, "failed to read the network configuration")
             .details(error.to_string())
     };
     let began = Instant::now();
-    // Not `io::Stdin`: what it keeps in its buffer would not wake the poll.
+    // Reads the descriptor directly: bytes in the buffer of `io::Stdin` would not wake `poll`.
     let input = io::stdin();
     let mut part = [0; 16 * 1024];
     loop {

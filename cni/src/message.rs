@@ -1,27 +1,27 @@
-//! One request and one reply per connection between plugin and agent.
+//! Requests of the plugin and replies of the agent: one of each per connection. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{CniError, code};
-use crate::invocation::{CONTAINER_ID_LEN_MAX, NETWORK_LEN_MAX, check_ifname, check_name};
+use crate::names::{CONTAINER_ID_LEN_MAX, NETWORK_LEN_MAX, check_ifname, check_name};
 
-/// Ends the network of an attachment that only keeps an address; no configuration's name can have it.
+/// Suffix of a reservation's network name; the name of a configuration cannot contain a colon.
 const RESERVATION: &str = ":ipam";
 
-/// The network under which addresses are kept for the pods that other plugins wire to `network`: what those plugins
-/// delegate and what is wired here have separate lives.
+/// The network name of addresses that are reserved for pods which another plugin wires to `network`. It differs from
+/// `network`, so that GC and DEL of the one never touch the other.
 pub fn reservation(network: &str) -> String {
     format!("{network}{RESERVATION}")
 }
 
-/// Whether an attachment of this network has no wiring of ours.
+/// Whether this is the network name of a [`reservation`]: the attachment has an address but no link.
 pub fn is_reservation(network: &str) -> bool {
     network.ends_with(RESERVATION)
 }
 
-/// The interface of a pod that a request is about.
+/// One interface of one pod: the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Attachment {
@@ -34,7 +34,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Refuses what could not be written down: names become part of files, of links' aliases, and of the journal.
+    /// Refuses names that cannot be stored: they become part of file names, of links' aliases, and of the journal.
     pub fn check(&self) -> Result<(), CniError> {
         let invalid = |why| CniError::new(code::INVALID_ENVIRONMENT, why);
         let network = self.network.strip_suffix(RESERVATION);
@@ -46,24 +46,24 @@ impl Attachment {
     }
 }
 
-/// What a runtime may ask of ADD beyond an interface: the capabilities `ips`, `mac` and `bandwidth`, whose it is, and what.
+/// ADD's options: the capabilities `ips`, `mac` and `bandwidth`, the pod and its cohort.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
-    /// Certain addresses, at most one of each family; none is IPv4-mapped.
+    /// Requested addresses, at most one of each family, never IPv4-mapped; empty: the agent chooses.
     pub addresses: Vec<IpAddr>,
-    /// Link-layer address of the pod's end: a unicast one.
+    /// Link-layer address of the pod's end, unicast; `None`: the agent chooses.
     pub mac: Option<[u8; 6]>,
     /// Limits of the pod's traffic.
     pub bandwidth: Option<Bandwidth>,
-    /// The set of pods that it is of, if whoever asks knows: its address says so.
+    /// The pod's cohort, if the agent's runtime starts it; the number is part of the pod's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort: Option<u32>,
-    /// The Kubernetes pod, if a kubelet asks.
+    /// The Kubernetes pod, if a kubelet starts it.
     pub pod: Option<PodName>,
 }
 
-/// Limits of a pod's traffic; at least one is there.
+/// Limits of a pod's traffic; at least one is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bandwidth {
@@ -73,17 +73,17 @@ pub struct Bandwidth {
     pub egress: Option<Rate>,
 }
 
-/// A token bucket; neither number is 0.
+/// A token bucket; both numbers are above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rate {
-    /// In the long run, in bits per second.
+    /// Sustained rate, in bits per second.
     pub bits_per_second: u64,
-    /// At once, in bits.
+    /// Bucket size, in bits.
     pub burst_bits: u64,
 }
 
-/// Which Kubernetes pod an attachment is for, as kubelet says in `CNI_ARGS`.
+/// The Kubernetes pod of an attachment, from `CNI_ARGS`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodName {
@@ -95,8 +95,8 @@ pub struct PodName {
     pub uid: Option<String>,
 }
 
-/// What the plugin asks. For ADD and CHECK the pod's namespace travels along as a file descriptor: a path could name
-/// another one by the time the agent opens it.
+/// A request of the plugin. ADD and CHECK carry the pod's namespace as a file descriptor: a path could name another
+/// namespace by the time the agent opens it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "command",
@@ -104,66 +104,69 @@ pub struct PodName {
     rename_all_fields = "camelCase"
 )]
 pub enum Request {
-    /// Wire it; the reply is [`Reply::Wired`].
+    /// Create and configure an interface; the reply is [`Reply::Wired`].
     Add {
-        /// What to wire.
+        /// The new attachment.
         attachment: Attachment,
-        /// What the runtime asks for beyond an interface.
+        /// Options of the runtime.
         wanted: Wanted,
     },
-    /// Keep an address for it that another plugin will wire; the reply is [`Reply::Reserved`].
+    /// Reserve an address for a pod that another plugin wires; the reply is [`Reply::Reserved`].
     Reserve {
-        /// What to keep it for; its network is a [`reservation`].
+        /// The holder of the address; its network is a [`reservation`].
         attachment: Attachment,
-        /// What the runtime asks for; MAC and bandwidth are the other plugin's business.
+        /// Options of the runtime; MAC and bandwidth are left to the other plugin.
         wanted: Wanted,
     },
-    /// Unwire it, whatever is left of it.
+    /// Remove an attachment, even one that is only partly there.
     Del {
-        /// What to unwire.
+        /// The attachment to remove.
         attachment: Attachment,
     },
-    /// Compare it with what ADD made.
+    /// Compare an attachment with ADD's result.
     Check {
-        /// What to compare.
+        /// The attachment to compare.
         attachment: Attachment,
-        /// The addresses that ADD's result named.
+        /// The addresses in ADD's result.
         addresses: Vec<IpAddr>,
-        /// The link-layer address of the pod's end that it named, after all plugins of the chain.
+        /// The pod's link-layer address in that result, after all plugins of the chain.
         #[serde(default)]
         mac: Option<[u8; 6]>,
     },
-    /// Could ADD succeed now?
+    /// Report whether ADD can succeed now.
     Status {},
-    /// Unwire all of a network but those listed.
+    /// Remove all attachments of a network that are not listed.
     Gc {
-        /// The network's name.
+        /// The network's name, or its [`reservation`].
         network: String,
-        /// What to keep; without a list, only what is provably dead goes.
+        /// Attachments to keep: (container id, interface). `None`: only those are removed whose pod is provably dead.
         valid: Option<Vec<(String, String)>>,
     },
 }
 
 impl Request {
-    /// Refuses names that could not be written down, and wiring what is only kept or keeping what is wired.
+    /// Refuses names that cannot be stored, ADD with the network of a reservation, and the reverse.
     pub fn check(&self) -> Result<(), CniError> {
         let Some(attachment) = self.attachment() else {
             return Ok(());
         };
-        let fits = match self {
+        let is_right_kind = match self {
             Self::Add { .. } => !is_reservation(&attachment.network),
             Self::Reserve { .. } => is_reservation(&attachment.network),
             _ => true,
         };
-        if !fits {
-            let msg = format!("network `{}` is of the other kind", attachment.network);
+        if !is_right_kind {
+            let msg = format!(
+                "network `{}` is of the wrong kind for this request",
+                attachment.network
+            );
             return Err(CniError::new(code::INVALID_ENVIRONMENT, msg));
         }
         attachment.check()
     }
 
-    /// Whether an agent without a data path may do it while no other runs: what is made then is told to the data path
-    /// later, but what is removed would stay in it.
+    /// Whether `dormouse-agent offline`, which does not write the data path's maps, may serve it: the next agent adds new
+    /// attachments to the maps, but would not know which entries to remove.
     pub fn may_be_offline(&self) -> bool {
         match self {
             Self::Add { .. } | Self::Reserve { .. } | Self::Check { .. } | Self::Status {} => true,
@@ -171,7 +174,7 @@ impl Request {
         }
     }
 
-    /// The attachment that a request is about, if it is about one.
+    /// The request's attachment; STATUS and GC have none.
     pub fn attachment(&self) -> Option<&Attachment> {
         match self {
             Self::Add { attachment, .. }
@@ -183,77 +186,77 @@ impl Request {
     }
 }
 
-/// What the agent answers.
+/// A reply of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reply {
-    /// Done, and there is nothing to tell.
+    /// Success without a result.
     Done,
     /// ADD's result.
     Wired(Wired),
-    /// The result of an ADD that only keeps an address.
+    /// The result of an ADD that only reserves an address.
     Reserved(Reserved),
-    /// Not done.
+    /// Failure.
     Failed(CniError),
 }
 
-/// One end of a pod's wiring.
+/// A link of a pod's attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
     /// Interface name.
     pub name: String,
-    /// Link-layer address, as `02:…`.
+    /// Link-layer address, six octets in hexadecimal: `02:d0:00:01:00:00`.
     pub mac: String,
 }
 
-/// What ADD made.
+/// The result of ADD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Wired {
-    /// The node's bridge.
+    /// The node's bridge to which the host's end belongs.
     pub bridge: Link,
-    /// The host's end.
+    /// The veth's end on the node.
     pub host: Link,
-    /// The pod's end.
+    /// The veth's end in the pod.
     pub pod: Link,
-    /// Largest packet on each of them, in bytes.
+    /// MTU of the three links, in bytes.
     pub mtu: u32,
-    /// The pod's address; it holds the /128.
+    /// The pod's address, a /128.
     pub address: Ipv6Addr,
     /// The pod's default gateway.
     pub gateway: Ipv6Addr,
-    /// The pod's IPv4 address, where the node has any; it holds the /32.
+    /// The pod's IPv4 address, a /32; `None` on a node without `--prefix4`.
     #[serde(default)]
     pub address4: Option<Ipv4Addr>,
-    /// Its default gateway for IPv4.
+    /// The pod's default gateway for IPv4; present if `address4` is.
     #[serde(default)]
     pub gateway4: Option<Ipv4Addr>,
 }
 
-/// An address that is kept for a pod that another plugin wires.
+/// A reserved address of a pod that another plugin wires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reserved {
-    /// The address.
+    /// The pod's address, of the node's prefix.
     pub address: Ipv6Addr,
-    /// Length of the prefix in which the plugin's pods reach each other without a router, in bits.
+    /// Length, in bits, of the prefix in which the other plugin's pods reach each other without a router.
     pub prefix_length: u8,
-    /// The default gateway that the other plugin shall make.
+    /// The default gateway, which the other plugin assigns to its bridge.
     pub gateway: Ipv6Addr,
-    /// The same for IPv4, where the node has any.
+    /// The IPv4 address; `None` on a node without `--prefix4`.
     #[serde(default)]
     pub ipv4: Option<Reserved4>,
 }
 
-/// An IPv4 address that is kept for a pod that another plugin wires.
+/// A reserved IPv4 address of a pod that another plugin wires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reserved4 {
-    /// The address.
+    /// The pod's address, of the node's `--prefix4`.
     pub address: Ipv4Addr,
-    /// Length of the network in which the plugin's pods reach each other without a router, in bits.
+    /// Length, in bits, of the network in which the other plugin's pods reach each other without a router.
     pub prefix_length: u8,
-    /// The default gateway that the other plugin shall make.
+    /// The default gateway, which the other plugin assigns to its bridge.
     pub gateway: Ipv4Addr,
 }

@@ -1,5 +1,5 @@
-//! A JSON object whose fields keep their order and, unless they are set anew, their bytes: what other plugins wrote
-//! must leave as it came.
+//! A JSON object that keeps the order of its fields and the bytes of their values: results of other plugins must be
+//! returned unchanged. Pure.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use serde_json::value::{RawValue, to_raw_value};
 pub struct Object(Vec<(String, Box<RawValue>)>);
 
 impl Object {
-    /// The value of a field; none if it is missing, null or of another type.
+    /// The value of a field; `None` if it is missing, null or of another type.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let (_, value) = self.0.iter().find(|(name, _)| name == key)?;
         serde_json::from_str(value.get()).ok()
     }
 
-    /// Takes a field out. One that is missing or null is none.
+    /// Removes a field and returns its value; `None` if it is missing or null.
     pub fn take<T: DeserializeOwned>(&mut self, key: &str) -> serde_json::Result<Option<T>> {
         let Some(at) = self.0.iter().position(|(name, _)| name == key) else {
             return Ok(None);
@@ -28,20 +28,20 @@ impl Object {
         serde_json::from_str(value.get())
     }
 
-    /// Sets a field in its place, or as the last one.
+    /// Replaces the value of a field in its place, or appends the field.
     pub fn set(&mut self, key: &str, value: impl Serialize) -> serde_json::Result<()> {
-        self.put(key.to_owned(), to_raw_value(&value)?);
+        self.set_raw(key.to_owned(), to_raw_value(&value)?);
         Ok(())
     }
 
-    fn put(&mut self, key: String, value: Box<RawValue>) {
+    fn set_raw(&mut self, key: String, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(name, _)| *name == key) {
             Some((_, place)) => *place = value,
             None => self.0.push((key, value)),
         }
     }
 
-    /// Gives a field another name.
+    /// Renames a field, if present.
     pub fn rename(&mut self, from: &str, to: &str) {
         if let Some((name, _)) = self.0.iter_mut().find(|(name, _)| name == from) {
             to.clone_into(name);
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Object {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
                 let mut object = Object::default();
                 while let Some((name, value)) = map.next_entry()? {
-                    object.put(name, value);
+                    object.set_raw(name, value);
                 }
                 Ok(object)
             }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_touched_keeps_its_order_and_its_bytes() {
+    fn unchanged_fields_keep_their_order_and_bytes() {
         let text = r#"{"z":1.50e3,"a":{"b" : [ 18446744073709551616 ]},"n":null,"":"\u00e4"}"#;
         let mut object: Object = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&object).unwrap(), text);
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_field_that_comes_twice_the_last_one_counts() {
+    fn the_last_of_two_equal_fields_wins() {
         let object: Object = serde_json::from_str(r#"{"a":1,"b":2,"a":3}"#).unwrap();
         assert_eq!(serde_json::to_string(&object).unwrap(), r#"{"a":3,"b":2}"#);
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn values_other_than_objects_are_refused() {
         for text in ["[]", "3", "{", r#"{"a":}"#] {
             assert!(serde_json::from_str::<Object>(text).is_err(), "{text}");
         }

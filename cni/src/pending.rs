@@ -1,4 +1,4 @@
-//! Deletions that arrived while the agent was down: one durable file each, which the agent consumes when it is back.
+//! Pending deletions: a DEL that finds no agent is stored in a file, which the next agent reads and carries out.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,20 +11,20 @@ use crate::message::Attachment;
 
 const FOLDER: &str = "pending-del";
 
-/// One deletion that is still to be done.
+/// A deletion for the next agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingDel {
-    /// What to unwire.
+    /// The attachment to remove.
     pub attachment: Attachment,
-    /// When it was asked for, in nanoseconds since boot: what was wired later is another pod.
+    /// Time of the DEL, in nanoseconds since boot: an attachment wired later belongs to another pod and stays.
     pub at_ns: u64,
-    /// In which boot: after another one, nothing is left to unwire.
+    /// The kernel's boot id: after a reboot the attachment is gone already.
     pub boot_id: String,
 }
 
 impl PendingDel {
-    /// A deletion asked for now.
+    /// A deletion with the present time and boot id.
     pub fn now(attachment: Attachment) -> io::Result<Self> {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?
             .trim()
@@ -37,7 +37,7 @@ impl PendingDel {
         })
     }
 
-    /// Writes it below the node's state folder and returns when it is durable.
+    /// Writes it below the node's state folder, and returns once it would survive a power failure.
     pub fn write(&self, state_dir: &Path) -> io::Result<()> {
         let folder = state_dir.join(FOLDER);
         fs::create_dir_all(&folder)?;
@@ -60,7 +60,7 @@ impl PendingDel {
     }
 }
 
-/// All deletions that wait, with their files; files that are none are left alone.
+/// All pending deletions with their files. Files of another form are ignored.
 pub fn read_all(state_dir: &Path) -> io::Result<Vec<(PathBuf, PendingDel)>> {
     let entries = match fs::read_dir(state_dir.join(FOLDER)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -69,7 +69,7 @@ pub fn read_all(state_dir: &Path) -> io::Result<Vec<(PathBuf, PendingDel)>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if is_left_over(&path) {
+        if is_orphan(&path) {
             fs::remove_file(&path)?;
         }
         if path.extension().is_some_and(|e| e == "json")
@@ -81,14 +81,14 @@ pub fn read_all(state_dir: &Path) -> io::Result<Vec<(PathBuf, PendingDel)>> {
     Ok(found)
 }
 
-/// A note whose writer died before it was whole: its runtime was told nothing, and asks again.
-fn is_left_over(path: &Path) -> bool {
+/// Whether this is an unfinished file whose writer died. Its runtime had no reply and will repeat the DEL.
+fn is_orphan(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let writer = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(".new"));
     writer.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
-/// Time since boot, sleep included.
+/// Time since boot, including suspend (`CLOCK_BOOTTIME`).
 pub fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deletion_is_found_again_and_other_files_are_left_alone() {
+    fn a_deletion_is_read_back_and_other_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         assert!(read_all(folder.path()).unwrap().is_empty());
         let attachment = Attachment {

@@ -1,32 +1,26 @@
-//! Results of ADD: read in the version in which they came, kept whole, written in the version that is asked for. Pure.
+//! Results of ADD: read in one version of the specification and written in another, unknown keys included. Pure.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use crate::message::{Link, Reserved, Wired};
 use crate::object::Object;
 use crate::version::SpecVersion;
 
-mod render;
-#[cfg(test)]
-mod tests;
-
-pub use render::{reserved, wired};
-
-/// A result in no version's form: `ips` and `routes` as 1.1.0 has them, and everything else as it came.
+/// A result, independent of the version: `ips` and `routes` in the form of 1.1.0, all other keys unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct AddResult {
-    interfaces: Vec<Box<RawValue>>,
-    ips: Vec<Object>,
-    routes: Vec<Object>,
-    rest: Object,
+    pub(crate) interfaces: Vec<Box<RawValue>>,
+    pub(crate) ips: Vec<Object>,
+    pub(crate) routes: Vec<Object>,
+    /// All other keys, `dns` among them.
+    pub(crate) rest: Object,
 }
 
 impl AddResult {
-    /// Reads a result that says in which version it is; `version` if it does not.
+    /// Reads a result in the version that its `cniVersion` names, else in `version`.
     pub fn read(mut object: Object, version: SpecVersion) -> serde_json::Result<Self> {
         let version = object
             .take::<String>("cniVersion")?
@@ -56,7 +50,7 @@ impl AddResult {
         Ok(result)
     }
 
-    /// The form that a version wants. Those before 0.3.0 have room for one address of each family: the first.
+    /// The result in the form of `version`. Versions before 0.3.0 hold one address of each family: the first.
     pub fn write(self, version: SpecVersion) -> serde_json::Result<Object> {
         let mut written = Object::default();
         written.set("cniVersion", version.text())?;
@@ -83,7 +77,7 @@ impl AddResult {
         Ok(written)
     }
 
-    /// The link-layer address that it names of the pod's interface of that name; none where it says nothing readable.
+    /// The link-layer address of the pod's interface `ifname`; `None` if it is missing or unreadable.
     pub fn mac(&self, ifname: &str) -> Option<[u8; 6]> {
         #[derive(Deserialize)]
         struct Interface {
@@ -94,15 +88,15 @@ impl AddResult {
         let interfaces = self.interfaces.iter();
         let read = interfaces
             .filter_map(|interface| serde_json::from_str::<Interface>(interface.get()).ok());
-        let mut pods = read.filter(|one| one.name == ifname && !one.sandbox.is_empty());
-        let octets = pods.next()?.mac;
+        let mut in_pod = read.filter(|one| one.name == ifname && !one.sandbox.is_empty());
+        let octets = in_pod.next()?.mac;
         let octets = octets
             .split(':')
             .map(|octet| u8::from_str_radix(octet, 16).ok());
         octets.collect::<Option<Vec<_>>>()?.try_into().ok()
     }
 
-    /// The addresses that it names, whoever gave them.
+    /// All readable addresses of `ips`, of all plugins of the chain.
     pub fn addresses(&self) -> Vec<IpAddr> {
         let texts = self.ips.iter().filter_map(|ip| ip.get::<String>("address"));
         texts

@@ -1,8 +1,11 @@
-//! The versions of the CNI specification that the plugin speaks.
+//! The supported versions of the CNI specification.
 
 use std::fmt;
 
-use crate::error::{CniError, code};
+/// A `cniVersion` that is not supported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown cniVersion `{0}`")]
+pub struct UnknownVersion(pub String);
 
 /// A version of the specification, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,14 +20,14 @@ pub enum SpecVersion {
     V0_3_1,
     /// 0.4.0: adds CHECK.
     V0_4_0,
-    /// 1.0.0: `ips` no longer say which IP version they are.
+    /// 1.0.0: entries of `ips` have no `version` any more.
     V1_0_0,
     /// 1.1.0: adds STATUS and GC.
     V1_1_0,
 }
 
 impl SpecVersion {
-    /// All of them, oldest first.
+    /// All supported versions, oldest first.
     pub const ALL: [Self; 7] = [
         Self::V0_1_0,
         Self::V0_2_0,
@@ -35,7 +38,7 @@ impl SpecVersion {
         Self::V1_1_0,
     ];
 
-    /// As it is written in a configuration.
+    /// The form in a configuration: `1.1.0`.
     pub fn text(self) -> &'static str {
         match self {
             Self::V0_1_0 => "0.1.0",
@@ -49,21 +52,14 @@ impl SpecVersion {
     }
 
     /// Reads a configuration's `cniVersion`; an absent or empty one means 0.1.0.
-    pub fn parse(text: &str) -> Result<Self, CniError> {
+    pub fn parse(text: &str) -> Result<Self, UnknownVersion> {
         if text.is_empty() {
             return Ok(Self::V0_1_0);
         }
         Self::ALL
             .into_iter()
             .find(|v| v.text() == text)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(Self::text).join(", ");
-                CniError::new(
-                    code::INCOMPATIBLE_VERSION,
-                    format!("unknown cniVersion `{text}`"),
-                )
-                .details(format!("supported versions: {known}"))
-            })
+            .ok_or_else(|| UnknownVersion(text.to_owned()))
     }
 }
 

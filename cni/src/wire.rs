@@ -1,5 +1,5 @@
-//! Carries a request and its reply over a Unix stream: a version byte, a length, JSON. The pod's namespace rides with
-//! the first byte as a file descriptor.
+//! The protocol between plugin and agent over a Unix stream: a version byte, a length (4 bytes, big endian), JSON; the
+//! reply has no version byte. The first byte of a request carries the pod's namespace as a file descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -18,12 +18,12 @@ use crate::message::{Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// The form of what follows it.
+/// The protocol's version: the first byte of a request.
 const WIRE_VERSION: u8 = 1;
-/// The longest request or reply, in bytes: a GC list of 10,000 attachments takes 1 MiB.
+/// Longest request or reply, in bytes: a GC list of 10,000 attachments takes 1 MiB.
 pub const MESSAGE_LEN_MAX: usize = 4 * 1024 * 1024;
 
-/// Sends a request, with the pod's namespace if it has one.
+/// Sends a request, with the pod's namespace for ADD and CHECK.
 pub fn send_request(
     mut stream: &UnixStream,
     request: &Request,
@@ -36,17 +36,19 @@ pub fn send_request(
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
-    // At once where there is room: whoever waits for it is woken once.
+    // One system call if the buffer has room, so that the receiver wakes only once.
     let parts = [IoSlice::new(&[WIRE_VERSION]), IoSlice::new(&body)];
     let sent = sendmsg(stream, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
     stream.write_all(&body[sent.saturating_sub(1)..])
 }
 
-/// Receives a request and the namespace that came with it.
+/// Receives a request and its namespace.
 pub fn receive_request(stream: &UnixStream) -> io::Result<(Request, Option<OwnedFd>)> {
     let (version, netns) = receive_first(stream)?;
     if version != WIRE_VERSION {
-        let text = format!("the plugin speaks version {version}, the agent {WIRE_VERSION}");
+        let text = format!(
+            "the plugin uses protocol version {version}, the agent {WIRE_VERSION}: install both from one release"
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok((decode(stream)?, netns))
@@ -62,7 +64,7 @@ pub fn receive_reply(stream: &UnixStream) -> io::Result<Reply> {
     decode(stream)
 }
 
-/// Whether the other side has closed: a plugin waits for its reply with the connection open.
+/// Whether the other side has closed the connection; a plugin keeps it open until it has the reply.
 pub fn is_closed(stream: &UnixStream) -> bool {
     let mut byte = [0u8; 1];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -72,7 +74,7 @@ pub fn is_closed(stream: &UnixStream) -> bool {
     }
 }
 
-/// The user id of the process at the other end, as the kernel recorded it at connect.
+/// The user id of the peer, recorded by the kernel at connect (`SO_PEERCRED`).
 pub fn peer_uid(stream: impl AsFd) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
 }

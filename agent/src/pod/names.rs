@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn the_longest_key_fits_an_alias() {
         let key = LeaseKey {
-            network: "n".repeat(dormouse_cni::invocation::NETWORK_LEN_MAX),
-            container: "c".repeat(dormouse_cni::invocation::CONTAINER_ID_LEN_MAX),
-            ifname: "i".repeat(dormouse_cni::invocation::IFNAME_LEN_MAX),
+            network: "n".repeat(dormouse_cni::names::NETWORK_LEN_MAX),
+            container: "c".repeat(dormouse_cni::names::CONTAINER_ID_LEN_MAX),
+            ifname: "i".repeat(dormouse_cni::names::IFNAME_LEN_MAX),
         };
         let alias = Alias {
             key,

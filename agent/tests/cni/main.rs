@@ -381,7 +381,7 @@ fn bad_requests_are_refused_by_name_and_change_nothing() {
         .fails(4, "CNI_NETNS `/nowhere`");
     add()
         .env("CNI_NETNS", "/etc/hostname")
-        .fails(4, "no network namespace");
+        .fails(4, "not a network namespace");
     add()
         .env("CNI_NETNS", node.netns().path().to_str().unwrap())
         .fails(8, "node's own");
@@ -389,7 +389,7 @@ fn bad_requests_are_refused_by_name_and_change_nothing() {
     add()
         .conf(&json!({"cniVersion": "9.9.9"}))
         .fails(1, "9.9.9");
-    add().stdin("{").fails(6, "no JSON object");
+    add().stdin("{").fails(6, "not a JSON object");
     add().conf(&json!({"ipMasq": true})).fails(2, "`ipMasq`");
     let version = add().env("CNI_COMMAND", "VERSION").stdin("garbage").ok();
     assert_eq!(version["supportedVersions"].as_array().unwrap().len(), 7);

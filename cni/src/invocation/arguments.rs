@@ -1,10 +1,9 @@
-//! Reads `CNI_ARGS`, `K=V;K=V`: what a runtime says beside the configuration. Pure.
+//! `CNI_ARGS`: the pairs `K=V;K=V` that a runtime passes beside the configuration. Pure.
 
-use super::environment::invalid;
 use crate::error::CniError;
 use crate::message::PodName;
 
-/// The variables that are known here; `K8S_POD_INFRA_CONTAINER_ID` repeats the container id.
+/// The known keys. `K8S_POD_INFRA_CONTAINER_ID` is accepted and ignored: it repeats the container id.
 #[derive(Debug, Default)]
 pub(super) struct Arguments<'a> {
     /// `IP`
@@ -17,14 +16,14 @@ pub(super) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Unknown variables are refused unless `IgnoreUnknown` is true.
+    /// Unknown keys are refused unless `IgnoreUnknown` is true.
     pub(super) fn parse(text: &'a str) -> Result<Self, CniError> {
         let mut arguments = Self::default();
         let (mut ignore_unknown, mut unknown) = (false, Vec::new());
         for pair in text.split(';').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| invalid(format!("CNI_ARGS has `{pair}`, which is no K=V")))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| {
+                CniError::invalid_environment(format!("CNI_ARGS has `{pair}`, which is not K=V"))
+            })?;
             let value = Some(value).filter(|value| !value.is_empty());
             match key {
                 "IgnoreUnknown" => ignore_unknown = matches!(value, Some("1" | "true" | "True")),
@@ -39,13 +38,15 @@ impl<'a> Arguments<'a> {
         }
         if !unknown.is_empty() && !ignore_unknown {
             let unknown = unknown.join(";");
-            return Err(invalid(format!("CNI_ARGS has unknown `{unknown}`"))
-                .details("add IgnoreUnknown=1 if that is meant for another plugin"));
+            return Err(
+                CniError::invalid_environment(format!("CNI_ARGS has unknown `{unknown}`"))
+                    .details("add IgnoreUnknown=1 if it is for another plugin"),
+            );
         }
         Ok(arguments)
     }
 
-    /// The Kubernetes pod, if it is named.
+    /// The Kubernetes pod, if both its namespace and its name are given.
     pub(super) fn pod(&self) -> Option<PodName> {
         Some(PodName {
             namespace: self.namespace?.to_owned(),
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_no_pair_is_refused_by_its_name() {
+    fn unknown_keys_and_malformed_pairs_are_refused_by_name() {
         for (text, part) in [
             ("OTHER=x", "`OTHER=x`"),
             ("IgnoreUnknown=0;OTHER=x", "`OTHER=x`"),

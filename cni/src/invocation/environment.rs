@@ -1,31 +1,28 @@
-//! The command and the variables that come with it. Pure.
+//! `CNI_COMMAND` and the environment variables of a call. Pure.
 
-use super::{CONTAINER_ID_LEN_MAX, check_name};
-use crate::error::{CniError, code};
+use crate::error::CniError;
+use crate::names::{CONTAINER_ID_LEN_MAX, check_ifname, check_name};
 use crate::version::SpecVersion;
 
-/// The kernel's limit for an interface's name, in bytes.
-pub const IFNAME_LEN_MAX: usize = 15;
-
-/// What the runtime wants done.
+/// The operation that the runtime requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Command {
-    /// Wire an interface.
+    /// Create and configure an interface.
     Add,
-    /// Unwire it.
+    /// Remove it.
     Del,
-    /// Is it as it was made?
+    /// Compare it with ADD's result.
     Check,
-    /// Which versions are spoken?
+    /// List the supported versions.
     Version,
-    /// Could ADD succeed now?
+    /// Report whether ADD can succeed now.
     Status,
-    /// Unwire all but those listed.
+    /// Remove all attachments that are not listed.
     Gc,
 }
 
 impl Command {
-    /// As it is written in `CNI_COMMAND`.
+    /// The value of `CNI_COMMAND`.
     pub fn text(self) -> &'static str {
         match self {
             Self::Add => "ADD",
@@ -37,7 +34,7 @@ impl Command {
         }
     }
 
-    /// Reads `CNI_COMMAND`.
+    /// Parses the value of `CNI_COMMAND`.
     pub fn parse(text: &str) -> Result<Self, CniError> {
         Ok(match text {
             "ADD" => Self::Add,
@@ -46,7 +43,11 @@ impl Command {
             "VERSION" => Self::Version,
             "STATUS" => Self::Status,
             "GC" => Self::Gc,
-            _ => return Err(invalid(format!("unknown CNI_COMMAND `{text}`"))),
+            _ => {
+                return Err(CniError::invalid_environment(format!(
+                    "unknown CNI_COMMAND `{text}`"
+                )));
+            }
         })
     }
 
@@ -67,7 +68,7 @@ impl Command {
     }
 }
 
-/// The variables that a runtime sets; empty when it does not.
+/// The variables that a runtime sets; one that is not set is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// `CNI_CONTAINERID`
@@ -78,7 +79,7 @@ pub struct Environment {
     pub ifname: String,
     /// `CNI_ARGS`
     pub args: String,
-    /// The name under which the plugin was executed
+    /// File name under which the plugin was executed
     pub program: String,
     /// `CNI_NETNS_OVERRIDE`: the plugin's own namespace may be wired
     pub netns_override: bool,
@@ -112,37 +113,15 @@ impl Environment {
             .collect();
         if !missing.is_empty() {
             let names = missing.join(", ");
-            return Err(invalid(format!(
+            return Err(CniError::invalid_environment(format!(
                 "required environment variables are not set: {names}"
             )));
         }
         if command.required().contains(&"CNI_CONTAINERID") {
             check_name(&self.container_id, CONTAINER_ID_LEN_MAX)
-                .map_err(|why| invalid(format!("CNI_CONTAINERID {why}")))?;
+                .map_err(|why| CniError::invalid_environment(format!("CNI_CONTAINERID {why}")))?;
             check_ifname(&self.ifname)?;
         }
         Ok(())
     }
-}
-
-pub(crate) fn check_ifname(name: &str) -> Result<(), CniError> {
-    let reason = if name.is_empty() {
-        "is empty".to_owned()
-    } else if name.len() > IFNAME_LEN_MAX {
-        format!("is longer than {IFNAME_LEN_MAX} bytes")
-    } else if matches!(name, "." | "..") {
-        "must not be . or ..".to_owned()
-    } else if name
-        .chars()
-        .any(|c| matches!(c, '/' | ':') || c.is_whitespace())
-    {
-        "must not contain /, : or white space".to_owned()
-    } else {
-        return Ok(());
-    };
-    Err(invalid(format!("CNI_IFNAME `{name}` {reason}")))
-}
-
-pub(super) fn invalid(msg: impl Into<String>) -> CniError {
-    CniError::new(code::INVALID_ENVIRONMENT, msg)
 }

@@ -1,28 +1,27 @@
-//! Where the node's agent is, and what to do when it does not answer. Pure.
+//! The plugin's own keys of the configuration: the agent's socket, the state folder, the fallback. Pure.
 
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::config;
 use crate::error::CniError;
 use crate::{SOCKET_DEFAULT, STATE_DIR_DEFAULT};
 
-/// The plugin's own part of the configuration.
+/// How to reach the node's agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOptions {
-    /// `socket`: the agent's.
+    /// `socket`: the agent's Unix socket.
     pub socket: PathBuf,
     /// `stateDir`: the node's state folder.
     pub state_dir: PathBuf,
-    /// `"fallback": "offline"`: pods are wired while the agent is down.
+    /// `"fallback": "offline"`: pods are wired even while the agent is down.
     pub offline: Option<Offline>,
 }
 
 /// How pods are wired while the agent is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offline {
-    /// `agent`: the agent's program; it is looked for beside the plugin and in `PATH` if this does not say where.
+    /// `agent`: path of the agent's program; without it, the one beside the plugin, else the first in `PATH`.
     pub agent: Option<PathBuf>,
 }
 
@@ -36,7 +35,7 @@ impl NodeOptions {
             Some(Value::String(text)) if text == "offline" => Some(Offline { agent }),
             Some(other) => {
                 let msg = format!("`fallback` must be \"offline\" or \"none\", not {other}");
-                return Err(config(msg));
+                return Err(CniError::invalid_config(msg));
             }
         };
         Ok(Self {
@@ -51,7 +50,7 @@ fn path(options: &Map<String, Value>, key: &str) -> Result<Option<PathBuf>, CniE
     match options.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.starts_with('/') => Ok(Some(text.into())),
-        Some(other) => Err(config(format!(
+        Some(other) => Err(CniError::invalid_config(format!(
             "`{key}` must be an absolute path, not {other}"
         ))),
     }

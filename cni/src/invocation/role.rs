@@ -1,16 +1,16 @@
-//! Whether the plugin wires pods itself or only keeps addresses for another plugin that does. Pure.
+//! The plugin's role in a configuration: to wire pods, or to reserve addresses for another plugin (IPAM). Pure.
 
 use serde_json::{Map, Value};
 
-/// Names under which the plugin is installed, beside the one under which it was executed.
+/// Names under which the plugin may be installed, beside the file name under which it was executed.
 const OWN_NAMES: [&str; 2] = ["dormouse", "dormouse-cni"];
 
-/// What the plugin is to a configuration.
+/// The plugin's role in a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It wires the pod.
+    /// The plugin wires the pod.
     Main,
-    /// Another plugin wires the pod and names this one as its `ipam.type`: it only keeps an address.
+    /// Another plugin wires the pod and names this one as its `ipam.type`; this one only reserves an address.
     Ipam,
 }
 
@@ -26,7 +26,7 @@ impl Role {
         }
     }
 
-    /// The part of the configuration that is the plugin's own.
+    /// The object with the plugin's own keys: the configuration, or its `ipam`.
     pub(super) fn options(self, conf: &Map<String, Value>) -> &Map<String, Value> {
         match self {
             Self::Main => conf,

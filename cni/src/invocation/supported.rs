@@ -1,11 +1,11 @@
-//! Refuses what would silently not be done. Pure.
+//! The check for fields that the plugin does not support: they are refused, never ignored. Pure.
 
 use serde_json::{Map, Value};
 
-use super::{role, unsupported};
+use super::role;
 use crate::error::CniError;
 
-/// Capabilities that change a pod's wiring and are not honoured; a runtime sends only those that are declared.
+/// Capabilities that are not supported, each with the fix. A runtime sends only those that the configuration declares.
 const CAPABILITIES: [(&str, &str); 5] = [
     (
         "portMappings",
@@ -17,27 +17,27 @@ const CAPABILITIES: [(&str, &str); 5] = [
     ("infinibandGUID", "pods are wired by veth"),
 ];
 
-/// Fails with the first field that asks for something that is not done here.
+/// Fails with the first unsupported field.
 pub(super) fn check(conf: &Map<String, Value>, program: &str) -> Result<(), CniError> {
     if let Some(value) = conf.get("ipMasq").filter(|v| **v == Value::Bool(true)) {
         let why = "pods keep their addresses: there is no NAT";
-        return Err(unsupported("ipMasq", value).details(why));
+        return Err(CniError::unsupported("ipMasq", value).details(why));
     }
-    let foreign = |ipam: &Map<String, Value>| {
-        let theirs = ipam.get("type").and_then(Value::as_str);
-        !ipam.is_empty() && !theirs.is_some_and(|name| role::is_own(name, program))
+    let is_other = |ipam: &Map<String, Value>| {
+        let kind = ipam.get("type").and_then(Value::as_str);
+        !ipam.is_empty() && !kind.is_some_and(|name| role::is_own(name, program))
     };
     if let Some(value) = conf
         .get("ipam")
-        .filter(|v| v.as_object().is_some_and(foreign))
+        .filter(|v| v.as_object().is_some_and(is_other))
     {
         let why = "addresses come from the node's agent; remove `ipam`";
-        return Err(unsupported("ipam", value).details(why));
+        return Err(CniError::unsupported("ipam", value).details(why));
     }
     for (key, why) in CAPABILITIES {
         let value = conf.get("runtimeConfig").and_then(|r| r.get(key));
         if let Some(value) = value.filter(|value| !is_empty(value)) {
-            return Err(unsupported(&format!("runtimeConfig.{key}"), value).details(why));
+            return Err(CniError::unsupported(&format!("runtimeConfig.{key}"), value).details(why));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What runtimes send, right and wrong.
+//! Valid and invalid input of runtimes.
 
 use std::path::PathBuf;
 
@@ -102,8 +102,8 @@ fn bad_ids_and_interface_names_are_refused_by_their_variable() {
 #[test]
 fn bad_configurations_are_refused_by_their_field() {
     let parse_text = |text: &str| Invocation::parse(Command::Add, environment(), text.as_bytes());
-    refused(parse_text("{"), 6, "no JSON object");
-    refused(parse_text("[]"), 6, "no JSON object");
+    refused(parse_text("{"), 6, "not a JSON object");
+    refused(parse_text("[]"), 6, "not a JSON object");
     refused(
         parse_text(r#"{"cniVersion":"1.1.0","type":"dormouse"}"#),
         7,
@@ -161,7 +161,7 @@ fn commands_need_the_version_that_brought_them() {
 }
 
 #[test]
-fn garbage_collection_refuses_a_missing_list_and_tells_null_from_empty() {
+fn garbage_collection_refuses_a_missing_list_and_distinguishes_null_from_empty() {
     refused(
         parse(Command::Gc, &json!({})),
         7,
@@ -201,7 +201,7 @@ fn wanted(args: &str, more: &Value) -> Result<Wanted, CniError> {
 }
 
 #[test]
-fn a_cohort_is_a_number_in_the_runtimes_own_part() {
+fn a_cohort_is_a_number_in_runtime_config_only() {
     let asked = |cohort: Value| wanted("", &json!({"runtimeConfig": {"cohort": cohort}}));
     assert_eq!(asked(json!(5_007)).unwrap().cohort, Some(5_007));
     assert_eq!(asked(Value::Null).unwrap().cohort, None);
@@ -213,7 +213,7 @@ fn a_cohort_is_a_number_in_the_runtimes_own_part() {
 }
 
 #[test]
-fn what_is_wanted_is_taken_from_the_first_place_that_has_it() {
+fn options_are_taken_from_the_first_place_that_has_them() {
     let place = |address: &str, mac: &str| json!({"ips": [address], "mac": mac});
     let runtime = place("2001:DB8:0:0::10/128", "02:00:00:00:00:10");
     let labels = json!({"cni": place("2001:db8::11", "02-00-00-00-00-11")});
@@ -249,7 +249,7 @@ fn what_is_wanted_is_taken_from_the_first_place_that_has_it() {
 }
 
 #[test]
-fn what_cannot_be_wanted_is_refused_by_key_and_value() {
+fn invalid_options_are_refused_by_key_and_value() {
     for (runtime, code, parts) in [
         (json!({"ips": ["10.0.0.1/24"]}), 7, ["ips", "10.0.0.1/24"]),
         (
@@ -329,7 +329,7 @@ fn bandwidth_is_a_rate_and_a_burst_of_each_direction() {
 }
 
 #[test]
-fn a_deletion_needs_no_more_than_what_names_the_attachment() {
+fn a_deletion_needs_only_the_attachments_name() {
     let broken = json!({
         "prevResult": "?", "ipMasq": true, "ipam": {"type": "gone"},
         "runtimeConfig": {"ips": ["?"], "portMappings": [{"hostPort": 80}]},
@@ -341,11 +341,11 @@ fn a_deletion_needs_no_more_than_what_names_the_attachment() {
     };
     let stdin = conf(&broken).to_string();
     let del = Invocation::parse(Command::Del, environment, stdin.as_bytes()).unwrap();
-    assert_eq!(del.kept_under(), "pods");
+    assert_eq!(del.attachment_network(), "pods");
 }
 
 #[test]
-fn another_plugins_configuration_makes_it_a_keeper_of_addresses() {
+fn as_ipam_of_another_plugin_it_only_reserves_addresses() {
     let delegated = |kind: &str, ipam: Value| {
         parse(
             Command::Add,
@@ -356,7 +356,7 @@ fn another_plugins_configuration_makes_it_a_keeper_of_addresses() {
         let options = json!({"type": name, "socket": "/run/a.sock", "fallback": "offline"});
         let invocation = delegated("bridge", options).unwrap();
         assert_eq!(
-            (invocation.role, invocation.kept_under().as_str()),
+            (invocation.role, invocation.attachment_network().as_str()),
             (Role::Ipam, "pods:ipam")
         );
         assert_eq!(invocation.node.socket, PathBuf::from("/run/a.sock"));
@@ -397,7 +397,7 @@ fn the_fallback_is_named_or_refused() {
 }
 
 #[test]
-fn an_error_answers_in_the_version_of_the_configuration_if_it_has_one() {
+fn an_error_has_the_version_of_the_configuration_if_readable() {
     assert_eq!(
         version_for_errors(br#"{"cniVersion":"0.4.0"}"#),
         SpecVersion::V0_4_0

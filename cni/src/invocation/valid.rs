@@ -1,19 +1,22 @@
-//! What GC must keep. Pure.
+//! GC's list of valid attachments. Pure.
 
 use serde_json::{Map, Value};
 
-use super::config;
 use crate::error::{CniError, code};
 
-/// The keys under which a runtime lists it: the specification's, and one that libcni once sent.
+/// The keys of the list: the specification's, and one that older versions of libcni send.
 const KEYS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 
-/// An absent list is refused, as it must never be read as an empty one; Go's nil slice arrives as `null`.
+/// A missing list is refused, because it must never count as an empty one. `null` (Go's nil slice) is `None`.
 pub(super) fn valid(conf: &Map<String, Value>) -> Result<Option<Vec<(String, String)>>, CniError> {
-    let there = KEYS.map(|key| Some((key, conf.get(key)?)));
-    let mut there = there.into_iter().flatten();
-    let Some((key, value)) = there.clone().find(|(_, v)| !v.is_null()).or(there.next()) else {
-        return Err(config(format!(
+    let present = KEYS.map(|key| Some((key, conf.get(key)?)));
+    let mut present = present.into_iter().flatten();
+    let Some((key, value)) = present
+        .clone()
+        .find(|(_, v)| !v.is_null())
+        .or(present.next())
+    else {
+        return Err(CniError::invalid_config(format!(
             "GC needs `{}`; nothing was removed",
             KEYS[0]
         )));

@@ -1,16 +1,15 @@
-//! Finds what a runtime asks for: three places, in the order that CNI's conventions give. Pure.
+//! Requested addresses, MAC and limits, from three places in the order of CNI's conventions. Pure.
 
 use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
 use super::arguments::Arguments;
-use super::{config, unsupported};
 use crate::error::{CniError, code};
 use crate::message::{Bandwidth, Rate, Wanted};
 
-/// The capabilities `ips`, `mac` and `bandwidth`; each from `runtimeConfig`, else from `args.cni`, else from
-/// `CNI_ARGS`. A cohort is in `runtimeConfig` only: kubelets, which know none, pass nothing there but what is a capability.
+/// The capabilities `ips`, `mac` and `bandwidth`: each from `runtimeConfig`, else from `args.cni`, else from
+/// `CNI_ARGS`. A cohort stands in `runtimeConfig` only, to which a kubelet adds nothing but capabilities.
 pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, CniError> {
     let arguments = Arguments::parse(args)?;
     let find = |parent: &[&str], key: &str| {
@@ -26,7 +25,7 @@ pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, Cn
         ..Wanted::default()
     };
     if let Some(cohort) = find(&runtime, "cohort") {
-        wanted.cohort = Some(number_of(cohort)?);
+        wanted.cohort = Some(cohort_number(cohort)?);
     }
     if let Some(bandwidth) = find(&runtime, "bandwidth") {
         wanted.bandwidth = parse_bandwidth(bandwidth)?;
@@ -39,7 +38,7 @@ pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, Cn
             let key = format!("{place}.mac");
             let text = mac
                 .as_str()
-                .ok_or_else(|| decode(&key, mac, "is no string"))?;
+                .ok_or_else(|| decode(&key, mac, "is not a string"))?;
             wanted.mac = mac_if_any(&key, text)?;
         }
     }
@@ -52,31 +51,39 @@ pub(super) fn wanted(conf: &Map<String, Value>, args: &str) -> Result<Wanted, Cn
     Ok(wanted)
 }
 
-fn number_of(cohort: &Value) -> Result<u32, CniError> {
+fn cohort_number(cohort: &Value) -> Result<u32, CniError> {
     let number = cohort
         .as_u64()
         .and_then(|number| u32::try_from(number).ok());
-    number.ok_or_else(|| decode("runtimeConfig.cohort", cohort, "is no number of a cohort"))
+    number.ok_or_else(|| {
+        decode(
+            "runtimeConfig.cohort",
+            cohort,
+            "is not the number of a cohort",
+        )
+    })
 }
 
 fn addresses(key: &str, list: &Value) -> Result<Vec<IpAddr>, CniError> {
     let texts: Option<Vec<_>> = list
         .as_array()
         .and_then(|list| list.iter().map(Value::as_str).collect());
-    let texts = texts.ok_or_else(|| decode(key, list, "is no list of strings"))?;
+    let texts = texts.ok_or_else(|| decode(key, list, "is not a list of strings"))?;
     let addresses: Vec<_> = texts
         .into_iter()
         .map(|text| address(key, text))
         .collect::<Result<_, _>>()?;
-    let of_ipv4 = addresses.iter().filter(|a| a.is_ipv4()).count();
-    if of_ipv4 > 1 || addresses.len() - of_ipv4 > 1 {
-        return Err(unsupported(key, list).details("a pod has one address of each family"));
+    let ipv4 = addresses.iter().filter(|a| a.is_ipv4()).count();
+    if ipv4 > 1 || addresses.len() - ipv4 > 1 {
+        return Err(
+            CniError::unsupported(key, list).details("a pod has one address of each family")
+        );
     }
     Ok(addresses)
 }
 
 fn address(key: &str, text: &str) -> Result<IpAddr, CniError> {
-    let error = |why: &str| config(format!("`{key}`: `{text}` {why}"));
+    let error = |why: &str| CniError::invalid_config(format!("`{key}`: `{text}` {why}"));
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
@@ -84,27 +91,29 @@ fn address(key: &str, text: &str) -> Result<IpAddr, CniError> {
     let address: IpAddr = address
         .parse()
         .ok()
-        .ok_or_else(|| error("is no IP address"))?;
-    let whole = match address {
+        .ok_or_else(|| error("is not an IP address"))?;
+    let full_length = match address {
         IpAddr::V4(_) => "32",
         IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
-            return Err(error("is an IPv4 address in IPv6's form; write it as IPv4"));
+            return Err(error("is an IPv4-mapped IPv6 address; write it as IPv4"));
         }
         IpAddr::V6(_) => "128",
     };
-    if length.is_some_and(|length| length != whole) {
-        let why = format!("must have the prefix length {whole} or none: a pod holds one address");
+    if length.is_some_and(|length| length != full_length) {
+        let why = format!(
+            "must have the prefix length {full_length} or none: a pod has a single address"
+        );
         return Err(error(&why));
     }
     Ok(address)
 }
 
-/// The conventions write octets with colons; Go's `ParseMAC`, which others use, takes dashes too.
+/// CNI's conventions separate octets by colons; Go's `ParseMAC`, which other plugins use, accepts dashes too.
 fn mac_if_any(key: &str, text: &str) -> Result<Option<[u8; 6]>, CniError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let error = |why: &str| config(format!("`{key}`: `{text}` {why}"));
+    let error = |why: &str| CniError::invalid_config(format!("`{key}`: `{text}` {why}"));
     let octets: Option<Vec<u8>> = text
         .split([':', '-'])
         .map(|octet| {
@@ -115,9 +124,9 @@ fn mac_if_any(key: &str, text: &str) -> Result<Option<[u8; 6]>, CniError> {
         .collect();
     let mac: [u8; 6] = octets
         .and_then(|octets| octets.try_into().ok())
-        .ok_or_else(|| error("is no link-layer address of six octets"))?;
+        .ok_or_else(|| error("is not a link-layer address of six octets"))?;
     if mac[0] & 1 == 1 || mac == [0; 6] {
-        return Err(error("is no unicast address"));
+        return Err(error("is not a unicast address"));
     }
     Ok(Some(mac))
 }
@@ -131,14 +140,14 @@ fn parse_bandwidth(value: &Value) -> Result<Option<Bandwidth>, CniError> {
     Ok(limits.map(|_| bandwidth))
 }
 
-/// Both numbers or none: 0 is none.
+/// A rate needs its burst and the reverse; 0 counts as absent.
 fn rate(value: &Value, direction: &str) -> Result<Option<Rate>, CniError> {
     let number = |what: &str| {
         let key = format!("{direction}{what}");
         match value.get(&key) {
             None | Some(Value::Null) => Ok((key, 0)),
             Some(number) => {
-                let why = "is no number of bits";
+                let why = "is not a number of bits";
                 let full = format!("runtimeConfig.bandwidth.{key}");
                 let number = number.as_u64().ok_or_else(|| decode(&full, number, why))?;
                 Ok((key, number))
@@ -148,7 +157,7 @@ fn rate(value: &Value, direction: &str) -> Result<Option<Rate>, CniError> {
     let ((rate_key, rate), (burst_key, burst)) = (number("Rate")?, number("Burst")?);
     match (rate, burst) {
         (0, 0) => Ok(None),
-        (0, _) | (_, 0) => Err(config(format!(
+        (0, _) | (_, 0) => Err(CniError::invalid_config(format!(
             "`runtimeConfig.bandwidth` has {rate_key} {rate} and {burst_key} {burst}: a limit needs both"
         ))),
         _ => Ok(Some(Rate {

@@ -1,4 +1,4 @@
-//! What one side sends, the other receives; what is no message is refused.
+//! Requests and replies arrive unchanged; malformed messages are refused.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -53,7 +53,7 @@ fn requests_without_a_namespace_and_replies_arrive_too() {
 }
 
 #[test]
-fn a_hang_up_is_seen_and_a_waiting_peer_is_not_taken_for_one() {
+fn a_closed_connection_is_detected_and_a_waiting_peer_is_not_mistaken_for_one() {
     let (plugin, agent) = UnixStream::pair().unwrap();
     assert!(!is_closed(&agent));
     drop(plugin);

@@ -1,8 +1,9 @@
-//! Each version's form of one result, and what earlier plugins said kept to the byte.
+//! One result in the form of each version, and results of earlier plugins unchanged to the byte.
 
 use crate::error::CniError;
-use crate::invocation::{Command, Environment, Invocation};
-use crate::message::{Link, Reserved, Wired};
+use std::net::IpAddr;
+
+use crate::invocation::{Command, Environment};
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn link(name: &str, mac: &str) -> Link {
     }
 }
 
-fn made() -> Wired {
+fn pod() -> Wired {
     Wired {
         bridge: link("dormouse0", "02:d0:00:00:00:01"),
         host: link("dm00010000", "02:d1:00:01:00:00"),
@@ -39,7 +40,7 @@ fn invocation(version: &str, more: &str) -> Result<Invocation, CniError> {
 
 fn text(version: &str, more: &str) -> String {
     let invocation = invocation(version, more).unwrap();
-    serde_json::to_string(&wired(&invocation, &made()).unwrap()).unwrap()
+    serde_json::to_string(&wired(&invocation, &pod()).unwrap()).unwrap()
 }
 
 fn after(version: &str, previous: &str) -> String {
@@ -92,17 +93,17 @@ fn older_results_have_the_form_of_their_version() {
 }
 
 #[test]
-fn a_second_family_is_told_in_every_version() {
+fn every_version_holds_both_families() {
     let both = Wired {
         address4: Some("10.0.0.7".parse().unwrap()),
         gateway4: Some("169.254.1.1".parse().unwrap()),
-        ..made()
+        ..pod()
     };
-    let told = |version: &str| {
+    let rendered = |version: &str| {
         let object = wired(&invocation(version, "").unwrap(), &both).unwrap();
         serde_json::to_value(object).unwrap()
     };
-    let new = told("0.4.0");
+    let new = rendered("0.4.0");
     assert_eq!(
         new["ips"][1],
         json!({"address": "10.0.0.7/32", "gateway": "169.254.1.1", "interface": 2, "version": "4"})
@@ -111,7 +112,7 @@ fn a_second_family_is_told_in_every_version() {
         new["routes"][1],
         json!({"dst": "0.0.0.0/0", "gw": "169.254.1.1"})
     );
-    let old = told("0.2.0");
+    let old = rendered("0.2.0");
     assert_eq!(old["ip4"]["ip"], "10.0.0.7/32");
     assert_eq!(
         old["ip4"]["routes"],
@@ -121,14 +122,14 @@ fn a_second_family_is_told_in_every_version() {
 }
 
 #[test]
-fn what_earlier_plugins_said_stays_first_and_whole() {
-    let said = r#"{"name":"lo","unknown":1.50e3,"mtu":65536,"pciID":""}"#;
+fn entries_of_earlier_plugins_stay_first_and_unchanged() {
+    let interface = r#"{"name":"lo","unknown":1.50e3,"mtu":65536,"pciID":""}"#;
     let previous = format!(
-        r#"{{"cniVersion":"1.1.0","more":{{"z":18446744073709551616,"a" : "\u00e4"}},"interfaces":[{said}],"ips":[{{"x":[ ],"address":"::1/128","interface":0}}],"routes":[{{"dst":"2001:db8:1::/48"}}],"dns":{{"domain":"x"}}}}"#
+        r#"{{"cniVersion":"1.1.0","more":{{"z":18446744073709551616,"a" : "\u00e4"}},"interfaces":[{interface}],"ips":[{{"x":[ ],"address":"::1/128","interface":0}}],"routes":[{{"dst":"2001:db8:1::/48"}}],"dns":{{"domain":"x"}}}}"#
     );
     let result = after("1.1.0", &previous);
     for part in [
-        said,
+        interface,
         r#"{"x":[ ],"address":"::1/128","interface":0}"#,
         r#"[{"dst":"2001:db8:1::/48"},"#,
         r#""more":{"z":18446744073709551616,"a" : "\u00e4"}"#,
@@ -142,7 +143,7 @@ fn what_earlier_plugins_said_stays_first_and_whole() {
 }
 
 #[test]
-fn the_link_layer_address_is_that_of_the_pods_own_interface() {
+fn the_link_layer_address_is_that_of_the_interface_in_the_pod() {
     let mac = |interfaces: &str| {
         let object = serde_json::from_str(&format!(r#"{{"interfaces":[{interfaces}]}}"#)).unwrap();
         let result = AddResult::read(object, SpecVersion::V1_0_0).unwrap();
@@ -151,22 +152,22 @@ fn the_link_layer_address_is_that_of_the_pods_own_interface() {
     let host = r#"{"name":"eth0","mac":"02:00:00:00:00:01"}"#;
     let other = r#"{"name":"eth1","mac":"02:00:00:00:00:02","sandbox":"/n"}"#;
     let pod = r#"{"name":"eth0","mac":"02:00:00:00:00:0A","sandbox":"/n"}"#;
-    let silent = r#"{"name":"eth0","sandbox":"/n"}"#;
+    let without_mac = r#"{"name":"eth0","sandbox":"/n"}"#;
     assert_eq!(
         mac(&[host, other, pod].join(",")),
         Some([2, 0, 0, 0, 0, 10])
     );
-    assert_eq!(mac(&[host, other, silent].join(",")), None);
+    assert_eq!(mac(&[host, other, without_mac].join(",")), None);
 }
 
 #[test]
-fn the_configurations_dns_is_used_where_an_earlier_plugin_says_none() {
+fn the_configurations_dns_is_used_if_earlier_plugins_set_none() {
     let with = |previous: &str| {
-        let more = format!(r#","dns":{{"domain":"ours"}},"prevResult":{{"dns":{previous}}}"#);
+        let more = format!(r#","dns":{{"domain":"configured"}},"prevResult":{{"dns":{previous}}}"#);
         json(&text("1.0.0", &more))["dns"]["domain"].clone()
     };
-    assert_eq!(with("{}"), "ours");
-    assert_eq!(with(r#"{"domain":"theirs"}"#), "theirs");
+    assert_eq!(with("{}"), "configured");
+    assert_eq!(with(r#"{"domain":"earlier"}"#), "earlier");
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn an_earlier_result_of_another_version_is_converted() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn values_other_than_results_are_refused() {
     for previous in [
         r#""text""#,
         "[]",
@@ -221,7 +222,7 @@ fn what_is_no_result_is_refused() {
 }
 
 #[test]
-fn every_address_is_found_whoever_gave_it() {
+fn addresses_of_all_plugins_are_read() {
     let previous = r#"{"ips":[{"address":"10.0.0.2/24"},{"address":"::1/128"},{"address":"?"}]}"#;
     let more = format!(r#","prevResult":{previous}"#);
     let found = invocation("1.0.0", &more).unwrap().previous.unwrap();
@@ -230,29 +231,29 @@ fn every_address_is_found_whoever_gave_it() {
 }
 
 #[test]
-fn a_kept_address_names_no_interface() {
-    let kept = Reserved {
+fn a_reserved_address_names_no_interface() {
+    let address = Reserved {
         address: "2001:db8::1:0".parse().unwrap(),
         prefix_length: 96,
         gateway: "2001:db8::1".parse().unwrap(),
         ipv4: None,
     };
-    let told = |version: &str| {
-        let object = reserved(&invocation(version, "").unwrap(), &kept).unwrap();
+    let rendered = |version: &str| {
+        let object = reserved(&invocation(version, "").unwrap(), &address).unwrap();
         serde_json::to_value(object).unwrap()
     };
     let route = json!({"dst": "::/0", "gw": "2001:db8::1"});
     assert_eq!(
-        told("1.1.0"),
+        rendered("1.1.0"),
         json!({
             "cniVersion": "1.1.0",
             "ips": [{"address": "2001:db8::1:0/96", "gateway": "2001:db8::1"}],
             "routes": [route],
         })
     );
-    assert_eq!(told("0.3.1")["ips"][0]["version"], "6");
+    assert_eq!(rendered("0.3.1")["ips"][0]["version"], "6");
     assert_eq!(
-        told("0.1.0")["ip6"],
+        rendered("0.1.0")["ip6"],
         json!({"ip": "2001:db8::1:0/96", "gateway": "2001:db8::1", "routes": [route]})
     );
 }

@@ -1,9 +1,17 @@
-//! What ADD made, as a result after those of earlier plugins. Pure.
+//! The plugin's result: ADD's reply in the form of CNI, appended to the results of earlier plugins. Pure.
 
-use super::{AddResult, Link, Object, Reserved, SpecVersion, Value, Wired, json};
+use serde_json::{Value, json};
+
 use crate::invocation::Invocation;
+use crate::message::{Link, Reserved, Wired};
+use crate::object::Object;
+use crate::result::AddResult;
+use crate::version::SpecVersion;
 
-/// The result of an ADD that wired a pod: what earlier plugins said, then ours.
+#[cfg(test)]
+mod tests;
+
+/// The result of an ADD that wired a pod: after the entries of earlier plugins come the bridge, the links and addresses.
 pub fn wired(invocation: &Invocation, wired: &Wired) -> serde_json::Result<Object> {
     let mut result = invocation.previous.clone().unwrap_or_default();
     let pod = result.interfaces.len() + 2;
@@ -24,16 +32,16 @@ pub fn wired(invocation: &Invocation, wired: &Wired) -> serde_json::Result<Objec
         let (address, gateway) = (format!("{address}/32"), gateway.to_string());
         push(&mut result, (&address, &gateway), "0.0.0.0/0", Some(pod))?;
     }
-    let said = result.rest.get::<Object>("dns");
+    let earlier = result.rest.get::<Object>("dns");
     if let Some(dns) = &invocation.dns
-        && said.is_none_or(|said| said.is_empty())
+        && earlier.is_none_or(|earlier| earlier.is_empty())
     {
         result.rest.set("dns", dns)?;
     }
     result.write(version)
 }
 
-/// The result of an ADD that keeps an address for another plugin: it names no interface.
+/// The result of an ADD that reserves an address for another plugin: it names no interface.
 pub fn reserved(invocation: &Invocation, reserved: &Reserved) -> serde_json::Result<Object> {
     let mut result = AddResult::default();
     let address = format!("{}/{}", reserved.address, reserved.prefix_length);
@@ -47,11 +55,11 @@ pub fn reserved(invocation: &Invocation, reserved: &Reserved) -> serde_json::Res
     result.write(invocation.version)
 }
 
-/// An address and the default route through its gateway.
+/// Appends an address, and the default route `destination` through its gateway.
 fn push(
     result: &mut AddResult,
     (address, gateway): (&str, &str),
-    everywhere: &str,
+    destination: &str,
     interface: Option<usize>,
 ) -> serde_json::Result<()> {
     let (mut ip, mut route) = (Object::default(), Object::default());
@@ -60,7 +68,7 @@ fn push(
     if let Some(interface) = interface {
         ip.set("interface", interface)?;
     }
-    route.set("dst", everywhere)?;
+    route.set("dst", destination)?;
     route.set("gw", gateway)?;
     result.ips.push(ip);
     result.routes.push(route);
