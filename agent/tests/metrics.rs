@@ -156,7 +156,7 @@ fn adds_deletes_the_pool_and_what_was_healed_are_told() {
         for part in ["journal", "host", "datapath"] {
             assert_eq!(count(&stage("DEL", part)), 1, "{part}");
         }
-        let states = ["held", "resting", "free"].map(|state| count(&pool(state)));
+        let states = ["leased", "quarantined", "free"].map(|state| count(&pool(state)));
         assert_eq!(states, [1, 1, free - 2]);
 
         let healed = r#"dormouse_addresses_reclaimed_total{what="lease"}"#;

@@ -1,10 +1,10 @@
-//! What an address costs on a node with few and with many leases: one line a figure, as `name<TAB>value<TAB>unit`. The
-//! journal is below the folder given as `DORMOUSE_BENCH_DIR`, or the temporary one; give a disk, for syncs are most of it.
+//! Time of a lease on a node with few and with many leases, one figure per line: `name<TAB>value<TAB>unit`. The journal is
+//! below `DORMOUSE_BENCH_DIR`, else in the temporary folder; use a disk, because most of the time is spent on syncs.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a measurement ends at its first fault, and tells by printing"
+    reason = "a measurement ends at its first fault, and prints its figures"
 )]
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn main() {
         prefill(&path, held);
         let begun = Instant::now();
         let leases = Leases::open(&path, opening()).unwrap();
-        tell(
+        report(
             &format!("open with {held} leases"),
             begun.elapsed(),
             1_000,
@@ -53,7 +53,7 @@ fn prefix() -> NodePrefix {
     "2001:db8::/96".parse().unwrap()
 }
 
-/// As long as a runtime's.
+/// A key as long as a container runtime's.
 fn key(thread: u32, round: u32) -> LeaseKey {
     LeaseKey {
         network: "dormouse".into(),
@@ -78,13 +78,13 @@ fn prefill(path: &Path, held: u32) {
     };
     let mut records = vec![Record::Header { boot: BOOT, prefix }];
     records.extend((0..held).map(|n| Record::Reserve(Arc::new(lease(n)))));
-    Journal::begin(path, &records)
+    Journal::create_replacement(path, &records)
         .unwrap()
-        .take_place()
+        .replace()
         .unwrap();
 }
 
-/// How long reserving takes, then confirming; then the lease is freed, which is not timed.
+/// Times until a lease is reserved and until it is confirmed. Freeing it is not measured.
 fn attach(leases: &Leases, key: LeaseKey) -> (Duration, Duration) {
     let begun = Instant::now();
     let request = Request::new(key, NetnsId::default());
@@ -111,19 +111,19 @@ fn measure(leases: &Leases, held: u32, threads: u32) {
     let mut reserved: Vec<_> = times.iter().map(|(reserved, _)| *reserved).collect();
     reserved.sort_unstable();
     times.sort_unstable_by_key(|(_, confirmed)| *confirmed);
-    tell(
+    report(
         &format!("{what}: reserve, median"),
         reserved[reserved.len() / 2],
         1_000_000,
         "us",
     );
-    tell(
+    report(
         &format!("{what}: reserve and confirm, median"),
         times[times.len() / 2].1,
         1_000_000,
         "us",
     );
-    tell(
+    report(
         &format!("{what}: reserve and confirm, 99 of 100"),
         times[times.len() * 99 / 100].1,
         1_000_000,
@@ -141,7 +141,7 @@ fn measure(leases: &Leases, held: u32, threads: u32) {
     );
 }
 
-/// The longest that anyone waits while the journal is compacted.
+/// The longest reservation during a compaction.
 fn compaction(leases: &Leases, held: u32) {
     let before = leases.writes().compactions;
     let (mut longest, mut round) = (Duration::ZERO, 0);
@@ -167,7 +167,7 @@ fn compaction(leases: &Leases, held: u32) {
         }
     });
     if leases.writes().compactions > before {
-        tell(
+        report(
             &format!("{held} leases, 64 threads, compaction: longest reserve"),
             longest,
             1_000,
@@ -176,7 +176,7 @@ fn compaction(leases: &Leases, held: u32) {
     }
 }
 
-fn tell(what: &str, time: Duration, per_second: u32, unit: &str) {
+fn report(what: &str, time: Duration, per_second: u32, unit: &str) {
     println!(
         "{what}\t{:.1}\t{unit}",
         time.as_secs_f64() * f64::from(per_second)

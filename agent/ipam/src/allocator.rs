@@ -1,5 +1,5 @@
-//! Chooses addresses: sparse, in constant time, never one that rests. Pure: time is an argument and every change is a
-//! [`Record`], so a replayed journal gives the same allocator.
+//! The allocator: chooses free addresses in constant time, never one in quarantine. Pure: time is an argument and every
+//! change is a [`Record`], so a replayed journal gives the same allocator.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,40 +20,40 @@ mod tests;
 
 pub use error::AllocateError;
 
-/// How long a released address rests by default, so that nobody's late packet meets its next holder.
-pub const REST_DEFAULT: Duration = Duration::from_mins(1);
+/// Default quarantine of a released address: late packets to its former holder do not reach the next one.
+pub const QUARANTINE_DEFAULT: Duration = Duration::from_mins(1);
 
-/// Which addresses an attachment wants.
+/// A request for the addresses of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who asks.
+    /// The attachment.
     pub key: LeaseKey,
     /// The pod's namespace.
     pub netns: NetnsId,
-    /// A certain address, or any.
+    /// A specific address; `None`: the next free one.
     pub address: Option<Ipv6Addr>,
-    /// What the pod is, if the cluster knows; its address says so.
+    /// The pod's cohort, which its address then contains.
     pub cohort: Option<u32>,
-    /// What it wants of IPv4.
+    /// Whether and which IPv4 address.
     pub ipv4: Ipv4Wish,
-    /// Whether the pod's link is ours; see [`Lease::wired`].
+    /// Whether the agent creates the pod's link; see [`Lease::wired`].
     pub wired: bool,
 }
 
-/// What an attachment wants of IPv4.
+/// A request for an IPv4 address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ipv4Wish {
-    /// Nothing.
+    /// No IPv4 address.
     #[default]
     None,
-    /// The next address.
+    /// The next free address.
     Any,
-    /// A certain address.
+    /// This address.
     Exactly(Ipv4Addr),
 }
 
 impl Request {
-    /// Any IPv6 address, without a cohort, for a pod that is wired by us.
+    /// The next free IPv6 address without a cohort, for a pod that the agent wires.
     pub fn new(key: LeaseKey, netns: NetnsId) -> Self {
         Self {
             key,
@@ -66,19 +66,19 @@ impl Request {
     }
 }
 
-/// How many addresses of the node's prefix are in which state.
+/// Number of addresses of the node's prefix by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Leases.
+    /// Leased.
     pub held: u64,
-    /// Released a short while ago.
-    pub resting: u64,
-    /// What pods without a cohort can still get.
+    /// Released, and not yet free again.
+    pub quarantined: u64,
+    /// Free for pods without a cohort.
     pub free: u64,
 }
 
-/// What is held and what rests on one node. A chosen address is first *claimed*, which keeps others from it, and becomes
-/// a lease when its record is applied.
+/// The leases and quarantined addresses of one node. A chosen address is first *claimed*, which excludes it from other
+/// requests, and becomes a lease when its record is applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocator {
     prefix: NodePrefix,
@@ -86,24 +86,24 @@ pub struct Allocator {
     suffixes: Pool,
     addresses4: Option<Pool>,
     leases: HashMap<Suffix, Arc<Lease>>,
-    /// Of leases and of claims.
+    /// Of leases and claims.
     keys: HashMap<LeaseKey, Suffix>,
 }
 
 impl Allocator {
-    /// An allocator that holds nothing. Released addresses rest for `rest`; numbers are drawn in `order`, IPv4 addresses
-    /// by counting.
+    /// An allocator without leases. Released addresses stay in quarantine for `quarantine`; suffixes are drawn in `order`,
+    /// IPv4 addresses in ascending order.
     pub fn new(
         prefix: NodePrefix,
         range4: Option<Ipv4Range>,
         order: Order,
-        rest: Duration,
+        quarantine: Duration,
     ) -> Self {
-        let pool4 = |range| Pool::new(Space::Ipv4(range), Order::Counting, rest);
+        let pool4 = |range| Pool::new(Space::Ipv4(range), Order::Counting, quarantine);
         Self {
             prefix,
             range4,
-            suffixes: Pool::new(Space::Suffixes(prefix), order, rest),
+            suffixes: Pool::new(Space::Suffixes(prefix), order, quarantine),
             addresses4: range4.map(pool4),
             leases: HashMap::new(),
             keys: HashMap::new(),
@@ -127,69 +127,75 @@ impl Allocator {
             .and_then(|suffix| self.leases.get(suffix))
     }
 
-    /// Whether an address is held.
+    /// Whether an address is leased.
     pub fn holds(&self, suffix: Suffix) -> bool {
         self.leases.contains_key(&suffix)
     }
 
-    /// Applies one change; changes of leases that are not there are ignored.
+    /// Applies one change; a change of an unknown lease is ignored.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Header { .. } => {}
             Record::Reserve(lease) => self.insert(lease),
-            Record::Live(suffix) => self.step(*suffix, State::Live),
-            Record::Release(suffix) => self.step(*suffix, State::Releasing),
+            Record::Live(suffix) => self.set_state(*suffix, State::Live),
+            Record::Release(suffix) => self.set_state(*suffix, State::Releasing),
             Record::Free(suffix, at) => self.free(*suffix, *at),
-            Record::Cursor(suffix) => self.suffixes.go_on_at(suffix.0),
-            Record::RestIpv4(address, at) => self.rest4(*address, *at),
+            Record::Cursor(suffix) => self.suffixes.set_cursor(suffix.0),
+            Record::QuarantineIpv4(address, at) => self.quarantine4(*address, *at),
             Record::CursorIpv4(address) => {
                 if let Some(pool) = &mut self.addresses4 {
-                    pool.go_on_at(address.to_bits());
+                    pool.set_cursor(address.to_bits());
                 }
             }
         }
     }
 
-    /// The shortest list of changes that leads here from an empty allocator, claims left out.
+    /// The shortest list of records that turns an empty allocator into this one, without its claims.
     pub fn snapshot(&self) -> Vec<Record> {
         let suffixes = &self.suffixes;
-        let mut records = Vec::with_capacity(self.leases.len() + suffixes.resting() + 1);
-        records.extend(suffixes.rests().map(|(n, at)| Record::Free(Suffix(n), at)));
+        let mut records = Vec::with_capacity(self.leases.len() + suffixes.quarantined_count() + 1);
+        records.extend(
+            suffixes
+                .quarantined()
+                .map(|(n, at)| Record::Free(Suffix(n), at)),
+        );
         if let Some(pool) = &self.addresses4 {
-            let rests = pool.rests().map(|(n, at)| (Ipv4Addr::from_bits(n), at));
-            records.extend(rests.map(|(address, at)| Record::RestIpv4(address, at)));
+            let quarantined = pool
+                .quarantined()
+                .map(|(n, at)| (Ipv4Addr::from_bits(n), at));
+            records.extend(quarantined.map(|(address, at)| Record::QuarantineIpv4(address, at)));
         }
         records.extend(self.leases.values().cloned().map(Record::Reserve));
-        records.extend(suffixes.next_numbers().map(|n| Record::Cursor(Suffix(n))));
+        records.extend(suffixes.cursors().map(|n| Record::Cursor(Suffix(n))));
         if let Some(pool) = &self.addresses4 {
-            let next = pool.next_numbers().map(Ipv4Addr::from_bits);
+            let next = pool.cursors().map(Ipv4Addr::from_bits);
             records.extend(next.map(Record::CursorIpv4));
         }
         records
     }
 
-    /// The same places to go on drawing, with nothing held and nothing resting: what a reboot leaves.
+    /// The allocator after a reboot: the cursors without leases and quarantined addresses.
     #[must_use]
-    pub fn forget_all(&self) -> Self {
+    pub fn after_reboot(&self) -> Self {
         Self {
             prefix: self.prefix,
             range4: self.range4,
-            suffixes: self.suffixes.forget_all(),
-            addresses4: self.addresses4.as_ref().map(Pool::forget_all),
+            suffixes: self.suffixes.after_reboot(),
+            addresses4: self.addresses4.as_ref().map(Pool::after_reboot),
             leases: HashMap::new(),
             keys: HashMap::new(),
         }
     }
 
     fn insert(&mut self, lease: &Arc<Lease>) {
-        self.wake(lease.since);
+        self.expire(lease.since);
         if self.keys.get(&lease.key) != Some(&lease.suffix) {
             self.hold(lease);
         }
         self.leases.insert(lease.suffix, Arc::clone(lease));
     }
 
-    fn step(&mut self, suffix: Suffix, state: State) {
+    fn set_state(&mut self, suffix: Suffix, state: State) {
         if let Some(lease) = self.leases.get_mut(&suffix) {
             Arc::make_mut(lease).state = state;
         }
@@ -197,26 +203,26 @@ impl Allocator {
 
     fn free(&mut self, suffix: Suffix, at: Duration) {
         let Some(lease) = self.leases.remove(&suffix) else {
-            return self.rest_unheld(suffix, at);
+            return self.quarantine_unheld(suffix, at);
         };
         self.keys.remove(&lease.key);
-        self.suffixes.begin_rest(suffix.0, at);
+        self.suffixes.quarantine(suffix.0, at);
         if let Some(address) = lease.ipv4 {
-            self.rest4(address, at);
+            self.quarantine4(address, at);
         }
     }
 
-    fn rest4(&mut self, address: Ipv4Addr, at: Duration) {
+    fn quarantine4(&mut self, address: Ipv4Addr, at: Duration) {
         if let Some(pool) = &mut self.addresses4 {
-            pool.begin_rest(address.to_bits(), at);
+            pool.quarantine(address.to_bits(), at);
         }
     }
 
-    /// Ends the rest of those whose time has come.
-    fn wake(&mut self, now: Duration) {
-        self.suffixes.wake(now);
+    /// Frees addresses whose quarantine has ended.
+    fn expire(&mut self, now: Duration) {
+        self.suffixes.expire(now);
         if let Some(pool) = &mut self.addresses4 {
-            pool.wake(now);
+            pool.expire(now);
         }
     }
 }

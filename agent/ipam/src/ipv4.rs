@@ -1,4 +1,4 @@
-//! The IPv4 addresses that a node may give to its pods beside their IPv6 ones.
+//! The range of IPv4 addresses for a node's pods.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,54 +6,54 @@ use std::str::FromStr;
 
 use crate::lane::Lane;
 
-/// The widest network, in bits.
+/// Shortest prefix length of the network.
 pub const LENGTH_MIN: u8 = 8;
-/// The narrowest network, in bits: two addresses remain.
+/// Longest prefix length of the network: one address for pods, beside the gateway's.
 pub const LENGTH_MAX: u8 = 30;
 
-/// Why something is no range.
+/// An invalid range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ipv4RangeError {
     /// Not `address/length`.
     #[error("`{0}` is not an IPv4 network such as 10.1.2.0/24")]
     Malformed(String),
-    /// Too wide or too narrow.
+    /// The prefix length is too short or too long.
     #[error("a node's IPv4 network has {LENGTH_MIN} to {LENGTH_MAX} bits, not {0}")]
     Length(u8),
-    /// Bits are set behind the length.
+    /// Host bits are set.
     #[error("{address}/{length} has bits set behind its length; the network is {network}/{length}")]
     HostBits {
         /// The address as given.
         address: Ipv4Addr,
-        /// Its length in bits.
+        /// Its prefix length.
         length: u8,
-        /// The address without the bits behind the length.
+        /// The address without its host bits.
         network: Ipv4Addr,
     },
-    /// The ends are not in the network, or in the wrong order.
+    /// The ends are outside the network, or in the wrong order.
     #[error(
-        "{first} to {last} is no range of {network}/{length}, which has {lowest} to {highest} for pods"
+        "{first} to {last} is not a range of {network}/{length}: use addresses from {lowest} to {highest}"
     )]
     Ends {
-        /// The first address as given.
+        /// First address of the range.
         first: Ipv4Addr,
-        /// The last address as given.
+        /// Last address of the range.
         last: Ipv4Addr,
         /// The network.
         network: Ipv4Addr,
-        /// Its length in bits.
+        /// Its prefix length.
         length: u8,
-        /// The lowest address that would do.
+        /// Lowest valid address.
         lowest: Ipv4Addr,
-        /// The highest address that would do.
+        /// Highest valid address.
         highest: Ipv4Addr,
     },
-    /// Nothing is left for pods.
-    #[error("{0} is the range's only address and the gateway's too: widen the range")]
+    /// The range has no address beside the gateway's.
+    #[error("{0} is the gateway and the range's only address: widen the range")]
     OnlyGateway(Ipv4Addr),
 }
 
-/// Addresses of one IPv4 network, the gateway's left out.
+/// A range of addresses of one IPv4 network, without the gateway's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv4Range {
     network: Ipv4Addr,
@@ -64,7 +64,7 @@ pub struct Ipv4Range {
 }
 
 impl Ipv4Range {
-    /// All of a network but its first address, its broadcast address, and the gateway's, which is the second.
+    /// A whole network without its first address, its broadcast address and the gateway's, which is the second.
     pub fn new(address: Ipv4Addr, length: u8) -> Result<Self, Ipv4RangeError> {
         if !(LENGTH_MIN..=LENGTH_MAX).contains(&length) {
             return Err(Ipv4RangeError::Length(length));
@@ -88,7 +88,7 @@ impl Ipv4Range {
         })
     }
 
-    /// Only `first` to `last`, for a network that is shared with others.
+    /// Restricts the range to `first` to `last`, for a network that has other users.
     pub fn between(self, first: Ipv4Addr, last: Ipv4Addr) -> Result<Self, Ipv4RangeError> {
         let whole = Self::new(self.network, self.length)?;
         if first < whole.first || last > whole.last || first > last {
@@ -109,7 +109,7 @@ impl Ipv4Range {
         .with_gateway(self.gateway)
     }
 
-    /// Another gateway; it may lie outside of the range.
+    /// Sets the gateway, which may be outside the range.
     pub fn with_gateway(self, gateway: Ipv4Addr) -> Result<Self, Ipv4RangeError> {
         if self.first == self.last && self.first == gateway {
             return Err(Ipv4RangeError::OnlyGateway(gateway));
@@ -122,7 +122,7 @@ impl Ipv4Range {
         self.network
     }
 
-    /// The network's length in bits.
+    /// The network's prefix length.
     pub fn length(self) -> u8 {
         self.length
     }
@@ -132,17 +132,17 @@ impl Ipv4Range {
         format!("{}/{}", self.network, self.length)
     }
 
-    /// The gateway: never given to a pod.
+    /// The gateway, which is never leased.
     pub fn gateway(self) -> Ipv4Addr {
         self.gateway
     }
 
-    /// Whether a pod may have the address.
+    /// Whether the address may be leased.
     pub fn contains(self, address: Ipv4Addr) -> bool {
         (self.first..=self.last).contains(&address) && address != self.gateway
     }
 
-    /// What addresses are drawn from; the gateway's may be among them.
+    /// The numbers of the range; they may include the gateway's.
     pub(crate) fn lane(self) -> Lane {
         Lane {
             first: self.first.to_bits(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_s_ends_and_its_gateway_are_no_pod_s() {
+    fn the_ends_and_the_gateway_of_a_network_are_not_leased() {
         let range = range("10.1.2.0/24");
         assert_eq!(range.gateway(), address("10.1.2.1"));
         for (text, pods) in [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_network_may_have_its_gateway_elsewhere() {
+    fn the_gateway_may_be_outside_the_range() {
         let range = range("10.1.2.0/24")
             .between(address("10.1.2.10"), address("10.1.2.20"))
             .unwrap();

@@ -1,6 +1,6 @@
-//! The append-only file of changes: a record counts when it is whole, a torn tail is cut at open, and a shorter file
-//! takes its place in one step. Behind the records the file holds zeros: to sync bytes that are there already takes a
-//! quarter less time than to sync a file that grows.
+//! The journal: an append-only file of records. A torn tail is cut at open; compaction replaces the file atomically. The
+//! file is allocated in steps and zeros follow the records: a sync of allocated bytes takes a quarter less time than a
+//! sync of a growing file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -12,54 +12,56 @@ use crate::record::{self, Record, UnknownRecord};
 #[cfg(test)]
 mod tests;
 
-/// The file grows by this much at once, in bytes.
+/// Step in which the file is allocated, in bytes.
 const GROWTH: u64 = 256 * 1024;
 
-/// An open journal. One process writes it: the file is locked.
+/// An open journal. The file is locked: one process writes it.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Bytes of whole records.
+    /// Length of all whole records, in bytes.
     length: u64,
-    /// Bytes of the file; those behind `length` are zeros.
+    /// Length of the file, in bytes; zeros from `length` on.
     allocated: u64,
     sequence: u64,
-    /// Records at its end that no sync has covered yet.
+    /// The records since the last sync.
     unsynced: Vec<u8>,
-    /// What a failure left to be done before anything is written.
+    /// A repair that must precede the next write.
     repair: Option<Repair>,
 }
 
-/// What a record is written to outlive.
+/// The failure that a written record survives.
 #[derive(Clone, Copy, Debug)]
-enum Outlives {
+enum Durability {
+    /// A crash of the process: written.
     Process,
+    /// A power failure: written and synced.
     Power,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Repair {
-    /// Bytes behind `length` are unknown, and so is what the disk has of those that were never synced: the kernel takes a
-    /// page that it failed to write for written.
+    /// The bytes after `length` are unknown, and so is what the disk holds of the unsynced records: after a failed
+    /// write-back the kernel marks the page clean.
     CutTail,
-    /// The file's name may be lost with the power.
+    /// A power failure may lose the file's new name.
     SyncFolder,
 }
 
-/// What a file held when it was opened.
+/// The content of a journal at open.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The journal, ready for more.
+    /// The journal, ready to append.
     pub journal: Journal,
     /// Its records in order.
     pub records: Vec<Record>,
-    /// Bytes cut from its end because they were no whole record.
+    /// Number of bytes cut from its end: a torn or damaged record.
     pub cut_bytes: u64,
 }
 
 impl Journal {
-    /// Opens or creates the file and cuts a torn tail.
+    /// Opens or creates the file, and cuts a torn tail.
     pub fn open(path: &Path) -> io::Result<Recovered> {
         let mut file = open_locked(path)?;
         let mut bytes = Vec::new();
@@ -91,13 +93,13 @@ impl Journal {
         })
     }
 
-    /// Begins the journal that will [take the place](Self::take_place) of the one at `path`.
-    pub fn begin(path: &Path, records: &[Record]) -> io::Result<Self> {
-        let beside = beside(path);
-        remove_if_there(&beside)?;
+    /// Creates a journal beside the one at `path`, which it will [replace](Self::replace).
+    pub fn create_replacement(path: &Path, records: &[Record]) -> io::Result<Self> {
+        let fresh = replacement_path(path);
+        remove_if_present(&fresh)?;
         let mut journal = Self {
             path: path.to_owned(),
-            file: open_locked(&beside)?,
+            file: open_locked(&fresh)?,
             length: 0,
             allocated: 0,
             sequence: 0,
@@ -108,10 +110,11 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Replaces the file at the path; after a crash it is the old one or this one. On an error it is the old one.
-    pub fn take_place(&mut self) -> io::Result<()> {
-        fs::rename(beside(&self.path), &self.path)?;
-        // From here on the old file has no name: this one counts, and its next append makes good what fails now.
+    /// Renames this file to its path, atomically: after a crash the path names either the old file or this one, after an
+    /// error the old one.
+    pub fn replace(&mut self) -> io::Result<()> {
+        fs::rename(replacement_path(&self.path), &self.path)?;
+        // The rename is done: an error from here on is repaired by the next append.
         self.repair = Some(Repair::SyncFolder);
         if sync_folder(&self.path).is_ok() {
             self.repair = None;
@@ -119,24 +122,24 @@ impl Journal {
         Ok(())
     }
 
-    /// Bytes of its records.
+    /// Length of all records, in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Writes records and returns when they, and all that were written before, outlive a power cut. On an error none of
-    /// them counts.
+    /// Writes and syncs records: with all earlier ones they survive a power failure. On an error none of them is in the
+    /// journal.
     pub fn append(&mut self, records: &[Record]) -> io::Result<()> {
-        self.add(records, Outlives::Power)
+        self.add(records, Durability::Power)
     }
 
-    /// Writes records that need not outlive more than the process, until the next [`append`](Self::append). On an error
-    /// none of them counts.
+    /// Writes records without a sync: they survive a crash of the process, and a power failure only after the next
+    /// [`append`](Self::append). On an error none of them is in the journal.
     pub fn write(&mut self, records: &[Record]) -> io::Result<()> {
-        self.add(records, Outlives::Process)
+        self.add(records, Durability::Process)
     }
 
-    fn add(&mut self, records: &[Record], outlives: Outlives) -> io::Result<()> {
+    fn add(&mut self, records: &[Record], durability: Durability) -> io::Result<()> {
         match self.repair {
             None => {}
             Some(Repair::CutTail) => self.cut_tail()?,
@@ -145,25 +148,25 @@ impl Journal {
         self.repair = None;
         let (bytes, sequence) = encode_all(records, self.sequence);
         let end = self.length + count(bytes.len())?;
-        if let Err(error) = self.put(&bytes, end, outlives) {
+        if let Err(error) = self.write_records(&bytes, end, durability) {
             self.repair = Some(Repair::CutTail).filter(|_| self.cut_tail().is_err());
             return Err(error);
         }
         (self.sequence, self.length) = (sequence, end);
-        match outlives {
-            Outlives::Power => self.unsynced.clear(),
-            Outlives::Process => self.unsynced.extend(bytes),
+        match durability {
+            Durability::Power => self.unsynced.clear(),
+            Durability::Process => self.unsynced.extend(bytes),
         }
         Ok(())
     }
 
-    /// Fakes a disk that fails, by a file that cannot be written.
+    /// Simulates a failing disk by a file that is not writable.
     #[cfg(test)]
     pub(crate) fn swap_file(&mut self, file: File) -> File {
         std::mem::replace(&mut self.file, file)
     }
 
-    fn put(&mut self, bytes: &[u8], end: u64, outlives: Outlives) -> io::Result<()> {
+    fn write_records(&mut self, bytes: &[u8], end: u64, durability: Durability) -> io::Result<()> {
         if end > self.allocated {
             let allocated = end.next_multiple_of(GROWTH);
             let zeros = usize::try_from(allocated - end).map_err(io::Error::other)?;
@@ -171,9 +174,9 @@ impl Journal {
             self.allocated = allocated;
         }
         self.file.write_all_at(bytes, self.length)?;
-        match outlives {
-            Outlives::Power => self.file.sync_data(),
-            Outlives::Process => Ok(()),
+        match durability {
+            Durability::Power => self.file.sync_data(),
+            Durability::Process => Ok(()),
         }
     }
 
@@ -189,7 +192,7 @@ impl Journal {
     }
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn replacement_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
@@ -208,7 +211,7 @@ fn open_locked(path: &Path) -> io::Result<File> {
             ),
             fs::TryLockError::Error(error) => error,
         })?;
-        // Another file may have taken the place of this one before the lock.
+        // Another process may have replaced the file before the lock was taken.
         if is_at(&file, path)? {
             return Ok(file);
         }
@@ -224,14 +227,14 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+fn remove_if_present(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// A rename or a new file is durable when its folder is.
+/// Syncs the folder, which makes a rename or a new file durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
@@ -249,7 +252,7 @@ fn encode_all(records: &[Record], mut sequence: u64) -> (Vec<u8>, u64) {
     (bytes, sequence)
 }
 
-/// The records at the start of `bytes` and how many bytes they take.
+/// The records at the start of `bytes`, and their length in bytes.
 pub fn scan(bytes: &[u8]) -> Result<(Vec<Record>, usize), UnknownRecord> {
     let (mut records, mut at, mut sequence) = (Vec::new(), 0, 0);
     while let Some((record, length)) = record::decode(&bytes[at..], sequence)? {

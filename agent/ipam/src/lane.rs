@@ -1,39 +1,40 @@
-//! The sequences that suffixes are drawn from: one for each cohort and one for all pods without a cohort.
+//! Lanes: the ranges of numbers from which suffixes are drawn. Each cohort has one, and all pods without a cohort share
+//! one.
 //!
-//! A cohort has 1,023 numbers on a node: number 0 is nobody's. When all are held or rest, the node goes on with the
-//! cohort's aliases, in this order: `cohort + 2^20`, `cohort + 2·2^20`, `cohort + 3·2^20`. The two top bits of a cohort
-//! thus say which alias it is and the others which set, so that whoever reads an address finds the set by one mask and
-//! nobody needs to be told that an alias came into use. Given cohorts are 1,024 to 2^20 - 1 for that reason.
+//! A cohort has 1,023 numbers on a node; number 0 is never used. If all are leased or in quarantine, the node draws from
+//! the cohort's aliases, in this order: `cohort + 2^20`, `cohort + 2·2^20`, `cohort + 3·2^20`. The top two bits of a
+//! cohort are thus the alias and the other bits the cohort that was given to the pod, so one mask recovers it from an
+//! address and the use of an alias need not be announced. For that reason pods may be given cohorts 1,024 to 2^20 - 1.
 
 use std::ops::RangeInclusive;
 
 use crate::prefix::{HOST_SUFFIXES, NUMBER_BITS, NodePrefix, Suffix};
 
-/// Cohorts whose numbers are drawn in one sequence for pods without a cohort.
+/// Cohorts whose numbers form the lane of pods without a cohort.
 pub const ANONYMOUS_COHORTS: RangeInclusive<u32> = 64..=1023;
 /// Cohorts that a pod may be given.
 pub const COHORTS: RangeInclusive<u32> = 1024..=(1 << ALIAS_SHIFT) - 1;
-/// Aliases of each cohort, beside itself.
+/// Number of aliases of each cohort.
 pub const ALIASES: u32 = 3;
-/// Pods of one cohort on one node, aliases included; those that rest count.
+/// Limit of pods of one cohort on one node, aliases and quarantined addresses included.
 pub const COHORT_PODS_MAX: u32 = (ALIASES + 1) * NUMBERS;
 
-/// Where the bits begin that say which alias a cohort is.
+/// Position of the alias in a cohort.
 const ALIAS_SHIFT: u32 = 20;
-/// Numbers of one cohort: all but 0.
+/// Count of a cohort's numbers: all but 0.
 const NUMBERS: u32 = (1 << NUMBER_BITS) - 1;
-/// The longest prefix that leaves 32 bits for cohort and number.
+/// Longest prefix length that leaves 32 bits for cohort and number.
 const COHORTS_LENGTH_MAX: u8 = 96;
 
 const _: () = assert!(ALIAS_SHIFT + (ALIASES + 1).ilog2() + NUMBER_BITS == u32::BITS);
 const _: () = assert!(HOST_SUFFIXES < 1 << NUMBER_BITS);
 
-/// `count` numbers from `first` on, drawn in a circle.
+/// `count` consecutive numbers from `first` on; after the last one, drawing continues with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
-    /// The lowest.
+    /// Lowest number.
     pub first: u32,
-    /// How many; at least one.
+    /// Count of numbers, at least 1.
     pub count: u32,
 }
 
@@ -48,19 +49,19 @@ impl Lane {
 }
 
 impl Suffix {
-    /// The cohort that was given: an alias counts as what it stands for.
+    /// The cohort that the pod was given, for an alias too.
     pub fn given_cohort(self) -> u32 {
         self.cohort() & ((1 << ALIAS_SHIFT) - 1)
     }
 }
 
 impl NodePrefix {
-    /// Whether suffixes name cohorts here.
+    /// Whether suffixes contain a cohort: the prefix length is at most 96.
     pub fn has_cohorts(self) -> bool {
         self.length() <= COHORTS_LENGTH_MAX
     }
 
-    /// What pods without a cohort draw from.
+    /// The lane of pods without a cohort.
     pub fn anonymous(self) -> Lane {
         let (first, last) = if self.has_cohorts() {
             let (first, last) = (*ANONYMOUS_COHORTS.start(), *ANONYMOUS_COHORTS.end());
@@ -74,12 +75,12 @@ impl NodePrefix {
         }
     }
 
-    /// What pods of one of the [`COHORTS`] draw from: the next when all of one is in use.
+    /// The lanes of one of the [`COHORTS`] and its aliases; each is used once the lanes before it are full.
     pub fn cohort_lanes(self, cohort: u32) -> impl Iterator<Item = Lane> {
         (0..=ALIASES).map(move |alias| Lane::of_cohort(cohort | alias << ALIAS_SHIFT))
     }
 
-    /// The lane that a suffix belongs to; none for those that are never drawn.
+    /// The lane of a suffix; `None` for suffixes that are never drawn.
     pub fn lane_of(self, suffix: Suffix) -> Option<Lane> {
         let anonymous = self.anonymous();
         if (anonymous.first..=anonymous.first + (anonymous.count - 1)).contains(&suffix.0) {
@@ -90,7 +91,7 @@ impl NodePrefix {
         of_cohort.then(|| Lane::of_cohort(suffix.cohort()))
     }
 
-    /// Suffixes that a pod of any cohort, or of none, may ask for by address.
+    /// Suffixes that any pod may request by address, with or without a cohort.
     pub fn requestable(self) -> RangeInclusive<u32> {
         let last = if self.has_cohorts() {
             Suffix::new(0, NUMBERS)
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cohort_goes_on_in_three_aliases_that_name_it_by_their_low_bits() {
+    fn a_cohort_has_three_aliases_that_contain_it_in_their_low_bits() {
         let lanes: Vec<_> = prefix("2001:db8::/64").cohort_lanes(5000).collect();
         let cohorts: Vec<_> = lanes.iter().map(|l| Suffix(l.first).cohort()).collect();
         assert_eq!(cohorts, [5000, 1_053_576, 2_102_152, 3_150_728]);
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_belongs_to_no_lane() {
+    fn reserved_suffixes_belong_to_no_lane() {
         let prefix = prefix("2001:db8::/96");
         for (cohort, number) in [(0, 16), (63, 1), (1024, 0), ((1 << 20) + 64, 1)] {
             assert_eq!(

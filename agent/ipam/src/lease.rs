@@ -1,4 +1,4 @@
-//! Who holds an address, since when, and in which step of its life.
+//! Leases: the holder of an address, its state, and since when.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::prefix::Suffix;
 
-/// One attachment, as CNI names it. The same container may have several interfaces and networks.
+/// The key of a CNI attachment. A container may have several interfaces and networks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseKey {
     /// The network's name, from the configuration.
@@ -17,11 +17,11 @@ pub struct LeaseKey {
     pub ifname: String,
 }
 
-/// The longest key, in bytes: longer than CNI's limits allow, shorter than what a record holds.
+/// Longest key, in bytes: above the plugin's limits, below the size of a record.
 pub const KEY_LEN_MAX: usize = 2048;
 
 impl LeaseKey {
-    /// Bytes of its three names.
+    /// Length of its three names, in bytes.
     pub(crate) fn length(&self) -> usize {
         self.network.len() + self.container.len() + self.ifname.len()
     }
@@ -33,7 +33,7 @@ impl fmt::Display for LeaseKey {
     }
 }
 
-/// A network namespace's identity: paths are reused, the pair is not while anyone holds the namespace.
+/// The identity of a network namespace. Unlike a path, it is not reused while the namespace exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NetnsId {
     /// Device of the namespace file system.
@@ -42,12 +42,12 @@ pub struct NetnsId {
     pub ino: u64,
 }
 
-/// Names one boot of the machine: leases of another boot are dead.
+/// The kernel's boot id. Leases of an earlier boot are void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BootId(pub [u8; 16]);
 
 impl BootId {
-    /// Reads the form of `/proc/sys/kernel/random/boot_id`.
+    /// Parses the form of `/proc/sys/kernel/random/boot_id`.
     pub fn parse(text: &str) -> Option<Self> {
         let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
         let bits = u128::from_str_radix(&digits, 16)
@@ -57,33 +57,34 @@ impl BootId {
     }
 }
 
-/// The steps of a lease. Free has no lease.
+/// The state of a lease. A free address has no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Chosen and durable; the kernel may have parts of the pod's wiring.
+    /// Written to the journal; the pod's links may be partly created.
     Reserved,
-    /// Wired: the pod uses it.
+    /// The pod is wired and uses the address.
     Live,
-    /// Being unwired.
+    /// The pod's links are being removed.
     Releasing,
 }
 
-/// One held address.
+/// A leased address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who holds it.
+    /// The holder.
     pub key: LeaseKey,
-    /// Which address.
+    /// The low 32 bits of the pod's IPv6 address.
     pub suffix: Suffix,
-    /// Its step.
+    /// Its state.
     pub state: State,
     /// The pod's namespace.
     pub netns: NetnsId,
-    /// When it was reserved, since boot.
+    /// Time of the reservation, since boot.
     pub since: Duration,
-    /// The IPv4 address that it holds beside.
+    /// The pod's IPv4 address, if it has one.
     pub ipv4: Option<Ipv4Addr>,
-    /// Whether the pod's link is ours. If not, another plugin wires the address, and a missing link says nothing.
+    /// Whether the agent created the pod's link. If not, another plugin did, and a missing link does not mean that the pod
+    /// is gone.
     pub wired: bool,
 }
 

@@ -1,8 +1,9 @@
-//! The allocator made durable, for many threads at once: every change is in the journal before it is told to anyone.
+//! The node's leases: the allocator and its journal, for use by many threads. Every change is in the journal before its
+//! method returns.
 //!
-//! Memory is always what the journal says, plus the claims that are being written. What begins something is written, so
-//! that it outlives the process; what ends it is synced, and with it all before: a boot that follows a power cut frees
-//! whatever was begun.
+//! The allocator in memory equals the journal, plus the claims that are being written. A record that begins an operation
+//! is written, so it survives a crash of the process. A record that ends one is synced, together with all before it: an
+//! operation that a power failure interrupted needs no record, because the next boot voids all leases.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -25,22 +26,22 @@ mod tests;
 use commit::Batch;
 pub use opening::Opening;
 
-/// What can fail.
+/// A failed operation on leases.
 #[derive(Debug, thiserror::Error)]
 pub enum LeasesError {
-    /// No address can be given.
+    /// No address can be leased.
     #[error(transparent)]
     Allocate(#[from] AllocateError),
     /// The journal cannot be read or written.
     #[error("failed to {operation} the journal of address leases")]
     Journal {
-        /// What was being done.
+        /// The operation, as in `failed to OPERATION the journal`.
         operation: &'static str,
-        /// Why it failed; all who waited for one write are told.
+        /// The cause, shared by all changes of one batch.
         #[source]
         source: Arc<io::Error>,
     },
-    /// The journal tells of pods of another prefix.
+    /// The journal has leases of another prefix.
     #[error(
         "the journal has {leases} leases of {journal} but the node's prefix is {node}: stop the node's pods and remove the journal, or give the old prefix"
     )]
@@ -54,48 +55,47 @@ pub enum LeasesError {
     },
 }
 
-/// What was written since the journal was opened.
+/// Counters of the journal since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// Changes.
+    /// Records written.
     pub records: u64,
-    /// Syncs that those shared that end something.
+    /// Syncs; records that end an operation share them.
     pub syncs: u64,
-    /// The most changes that were written at once.
+    /// Most records in one write.
     pub records_at_once_max: usize,
-    /// Compactions done.
+    /// Successful compactions.
     pub compactions: u64,
-    /// Compactions that failed; the longer journal is still whole, and the next is tried when it has grown again.
+    /// Failed compactions. The longer journal stays in use, and the next attempt follows when it has grown again.
     pub compactions_failed: u64,
-    /// Bytes cut from the journal's end when it was opened: what a crash left of changes that nobody was told of. More
-    /// than a few kilobytes mean a damaged disk.
+    /// Bytes cut from the journal's end at open: changes that a crash interrupted and that were not reported. More than a
+    /// few kilobytes mean a damaged disk.
     pub cut_bytes: u64,
 }
 
-/// The node's address leases. Changes may be made by many threads at once and share syncs; those of one attachment must
-/// follow one another.
+/// The node's address leases. Concurrent changes share syncs; the caller must serialise the changes of one attachment.
 #[derive(Debug)]
 pub struct Leases {
     path: PathBuf,
     boot: BootId,
     prefix: NodePrefix,
     shared: Mutex<Shared>,
-    /// A batch was written, or the journal is free to write the next.
-    settled: Condvar,
+    /// Signals that a batch was written, or that the journal is available for the next one.
+    written: Condvar,
 }
 
 #[derive(Debug)]
 struct Shared {
     allocator: Allocator,
-    /// None while a thread writes it.
+    /// `None` while a thread writes it.
     journal: Option<Journal>,
-    /// What the next writer takes.
+    /// The records of the next write.
     batch: Batch,
-    /// What was written since a compaction under way took its snapshot; none while there is none.
-    later: Option<Vec<Record>>,
-    /// Bytes in the journal.
+    /// Records written since the running compaction took its snapshot; `None` while no compaction runs.
+    since_snapshot: Option<Vec<Record>>,
+    /// Length of the journal, in bytes.
     length: u64,
-    /// Bytes in the journal just after it was last compacted.
+    /// Length of the journal right after its last compaction, in bytes.
     compacted_length: u64,
     writes: Writes,
 }
@@ -106,7 +106,7 @@ impl Leases {
         self.prefix
     }
 
-    /// The address that a lease holds.
+    /// The IPv6 address with this suffix.
     pub fn address(&self, suffix: Suffix) -> Ipv6Addr {
         self.prefix.address(suffix)
     }
@@ -121,22 +121,22 @@ impl Leases {
         self.lock().allocator.lease(key).cloned()
     }
 
-    /// Why one more pod cannot have an address of each configured family at `now` (since boot), if it cannot.
+    /// Fails if no address of a configured family is free for a pod without a cohort at `now` (since boot).
     pub fn check_room(&self, now: Duration) -> Result<(), AllocateError> {
         self.lock().allocator.check_room(now)
     }
 
-    /// How many addresses are in use, and are left, at `now` (since boot).
+    /// Number of addresses by state at `now` (since boot).
     pub fn usage(&self, now: Duration) -> Usage {
         self.lock().allocator.usage(now)
     }
 
-    /// What was written so far.
+    /// The journal's counters.
     pub fn writes(&self) -> Writes {
         self.lock().writes
     }
 
-    /// Reserves addresses: the lease outlives the process, and a power cut when it is confirmed.
+    /// Reserves addresses. The lease survives a crash of the process, and a power failure once it is confirmed.
     pub fn reserve(&self, request: &Request, now: Duration) -> Result<Arc<Lease>, LeasesError> {
         let mut shared = self.lock();
         let lease = shared.allocator.claim(request, now)?;
@@ -144,7 +144,7 @@ impl Leases {
         Ok(lease)
     }
 
-    /// Takes back a lease that the kernel still shows but the journal has lost; it is live.
+    /// Restores, as live, a lease that the journal has lost but whose pod the kernel still shows.
     pub fn adopt(&self, lease: &Lease) -> Result<(), LeasesError> {
         let live = Lease {
             state: State::Live,
@@ -155,24 +155,24 @@ impl Leases {
         self.commit(shared, Record::Reserve(Arc::new(live)))
     }
 
-    /// The pod is wired.
+    /// Marks a lease as live: the pod is wired.
     pub fn confirm(&self, suffix: Suffix) -> Result<(), LeasesError> {
         self.change(suffix, Record::Live(suffix))
     }
 
-    /// Unwiring begins.
+    /// Marks a lease as releasing: the pod's links are about to be removed.
     pub fn release(&self, suffix: Suffix) -> Result<(), LeasesError> {
         self.change(suffix, Record::Release(suffix))
     }
 
-    /// Unwiring is done: the addresses rest from `now` (since boot).
+    /// Ends a lease; its addresses are in quarantine from `now` (since boot).
     pub fn free(&self, suffix: Suffix, now: Duration) -> Result<(), LeasesError> {
         self.change(suffix, Record::Free(suffix, now))?;
         self.compact_if_long();
         Ok(())
     }
 
-    /// A change of what nobody holds is none.
+    /// A change of an address without a lease is ignored.
     fn change(&self, suffix: Suffix, record: Record) -> Result<(), LeasesError> {
         let shared = self.lock();
         if !shared.allocator.holds(suffix) {
@@ -181,7 +181,7 @@ impl Leases {
         self.commit(shared, record)
     }
 
-    /// A thread that panicked left the value whole: it changes only after all that can fail.
+    /// Ignores poisoning: the value is changed only after everything that can panic.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,9 @@
-//! Hands out the addresses of a node's prefix and remembers durably who holds each, so that a crash neither leaks
-//! an address nor gives one out twice.
+//! IP address management of one node: the allocator of pod addresses and the journal of its leases. A crash at any
+//! moment neither leaks an address nor leases one twice.
 //!
-//! Reading order: what an address is ([`prefix`], [`ipv4`]), who holds it ([`lease`]), what numbers are drawn from
-//! ([`lane`]) and in which order ([`order`]), the choice ([`allocator`], pure: time is an argument), the bytes on disk
-//! ([`record`], [`journal`]), and the two joined ([`leases`]).
+//! Reading order: addresses ([`prefix`], [`ipv4`]), their holders ([`lease`]), the ranges of numbers ([`lane`]) and
+//! the order in which they are drawn ([`order`]), allocation ([`allocator`], pure: time is an argument), the file
+//! ([`record`], [`journal`]), and allocator and journal joined ([`leases`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! In which order the numbers of a lane are drawn: as they come, or shuffled by a secret so that one address does not
-//! tell the next.
+//! The order in which the numbers of a lane are drawn: ascending, or shuffled by a secret so that an address does not
+//! reveal the next one.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::lane::Lane;
 #[cfg(test)]
 mod tests;
 
-/// Rounds of the Feistel network: four make a permutation that is hard to tell from a random one (Luby and Rackoff).
+/// Rounds of the Feistel network: four make it a strong pseudorandom permutation (Luby and Rackoff).
 const ROUNDS: u32 = 4;
 
-/// The key of an unguessable order. It may change between two runs: addresses that are held or rest stay so.
+/// The key of a shuffled order. It may change between two runs: leased and quarantined addresses are not affected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 16]);
 
@@ -21,13 +21,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How a lane is walked.
+/// An order of the numbers of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By counting.
+    /// Ascending.
     Counting,
-    /// By a permutation of exactly the lane, another one for each lane. It keeps neighbours from being guessed by those
-    /// who see some addresses; it is no encryption: cohorts stay readable.
+    /// A permutation of the lane, different for each lane. Addresses cannot be guessed from others; but it is not
+    /// encryption: cohorts stay readable.
     Shuffled(Secret),
 }
 
@@ -37,7 +37,7 @@ impl Order {
         Walk::new(self, lane).number(0)
     }
 
-    /// The lane's numbers without end, from `number` on, which is of the lane.
+    /// The lane's numbers from `number` on, repeated without end; `number` must be in the lane.
     pub fn from(self, lane: Lane, number: u32) -> impl Iterator<Item = u32> {
         let walk = Walk::new(self, lane);
         let mut position = walk.position(number);
@@ -48,7 +48,7 @@ impl Order {
         })
     }
 
-    /// The number after `number`, which is of the lane; after the last comes the first.
+    /// The number after `number`, which must be in the lane; the first one after the last.
     pub fn after(self, lane: Lane, number: u32) -> u32 {
         let walk = Walk::new(self, lane);
         walk.number(walk.after(walk.position(number)))
@@ -85,8 +85,8 @@ impl Walk {
     }
 }
 
-/// A permutation of `0..count`: a Feistel network over the next even number of bits, walked along its cycle until it
-/// comes back into the range, which takes fewer than four steps on average.
+/// A permutation of `0..count`: a Feistel network over the next even number of bits, applied again until the value is in
+/// the range (cycle walking), which takes fewer than four steps on average.
 struct Shuffle {
     keys: [u64; 2],
     tweak: u32,
@@ -153,7 +153,7 @@ fn siphash([k0, k1]: [u64; 2], word: u64) -> u64 {
         k0 ^ 0x6c79_6765_6e65_7261,
         k1 ^ 0x7465_6462_7974_6573,
     ];
-    // The length of the message in bytes ends it.
+    // The last block holds the message's length in bytes.
     for block in [word, 8 << 56] {
         v[3] ^= block;
         (0..2).for_each(|_| sipround(&mut v));

@@ -1,4 +1,4 @@
-//! Which numbers are held, which rest and which comes next: the part of allocation that IPv6 and IPv4 share. Pure.
+//! The numbers in use, in quarantine and next to be drawn: allocation as IPv6 and IPv4 share it. Pure.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use crate::lane::Lane;
 use crate::order::Order;
 use crate::prefix::{NodePrefix, Suffix};
 
-/// What the numbers are.
+/// The kind of numbers in a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Space {
-    /// Suffixes of the node's prefix.
+    /// Suffixes of addresses of the node's prefix.
     Suffixes(NodePrefix),
     /// IPv4 addresses.
     Ipv4(Ipv4Range),
@@ -31,7 +31,7 @@ impl Space {
         }
     }
 
-    /// The number that nobody is given. A pod that had it before the range was another may hold it, and gives it back.
+    /// A number that is never drawn. A pod may still hold it from a time when the range was another.
     fn gateway(self) -> Option<u32> {
         match self {
             Self::Suffixes(_) => None,
@@ -39,7 +39,8 @@ impl Space {
         }
     }
 
-    /// The lane whose cursor outlives its last pod. Those of cohorts do not: they come and go without end.
+    /// The lane whose cursor is kept without pods. Cursors of cohorts are not, because the number of cohorts has no bound
+    /// over time.
     fn lasting_lane(self) -> Lane {
         match self {
             Self::Suffixes(prefix) => prefix.anonymous(),
@@ -48,57 +49,57 @@ impl Space {
     }
 }
 
-/// What someone has to know before asking for a certain number.
+/// The state of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Nobody has it.
+    /// May be drawn.
     Free,
-    /// Someone has it.
+    /// Leased or claimed.
     Held,
-    /// It may be held again from then on (since boot).
-    RestsUntil(Duration),
+    /// In quarantine until then (since boot).
+    QuarantinedUntil(Duration),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cursor {
-    /// Where the search for a free number begins.
+    /// The number at which the search for a free one begins.
     next: u32,
-    /// Numbers of the lane that are held or rest.
+    /// Count of the lane's numbers that are held or in quarantine.
     used: u32,
 }
 
-/// The numbers in use, sparse.
+/// The numbers in use; free ones take no memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pool {
     space: Space,
     order: Order,
-    rest: Duration,
-    /// Those that are held (none) and those that rest (until when); `rests` has the latter too, oldest first.
+    quarantine: Duration,
+    /// Held numbers (`None`) and quarantined ones (until when); `quarantined` has the latter too, oldest first.
     uses: HashMap<u32, Option<Duration>>,
-    rests: VecDeque<(u32, Duration)>,
+    quarantined: VecDeque<(u32, Duration)>,
     cursors: HashMap<Lane, Cursor>,
 }
 
 impl Pool {
-    pub(crate) fn new(space: Space, order: Order, rest: Duration) -> Self {
+    pub(crate) fn new(space: Space, order: Order, quarantine: Duration) -> Self {
         let mut pool = Self {
             space,
             order,
-            rest,
+            quarantine,
             uses: HashMap::new(),
-            rests: VecDeque::new(),
+            quarantined: VecDeque::new(),
             cursors: HashMap::new(),
         };
         pool.cursor(space.lasting_lane());
         if let Some(gateway) = space.gateway() {
             pool.uses.insert(gateway, None);
-            pool.enter(gateway);
+            pool.count_used(gateway);
         }
         pool
     }
 
-    /// The next free number of a lane. It skips at most as many as are in use, and in practice none: a number just
-    /// passed is the last to be met again.
+    /// The next free number of a lane. It skips at most as many as are in use, in practice none: the cursor meets a number
+    /// again only after all others.
     pub(crate) fn draw(&self, lane: Lane) -> Option<u32> {
         let Some(cursor) = self.cursors.get(&lane) else {
             return Some(self.order.first(lane));
@@ -114,26 +115,27 @@ impl Pool {
         match self.uses.get(&number) {
             None => Use::Free,
             Some(None) => Use::Held,
-            Some(Some(until)) => Use::RestsUntil(*until),
+            Some(Some(until)) => Use::QuarantinedUntil(*until),
         }
     }
 
-    /// Numbers that rest.
-    pub(crate) fn resting(&self) -> usize {
-        self.rests.len()
+    /// Count of numbers in quarantine.
+    pub(crate) fn quarantined_count(&self) -> usize {
+        self.quarantined.len()
     }
 
-    /// Numbers of a lane that nobody has.
+    /// Count of free numbers of a lane.
     pub(crate) fn free(&self, lane: Lane) -> u32 {
         let used = self.cursors.get(&lane).map_or(0, |cursor| cursor.used);
         lane.count.saturating_sub(used)
     }
 
-    /// Someone has the number from now on; drawing goes on behind it.
+    /// Marks a number as held; the lane's cursor moves behind it.
     pub(crate) fn hold(&mut self, number: u32) {
         let before = self.uses.insert(number, None);
         if before.flatten().is_some() {
-            self.rests.retain(|(resting, _)| *resting != number);
+            self.quarantined
+                .retain(|(quarantined, _)| *quarantined != number);
         }
         if let Some(lane) = self.space.lane_of(number) {
             let next = self.order.after(lane, number);
@@ -143,62 +145,65 @@ impl Pool {
         }
     }
 
-    /// The number was never told to anyone: it need not rest.
-    pub(crate) fn give_back(&mut self, number: u32) {
+    /// Frees a number without quarantine: it was never used, or its quarantine has ended.
+    pub(crate) fn release(&mut self, number: u32) {
         if self.space.gateway() != Some(number) && self.uses.remove(&number).is_some() {
-            self.leave(number);
+            self.count_free(number);
         }
     }
 
-    /// The number, held before or not, rests from `at` (since boot); one that rests already goes on.
-    pub(crate) fn begin_rest(&mut self, number: u32, at: Duration) {
+    /// Quarantines a number, held or not, from `at` (since boot); one that is in quarantine already keeps its end.
+    pub(crate) fn quarantine(&mut self, number: u32, at: Duration) {
         if self.space.gateway() == Some(number) {
             return;
         }
-        let until = at + self.rest;
+        let until = at + self.quarantine;
         match self.uses.insert(number, Some(until)) {
             Some(Some(earlier)) => {
                 self.uses.insert(number, Some(earlier));
                 return;
             }
             Some(None) => {}
-            None => self.enter(number),
+            None => self.count_used(number),
         }
-        self.rests.push_back((number, until));
+        self.quarantined.push_back((number, until));
     }
 
-    /// Ends the rest of those whose time has come.
-    pub(crate) fn wake(&mut self, now: Duration) {
-        while let Some((number, _)) = self.rests.pop_front_if(|(_, until)| *until <= now) {
-            self.give_back(number);
+    /// Frees numbers whose quarantine has ended.
+    pub(crate) fn expire(&mut self, now: Duration) {
+        while let Some((number, _)) = self.quarantined.pop_front_if(|(_, until)| *until <= now) {
+            self.release(number);
         }
     }
 
-    /// Drawing goes on at `number` in its lane.
-    pub(crate) fn go_on_at(&mut self, number: u32) {
+    /// Sets the cursor of the number's lane to `number`.
+    pub(crate) fn set_cursor(&mut self, number: u32) {
         if let Some(lane) = self.space.lane_of(number) {
             self.cursor(lane).next = number;
         }
     }
 
-    /// Those that rest and since when, oldest first.
-    pub(crate) fn rests(&self) -> impl Iterator<Item = (u32, Duration)> {
-        let since = |(number, until): &(u32, Duration)| (*number, until.saturating_sub(self.rest));
-        self.rests.iter().map(since)
+    /// Quarantined numbers and since when, oldest first.
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = (u32, Duration)> {
+        let since = |(number, until): &(u32, Duration)| {
+            let at = until.saturating_sub(self.quarantine);
+            (*number, at)
+        };
+        self.quarantined.iter().map(since)
     }
 
-    /// Where drawing goes on in each lane.
-    pub(crate) fn next_numbers(&self) -> impl Iterator<Item = u32> {
+    /// The next number of each lane.
+    pub(crate) fn cursors(&self) -> impl Iterator<Item = u32> {
         self.cursors.values().map(|cursor| cursor.next)
     }
 
-    /// The same places to go on drawing, with nothing held and nothing resting. Only lanes in use count: otherwise each
-    /// reboot would leave some for ever.
-    pub(crate) fn forget_all(&self) -> Self {
-        let mut fresh = Self::new(self.space, self.order, self.rest);
+    /// The pool after a reboot: the cursors without numbers in use. Cursors of unused lanes are dropped, as they would
+    /// accumulate with each reboot.
+    pub(crate) fn after_reboot(&self) -> Self {
+        let mut fresh = Self::new(self.space, self.order, self.quarantine);
         for (lane, cursor) in &self.cursors {
             if cursor.used > 0 || *lane == self.space.lasting_lane() {
-                fresh.go_on_at(cursor.next);
+                fresh.set_cursor(cursor.next);
             }
         }
         fresh
@@ -213,7 +218,7 @@ impl Pool {
         self.cursors.entry(lane).or_insert_with(begin)
     }
 
-    fn leave(&mut self, number: u32) {
+    fn count_free(&mut self, number: u32) {
         let Some(lane) = self.space.lane_of(number) else {
             return;
         };
@@ -224,7 +229,7 @@ impl Pool {
         }
     }
 
-    fn enter(&mut self, number: u32) {
+    fn count_used(&mut self, number: u32) {
         if let Some(lane) = self.space.lane_of(number) {
             self.cursor(lane).used += 1;
         }
@@ -236,16 +241,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_that_a_pod_had_before_goes_to_no_other() {
+    fn a_gateway_that_a_pod_held_before_is_not_drawn_again() {
         let range: Ipv4Range = "10.0.0.0/29".parse().unwrap();
         let gateway = range.gateway().to_bits();
         let mut pool = Pool::new(Space::Ipv4(range), Order::Counting, Duration::ZERO);
         let fresh = pool.clone();
         pool.hold(gateway);
-        pool.begin_rest(gateway, Duration::ZERO);
-        pool.wake(Duration::from_secs(1));
+        pool.quarantine(gateway, Duration::ZERO);
+        pool.expire(Duration::from_secs(1));
         pool.hold(gateway);
-        pool.give_back(gateway);
+        pool.release(gateway);
         let numbers = |mut pool: Pool| {
             let mut numbers = Vec::new();
             while let Some(number) = pool.draw(range.lane()) {

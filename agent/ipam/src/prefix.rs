@@ -1,16 +1,16 @@
-//! A node's prefix and how the low 32 bits of a pod's address are read, so that an address explains itself.
+//! The node's prefix, and the low 32 bits of a pod's address: its cohort and its number.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// Bits of a suffix that number the pods of one cohort; the 22 above name the cohort.
+/// Width of a suffix's number, in bits; the 22 bits above are the cohort.
 pub const NUMBER_BITS: u32 = 10;
 /// Suffixes below this one belong to the host (`P::` to `P::f`).
 pub const HOST_SUFFIXES: u32 = 16;
-/// The widest prefix a node may own, in bits.
+/// Shortest prefix length.
 pub const LENGTH_MIN: u8 = 64;
-/// The narrowest prefix a node may own, in bits: 240 pods remain.
+/// Longest prefix length: 240 addresses for pods.
 pub const LENGTH_MAX: u8 = 120;
 
 const _: () = assert!(HOST_SUFFIXES < 1 << (128 - LENGTH_MAX));
@@ -24,12 +24,12 @@ impl Suffix {
         Self(cohort << NUMBER_BITS | number)
     }
 
-    /// What the pod is: the set it belongs to.
+    /// The pod's cohort, or one of its aliases.
     pub fn cohort(self) -> u32 {
         self.0 >> NUMBER_BITS
     }
 
-    /// Which one of its cohort's pods on this node it is.
+    /// The pod's number within its cohort on this node.
     pub fn number(self) -> u32 {
         self.0 & ((1 << NUMBER_BITS) - 1)
     }
@@ -41,28 +41,28 @@ impl fmt::Display for Suffix {
     }
 }
 
-/// Why a text is no node prefix.
+/// An invalid node prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// Not `address/length`.
     #[error("`{0}` is not an IPv6 prefix such as 2001:db8::/96")]
     Malformed(String),
-    /// Too wide or too narrow.
+    /// The prefix length is too short or too long.
     #[error("a node prefix has {LENGTH_MIN} to {LENGTH_MAX} bits, not {0}")]
     Length(u8),
-    /// Bits are set behind the prefix.
+    /// Host bits are set.
     #[error("{address}/{length} has bits set behind its length; the prefix is {network}/{length}")]
     HostBits {
         /// The address as given.
         address: Ipv6Addr,
-        /// Its length in bits.
+        /// Its prefix length.
         length: u8,
-        /// The address without the bits behind the length.
+        /// The address without its host bits.
         network: Ipv6Addr,
     },
 }
 
-/// The prefix that a node owns; /96 by default.
+/// The prefix of a node's pod addresses, usually a /96.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePrefix {
     network: Ipv6Addr,
@@ -70,7 +70,7 @@ pub struct NodePrefix {
 }
 
 impl NodePrefix {
-    /// Checks length (in bits) and host bits.
+    /// Fails if the length is out of range or host bits are set.
     pub fn new(address: Ipv6Addr, length: u8) -> Result<Self, PrefixError> {
         if !(LENGTH_MIN..=LENGTH_MAX).contains(&length) {
             return Err(PrefixError::Length(length));
@@ -91,17 +91,17 @@ impl NodePrefix {
         self.network
     }
 
-    /// Length in bits.
+    /// The prefix length.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// The address that a suffix names.
+    /// The address with this suffix.
     pub fn address(self, suffix: Suffix) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.network.to_bits() | u128::from(suffix.0))
     }
 
-    /// The suffix of an address of this prefix; none for a foreign one and for those past the low 32 bits.
+    /// The suffix of an address; `None` if the address is outside the prefix or differs from it above the low 32 bits.
     pub fn suffix(self, address: Ipv6Addr) -> Option<Suffix> {
         let low = address.to_bits() ^ self.network.to_bits();
         if low & !host_mask(self.length) != 0 {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_names_pods_by_its_low_32_bits() {
+    fn an_address_and_its_suffix_convert_into_each_other() {
         let prefix: NodePrefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
         let suffix = Suffix(0x1_0002);
         assert_eq!(prefix.address(suffix).to_string(), "2001:db8:d0::1:1:2");

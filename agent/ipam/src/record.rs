@@ -1,4 +1,4 @@
-//! The bytes of one change in the journal: framed, numbered and checksummed, so that a torn tail is recognised.
+//! Journal records: one change each, framed, numbered and checksummed, so that a torn tail is detected.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,42 +11,42 @@ mod decode;
 
 pub use decode::{UnknownRecord, decode};
 
-/// Length and checksum before each body, in bytes.
+/// Size of length and checksum before each body, in bytes.
 pub const FRAME_HEADER_LEN: usize = 8;
-/// No body is longer, in bytes: a length beyond is damage, not a record.
+/// Longest body, in bytes; a larger length is damage.
 pub const BODY_LEN_MAX: usize = 4096;
 
-// Beside its names a lease has fewer than 64 bytes.
+// A lease without its names takes fewer than 64 bytes.
 const _: () = assert!(KEY_LEN_MAX + 64 < BODY_LEN_MAX);
 
 /// One change of the allocator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// First of each file: which boot and which prefix the rest is about.
+    /// The first record of each file.
     Header {
-        /// The boot in which the file was begun.
+        /// The boot in which the file was created.
         boot: BootId,
         /// The node's prefix.
         prefix: NodePrefix,
     },
-    /// Addresses were chosen for an attachment, or a compacted file says that it has them.
+    /// A lease: a new one, or in a compacted file one in any state.
     Reserve(Arc<Lease>),
-    /// The pod is wired.
+    /// The lease is live.
     Live(Suffix),
-    /// Unwiring has begun.
+    /// The lease is being released.
     Release(Suffix),
-    /// Nothing is left of it; its addresses rest from then (since boot).
+    /// The lease has ended; its addresses are in quarantine from then (since boot).
     Free(Suffix, Duration),
-    /// Where drawing goes on in the suffix's lane; written when the file is compacted.
+    /// The next suffix of its lane; written by compaction.
     Cursor(Suffix),
-    /// An IPv4 address rests since then (since boot); written when the file is compacted.
-    RestIpv4(Ipv4Addr, Duration),
-    /// Where drawing IPv4 addresses goes on; written when the file is compacted.
+    /// An IPv4 address is in quarantine since then (since boot); written by compaction.
+    QuarantineIpv4(Ipv4Addr, Duration),
+    /// The next IPv4 address; written by compaction.
     CursorIpv4(Ipv4Addr),
 }
 
-// The kinds are the format's version: one that is not known here was written by a later version. 2 is a lease as written
-// until IPv4 came; it is still read.
+// Record kinds. They version the format: an unknown kind was written by a later version. Kind 2 is a lease without IPv4,
+// no longer written but still read.
 const HEADER: u8 = 1;
 const RESERVE_IPV6: u8 = 2;
 const LIVE: u8 = 3;
@@ -54,7 +54,7 @@ const RELEASE: u8 = 4;
 const FREE: u8 = 5;
 const CURSOR: u8 = 6;
 const RESERVE: u8 = 7;
-const REST_IPV4: u8 = 8;
+const QUARANTINE_IPV4: u8 = 8;
 const CURSOR_IPV4: u8 = 9;
 
 // A lease's flags.
@@ -82,8 +82,8 @@ pub fn encode(record: &Record, sequence: u64, out: &mut Vec<u8>) {
             encode_time(*at, out);
         }
         Record::Cursor(suffix) => encode_suffix(CURSOR, *suffix, out),
-        Record::RestIpv4(address, at) => {
-            out.push(REST_IPV4);
+        Record::QuarantineIpv4(address, at) => {
+            out.push(QUARANTINE_IPV4);
             out.extend(address.octets());
             encode_time(*at, out);
         }

@@ -38,7 +38,7 @@ pub(super) fn error(error: &NetworkError) -> CniError {
     let code = match error {
         NetworkError::Leases(LeasesError::Allocate(reason)) => match reason {
             AllocateError::Held { .. } => code::EXISTS,
-            AllocateError::Resting { .. }
+            AllocateError::Quarantined { .. }
             | AllocateError::Exhausted { .. }
             | AllocateError::CohortExhausted { .. }
             | AllocateError::Ipv4Exhausted { .. } => code::TRY_AGAIN,

@@ -137,12 +137,12 @@ impl Collected {
         )?;
         let Usage {
             held,
-            resting,
+            quarantined,
             free,
         } = self.network.usage();
         let of = |state: &str, count| (vec![("state", state.to_owned())], count);
-        let help = "Addresses of the node's prefix: those of pods, those that rest, those that pods without a cohort can still get";
-        let pool = vec![of("held", held), of("resting", resting), of("free", free)];
+        let help = "Addresses of the node's prefix by state; free ones are those for pods without a cohort";
+        let pool = vec![of("leased", held), of("quarantined", quarantined), of("free", free)];
         gauges(encoder, "dormouse_address_pool", help, pool)
     }
 }

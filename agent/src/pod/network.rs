@@ -79,7 +79,7 @@ impl NetworkConfig {
             state_dir,
             bridge: BRIDGE_DEFAULT.to_owned(),
             uplink: uplink.into(),
-            rest: dormouse_agent_ipam::allocator::REST_DEFAULT,
+            rest: dormouse_agent_ipam::allocator::QUARANTINE_DEFAULT,
             proxy_neighbors: false,
         }
     }
@@ -105,7 +105,7 @@ impl NetworkConfig {
         fs::create_dir_all(folder).map_err(machine("create the node's state folder"))?;
         let boot = boot_id().map_err(machine("read the kernel's boot id"))?;
         let opening = Opening {
-            rest: self.rest,
+            quarantine: self.rest,
             range4: self.range4,
             ..Opening::new(self.prefix, boot)
         };

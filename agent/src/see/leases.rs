@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_agent_ipam::allocator::REST_DEFAULT;
+use dormouse_agent_ipam::allocator::QUARANTINE_DEFAULT;
 use dormouse_agent_ipam::journal;
 use dormouse_agent_ipam::record::Record;
 use dormouse_agent_ipam::{BootId, Lease, NodePrefix, State, Suffix};
@@ -92,11 +92,11 @@ impl Leases {
             Record::Release(suffix) => self.step(suffix, State::Releasing),
             Record::Free(suffix, at) => {
                 self.held.remove(&suffix);
-                self.resting.insert(suffix, at + REST_DEFAULT);
+                self.resting.insert(suffix, at + QUARANTINE_DEFAULT);
             }
             Record::Header { .. }
             | Record::Cursor(_)
-            | Record::RestIpv4(..)
+            | Record::QuarantineIpv4(..)
             | Record::CursorIpv4(_) => {}
         }
     }
@@ -159,8 +159,8 @@ mod tests {
         let leases = Leases::replay(records).unwrap();
         assert_eq!(leases.held.len(), 1);
         assert_eq!(leases.held[&Suffix(0x1_0000)].state, State::Live);
-        assert_eq!(leases.rests(Suffix(0x1_0001), at), Some(REST_DEFAULT));
-        assert_eq!(leases.rests(Suffix(0x1_0001), at + REST_DEFAULT), None);
+        assert_eq!(leases.rests(Suffix(0x1_0001), at), Some(QUARANTINE_DEFAULT));
+        assert_eq!(leases.rests(Suffix(0x1_0001), at + QUARANTINE_DEFAULT), None);
         assert_eq!(leases.rests(Suffix(0x1_0000), at), None);
         assert_eq!(Leases::replay(Vec::new()), None);
     }

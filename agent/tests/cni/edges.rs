@@ -253,7 +253,7 @@ fn a_requested_address_that_cannot_be_given_is_refused_by_its_text() {
     Call::del(&node, "a").ok();
     Call::add(&node, "a", &pod)
         .conf(&spelled)
-        .fails(11, "rests for another");
+        .fails(11, "in quarantine for another");
     assert!(is_empty(&node));
 }
 

@@ -68,7 +68,7 @@ fn a_kept_address_goes_with_its_pod_or_with_the_list() {
         let error: Value = serde_json::from_slice(&output.stdout).unwrap();
         error["code"] == 11
     });
-    taken(11, "rests for another");
+    taken(11, "in quarantine for another");
     Call::add(&node, "b", &b).delegated().ok();
     collect(json!([]));
     Call::add(&node, "b", &b).delegated().ok();

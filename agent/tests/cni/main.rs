@@ -129,7 +129,7 @@ fn a_requested_address_is_given_or_refused_with_the_reason() {
         .fails(7, "is held by pods/a/eth0");
     Call::add(&node, "b", &b)
         .conf(&ask("2001:db8:d0:0:0:1::1"))
-        .fails(7, "may be requested");
+        .fails(7, "cannot be requested");
     assert_eq!(node.links().len(), 1);
 }
 

@@ -1,4 +1,5 @@
-//! The choice itself: any address or a certain one, held against others until its record is applied or given up.
+//! Choosing an address: the next free one or a requested one, claimed until its record is applied or the claim is
+//! cancelled.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -11,10 +12,9 @@ use crate::pool::Use;
 use crate::prefix::Suffix;
 
 impl Allocator {
-    /// Why one more pod without a cohort cannot have an address of each configured family at `now` (since boot), if it
-    /// cannot.
+    /// Fails if no address of a configured family is free for a pod without a cohort at `now` (since boot).
     pub fn check_room(&mut self, now: Duration) -> Result<(), AllocateError> {
-        self.wake(now);
+        self.expire(now);
         self.draw(None)?;
         if self.range4.is_some() {
             self.draw4()?;
@@ -22,21 +22,21 @@ impl Allocator {
         Ok(())
     }
 
-    /// How many addresses are in use, and are left, at `now` (since boot).
+    /// Number of addresses by state at `now` (since boot).
     pub fn usage(&mut self, now: Duration) -> Usage {
-        self.wake(now);
+        self.expire(now);
         let count = |number| u64::try_from(number).unwrap_or(u64::MAX);
         Usage {
             held: count(self.leases.len()),
-            resting: count(self.suffixes.resting()),
+            quarantined: count(self.suffixes.quarantined_count()),
             free: self.suffixes.free(self.prefix.anonymous()).into(),
         }
     }
 
-    /// Chooses addresses and keeps others from them. Either the lease's record is applied, or
-    /// [`give_up`](Self::give_up) follows.
+    /// Chooses addresses and excludes them from other requests. The caller then applies the lease's record or calls
+    /// [`cancel_claim`](Self::cancel_claim).
     pub fn claim(&mut self, request: &Request, now: Duration) -> Result<Arc<Lease>, AllocateError> {
-        self.wake(now);
+        self.expire(now);
         self.check_key(&request.key)?;
         let suffix = match request.address {
             Some(address) => self.requested(address, request.cohort, now)?,
@@ -60,7 +60,7 @@ impl Allocator {
         Ok(Arc::new(lease))
     }
 
-    /// Claims what the kernel shows to be in use, even if it rests.
+    /// Claims addresses that the kernel shows in use, even during their quarantine.
     pub fn claim_used(&mut self, lease: &Lease) -> Result<(), AllocateError> {
         self.check_key(&lease.key)?;
         if self.suffixes.state(lease.suffix.0) == Use::Held {
@@ -75,12 +75,12 @@ impl Allocator {
         Ok(())
     }
 
-    /// Undoes a claim: the lease's record was not written.
-    pub fn give_up(&mut self, lease: &Lease) {
+    /// Cancels a claim whose record was not written; its addresses need no quarantine.
+    pub fn cancel_claim(&mut self, lease: &Lease) {
         self.keys.remove(&lease.key);
-        self.suffixes.give_back(lease.suffix.0);
+        self.suffixes.release(lease.suffix.0);
         if let (Some(address), Some(pool)) = (lease.ipv4, &mut self.addresses4) {
-            pool.give_back(address.to_bits());
+            pool.release(address.to_bits());
         }
     }
 
@@ -92,10 +92,10 @@ impl Allocator {
         }
     }
 
-    /// A claim is left alone: what was freed is an earlier lease of the same address.
-    pub(super) fn rest_unheld(&mut self, suffix: Suffix, at: Duration) {
+    /// Quarantines an address without a lease. A claimed one stays claimed: the record is of its earlier lease.
+    pub(super) fn quarantine_unheld(&mut self, suffix: Suffix, at: Duration) {
         if self.suffixes.state(suffix.0) == Use::Free {
-            self.suffixes.begin_rest(suffix.0, at);
+            self.suffixes.quarantine(suffix.0, at);
         }
     }
 
@@ -119,7 +119,7 @@ impl Allocator {
             return drawn.map(Suffix).ok_or_else(|| AllocateError::Exhausted {
                 prefix: self.prefix,
                 held: self.leases.len(),
-                resting: self.suffixes.resting(),
+                quarantined: self.suffixes.quarantined_count(),
             });
         };
         self.check_cohort(cohort)?;
@@ -149,21 +149,21 @@ impl Allocator {
     ) -> Result<Suffix, AllocateError> {
         let suffix = self.prefix.suffix(address);
         let suffix = suffix.ok_or_else(|| self.out_of_range(address))?;
-        let anyones = self.prefix.requestable().contains(&suffix.0);
+        let is_requestable = self.prefix.requestable().contains(&suffix.0);
         match cohort {
             Some(cohort) => {
                 self.check_cohort(cohort)?;
-                let its_own =
+                let is_of_cohort =
                     self.prefix.lane_of(suffix).is_some() && suffix.given_cohort() == cohort;
-                if !anyones && !its_own {
+                if !is_requestable && !is_of_cohort {
                     return Err(AllocateError::OtherCohort {
                         address,
-                        named: suffix.given_cohort(),
-                        own: cohort,
+                        address_cohort: suffix.given_cohort(),
+                        pod_cohort: cohort,
                     });
                 }
             }
-            None if anyones => {}
+            None if is_requestable => {}
             None => return Err(self.out_of_range(address)),
         }
         self.check_use(self.suffixes.state(suffix.0), address.into(), now)?;
@@ -177,7 +177,7 @@ impl Allocator {
         let drawn = pool.draw(range.lane()).map(Ipv4Addr::from_bits);
         drawn.ok_or_else(|| AllocateError::Ipv4Exhausted {
             range,
-            resting: pool.resting(),
+            quarantined: pool.quarantined_count(),
         })
     }
 
@@ -198,7 +198,7 @@ impl Allocator {
         match state {
             Use::Free => Ok(()),
             Use::Held => Err(self.taken(address)),
-            Use::RestsUntil(until) => Err(AllocateError::Resting {
+            Use::QuarantinedUntil(until) => Err(AllocateError::Quarantined {
                 address,
                 left_ms: until.saturating_sub(now).as_millis(),
             }),
@@ -215,7 +215,7 @@ impl Allocator {
         }
     }
 
-    /// Looks through all leases for the holder: the one who asks made a mistake, and it is rare.
+    /// The error with the holder's name, found by a scan of all leases: such a request is a rare mistake.
     fn taken(&self, address: IpAddr) -> AllocateError {
         let holder = match address {
             IpAddr::V6(address) => {

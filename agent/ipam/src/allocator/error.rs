@@ -1,4 +1,4 @@
-//! Why no address can be given, and what would help.
+//! Errors of allocation, each with its remedy where there is one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,18 +7,18 @@ use crate::lane::{ALIASES, COHORT_PODS_MAX, COHORTS};
 use crate::lease::{KEY_LEN_MAX, LeaseKey};
 use crate::prefix::NodePrefix;
 
-/// Why no address can be given.
+/// An address cannot be leased.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError {
-    /// The attachment already has one.
+    /// The attachment already has an address.
     #[error("{key} already holds {address}")]
     Held {
         /// The attachment.
         key: LeaseKey,
-        /// The address it holds.
+        /// Its address.
         address: Ipv6Addr,
     },
-    /// The attachment's names are longer than a record of the journal holds.
+    /// The attachment's names are longer than a journal record can hold.
     #[error(
         "network, container and interface have {length} bytes together; at most {KEY_LEN_MAX} are stored"
     )]
@@ -26,12 +26,12 @@ pub enum AllocateError {
         /// Their length in bytes.
         length: usize,
     },
-    /// The requested address lies elsewhere.
+    /// The requested address is outside the range of addresses that may be requested.
     #[error(
-        "requested address {address} is not one that may be requested from {prefix}: {first} to {last} are"
+        "address {address} of {prefix} cannot be requested: request one from {first} to {last}"
     )]
     OutOfRange {
-        /// The address asked for.
+        /// The requested address.
         address: Ipv6Addr,
         /// The node's prefix.
         prefix: NodePrefix,
@@ -40,86 +40,88 @@ pub enum AllocateError {
         /// Last address that may be requested.
         last: Ipv6Addr,
     },
-    /// The requested address says that the pod is something else than it is.
+    /// The requested address contains another cohort than the pod's.
     #[error(
-        "requested address {address} names cohort {named}, but the pod's cohort is {own}: request one of cohort 0 or {own}, with a number of at least 1"
+        "requested address {address} is of cohort {address_cohort}, but the pod's cohort is {pod_cohort}: request one of cohort 0 or {pod_cohort}, with a number of at least 1"
     )]
     OtherCohort {
-        /// The address asked for.
+        /// The requested address.
         address: Ipv6Addr,
-        /// The cohort that it names.
-        named: u32,
+        /// The cohort in the address.
+        address_cohort: u32,
         /// The pod's cohort.
-        own: u32,
+        pod_cohort: u32,
     },
-    /// The cohort is none that a pod may have.
+    /// The cohort is outside the range that pods may have.
     #[error("cohort {0} is reserved: pods have {first} to {last}", first = COHORTS.start(), last = COHORTS.end())]
     ReservedCohort(u32),
-    /// A cohort was given, but there are no bits for it.
+    /// A cohort was given, but the prefix leaves no bits for it.
     #[error("{prefix} is too narrow to name cohorts: give the node a /96, or ask without a cohort")]
     NoCohorts {
         /// The node's prefix.
         prefix: NodePrefix,
     },
-    /// Someone else holds the requested address.
+    /// Another attachment holds the requested address.
     #[error("requested address {address} is held by {}", holder.as_ref().map_or("an attachment that is being added".to_owned(), ToString::to_string))]
     Taken {
-        /// The address asked for.
+        /// The requested address.
         address: IpAddr,
-        /// Who holds it; none if a claim of it is being written.
+        /// The holder; `None` while its lease is being written.
         holder: Option<LeaseKey>,
     },
-    /// The requested address was released a moment ago.
-    #[error("requested address {address} rests for another {left_ms} ms after its release")]
-    Resting {
-        /// The address asked for.
+    /// The requested address was released recently.
+    #[error(
+        "requested address {address} was released recently and is in quarantine for another {left_ms} ms"
+    )]
+    Quarantined {
+        /// The requested address.
         address: IpAddr,
-        /// Rest that is left, in milliseconds.
+        /// Remaining quarantine, in milliseconds.
         left_ms: u128,
     },
-    /// All are held or rest.
-    #[error("no address left in {prefix}: {held} held, {resting} resting")]
+    /// All addresses are leased or in quarantine.
+    #[error("no address left in {prefix}: {held} leased, {quarantined} in quarantine")]
     Exhausted {
         /// The node's prefix.
         prefix: NodePrefix,
-        /// Addresses held.
+        /// Leased addresses.
         held: usize,
-        /// Addresses that rest.
-        resting: usize,
+        /// Addresses in quarantine.
+        quarantined: usize,
     },
-    /// All numbers of the cohort are held or rest.
+    /// All numbers of the cohort are leased or in quarantine.
     #[error(
-        "no number left in cohort {cohort} and its {ALIASES} aliases: all {COHORT_PODS_MAX} of this node are held or rest"
+        "no number left in cohort {cohort} and its {ALIASES} aliases: all {COHORT_PODS_MAX} of this node are leased or in quarantine"
     )]
     CohortExhausted {
         /// The pod's cohort.
         cohort: u32,
     },
-    /// IPv4 was asked for on a node without.
+    /// IPv4 was requested on a node without an IPv4 range.
     #[error(
-        "{}the node has no IPv4 range to give an address from: configure one, or ask for IPv6 only",
+        "{}the node has no IPv4 range: configure one, or request IPv6 only",
         wanted.map_or_else(String::new, |address| format!("requested address {address}: "))
     )]
     NoIpv4Range {
-        /// The address asked for, if it was a certain one.
+        /// The requested address, if a specific one was requested.
         wanted: Option<Ipv4Addr>,
     },
-    /// The requested IPv4 address lies elsewhere.
+    /// The requested IPv4 address is outside the range.
     #[error("requested address {address} is not one of {range}, or is its gateway")]
     OutOfIpv4Range {
-        /// The address asked for.
+        /// The requested address.
         address: Ipv4Addr,
         /// The node's range.
         range: Ipv4Range,
     },
-    /// All IPv4 addresses are held or rest.
+    /// All IPv4 addresses are leased or in quarantine.
     #[error(
-        "no IPv4 address left in {range}: {resting} of them rest; widen the range or run fewer pods"
+        "no IPv4 address left in {range}, {quarantined} of them in quarantine: widen the range or run fewer pods"
     )]
     Ipv4Exhausted {
         /// The node's range.
         range: Ipv4Range,
-        /// Addresses that rest.
-        resting: usize,
+        /// Addresses in quarantine.
+        quarantined: usize,
     },
 }

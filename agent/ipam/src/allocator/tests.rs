@@ -1,4 +1,4 @@
-//! The allocator against the promises it makes, and against a naive model.
+//! The allocator's guarantees, also against a naive model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn allocator(prefix: &str, rest: Duration) -> Allocator {
-    Allocator::new(prefix.parse().unwrap(), None, Order::Counting, rest)
+fn allocator(prefix: &str, quarantine: Duration) -> Allocator {
+    Allocator::new(prefix.parse().unwrap(), None, Order::Counting, quarantine)
 }
 
 fn key(container: &str) -> LeaseKey {
@@ -37,16 +37,16 @@ fn take(allocator: &mut Allocator, container: &str, now: Duration) -> Suffix {
 }
 
 #[test]
-fn numbers_are_drawn_in_one_sequence_from_the_first_anonymous_cohort() {
-    let mut allocator = allocator("2001:db8::/96", REST_DEFAULT);
+fn numbers_are_drawn_in_order_from_the_first_anonymous_cohort() {
+    let mut allocator = allocator("2001:db8::/96", QUARANTINE_DEFAULT);
     assert_eq!(take(&mut allocator, "a", seconds(0)), Suffix(0x1_0000));
     assert_eq!(take(&mut allocator, "b", seconds(0)), Suffix(0x1_0001));
     assert_eq!(Suffix(0x1_0000).cohort(), 64);
 }
 
 #[test]
-fn a_released_address_rests_before_it_is_leased_again() {
-    let mut allocator = allocator("2001:db8::/120", REST_DEFAULT);
+fn a_released_address_is_quarantined_before_it_is_leased_again() {
+    let mut allocator = allocator("2001:db8::/120", QUARANTINE_DEFAULT);
     let suffixes: Vec<_> = (0..240)
         .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
         .collect();
@@ -59,7 +59,7 @@ fn a_released_address_rests_before_it_is_leased_again() {
         refused,
         AllocateError::Exhausted {
             held: 239,
-            resting: 1,
+            quarantined: 1,
             ..
         }
     ));
@@ -68,7 +68,7 @@ fn a_released_address_rests_before_it_is_leased_again() {
 
 #[test]
 fn a_second_reservation_of_one_attachment_is_refused_and_the_first_stays() {
-    let mut allocator = allocator("2001:db8::/96", REST_DEFAULT);
+    let mut allocator = allocator("2001:db8::/96", QUARANTINE_DEFAULT);
     let first = take(&mut allocator, "a", seconds(0));
     let refused = allocator
         .claim(&request("a", None), seconds(0))
@@ -78,8 +78,8 @@ fn a_second_reservation_of_one_attachment_is_refused_and_the_first_stays() {
 }
 
 #[test]
-fn a_requested_address_must_be_free_rested_and_of_cohort_zero() {
-    let mut allocator = allocator("2001:db8::/96", REST_DEFAULT);
+fn a_requested_address_must_be_free_and_of_cohort_zero() {
+    let mut allocator = allocator("2001:db8::/96", QUARANTINE_DEFAULT);
     let lease = allocator
         .claim(&request("a", Some("2001:db8::10")), seconds(0))
         .unwrap();
@@ -92,15 +92,15 @@ fn a_requested_address_must_be_free_rested_and_of_cohort_zero() {
     };
     assert!(refused("2001:db8::10", seconds(0)).contains("held by pods/a/eth0"));
     assert!(refused("2001:db8::1", seconds(0)).contains("2001:db8::10 to 2001:db8::3ff"));
-    assert!(refused("2001:db8::1:0", seconds(0)).contains("may be requested"));
-    assert!(refused("2001:db9::10", seconds(0)).contains("may be requested"));
+    assert!(refused("2001:db8::1:0", seconds(0)).contains("cannot be requested"));
+    assert!(refused("2001:db9::10", seconds(0)).contains("cannot be requested"));
     allocator.apply(&Record::Free(lease.suffix, seconds(5)));
     let refused = allocator
         .claim(&request("b", Some("2001:db8::10")), seconds(6))
         .unwrap_err();
     assert!(matches!(
         refused,
-        AllocateError::Resting {
+        AllocateError::Quarantined {
             left_ms: 59_000,
             ..
         }
@@ -134,7 +134,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     /// The narrowest prefix and few attachments make reuse and exhaustion frequent.
     #[test]
-    fn no_address_is_leased_twice_nor_within_its_rest(ops in prop::collection::vec(op(), 1..600)) {
+    fn no_address_is_leased_twice_nor_within_its_quarantine(ops in prop::collection::vec(op(), 1..600)) {
         let mut allocator = allocator("2001:db8::/120", seconds(600));
         let (mut now, mut held, mut freed) = (seconds(0), BTreeMap::<u8, Suffix>::new(), BTreeMap::new());
         for op in ops {
@@ -169,8 +169,8 @@ proptest! {
                 _ => {}
             }
             if let Some(record) = &record { allocator.apply(record); }
-            let ours: BTreeSet<_> = allocator.leases().map(|l| l.suffix).collect();
-            prop_assert_eq!(ours, held.values().copied().collect());
+            let leased: BTreeSet<_> = allocator.leases().map(|l| l.suffix).collect();
+            prop_assert_eq!(leased, held.values().copied().collect());
         }
         let mut copy = self::allocator("2001:db8::/120", seconds(600));
         for record in &allocator.snapshot() { copy.apply(record); }

@@ -1,4 +1,4 @@
-//! What the file does when the disk or another process gets in its way.
+//! The journal's file under disk failures and concurrent processes.
 
 use super::*;
 use crate::prefix::Suffix;
@@ -13,14 +13,14 @@ fn read(path: &Path) -> Vec<Record> {
 }
 
 #[test]
-fn a_write_that_failed_leaves_no_trace_and_the_next_succeeds() {
+fn a_failed_write_leaves_no_trace_and_the_next_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leases");
     let mut journal = Journal::open(&path).unwrap().journal;
     journal.append(&records(0..3)).unwrap();
     let writable = journal.swap_file(File::open(&path).unwrap());
     assert!(journal.append(&records(3..5)).is_err());
-    // What the failed write may have left.
+    // A failed write may leave such bytes.
     let mut torn = Vec::new();
     encode(&Record::Live(Suffix(3)), 3, &mut torn);
     writable.write_all_at(&torn, journal.length()).unwrap();
@@ -31,7 +31,7 @@ fn a_write_that_failed_leaves_no_trace_and_the_next_succeeds() {
 }
 
 #[test]
-fn what_no_sync_covered_is_written_again_when_one_failed() {
+fn unsynced_records_are_written_again_after_a_failed_sync() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leases");
     let mut journal = Journal::open(&path).unwrap().journal;
@@ -40,7 +40,7 @@ fn what_no_sync_covered_is_written_again_when_one_failed() {
     journal.write(&records(3..5)).unwrap();
     let writable = journal.swap_file(File::open(&path).unwrap());
     assert!(journal.append(&records(5..6)).is_err());
-    // What the disk has of a page that it failed to take, and whose memory is used for something else by now.
+    // The disk's content of a page whose write-back failed and which the kernel has evicted since.
     let lost = usize::try_from(journal.length() - synced).unwrap();
     writable.write_all_at(&vec![0; lost], synced).unwrap();
     journal.swap_file(writable);
@@ -49,22 +49,22 @@ fn what_no_sync_covered_is_written_again_when_one_failed() {
 }
 
 #[test]
-fn a_journal_that_begins_anew_counts_only_when_it_takes_the_place() {
+fn a_replacement_is_used_only_after_the_rename() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leases");
     let mut old = Journal::open(&path).unwrap().journal;
     old.append(&records(0..3)).unwrap();
-    let mut new = Journal::begin(&path, &records(5..6)).unwrap();
+    let mut new = Journal::create_replacement(&path, &records(5..6)).unwrap();
     new.append(&records(6..7)).unwrap();
     assert_eq!(read(&path), records(0..3));
-    new.take_place().unwrap();
+    new.replace().unwrap();
     assert_eq!(read(&path), records(5..7));
     assert!(!is_at(&old.file, &path).unwrap());
     drop(old);
     assert!(Journal::open(&path).is_err(), "the new one is locked");
-    // What an interrupted compaction left is in nobody's way.
-    fs::write(beside(&path), [7; 100]).unwrap();
-    Journal::begin(&path, &records(0..1)).unwrap();
+    // The file of an interrupted compaction is overwritten.
+    fs::write(replacement_path(&path), [7; 100]).unwrap();
+    Journal::create_replacement(&path, &records(0..1)).unwrap();
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_record_of_a_later_version_is_refused_not_cut() {
 }
 
 #[test]
-fn the_file_grows_seldom_and_its_zeros_are_no_damage() {
+fn the_file_is_allocated_in_steps_and_its_zeros_are_not_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("leases");
     let mut journal = Journal::open(&path).unwrap().journal;

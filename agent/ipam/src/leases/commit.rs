@@ -1,5 +1,5 @@
-//! Group commit: of the threads that have something to write, the first to find the journal free writes for all, and
-//! those that come meanwhile gather for the next write.
+//! Group commit: the first thread that finds the journal available writes the records of all waiting threads; records
+//! that arrive during its write form the next batch.
 
 use std::io;
 use std::mem;
@@ -10,12 +10,12 @@ use crate::journal::Journal;
 use crate::lease::State;
 use crate::record::Record;
 
-/// Changes that are written together, and how that ended once it did.
+/// Records that are written together, and the outcome once they are.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     records: Vec<Record>,
-    /// Whether one of them ends something: the kernel's next boot frees what was only begun.
-    ends: bool,
+    /// Whether one of them ends an operation, so that the write must be synced.
+    needs_sync: bool,
     outcome: Arc<OnceLock<Result<(), Arc<io::Error>>>>,
 }
 
@@ -27,14 +27,14 @@ impl Batch {
 }
 
 impl Leases {
-    /// Returns when the record is written, synced if it ends something, and applied. On an error it is neither, and a
-    /// claim is given up.
+    /// Writes a record, syncs it if it ends an operation, and applies it. On an error it is neither written nor applied,
+    /// and its claim is cancelled.
     pub(super) fn commit<'a>(
         &'a self,
         mut shared: MutexGuard<'a, Shared>,
         record: Record,
     ) -> Result<(), LeasesError> {
-        shared.batch.ends |= !begins(&record);
+        shared.batch.needs_sync |= !begins(&record);
         shared.batch.records.push(record);
         let outcome = Arc::clone(&shared.batch.outcome);
         loop {
@@ -43,26 +43,26 @@ impl Leases {
                 return outcome.map_err(|source| journal_error("append to", source));
             }
             shared = match shared.journal.take() {
-                Some(journal) => self.lead(shared, journal),
+                Some(journal) => self.write_batch(shared, journal),
                 None => self.wait(shared),
             };
         }
     }
 
     pub(super) fn wait<'a>(&'a self, shared: MutexGuard<'a, Shared>) -> MutexGuard<'a, Shared> {
-        let woken = self.settled.wait(shared);
-        woken.unwrap_or_else(PoisonError::into_inner)
+        let shared = self.written.wait(shared);
+        shared.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all that has gathered; others may read, claim and gather meanwhile.
-    fn lead<'a>(
+    /// Writes the present batch without holding the lock: other threads may read, claim and queue records meanwhile.
+    fn write_batch<'a>(
         &'a self,
         mut shared: MutexGuard<'a, Shared>,
         mut journal: Journal,
     ) -> MutexGuard<'a, Shared> {
         let batch = mem::take(&mut shared.batch);
         drop(shared);
-        let written = if batch.ends {
+        let written = if batch.needs_sync {
             journal.append(&batch.records)
         } else {
             journal.write(&batch.records)
@@ -70,13 +70,13 @@ impl Leases {
         let mut shared = self.lock();
         shared.length = journal.length();
         shared.journal = Some(journal);
-        shared.settle(batch, written);
-        self.settled.notify_all();
+        shared.finish(batch, written);
+        self.written.notify_all();
         shared
     }
 }
 
-/// Whether the record only says what is about to be done, so that another process can undo it.
+/// Whether the record only announces an operation: the next process reads it and can undo the operation.
 fn begins(record: &Record) -> bool {
     match record {
         Record::Reserve(lease) => lease.state == State::Reserved,
@@ -86,22 +86,22 @@ fn begins(record: &Record) -> bool {
 }
 
 impl Shared {
-    fn settle(&mut self, batch: Batch, written: io::Result<()>) {
+    fn finish(&mut self, batch: Batch, written: io::Result<()>) {
         match &written {
             Ok(()) => {
-                self.writes.syncs += u64::from(batch.ends);
+                self.writes.syncs += u64::from(batch.needs_sync);
                 self.apply(batch.records);
             }
             Err(_) => {
                 for record in &batch.records {
                     if let Record::Reserve(lease) = record {
-                        self.allocator.give_up(lease);
+                        self.allocator.cancel_claim(lease);
                     }
                 }
             }
         }
         let outcome = written.map_err(Arc::new);
-        // Only the batch's one writer sets it.
+        // Cannot fail: only the batch's writer sets it.
         let _ = batch.outcome.set(outcome);
     }
 
@@ -111,8 +111,8 @@ impl Shared {
         }
         self.writes.records += u64::try_from(records.len()).unwrap_or(u64::MAX);
         self.writes.records_at_once_max = self.writes.records_at_once_max.max(records.len());
-        if let Some(later) = &mut self.later {
-            later.extend(records);
+        if let Some(since_snapshot) = &mut self.since_snapshot {
+            since_snapshot.extend(records);
         }
     }
 }

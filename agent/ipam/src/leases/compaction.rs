@@ -1,5 +1,5 @@
-//! Keeps the journal short while others go on writing it: a snapshot is written beside it, then what came later, and
-//! only for the last step the journal is taken from the writers.
+//! Compaction of the journal while other threads write it: a snapshot is written to a new file, then the records since
+//! the snapshot are appended and the file is replaced. Writers wait only during that last step.
 
 use std::io;
 use std::mem;
@@ -12,14 +12,14 @@ use crate::journal::Journal;
 use crate::lease::BootId;
 use crate::record::Record;
 
-/// A journal shorter than this is never compacted, in bytes.
+/// Length below which a journal is not compacted, in bytes.
 pub(super) const LENGTH_MIN: u64 = 256 * 1024;
-/// Compaction when the journal is this many times as long as what it says.
+/// A journal is compacted when it has grown to this multiple of its last compacted length.
 const FACTOR: u64 = 4;
 
-/// Begins a journal that says what the allocator holds.
+/// Creates a replacement journal with the allocator's present state.
 pub(super) fn write(path: &Path, boot: BootId, allocator: &Allocator) -> io::Result<Journal> {
-    Journal::begin(path, &records(boot, allocator))
+    Journal::create_replacement(path, &records(boot, allocator))
 }
 
 fn records(boot: BootId, allocator: &Allocator) -> Vec<Record> {
@@ -30,17 +30,18 @@ fn records(boot: BootId, allocator: &Allocator) -> Vec<Record> {
 }
 
 impl Leases {
-    /// What fails is tried again when the journal has grown once more: it is long, but whole.
+    /// Compacts a long journal. After a failure the journal stays in use; the next attempt follows when it has grown by
+    /// the same factor again.
     pub(super) fn compact_if_long(&self) {
         let mut shared = self.lock();
         let is_long = shared.length > LENGTH_MIN.max(shared.compacted_length * FACTOR);
-        if !is_long || shared.later.is_some() {
+        if !is_long || shared.since_snapshot.is_some() {
             return;
         }
-        shared.later = Some(Vec::new());
+        shared.since_snapshot = Some(Vec::new());
         let compacted = self.compact(shared);
         let mut shared = self.lock();
-        shared.later = None;
+        shared.since_snapshot = None;
         shared.compacted_length = shared.length;
         match compacted {
             Ok(()) => shared.writes.compactions += 1,
@@ -51,7 +52,7 @@ impl Leases {
     fn compact(&self, shared: MutexGuard<'_, Shared>) -> io::Result<()> {
         let records = records(self.boot, &shared.allocator);
         drop(shared);
-        let mut fresh = Journal::begin(&self.path, &records)?;
+        let mut fresh = Journal::create_replacement(&self.path, &records)?;
         let mut shared = self.lock();
         let old = loop {
             match shared.journal.take() {
@@ -59,15 +60,19 @@ impl Leases {
                 None => shared = self.wait(shared),
             }
         };
-        // Still there, though empty: no other compaction may begin before this one has its place.
-        let later = shared.later.as_mut().map(mem::take).unwrap_or_default();
+        // The list stays, empty: it marks the compaction as running until the file is replaced.
+        let since_snapshot = shared
+            .since_snapshot
+            .as_mut()
+            .map(mem::take)
+            .unwrap_or_default();
         drop(shared);
-        let replaced = fresh.append(&later).and_then(|()| fresh.take_place());
+        let replaced = fresh.append(&since_snapshot).and_then(|()| fresh.replace());
         let journal = if replaced.is_ok() { fresh } else { old };
         let mut shared = self.lock();
         shared.length = journal.length();
         shared.journal = Some(journal);
-        self.settled.notify_all();
+        self.written.notify_all();
         drop(shared);
         replaced
     }

@@ -1,4 +1,4 @@
-//! Reads the journal back: what this boot's records lead to, or what a reboot leaves.
+//! Opening the journal: the replay of its records, and the effects of a reboot or of another configuration.
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::commit::Batch;
 use super::{Leases, LeasesError, Shared, Writes, compaction, journal_error};
-use crate::allocator::{Allocator, REST_DEFAULT};
+use crate::allocator::{Allocator, QUARANTINE_DEFAULT};
 use crate::ipv4::Ipv4Range;
 use crate::journal::{Journal, Recovered};
 use crate::lease::BootId;
@@ -14,28 +14,28 @@ use crate::order::{Order, Secret};
 use crate::prefix::NodePrefix;
 use crate::record::Record;
 
-/// What the node knows when it opens its journal.
+/// The node's parameters for opening its journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
     /// The node's prefix.
     pub prefix: NodePrefix,
-    /// How long a released address rests.
-    pub rest: Duration,
-    /// This boot: leases of another one are dead, for their namespaces are.
+    /// Quarantine of a released address.
+    pub quarantine: Duration,
+    /// The present boot: leases of an earlier one are void, because their namespaces are gone.
     pub boot: BootId,
-    /// What IPv4 addresses are given from, if any. Those that are held stay when it changes.
+    /// The range of IPv4 addresses, if any. Existing leases keep their addresses when it changes.
     pub range4: Option<Ipv4Range>,
-    /// Shuffles the order in which suffixes are drawn, so that one does not tell the next. It may change: what is held or
-    /// rests does not.
+    /// Shuffles the order in which suffixes are drawn, so that an address does not reveal the next one. A new secret does
+    /// not affect leased and quarantined addresses.
     pub secret: Option<Secret>,
 }
 
 impl Opening {
-    /// IPv6 only, drawn by counting, with the usual rest.
+    /// IPv6 only, in ascending order, with the default quarantine.
     pub fn new(prefix: NodePrefix, boot: BootId) -> Self {
         Self {
             prefix,
-            rest: REST_DEFAULT,
+            quarantine: QUARANTINE_DEFAULT,
             boot,
             range4: None,
             secret: None,
@@ -44,12 +44,12 @@ impl Opening {
 
     fn empty(&self, prefix: NodePrefix) -> Allocator {
         let order = self.secret.map_or(Order::Counting, Order::Shuffled);
-        Allocator::new(prefix, self.range4, order, self.rest)
+        Allocator::new(prefix, self.range4, order, self.quarantine)
     }
 }
 
 impl Leases {
-    /// Opens or creates the journal and replays it.
+    /// Opens or creates the journal, replays it, and compacts it.
     pub fn open(path: &Path, opening: Opening) -> Result<Self, LeasesError> {
         let Recovered {
             journal: old,
@@ -58,7 +58,7 @@ impl Leases {
         } = Journal::open(path).map_err(|source| journal_error("open", source))?;
         let allocator = replay(&records, opening)?;
         let compacted = compaction::write(path, opening.boot, &allocator)
-            .and_then(|mut journal| journal.take_place().map(|()| journal))
+            .and_then(|mut journal| journal.replace().map(|()| journal))
             .map_err(|source| journal_error("compact", source))?;
         drop(old);
         let shared = Shared {
@@ -67,7 +67,7 @@ impl Leases {
             compacted_length: compacted.length(),
             journal: Some(compacted),
             batch: Batch::default(),
-            later: None,
+            since_snapshot: None,
             writes: Writes {
                 cut_bytes,
                 ..Writes::default()
@@ -78,12 +78,12 @@ impl Leases {
             boot: opening.boot,
             prefix: opening.prefix,
             shared: Mutex::new(shared),
-            settled: Condvar::new(),
+            written: Condvar::new(),
         })
     }
 }
 
-/// The allocator that the records lead to. Another boot leaves nothing but the places where drawing goes on.
+/// The allocator after all records. Records of an earlier boot contribute only their cursors.
 fn replay(records: &[Record], opening: Opening) -> Result<Allocator, LeasesError> {
     let empty = opening.empty(opening.prefix);
     let Some(Record::Header { boot, prefix }) = records.first() else {
@@ -102,6 +102,6 @@ fn replay(records: &[Record], opening: Opening) -> Result<Allocator, LeasesError
             node: opening.prefix,
         }),
         (_, false) => Ok(empty),
-        (false, true) => Ok(allocator.forget_all()),
+        (false, true) => Ok(allocator.after_reboot()),
     }
 }

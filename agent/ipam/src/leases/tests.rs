@@ -1,4 +1,4 @@
-//! The journal survives what a power cut, a reboot and a changed configuration do to it.
+//! The leases after a restart, a reboot and a changed configuration.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn request(container: &str) -> Request {
     Request::new(key, netns)
 }
 
-/// All that a restart must keep.
+/// The state that a restart must preserve.
 fn held(leases: &Leases) -> Vec<Record> {
     sorted(leases.lock().allocator.snapshot())
 }
@@ -46,7 +46,7 @@ fn sorted(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
-/// In memory where the machine has a place for it: not the disk is tested here, but what is done with it.
+/// A folder in memory where possible: these tests do not depend on the disk.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
@@ -58,7 +58,7 @@ fn now(seconds: u64) -> Duration {
 }
 
 #[test]
-fn leases_are_there_again_after_a_restart() {
+fn leases_survive_a_restart() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
@@ -91,7 +91,7 @@ fn a_second_process_cannot_open_the_journal() {
 }
 
 #[test]
-fn another_boot_frees_every_lease_but_goes_on_drawing_where_it_was() {
+fn a_reboot_frees_every_lease_and_keeps_the_cursor() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
@@ -104,7 +104,7 @@ fn another_boot_frees_every_lease_but_goes_on_drawing_where_it_was() {
 }
 
 #[test]
-fn another_prefix_is_refused_while_leases_live_and_taken_when_none_does() {
+fn another_prefix_is_refused_while_there_are_leases() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
@@ -121,7 +121,7 @@ fn another_prefix_is_refused_while_leases_live_and_taken_when_none_does() {
 }
 
 #[test]
-fn a_long_life_does_not_make_a_long_journal() {
+fn the_journal_stays_short_after_many_changes() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
@@ -136,7 +136,7 @@ fn a_long_life_does_not_make_a_long_journal() {
 }
 
 #[test]
-fn the_cursor_of_a_cohort_outlives_a_reboot_and_its_rest_a_crash() {
+fn the_cursor_of_a_cohort_survives_a_reboot_and_its_quarantine_a_crash() {
     let folder = folder();
     let path = folder.path().join("leases");
     let of_cohort = |name: &str| Request {
@@ -157,7 +157,7 @@ fn the_cursor_of_a_cohort_outlives_a_reboot_and_its_rest_a_crash() {
 }
 
 #[test]
-fn another_secret_or_ipv4_range_keeps_what_is_held_and_what_rests() {
+fn another_secret_or_ipv4_range_keeps_leases_and_quarantined_addresses() {
     let folder = folder();
     let path = folder.path().join("leases");
     let with = |secret, range: &str| Opening {
@@ -186,13 +186,14 @@ fn another_secret_or_ipv4_range_keeps_what_is_held_and_what_rests() {
     let leases = Leases::open(&path, with(2, "10.0.0.0/24")).unwrap();
     let refused = leases.reserve(&again, now(3)).unwrap_err().to_string();
     assert!(
-        refused.contains("10.0.0.3 rests for another 58000 ms"),
+        refused
+            .contains("10.0.0.3 was released recently and is in quarantine for another 58000 ms"),
         "{refused}"
     );
 }
 
 #[test]
-fn what_the_kernel_shows_is_adopted_even_while_it_rests_but_not_from_another() {
+fn an_address_in_use_is_adopted_even_in_quarantine_but_not_from_another_lease() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);

@@ -1,4 +1,4 @@
-//! A shuffled lane is the same lane: each number once, none other.
+//! A shuffled lane has the same numbers, each once.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ fn the_hash_is_the_published_one() {
 }
 
 #[test]
-fn all_anonymous_numbers_come_once_in_a_circle() {
+fn all_numbers_of_the_anonymous_lane_come_once() {
     let prefix: NodePrefix = "2001:db8::/96".parse().unwrap();
     let lane = prefix.anonymous();
     let numbers: HashSet<_> = walk(shuffled(7), lane).into_iter().collect();
@@ -41,7 +41,7 @@ fn all_anonymous_numbers_come_once_in_a_circle() {
 }
 
 #[test]
-fn another_secret_and_another_lane_give_another_order() {
+fn each_secret_and_lane_has_an_order_of_its_own() {
     let lane = |first| Lane { first, count: 1023 };
     let order = |secret, first| -> Vec<u32> {
         let numbers = walk(shuffled(secret), lane(first)).into_iter();
@@ -57,7 +57,7 @@ fn another_secret_and_another_lane_give_another_order() {
 }
 
 #[test]
-fn a_secret_is_not_told_by_a_debug_print() {
+fn a_debug_print_hides_the_secret() {
     assert_eq!(format!("{:?}", Secret([0x42; 16])), "Secret(..)");
 }
 
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lane_of_any_size_is_not_left(
+    fn offsets_stay_inside_a_lane_of_any_size(
         secret in any::<[u8; 16]>(),
         count in 1..=u32::MAX,
         position in any::<u32>(),

@@ -1,28 +1,28 @@
-//! Reads records back, of this format and of the one before, and tells damage from a later version.
+//! Decoding of records, of the present format and the previous one. Damage is distinguished from a later version's kinds.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    BODY_LEN_MAX, CURSOR, CURSOR_IPV4, FRAME_HEADER_LEN, FREE, HAS_IPV4, HEADER, LIVE, RELEASE,
-    RESERVE, RESERVE_IPV6, REST_IPV4, Record, STATE_MASK, WIRED,
+    BODY_LEN_MAX, CURSOR, CURSOR_IPV4, FRAME_HEADER_LEN, FREE, HAS_IPV4, HEADER, LIVE,
+    QUARANTINE_IPV4, RELEASE, RESERVE, RESERVE_IPV6, Record, STATE_MASK, WIRED,
 };
 use crate::lease::{BootId, Lease, LeaseKey, NetnsId, State};
 use crate::prefix::{NodePrefix, Suffix};
 
-/// A record that is whole but says nothing to this version.
+/// A whole record of an unknown kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its {sequence}th record is of an unknown kind: a later version of the agent wrote it; run that version, or stop the node's pods and remove the journal"
+    "record {sequence} is of an unknown kind, written by a later version of the agent: run that version, or stop the node's pods and remove the journal"
 )]
 pub struct UnknownRecord {
-    /// Its number in the file, from 0.
+    /// The record's number in the file, from 0.
     pub sequence: u64,
 }
 
-/// Reads the frame at the start of `bytes`: the record and the frame's length; none if it is torn, damaged or not the
-/// `sequence`th.
+/// Decodes the frame at the start of `bytes`: the record and the frame's length in bytes. `None` if it is torn, damaged or
+/// does not have the number `sequence`.
 pub fn decode(bytes: &[u8], sequence: u64) -> Result<Option<(Record, usize)>, UnknownRecord> {
     let Some(mut body) = whole_body(bytes) else {
         return Ok(None);
@@ -36,7 +36,7 @@ pub fn decode(bytes: &[u8], sequence: u64) -> Result<Option<(Record, usize)>, Un
     Ok(Some((record, length)))
 }
 
-/// What the frame at the start holds, if its checksum is right.
+/// The body of the frame at the start, if its checksum is correct.
 fn whole_body(bytes: &[u8]) -> Option<Body<'_>> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (checksum, rest) = rest.split_first_chunk::<4>()?;
@@ -101,7 +101,7 @@ impl Body<'_> {
             [RELEASE] => Record::Release(self.suffix()?),
             [FREE] => Record::Free(self.suffix()?, self.time()?),
             [CURSOR] => Record::Cursor(self.suffix()?),
-            [REST_IPV4] => Record::RestIpv4(self.ipv4()?, self.time()?),
+            [QUARANTINE_IPV4] => Record::QuarantineIpv4(self.ipv4()?, self.time()?),
             [CURSOR_IPV4] => Record::CursorIpv4(self.ipv4()?),
             _ => return None,
         })

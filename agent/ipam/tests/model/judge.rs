@@ -1,4 +1,4 @@
-//! What must be answered, as the ledger has it.
+//! The expected outcome of a request, from the ledger.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use super::World;
 use super::ledger::lane;
 
 impl World {
-    /// Why the request must be refused.
+    /// The expected reason of refusal; `None` if the request must succeed.
     pub(crate) fn refusal(&self, container: u32, request: &Request) -> Option<&'static str> {
         if self.ledger.held.contains_key(&container) {
             return Some("held");
@@ -28,7 +28,10 @@ impl World {
             Ipv4Wish::Exactly(address) if self.ledger.addresses4.contains(&address) => {
                 Some("taken")
             }
-            Ipv4Wish::Exactly(address) => self.ledger.rests4(address).then_some("rests"),
+            Ipv4Wish::Exactly(address) => self
+                .ledger
+                .is_quarantined4(address)
+                .then_some("quarantined"),
         })
     }
 
@@ -40,14 +43,17 @@ impl World {
         } else if self.ledger.suffixes.contains(&suffix) {
             Some("taken")
         } else {
-            self.ledger.rests(suffix).then_some("rests")
+            self.ledger.is_quarantined(suffix).then_some("quarantined")
         }
     }
 
-    /// That the choice is one that was free, of the right lane and not of a later alias than need be.
+    /// Checks that the address was free, of the right lane and of the first alias with room.
     pub(crate) fn check_choice(&self, request: &Request, lease: &Lease) {
         let suffix = lease.suffix.0;
-        assert!(!self.ledger.rests(suffix), "{suffix:08x} rests");
+        assert!(
+            !self.ledger.is_quarantined(suffix),
+            "{suffix:08x} is in quarantine"
+        );
         if let Some(address) = request.address {
             assert_eq!(self.leases().address(lease.suffix), address);
         } else {
@@ -62,13 +68,13 @@ impl World {
         assert!(
             !lease
                 .ipv4
-                .is_some_and(|address| self.ledger.rests4(address))
+                .is_some_and(|address| self.ledger.is_quarantined4(address))
         );
         assert_eq!((lease.since, lease.wired), (self.now, request.wired));
     }
 }
 
-/// A cohort's lane and those of its aliases; for pods without one, the one lane they have.
+/// The lanes of a cohort and its aliases; without a cohort, the anonymous lane.
 fn lanes(cohort: Option<u32>) -> impl Iterator<Item = u32> {
     let aliases = if cohort.is_some() { 4 } else { 1 };
     (0..aliases).map(move |alias| cohort.unwrap_or(0) + (alias << 20))

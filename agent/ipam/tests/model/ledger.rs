@@ -1,4 +1,4 @@
-//! What must be true, kept the plain way: who holds what, what rests until when.
+//! The model: leases and quarantined addresses in plain maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use dormouse_agent_ipam::{Lease, State};
 /// Numbers of one cohort.
 const NUMBERS: u32 = 1023;
 
-/// Where a suffix is drawn from: 0 for anonymous pods, else the cohort; none if it never is.
+/// The lane of a suffix: 0 for pods without a cohort, else the cohort; `None` if it is never drawn.
 pub(crate) fn lane(suffix: u32, narrow: bool) -> Option<u32> {
     match (suffix >> 10, suffix & 1023) {
         _ if narrow => (suffix >= 16).then_some(0),
@@ -19,7 +19,7 @@ pub(crate) fn lane(suffix: u32, narrow: bool) -> Option<u32> {
     }
 }
 
-/// Everything that is held or rests.
+/// All leases and quarantined addresses.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) narrow: bool,
@@ -27,8 +27,8 @@ pub(crate) struct Ledger {
     pub(crate) held: BTreeMap<u32, Lease>,
     pub(crate) suffixes: BTreeSet<u32>,
     pub(crate) addresses4: BTreeSet<Ipv4Addr>,
-    resting: BTreeMap<u32, Duration>,
-    resting4: BTreeMap<Ipv4Addr, Duration>,
+    quarantined: BTreeMap<u32, Duration>,
+    quarantined4: BTreeMap<Ipv4Addr, Duration>,
     ends: BTreeSet<(Duration, u32)>,
     ends4: BTreeSet<(Duration, Ipv4Addr)>,
     in_use: BTreeMap<u32, u32>,
@@ -45,19 +45,19 @@ impl Ledger {
     pub(crate) fn pass(&mut self, now: Duration) {
         while self.ends.first().is_some_and(|(until, _)| *until <= now) {
             let (_, suffix) = self.ends.pop_first().unwrap();
-            self.resting.remove(&suffix);
+            self.quarantined.remove(&suffix);
             self.count(suffix, false);
         }
         while self.ends4.first().is_some_and(|(until, _)| *until <= now) {
             let (_, address) = self.ends4.pop_first().unwrap();
-            self.resting4.remove(&address);
+            self.quarantined4.remove(&address);
         }
     }
 
     pub(crate) fn hold(&mut self, container: u32, lease: &Lease) {
         let suffix = lease.suffix.0;
         assert!(self.suffixes.insert(suffix), "{suffix:08x} is leased twice");
-        match self.resting.remove(&suffix) {
+        match self.quarantined.remove(&suffix) {
             Some(until) => assert!(self.ends.remove(&(until, suffix))),
             None => self.count(suffix, true),
         }
@@ -78,11 +78,11 @@ impl Ledger {
             return;
         };
         self.suffixes.remove(&lease.suffix.0);
-        self.resting.insert(lease.suffix.0, until);
+        self.quarantined.insert(lease.suffix.0, until);
         self.ends.insert((until, lease.suffix.0));
         if let Some(address) = lease.ipv4 {
             self.addresses4.remove(&address);
-            self.resting4.insert(address, until);
+            self.quarantined4.insert(address, until);
             self.ends4.insert((until, address));
         }
     }
@@ -91,17 +91,17 @@ impl Ledger {
         *self = Self::new(self.narrow);
     }
 
-    pub(crate) fn rests(&self, suffix: u32) -> bool {
-        self.resting.contains_key(&suffix)
+    pub(crate) fn is_quarantined(&self, suffix: u32) -> bool {
+        self.quarantined.contains_key(&suffix)
     }
 
-    pub(crate) fn rests4(&self, address: Ipv4Addr) -> bool {
-        self.resting4.contains_key(&address)
+    pub(crate) fn is_quarantined4(&self, address: Ipv4Addr) -> bool {
+        self.quarantined4.contains_key(&address)
     }
 
-    /// IPv4 addresses that nobody can have now, of a range without others.
+    /// Count of IPv4 addresses that are leased or in quarantine.
     pub(crate) fn in_use4(&self) -> usize {
-        self.addresses4.len() + self.resting4.len()
+        self.addresses4.len() + self.quarantined4.len()
     }
 
     pub(crate) fn is_full(&self, lane: u32) -> bool {

@@ -1,5 +1,5 @@
-//! A million random operations, crashes and reboots among them, against a plain model: after each the leases are what the
-//! model says, and no address is held twice nor again within its rest.
+//! A million random operations with crashes and reboots, against a simple model: after each one the leases equal the
+//! model's, and no address is leased twice or within its quarantine.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at its first fault")]
 
@@ -82,7 +82,7 @@ impl World {
             (0, _) => self.reboot(),
             (1..=40, _) => self.crash(),
             (41..=600, _) => self.adopt(container),
-            (601..=1000, _) => self.look(),
+            (601..=1000, _) => self.check_room(),
             (1001..=30_000, _) => self.pass(),
             (30_001..=35_000, Some(suffix)) => {
                 self.leases().confirm(suffix).unwrap();
@@ -94,7 +94,8 @@ impl World {
             }
             (40_001..=75_000, Some(suffix)) => {
                 self.leases().free(suffix, self.now).unwrap();
-                self.ledger.free(container, self.now + self.opening.rest);
+                self.ledger
+                    .free(container, self.now + self.opening.quarantine);
             }
             _ => self.reserve(container),
         }
@@ -107,7 +108,7 @@ impl World {
         self.ledger.pass(self.now);
     }
 
-    /// Leaves a torn record behind now and then.
+    /// Reopens the journal with a torn record at its end.
     fn crash(&mut self) {
         self.leases = None;
         let bytes = fs::read(&self.path).unwrap();
@@ -136,7 +137,7 @@ impl World {
         self.leases = Some(leases);
     }
 
-    fn look(&mut self) {
+    fn check_room(&mut self) {
         let room4 = self.opening.range4.is_none_or(|_| !self.is_full4());
         let room = room4 && !self.ledger.is_full(0);
         assert_eq!(self.leases().check_room(self.now).is_ok(), room);
@@ -233,7 +234,7 @@ fn name(error: &AllocateError) -> &'static str {
     match error {
         AllocateError::Held { .. } => "held",
         AllocateError::Taken { .. } => "taken",
-        AllocateError::Resting { .. } => "rests",
+        AllocateError::Quarantined { .. } => "quarantined",
         AllocateError::OutOfRange { .. }
         | AllocateError::OutOfIpv4Range { .. }
         | AllocateError::OtherCohort { .. } => "range",
@@ -243,14 +244,14 @@ fn name(error: &AllocateError) -> &'static str {
     }
 }
 
-/// In memory where the machine has a place for it: a million syncs are not what is tested here.
+/// A folder in memory where possible: a million syncs to a disk would take hours.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()
 }
 
-fn live(opening: Opening, containers: u32, reasons: &[&str]) {
+fn simulate(opening: Opening, containers: u32, reasons: &[&str]) {
     let folder = folder();
     let mut world = World::new(folder.path(), opening, containers);
     (0..OPERATIONS).for_each(|_| world.operate());
@@ -261,16 +262,16 @@ fn live(opening: Opening, containers: u32, reasons: &[&str]) {
     }
 }
 
-fn opening(prefix: &str, rest: Duration) -> Opening {
+fn opening(prefix: &str, quarantine: Duration) -> Opening {
     let prefix: NodePrefix = prefix.parse().unwrap();
     Opening {
-        rest,
+        quarantine,
         ..Opening::new(prefix, BootId([7; 16]))
     }
 }
 
 #[test]
-fn a_wide_prefix_with_cohorts_ipv4_and_a_secret_order_does_as_the_model() {
+fn a_wide_prefix_with_cohorts_ipv4_and_a_secret_order_equals_the_model() {
     let range4: Ipv4Range = "10.0.0.0/26".parse().unwrap();
     let opening = Opening {
         range4: Some(range4),
@@ -280,19 +281,19 @@ fn a_wide_prefix_with_cohorts_ipv4_and_a_secret_order_does_as_the_model() {
     let reasons = [
         "held",
         "taken",
-        "rests",
+        "quarantined",
         "range",
         "exhausted",
         "cohort exhausted",
     ];
-    live(opening, 5000, &reasons);
+    simulate(opening, 5000, &reasons);
 }
 
 #[test]
-fn the_narrowest_prefix_does_as_the_model() {
-    live(
+fn the_narrowest_prefix_equals_the_model() {
+    simulate(
         opening("2001:db8::/120", Duration::from_secs(1)),
         300,
-        &["held", "taken", "rests", "range", "exhausted"],
+        &["held", "taken", "quarantined", "range", "exhausted"],
     );
 }

@@ -1,4 +1,4 @@
-//! Whatever a power cut or a bad disk does to the file, what is read is a prefix of what was written.
+//! After any damage to the file, the records read are a prefix of the records written.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn eventful_opening() -> Opening {
     }
 }
 
-/// The journal's records after a life with every kind of change.
+/// The bytes of a journal with every kind of change.
 fn eventful_journal(path: &Path) -> Vec<u8> {
     for life in 0..2 {
         let leases = Leases::open(path, eventful_opening()).unwrap();
@@ -40,7 +40,7 @@ fn replayed(records: &[Record]) -> Vec<Record> {
         opening.prefix,
         opening.range4,
         Order::Counting,
-        opening.rest,
+        opening.quarantine,
     );
     for record in records {
         allocator.apply(record);
@@ -48,7 +48,7 @@ fn replayed(records: &[Record]) -> Vec<Record> {
     sorted(allocator.snapshot())
 }
 
-/// Opens what is left of the journal: it must be a prefix of its records, and what is given then nobody's.
+/// Opens the damaged journal: its records must be a prefix of `records`, and a new lease must not use a leased address.
 fn check(path: &Path, damaged: &[u8], records: &[Record]) {
     let (read, _) = scan(damaged).unwrap();
     assert!(read.len() < records.len());
@@ -67,7 +67,7 @@ fn check(path: &Path, damaged: &[u8], records: &[Record]) {
 }
 
 #[test]
-fn a_journal_cut_at_any_byte_recovers_what_was_whole() {
+fn a_journal_cut_at_any_byte_recovers_its_whole_records() {
     let folder = folder();
     let path = folder.path().join("leases");
     let bytes = eventful_journal(&path);
@@ -122,7 +122,7 @@ fn sectors_that_were_not_synced_may_be_lost_in_any_combination() {
 }
 
 #[test]
-fn bytes_that_are_cut_at_the_start_are_told() {
+fn bytes_cut_at_open_are_counted() {
     let folder = folder();
     let path = folder.path().join("leases");
     let mut bytes = eventful_journal(&path);

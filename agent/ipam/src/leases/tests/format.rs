@@ -1,9 +1,9 @@
-//! Journals of earlier versions are read for ever: a node is not emptied to update its agent.
+//! Journals of earlier versions stay readable: a node need not be drained to update its agent.
 
 use super::*;
 
-/// As written before leases had IPv4 addresses: `a` is live, `b` rests, `c` asked for its address and is being released,
-/// `d` is reserved.
+/// A journal from before leases had IPv4 addresses: `a` is live, `b` in quarantine, `c` requested its address and is being
+/// released, `d` is reserved.
 const FIRST_FORMAT: &[&str] = &[
     "2a0000006d851f070000000000000000010707070707070707070707070707070720010db800000000000000000000000060",
     "0d0000001e644c0f010000000000000006000001003400000069b6e6ce020000000000000002000001000400000000000000",

@@ -1,4 +1,4 @@
-//! Many threads at once share syncs, failures and the file.
+//! Concurrent threads share syncs, failures and the file.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,7 +19,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn ten_thousand_reservations_at_once_share_syncs_and_get_an_address_each() {
+fn ten_thousand_concurrent_reservations_share_syncs_and_get_distinct_addresses() {
     const THREADS: usize = 100;
     const EACH: usize = 100;
     let folder = tempfile::tempdir().unwrap();
@@ -50,14 +50,14 @@ fn ten_thousand_reservations_at_once_share_syncs_and_get_an_address_each() {
     );
     assert_eq!(writes.records, 20_000);
     assert!((1..writes.records / 4).contains(&writes.syncs));
-    // What waits is bounded by those who wait.
+    // Each waiting thread has one record in the batch.
     assert!(writes.records_at_once_max <= THREADS);
     let before = held(&leases);
     drop(leases);
     assert_eq!(held(&open(&path)), before);
 }
 
-/// Keeps the journal from the threads until all have something to write.
+/// Takes the journal, and returns it once the threads have queued `records` records.
 fn gather(leases: &Leases, records: usize, threads: impl FnOnce()) -> Journal {
     let journal = leases.lock().journal.take().unwrap();
     threads();
@@ -65,13 +65,13 @@ fn gather(leases: &Leases, records: usize, threads: impl FnOnce()) -> Journal {
     journal
 }
 
-fn put_back(leases: &Leases, journal: Journal) {
+fn return_journal(leases: &Leases, journal: Journal) {
     leases.lock().journal = Some(journal);
-    leases.settled.notify_all();
+    leases.written.notify_all();
 }
 
 #[test]
-fn a_write_that_fails_fails_all_that_share_it_and_undoes_exactly_that() {
+fn a_failed_write_fails_and_undoes_exactly_the_changes_of_its_batch() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
@@ -91,7 +91,7 @@ fn a_write_that_fails_fails_all_that_share_it_and_undoes_exactly_that() {
             threads.push(scope.spawn(|| leases.free(old.suffix, now(2))));
         });
         let writable = journal.swap_file(File::open(&path).unwrap());
-        put_back(&leases, journal);
+        return_journal(&leases, journal);
         for failed in threads {
             let error = failed.join().unwrap().unwrap_err();
             assert!(
@@ -129,7 +129,7 @@ fn a_batch_is_written_by_one_sync() {
                 scope.spawn(move || leases.confirm(suffix).unwrap());
             }
         });
-        put_back(&leases, journal);
+        return_journal(&leases, journal);
     });
     let writes = leases.writes();
     assert_eq!(
@@ -139,7 +139,7 @@ fn a_batch_is_written_by_one_sync() {
 }
 
 #[test]
-fn what_is_begun_is_written_at_once_and_what_ends_it_is_synced() {
+fn the_start_of_an_operation_is_written_and_its_end_is_synced() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
@@ -165,33 +165,33 @@ fn what_is_begun_is_written_at_once_and_what_ends_it_is_synced() {
 }
 
 #[test]
-fn what_is_claimed_but_not_written_is_nobody_s_lease_and_not_free() {
+fn a_claimed_address_is_neither_leased_nor_free_until_written() {
     let folder = folder();
     let leases = open(&folder.path().join("leases"));
-    let asked = Request {
+    let wanted = Request {
         address: Some("2001:db8::20".parse().unwrap()),
         ..request("a")
     };
     thread::scope(|scope| {
         let journal = gather(&leases, 1, || {
-            scope.spawn(|| leases.reserve(&asked, now(1)).unwrap());
+            scope.spawn(|| leases.reserve(&wanted, now(1)).unwrap());
         });
-        assert_eq!(leases.lease(&asked.key), None);
-        let again = leases.reserve(&asked, now(1)).unwrap_err().to_string();
+        assert_eq!(leases.lease(&wanted.key), None);
+        let again = leases.reserve(&wanted, now(1)).unwrap_err().to_string();
         assert!(again.contains("already holds 2001:db8::20"), "{again}");
         let other = Request {
             key: request("b").key,
-            ..asked.clone()
+            ..wanted.clone()
         };
         let taken = leases.reserve(&other, now(1)).unwrap_err().to_string();
         assert!(taken.contains("held by pods/a/eth0"), "{taken}");
-        put_back(&leases, journal);
+        return_journal(&leases, journal);
     });
-    assert!(leases.lease(&asked.key).is_some());
+    assert!(leases.lease(&wanted.key).is_some());
 }
 
 #[test]
-fn nothing_is_lost_by_compactions_while_others_write() {
+fn compaction_loses_no_concurrent_write() {
     let folder = folder();
     let path = folder.path().join("leases");
     let leases = open(&path);
