@@ -16,11 +16,11 @@ use anyhow::{Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::kube;
-use crate::pod::{Ipv4Range, NodePrefix};
 use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
-use crate::see::{Exit, Trouble};
+use crate::services_sync;
+use dormouse_agent_inspect::{Exit, Trouble};
+use dormouse_agent_pod::{Ipv4Range, NodePrefix};
 
 /// The node's half of Dormouse: data path, pod network, and, standalone, the pods themselves
 #[derive(Debug, Parser)]
@@ -315,11 +315,11 @@ impl Run {
     /// What the flags say of the node and its cluster, as Services need it.
     fn node_facts(&self) -> Result<dormouse_agent_services::Node> {
         let ranges = |flag: &str, texts: &[String]| {
-            kube::prefixes(texts).map_err(|text| {
+            services_sync::prefixes(texts).map_err(|text| {
                 anyhow::anyhow!("{flag} {text}: write a range like fd00:20::/112 or 10.96.0.0/16")
             })
         };
-        let node_ports = kube::node_port_addresses(&self.node_port_addresses);
+        let node_ports = services_sync::node_port_addresses(&self.node_port_addresses);
         let primary = [
             Some(IpAddr::V6(self.address)),
             self.address4.map(IpAddr::V4),

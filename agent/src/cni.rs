@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::pod::Network;
-use crate::pod::monitor::Monitor;
-use crate::{held, offline};
+use dormouse_agent_netlink::monitor::{Monitor, PodLinks};
+use dormouse_agent_pod::Network;
+use dormouse_agent_pod::{POD_GROUP, names, remembered};
+use dormouse_agent_sys::retry;
 
 mod answer;
 pub(crate) mod connection;
@@ -29,7 +30,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
         fs::create_dir_all(folder)?;
     }
     let is_served = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-    held::wait(held::INSTANT, is_served, || unserved(path))?;
+    retry::wait(retry::INSTANT, is_served, || unserved(path))?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -54,7 +55,7 @@ pub async fn serve(
     network: Arc<Network>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    if let Err(error) = offline::remember(network.config()) {
+    if let Err(error) = remembered::remember(network.config()) {
         tracing::warn!(%error, "no pod can be wired while the agent is down");
     }
     let reconciler = tokio::spawn(reconcile(Arc::clone(&network), shutdown.clone()));
@@ -65,7 +66,11 @@ pub async fn serve(
 async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
     // The first tick is at once: deletions may have been noted between the agent's look and its first connection.
     let mut ticks = tokio::time::interval(RECONCILE_EVERY);
-    let mut monitor = Monitor::open()
+    let pods = PodLinks {
+        group: POD_GROUP,
+        is_name: |name| names::suffix_of_link(name).is_some(),
+    };
+    let mut monitor = Monitor::open(pods)
         .inspect_err(|error| tracing::warn!(%error, "vanished pods are noticed late"))
         .ok();
     loop {

@@ -1,24 +1,21 @@
-//! The node's shell: loads the data path, wires and runs pods, and follows control's fleet stream.
+//! The node's shell: joins the data path, the pod network and the fleet stream in one process.
 //!
-//! Reading order: what the kernel does ([`datapath`]), how a pod is wired ([`pod`], [`cni`], [`offline`]), how the network finds it ([`ndp`], [`profile`]), how it is run
-//! ([`runtime`]), where the node learns what to do ([`source`]), the loop that joins them ([`node`]), and
-//! what people ask of it all ([`see`]), and how it goes again ([`uninstall`]).
+//! Reading order: where the node learns what to do ([`source`]), Services ([`services_sync`], [`health`]), how the network
+//! finds pods ([`ndp`], [`profile`]), the CNI socket ([`cni`], [`offline`]), how pods are run ([`runtime`]), the loop that
+//! joins them ([`node`]), its [`metrics`], the commands ([`cli`]), and how it goes again ([`uninstall`]). The kernel's half
+//! is in `agent/datapath`, the pod network in `agent/pod`, the read-only views in `agent/inspect`.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod cni;
-pub mod datapath;
 pub mod health;
-mod held;
-pub mod kube;
 pub mod metrics;
 pub mod ndp;
 pub mod node;
 pub mod offline;
-pub mod pod;
 pub mod profile;
 pub mod runtime;
-pub mod see;
+pub mod services_sync;
 pub mod source;
 pub mod uninstall;

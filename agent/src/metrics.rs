@@ -3,54 +3,19 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use dormouse_fleet::Boottime;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 mod collect;
-mod wiring;
 
 pub use collect::Collected;
-pub use wiring::{Command, Healed, Stage, WiringMetrics};
-
-/// What is known of the fleet stream, written by the node's loop.
-#[derive(Debug, Default)]
-pub struct FleetState {
-    connected: AtomicBool,
-    granted_at: AtomicU64,
-}
-
-impl FleetState {
-    /// Whether the stream stands now. Returns whether it stood before.
-    pub fn connected(&self, now: bool) -> bool {
-        self.connected.swap(now, Ordering::Relaxed)
-    }
-
-    /// A grant was put in force.
-    pub fn granted(&self) {
-        self.granted_at.store(Boottime::now().0, Ordering::Relaxed);
-    }
-
-    fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
-    }
-
-    /// Seconds since the last grant; 0 before the first.
-    fn lag_seconds(&self) -> f64 {
-        match self.granted_at.load(Ordering::Relaxed) {
-            0 => 0.0,
-            at => Boottime::now().since(Boottime(at)).as_secs_f64(),
-        }
-    }
-}
 
 /// Serves `/metrics` and `/healthz`, and other read-only routes, until `shutdown`.
 pub async fn serve(

@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::pod::{PodEntry, PodTable};
 use crate::profile::{Ndp, Profile};
 use advertiser::Advertiser;
+use dormouse_agent_pod::{PodEntry, PodTable};
 use groups::Groups;
 use schedule::Schedule;
 use uplink::{News, Uplink, Watch};

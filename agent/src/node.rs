@@ -10,16 +10,15 @@ use dormouse_fleet::Boottime;
 use dormouse_fleet::client::LinkError;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::{Count, Down, PodStatus, pod_status::Phase};
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::datapath::{Datapath, KernelEvent, KernelEvents, expire_flows};
-use crate::metrics::FleetState;
 use crate::runtime::Runtime;
 use crate::source::fleet::{Signal, Source};
+use crate::source::fleet_state::FleetState;
+use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath, expire_flows};
 
 pub use apply::{ApplyError, Graced};
 pub use routes::Routes;
@@ -32,9 +31,6 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 const FULL_PAUSE: Duration = Duration::from_millis(5);
 /// A node without a stream has nothing due; its loop looks around this often all the same.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
-
-/// The data path as its users share it: the loop, and the pod network. No lock is held across an await.
-pub type SharedDatapath = Arc<Mutex<Datapath>>;
 
 /// The pods of a standalone node and what they say.
 pub struct Pods {

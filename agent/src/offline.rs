@@ -10,11 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::cni::connection;
-use crate::pod::{Network, PodEntry, PodTable};
-
-mod remembered;
-
-pub(crate) use remembered::{recall, remember};
+use dormouse_agent_pod::remembered::recall;
+use dormouse_agent_pod::{Network, PodEntry, PodTable};
 
 /// Serves the plugin at the other end of standard input.
 pub fn serve(state_dir: &Path) -> Result<()> {

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::datapath::{Pinned, detach};
-use crate::offline;
-use crate::pod::netns;
-use crate::see::Trouble;
-use crate::see::kernel::ask;
-use crate::see::wiring::Wiring;
+use dormouse_agent_datapath::{Pinned, detach};
+use dormouse_agent_inspect::Trouble;
+use dormouse_agent_inspect::kernel::ask;
+use dormouse_agent_inspect::wiring::Wiring;
+use dormouse_agent_pod::remembered;
+use dormouse_agent_sys::netns;
 
 pub use plan::{Plan, Removal};
 
@@ -71,7 +71,7 @@ pub fn look(place: &Place) -> Result<Plan, UninstallError> {
     let unreadable = |error: io::Error| UninstallError::Look(error.to_string());
     let pinned = Pinned::open(&place.bpffs).ok();
     let wiring = Wiring::look(&place.state_dir, pinned.as_ref())?;
-    let uplink = offline::recall(&place.state_dir).map(|config| config.uplink);
+    let uplink = remembered::recall(&place.state_dir).map(|config| config.uplink);
     let facts = pinned.as_ref().map(Pinned::facts);
     let mut plan = plan::of_kernel(place, &wiring, facts, uplink.ok().as_deref());
     plan.removals

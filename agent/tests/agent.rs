@@ -158,7 +158,7 @@ struct Pins(PathBuf);
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        let _ = dormouse_agent::datapath::detach(&self.0);
+        let _ = dormouse_agent_datapath::detach(&self.0);
     }
 }
 

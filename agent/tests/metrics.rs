@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use dormouse_agent::pod::netns;
+use dormouse_agent_sys::netns;
 use ground::{Ground, ip, wait};
 use serde_json::json;
 
@@ -89,7 +89,7 @@ impl Drop for Node<'_> {
     fn drop(&mut self) {
         let _ = self.agent.kill();
         let _ = self.agent.wait();
-        let _ = dormouse_agent::datapath::detach(&self.ground.bpffs());
+        let _ = dormouse_agent_datapath::detach(&self.ground.bpffs());
     }
 }
 

@@ -18,8 +18,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use dormouse_agent::datapath::Pinned;
-use dormouse_agent::pod::netns;
+use dormouse_agent_datapath::Pinned;
+use dormouse_agent_sys::netns;
 use ground::{Ground, ip, plugin, wait};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ struct Node<'a>(&'a Ground);
 
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        let _ = dormouse_agent::datapath::detach(&self.0.bpffs());
+        let _ = dormouse_agent_datapath::detach(&self.0.bpffs());
     }
 }
 

@@ -9,13 +9,13 @@ use serde_json::json;
 
 use super::flows::service;
 use super::which::Which;
-use crate::see::address::Found;
-use crate::see::explanation::From;
-use crate::see::frame::Opening;
-use crate::see::journey::Journey;
-use crate::see::names::{protocol_name, protocol_number};
-use crate::see::output::{Output, value};
-use crate::see::{API_VERSION, Exit, Trouble, address, reason};
+use dormouse_agent_inspect::address::Found;
+use dormouse_agent_inspect::explanation::From;
+use dormouse_agent_inspect::frame::Opening;
+use dormouse_agent_inspect::journey::Journey;
+use dormouse_agent_inspect::names::{protocol_name, protocol_number};
+use dormouse_agent_inspect::output::{Output, value};
+use dormouse_agent_inspect::{API_VERSION, Exit, Trouble, address, reason};
 
 /// The port that a client is given when none is named; the choice of a backend depends on it.
 const SOURCE_PORT: u16 = 40_000;

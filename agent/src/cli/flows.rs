@@ -8,12 +8,12 @@ use clap::Args;
 use dormouse_agent_services::{Prefix, address::parse_address};
 
 use super::which::{Which, beside};
-use crate::datapath::Place;
-use crate::see::flows::{self, Filter, Kind, State, To};
-use crate::see::names::protocol_number;
-use crate::see::output::Form;
-use crate::see::services::{self, ServiceRow, Wanted};
-use crate::see::{Exit, Trouble};
+use dormouse_agent_datapath::Place;
+use dormouse_agent_inspect::flows::{self, Filter, Kind, State, To};
+use dormouse_agent_inspect::names::protocol_number;
+use dormouse_agent_inspect::output::Form;
+use dormouse_agent_inspect::services::{self, ServiceRow, Wanted};
+use dormouse_agent_inspect::{Exit, Trouble};
 
 /// The flags of `flows`.
 #[derive(Clone, Debug, Args)]

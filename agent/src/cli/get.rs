@@ -5,10 +5,10 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 
 use super::which::{Which, beside};
-use crate::see::names::slots;
-use crate::see::output::{Form, Output, list};
-use crate::see::services::{self, ServiceRow, Wanted};
-use crate::see::{Exit, Trouble, addresses, apps, backends, drops, neighbours, pods};
+use dormouse_agent_inspect::names::slots;
+use dormouse_agent_inspect::output::{Form, Output, list};
+use dormouse_agent_inspect::services::{self, ServiceRow, Wanted};
+use dormouse_agent_inspect::{Exit, Trouble, addresses, apps, backends, drops, neighbours, pods};
 
 /// The flags of `get`.
 #[derive(Clone, Debug, Args)]

@@ -20,16 +20,17 @@ use tracing::{error, info, warn};
 
 use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
-use crate::datapath::{self, Datapath, pod_keys};
-use crate::kube::{self, Kube};
-use crate::metrics::{self, Collected, FleetState};
+use crate::metrics::{self, Collected};
 use crate::ndp::{self, Announcer};
-use crate::node::{Node, Pods, Routes, SharedDatapath};
-use crate::pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use crate::node::{Node, Pods, Routes};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
-use crate::see;
+use crate::services_sync::{self, ServicesSync};
 use crate::source::fleet::Source;
+use crate::source::fleet_state::FleetState;
+use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
+use dormouse_agent_inspect as inspect;
+use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 
 /// What begun requests may take when the agent stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,19 +91,19 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
         network: Arc::clone(&network),
         fleet: Arc::clone(&fleet_state),
     };
-    let kube = follow(&run, &datapath, &shutdown).await?;
+    let services = follow(&run, &datapath, &shutdown).await?;
     let node = join(&run, prefix, datapath, fleet_state)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
         metrics_listener,
         collected,
-        see::services::route(kube.as_ref().map(Kube::services)),
+        inspect::services::route(services.as_ref().map(ServicesSync::services)),
         shutdown.clone(),
     ));
     tasks.spawn(cni::serve(cni_listener, network, shutdown.clone()));
     tasks.spawn(announcer.run(shutdown.clone()));
     let looped = tokio::spawn(node.run(shutdown.clone()));
-    let followed = kube.map(|kube| tokio::spawn(kube.run(shutdown.clone())));
+    let followed = services.map(|sync| tokio::spawn(sync.run(shutdown.clone())));
     info!(node = run.node, "running");
     wait_for_the_end(&mut tasks, &shutdown).await?;
     let _ = tokio::time::timeout(STOP_TIMEOUT, looped).await;
@@ -154,18 +155,18 @@ async fn follow(
     run: &Run,
     datapath: &SharedDatapath,
     shutdown: &CancellationToken,
-) -> Result<Option<Kube>> {
+) -> Result<Option<ServicesSync>> {
     let Some(manifests) = run.manifests.clone() else {
         return Ok(None);
     };
-    let config = kube::Config {
+    let config = services_sync::Config {
         manifests,
         node: run.node_facts()?,
         apps: run.control.is_some(),
         health: run.health,
     };
-    let kube = Kube::open(config, Arc::clone(datapath), shutdown).await;
-    kube.map(Some).context("failed to follow Services")
+    let sync = ServicesSync::open(config, Arc::clone(datapath), shutdown).await;
+    sync.map(Some).context("failed to follow Services")
 }
 
 /// Activators answer to this address; replies to another one would be lost without a word.
@@ -205,7 +206,7 @@ async fn wait_for_the_end(
 }
 
 fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
-    let config = datapath::Config {
+    let config = dormouse_agent_datapath::Config {
         bpffs: bpffs(run.bpffs.as_ref(), &run.node),
         uplink: run.uplink.clone(),
         cgroup: run.cgroup.clone(),

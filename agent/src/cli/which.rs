@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::datapath::Pinned;
-use crate::see::names::Names;
-use crate::see::wiring::Wiring;
-use crate::see::{Exit, Trouble};
+use dormouse_agent_datapath::Pinned;
+use dormouse_agent_inspect::names::Names;
+use dormouse_agent_inspect::wiring::Wiring;
+use dormouse_agent_inspect::{Exit, Trouble};
 
 /// Where nodes have their folders of pins.
 const PINS: &str = "/sys/fs/bpf/dormouse";

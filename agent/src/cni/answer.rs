@@ -4,7 +4,7 @@ use dormouse_agent_ipam::{AllocateError, LeasesError};
 use dormouse_cni::error::{CniError, code};
 use dormouse_cni::message::{Reply, Request};
 
-use crate::pod::NetworkError;
+use dormouse_agent_pod::NetworkError;
 
 /// The request's name, for counters.
 pub(super) fn command(request: &Request) -> &'static str {

@@ -11,7 +11,7 @@ use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
 use dormouse_cni::wire;
 
 use super::answer;
-use crate::pod::{Network, NetworkError};
+use dormouse_agent_pod::{Network, NetworkError};
 
 /// How long a connected plugin may take to say what it wants, and to read its answer.
 const TALK_DEADLINE: Duration = Duration::from_secs(5);

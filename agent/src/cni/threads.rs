@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection;
-use crate::pod::Network;
+use dormouse_agent_pod::Network;
 
 /// Requests served at one time; more wait in the socket's own queue, first come, first served.
 const SERVED_MAX: usize = 128;

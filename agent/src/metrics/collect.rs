@@ -7,10 +7,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::FleetState;
-use crate::node::SharedDatapath;
-use crate::pod::{Network, Usage};
-use crate::see::neighbours::solicitations;
+use dormouse_agent_datapath::SharedDatapath;
+use dormouse_agent_inspect::neighbours::solicitations;
+use dormouse_agent_pod::{Network, Usage};
+
+use crate::source::fleet_state::FleetState;
 
 /// Where the numbers are.
 pub struct Collected {

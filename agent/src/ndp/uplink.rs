@@ -11,7 +11,8 @@ use netlink_sys::{AsyncSocket, SocketAddr};
 use rtnetlink::{Handle, MulticastGroup};
 use tokio::task::AbortHandle;
 
-use crate::pod::unheard;
+use dormouse_agent_netlink::link_filter;
+use dormouse_agent_pod::POD_GROUP;
 
 /// The uplink as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Watch {
     pub(super) fn open(name: &str) -> io::Result<Self> {
         let groups = [MulticastGroup::Link];
         let (mut connection, handle, messages) = rtnetlink::new_multicast_connection(&groups)?;
-        unheard::skip_pods(connection.socket_mut().socket_ref())?;
+        link_filter::skip_group(connection.socket_mut().socket_ref(), POD_GROUP)?;
         let messages = messages.map(|(message, _): (_, SocketAddr)| message);
         Ok(Self {
             name: name.to_owned(),

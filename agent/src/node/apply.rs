@@ -8,8 +8,9 @@ use dormouse_fleet::proto::{Entry, NodeConfig, entry::Mode};
 
 use tokio::task::JoinHandle;
 
-use super::{Node, SharedDatapath};
-use crate::datapath::{self, DatapathError, VipRange};
+use super::Node;
+use dormouse_agent_datapath as datapath;
+use dormouse_agent_datapath::{DatapathError, SharedDatapath, VipRange};
 
 /// What control said cannot be put in force.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use super::process::{Exit, Running};
 use super::record::{Process, Record, RecordError, State};
 use super::spec::{Check, Spec};
 use super::{RuntimeConfig, cgroup, probe, sockets};
-use crate::pod::netns;
+use dormouse_agent_sys::netns;
 
 /// How often a draining pod's connections are looked at; it must be idle twice.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);

@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use super::RuntimeConfig;
 use super::record::{Process, Record};
 use super::spec::Spec;
-use crate::datapath::watch;
+use dormouse_agent_sys::readiness::watch;
 
 /// A process that runs, or that nobody has waited for yet.
 pub(super) struct Running {

@@ -159,7 +159,7 @@ impl Manifests {
     fn watched(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
         let heard = match self.heard.take() {
             Some(heard) => heard,
-            None => crate::datapath::watch(self.looker.lock().descriptor()?)?,
+            None => dormouse_agent_sys::readiness::watch(self.looker.lock().descriptor()?)?,
         };
         Ok(self.heard.insert(heard))
     }

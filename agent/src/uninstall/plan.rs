@@ -8,10 +8,10 @@ use dormouse_agent_ipam::NodePrefix;
 use dormouse_ebpf::config::Config;
 
 use super::Place;
-use crate::pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
-use crate::pod::refusal;
-use crate::see::kernel::{Kernel, Link, Neighbour, Route};
-use crate::see::wiring::Wiring;
+use dormouse_agent_inspect::kernel::{Kernel, Link, Neighbour, Route};
+use dormouse_agent_inspect::wiring::Wiring;
+use dormouse_agent_pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
+use dormouse_agent_pod::refusal;
 
 /// An acting prefix's length, in bits.
 const ACTING_LENGTH: u8 = 96;

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dormouse_agent::pod::LeaseKey;
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::leases::{Leases, Opening};
 use dormouse_agent_ipam::{BootId, NetnsId};
+use dormouse_agent_pod::LeaseKey;
 use dormouse_cni::message::Attachment;
 use dormouse_cni::pending::PendingDel;
 use nix::sys::signal::{Signal, kill};

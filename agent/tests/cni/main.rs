@@ -21,10 +21,11 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use dormouse_agent::pod::{LeaseKey, netns};
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::leases::{Leases, Opening};
 use dormouse_agent_ipam::{BootId, NetnsId};
+use dormouse_agent_pod::LeaseKey;
+use dormouse_agent_sys::netns;
 use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
 use dormouse_cni::pending::since_boot;
 use dormouse_cni::wire;

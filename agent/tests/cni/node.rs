@@ -13,9 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dormouse_agent::cni;
-use dormouse_agent::pod::{
-    Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable, netns,
-};
+use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use dormouse_agent_sys::netns;
 use nix::sched::{CloneFlags, setns};
 use tokio_util::sync::CancellationToken;
 

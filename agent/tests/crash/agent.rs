@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use dormouse_agent::cni;
-use dormouse_agent::pod::{Network, NetworkConfig, PodEntry, PodTable};
+use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use dormouse_agent::datapath::Pinned;
-use dormouse_agent::pod::netns;
-use dormouse_agent::pod::network::BRIDGE_DEFAULT;
+use dormouse_agent_datapath::Pinned;
 use dormouse_agent_ipam::journal;
 use dormouse_agent_ipam::record::Record;
+use dormouse_agent_pod::network::BRIDGE_DEFAULT;
+use dormouse_agent_sys::netns;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 

@@ -17,8 +17,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dormouse_agent::datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
-use dormouse_agent::see::frame::{Opening, ends};
+use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
+use dormouse_agent_inspect::frame::{Opening, ends};
 use dormouse_ebpf::packet::{TCP, UDP};
 use place::{FAR_POD, NODE, POD, Place};
 

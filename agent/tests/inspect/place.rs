@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, PerCpuArray, PerCpuHashMap};
-use dormouse_agent::datapath::{Config, detach};
+use dormouse_agent_datapath::{Config, detach};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_ebpf::maps::{

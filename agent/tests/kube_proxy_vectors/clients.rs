@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use aya::maps::{HashMap as BpfHashMap, MapData};
-use dormouse_agent::datapath::View;
+use dormouse_agent_datapath::View;
 use dormouse_ebpf::decide::{Choice, Tables, remember};
 use dormouse_ebpf::maps::{Sticky, StickyKey, join};
 

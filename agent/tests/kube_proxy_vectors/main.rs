@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use calls::{Asker, Servers};
 use connects::Line;
-use dormouse_agent::datapath::Config;
+use dormouse_agent_datapath::Config;
 use place::{Place, with_place};
 use run::Run;
 use tally::Tally;

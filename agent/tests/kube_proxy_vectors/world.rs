@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use aya::maps::{HashMap as BpfHashMap, Map, MapData};
-use dormouse_agent::datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
+use dormouse_agent_datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
 use dormouse_agent_services::{Changes, Family, Node, Prefix, Services, Strictness, Vip};
 use dormouse_ebpf::decide::{Answer, Asked, Choice, Tables, decide};
 use dormouse_ebpf::flow::{NAT_PORTS_HIGH, NAT_PORTS_LOW};

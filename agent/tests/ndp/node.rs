@@ -162,7 +162,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
-        let _ = dormouse_agent::datapath::detach(&self.pins());
+        let _ = dormouse_agent_datapath::detach(&self.pins());
         let _ = fs::remove_dir(&self.cgroup);
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use dormouse_agent::pod::netns;
+use dormouse_agent_sys::netns;
 
 /// How long anything may take that comes by itself.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);

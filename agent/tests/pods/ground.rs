@@ -9,9 +9,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dormouse_agent::pod::{
-    LeaseKey, Network, NetworkConfig, NodePrefix, PodEntry, PodTable, netns,
-};
+use dormouse_agent_pod::{LeaseKey, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
+use dormouse_agent_sys::netns;
 use dormouse_cni::message::{Wanted, Wired};
 
 /// How long a packet may be under way.

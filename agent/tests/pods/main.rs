@@ -14,8 +14,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use dormouse_agent::datapath::{Config, Datapath};
-use dormouse_agent::pod::{PodEntry, PodTable};
+use dormouse_agent_datapath::{Config, Datapath};
+use dormouse_agent_pod::{PodEntry, PodTable};
 use dormouse_cni::message::{Bandwidth, Rate, Wanted};
 use ground::{Netns, Node, Recorder};
 

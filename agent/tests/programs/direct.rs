@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use dormouse_agent::datapath::{Datapath, Hook, PodEntry, Run};
-use dormouse_agent::see::frame::Opening;
+use dormouse_agent_datapath::{Datapath, Hook, PodEntry, Run};
+use dormouse_agent_inspect::frame::Opening;
 use dormouse_agent_services::{Node, NodeAddresses, NodePortAddresses, Prefix};
 
 use crate::frames::{SYN, SYN_ACK, frame, ones_sum, seal, tcp};

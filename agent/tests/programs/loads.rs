@@ -2,8 +2,8 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use dormouse_agent::datapath::{BackendCount, Datapath, Hook};
-use dormouse_agent::see::frame::Opening;
+use dormouse_agent_datapath::{BackendCount, Datapath, Hook};
+use dormouse_agent_inspect::frame::Opening;
 use dormouse_ebpf::packet::UDP;
 
 use super::frames::{ACK, FIN, RST, SYN, tcp};

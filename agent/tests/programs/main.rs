@@ -18,7 +18,7 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dormouse_agent::datapath::{
+use dormouse_agent_datapath::{
     Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, Run, Verdict, detach,
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_REST_NS};
@@ -780,7 +780,7 @@ fn a_take_over_that_was_cut_off_is_finished_by_the_next() {
         assert_eq!(folders, 1, "one layout is left");
         assert_eq!(place.links().len(), 12);
         let mut flows = 0;
-        let pinned = dormouse_agent::datapath::Pinned::open(pins).unwrap();
+        let pinned = dormouse_agent_datapath::Pinned::open(pins).unwrap();
         pinned
             .flows(|_, _| {
                 flows += 1;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dormouse_agent::datapath::{
+use dormouse_agent_datapath::{
     Activator, Backend, Config, Datapath, Entry, KernelEventKind, Mode, PodEntry, Verdict,
     VipRange, detach,
 };
@@ -185,7 +185,7 @@ pub(crate) fn sleeping() -> Entry {
 
 /// The events so far.
 pub(crate) fn events(
-    events: &mut dormouse_agent::datapath::KernelEvents,
+    events: &mut dormouse_agent_datapath::KernelEvents,
 ) -> Vec<(u32, KernelEventKind)> {
     std::iter::from_fn(|| events.try_next())
         .map(|event| (event.vip, event.kind))

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dormouse_agent::cni;
-use dormouse_agent::pod::{Network, NetworkConfig, PodEntry, PodTable};
 use dormouse_agent::runtime::{Runtime, RuntimeConfig};
+use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable};
 use dormouse_fleet::proto::{PodSpec, PodStatus, pod_status::Phase};
 use ground::{Ground, PATIENCE, stand, wait};
 use serde_json::json;

@@ -167,7 +167,7 @@ pub(super) fn start_agent(options: &Options, world: &World, node: &Host) -> Resu
 fn program(options: &Options, node: &Host) -> Result<Program> {
     let prefix = node.prefix.context("the node has no prefix")?;
     let pairs = [
-        ("--log", "info,dormouse_agent::pod=debug".to_owned()),
+        ("--log", "info,dormouse_agent_pod=debug".to_owned()),
         ("--node", node.name.clone()),
         ("--uplink", node.uplink().to_owned()),
         ("--prefix", format!("{prefix}/96")),

@@ -23,7 +23,7 @@ pub(super) fn report(report: &mut Report) -> Result<()> {
     bench.args([
         "bench",
         "--package",
-        "dormouse-agent",
+        "dormouse-agent-datapath",
         "--bench",
         "dataplane",
     ]);

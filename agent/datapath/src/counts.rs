@@ -1,0 +1,236 @@
+//! Connections per VIP: differences of the kernel's sums, and the statistics of verdicts.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use aya::maps::{HashMap, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
+use dormouse_ebpf::counts::Counts;
+use dormouse_ebpf::verdict::Verdict;
+
+use super::clock;
+use super::error::DatapathError;
+use super::load::Loaded;
+
+/// How often a copy that was taken in the middle of a change is taken again.
+const TRIES: usize = 8;
+
+/// What one VIP had on this node in an interval: connections that went straight to pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VipCount {
+    /// The VIP's index.
+    pub vip: u32,
+    /// Connections begun.
+    pub connections: u64,
+    /// The integral of open connections, in connection-nanoseconds.
+    pub connection_ns: u64,
+    /// Connections open at its end.
+    pub open: u64,
+    /// How long it was, in nanoseconds.
+    pub interval_ns: u64,
+}
+
+/// The counters of the VIPs that this node has ever served: others have no connections to count.
+pub(super) struct Counters {
+    sums: PerCpuHashMap<MapData, u32, Counts>,
+    expired: HashMap<MapData, u32, Counts>,
+    cpus: usize,
+    /// The sums at the end of the last interval, and when that was.
+    before: BTreeMap<u32, (Counts, u64)>,
+}
+
+impl std::fmt::Debug for Counters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counters")
+            .field("before", &self.before)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Counters {
+    pub(super) fn open(loaded: &mut Loaded, followed: Vec<u32>) -> Result<Self, DatapathError> {
+        let sums = loaded.take("counts")?;
+        let expired = loaded.take("expired")?;
+        let cpus = aya::util::nr_cpus()
+            .map_err(|(_, error)| DatapathError::map("size", "counts")(error))?;
+        let mut counters = Self {
+            sums: PerCpuHashMap::try_from(sums).map_err(DatapathError::map("open", "counts"))?,
+            expired: HashMap::try_from(expired).map_err(DatapathError::map("open", "expired"))?,
+            cpus,
+            before: BTreeMap::new(),
+        };
+        for vip in followed {
+            // The others were never served here.
+            if counters.sums.get(&vip, 0).is_ok() {
+                counters.follow(vip)?;
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Makes a VIP's counters, or goes on with those that there are.
+    pub(super) fn follow(&mut self, vip: u32) -> Result<(), DatapathError> {
+        if self.before.contains_key(&vip) {
+            return Ok(());
+        }
+        if self.sums.get(&vip, 0).is_err() {
+            let zeros = PerCpuValues::try_from(vec![Counts::default(); self.cpus])
+                .map_err(DatapathError::map("fill", "counts"))?;
+            self.sums
+                .insert(vip, zeros, 0)
+                .map_err(DatapathError::map("insert into", "counts"))?;
+        }
+        let now = self.sum(vip).unwrap_or_default();
+        self.before.insert(vip, (now, clock::boottime_ns()));
+        Ok(())
+    }
+
+    /// Drops a VIP's counters.
+    pub(super) fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
+        if self.before.remove(&vip).is_some() {
+            let _ = self.expired.remove(&vip);
+            self.sums
+                .remove(&vip)
+                .map_err(DatapathError::map("remove from", "counts"))?;
+        }
+        Ok(())
+    }
+
+    /// Counts connections whose end nobody saw.
+    pub(super) fn expire(
+        &mut self,
+        vip: u32,
+        connections: u64,
+        now_ns: u64,
+    ) -> Result<(), DatapathError> {
+        let more = Counts {
+            closed: connections,
+            closed_ns: connections.wrapping_mul(now_ns),
+            ..Counts::default()
+        };
+        let sum = self.expired.get(&vip, 0).unwrap_or_default().plus(&more);
+        self.expired
+            .insert(vip, sum, 0)
+            .map_err(DatapathError::map("insert into", "expired"))
+    }
+
+    /// What happened since the call before; VIPs without any connection are left out.
+    pub(super) fn take(&mut self, now_ns: u64) -> Vec<VipCount> {
+        let followed: Vec<u32> = self.before.keys().copied().collect();
+        let mut counts = Vec::new();
+        for vip in followed {
+            // In the middle of a change each time: its next interval covers this one too.
+            let Some(sum) = self.sum(vip) else { continue };
+            if let Some((old, at_ns)) = self.before.insert(vip, (sum, now_ns)) {
+                counts.push(difference(vip, &(old, at_ns), &(sum, now_ns)));
+            }
+        }
+        counts.retain(|count| count.connections > 0 || count.connection_ns > 0 || count.open > 0);
+        counts
+    }
+
+    /// The sums of the VIPs whose flows have connections open.
+    pub(super) fn open_ones(&self) -> Vec<(u32, Counts)> {
+        self.before
+            .keys()
+            .filter_map(|&vip| Some((vip, self.sum(vip)?)))
+            .filter(|(_, sum)| sum.open_flows().cast_signed() > 0)
+            .collect()
+    }
+
+    /// A VIP's sums over all CPUs, if none was in the middle of a change.
+    pub(super) fn sum(&self, vip: u32) -> Option<Counts> {
+        let settled = (0..TRIES).find_map(|_| {
+            let cpus = self.sums.get(&vip, 0).ok()?;
+            cpus.iter().all(Counts::is_settled).then_some(cpus)
+        })?;
+        let expired = self.expired.get(&vip, 0).unwrap_or_default();
+        Some(settled.iter().fold(expired, |sum, cpu| sum.plus(cpu)))
+    }
+}
+
+/// An interval's counts from the sums at its two ends.
+fn difference(
+    vip: u32,
+    (old, from_ns): &(Counts, u64),
+    (new, until_ns): &(Counts, u64),
+) -> VipCount {
+    let integral = new
+        .connection_ns(*until_ns)
+        .wrapping_sub(old.connection_ns(*from_ns));
+    VipCount {
+        vip,
+        connections: new.opened.wrapping_sub(old.opened),
+        // A change between the clock and the copy may take the sum below zero by a moment.
+        connection_ns: if integral.cast_signed() < 0 {
+            0
+        } else {
+            integral
+        },
+        open: if new.open().cast_signed() < 0 {
+            0
+        } else {
+            new.open()
+        },
+        interval_ns: until_ns.saturating_sub(*from_ns),
+    }
+}
+
+/// What became of packets, all CPUs together.
+pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
+    let stats = loaded
+        .map("stats")
+        .ok()
+        .and_then(|map| PerCpuArray::try_from(map).ok());
+    stats.map_or_else(Vec::new, |stats| sums(&stats))
+}
+
+/// A counter of each verdict, all CPUs together.
+pub(super) fn sums<M: Borrow<MapData>>(stats: &PerCpuArray<M, u64>) -> Vec<(Verdict, u64)> {
+    let sum = |verdict: Verdict| {
+        let cpus = stats.get(&(verdict as u32), 0).ok()?;
+        Some((verdict, cpus.iter().sum()))
+    };
+    Verdict::ALL
+        .iter()
+        .filter_map(|verdict| sum(*verdict))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_open_for_half_of_the_interval_is_half_a_connection_on_average() {
+        let old = Counts::default();
+        let new = Counts {
+            opened: 1,
+            opened_ns: 1_500,
+            ..Counts::default()
+        };
+        let count = difference(7, &(old, 1_000), &(new, 2_000));
+        assert_eq!(
+            count,
+            VipCount {
+                vip: 7,
+                connections: 1,
+                connection_ns: 500,
+                open: 1,
+                interval_ns: 1_000
+            }
+        );
+    }
+
+    #[test]
+    fn a_connection_opened_after_the_clock_was_read_counts_for_nothing_yet() {
+        let new = Counts {
+            opened: 1,
+            opened_ns: 2_001,
+            ..Counts::default()
+        };
+        assert_eq!(
+            difference(7, &(Counts::default(), 1_000), &(new, 2_000)).connection_ns,
+            0
+        );
+    }
+}

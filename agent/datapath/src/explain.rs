@@ -1,0 +1,222 @@
+//! The programs once more, loaded to explain: the same object over the same maps to read, with maps of their own to write.
+//!
+//! What the running programs write (flows, sticky clients, touches, counters, loads, events) is not shared: a run changes nothing
+//! that they see. What this one packet's decision reads of it is copied in before the run.
+
+use std::path::{Path, PathBuf};
+
+use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::programs::{Program, TestRun as _, TestRunOptions};
+use aya::{Ebpf, EbpfLoader};
+use dormouse_ebpf::flow::{Flow, FlowKey};
+use dormouse_ebpf::maps::{FLOWING_WORDS, Sticky, StickyKey};
+use dormouse_ebpf::trace::{STEPS_MAX, Told};
+
+use super::counts::sums;
+use super::error::DatapathError;
+use super::load::{Hook, OBJECT, RUN_ROOM};
+use super::pinned::Pinned;
+use super::{Verdict, clock, probe};
+
+/// The maps that programs only read.
+const SHARED: &[&str] = &[
+    "svc", "lease", "current", "vec", "backend", "prefix", "filter", "foreign", "extra",
+    "admitted", "config", "pod",
+];
+
+/// Maps of which one packet needs little, and how much.
+const SMALL: &[(&str, u32)] = &[
+    ("flow", 1 << 10),
+    ("load", 1),
+    ("sticky", 1 << 10),
+    ("fragment", 1 << 10),
+    ("peer", 1 << 10),
+    ("drops", 1 << 10),
+    // A ring's size is a power of two of whole pages.
+    ("events", 1 << 16),
+];
+
+/// What `__sk_buff` has room for, in bytes, and where it names the interface (linux/bpf.h).
+const CONTEXT_LEN: usize = 192;
+const CONTEXT_IFINDEX: usize = 40;
+
+/// What a packet's decision reads of what programs write.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// The packet's flow, and what belongs to it.
+    pub flows: Vec<(FlowKey, Flow)>,
+    /// The client's backends.
+    pub sticky: Vec<(StickyKey, Sticky)>,
+    /// The VIP, and what is noted of its sleep.
+    pub touch: Option<(u32, u64)>,
+}
+
+/// What a run told.
+#[derive(Debug)]
+pub struct Explained {
+    /// The program's verdict, as its hook defines it.
+    pub verdict: u32,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+    /// The steps of its decision.
+    pub steps: Vec<Told>,
+    /// What it counted.
+    pub counted: Vec<(Verdict, u64)>,
+}
+
+/// A program that explains.
+pub struct Explainer {
+    object: Ebpf,
+    hook: Hook,
+}
+
+impl std::fmt::Debug for Explainer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explainer")
+            .field("hook", &self.hook)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Explainer {
+    /// Loads the program of a hook. The agent that may run beside is not asked, and not disturbed.
+    pub fn open(pinned: &Pinned, hook: Hook) -> Result<Self, DatapathError> {
+        probe::judge(&probe::Findings {
+            root: nix::unistd::geteuid().is_root(),
+            failed: None,
+        })?;
+        let borrowed = Borrowed::make(pinned.folder())?;
+        let mut loader = EbpfLoader::new();
+        loader
+            .default_map_pin_directory(&borrowed.folder)
+            .override_global("EXPLAIN", &1_u32, true);
+        for (name, size) in SMALL {
+            loader.map_max_entries(name, *size);
+        }
+        let mut object = loader.load(OBJECT)?;
+        drop(borrowed);
+        let name = hook.program();
+        match object.program_mut(name) {
+            Some(Program::SchedClassifier(program)) => program.load(),
+            _ => return Err(DatapathError::Absent { name }),
+        }
+        .map_err(DatapathError::program("load", name))?;
+        Ok(Self { object, hook })
+    }
+
+    /// Copies in what the packet's decision reads.
+    pub fn remember(&mut self, memory: &Memory) -> Result<(), DatapathError> {
+        let mut flows: HashMap<_, FlowKey, Flow> = self.map("flow")?;
+        for (key, flow) in &memory.flows {
+            let inserted = flows.insert(key, flow, 0);
+            inserted.map_err(DatapathError::map("insert into", "flow"))?;
+        }
+        let mut flowing: Array<_, u64> = self.map("flowing")?;
+        for place in 0..FLOWING_WORDS {
+            // Any address may have flows here: the table is small.
+            let set = flowing.set(place, u64::MAX, 0);
+            set.map_err(DatapathError::map("write", "flowing"))?;
+        }
+        let mut sticky: HashMap<_, StickyKey, Sticky> = self.map("sticky")?;
+        for (key, clients) in &memory.sticky {
+            let inserted = sticky.insert(key, clients, 0);
+            inserted.map_err(DatapathError::map("insert into", "sticky"))?;
+        }
+        if let Some((vip, noted)) = memory.touch {
+            let mut touch: Array<_, u64> = self.map("touch")?;
+            let set = touch.set(vip, noted, 0);
+            set.map_err(DatapathError::map("write", "touch"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the program over a frame that comes by an interface. Once: a second packet would find what the first left.
+    pub fn run(mut self, frame: &[u8], ifindex: u32) -> Result<Explained, DatapathError> {
+        let name = self.hook.program();
+        let mut room = vec![0; frame.len() + RUN_ROOM];
+        let mut context = [0; CONTEXT_LEN];
+        context[CONTEXT_IFINDEX..CONTEXT_IFINDEX + 4].copy_from_slice(&ifindex.to_ne_bytes());
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut room),
+            ctx_in: Some(&context),
+            ..TestRunOptions::default()
+        };
+        let result = match self.object.program(name) {
+            Some(Program::SchedClassifier(program)) => program.test_run(options),
+            _ => return Err(DatapathError::Absent { name }),
+        }
+        .map_err(DatapathError::program("run", name))?;
+        room.truncate(result.data_size_out as usize);
+        Ok(Explained {
+            verdict: result.return_value,
+            frame: room,
+            steps: self.steps()?,
+            counted: self.counted()?,
+        })
+    }
+
+    fn steps(&mut self) -> Result<Vec<Told>, DatapathError> {
+        let trace: Array<_, Told> = self.map("trace")?;
+        let told = |place: u32| {
+            trace
+                .get(&place, 0)
+                .map_err(DatapathError::map("read", "trace"))
+        };
+        let count = told(0)?.step.min(STEPS_MAX - 1);
+        (1..=count).map(told).collect()
+    }
+
+    fn counted(&mut self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
+        let name = "stats";
+        let map = self.object.take_map(name);
+        let map = map.ok_or(DatapathError::Absent { name })?;
+        let stats = PerCpuArray::try_from(map).map_err(DatapathError::map("open", name))?;
+        let counted = sums(&stats).into_iter();
+        Ok(counted.filter(|(_, count)| *count > 0).collect())
+    }
+
+    fn map<'a, T>(&'a mut self, name: &'static str) -> Result<T, DatapathError>
+    where
+        T: TryFrom<&'a mut aya::maps::Map, Error = aya::maps::MapError>,
+    {
+        let map = self.object.map_mut(name);
+        T::try_from(map.ok_or(DatapathError::Absent { name })?)
+            .map_err(DatapathError::map("open", name))
+    }
+}
+
+/// A folder in which the shared maps are pinned once more, so that a loader finds them and makes the others anew; gone as
+/// soon as it has.
+struct Borrowed {
+    folder: PathBuf,
+}
+
+impl Borrowed {
+    fn make(pins: &Path) -> Result<Self, DatapathError> {
+        // A bpffs takes no dots in names.
+        let (process, now_ns) = (std::process::id(), clock::boottime_ns());
+        let folder = pins.with_file_name(format!("explain-{process}-{now_ns}"));
+        let failed = |source| DatapathError::Folder {
+            path: folder.clone(),
+            source,
+        };
+        std::fs::create_dir(&folder).map_err(failed)?;
+        let borrowed = Self { folder };
+        for name in SHARED {
+            let map =
+                MapData::from_pin(pins.join(name)).map_err(DatapathError::map("open", name))?;
+            map.pin(borrowed.folder.join(name))
+                .map_err(DatapathError::map("pin once more", name))?;
+        }
+        Ok(borrowed)
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            tracing::warn!(folder = %self.folder.display(), %error, "a folder of pins stays behind");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Grace periods: when what was replaced can no longer be in use, told by two counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dormouse_agent_sys::readers;
+
+/// The grace periods of a data path.
+#[derive(Debug, Default)]
+pub(super) struct Graces {
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    begun: AtomicU64,
+    over: AtomicU64,
+}
+
+/// A moment among grace periods. What is given back now may be used again once a period that begins later is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// Periods begun so far.
+    pub(super) begun: u64,
+    /// The newest period that is over.
+    pub(super) over: u64,
+}
+
+/// A grace period that has begun; it is over when [`Grace::wait`] returns. Needs no access to the data path.
+#[derive(Debug)]
+#[must_use = "a grace period is over only after its wait"]
+pub struct Grace {
+    counters: Arc<Counters>,
+    number: u64,
+}
+
+impl Graces {
+    /// Begins a period: everything stored before is covered by it.
+    pub(super) fn begin(&self) -> Grace {
+        let number = self.counters.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        Grace {
+            counters: Arc::clone(&self.counters),
+            number,
+        }
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        Moment {
+            begun: self.counters.begun.load(Ordering::Acquire),
+            over: self.counters.over.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl Grace {
+    /// Blocks for about 10 ms, until no program can still decide by a word that was replaced before the beginning.
+    pub fn wait(self) {
+        readers::wait_for_readers();
+        self.counters.over.fetch_max(self.number, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_during_a_period_is_not_covered_by_it() {
+        let graces = Graces::default();
+        let period = graces.begin();
+        let given_back = graces.now().begun;
+        period.wait();
+        assert!(given_back >= graces.now().over, "it rests on");
+        graces.begin().wait();
+        assert!(given_back < graces.now().over);
+    }
+}

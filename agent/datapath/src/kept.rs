@@ -1,0 +1,224 @@
+//! A map of the kernel's that costs a call for each access, with all that is in it known here: only differences are told.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use aya::Pod;
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
+use dormouse_ebpf::maps::Admitted;
+
+use super::error::DatapathError;
+use super::pool::full;
+
+/// The kernel's side of a map.
+pub(super) trait Held<K, V>: Send {
+    fn all(&self) -> Result<Vec<(K, V)>, MapError>;
+    fn get(&self, key: &K) -> Option<V>;
+    fn put(&mut self, key: &K, value: V) -> Result<(), MapError>;
+    fn take(&mut self, key: &K) -> Result<(), MapError>;
+}
+
+/// A map with one writer.
+pub(super) struct Kept<K, V> {
+    name: &'static str,
+    held: Box<dyn Held<K, V>>,
+    known: HashMap<K, V>,
+    max: u32,
+}
+
+impl<K: Debug, V: Debug> Debug for Kept<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept")
+            .field("name", &self.name)
+            .field("known", &self.known)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
+    /// Reads what the agent before left.
+    pub(super) fn open(
+        name: &'static str,
+        held: Box<dyn Held<K, V>>,
+        max: u32,
+    ) -> Result<Self, DatapathError> {
+        let known = held.all().map_err(DatapathError::map("read", name))?;
+        Ok(Self {
+            name,
+            held,
+            known: known.into_iter().collect(),
+            max,
+        })
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<V> {
+        self.known.get(key).copied()
+    }
+
+    /// What the kernel itself would find: ranges match by their longest prefix.
+    pub(super) fn look_up(&self, key: &K) -> Option<V> {
+        self.held.get(key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.known.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Puts a value in force; whether anything changed.
+    pub(super) fn put(&mut self, key: K, value: V) -> Result<bool, DatapathError> {
+        let known = self.known.get(&key);
+        if known == Some(&value) {
+            return Ok(false);
+        }
+        if known.is_none() && self.known.len() >= self.max as usize {
+            return Err(full(self.name, self.max));
+        }
+        self.held
+            .put(&key, value)
+            .map_err(DatapathError::map("insert into", self.name))?;
+        self.known.insert(key, value);
+        Ok(true)
+    }
+
+    /// Takes a key away; whether it was there.
+    pub(super) fn take(&mut self, key: &K) -> bool {
+        if self.known.remove(key).is_none() {
+            return false;
+        }
+        if let Err(error) = self.held.take(key) {
+            tracing::warn!(map = self.name, %error, "an entry cannot be removed");
+        }
+        true
+    }
+}
+
+impl<K: Pod + Send, V: Pod + Send> Held<K, V> for BpfHashMap<MapData, K, V> {
+    fn all(&self) -> Result<Vec<(K, V)>, MapError> {
+        self.iter().collect()
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        self.get(key, 0).ok()
+    }
+
+    fn put(&mut self, key: &K, value: V) -> Result<(), MapError> {
+        self.insert(key, value, 0)
+    }
+
+    fn take(&mut self, key: &K) -> Result<(), MapError> {
+        self.remove(key)
+    }
+}
+
+/// A source range of a slot: how many bits of slot and address count, the slot in network order, the address.
+pub(super) type Range = (u32, [u8; 4], [u8; 16]);
+
+fn key(&(length, slot, address): &Range) -> Key<Admitted> {
+    Key::new(length, Admitted { slot, address })
+}
+
+impl Held<Range, u32> for LpmTrie<MapData, Admitted, u32> {
+    fn all(&self) -> Result<Vec<(Range, u32)>, MapError> {
+        let range = |key: Key<Admitted>| {
+            let Admitted { slot, address } = key.data();
+            (key.prefix_len(), slot, address)
+        };
+        let pairs = self.iter();
+        pairs
+            .map(|pair| pair.map(|(key, value)| (range(key), value)))
+            .collect()
+    }
+
+    fn get(&self, range: &Range) -> Option<u32> {
+        self.get(&key(range), 0).ok()
+    }
+
+    fn put(&mut self, range: &Range, value: u32) -> Result<(), MapError> {
+        self.insert(&key(range), value, 0)
+    }
+
+    fn take(&mut self, range: &Range) -> Result<(), MapError> {
+        self.remove(&key(range))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod memory {
+    //! Maps that no kernel reads, which outlive the agent that writes them.
+
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::{Hash, HashMap, Held, MapError, Range};
+
+    /// A hash map.
+    #[derive(Clone, Default)]
+    pub(crate) struct Memory<K, V>(pub(crate) Arc<Mutex<HashMap<K, V>>>);
+
+    impl<K: Eq + Hash + Copy + Send, V: Copy + Send> Held<K, V> for Memory<K, V> {
+        fn all(&self) -> Result<Vec<(K, V)>, MapError> {
+            Ok(self
+                .0
+                .lock()
+                .iter()
+                .map(|(key, value)| (*key, *value))
+                .collect())
+        }
+
+        fn get(&self, key: &K) -> Option<V> {
+            self.0.lock().get(key).copied()
+        }
+
+        fn put(&mut self, key: &K, value: V) -> Result<(), MapError> {
+            self.0.lock().insert(*key, value);
+            Ok(())
+        }
+
+        fn take(&mut self, key: &K) -> Result<(), MapError> {
+            let found = self.0.lock().remove(key);
+            found.map(drop).ok_or(MapError::KeyNotFound)
+        }
+    }
+
+    /// A trie.
+    #[derive(Clone, Default)]
+    pub(crate) struct Trie(pub(crate) Memory<Range, u32>);
+
+    fn bits(slot: [u8; 4], address: [u8; 16], length: u32) -> (u32, u128) {
+        let free = 128 - length.saturating_sub(32).min(128);
+        let mask = u128::MAX.checked_shl(free).unwrap_or(0);
+        (
+            u32::from_be_bytes(slot),
+            u128::from_be_bytes(address) & mask,
+        )
+    }
+
+    impl Held<Range, u32> for Trie {
+        fn all(&self) -> Result<Vec<(Range, u32)>, MapError> {
+            self.0.all()
+        }
+
+        fn get(&self, (_, asked_slot, asked): &Range) -> Option<u32> {
+            let map = self.0.0.lock();
+            let found = map.iter().find(|((length, slot, address), _)| {
+                bits(*slot, *address, *length) == bits(*asked_slot, *asked, *length)
+            });
+            found.map(|(_, value)| *value)
+        }
+
+        fn put(&mut self, range: &Range, value: u32) -> Result<(), MapError> {
+            self.0.put(range, value)
+        }
+
+        fn take(&mut self, range: &Range) -> Result<(), MapError> {
+            self.0.take(range)
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Loads the object, pins what it makes, attaches it, or hands pinned links the new programs.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use aya::maps::{Map, MapData};
+use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{
+    CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, CgroupSock, CgroupSockAddr, Program,
+    ProgramError, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
+};
+use aya::{Ebpf, EbpfLoader};
+
+use super::error::DatapathError;
+use super::probe::{Findings, Step, judge};
+use super::{Config, network};
+use dormouse_agent_netlink::classifier::Side;
+use dormouse_agent_sys::bpf;
+
+/// The object, built by the build script.
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
+
+/// Room for what a program may add to a frame in a run.
+pub(super) const RUN_ROOM: usize = 256;
+
+/// Links share a cgroup with others always, and take no flag that says so.
+const LINK: CgroupAttachMode = CgroupAttachMode::Single;
+
+/// Where a program can be run for one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// What arrives on the uplink.
+    UplinkIn,
+    /// What leaves by the uplink.
+    UplinkOut,
+    /// What a pod sends.
+    PodIn,
+}
+
+impl Hook {
+    /// The name of its program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::UplinkIn => "tcx_uplink_in",
+            Self::UplinkOut => "tcx_uplink_out",
+            Self::PodIn => "tcx_pod_in",
+        }
+    }
+}
+
+/// The programs of the pods' links, which come and go.
+pub(super) const POD_PROGRAMS: [(&str, Side); 2] =
+    [("tcx_pod_out", Side::Egress), ("tcx_pod_in", Side::Ingress)];
+
+/// What a run of a program gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The program's verdict, as its hook defines it.
+    pub verdict: u32,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+}
+
+/// The programs in the order in which they are attached: what answers for pods comes last, when all behind it works.
+const PROGRAMS: &[&str] = &[
+    "cg_sock_release",
+    "cg_getpeername4",
+    "cg_getpeername6",
+    "cg_recvmsg4",
+    "cg_recvmsg6",
+    "cg_sendmsg4",
+    "cg_sendmsg6",
+    "cg_egress",
+    "cg_connect4",
+    "cg_connect6",
+    "tcx_uplink_out",
+    "tcx_uplink_in",
+];
+
+/// The loaded object.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    object: Ebpf,
+}
+
+/// What programs are attached to, by the kernel's numbers.
+#[derive(Debug)]
+pub(super) struct Target {
+    uplink: u64,
+    cgroup: u64,
+}
+
+impl Target {
+    /// Looks for both, before anything is made.
+    pub(super) fn find(config: &Config) -> Result<Self, DatapathError> {
+        let (uplink, _) = network::interface(&config.uplink)?;
+        let wrong = |source| DatapathError::Cgroup {
+            path: config.cgroup.clone(),
+            source,
+        };
+        let cgroup = cgroup(&config.cgroup)?;
+        let found = nix::sys::statfs::fstatfs(&cgroup).map_err(|error| wrong(error.into()))?;
+        if found.filesystem_type() != nix::sys::statfs::CGROUP2_SUPER_MAGIC {
+            return Err(wrong(io::Error::other("it is of another file system")));
+        }
+        Ok(Self {
+            uplink: uplink.into(),
+            cgroup: cgroup.metadata().map_err(wrong)?.ino(),
+        })
+    }
+
+    fn of(&self, program: &Program) -> u64 {
+        match program {
+            Program::CgroupSockAddr(_) | Program::CgroupSock(_) | Program::CgroupSkb(_) => {
+                self.cgroup
+            }
+            _ => self.uplink,
+        }
+    }
+}
+
+impl Loaded {
+    /// Loads all programs; maps pinned in `pins` are taken over, others are made and pinned there.
+    pub(super) fn open(pins: &Path, flows_max: u32) -> Result<Self, DatapathError> {
+        let mut object = EbpfLoader::new()
+            .default_map_pin_directory(pins)
+            .map_max_entries("flow", flows_max)
+            // Its definition has no place for a pin.
+            .map_pin_path("socket", pins.join("socket"))
+            .load(OBJECT)?;
+        for &name in PROGRAMS
+            .iter()
+            .chain(POD_PROGRAMS.iter().map(|(name, _)| name))
+        {
+            let program = object
+                .program_mut(name)
+                .ok_or(DatapathError::Absent { name })?;
+            load(name, program)?;
+        }
+        Ok(Self { object })
+    }
+
+    /// Attaches each program, or gives it to the link that is pinned under its name.
+    pub(super) fn attach(
+        &mut self,
+        pins: &Path,
+        config: &Config,
+        target: &Target,
+    ) -> Result<(), DatapathError> {
+        for &name in PROGRAMS {
+            let program = self
+                .object
+                .program_mut(name)
+                .ok_or(DatapathError::Absent { name })?;
+            let pin = pins.join(format!("link_{name}"));
+            let fd = program
+                .fd()
+                .map_err(DatapathError::program("take over", name))?;
+            if taken_over(&pin, fd.as_fd(), (name, target.of(program)))? {
+                continue;
+            }
+            let link = match program {
+                Program::SchedClassifier(program) if name == "tcx_uplink_out" => {
+                    attach_tcx(program, name, (&config.uplink, TcAttachType::Egress))?
+                }
+                Program::SchedClassifier(program) => {
+                    attach_tcx(program, name, (&config.uplink, TcAttachType::Ingress))?
+                }
+                Program::CgroupSockAddr(program) => {
+                    attach_sock_addr(program, name, &config.cgroup)?
+                }
+                Program::CgroupSock(program) => attach_sock(program, name, &config.cgroup)?,
+                Program::CgroupSkb(program) => attach_egress(program, name, &config.cgroup)?,
+                _ => return Err(DatapathError::Absent { name }),
+            };
+            link.pin(&pin)
+                .map_err(DatapathError::program("pin", name))?;
+        }
+        Ok(())
+    }
+
+    /// A program for packets.
+    pub(super) fn classifier(
+        &mut self,
+        name: &'static str,
+    ) -> Result<&mut SchedClassifier, DatapathError> {
+        match self.object.program_mut(name) {
+            Some(Program::SchedClassifier(program)) => Ok(program),
+            _ => Err(DatapathError::Absent { name }),
+        }
+    }
+
+    /// Runs a hook's program over a frame.
+    pub(super) fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
+        let name = hook.program();
+        let mut room = vec![0; frame.len() + RUN_ROOM];
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut room),
+            ..TestRunOptions::default()
+        };
+        let result = match self.object.program(name) {
+            Some(Program::SchedClassifier(program)) => program.test_run(options),
+            _ => return Err(DatapathError::Absent { name }),
+        }
+        .map_err(DatapathError::program("run", name))?;
+        room.truncate(result.data_size_out as usize);
+        Ok(Run {
+            verdict: result.return_value,
+            frame: room,
+        })
+    }
+
+    /// A map.
+    pub(super) fn map(&self, name: &'static str) -> Result<&Map, DatapathError> {
+        self.object.map(name).ok_or(DatapathError::Absent { name })
+    }
+
+    /// A map to write to.
+    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, DatapathError> {
+        self.object
+            .map_mut(name)
+            .ok_or(DatapathError::Absent { name })
+    }
+
+    /// A map of one's own.
+    pub(super) fn take(&mut self, name: &'static str) -> Result<Map, DatapathError> {
+        self.object
+            .take_map(name)
+            .ok_or(DatapathError::Absent { name })
+    }
+
+    /// An array to map into memory.
+    pub(super) fn array(&self, name: &'static str) -> Result<&MapData, DatapathError> {
+        match self.map(name)? {
+            Map::Array(array) => Ok(array),
+            _ => Err(DatapathError::Absent { name }),
+        }
+    }
+}
+
+/// Loads a program. The verifier gives up when a signal comes, and is to be asked again.
+fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> {
+    /// As often as libbpf.
+    const TRIES: usize = 5;
+    let mut tries = 0;
+    loop {
+        let loaded = match &mut *program {
+            Program::SchedClassifier(program) => program.load(),
+            Program::CgroupSockAddr(program) => program.load(),
+            Program::CgroupSock(program) => program.load(),
+            Program::CgroupSkb(program) => program.load(),
+            _ => return Err(DatapathError::Absent { name }),
+        };
+        tries += 1;
+        match loaded {
+            Err(ProgramError::LoadError { io_error, .. })
+                if io_error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES => {}
+            outcome => return outcome.map_err(|error| refused("load", name, Step::Load, error)),
+        }
+    }
+}
+
+/// Gives a pinned link the new program. A link whose interface or cgroup is gone, or is not the target any more, is
+/// thrown away: false.
+fn taken_over(
+    pin: &Path,
+    program: BorrowedFd<'_>,
+    (name, target): (&'static str, u64),
+) -> Result<bool, DatapathError> {
+    let link = match bpf::pinned(pin) {
+        Ok(link) => link,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(DatapathError::program("open the link of", name)(error)),
+    };
+    let attached =
+        bpf::attached_to(link.as_fd()).map_err(DatapathError::program("look at", name))?;
+    if attached != target {
+        tracing::warn!(
+            program = name,
+            "attached elsewhere before; attaching anew where --uplink and --cgroup say"
+        );
+        std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
+        return Ok(false);
+    }
+    match bpf::update_link(link.as_fd(), program) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
+            tracing::warn!(
+                program = name,
+                "what the link was attached to is gone; attaching anew"
+            );
+            std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
+            Ok(false)
+        }
+        Err(error) => Err(DatapathError::program("update the link of", name)(error)),
+    }
+}
+
+fn attach_tcx(
+    program: &mut SchedClassifier,
+    name: &'static str,
+    (interface, side): (&str, TcAttachType),
+) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach_with_options(
+            interface,
+            side,
+            TcAttachOptions::TcxOrder(LinkOrder::default()),
+        )
+        .map_err(|error| refused("attach", name, Step::AttachTcx, error))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_sock_addr(
+    program: &mut CgroupSockAddr,
+    name: &'static str,
+    path: &Path,
+) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach(cgroup(path)?, LINK)
+        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_sock(
+    program: &mut CgroupSock,
+    name: &'static str,
+    path: &Path,
+) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach(cgroup(path)?, LINK)
+        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn attach_egress(
+    program: &mut CgroupSkb,
+    name: &'static str,
+    path: &Path,
+) -> Result<FdLink, DatapathError> {
+    let id = program
+        .attach(cgroup(path)?, CgroupSkbAttachType::Egress, LINK)
+        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
+    let link = program
+        .take_link(id)
+        .map_err(DatapathError::program("attach", name))?;
+    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+}
+
+fn cgroup(path: &Path) -> Result<File, DatapathError> {
+    File::open(path).map_err(|source| DatapathError::Cgroup {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// What the kernel refused: the machine's fault where the judgement says so, else the program's.
+fn refused(
+    operation: &'static str,
+    program: &'static str,
+    step: Step,
+    error: ProgramError,
+) -> DatapathError {
+    let number = match &error {
+        ProgramError::LoadError { io_error, .. } => io_error.raw_os_error(),
+        ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
+        _ => None,
+    };
+    match judge(&Findings {
+        root: true,
+        failed: number.map(|number| (step, number)),
+    }) {
+        // A verifier's refusal is EACCES too, but comes with its log.
+        Err(unsupported) if !matches!(&error, ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()) => {
+            unsupported.into()
+        }
+        _ => DatapathError::program(operation, program)(error),
+    }
+}

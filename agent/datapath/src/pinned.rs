@@ -1,0 +1,383 @@
+//! The pinned maps of a node, for whoever only looks: without the agent, beside it, and never in its way.
+//!
+//! Nothing is written: arrays are mapped read-only, other maps are only looked up. Decisions are repeated over the maps by
+//! the very function that the programs run ([`Tables`]), and tell their steps here.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use aya::maps::lpm_trie::{Key, LpmTrie};
+use aya::maps::{
+    Array, HashMap as BpfHashMap, IterableMap as _, Map, MapData, PerCpuArray, PerCpuHashMap,
+};
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::decide::Tables;
+use dormouse_ebpf::flow::{Flow, FlowKey};
+use dormouse_ebpf::maps::{
+    Admitted, Backend, DROPS_MAX, DropKey, Extra, FOREIGN_RANGED, FOREIGN_VIP, ForeignKey, Pod,
+    Sticky, StickyKey, join,
+};
+use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
+use dormouse_ebpf::trace::{Step, Told};
+
+use super::arrays::{Arrays, octets};
+use super::clock;
+use super::counts::sums;
+use super::error::DatapathError;
+use super::loads::{self, BackendCount};
+use super::{SCHEMA, Verdict};
+use dormouse_agent_sys::bpf;
+use dormouse_agent_sys::words::Words;
+
+/// Entries that are read at once.
+const BATCH: usize = 1 << 12;
+
+/// Where a slot is reached: address, port, IP protocol number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The address.
+    pub address: IpAddr,
+    /// The port; 0: any.
+    pub port: u16,
+    /// IP protocol number; 0: any.
+    pub protocol: u8,
+}
+
+/// Maps of a node.
+pub struct Pinned {
+    folder: PathBuf,
+    arrays: Arrays,
+    config: Config,
+    foreign: BpfHashMap<MapData, ForeignKey, u32>,
+    extra: BpfHashMap<MapData, u32, Extra>,
+    admitted: LpmTrie<MapData, Admitted, u32>,
+    sticky: BpfHashMap<MapData, StickyKey, Sticky>,
+    pods: BpfHashMap<MapData, [u8; 16], Pod>,
+    flows: BpfHashMap<MapData, FlowKey, Flow>,
+    told: RefCell<Vec<Told>>,
+    asked: RefCell<Vec<(StickyKey, Sticky)>>,
+}
+
+impl std::fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pinned")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pinned {
+    /// Opens the maps that are pinned for a node: `bpffs` is its folder of pins.
+    pub fn open(bpffs: &Path) -> Result<Self, DatapathError> {
+        let folder = in_force(bpffs);
+        let arrays = arrays(&folder)?;
+        let slots: Array<MapData, Config> = typed(&folder, "config")?;
+        let slot = u32::from(arrays.current.load(0).unwrap_or(0) & 1 == 1);
+        let config = slots
+            .get(&slot, 0)
+            .map_err(DatapathError::map("read", "config"))?;
+        Ok(Self {
+            arrays,
+            config,
+            foreign: typed(&folder, "foreign")?,
+            extra: typed(&folder, "extra")?,
+            admitted: typed(&folder, "admitted")?,
+            sticky: typed(&folder, "sticky")?,
+            pods: typed(&folder, "pod")?,
+            flows: typed(&folder, "flow")?,
+            folder,
+            told: RefCell::default(),
+            asked: RefCell::default(),
+        })
+    }
+
+    /// Where the maps are pinned.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The node's facts, as they were when the maps were opened.
+    pub fn facts(&self) -> &Config {
+        &self.config
+    }
+
+    /// The two words of a slot.
+    pub fn slot(&self, slot: u32) -> (Route, Set) {
+        self.arrays.slot(slot)
+    }
+
+    /// What the kernel noted of a VIP's sleep.
+    pub fn touch(&self, vip: u32) -> Option<u64> {
+        self.arrays.touch.load(vip as usize)
+    }
+
+    /// The slots that the node follows.
+    pub fn followed(&self) -> impl Iterator<Item = (u32, Route, Set)> {
+        let slots = (0..SLOTS_MAX).map(|slot| (slot, self.arrays.slot(slot)));
+        slots.filter_map(|(slot, (route, set))| route.present.then_some((slot, route, set)))
+    }
+
+    /// Where a backend is, and its generation.
+    pub fn endpoint(&self, id: u32) -> Option<(IpAddr, u16, u16)> {
+        let backend = self.arrays.backend(id)?;
+        let prefix = self.arrays.upper(backend.prefix)?;
+        let address = IpAddr::from(join(&prefix, backend.host)).to_canonical();
+        Some((address, backend.port, backend.generation))
+    }
+
+    /// The backends of a slot, and what they are given.
+    pub fn backend_counts(&self, slot: u32) -> Vec<BackendCount> {
+        loads::of_slot(&self.arrays, slot)
+    }
+
+    /// The backends of a set that new connections may go to.
+    pub fn backends(&self, set: Set) -> impl Iterator<Item = (IpAddr, u16)> {
+        let places = (set.offset..).take(set.count.into());
+        places.filter_map(|place| {
+            let (address, port, _) = self.endpoint(self.arrays.id(place)?)?;
+            Some((address, port))
+        })
+    }
+
+    /// A pod of this node.
+    pub fn pod(&self, address: IpAddr) -> Option<Pod> {
+        self.pods.get(&octets(address), 0).ok()
+    }
+
+    /// The pods of this node, by address.
+    pub fn pods(&self) -> Result<Vec<(Ipv6Addr, Pod)>, DatapathError> {
+        let mut pods = Vec::new();
+        walk(&self.pods, "pod", |key: &[u8; 16], pod: &Pod| {
+            pods.push((Ipv6Addr::from(*key), *pod));
+            true
+        })?;
+        pods.sort_unstable_by_key(|(address, _)| *address);
+        Ok(pods)
+    }
+
+    /// A flow.
+    pub fn flow(&self, key: &FlowKey) -> Option<Flow> {
+        self.flows.get(key, 0).ok()
+    }
+
+    /// Shows flows, in no order, until nobody wants more.
+    pub fn flows(&self, show: impl FnMut(&FlowKey, &Flow) -> bool) -> Result<(), DatapathError> {
+        walk(&self.flows, "flow", show)
+    }
+
+    /// What became of packets, all CPUs together, since the maps were made.
+    pub fn stats(&self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
+        let stats: PerCpuArray<MapData, u64> = typed(&self.folder, "stats")?;
+        Ok(sums(&stats))
+    }
+
+    /// Refused and dropped packets by slot and verdict, all CPUs together; the rarest may have been forgotten.
+    pub fn drops(&self) -> Result<HashMap<DropKey, u64>, DatapathError> {
+        let drops: PerCpuHashMap<MapData, DropKey, u64> = typed(&self.folder, "drops")?;
+        // A key that goes in between begins the walk anew: it is bounded, and sums are not added twice.
+        let counted = drops.iter().take(2 * DROPS_MAX as usize);
+        let counted = counted.filter_map(Result::ok);
+        Ok(counted
+            .map(|(key, cpus)| (key, cpus.iter().sum()))
+            .collect())
+    }
+
+    /// Where each slot of a Service is reached; of several places one. Slots for insiders are where the others are.
+    pub fn places(&self) -> Result<HashMap<u32, Place>, DatapathError> {
+        let mut places = HashMap::new();
+        walk(&self.foreign, "foreign", |key: &ForeignKey, value: &u32| {
+            if key.kind == FOREIGN_VIP {
+                let place = Place {
+                    address: IpAddr::from(key.address).to_canonical(),
+                    port: key.port,
+                    protocol: key.protocol,
+                };
+                let known = places.entry(value & !FOREIGN_RANGED).or_insert(place);
+                *known = place.min(*known);
+            }
+            true
+        })?;
+        walk(&self.extra, "extra", |slot: &u32, extra: &Extra| {
+            if let Some(place) = places.get(slot).copied().filter(|_| extra.inside != 0) {
+                places.entry(extra.inside).or_insert(place);
+            }
+            true
+        })?;
+        Ok(places)
+    }
+
+    /// Where a slot with an address of its own is reached: a cluster IP's, or an app's.
+    pub fn own_place(&self, slot: u32) -> Option<Place> {
+        let (route, _) = self.arrays.slot(slot);
+        let services = self.config.services.iter();
+        let services = services.take(self.config.services_len as usize);
+        let apps = self.config.ranges.iter();
+        let apps = apps.take(self.config.ranges_len as usize);
+        let mut ranges = services.chain(apps);
+        let range = ranges
+            .find(|range| slot.wrapping_sub(range.base) <= !range.mask && slot >= range.base)?;
+        let mut address = range.prefix;
+        let low = u32::from_be_bytes([address[12], address[13], address[14], address[15]]);
+        let low = low | (slot - range.base);
+        address[12..].copy_from_slice(&low.to_be_bytes());
+        Some(Place {
+            address: IpAddr::from(address).to_canonical(),
+            port: route.port,
+            protocol: number(route.protocol),
+        })
+    }
+
+    /// The steps that decisions told since the call before.
+    pub fn take_steps(&self) -> Vec<Told> {
+        self.told.take()
+    }
+
+    /// What was remembered of the clients that decisions asked for since the call before.
+    pub fn take_asked(&self) -> Vec<(StickyKey, Sticky)> {
+        self.asked.take()
+    }
+}
+
+/// IP's number of a slot's protocol; 0: any.
+fn number(protocol: dormouse_ebpf::service::Protocol) -> u8 {
+    use dormouse_ebpf::packet::{SCTP, TCP, UDP};
+    use dormouse_ebpf::service::Protocol;
+    match protocol {
+        Protocol::Any => 0,
+        Protocol::Tcp => TCP,
+        Protocol::Udp => UDP,
+        Protocol::Sctp => SCTP,
+    }
+}
+
+impl Tables for Pinned {
+    fn config(&self) -> Option<&Config> {
+        Some(&self.config)
+    }
+
+    fn route(&self, slot: u32) -> Option<u64> {
+        self.arrays.svc.load(slot as usize * 2)
+    }
+
+    fn set(&self, slot: u32) -> Option<u64> {
+        self.arrays.svc.load(slot as usize * 2 + 1)
+    }
+
+    fn id(&self, place: u32) -> Option<u32> {
+        self.arrays.id(place)
+    }
+
+    fn backend(&self, id: u32) -> Option<Backend> {
+        self.arrays.backend(id)
+    }
+
+    fn prefix(&self, id: u32) -> Option<[u8; 16]> {
+        self.arrays.upper(id)
+    }
+
+    fn filter(&self, word: u32) -> u64 {
+        self.arrays.filter.load(word as usize).unwrap_or(0)
+    }
+
+    fn foreign(&self, key: &ForeignKey) -> Option<u32> {
+        self.foreign.get(key, 0).ok()
+    }
+
+    fn extra(&self, slot: u32) -> Option<Extra> {
+        self.extra.get(&slot, 0).ok()
+    }
+
+    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
+        let admitted = Admitted {
+            slot: slot.to_be_bytes(),
+            address: *source,
+        };
+        self.admitted.get(&Key::new(160, admitted), 0).is_ok()
+    }
+
+    fn sticky(&self, key: &StickyKey) -> Option<Sticky> {
+        let sticky = self.sticky.get(key, 0).ok()?;
+        self.asked.borrow_mut().push((*key, sticky));
+        Some(sticky)
+    }
+
+    fn lease_until_ns(&self) -> u64 {
+        self.arrays.lease.load(0).unwrap_or(0)
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::boottime_ns()
+    }
+
+    fn tell(&self, step: Step, first: u64, second: u64) {
+        let values = [first, second];
+        let step = step as u32;
+        self.told.borrow_mut().push(Told {
+            step,
+            pad: 0,
+            values,
+        });
+    }
+}
+
+/// The folder of this schema that is in force: the maps may be of other sizes than by default. Of two, as there are while
+/// an agent changes over, the one that has the links.
+fn in_force(bpffs: &Path) -> PathBuf {
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        let rest = name.as_deref().and_then(|name| name.strip_prefix(SCHEMA));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let entries = std::fs::read_dir(bpffs).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_ours).collect();
+    folders.sort_unstable_by_key(|folder| !folder.join("link_tcx_uplink_in").exists());
+    folders
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| bpffs.join(SCHEMA))
+}
+
+/// Opens a pinned map.
+fn pinned(folder: &Path, name: &'static str) -> Result<MapData, DatapathError> {
+    MapData::from_pin(folder.join(name)).map_err(DatapathError::map("open the pinned", name))
+}
+
+fn typed<T>(folder: &Path, name: &'static str) -> Result<T, DatapathError>
+where
+    T: TryFrom<Map>,
+    T::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let map =
+        Map::from_map_data(pinned(folder, name)?).map_err(DatapathError::map("open", name))?;
+    T::try_from(map).map_err(DatapathError::map("open", name))
+}
+
+fn arrays(folder: &Path) -> Result<Arrays, DatapathError> {
+    Arrays::of(|name, words| {
+        let map = pinned(folder, name)?;
+        Words::view(map.fd().as_fd(), words).map_err(DatapathError::map("map the memory of", name))
+    })
+}
+
+/// Shows the entries of a hash map until nobody wants more.
+pub(super) fn walk<K: aya::Pod + Default, V: aya::Pod + Default>(
+    map: &BpfHashMap<MapData, K, V>,
+    name: &'static str,
+    mut show: impl FnMut(&K, &V) -> bool,
+) -> Result<(), DatapathError> {
+    let mut keys = vec![K::default(); BATCH];
+    let mut values = vec![V::default(); BATCH];
+    let mut cursor = None;
+    loop {
+        let fd = map.map().fd().as_fd();
+        let read = bpf::lookup_batch(fd, &mut cursor, (&mut keys, &mut values))
+            .map_err(DatapathError::map("walk through", name))?;
+        let mut entries = keys[..read].iter().zip(&values);
+        if !entries.all(|(key, value)| show(key, value)) || cursor.is_none() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The folder in which a node's maps and links are pinned: on a bpffs, and of one agent.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use super::error::DatapathError;
+use dormouse_agent_sys::retry;
+
+const BPFFS: &str = "/sys/fs/bpf";
+
+/// Makes the folder of pins, on a bpffs that is mounted if it is not.
+pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
+    let failed = |source| DatapathError::Folder {
+        path: pins.to_path_buf(),
+        source,
+    };
+    let mounted = pins
+        .ancestors()
+        .find(|folder| folder.exists())
+        .is_some_and(is_bpffs);
+    if !mounted {
+        let place = if pins.starts_with(BPFFS) {
+            Path::new(BPFFS)
+        } else {
+            pins.parent().unwrap_or(pins)
+        };
+        std::fs::create_dir_all(place).map_err(failed)?;
+        nix::mount::mount(
+            Some("bpf"),
+            place,
+            Some("bpf"),
+            nix::mount::MsFlags::empty(),
+            None::<&str>,
+        )
+        .map_err(|error| failed(error.into()))?;
+        tracing::info!(place = %place.display(), "bpffs mounted");
+    }
+    std::fs::create_dir_all(pins).map_err(failed)
+}
+
+/// Locks a node's folder of pins for as long as the file is open: maps have one writer.
+pub(super) fn lock(bpffs: &Path) -> Result<File, DatapathError> {
+    let is_held = |error: &_| matches!(error, DatapathError::InUse { .. });
+    retry::wait(retry::INSTANT, is_held, || try_lock(bpffs))
+}
+
+fn try_lock(bpffs: &Path) -> Result<File, DatapathError> {
+    if !is_bpffs(bpffs) {
+        return Err(DatapathError::NoPins {
+            path: bpffs.to_path_buf(),
+        });
+    }
+    let failed = |source| DatapathError::Folder {
+        path: bpffs.to_path_buf(),
+        source,
+    };
+    let folder = File::open(bpffs).map_err(failed)?;
+    match folder.try_lock() {
+        Ok(()) => Ok(folder),
+        Err(TryLockError::WouldBlock) => Err(DatapathError::InUse {
+            path: bpffs.to_path_buf(),
+        }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn is_bpffs(folder: &Path) -> bool {
+    nix::sys::statfs::statfs(folder)
+        .is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
+}

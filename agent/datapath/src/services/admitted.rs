@@ -1,0 +1,98 @@
+//! The source ranges of load balancers' addresses, by slot.
+
+use std::collections::HashMap;
+
+use dormouse_agent_services::{Node, Prefix, ServicePort};
+use dormouse_ebpf::maps::ADMITTED_MAX;
+
+use crate::arrays::octets;
+use crate::error::DatapathError;
+use crate::kept::{Held, Kept, Range};
+
+/// The trie, and which of its ranges are whose.
+#[derive(Debug)]
+pub(super) struct Admissions {
+    kept: Kept<Range, u32>,
+    slots: HashMap<u32, Vec<Range>>,
+}
+
+impl Admissions {
+    /// Reads what the agent before left.
+    pub(super) fn open(held: Box<dyn Held<Range, u32>>) -> Result<Self, DatapathError> {
+        let kept = Kept::open("admitted", held, ADMITTED_MAX)?;
+        let mut slots: HashMap<u32, Vec<Range>> = HashMap::new();
+        for (range, _) in kept.iter() {
+            let slot = u32::from_be_bytes(range.1);
+            slots.entry(slot).or_default().push(*range);
+        }
+        Ok(Self { kept, slots })
+    }
+
+    /// Whether the kernel lets a source in.
+    pub(super) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
+        let slot = slot.to_be_bytes();
+        self.kept.look_up(&(160, slot, *source)).is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The slots that have some.
+    pub(super) fn slots(&self) -> Vec<u32> {
+        self.slots.keys().copied().collect()
+    }
+
+    /// Admits these sources to a slot; [`Admissions::restrict`] takes the others away, once the slot is meant by nobody else.
+    pub(super) fn admit(&mut self, slot: u32, ranges: &[Range]) -> Result<(), DatapathError> {
+        for range in ranges {
+            if self.kept.put(*range, 1)? {
+                self.slots.entry(slot).or_default().push(*range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all sources away from a slot but these.
+    pub(super) fn restrict(&mut self, slot: u32, ranges: &[Range]) {
+        let Some(known) = self.slots.get_mut(&slot) else {
+            return;
+        };
+        let kept = &mut self.kept;
+        known.retain(|range| ranges.contains(range) || !kept.take(range));
+        if known.is_empty() {
+            self.slots.remove(&slot);
+        }
+    }
+}
+
+/// The sources that may use the addresses of a load balancer under this slot.
+pub(super) fn ranges(node: &Node, port: &ServicePort, slot: u32) -> Vec<Range> {
+    let addresses = &*port.addresses;
+    let Some(prefixes) = &addresses.source_ranges else {
+        return Vec::new();
+    };
+    if addresses.load_balancer_ips.is_empty() {
+        return Vec::new();
+    }
+    let mut all: Vec<Prefix> = prefixes.to_vec();
+    let primary = node.primary(port.id.family);
+    // A node that may call may do so by the VIP itself: then the VIP is the source.
+    if primary.is_some_and(|primary| prefixes.iter().any(|prefix| prefix.contains(primary))) {
+        all.extend(
+            addresses
+                .load_balancer_ips
+                .iter()
+                .map(|vip| Prefix::single(*vip)),
+        );
+    }
+    all.sort_unstable();
+    all.dedup();
+    all.iter().map(|prefix| layout(prefix, slot)).collect()
+}
+
+fn layout(prefix: &Prefix, slot: u32) -> Range {
+    let mapped = if prefix.address().is_ipv4() { 96 } else { 0 };
+    let length = 32 + mapped + u32::from(prefix.length());
+    (length, slot.to_be_bytes(), octets(prefix.address()))
+}

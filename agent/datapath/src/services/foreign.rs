@@ -1,0 +1,147 @@
+//! What is found by its address: the map, and the filter that spares most packets the look into it.
+
+use std::net::IpAddr;
+
+use dormouse_agent_services::{Protocol, Vip};
+use dormouse_ebpf::maps::{
+    FILTER_WORDS, FOREIGN_LOCAL_BACKEND, FOREIGN_MAX, ForeignKey, filter_bit,
+};
+
+use crate::arrays::{Arrays, octets};
+use crate::error::DatapathError;
+use crate::kept::{Held, Kept};
+
+/// So many addresses may go before the filter is made anew, if they are not more than those that stay.
+const GONE_MAX: usize = 1_024;
+
+/// The map and its filter.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    kept: Kept<ForeignKey, u32>,
+    /// How many entries went since the filter was made.
+    gone: usize,
+}
+
+impl Foreign {
+    /// Reads what the agent before left.
+    pub(super) fn open(held: Box<dyn Held<ForeignKey, u32>>) -> Result<Self, DatapathError> {
+        Ok(Self {
+            kept: Kept::open("foreign", held, FOREIGN_MAX)?,
+            gone: 0,
+        })
+    }
+
+    pub(super) fn get(&self, key: &ForeignKey) -> Option<u32> {
+        self.kept.get(key)
+    }
+
+    pub(super) fn look_up(&self, key: &ForeignKey) -> Option<u32> {
+        self.kept.look_up(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The keys of one kind.
+    pub(super) fn keys(&self, kind: u8) -> Vec<ForeignKey> {
+        let keys = self.kept.iter().map(|(key, _)| *key);
+        keys.filter(|key| key.kind == kind).collect()
+    }
+
+    /// Makes an entry say this, or go.
+    pub(super) fn set(
+        &mut self,
+        arrays: &Arrays,
+        key: ForeignKey,
+        value: Option<u32>,
+    ) -> Result<(), DatapathError> {
+        let Some(value) = value else {
+            self.gone += usize::from(self.kept.take(&key));
+            return Ok(());
+        };
+        if is_filtered(&key) {
+            let (word, bit) = filter_bit(&key.address);
+            let old = arrays.filter.load(word as usize).unwrap_or(0);
+            if old & bit == 0 {
+                arrays.filter.store(word as usize, old | bit);
+            }
+        }
+        self.kept.put(key, value).map(drop)
+    }
+
+    /// Takes the bits of addresses out that are gone, once they are many.
+    pub(super) fn tidy(&mut self, arrays: &Arrays) {
+        if self.gone > GONE_MAX && self.gone > self.kept.len() {
+            self.sweep(arrays);
+        }
+    }
+
+    /// Takes the bits of addresses out that are gone. No bit of another is missing at any time.
+    pub(super) fn sweep(&mut self, arrays: &Arrays) {
+        if self.gone == 0 {
+            return;
+        }
+        let mut words = vec![0; FILTER_WORDS as usize];
+        for (key, _) in self.kept.iter().filter(|(key, _)| is_filtered(key)) {
+            let (word, bit) = filter_bit(&key.address);
+            words[word as usize] |= bit;
+        }
+        for (place, word) in words.into_iter().enumerate() {
+            if arrays.filter.load(place) != Some(word) {
+                arrays.filter.store(place, word);
+            }
+        }
+        self.gone = 0;
+    }
+}
+
+/// Backends are looked for without the filter, and most packets go to some: their bits would only wear it out.
+fn is_filtered(key: &ForeignKey) -> bool {
+    key.kind != FOREIGN_LOCAL_BACKEND
+}
+
+/// The address as people write it.
+pub(super) fn address(octets: [u8; 16]) -> IpAddr {
+    IpAddr::from(octets).to_canonical()
+}
+
+/// IP's number of a protocol.
+pub(super) fn number(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => dormouse_ebpf::packet::TCP,
+        Protocol::Udp => dormouse_ebpf::packet::UDP,
+        Protocol::Sctp => dormouse_ebpf::packet::SCTP,
+    }
+}
+
+/// The key of an address and port: a VIP, or a backend on this node.
+pub(super) fn key(vip: &Vip, kind: u8) -> ForeignKey {
+    ForeignKey {
+        address: octets(vip.address),
+        port: vip.port,
+        protocol: number(vip.protocol),
+        kind,
+    }
+}
+
+/// The key of an address alone.
+pub(super) fn address_key(address: IpAddr, kind: u8) -> ForeignKey {
+    ForeignKey {
+        address: octets(address),
+        port: 0,
+        protocol: 0,
+        kind,
+    }
+}
+
+/// The VIP of a key that names a port.
+pub(super) fn vip(key: &ForeignKey) -> Option<Vip> {
+    let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
+    let mut protocols = protocols.into_iter();
+    Some(Vip {
+        address: address(key.address),
+        port: key.port,
+        protocol: protocols.find(|protocol| number(*protocol) == key.protocol)?,
+    })
+}

@@ -1,0 +1,171 @@
+//! What an agent before left: taken over by whom it serves, and taken away when everybody has spoken.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dormouse_agent_services::{ServicePort, Services, Vip};
+use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND, FOREIGN_RANGED, FOREIGN_VIP};
+use dormouse_ebpf::service::{Protocol, Route, SLOTS_MAX, VIPS_MAX};
+
+use super::foreign::{key, number};
+use super::group::{Group, Role};
+use super::{Ledger, Registry, Served, layout};
+use crate::arrays::Arrays;
+use crate::bits::Bits;
+
+/// What an agent before left, as long as nobody has claimed it.
+#[derive(Debug)]
+pub(super) struct Estate {
+    slots: Bits,
+    /// Of each group the slots but the first.
+    others: HashMap<u32, Vec<u32>>,
+}
+
+impl Registry {
+    /// Notes which slots are in use; by whom, nobody has said yet.
+    pub(super) fn inherit(&mut self, arrays: &Arrays) {
+        for slot in 0..SLOTS_MAX {
+            let (route, _) = arrays.slot(slot);
+            if !route.present || !route.service {
+                continue;
+            }
+            if slot >= VIPS_MAX {
+                self.slots.mark(slot - VIPS_MAX);
+            }
+            let Some(base) = route.generation.checked_sub(1) else {
+                continue;
+            };
+            let estate = self.estate.get_or_insert_with(|| Estate {
+                slots: Bits::none(SLOTS_MAX),
+                others: HashMap::new(),
+            });
+            estate.slots.put(slot);
+            if slot != base {
+                estate.others.entry(base).or_default().push(slot);
+            }
+        }
+    }
+
+    /// Takes over the group that the VIPs of a service port lead to.
+    pub(super) fn claim(
+        &mut self,
+        arrays: &Arrays,
+        services: &Services,
+        port: &Arc<ServicePort>,
+    ) -> Option<Group> {
+        self.estate.as_ref()?;
+        let vips = services.vips_of(port);
+        let mut won = vips.iter().filter(|vip| {
+            let found = services.frontend(vip);
+            found.is_some_and(|found| found.port.id == port.id)
+        });
+        let direct = self.direct_slot(port.addresses.cluster_ip);
+        let base = won.find_map(|vip| {
+            let base = self.base_before(arrays, self.slot_before(arrays, vip)?)?;
+            (base >= VIPS_MAX && !self.is_direct(base) || direct == Some(base)).then_some(base)
+        })?;
+        let estate = self.estate.as_mut()?;
+        let mut group = Group::NONE;
+        group.set(Role::Internal, Some(base));
+        for slot in estate.others.remove(&base).unwrap_or_default() {
+            group.set(Role::of(arrays.slot(slot).0), Some(slot));
+        }
+        for slot in group.slots() {
+            estate.slots.take(slot);
+        }
+        Some(group)
+    }
+
+    /// The first slot of the group that a slot belongs to, if nobody has claimed it.
+    fn base_before(&self, arrays: &Arrays, slot: u32) -> Option<u32> {
+        let estate = self.estate.as_ref()?;
+        let base = arrays.slot(slot).0.generation.checked_sub(1)?;
+        let is_first = arrays.slot(base).0.generation == base + 1;
+        (is_first && estate.slots.has(base)).then_some(base)
+    }
+
+    /// Where the maps lead a VIP.
+    fn slot_before(&self, arrays: &Arrays, vip: &Vip) -> Option<u32> {
+        let direct = self.direct_slot(vip.address).filter(|slot| {
+            let (route, _) = arrays.slot(*slot);
+            let protocol = Protocol::of(number(vip.protocol));
+            route.present && route.port == vip.port && route.protocol == protocol
+        });
+        let entry = || self.foreign.get(&key(vip, FOREIGN_VIP));
+        direct.or_else(|| Some(entry()? & !FOREIGN_RANGED))
+    }
+
+    /// Every source has told all that it has: what nobody spoke of goes.
+    pub(crate) fn settle(&mut self, ledger: &mut Ledger<'_>, services: &Services) -> Served {
+        let mut served = Served::default();
+        self.settled = true;
+        for port in services.ports() {
+            let group = self.groups.get(&port.id);
+            if group.is_some_and(|group| group.unsettled) {
+                self.serve_again(ledger, services, port, &mut served);
+            }
+        }
+        for kind in [FOREIGN_VIP, FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND] {
+            for key in self.foreign.keys(kind) {
+                if !self.is_claimed(services, &key) {
+                    // Taking an entry away cannot fail for lack of room.
+                    let _ = self.foreign.set(ledger.arrays, key, None);
+                }
+            }
+        }
+        self.sweep_slots(ledger, services);
+        self.sweep_extras();
+        self.sweep_shut(ledger.arrays, services);
+        self.foreign.sweep(ledger.arrays);
+        ledger.pool.retire_forgotten(ledger.arrays);
+        served
+    }
+
+    fn sweep_slots(&mut self, ledger: &mut Ledger<'_>, services: &Services) {
+        let Some(estate) = self.estate.take() else {
+            return;
+        };
+        for slot in estate.slots.iter() {
+            let (route, set) = ledger.arrays.slot(slot);
+            self.clear(ledger.arrays, services, slot);
+            if slot >= VIPS_MAX && !self.is_direct(slot) {
+                self.slots.rest(slot - VIPS_MAX, ledger.now);
+            }
+            // The other slots of a group have no backends of their own.
+            if route.generation == slot + 1 {
+                ledger.pool.release_all(ledger.arrays, set, ledger.now);
+            }
+        }
+    }
+
+    /// What slots have besides that no group has: an agent died before it could say so, or after.
+    fn sweep_extras(&mut self) {
+        let mut owned = Bits::none(SLOTS_MAX);
+        for slot in self.groups.slots() {
+            owned.put(slot);
+        }
+        let extras: Vec<u32> = self.extra.iter().map(|(slot, _)| *slot).collect();
+        for slot in extras.into_iter().filter(|slot| !owned.has(*slot)) {
+            self.extra.take(&slot);
+        }
+        for slot in self.admitted.slots() {
+            if !owned.has(slot) {
+                self.admitted.restrict(slot, &[]);
+            }
+        }
+    }
+
+    /// Slots of addresses that were cluster IPs.
+    fn sweep_shut(&self, arrays: &Arrays, services: &Services) {
+        for range in &self.direct {
+            for slot in range.base..layout::end(range) {
+                let (route, _) = arrays.slot(slot);
+                let shut = route.present && route.service && route.generation == 0;
+                let is_served = || services.table().is_cluster_ip(layout::address(range, slot));
+                if shut && !is_served() {
+                    arrays.write_route(slot, Route::ABSENT);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! One service port: its slots, its backends and its words, all or nothing.
+
+use std::sync::Arc;
+
+use dormouse_agent_services::{ServicePort, Services};
+use dormouse_ebpf::maps::Extra;
+use dormouse_ebpf::service::{Route, SLOTS_MAX, Set, VIPS_MAX};
+
+use super::group::{Group, Role};
+use super::layout::DYNAMIC_FROM;
+use super::roster::{self, Keep, Roster};
+use super::vips::is_open;
+use super::{Ledger, Registry, admitted};
+use crate::arrays::Arrays;
+use crate::error::DatapathError;
+use crate::pool::{self, Pool, full};
+
+impl Registry {
+    /// Puts a service port in force. If there is no room, it is left as it was. Slots that it needs no more are retired
+    /// once nothing leads to them.
+    pub(super) fn serve_port(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        retired: &mut Vec<Group>,
+    ) -> Result<(), DatapathError> {
+        let known = self.groups.get(&port.id);
+        let before = known
+            .filter(|group| self.is_at_home(group, port))
+            .or_else(|| self.claim(ledger.arrays, services, port));
+        let mut roster = std::mem::take(&mut self.roster);
+        let outcome = self.put(ledger, services, port, &mut roster, before);
+        self.roster = roster;
+        let group = match outcome {
+            Ok(group) => group,
+            Err(error) => {
+                if let Some(before) = before {
+                    self.groups.put(port, before);
+                }
+                return Err(error);
+            }
+        };
+        retired.extend(unneeded(port, before, group));
+        let group = needed(port, group);
+        let old = self.groups.put(port, group);
+        if let Some(old) = old.filter(|old| old.slot(Role::Internal) != group.slot(Role::Internal))
+        {
+            retired.push(old);
+        }
+        self.shed.remove(&port.id);
+        Ok(())
+    }
+
+    /// Everything that may fail comes before everything that can be seen.
+    fn put(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        roster: &mut Roster,
+        before: Option<Group>,
+    ) -> Result<Group, DatapathError> {
+        let held = before.map_or_else(Set::default, |group| whole(ledger.arrays, &group));
+        pool::members(ledger.arrays, held, &mut self.had);
+        roster.fill(port, &self.had, (self.keep(port), &self.silent));
+        let mut group = before.unwrap_or(Group::NONE);
+        group.unsettled = roster.unheard;
+        let mut taken = Vec::new();
+        let mut offset = held.offset;
+        let ready = self
+            .acquire(ledger, port, roster, (&mut group, &mut taken, &mut offset))
+            .and_then(|()| self.prepare(services, port, &group))
+            .and_then(|()| sets(port, roster, &group, offset));
+        let sets = match ready {
+            Ok(sets) => sets,
+            Err(error) => {
+                self.give_back(ledger, roster, &taken, (held, offset));
+                return Err(error);
+            }
+        };
+        self.show(ledger, services, port, roster, (&group, &sets));
+        if held.offset != offset {
+            ledger.pool.rest(held, ledger.now);
+        }
+        for id in roster.gone.drain(..) {
+            ledger.pool.release(ledger.arrays, id, ledger.now);
+        }
+        Ok(group)
+    }
+
+    /// Gives back what nobody has seen.
+    fn give_back(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        roster: &mut Roster,
+        taken: &[u32],
+        (held, offset): (Set, u32),
+    ) {
+        ledger.pool.undo(ledger.arrays, &mut roster.members);
+        if offset != held.offset {
+            ledger.pool.rest_ids(offset, self.ids.len(), ledger.now);
+        }
+        for slot in taken {
+            self.extra.take(slot);
+            self.admitted.restrict(*slot, &[]);
+            if !self.is_direct(*slot) {
+                self.slots.undo(slot - VIPS_MAX);
+            }
+        }
+    }
+
+    /// Ids for new backends, slots for new roles, and a place for the set if it differs.
+    fn acquire(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        port: &ServicePort,
+        roster: &mut Roster,
+        (group, taken, offset): (&mut Group, &mut Vec<u32>, &mut u32),
+    ) -> Result<(), DatapathError> {
+        let held = whole(ledger.arrays, group);
+        for role in Role::ALL {
+            if role.is_of(port) && group.slot(role).is_none() {
+                let slot = self.new_slot(ledger, port, role)?;
+                taken.push(slot);
+                group.set(role, Some(slot));
+            }
+        }
+        ledger
+            .pool
+            .admit(ledger.arrays, &mut roster.members, ledger.now)?;
+        roster.ids(port.internal, &mut self.ids);
+        if !pool::holds(ledger.arrays, held, &self.ids) {
+            *offset = ledger.pool.write(ledger.arrays, &self.ids, ledger.now)?;
+        }
+        Ok(())
+    }
+
+    /// A slot for a role; the cluster IP's own, if that is free.
+    fn new_slot(
+        &mut self,
+        ledger: &Ledger<'_>,
+        port: &ServicePort,
+        role: Role,
+    ) -> Result<u32, DatapathError> {
+        if role == Role::Internal
+            && let Some(slot) = self.direct_slot(port.addresses.cluster_ip)
+        {
+            let (route, _) = ledger.arrays.slot(slot);
+            if !route.present || route.service && route.generation == 0 {
+                return Ok(slot);
+            }
+        }
+        let slot = self.slots.take_from(DYNAMIC_FROM - VIPS_MAX, ledger.now);
+        let slot = slot.ok_or_else(|| full("slots of Services", SLOTS_MAX - VIPS_MAX))?;
+        Ok(slot + VIPS_MAX)
+    }
+
+    /// What the slots have besides, before they say so.
+    fn prepare(
+        &mut self,
+        services: &Services,
+        port: &ServicePort,
+        group: &Group,
+    ) -> Result<(), DatapathError> {
+        let clients = self.clients(port, group);
+        for (role, slot) in slots(group).filter(|(role, _)| role.is_of(port)) {
+            if let Some(extra) = extra(port, role, (group, clients)) {
+                self.extra.put(slot, extra)?;
+            }
+            if matches!(role, Role::External | Role::Guarded) {
+                let ranges = admitted::ranges(services.node(), port, slot);
+                self.admitted.admit(slot, &ranges)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All that the kernel sees: nothing here can fail.
+    fn show(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        roster: &mut Roster,
+        (group, sets): (&Group, &[(u32, Set)]),
+    ) {
+        let arrays = ledger.arrays;
+        Pool::confirm(arrays, &mut roster.members);
+        for (slot, set) in sets {
+            show_set(arrays, *slot, *set);
+        }
+        let base = group.slot(Role::Internal).unwrap_or_default();
+        let clients = self.clients(port, group);
+        for (role, slot) in slots(group).filter(|(role, _)| role.is_of(port)) {
+            let route = if role == Role::Internal {
+                self.internal_route(services, port, (roster, slot))
+            } else {
+                roster.route(port, role, base)
+            };
+            show_route(arrays, slot, route);
+            if extra(port, role, (group, clients)).is_none() {
+                self.extra.take(&slot);
+            }
+            if matches!(role, Role::External | Role::Guarded) {
+                let ranges = admitted::ranges(services.node(), port, slot);
+                self.admitted.restrict(slot, &ranges);
+            }
+        }
+    }
+
+    /// The cluster IP's own slot is found by the address alone, so it must not answer what somebody else, or another
+    /// slot, answers.
+    fn internal_route(
+        &self,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        (roster, base): (&Roster, u32),
+    ) -> Route {
+        if self.is_direct(base) && !is_open(services, port) {
+            roster::shut(base + 1)
+        } else {
+            roster.route(port, Role::Internal, base)
+        }
+    }
+
+    /// The number under which the clients of a group are remembered. It changes when they need not keep their backends
+    /// any more: if they have to later, they begin anew.
+    fn clients(&self, port: &ServicePort, group: &Group) -> u32 {
+        let base = group.slot(Role::Internal).unwrap_or_default();
+        let Some(extra) = self.extra.get(&base) else {
+            return base + 1;
+        };
+        if extra.sticky_s != 0 && port.affinity_s.is_none() {
+            extra.group.wrapping_add(1 << CLIENTS_SHIFT)
+        } else {
+            extra.group
+        }
+    }
+
+    /// Which backends stay that the service port does not name.
+    fn keep(&self, port: &ServicePort) -> Keep {
+        let service = &port.id.service;
+        let api_server = (&*service.namespace, &*service.name) == ("default", "kubernetes");
+        if api_server && port.backends.is_empty() {
+            Keep::All
+        } else if self.settled {
+            Keep::Standing
+        } else {
+            Keep::Unheard
+        }
+    }
+
+    /// Whether the group's first slot is one that the service port may have: no other cluster IP's.
+    fn is_at_home(&self, group: &Group, port: &ServicePort) -> bool {
+        let Some(base) = group.slot(Role::Internal) else {
+            return false;
+        };
+        !self.is_direct(base) || self.direct_slot(port.addresses.cluster_ip) == Some(base)
+    }
+
+    /// Takes slots away that nothing leads to, and the backends of the group with its first one.
+    pub(super) fn retire(&mut self, ledger: &mut Ledger<'_>, services: &Services, group: Group) {
+        let base = group.slot(Role::Internal);
+        let held = base.map_or_else(Set::default, |_| whole(ledger.arrays, &group));
+        for slot in group.slots() {
+            self.clear(ledger.arrays, services, slot);
+            // A slot of a range that is gone is the apps' again.
+            if !self.is_direct(slot) && slot >= VIPS_MAX {
+                self.slots.rest(slot - VIPS_MAX, ledger.now);
+            }
+        }
+        ledger.pool.release_all(ledger.arrays, held, ledger.now);
+    }
+
+    /// Makes a slot nobody's. That of an address that is a cluster IP still says so.
+    pub(super) fn clear(&mut self, arrays: &Arrays, services: &Services, slot: u32) {
+        let range = self.range_of(slot);
+        let stays = range.is_some_and(|range| {
+            let address = super::layout::address(range, slot);
+            services.table().is_cluster_ip(address)
+        });
+        let route = if stays {
+            roster::shut(0)
+        } else {
+            Route::ABSENT
+        };
+        show_route(arrays, slot, route);
+        arrays.write_set(slot, Set::default());
+        self.extra.take(&slot);
+        self.admitted.restrict(slot, &[]);
+    }
+}
+
+/// The slots of roles that the service port has no more.
+fn unneeded(port: &ServicePort, before: Option<Group>, group: Group) -> Option<Group> {
+    let before =
+        before.filter(|before| before.slot(Role::Internal) == group.slot(Role::Internal))?;
+    let mut gone = Group::NONE;
+    for (role, slot) in slots(&before).filter(|(role, _)| !role.is_of(port)) {
+        gone.set(role, Some(slot));
+    }
+    (gone != Group::NONE).then_some(gone)
+}
+
+/// The group with the roles that the service port has.
+fn needed(port: &ServicePort, mut group: Group) -> Group {
+    for role in Role::ALL.into_iter().filter(|role| !role.is_of(port)) {
+        group.set(role, None);
+    }
+    group
+}
+
+fn slots(group: &Group) -> impl Iterator<Item = (Role, u32)> + use<> {
+    let group = *group;
+    // The first slot is written last of those that share its backends: an agent that begins in between reads all.
+    let roles = Role::ALL.into_iter().rev();
+    roles.filter_map(move |role| Some((role, group.slot(role)?)))
+}
+
+/// The set that lists all backends of a group.
+fn whole(arrays: &Arrays, group: &Group) -> Set {
+    let base = group.slot(Role::Internal);
+    base.map_or_else(Set::default, |base| arrays.slot(base).1)
+}
+
+fn sets(
+    port: &ServicePort,
+    roster: &Roster,
+    group: &Group,
+    offset: u32,
+) -> Result<Vec<(u32, Set)>, DatapathError> {
+    let some = slots(group).filter(|(role, _)| role.is_of(port));
+    some.map(|(role, slot)| Ok((slot, roster.set(port, role, offset)?)))
+        .collect()
+}
+
+fn show_set(arrays: &Arrays, slot: u32, set: Set) {
+    let (_, old) = arrays.slot(slot);
+    let next = Set {
+        generation: old.generation,
+        ..set
+    };
+    if next != old {
+        arrays.write_set(
+            slot,
+            Set {
+                generation: old.generation.wrapping_add(1),
+                ..set
+            },
+        );
+    }
+}
+
+fn show_route(arrays: &Arrays, slot: u32, route: Route) {
+    if arrays.slot(slot).0 != route {
+        arrays.write_route(slot, route);
+    }
+}
+
+/// What a role's slot has besides; pods and the node come by the slot of everybody else.
+fn extra(port: &ServicePort, role: Role, (group, clients): (&Group, u32)) -> Option<Extra> {
+    let inside = (role == Role::External).then(|| group.slot(Role::Inside));
+    let inside = inside.flatten().filter(|_| Role::Inside.is_of(port));
+    let sticky_s = port.affinity_s.unwrap_or(0);
+    let released = role == Role::Internal && clients >> CLIENTS_SHIFT != 0;
+    let needed = !matches!(role, Role::Inside | Role::Refused);
+    (needed && (sticky_s != 0 || inside.is_some() || released)).then(|| Extra {
+        sticky_s,
+        group: clients,
+        inside: inside.unwrap_or_default(),
+        pad: 0,
+    })
+}
+
+/// Above the group's number: how often its clients were released.
+const CLIENTS_SHIFT: u32 = 21;
+const _: () = assert!(SLOTS_MAX < 1 << CLIENTS_SHIFT);

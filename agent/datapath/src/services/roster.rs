@@ -1,0 +1,293 @@
+//! Who is behind a service port, and what its slots say: pure.
+//!
+//! A group's backends lie in one place of the arena, ordered so that each policy's are side by side: those for the policy
+//! of the cluster IP alone, those for both, those for the other alone, and those that only keep their connections.
+
+use std::iter::Peekable;
+
+use dormouse_agent_services::{Backend, Policy, ServicePort};
+use dormouse_ebpf::maps::{FOR_CLUSTER, FOR_LOCAL, PLACE_SHIFT};
+use dormouse_ebpf::service::{Hide, Mode, Protocol, Route, Set};
+
+use super::foreign::{address, number};
+use super::group::Role;
+use crate::arrays::octets;
+use crate::error::DatapathError;
+use crate::pool::{self, Key, Member, Row};
+
+/// A place in the flags that stands for all later ones.
+const PLACE_MAX: usize = (u16::MAX >> PLACE_SHIFT) as usize;
+const USES: u16 = FOR_CLUSTER | FOR_LOCAL;
+
+/// Which backends stay that the service port does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Those to which standing connections may go on, for them only.
+    Standing,
+    /// All that no endpoint contradicts: perhaps not every slice has come yet.
+    Unheard,
+    /// All: better an old way to the API server than none.
+    All,
+}
+
+/// The backends of a group.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    /// Sorted by address and port.
+    pub(super) members: Vec<Member>,
+    /// The ids of those that are not among them any more.
+    pub(super) gone: Vec<u32>,
+    /// Some are kept that nobody has spoken of.
+    pub(super) unheard: bool,
+    /// How many there are for the cluster IP's policy alone, for both, for the other alone.
+    parts: [usize; 3],
+    any: bool,
+}
+
+impl Roster {
+    /// Fills it with a service port's backends, given who was there before, sorted too. Of those that are `silent`
+    /// standing flows end.
+    pub(super) fn fill(
+        &mut self,
+        port: &ServicePort,
+        had: &[Member],
+        (keep, silent): (Keep, &[Key]),
+    ) {
+        self.members.clear();
+        self.gone.clear();
+        self.unheard = false;
+        let mut had = had.iter().peekable();
+        for backend in &port.backends {
+            let row = row(&backend);
+            while had.peek().is_some_and(|other| other.row.key < row.key) {
+                self.leave(port, &mut had, keep);
+            }
+            self.stay(port, row, &mut had, silent);
+        }
+        while had.peek().is_some() {
+            self.leave(port, &mut had, keep);
+        }
+        if port.affinity_s.is_some() {
+            self.rank();
+        }
+        self.any = port.any_endpoints || self.members.iter().any(is_used);
+        self.parts = [0; 3];
+        for member in &self.members {
+            if let Some(part) = part(&member.row, port.internal) {
+                self.parts[part] += 1;
+            }
+        }
+    }
+
+    /// A backend, with the row that it had, if there is one.
+    fn stay(&mut self, port: &ServicePort, row: Row, had: &mut Had<'_>, silent: &[Key]) {
+        let (mut same, mut old) = match had.peek() {
+            Some(other) if other.row.key == row.key => take(had),
+            _ => (None, None),
+        };
+        if silent.contains(&row.key) {
+            self.gone.extend(same.take().and_then(|same| same.id));
+            self.gone.extend(old.take().and_then(|old| old.id));
+        } else if port.affinity_s.is_some() && same.is_some_and(|same| !is_used(&same)) {
+            // Clients were released from a backend that was away. It comes back by another row, so that they are not
+            // bound again; its standing connections keep the old one.
+            old = same.take();
+        }
+        let id = same.and_then(|same| same.id);
+        self.members.push(Member { row, id });
+        self.members.extend(old.map(leaving));
+    }
+
+    /// One that was there before and is no backend now.
+    fn leave(&mut self, port: &ServicePort, had: &mut Had<'_>, keep: Keep) {
+        let (same, old) = take(had);
+        let Some(mut member) = same else { return };
+        member.row.flags &= USES;
+        let (octets, number) = member.row.key;
+        let place = (address(octets), number);
+        if keep != Keep::All && port.stands_at(place) {
+            // The newer row has the newer connections; there is never more than one that only keeps them.
+            self.gone.extend(old.and_then(|old| old.id));
+            self.members.push(leaving(member));
+        } else if keep == Keep::Standing {
+            self.gone.extend(member.id);
+            self.gone.extend(old.and_then(|old| old.id));
+        } else {
+            self.unheard |= keep == Keep::Unheard;
+            self.members.push(member);
+            self.members.extend(old.map(leaving));
+        }
+    }
+
+    /// Notes the places of all in the order of their texts, which decides where a client has two backends to keep.
+    fn rank(&mut self) {
+        let text = |(address_octets, port): Key| {
+            std::net::SocketAddr::new(address(address_octets), port).to_string()
+        };
+        let mut order: Vec<(String, usize)> = self
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| is_used(member))
+            .map(|(at, member)| (text(member.row.key), at))
+            .collect();
+        order.sort_unstable();
+        for (place, (_, at)) in order.into_iter().enumerate() {
+            let place = u16::try_from(place.min(PLACE_MAX)).unwrap_or(u16::MAX);
+            self.members[at].row.flags |= place << PLACE_SHIFT;
+        }
+    }
+
+    /// The ids as they lie in the arena.
+    pub(super) fn ids(&self, internal: Policy, ids: &mut Vec<u32>) {
+        ids.clear();
+        for wanted in [Some(0), Some(1), Some(2), None] {
+            let some = self.members.iter();
+            let some = some.filter(|member| part(&member.row, internal) == wanted);
+            ids.extend(some.filter_map(Member::clean_id));
+        }
+    }
+
+    /// The set of a role's slot, for a place that begins at `offset`. Its generation is zero.
+    pub(super) fn set(
+        &self,
+        port: &ServicePort,
+        role: Role,
+        offset: u32,
+    ) -> Result<Set, DatapathError> {
+        let [own, both, other] = self.parts;
+        let (count, leaving) = if role == Role::Internal {
+            pool::counts(own + both, self.members.len())?
+        } else if policy(port, role) == port.internal {
+            pool::counts(own + both, own + both)?
+        } else {
+            pool::counts(both + other, both + other)?
+        };
+        let skipped = if policy(port, role) == port.internal {
+            0
+        } else {
+            own
+        };
+        let set = Set {
+            offset: offset + u32::try_from(skipped).unwrap_or(u32::MAX),
+            count,
+            leaving,
+            generation: 0,
+        };
+        let nobody = role == Role::Refused || count == 0 && leaving == 0;
+        Ok(if nobody { Set::default() } else { set })
+    }
+
+    /// The route of a role's slot; `base` names the group.
+    pub(super) fn route(&self, port: &ServicePort, role: Role, base: u32) -> Route {
+        let policy = policy(port, role);
+        let wanted = match policy {
+            Policy::Cluster => FOR_CLUSTER,
+            Policy::Local => FOR_LOCAL,
+        };
+        let usable = self.members.iter().map(|member| &member.row);
+        let usable = || usable.clone().filter(|row| row.flags & wanted != 0);
+        let mode = if !self.any || role == Role::Refused {
+            Mode::Reject
+        } else if usable().next().is_some() {
+            Mode::Serve
+        } else {
+            Mode::Drop
+        };
+        Route {
+            mode,
+            share: role as u8,
+            present: true,
+            service: true,
+            sticky: port.affinity_s.is_some() && role != Role::Refused,
+            port: port.number,
+            protocol: Protocol::of(number(port.id.protocol)),
+            hide: hide(port, role),
+            split: role == Role::External && port.external == Policy::Local,
+            local: policy == Policy::Local,
+            weighted: pool::differ(usable()),
+            generation: base + 1,
+            ..Route::ABSENT
+        }
+    }
+}
+
+/// Those who were there before, in order.
+type Had<'a> = Peekable<std::slice::Iter<'a, Member>>;
+
+/// The next one, and another row of the same backend that only keeps its connections.
+fn take(had: &mut Had<'_>) -> (Option<Member>, Option<Member>) {
+    let Some(first) = had.next().copied() else {
+        return (None, None);
+    };
+    let second = had.next_if(|other| other.row.key == first.row.key).copied();
+    if second.is_some_and(|second| is_used(&second)) {
+        (second, Some(first))
+    } else {
+        (Some(first), second)
+    }
+}
+
+/// It only keeps its connections.
+fn leaving(mut member: Member) -> Member {
+    member.row.flags = 0;
+    member
+}
+
+/// Whether new connections may go to it.
+fn is_used(member: &Member) -> bool {
+    member.row.flags & USES != 0
+}
+
+/// The route of a direct slot that nobody answers at by it: the address is a cluster IP, that is all.
+pub(super) fn shut(generation: u32) -> Route {
+    Route {
+        mode: Mode::Reject,
+        present: true,
+        service: true,
+        generation,
+        ..Route::ABSENT
+    }
+}
+
+/// Whose backends a role's slot leads to.
+fn policy(port: &ServicePort, role: Role) -> Policy {
+    match role {
+        Role::Internal | Role::Guarded => port.internal,
+        Role::External => port.external,
+        Role::Inside | Role::Refused => Policy::Cluster,
+    }
+}
+
+fn hide(port: &ServicePort, role: Role) -> Hide {
+    match role {
+        Role::Internal | Role::Guarded => Hide::Foreign,
+        Role::External if port.external == Policy::Cluster => Hide::Everybody,
+        Role::Inside => Hide::Node,
+        Role::External | Role::Refused => Hide::Nobody,
+    }
+}
+
+/// The part of the place in which a backend lies; none: it is leaving.
+fn part(row: &Row, internal: Policy) -> Option<usize> {
+    let (own, other) = match internal {
+        Policy::Cluster => (FOR_CLUSTER, FOR_LOCAL),
+        Policy::Local => (FOR_LOCAL, FOR_CLUSTER),
+    };
+    match (row.flags & own != 0, row.flags & other != 0) {
+        (true, false) => Some(0),
+        (true, true) => Some(1),
+        (false, true) => Some(2),
+        (false, false) => None,
+    }
+}
+
+fn row(backend: &Backend) -> Row {
+    let cluster = if backend.for_cluster { FOR_CLUSTER } else { 0 };
+    let local = if backend.for_local { FOR_LOCAL } else { 0 };
+    Row {
+        key: (octets(backend.address), backend.port),
+        flags: cluster | local,
+        weight: backend.weight,
+    }
+}

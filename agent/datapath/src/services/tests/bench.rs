@@ -1,0 +1,452 @@
+//! Maps that no kernel reads, the agent that writes them, and the Services that it follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use dormouse_agent_services::change::{Event, Object};
+use dormouse_agent_services::{
+    Affinities, Changes, Decision, Fate, Node, NodeAddresses, NodePortAddresses, Packet, Prefix,
+    Protocol, Services, Strictness, Vip,
+};
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::decide::{Answer, Asked, Choice, decide};
+use dormouse_ebpf::maps::{Extra, FOREIGN_LOCAL, ForeignKey};
+use dormouse_ebpf::service::SLOTS_MAX;
+use serde_json::{Value, json};
+
+use super::objects::{Told, World, read};
+use crate::arrays::{Arrays, octets};
+use crate::cluster;
+use crate::grace::Moment;
+use crate::kept::memory::{Memory, Trie};
+use crate::pool::Pool;
+use crate::services::foreign::number;
+use crate::services::group::Role;
+use crate::services::{Calls, Ledger, Registry, Served};
+use crate::view::View;
+
+/// The maps, which outlive the agent.
+struct Maps {
+    arrays: Arrays,
+    foreign: Memory<ForeignKey, u32>,
+    extra: Memory<u32, Extra>,
+    admitted: Trie,
+    config: Config,
+}
+
+pub(super) struct Bench {
+    maps: Maps,
+    pool: Pool,
+    registry: Registry,
+    pub(super) services: Services,
+    world: World,
+    /// Grace periods so far: one passes with each change.
+    periods: u64,
+}
+
+/// Everything that lies in the maps.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Snapshot {
+    slots: BTreeMap<u32, (u64, u64, Vec<u32>)>,
+    rows: BTreeMap<u32, (u64, u64)>,
+    filter: Vec<u64>,
+    foreign: BTreeSet<String>,
+    extra: BTreeSet<String>,
+    admitted: BTreeSet<String>,
+}
+
+/// What may become of a packet.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug, Clone)]
+pub(super) enum Outcome {
+    Pass,
+    Reject,
+    Drop,
+    Go(SocketAddr, bool),
+}
+
+pub(super) fn node() -> Node {
+    let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+    let ranges = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| Prefix::parse(text).unwrap())
+            .collect()
+    };
+    Node {
+        name: "node-a".to_owned(),
+        addresses: NodeAddresses {
+            primary: addresses(&["192.168.0.2", "2001:db8::2"]),
+            local: addresses(&[
+                "127.0.0.1",
+                "192.168.0.2",
+                "192.168.1.2",
+                "::1",
+                "2001:db8::2",
+            ]),
+        },
+        pod_ranges: ranges(&["10.244.0.0/16", "fd00:10:244::/48"]),
+        service_ranges: ranges(&["172.30.0.0/16", "fd00:172:30::/112"]),
+        node_port_addresses: NodePortAddresses::Within(Vec::new()),
+        masquerade_all: false,
+    }
+}
+
+impl Maps {
+    fn calls(&self) -> Calls {
+        Calls {
+            foreign: Box::new(self.foreign.clone()),
+            extra: Box::new(self.extra.clone()),
+            admitted: Box::new(self.admitted.clone()),
+        }
+    }
+
+    /// A new agent.
+    fn open(&mut self, node: &Node) -> (Pool, Registry) {
+        let pool = Pool::read(&self.arrays);
+        let ranges = &self.config.services[..self.config.services_len as usize];
+        let mut registry = Registry::open(&self.arrays, self.calls(), ranges).unwrap();
+        let direct = registry.layout(node, 0);
+        registry.set_direct(&direct);
+        cluster::fill(&mut self.config, node, &direct).unwrap();
+        self.config.node_address = octets("2001:db8::2".parse().unwrap());
+        registry
+            .set_local(&self.arrays, &node.addresses.local)
+            .unwrap();
+        (pool, registry)
+    }
+}
+
+impl Bench {
+    pub(super) fn new(strictness: Strictness) -> Self {
+        Self::in_cluster(node(), strictness)
+    }
+
+    pub(super) fn in_cluster(node: Node, strictness: Strictness) -> Self {
+        let mut maps = Maps {
+            arrays: Arrays::anonymous().unwrap(),
+            foreign: Memory::default(),
+            extra: Memory::default(),
+            admitted: Trie::default(),
+            config: Config::default(),
+        };
+        let (pool, registry) = maps.open(&node);
+        Self {
+            maps,
+            pool,
+            registry,
+            services: Services::new(node, strictness),
+            world: World::default(),
+            periods: 1,
+        }
+    }
+
+    pub(super) fn arrays(&self) -> &Arrays {
+        &self.maps.arrays
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Backends, prefixes and rows of the arena in use.
+    pub(super) fn used(&self) -> [u32; 3] {
+        self.pool.used()
+    }
+
+    /// Entries for the node's own addresses.
+    pub(super) fn locals(&self) -> usize {
+        self.registry.foreign.keys(FOREIGN_LOCAL).len()
+    }
+
+    pub(super) fn apply(&mut self, told: &Told) {
+        self.tell(told, true);
+    }
+
+    pub(super) fn delete(&mut self, told: &Told) {
+        self.tell(told, false);
+    }
+
+    pub(super) fn tell(&mut self, told: &Told, present: bool) {
+        tell(&mut self.services, told, present);
+        self.world.apply(told, present);
+    }
+
+    pub(super) fn serve(&mut self) -> Served {
+        let changes = self.services.sync();
+        self.serve_changes(&changes)
+    }
+
+    pub(super) fn serve_changes(&mut self, changes: &Changes) -> Served {
+        self.periods += 1;
+        let mut ledger = Ledger {
+            arrays: &self.maps.arrays,
+            pool: &mut self.pool,
+            now: Moment {
+                begun: self.periods,
+                over: self.periods,
+            },
+        };
+        self.registry.serve(&mut ledger, &self.services, changes)
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.periods += 1;
+        let mut ledger = Ledger {
+            arrays: &self.maps.arrays,
+            pool: &mut self.pool,
+            now: Moment {
+                begun: self.periods,
+                over: self.periods,
+            },
+        };
+        let served = self.registry.settle(&mut ledger, &self.services);
+        assert!(served.shed.is_empty(), "{served:?}");
+    }
+
+    /// Another agent, which knows no object yet.
+    pub(super) fn begin_anew(&mut self) {
+        let node = self.services.node().clone();
+        (self.pool, self.registry) = self.maps.open(&node);
+        self.services = Services::new(node, self.services.strictness());
+        self.world = World::default();
+    }
+
+    /// Another agent, which is told all objects at once.
+    pub(super) fn restart(&mut self) {
+        (self.pool, self.registry) = self.maps.open(self.services.node());
+        self.services = self.told_at_once();
+        self.serve_all();
+        self.settle();
+    }
+
+    fn told_at_once(&self) -> Services {
+        let node = self.services.node().clone();
+        let mut services = Services::new(node, self.services.strictness());
+        for told in self.world.objects() {
+            tell(&mut services, told, true);
+        }
+        services
+    }
+
+    fn serve_all(&mut self) {
+        let served = self.serve();
+        assert!(served.shed.is_empty(), "{served:?}");
+    }
+
+    /// The same objects in empty maps.
+    pub(super) fn afresh(&self) -> Self {
+        let mut fresh = Self::new(self.services.strictness());
+        fresh.services = self.told_at_once();
+        fresh.serve_all();
+        fresh
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            arrays: &self.maps.arrays,
+            registry: &self.registry,
+            config: self.maps.config,
+            sticky: None,
+        }
+    }
+
+    /// The slot of a cluster IP's port.
+    pub(super) fn internal(&self, at: &str) -> u32 {
+        let id = &self.services.frontend(&vip(at)).unwrap().port.id;
+        let group = self.registry.groups.get(id).unwrap();
+        group.slot(Role::Internal).unwrap()
+    }
+
+    /// Whether a packet goes to some backend.
+    pub(super) fn is_served(&self, source: &str, target: &str) -> bool {
+        let vip = vip(target);
+        let outcomes = self.outcomes(&Packet {
+            source: source.parse().unwrap(),
+            destination: vip.address,
+            port: vip.port,
+            protocol: vip.protocol,
+        });
+        outcomes
+            .iter()
+            .all(|outcome| matches!(outcome, Outcome::Go(..)))
+    }
+
+    /// All that the maps may do with a packet.
+    pub(super) fn outcomes(&self, packet: &Packet) -> BTreeSet<Outcome> {
+        let view = self.view();
+        let asked = Asked {
+            source: octets(packet.source),
+            target: octets(packet.destination),
+            port: packet.port,
+            protocol: number(packet.protocol),
+            by_node: self.services.node().is_local(packet.source),
+            ..Asked::default()
+        };
+        let one = |hash: u64| {
+            let mut choice = Choice::default();
+            match decide(&view, &Asked { hash, ..asked }, &mut choice) {
+                Answer::Pass => Outcome::Pass,
+                Answer::Reject(_) => Outcome::Reject,
+                Answer::Drop(_) => Outcome::Drop,
+                Answer::Go(_) => {
+                    let address = IpAddr::from(choice.address).to_canonical();
+                    Outcome::Go(SocketAddr::new(address, choice.port), choice.hide)
+                }
+            }
+        };
+        (0..64).map(|n| one(n << 26)).collect()
+    }
+
+    /// All that the Services themselves may do with it.
+    pub(super) fn wanted(&self, packet: &Packet) -> BTreeSet<Outcome> {
+        match self.services.decide(packet, &Affinities::default(), 0) {
+            Decision::Pass => [Outcome::Pass].into(),
+            Decision::Reject => [Outcome::Reject].into(),
+            Decision::Drop => [Outcome::Drop].into(),
+            Decision::Translate(translation) => {
+                let backends = translation.backends();
+                backends
+                    .map(|backend| match translation.fate(backend) {
+                        Fate::Reject => Outcome::Reject,
+                        Fate::Drop => Outcome::Drop,
+                        Fate::Deliver { masquerade } => {
+                            let place = SocketAddr::new(backend.address, backend.port);
+                            Outcome::Go(place, masquerade)
+                        }
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// What is counted is what the maps hold.
+    pub(super) fn check(&self) {
+        let read = Pool::read(&self.maps.arrays);
+        assert_eq!(self.pool.used(), read.used(), "backends, prefixes, rows");
+        let slots = (0..SLOTS_MAX).filter(|slot| self.maps.arrays.slot(*slot).0.generation != 0);
+        let owned: BTreeSet<u32> = self.registry.groups.slots().collect();
+        assert_eq!(slots.collect::<BTreeSet<u32>>(), owned);
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let arrays = &self.maps.arrays;
+        let texts = |texts: Vec<String>| texts.into_iter().collect();
+        let mut rows = BTreeMap::new();
+        let mut slots = BTreeMap::new();
+        for slot in 0..SLOTS_MAX {
+            let word = |half| arrays.svc.load(slot as usize * 2 + half).unwrap();
+            if word(0) == 0 {
+                continue;
+            }
+            let ids: Vec<u32> = arrays.ids(arrays.slot(slot).1).collect();
+            slots.insert(slot, (word(0), word(1), ids));
+        }
+        for id in 0..1_000 {
+            let word = |half| arrays.backend.load(id as usize * 2 + half).unwrap();
+            rows.insert(id, (word(0), word(1)));
+        }
+        let filter = 0..dormouse_ebpf::maps::FILTER_WORDS as usize;
+        let maps = &self.maps;
+        Snapshot {
+            slots,
+            rows,
+            filter: filter
+                .map(|place| arrays.filter.load(place).unwrap())
+                .collect(),
+            foreign: texts(
+                maps.foreign
+                    .0
+                    .lock()
+                    .iter()
+                    .map(|e| format!("{e:?}"))
+                    .collect(),
+            ),
+            extra: texts(
+                maps.extra
+                    .0
+                    .lock()
+                    .iter()
+                    .map(|e| format!("{e:?}"))
+                    .collect(),
+            ),
+            admitted: texts(
+                maps.admitted
+                    .0
+                    .0
+                    .lock()
+                    .iter()
+                    .map(|e| format!("{e:?}"))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+fn tell(services: &mut Services, told: &Told, present: bool) {
+    let object = match told {
+        Told::Service(service) => Object::Service(service),
+        Told::Slice(slice) => Object::EndpointSlice(slice),
+        Told::Node(node) => Object::Node(node),
+    };
+    services.apply(&if present {
+        Event::Applied(object)
+    } else {
+        Event::Deleted(object)
+    });
+}
+
+/// "address:port", TCP.
+pub(super) fn vip(text: &str) -> Vip {
+    let address: SocketAddr = text.parse().unwrap();
+    Vip {
+        address: address.ip(),
+        port: address.port(),
+        protocol: Protocol::Tcp,
+    }
+}
+
+/// A Service in `default` with port 80, and what its spec says besides.
+pub(super) fn service(name: &str, cluster_ip: &str, more: &Value) -> Told {
+    let mut spec = json!({
+        "type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
+        "ipFamilies": ["IPv4"], "ports": [{"port": 80}],
+    });
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let metadata = json!({"namespace": "default", "name": name});
+    read(Told::Service, json!({"metadata": metadata, "spec": spec}))
+}
+
+/// With addresses of a load balancer.
+pub(super) fn balance(service: &mut Told, addresses: &[&str]) {
+    if let Told::Service(service) = service {
+        let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+        let status = json!({"loadBalancer": {"ingress": ingress}});
+        service.status = Some(serde_json::from_value(status).unwrap());
+    }
+}
+
+/// Made then.
+pub(super) fn created(mut service: Told, time: &str) -> Told {
+    if let Told::Service(service) = &mut service {
+        service.metadata.creation_timestamp = Some(serde_json::from_value(json!(time)).unwrap());
+    }
+    service
+}
+
+/// The only slice of a service: these endpoints on port 8080, which has this name.
+pub(super) fn slice(service: &str, port: &str, endpoints: &[Value]) -> Told {
+    let labels = json!({"kubernetes.io/service-name": service});
+    let object = json!({
+        "metadata": {"namespace": "default", "name": service, "labels": labels},
+        "addressType": "IPv4", "endpoints": endpoints,
+        "ports": [{"name": port, "protocol": "TCP", "port": 8080}],
+    });
+    read(Told::Slice, object)
+}
+
+/// An endpoint on another node.
+pub(super) fn endpoint(address: &str, ready: bool) -> Value {
+    json!({"addresses": [address], "nodeName": "node-b", "conditions": {"ready": ready}})
+}

@@ -1,0 +1,200 @@
+//! Where service ports are found: the winner of each VIP, and what else is known of addresses.
+
+use std::sync::Arc;
+
+use dormouse_agent_services::{ServicePort, Services, Vip};
+use dormouse_ebpf::maps::{
+    FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND, FOREIGN_RANGED, FOREIGN_VIP, ForeignKey,
+};
+use dormouse_ebpf::service::Route;
+
+use super::foreign::{address_key, key};
+use super::group::{Group, Role};
+use super::roster::shut;
+use super::{Ledger, Registry, Served};
+use crate::arrays::Arrays;
+use crate::error::DatapathError;
+use crate::pool;
+
+impl Registry {
+    /// Leads a VIP to whoever has it now.
+    pub(super) fn resolve(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        services: &Services,
+        vip: &Vip,
+        retired: &mut Vec<Group>,
+        served: &mut Served,
+    ) {
+        let winner = services.frontend(vip).map(|found| found.port);
+        if let Some(port) = winner
+            && self.groups.get(&port.id).is_none()
+            && !self.shed.contains(&port.id)
+        {
+            // It had lost all its VIPs until now.
+            self.try_port(ledger, services, port, retired, served);
+        }
+        if let Err(error) = self.lead(ledger.arrays, services, vip)
+            && let Some(port) = winner
+        {
+            self.shed.insert(port.id.clone());
+            served.shed(&port.id, error);
+        }
+        for port in services.claimants(vip) {
+            if wins_any(services, port) {
+                self.open_or_shut(ledger.arrays, services, port, vip);
+            } else {
+                retired.extend(self.leave(&port.id));
+            }
+        }
+    }
+
+    /// Makes the entry of a VIP name its winner's slot, unless that is found by the address alone.
+    pub(super) fn lead(
+        &mut self,
+        arrays: &Arrays,
+        services: &Services,
+        vip: &Vip,
+    ) -> Result<(), DatapathError> {
+        let value = self.slot_of(services, vip).and_then(|(slot, ranged)| {
+            let direct = self.direct_slot(vip.address) == Some(slot);
+            (!direct).then_some(if ranged { slot | FOREIGN_RANGED } else { slot })
+        });
+        self.foreign.set(arrays, key(vip, FOREIGN_VIP), value)
+    }
+
+    /// The slot that answers at a VIP, and whether source ranges come before it.
+    fn slot_of(&self, services: &Services, vip: &Vip) -> Option<(u32, bool)> {
+        let frontend = services.frontend(vip)?;
+        let (role, ranged) = Role::at(&frontend);
+        let group = self.groups.get(&frontend.port.id)?;
+        Some((group.slot(role)?, ranged))
+    }
+
+    /// Opens or shuts the cluster IP's own slot, as the VIP was won or lost.
+    fn open_or_shut(
+        &self,
+        arrays: &Arrays,
+        services: &Services,
+        port: &Arc<ServicePort>,
+        vip: &Vip,
+    ) {
+        let group = self.groups.get(&port.id);
+        let base = group.and_then(|group| group.slot(Role::Internal));
+        let Some(base) = base.filter(|base| self.is_direct(*base) && cluster_vip(port) == *vip)
+        else {
+            return;
+        };
+        let (route, _) = arrays.slot(base);
+        let open = route.port != 0;
+        if open && !is_open(services, port) {
+            arrays.write_route(base, shut(base + 1));
+        } else if !open && is_open(services, port) {
+            reopen(arrays, port, base);
+        }
+    }
+
+    /// Notes whether a service port's addresses are those of cluster IPs and of backends on this node.
+    pub(super) fn mark_addresses(
+        &mut self,
+        arrays: &Arrays,
+        services: &Services,
+        port: &ServicePort,
+        served: &mut Served,
+    ) {
+        let mut outcome = self.mark_cluster_ip(arrays, services, port);
+        for backend in port.backends.iter().filter(|backend| backend.local) {
+            let vip = Vip {
+                address: backend.address,
+                port: backend.port,
+                protocol: port.id.protocol,
+            };
+            let known = services.table().is_local_backend(&vip).then_some(1);
+            let key = key(&vip, FOREIGN_LOCAL_BACKEND);
+            outcome = outcome.and_then(|()| self.foreign.set(arrays, key, known));
+        }
+        if let Err(error) = outcome {
+            self.shed.insert(port.id.clone());
+            served.shed(&port.id, error);
+        }
+    }
+
+    fn mark_cluster_ip(
+        &mut self,
+        arrays: &Arrays,
+        services: &Services,
+        port: &ServicePort,
+    ) -> Result<(), DatapathError> {
+        let address = port.addresses.cluster_ip;
+        let is_served = services.table().is_cluster_ip(address);
+        let entry = address_key(address, FOREIGN_CLUSTER_IP);
+        let Some(slot) = self.direct_slot(address) else {
+            return self.foreign.set(arrays, entry, is_served.then_some(1));
+        };
+        let (route, _) = arrays.slot(slot);
+        if is_served && !route.present {
+            arrays.write_route(slot, shut(0));
+        } else if !is_served && route.present && route.generation == 0 {
+            arrays.write_route(slot, Route::ABSENT);
+        }
+        self.foreign.set(arrays, entry, None)
+    }
+
+    /// What an entry would say if it were written now.
+    pub(super) fn is_claimed(&self, services: &Services, key: &ForeignKey) -> bool {
+        let vip = super::foreign::vip(key);
+        match key.kind {
+            FOREIGN_VIP => vip.is_some_and(|vip| {
+                let slot = self.slot_of(services, &vip).map(|(slot, _)| slot);
+                slot.is_some_and(|slot| self.direct_slot(vip.address) != Some(slot))
+            }),
+            FOREIGN_LOCAL_BACKEND => vip.is_some_and(|vip| services.table().is_local_backend(&vip)),
+            FOREIGN_CLUSTER_IP => {
+                let address = super::foreign::address(key.address);
+                self.direct_slot(address).is_none() && services.table().is_cluster_ip(address)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The route of a slot that was shut, from its set: which backends there are has not changed.
+fn reopen(arrays: &Arrays, port: &ServicePort, base: u32) {
+    let (_, set) = arrays.slot(base);
+    let mut roster = super::Roster::default();
+    let mut had = Vec::new();
+    pool::members(arrays, set, &mut had);
+    roster.fill(port, &had, (super::roster::Keep::All, &[]));
+    let route: Route = roster.route(port, Role::Internal, base);
+    arrays.write_route(base, route);
+}
+
+/// Whether the service port's cluster IP is its own, without conditions.
+pub(super) fn is_open(services: &Services, port: &Arc<ServicePort>) -> bool {
+    let found = services.frontend(&cluster_vip(port));
+    found.is_some_and(|found| {
+        is_same(found.port, port) && Role::at(&found) == (Role::Internal, false)
+    })
+}
+
+/// Whether some VIP leads to the service port.
+pub(super) fn wins_any(services: &Services, port: &Arc<ServicePort>) -> bool {
+    let wins = |vip: &Vip| {
+        let found = services.frontend(vip);
+        found.is_some_and(|found| is_same(found.port, port))
+    };
+    wins(&cluster_vip(port)) || services.vips_of(port).iter().any(wins)
+}
+
+/// The VIP of a service port inside the cluster.
+fn cluster_vip(port: &ServicePort) -> Vip {
+    Vip {
+        address: port.addresses.cluster_ip,
+        port: port.number,
+        protocol: port.id.protocol,
+    }
+}
+
+fn is_same(a: &Arc<ServicePort>, b: &Arc<ServicePort>) -> bool {
+    Arc::ptr_eq(a, b) || a.id == b.id
+}

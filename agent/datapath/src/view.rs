@@ -1,0 +1,80 @@
+//! The maps as a decision reads them outside of the kernel: what would become of a connection here and now.
+
+use aya::maps::{HashMap, MapData};
+use dormouse_ebpf::config::Config;
+use dormouse_ebpf::decide::Tables;
+use dormouse_ebpf::maps::{Backend, Extra, ForeignKey, Sticky, StickyKey};
+
+use super::arrays::Arrays;
+use super::clock;
+use super::services::Registry;
+
+/// A window on the maps. Nothing is changed by looking through it.
+pub struct View<'a> {
+    pub(super) arrays: &'a Arrays,
+    pub(super) registry: &'a Registry,
+    pub(super) config: Config,
+    pub(super) sticky: Option<HashMap<&'a MapData, StickyKey, Sticky>>,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tables for View<'_> {
+    fn config(&self) -> Option<&Config> {
+        Some(&self.config)
+    }
+
+    fn route(&self, slot: u32) -> Option<u64> {
+        self.arrays.svc.load(slot as usize * 2)
+    }
+
+    fn set(&self, slot: u32) -> Option<u64> {
+        self.arrays.svc.load(slot as usize * 2 + 1)
+    }
+
+    fn id(&self, place: u32) -> Option<u32> {
+        self.arrays.id(place)
+    }
+
+    fn backend(&self, id: u32) -> Option<Backend> {
+        self.arrays.backend(id)
+    }
+
+    fn prefix(&self, id: u32) -> Option<[u8; 16]> {
+        self.arrays.upper(id)
+    }
+
+    fn filter(&self, word: u32) -> u64 {
+        self.arrays.filter.load(word as usize).unwrap_or(0)
+    }
+
+    fn foreign(&self, key: &ForeignKey) -> Option<u32> {
+        self.registry.foreign(key)
+    }
+
+    fn extra(&self, slot: u32) -> Option<Extra> {
+        self.registry.extra(slot)
+    }
+
+    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
+        self.registry.admits(slot, source)
+    }
+
+    fn sticky(&self, key: &StickyKey) -> Option<Sticky> {
+        self.sticky.as_ref()?.get(key, 0).ok()
+    }
+
+    fn lease_until_ns(&self) -> u64 {
+        self.arrays.lease.load(0).unwrap_or(0)
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::boottime_ns()
+    }
+}

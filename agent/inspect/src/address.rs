@@ -1,0 +1,269 @@
+//! What an address is on this node.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use dormouse_ebpf::config::{Net, Range};
+use dormouse_ebpf::decide::{Tables as _, is_local};
+use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, ForeignKey};
+use dormouse_ebpf::service::Route;
+use serde_json::{Value, json};
+
+use super::names::{Names, text};
+use super::output::age;
+use super::wiring::Wired;
+use super::{API_VERSION, Trouble};
+use dormouse_agent_datapath::{Pinned, octets};
+use dormouse_agent_pod::names::mac_text;
+
+/// What was found of an address: a topic and a text each.
+#[derive(Debug)]
+pub struct Found {
+    /// The address.
+    pub address: IpAddr,
+    /// What it is.
+    pub facts: Vec<(&'static str, String)>,
+}
+
+/// Looks an address up.
+pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Trouble> {
+    let mut facts = Vec::new();
+    let key = octets(address);
+    let config = pinned.facts();
+    if let Some(pod) = pinned.pod(address) {
+        let mac = pod.mac.map(|byte| format!("{byte:02x}")).join(":");
+        let seen = if pod.seen == 1 {
+            ""
+        } else {
+            ", what it sends is not seen"
+        };
+        let text = format!("knows a pod behind interface {}, {mac}{seen}", pod.ifindex);
+        facts.push(("data path", text));
+    }
+    if is_local(pinned, config, &key) {
+        facts.push(("node", "an address of this node's own".to_owned()));
+    }
+    if let Some(vip) = config.vip(&key) {
+        let (route, set) = pinned.slot(vip);
+        let state = if route.present {
+            format!(
+                "{}, {} backends, share {}/255",
+                mode(&route),
+                set.count,
+                route.share
+            )
+        } else {
+            "not followed by this node".to_owned()
+        };
+        facts.push(("app", format!("VIP with index {vip}: {state}")));
+    }
+    facts.extend(served(pinned, names, address)?);
+    facts.extend(ranges(pinned, &key));
+    Ok(Found { address, facts })
+}
+
+/// What a pod's address is wired to.
+pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let mut fact = |topic, text: Option<String>| facts.extend(text.map(|text| (topic, text)));
+    let held = wired
+        .held
+        .map(|held| age(held.as_secs()))
+        .unwrap_or_default();
+    let holder = wired.holder.as_ref();
+    fact(
+        "pod",
+        holder.map(|holder| format!("{holder}, {} for {held}", wired.state)),
+    );
+    fact(
+        "pod",
+        holder.is_none().then(|| format!("none: {}", wired.state)),
+    );
+    let (cohort, number) = (wired.suffix.cohort(), wired.suffix.number());
+    fact("number", Some(format!("{number} of cohort {cohort}")));
+    let rests = |rests: Duration| {
+        format!(
+            "{} more before somebody else may have it",
+            age(rests.as_secs())
+        )
+    };
+    let ipv4 = wired.address4.map(|address| address.to_string());
+    fact("IPv4", ipv4);
+    fact("rests", wired.rests.map(rests));
+    let port = wired
+        .bridge
+        .as_ref()
+        .map_or_else(String::new, |bridge| format!(", port of {bridge}"));
+    let link = wired.link.as_ref();
+    fact(
+        "link",
+        link.map(|link| format!("{} (number {}){port}", link.name, link.index)),
+    );
+    fact("netns", wired.netns.clone());
+    let neighbour = wired.neighbour.as_ref().map(|(entry, on)| {
+        let mac = entry.mac.map(mac_text).unwrap_or_default();
+        format!("{mac} on {on}, permanent")
+    });
+    fact("neighbour", neighbour);
+    fact(
+        "proxy",
+        wired
+            .proxied
+            .as_ref()
+            .map(|on| format!("the kernel answers for it on {on}")),
+    );
+    for fault in &wired.faults {
+        fact("fault", Some((*fault).to_owned()));
+    }
+    facts
+}
+
+/// The Services that answer at the address.
+fn served(
+    pinned: &Pinned,
+    names: &Names,
+    address: IpAddr,
+) -> Result<Vec<(&'static str, String)>, Trouble> {
+    let key = octets(address);
+    let own = pinned.facts().cluster_ip(&key);
+    let own = own.filter(|slot| pinned.slot(*slot).0.present);
+    let places = pinned.places()?;
+    let mut slots: Vec<u32> = places
+        .iter()
+        .filter(|(_, place)| place.address == address)
+        .map(|(slot, _)| *slot)
+        .collect();
+    let has_port = own.filter(|slot| pinned.slot(*slot).0.port != 0);
+    slots.extend(has_port);
+    slots.sort_unstable();
+    slots.dedup();
+    let inside = |slot: u32| {
+        let inside = slots.iter().filter_map(|slot| pinned.extra(*slot));
+        inside.into_iter().any(|extra| extra.inside == slot)
+    };
+    let told = slots.iter().copied().map(|slot| {
+        let (route, set) = pinned.slot(slot);
+        let place = places
+            .get(&slot)
+            .copied()
+            .or_else(|| pinned.own_place(slot));
+        let place = place.map_or_else(String::new, |place| text(&place));
+        let who = names.of_slot(pinned, slot).unwrap_or_default();
+        let who = if who == place {
+            String::new()
+        } else {
+            format!(" of {who}")
+        };
+        let to = if inside(slot) {
+            ", to pods and the node"
+        } else {
+            ""
+        };
+        let text = format!(
+            "{place}{who}{to}: {}, {} backends, slot {slot}",
+            mode(&route),
+            set.count
+        );
+        ("service", text)
+    });
+    let mut told: Vec<_> = told.collect();
+    let listed = ForeignKey {
+        address: key,
+        port: 0,
+        protocol: 0,
+        kind: FOREIGN_CLUSTER_IP,
+    };
+    if own.is_some() || pinned.foreign(&listed).is_some() {
+        told.insert(
+            0,
+            ("cluster IP", "of a service that is served here".to_owned()),
+        );
+    }
+    Ok(told)
+}
+
+/// The ranges that the address is in.
+fn ranges(pinned: &Pinned, key: &[u8; 16]) -> Vec<(&'static str, String)> {
+    let config = pinned.facts();
+    let mut found = Vec::new();
+    let within = |range: &Range| range.index_of(key, u32::MAX).is_some();
+    for range in &config.ranges[..config.ranges_len.min(4) as usize] {
+        if within(range) {
+            let length = 96 + range.mask.leading_ones();
+            found.push(("in", format!("VIP range {}", prefix(range.prefix, length))));
+        }
+    }
+    let nets = config
+        .service_ranges
+        .iter()
+        .map(|net| ("service range", net));
+    let nets = nets.chain(config.pods.iter().map(|net| ("pod range", net)));
+    for (what, net) in nets.filter(|(_, net)| net.contains(key)) {
+        found.push(("in", format!("{what} {}", prefix(net.prefix, length(net)))));
+    }
+    if config.is_local(key) {
+        found.push((
+            "in",
+            format!("node prefix {}", prefix(config.node_prefix, 96)),
+        ));
+    }
+    found
+}
+
+fn mode(route: &Route) -> String {
+    format!("{:?}", route.mode).to_lowercase()
+}
+
+fn length(net: &Net) -> u32 {
+    u128::from_be_bytes(net.mask).leading_ones()
+}
+
+fn prefix(address: [u8; 16], length: u32) -> String {
+    let address = IpAddr::from(address).to_canonical();
+    let length = if address.is_ipv4() {
+        length.saturating_sub(96)
+    } else {
+        length
+    };
+    format!("{address}/{length}")
+}
+
+impl Found {
+    /// As people read it.
+    pub fn screen(&self) -> String {
+        let mut lines = vec![self.address.to_string()];
+        if self.facts.is_empty() {
+            let nothing =
+                "nothing that this node knows: its packets go where the kernel's routes say";
+            lines.push(nothing.to_owned());
+        }
+        let facts = self.facts.iter();
+        lines.extend(facts.map(|(topic, text)| format!("{topic:<10} {text}")));
+        lines.join("\n") + "\n"
+    }
+
+    /// For programs.
+    pub fn value(&self) -> Value {
+        let fact = |(topic, text): &(&str, String)| json!({"topic": topic, "text": text});
+        let facts: Vec<Value> = self.facts.iter().map(fact).collect();
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "AddressExplanation",
+            "address": self.address,
+            "facts": facts,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_written_in_their_own_family() {
+        let v4 = octets("10.96.0.0".parse().unwrap());
+        assert_eq!(prefix(v4, 108), "10.96.0.0/12");
+        let v6 = octets("fd00:20::".parse().unwrap());
+        assert_eq!(prefix(v6, 112), "fd00:20::/112");
+    }
+}

@@ -1,0 +1,197 @@
+//! The connections that a node remembers, as people read them.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::IpAddr;
+
+use dormouse_agent_services::Prefix;
+use dormouse_ebpf::decide::{NO_BACKEND, Tables as _};
+use dormouse_ebpf::flow::{Flow, FlowKey, HIDDEN};
+
+use self::ends::Ends;
+use self::writer::Writer;
+use super::Trouble;
+use super::names::{Names, protocol_name};
+use super::output::Form;
+use dormouse_agent_datapath::{Pinned, Place};
+
+mod ends;
+mod row;
+mod writer;
+
+pub use row::{FlowRow, Kind, State};
+
+/// What a flow goes to.
+#[derive(Debug, Clone, Default)]
+pub enum To {
+    /// Whatever.
+    #[default]
+    Anything,
+    /// An address.
+    Address(IpAddr),
+    /// One of these places.
+    Places(HashSet<Place>),
+}
+
+/// Which flows are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// To what.
+    pub to: To,
+    /// From where.
+    pub from: Option<Prefix>,
+    /// Of which protocol, by IP's number.
+    pub protocol: Option<u8>,
+    /// To which port of the VIP.
+    pub port: Option<u16>,
+    /// Of which kind.
+    pub kind: Option<Kind>,
+    /// In which state.
+    pub state: Option<State>,
+    /// Replies too.
+    pub all: bool,
+}
+
+impl Filter {
+    /// The flow as a row, if it is asked for.
+    fn row(&self, pinned: &Pinned, names: &Names, of: (&FlowKey, &Flow)) -> Option<FlowRow> {
+        let (key, flow) = of;
+        let kind = Kind::of(flow);
+        let is_shown = self.all || kind != Kind::Reply || self.kind == Some(Kind::Reply);
+        if !is_shown || self.kind.is_some_and(|wanted| wanted != kind) {
+            return None;
+        }
+        let ends = Ends::of(key, flow);
+        if !self.fits(key.protocol, &ends) {
+            return None;
+        }
+        let state = State::of(pinned, key, flow);
+        if self.state.is_some_and(|wanted| wanted != state) {
+            return None;
+        }
+        let idle_ns = pinned.now_ns().saturating_sub(flow.seen_ns);
+        Some(FlowRow {
+            protocol: protocol_name(key.protocol),
+            client: ends.client,
+            vip: ends.vip,
+            backend: ends.backend,
+            via: flow.is(HIDDEN).then_some(ends.via),
+            kind,
+            state,
+            service: service(pinned, names, key.protocol, &ends, flow.slot),
+            idle_seconds: idle_ns / 1_000_000_000,
+            backend_id: (flow.backend != NO_BACKEND).then_some(flow.backend),
+        })
+    }
+
+    fn fits(&self, protocol: u8, ends: &Ends) -> bool {
+        let to = match &self.to {
+            To::Anything => true,
+            To::Address(address) => ends.vip.ip() == *address,
+            To::Places(places) => places.contains(&ends.place(protocol)),
+        };
+        to && self.from.is_none_or(|from| from.contains(ends.client.ip()))
+            && self.protocol.is_none_or(|wanted| wanted == protocol)
+            && self.port.is_none_or(|wanted| wanted == ends.vip.port())
+    }
+}
+
+fn service(pinned: &Pinned, names: &Names, protocol: u8, ends: &Ends, slot: u32) -> Option<String> {
+    let title = names.at(&ends.place(protocol)).map(ToOwned::to_owned);
+    title.or_else(|| names.of_slot(pinned, slot))
+}
+
+/// Writes flows as they are read; memory does not grow with their number. Returns how many.
+pub fn write(
+    out: &mut dyn Write,
+    (pinned, names): (&Pinned, &Names),
+    (filter, limit, form): (&Filter, usize, Form),
+) -> Result<usize, Trouble> {
+    let mut writer = Writer::new(out, form)?;
+    let mut failed = None;
+    pinned.flows(|key, flow| {
+        let Some(row) = filter.row(pinned, names, (key, flow)) else {
+            return true;
+        };
+        if writer.count == limit {
+            return false;
+        }
+        failed = writer.row(row).err();
+        failed.is_none()
+    })?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    writer.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use dormouse_ebpf::flow::REPLY;
+
+    use super::*;
+    use dormouse_agent_datapath::octets;
+
+    fn flow(kind: u32) -> (FlowKey, Flow) {
+        let address = |text: &str| octets(text.parse().unwrap());
+        let key = FlowKey {
+            source: address("10.0.0.9"),
+            target: address("10.96.0.7"),
+            source_port: 40_000,
+            target_port: 80,
+            protocol: 6,
+            pad: [0; 3],
+        };
+        let flow = Flow {
+            source: address("10.0.0.1"),
+            target: address("10.1.0.3"),
+            source_port: 12_345,
+            target_port: 8_000,
+            kind,
+            ..Flow::default()
+        };
+        (key, flow)
+    }
+
+    #[test]
+    fn client_and_backend_are_the_same_whichever_way_packets_go() {
+        let (key, there) = flow(HIDDEN);
+        let back_key = key.answered(&there);
+        let back = Flow {
+            source: key.target,
+            target: key.source,
+            source_port: key.target_port,
+            target_port: key.source_port,
+            kind: HIDDEN | REPLY,
+            ..there
+        };
+        let (a, b) = (Ends::of(&key, &there), Ends::of(&back_key, &back));
+        assert_eq!((a.client, a.vip, a.backend), (b.client, b.vip, b.backend));
+        assert_eq!(
+            (a.via, a.via.to_string().as_str()),
+            (b.via, "10.0.0.1:12345")
+        );
+    }
+
+    #[test]
+    fn a_filter_takes_what_it_names() {
+        let (key, there) = flow(0);
+        let ends = Ends::of(&key, &there);
+        let fits = |filter: Filter| filter.fits(6, &ends);
+        let to = |text: &str| Filter {
+            to: To::Address(text.parse().unwrap()),
+            ..Filter::default()
+        };
+        assert!(fits(to("10.96.0.7")) && !fits(to("10.1.0.3")));
+        let from = |text: &str| Filter {
+            from: Prefix::parse(text),
+            ..Filter::default()
+        };
+        assert!(fits(from("10.0.0.0/8")) && !fits(from("11.0.0.0/8")));
+        let port = |port| Filter {
+            port: Some(port),
+            ..Filter::default()
+        };
+        assert!(fits(port(80)) && !fits(port(8_000)));
+    }
+}

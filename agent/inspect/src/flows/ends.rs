@@ -1,0 +1,46 @@
+//! Who talks to whom, whichever way the packets of a flow go. Pure.
+
+use std::net::{IpAddr, SocketAddr};
+
+use dormouse_ebpf::flow::{Flow, FlowKey, REPLY};
+
+use dormouse_agent_datapath::Place;
+
+/// The ends of a flow.
+pub(super) struct Ends {
+    pub(super) client: SocketAddr,
+    pub(super) vip: SocketAddr,
+    pub(super) backend: SocketAddr,
+    /// From which address the backend sees the client.
+    pub(super) via: SocketAddr,
+}
+
+impl Ends {
+    pub(super) fn of(key: &FlowKey, flow: &Flow) -> Self {
+        let end =
+            |address: [u8; 16], port| SocketAddr::new(IpAddr::from(address).to_canonical(), port);
+        let here = end(key.source, key.source_port);
+        let there = end(key.target, key.target_port);
+        let source = end(flow.source, flow.source_port);
+        let target = end(flow.target, flow.target_port);
+        let (client, vip, backend, via) = if flow.is(REPLY) {
+            (target, source, here, there)
+        } else {
+            (here, there, target, source)
+        };
+        Self {
+            client,
+            vip,
+            backend,
+            via,
+        }
+    }
+
+    pub(super) fn place(&self, protocol: u8) -> Place {
+        Place {
+            address: self.vip.ip(),
+            port: self.vip.port(),
+            protocol,
+        }
+    }
+}

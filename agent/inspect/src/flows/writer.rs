@@ -1,0 +1,96 @@
+//! Writes rows as they come, a table too, whose columns the first ones decide.
+
+use std::io::Write;
+
+use serde_json::to_string;
+
+use super::FlowRow;
+use crate::output::{Form, Output, Row, Table, value};
+use crate::{API_VERSION, Exit, Trouble};
+
+/// So many rows decide how wide columns are.
+const FITTED: usize = 512;
+
+/// Rows on their way out.
+pub(super) struct Writer<'a> {
+    out: &'a mut dyn Write,
+    form: Form,
+    table: Table,
+    /// Rows that wait until it is known how wide they are.
+    waiting: Vec<FlowRow>,
+    pub(super) count: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(out: &'a mut dyn Write, form: Form) -> Result<Self, Trouble> {
+        if form.output == Some(Output::Json) {
+            let kind = FlowRow::KIND;
+            write!(
+                out,
+                "{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"{kind}\",\"items\":["
+            )?;
+        }
+        Ok(Self {
+            table: Table::new::<FlowRow>(form.output == Some(Output::Wide), !form.no_headers),
+            out,
+            form,
+            waiting: Vec::new(),
+            count: 0,
+        })
+    }
+
+    pub(super) fn row(&mut self, row: FlowRow) -> Result<(), Trouble> {
+        self.count += 1;
+        match self.form.output {
+            Some(Output::Json) => {
+                let comma = if self.count == 1 { "" } else { "," };
+                let text = to_string(&row).map_err(|error| unwritable(&error))?;
+                Ok(write!(self.out, "{comma}\n{text}")?)
+            }
+            Some(Output::Name) => Ok(writeln!(self.out, "{}", row.name())?),
+            _ if self.count <= FITTED || self.form.output == Some(Output::Yaml) => {
+                self.waiting.push(row);
+                Ok(())
+            }
+            _ => {
+                self.flush()?;
+                let cells = row.cells();
+                self.table.fit(&cells);
+                Ok(self.table.write(self.out, &cells)?)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Trouble> {
+        let rows = std::mem::take(&mut self.waiting);
+        let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+        for cells in &cells {
+            self.table.fit(cells);
+        }
+        for cells in &cells {
+            self.table.write(self.out, cells)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(mut self) -> Result<usize, Trouble> {
+        match self.form.output {
+            Some(Output::Json) => writeln!(self.out, "\n]}}")?,
+            Some(Output::Yaml) => {
+                let list = crate::output::listed(&self.waiting);
+                value(self.out, &list, Output::Yaml)?;
+            }
+            _ => self.flush()?,
+        }
+        self.out.flush()?;
+        Ok(self.count)
+    }
+}
+
+fn unwritable(error: &dyn std::error::Error) -> Trouble {
+    Trouble::new(
+        Exit::No,
+        format!("cannot write the answer: {error}"),
+        "use -o wide",
+    )
+}

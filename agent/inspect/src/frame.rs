@@ -1,0 +1,211 @@
+//! The first packet of a connection, made up for an explanation: whole, with right checksums.
+
+use std::net::{IpAddr, SocketAddr};
+
+use dormouse_ebpf::packet::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, L3, Packet, Read, SCTP, TCP, UDP, read,
+};
+
+use dormouse_agent_datapath::octets;
+
+/// How many routers a packet of a host may pass.
+const HOPS: u8 = 64;
+
+/// Who asks whom for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// From.
+    pub source: SocketAddr,
+    /// To; of the same family.
+    pub target: SocketAddr,
+    /// IP protocol number: TCP, UDP or SCTP.
+    pub protocol: u8,
+}
+
+impl Opening {
+    /// The frame: a TCP SYN, an SCTP INIT, or a UDP datagram.
+    pub fn frame(&self) -> Vec<u8> {
+        let mut payload = match self.protocol {
+            TCP => tcp(),
+            SCTP => sctp(),
+            _ => udp(),
+        };
+        payload[..2].copy_from_slice(&self.source.port().to_be_bytes());
+        payload[2..4].copy_from_slice(&self.target.port().to_be_bytes());
+        match self.protocol {
+            SCTP => {
+                let crc = crc32c(&payload);
+                payload[8..12].copy_from_slice(&crc.to_le_bytes());
+            }
+            protocol => {
+                let at = if protocol == UDP { 6 } else { 16 };
+                let sum = !fold(self.pseudo_header(payload.len()) + sum(&payload));
+                // To UDP a sum of zero means none.
+                let sum = if protocol == UDP && sum == 0 {
+                    0xffff
+                } else {
+                    sum
+                };
+                payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        let mut frame = self.headers(payload.len());
+        frame.extend(payload);
+        frame
+    }
+
+    fn pseudo_header(&self, len: usize) -> u64 {
+        let ends = [octets(self.source.ip()), octets(self.target.ip())];
+        // Of a mapped address, the ones before IPv4's own bytes are no part of the sum.
+        let ends = ends.map(|end| {
+            if self.source.is_ipv4() {
+                sum(&end[12..])
+            } else {
+                sum(&end)
+            }
+        });
+        ends.iter().sum::<u64>() + u64::from(self.protocol) + len as u64
+    }
+
+    fn headers(&self, len: usize) -> Vec<u8> {
+        // Ethernet addresses count for nothing here; these are no group's.
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        let len16 = |len: usize| u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
+        if let (IpAddr::V4(source), IpAddr::V4(target)) = (self.source.ip(), self.target.ip()) {
+            frame.extend(ETHERTYPE_IPV4);
+            let [high, low] = len16(20 + len);
+            let mut ip = vec![0x45, 0, high, low, 0, 1, 0x40, 0, HOPS, self.protocol, 0, 0];
+            ip.extend(source.octets());
+            ip.extend(target.octets());
+            let check = !fold(sum(&ip));
+            ip[10..12].copy_from_slice(&check.to_be_bytes());
+            frame.extend(ip);
+        } else {
+            frame.extend(ETHERTYPE_IPV6);
+            let [high, low] = len16(len);
+            frame.extend([0x60, 0, 0, 0, high, low, self.protocol, HOPS]);
+            frame.extend(octets(self.source.ip()));
+            frame.extend(octets(self.target.ip()));
+        }
+        frame
+    }
+}
+
+/// A segment that asks for a connection, without ports and checksum.
+fn tcp() -> Vec<u8> {
+    let mut segment = vec![0; 20];
+    segment[7] = 1;
+    segment[12] = 0x50;
+    segment[13] = 0x02;
+    segment[14..16].copy_from_slice(&[0xff, 0xff]);
+    segment
+}
+
+/// A datagram with nothing in it.
+fn udp() -> Vec<u8> {
+    vec![0, 0, 0, 0, 0, 8, 0, 0]
+}
+
+/// A packet with one INIT chunk (RFC 9260 3.3.2).
+fn sctp() -> Vec<u8> {
+    let mut packet = vec![0; 12];
+    packet.extend([1, 0, 0, 20]);
+    packet.extend([0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1]);
+    packet
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    let pairs = bytes.chunks(2);
+    let words = pairs.map(|pair| {
+        let low = pair.get(1).copied().unwrap_or(0);
+        u64::from(u16::from_be_bytes([pair[0], low]))
+    });
+    words.sum()
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    u16::try_from(sum).unwrap_or(u16::MAX)
+}
+
+/// CRC32c (RFC 9260, appendix A), bit by bit.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            let carry = crc & 1;
+            crc = (crc >> 1) ^ (POLYNOMIAL * carry);
+        }
+    }
+    !crc
+}
+
+/// Both ends of a frame, as a program left it; none: it carries no such packet any more.
+pub fn ends(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let mut packet = Packet::default();
+    if frame.len() <= L3 || !matches!(read(&frame, &mut packet), Read::Transport) {
+        return None;
+    }
+    let end = |address: [u8; 16], port| SocketAddr::new(IpAddr::from(address).to_canonical(), port);
+    Some((
+        end(packet.source, packet.source_port),
+        end(packet.target, packet.target_port),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opening(source: &str, target: &str, protocol: u8) -> Opening {
+        Opening {
+            source: source.parse().unwrap(),
+            target: target.parse().unwrap(),
+            protocol,
+        }
+    }
+
+    #[test]
+    fn every_opening_is_read_as_one() {
+        for (source, target) in [
+            ("[fd00::1]:4000", "[fd00::2]:80"),
+            ("10.0.0.1:4000", "10.0.0.2:80"),
+        ] {
+            for protocol in [TCP, UDP, SCTP] {
+                let opening = opening(source, target, protocol);
+                let frame = opening.frame();
+                let mut packet = Packet::default();
+                assert_eq!(read(&frame.as_slice(), &mut packet), Read::Transport);
+                assert!(packet.begins(), "{opening:?}");
+                assert_eq!(ends(&frame), Some((opening.source, opening.target)));
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_are_right() {
+        // Over all of it, with the checksum in place, a right sum is all ones.
+        for protocol in [TCP, UDP] {
+            let opening = opening("[fd00::1]:4000", "[fd00::2]:80", protocol);
+            let frame = opening.frame();
+            let payload = &frame[54..];
+            assert_eq!(
+                fold(opening.pseudo_header(payload.len()) + sum(payload)),
+                0xffff
+            );
+        }
+        let v4 = opening("10.0.0.1:4000", "10.0.0.2:80", TCP);
+        let frame = v4.frame();
+        assert_eq!(fold(sum(&frame[14..34])), 0xffff);
+        assert_eq!(fold(v4.pseudo_header(20) + sum(&frame[34..])), 0xffff);
+        assert_eq!(
+            crc32c(b"123456789"),
+            0xe306_9283,
+            "the check value of CRC32c"
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! Which way the first packet of a connection goes on this node, and why.
+//!
+//! What can be run is run: the node's own programs, over its own maps, once more and beside. Socket hooks cannot be run for
+//! a test, so there the function that they call is asked outside of the kernel.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::Trouble;
+use super::explanation::{Explanation, From, Outcome};
+use super::frame::Opening;
+use super::names::Names;
+use super::route;
+use super::story::{How, Line, Teller, activator, direct};
+use dormouse_agent_datapath::{Explained, Explainer, Hook, Memory, Pinned, Place, Verdict, octets};
+use dormouse_ebpf::decide::{
+    Answer, Asked, Choice, Tables as _, decide, is_local, is_the_packets, may_be_ours,
+};
+use dormouse_ebpf::flow::FlowKey;
+use dormouse_ebpf::packet::UDP;
+use dormouse_ebpf::pick::{flow_hash, mix};
+
+/// A question under way.
+#[derive(Debug)]
+pub struct Journey<'a> {
+    pinned: &'a Pinned,
+    names: &'a Names,
+    opening: Opening,
+    from: From,
+    /// The packet does not come from a socket that the hooks see.
+    bare: bool,
+}
+
+impl<'a> Journey<'a> {
+    /// A question; `bare`: past the socket hooks.
+    pub fn new(
+        (pinned, names): (&'a Pinned, &'a Names),
+        opening: Opening,
+        from: Option<From>,
+        bare: bool,
+    ) -> Self {
+        let source = opening.source.ip();
+        let from = from.unwrap_or_else(|| {
+            if pinned.pod(source).is_some() {
+                From::Pod
+            } else if is_local(pinned, pinned.facts(), &octets(source)) {
+                From::Node
+            } else {
+                From::Outside
+            }
+        });
+        Self {
+            pinned,
+            names,
+            opening,
+            from,
+            bare,
+        }
+    }
+
+    /// Finds out.
+    pub fn explain(self) -> Result<Explanation, Trouble> {
+        let mut found = Explanation {
+            opening: self.opening,
+            from: self.from,
+            service: self.names.at(&place(&self.opening)).map(ToOwned::to_owned),
+            lines: Vec::new(),
+            outcome: Outcome::Passed,
+            ends: Some((self.opening.source, self.opening.target)),
+            stopped: None,
+        };
+        let mut sent = self.opening;
+        if self.from != From::Outside && !self.bare {
+            match self.socket(&mut found.lines) {
+                Call::Led(target) => sent.target = target,
+                Call::AsNamed => {}
+                Call::Refused(verdict) => {
+                    found.stop(Outcome::Refused, Some(verdict));
+                    found.ends = None;
+                    return Ok(found);
+                }
+            }
+        }
+        self.packet(sent, &mut found)?;
+        Ok(found)
+    }
+
+    /// connect(2), sendmsg(2): the target becomes what stands behind it before there is a packet.
+    fn socket(&self, lines: &mut Vec<Line>) -> Call {
+        let hook = self.socket_hook();
+        let mut say = |topic, text: String| {
+            lines.push(Line {
+                hook,
+                topic,
+                text,
+                how: How::Read,
+            });
+        };
+        let (pinned, config) = (self.pinned, self.pinned.facts());
+        let target = octets(self.opening.target.ip());
+        let by_node = self.from == From::Node;
+        if !may_be_ours(pinned, config, &target) {
+            say("frontend", "none: no service has this address".to_owned());
+            return Call::AsNamed;
+        }
+        let mut asked = Asked {
+            target,
+            port: self.opening.target.port(),
+            protocol: self.opening.protocol,
+            by_node,
+            // Sockets draw: any of the backends may be next.
+            hash: mix(pinned.now_ns()),
+            ..Asked::default()
+        };
+        if by_node {
+            asked.source = *config.node_address_for(&target);
+        } else if is_the_packets(pinned, config, &asked) {
+            let text = "left to the packet: the answer depends on the client's address";
+            say("frontend", text.to_owned());
+            return Call::AsNamed;
+        }
+        let mut choice = Choice::default();
+        pinned.take_steps();
+        let answer = decide(pinned, &asked, &mut choice);
+        for (topic, text) in self.teller(self.opening, true).tell(&pinned.take_steps()) {
+            say(topic, text);
+        }
+        let call = call(answer, &choice, by_node);
+        match &call {
+            Call::Led(target) => {
+                if let Answer::Go(Some(verdict)) = answer {
+                    let why = activator(verdict).unwrap_or("stands in");
+                    say("activator", why.to_owned());
+                }
+                say(
+                    "socket",
+                    format!("connected to {target}; the socket goes on naming the VIP"),
+                );
+            }
+            Call::AsNamed => say(
+                "socket",
+                "goes on as it is: the packet is asked again".to_owned(),
+            ),
+            Call::Refused(_) => say("socket", "refused: ECONNREFUSED".to_owned()),
+        }
+        call
+    }
+
+    fn socket_hook(&self) -> &'static str {
+        match (self.opening.protocol, self.opening.target.is_ipv4()) {
+            (UDP, true) => "cg_sendmsg4",
+            (UDP, false) => "cg_sendmsg6",
+            (_, true) => "cg_connect4",
+            (_, false) => "cg_connect6",
+        }
+    }
+
+    /// The packet at the hook where it comes in.
+    fn packet(&self, sent: Opening, found: &mut Explanation) -> Result<(), Trouble> {
+        let (hook, ifindex) = self.hook(sent.source.ip());
+        let say = |topic, text: String, how| Line {
+            hook: hook.program(),
+            topic,
+            text,
+            how,
+        };
+        let stays = self.stays(sent.target.ip());
+        if self.from == From::Node && stays {
+            found.outcome = Outcome::Delivered;
+            found.ends = Some((sent.source, sent.target));
+            let text = "stays on the node: it does not leave by the uplink".to_owned();
+            found.lines.push(say("route", text, How::Read));
+            return Ok(());
+        }
+        let memory = self.memory(&sent);
+        found
+            .lines
+            .push(say("flow", self.known(&memory), How::Read));
+        let mut explainer = Explainer::open(self.pinned, hook)?;
+        explainer.remember(&memory)?;
+        let mut frame = sent.frame();
+        if hook == Hook::UplinkIn {
+            // What is for others passes by.
+            frame[..6].copy_from_slice(&self.pinned.facts().uplink_mac);
+        }
+        let told = explainer.run(&frame, ifindex)?;
+        let direct = direct(&told.steps);
+        // Where a socket has led the packet already, or it is on its way out, nothing is expected to be found.
+        let expected = sent.target == self.opening.target && hook != Hook::UplinkOut;
+        let decided = told.steps.len() > usize::from(direct.is_some());
+        if decides(&told) && (expected || decided) {
+            let said = self.teller(sent, false).tell(&told.steps);
+            found.lines.extend(
+                said.into_iter()
+                    .map(|(topic, text)| say(topic, text, How::Run)),
+            );
+        }
+        found.judge(&told, &sent, stays, say);
+        if let Some(into_pod) = direct {
+            let way = if into_pod {
+                "straight into the pod"
+            } else {
+                "straight out by the uplink"
+            };
+            let text = format!("{way}, past the host's forwarding");
+            found.lines.push(say("forward", text, How::Run));
+        }
+        let leads_on = matches!(found.outcome, Outcome::Forwarded | Outcome::Passed);
+        if let Some((_, target)) = found.ends.filter(|_| leads_on) {
+            let forwarded = found.outcome == Outcome::Forwarded && direct.is_none();
+            let onward = forwarded && target == sent.target;
+            let line = if onward {
+                let text = "as it is, to the backend's node, which knows the VIP as well";
+                say("onward", text.to_owned(), How::Run)
+            } else {
+                say("route", route::to(target.ip()), How::Read)
+            };
+            found.lines.push(line);
+        }
+        Ok(())
+    }
+
+    /// Where the packet comes in, and by which interface.
+    fn hook(&self, source: IpAddr) -> (Hook, u32) {
+        let uplink = self.pinned.facts().uplink;
+        match self.from {
+            From::Outside => (Hook::UplinkIn, uplink),
+            From::Node => (Hook::UplinkOut, uplink),
+            From::Pod => {
+                let pod = self.pinned.pod(source);
+                (Hook::PodIn, pod.map_or(0, |pod| pod.ifindex))
+            }
+        }
+    }
+
+    /// What the programs have written that this packet's decision reads.
+    fn memory(&self, sent: &Opening) -> Memory {
+        let key = FlowKey {
+            source: octets(sent.source.ip()),
+            target: octets(sent.target.ip()),
+            source_port: sent.source.port(),
+            target_port: sent.target.port(),
+            protocol: sent.protocol,
+            pad: [0; 3],
+        };
+        let mut flows = Vec::new();
+        if let Some(flow) = self.pinned.flow(&key) {
+            let back = key.answered(&flow);
+            flows.push((key, flow));
+            flows.extend(self.pinned.flow(&back).map(|flow| (back, flow)));
+        }
+        self.pinned.take_asked();
+        let asked = Asked {
+            source: key.source,
+            target: key.target,
+            port: key.target_port,
+            protocol: key.protocol,
+            alike: self.from == From::Outside,
+            hash: flow_hash(
+                &key.source,
+                key.source_port,
+                &key.target,
+                key.target_port,
+                key.protocol,
+            ),
+            ..Asked::default()
+        };
+        // Only to learn which clients it looks for.
+        decide(self.pinned, &asked, &mut Choice::default());
+        self.pinned.take_steps();
+        let vip = self.pinned.facts().vip(&key.target);
+        Memory {
+            flows,
+            sticky: self.pinned.take_asked(),
+            touch: vip.and_then(|vip| Some((vip, self.pinned.touch(vip)?))),
+        }
+    }
+
+    fn known(&self, memory: &Memory) -> String {
+        let Some((_, flow)) = memory.flows.first() else {
+            return "not known".to_owned();
+        };
+        let end = SocketAddr::new(IpAddr::from(flow.target).to_canonical(), flow.target_port);
+        let idle_s = self.pinned.now_ns().saturating_sub(flow.seen_ns) / 1_000_000_000;
+        let anew = if self.opening.protocol == UDP {
+            "it is followed while its backend is there"
+        } else {
+            "a new connection is decided anew"
+        };
+        format!("known, to {end}, idle for {idle_s}s; {anew}")
+    }
+
+    /// Whether the address is the node's own, or a pod's here.
+    fn stays(&self, address: IpAddr) -> bool {
+        let config = self.pinned.facts();
+        let address = octets(address);
+        config.is_local(&address) || is_local(self.pinned, config, &address)
+    }
+
+    fn teller(&self, opening: Opening, by_socket: bool) -> Teller<'a> {
+        Teller {
+            by_socket,
+            pinned: self.pinned,
+            names: self.names,
+            target: place(&opening),
+        }
+    }
+}
+
+fn place(opening: &Opening) -> Place {
+    Place {
+        address: opening.target.ip(),
+        port: opening.target.port(),
+        protocol: opening.protocol,
+    }
+}
+
+/// How a socket's call goes on.
+enum Call {
+    Led(SocketAddr),
+    AsNamed,
+    Refused(Verdict),
+}
+
+fn call(answer: Answer, choice: &Choice, by_node: bool) -> Call {
+    match answer {
+        Answer::Go(_) => {
+            let address = IpAddr::from(choice.address).to_canonical();
+            Call::Led(SocketAddr::new(address, choice.port))
+        }
+        Answer::Reject(verdict) if by_node => Call::Refused(verdict),
+        _ => Call::AsNamed,
+    }
+}
+
+/// Whether a run came as far as to a decision.
+fn decides(told: &Explained) -> bool {
+    let before = [
+        Verdict::DroppedSpoofed,
+        Verdict::DroppedMartian,
+        Verdict::DroppedMalformed,
+    ];
+    !told
+        .counted
+        .iter()
+        .any(|(verdict, _)| before.contains(verdict))
+}

@@ -1,0 +1,145 @@
+//! Whose slots and VIPs are: names from the agent where one answers, addresses where none does.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use dormouse_ebpf::decide::Tables as _;
+use dormouse_ebpf::maps::{FOREIGN_RANGED, FOREIGN_VIP, ForeignKey, NO_SLOT};
+use dormouse_ebpf::packet::{SCTP, TCP, UDP};
+
+use super::Trouble;
+use super::services::{self, ServiceRow, Wanted};
+use dormouse_agent_datapath::{Pinned, Place, octets};
+
+/// Names by where they are reached.
+#[derive(Debug, Default)]
+pub struct Names {
+    services: HashMap<Place, (String, String)>,
+    slots: HashMap<u32, Place>,
+    /// The agent did not tell: addresses stand for names.
+    pub silent: Option<Trouble>,
+}
+
+impl Names {
+    /// Asks the agent; one that is away costs the names only.
+    pub fn read(agent: SocketAddr, pinned: &Pinned) -> Result<Self, Trouble> {
+        let mut names = match services::read(agent, &Wanted::default()) {
+            Ok(rows) => Self::of(&rows),
+            Err(silent) => Self {
+                silent: Some(silent),
+                ..Self::default()
+            },
+        };
+        names.slots = pinned.places()?;
+        Ok(names)
+    }
+
+    /// The names that rows tell.
+    pub fn of(rows: &[ServiceRow]) -> Self {
+        let mut services = HashMap::new();
+        for row in rows {
+            for vip in &row.vips {
+                let place = Place {
+                    address: vip.address,
+                    port: vip.port,
+                    protocol: protocol_number(&row.protocol).unwrap_or(0),
+                };
+                services.insert(place, (row.title(), vip.kind.clone()));
+            }
+        }
+        Self {
+            services,
+            ..Self::default()
+        }
+    }
+
+    /// The Service and port that answer at a place.
+    pub fn at(&self, place: &Place) -> Option<&str> {
+        self.services.get(place).map(|(title, _)| title.as_str())
+    }
+
+    /// What a place is to its Service.
+    pub fn kind_at(&self, place: &Place) -> Option<&str> {
+        self.services.get(place).map(|(_, kind)| kind.as_str())
+    }
+
+    /// Who has a slot: a name, else where it is reached, else its number. None: there is no slot.
+    pub fn of_slot(&self, pinned: &Pinned, slot: u32) -> Option<String> {
+        if slot == NO_SLOT {
+            return None;
+        }
+        let place = pinned
+            .own_place(slot)
+            .or_else(|| self.slots.get(&slot).copied());
+        let Some(place) = place else {
+            return Some(format!("slot {slot}"));
+        };
+        let (route, _) = pinned.slot(slot);
+        if !route.service {
+            return Some(format!("app {}", place.address));
+        }
+        let named = self.at(&place).map(ToOwned::to_owned);
+        Some(named.unwrap_or_else(|| text(&place)))
+    }
+
+    /// A hint for people, if the agent did not tell names.
+    pub fn hint(&self) -> Option<String> {
+        let silent = self.silent.as_ref()?;
+        Some(format!(
+            "note: addresses stand for names: {}; try: {}",
+            silent.message, silent.hint
+        ))
+    }
+}
+
+/// The slots of a service port.
+pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
+    let protocol = protocol_number(&row.protocol).unwrap_or(0);
+    let mut slots = Vec::new();
+    for vip in &row.vips {
+        let key = ForeignKey {
+            address: octets(vip.address),
+            port: vip.port,
+            protocol,
+            kind: FOREIGN_VIP,
+        };
+        let own = pinned.facts().cluster_ip(&key.address);
+        let own = own.filter(|slot| pinned.slot(*slot).0.port == vip.port);
+        let found = pinned.foreign(&key).map(|value| value & !FOREIGN_RANGED);
+        for slot in [own, found].into_iter().flatten() {
+            let inside = pinned.extra(slot).map(|extra| extra.inside);
+            slots.push(slot);
+            slots.extend(inside.filter(|_| pinned.slot(slot).0.split));
+        }
+    }
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
+
+/// A place as people read it.
+pub fn text(place: &Place) -> String {
+    let protocol = protocol_name(place.protocol);
+    format!("{}/{protocol}", SocketAddr::new(place.address, place.port))
+}
+
+/// The name of a protocol.
+pub fn protocol_name(number: u8) -> String {
+    match number {
+        TCP => "tcp".to_owned(),
+        UDP => "udp".to_owned(),
+        SCTP => "sctp".to_owned(),
+        0 => "any".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// IP's number of a protocol, by its name in any case of letters.
+pub fn protocol_number(name: &str) -> Option<u8> {
+    match name.to_ascii_lowercase().as_str() {
+        "tcp" => Some(TCP),
+        "udp" => Some(UDP),
+        "sctp" => Some(SCTP),
+        _ => None,
+    }
+}

@@ -1,0 +1,80 @@
+//! How a node finds its pods, and for whom it answers: the kernel's entries that do not age.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::output::{Column, Row};
+use super::wiring::Wiring;
+use dormouse_agent_datapath::Verdict;
+use dormouse_agent_pod::names::mac_text;
+
+/// A neighbour entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NeighbourRow {
+    /// Whose it is.
+    pub address: IpAddr,
+    /// `permanent`: the node's way to it; `proxy`: the kernel answers for it.
+    pub kind: &'static str,
+    /// Behind or on which interface.
+    pub interface: String,
+    /// Its link-layer address.
+    pub mac: Option<String>,
+    /// Which pod has the address: network/container/interface.
+    pub holder: Option<String>,
+}
+
+/// The entries, by address.
+pub fn rows(wiring: &Wiring) -> Vec<NeighbourRow> {
+    let entries = wiring.kernel().neighbours.iter();
+    let lasting = entries.filter(|entry| entry.permanent || entry.proxy);
+    let mut rows: Vec<_> = lasting
+        .map(|entry| NeighbourRow {
+            address: entry.address,
+            kind: if entry.proxy { "proxy" } else { "permanent" },
+            interface: wiring.kernel().name(entry.ifindex),
+            mac: entry.mac.map(mac_text),
+            holder: wiring.holder(entry.address).map(ToString::to_string),
+        })
+        .collect();
+    rows.sort_unstable_by_key(|row| (row.address, row.kind));
+    rows
+}
+
+/// What the data path made of solicitations for addresses of the node's prefix.
+pub fn solicitations(stats: &[(Verdict, u64)]) -> (u64, u64) {
+    let of = |wanted| {
+        stats
+            .iter()
+            .filter(|(verdict, _)| *verdict == wanted)
+            .map(|(_, count)| count)
+            .sum()
+    };
+    (of(Verdict::Advertised), of(Verdict::Solicited))
+}
+
+impl Row for NeighbourRow {
+    const KIND: &'static str = "NodeNeighbourList";
+    const COLUMNS: &'static [Column] = &[
+        ("ADDRESS", false),
+        ("KIND", false),
+        ("INTERFACE", false),
+        ("MAC", false),
+        ("HOLDER", false),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.address.to_string(),
+            self.kind.to_owned(),
+            self.interface.clone(),
+            self.mac.clone().unwrap_or_default(),
+            self.holder.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("neighbour/{}", self.address)
+    }
+}

@@ -1,0 +1,77 @@
+//! The agent's read-only route that tells its services, and who asks it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{ConnectInfo, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+
+use super::{ServiceRow, SharedServices, Wanted, rows};
+use crate::client;
+use crate::output::{Row, listed};
+use crate::{Exit, Trouble};
+
+/// Where the agent tells its services.
+pub const PATH: &str = "/services";
+
+/// The route; without Services its list is empty.
+pub fn route(services: Option<SharedServices>) -> Router {
+    Router::new().route(PATH, get(tell)).with_state(services)
+}
+
+async fn tell(
+    State(services): State<Option<SharedServices>>,
+    ConnectInfo(caller): ConnectInfo<SocketAddr>,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    if !is_here(caller.ip()) {
+        // Metrics name nobody; services do.
+        return (StatusCode::FORBIDDEN, "only callers on this node are told").into_response();
+    }
+    let told = tokio::task::spawn_blocking(move || {
+        // Who changes services waits for the rows, but not for their text.
+        let rows = services.map(|services| rows(&services.lock(), &wanted));
+        listed(&rows.unwrap_or_default())
+    });
+    match told.await {
+        Ok(list) => Json(list).into_response(),
+        Err(error) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain")];
+            (StatusCode::INTERNAL_SERVER_ERROR, kind, error.to_string()).into_response()
+        }
+    }
+}
+
+/// Whether an address is this machine's own.
+fn is_here(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let own = |interface: nix::ifaddrs::InterfaceAddress| {
+        let found = interface.address?;
+        let v4 = found.as_sockaddr_in().map(|found| IpAddr::V4(found.ip()));
+        v4.or_else(|| found.as_sockaddr_in6().map(|found| IpAddr::V6(found.ip())))
+    };
+    address.is_loopback()
+        || nix::ifaddrs::getifaddrs().is_ok_and(|mut all| all.any(|one| own(one) == Some(address)))
+}
+
+/// What the route answers.
+#[derive(Deserialize)]
+struct List {
+    kind: String,
+    items: Vec<ServiceRow>,
+}
+
+/// Asks the agent for service ports.
+pub fn read(agent: SocketAddr, wanted: &Wanted) -> Result<Vec<ServiceRow>, Trouble> {
+    let path = format!("{PATH}?{}", wanted.query());
+    let list: List = client::read(agent, &path, "services")?;
+    if list.kind != ServiceRow::KIND {
+        let message = format!("the agent at {agent} answered with a {}", list.kind);
+        let hint = "use the same version of command and agent";
+        return Err(Trouble::new(Exit::Unreachable, message, hint));
+    }
+    Ok(list.items)
+}

@@ -1,0 +1,13 @@
+//! Attributes of links.
+
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+
+/// Its largest packet, in bytes, where the message has it.
+pub fn mtu(link: &LinkMessage) -> Option<u32> {
+    link.attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        })
+}

@@ -1,0 +1,298 @@
+//! Talks to the kernel's routing socket: many requests in one send. It carries them out in order and tells of each that it
+//! refuses; that of the last is acknowledged in any case, and what was not refused before it is done.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// What the kernel says.
+pub type Message = NetlinkMessage<RouteNetlinkMessage>;
+
+/// One request to the kernel.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What it does, for errors.
+    pub what: &'static str,
+    /// The message.
+    pub message: RouteNetlinkMessage,
+    /// Flags beside REQUEST and ACK.
+    pub flags: u16,
+    /// An error number that means that there was nothing left to do.
+    pub tolerated: &'static [i32],
+}
+
+/// A request that the kernel refused. Later ones of the same batch were carried out all the same.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {what}")]
+pub struct RequestError {
+    /// What the request does.
+    pub what: &'static str,
+    /// The kernel's reason.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Requests in one send. What is answered waits in the socket's receive buffer until all are carried out, and a
+/// link that was asked for takes up to 2.5 KB there.
+const SEND_MAX: usize = 64;
+/// Room for one answer that is no dump, in bytes: an acknowledgement, or one link.
+const ANSWER_LEN_MAX: usize = 32 * 1024;
+
+impl Request {
+    /// A request whose refusal is an error, whatever its number.
+    pub fn new(what: &'static str, message: RouteNetlinkMessage, flags: u16) -> Self {
+        Self {
+            what,
+            message,
+            flags,
+            tolerated: &[],
+        }
+    }
+}
+
+impl RequestError {
+    /// The socket itself failed.
+    pub fn socket(source: io::Error) -> Self {
+        Self {
+            what: "talk to the kernel's routing socket",
+            source,
+        }
+    }
+}
+
+/// A routing socket of the namespace in which it was opened.
+#[derive(Debug)]
+pub struct Rtnl {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Rtnl {
+    /// Opens a socket in the calling thread's namespace.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            socket: socket()?,
+            sequence: 0,
+        })
+    }
+
+    /// Sends all requests together and returns the first refusal.
+    pub fn batch(&mut self, requests: &[Request]) -> Result<(), RequestError> {
+        let codes = self.carry_out(requests).map_err(RequestError::socket)?;
+        first_refusal(requests, &codes)
+    }
+
+    /// Sends all requests together; each one's error number, 0 where it was carried out.
+    pub fn carry_out(&mut self, requests: &[Request]) -> io::Result<Vec<i32>> {
+        let mut codes = Vec::with_capacity(requests.len());
+        for requests in requests.chunks(SEND_MAX) {
+            let first = self.sequence.wrapping_add(1);
+            self.socket.send(&encode(first, requests, Ask::Last), 0)?;
+            self.sequence = self.sequence.wrapping_add(count(requests));
+            codes.extend(self.acknowledgements(first, requests.len())?);
+        }
+        Ok(codes)
+    }
+
+    fn acknowledgements(&mut self, first: u32, count: usize) -> io::Result<Vec<i32>> {
+        let mut codes = vec![None; count];
+        while codes.last().is_some_and(Option::is_none) {
+            for message in receive(&self.socket)? {
+                note(&mut codes, first, &message);
+            }
+        }
+        Ok(codes.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// All links of the namespace.
+    pub fn links(&mut self) -> io::Result<Vec<LinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut bytes = Vec::new();
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        append(
+            &mut bytes,
+            self.sequence,
+            NLM_F_REQUEST | NLM_F_DUMP,
+            request,
+        );
+        self.socket.send(&bytes, 0)?;
+        let mut links = Vec::new();
+        loop {
+            for message in receive_dump(&self.socket)? {
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                        links.push(link);
+                    }
+                    NetlinkPayload::Done(_) => return Ok(links),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// A socket whose errors come back without the request that caused them.
+pub fn socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.set_cap_ack(true)?;
+    Ok(socket)
+}
+
+/// The first request that the kernel refused.
+pub fn first_refusal(requests: &[Request], codes: &[i32]) -> Result<(), RequestError> {
+    for (request, &code) in requests.iter().zip(codes) {
+        if code != 0 && !request.tolerated.contains(&code) {
+            return Err(RequestError {
+                what: request.what,
+                source: io::Error::from_raw_os_error(code),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Which requests the kernel acknowledges that it carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Every one.
+    Each,
+    /// The last one, and those that it refuses.
+    Last,
+}
+
+/// The bytes of requests numbered from `first` on.
+pub fn encode(first: u32, requests: &[Request], ask: Ask) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut sequence = first;
+    for (index, request) in requests.iter().enumerate() {
+        let is_asked = ask == Ask::Each || index + 1 == requests.len();
+        let ask = if is_asked { NLM_F_ACK } else { 0 };
+        let flags = request.flags | NLM_F_REQUEST | ask;
+        append(&mut bytes, sequence, flags, request.message.clone());
+        sequence = sequence.wrapping_add(1);
+    }
+    bytes
+}
+
+/// Notes the error number of the request that a message acknowledges, if it does, in the place from `first` on.
+pub fn note(codes: &mut [Option<i32>], first: u32, message: &Message) {
+    if let NetlinkPayload::Error(error) = &message.payload {
+        let index = message.header.sequence_number.wrapping_sub(first);
+        let code = error.raw_code().saturating_neg();
+        if let Some(slot) = usize::try_from(index).ok().and_then(|i| codes.get_mut(i)) {
+            *slot = Some(code);
+        }
+    }
+}
+
+fn count(requests: &[Request]) -> u32 {
+    u32::try_from(requests.len()).unwrap_or(u32::MAX)
+}
+
+/// Waits for messages of the kernel, of whatever length.
+fn receive_dump(socket: &Socket) -> io::Result<Vec<Message>> {
+    let (bytes, _) = socket.recv_from_full()?;
+    parse(&bytes)
+}
+
+/// Waits for messages of the kernel that are no dump.
+pub fn receive(socket: &Socket) -> io::Result<Vec<Message>> {
+    parse(&receive_bytes(socket)?)
+}
+
+/// The same, without what cannot be read: a notification may be about any link there is.
+pub fn receive_readable(socket: &Socket) -> io::Result<Vec<Message>> {
+    Ok(readable(&receive_bytes(socket)?))
+}
+
+fn receive_bytes(socket: &Socket) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(ANSWER_LEN_MAX);
+    socket.recv(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn readable(bytes: &[u8]) -> Vec<Message> {
+    split(bytes)
+        .filter_map(|message| Message::deserialize(message).ok())
+        .collect()
+}
+
+fn parse(bytes: &[u8]) -> io::Result<Vec<Message>> {
+    split(bytes)
+        .map(|message| {
+            Message::deserialize(message)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+        })
+        .collect()
+}
+
+/// The messages one after the other, each from its header on; what has none is the last.
+fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let length = rest.first_chunk().copied().map(u32::from_ne_bytes)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX).max(4);
+        let message = rest.get(..length).unwrap_or(rest);
+        let next = length.checked_next_multiple_of(4).unwrap_or(length);
+        rest = rest.get(next..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+fn append(bytes: &mut Vec<u8>, sequence: u32, flags: u16, message: RouteNetlinkMessage) {
+    let mut header = NetlinkHeader::default();
+    header.flags = flags;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+    message.finalize();
+    let start = bytes.len();
+    bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
+    message.serialize(&mut bytes[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETLINK: u16 = 19;
+
+    fn request(index: u32) -> Request {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        Request {
+            what: "test",
+            message: RouteNetlinkMessage::SetLink(link),
+            flags: 0,
+            tolerated: &[],
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_hides_nothing_that_can() {
+        // A link without the header that each link has.
+        let mut broken = 20_u32.to_ne_bytes().to_vec();
+        broken.extend(SETLINK.to_ne_bytes());
+        broken.resize(20, 0);
+        let good = |number| encode(number, &[request(number)], Ask::Each);
+        let bytes = [good(7), broken, good(8), vec![1, 0]].concat();
+        assert!(parse(&bytes).is_err());
+        let numbers: Vec<u32> = readable(&bytes)
+            .iter()
+            .map(|message| message.header.sequence_number)
+            .collect();
+        assert_eq!(numbers, [7, 8]);
+        assert!(readable(&[0; 3]).is_empty());
+    }
+}

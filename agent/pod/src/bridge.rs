@@ -1,0 +1,235 @@
+//! The bridges behind which the node's pods are: made or found as they shall be, each with the gateway's addresses, so
+//! that no pod can tell on which it is.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::IpAddr;
+
+use futures::TryStreamExt;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressScope};
+use netlink_packet_route::link::{BridgeStpState, LinkAttribute, LinkMessage};
+use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec};
+
+use super::messages::no_generated_addresses;
+use super::names::BRIDGE_MAC;
+use super::refusal::{self, Net};
+use super::{GATEWAY, GATEWAY4, shards, sysctl};
+use dormouse_agent_netlink::links;
+
+/// Largest packet where the uplink does not tell one, in bytes.
+const MTU_DEFAULT: u32 = 1500;
+
+/// Why the bridge cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeError {
+    /// The outer interface does not exist.
+    #[error("there is no uplink `{0}`: name the node's outer interface")]
+    NoUplink(String),
+    /// The kernel refused.
+    #[error("failed to {what} `{name}`")]
+    Kernel {
+        /// What was attempted.
+        what: &'static str,
+        /// The interface.
+        name: String,
+        /// The kernel's reason.
+        #[source]
+        source: rtnetlink::Error,
+    },
+    /// No routing socket.
+    #[error("failed to open a routing socket")]
+    Socket(#[source] io::Error),
+    /// A setting could not be made.
+    #[error(transparent)]
+    Sysctl(#[from] sysctl::SysctlError),
+}
+
+/// The interfaces that pods are wired to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fabric {
+    /// The bridges, in the order in which they were made.
+    pub(crate) bridges: Vec<u32>,
+    /// The outer interface.
+    pub(crate) uplink: u32,
+    /// Largest packet of all, in bytes.
+    pub(crate) mtu: u32,
+}
+
+/// Makes the first bridge, finds those after it, and has packets to addresses that no pod has refused, in these networks.
+pub(crate) fn ensure(
+    name: &str,
+    uplink: &str,
+    refused: &HashSet<Net>,
+    has_ipv4: bool,
+) -> Result<Fabric, BridgeError> {
+    on_a_thread(async |handle| {
+        let outer = find(&handle, uplink).await;
+        let outer = outer.ok_or_else(|| BridgeError::NoUplink(uplink.to_owned()))?;
+        let mtu = links::mtu(&outer).unwrap_or(MTU_DEFAULT);
+        let mut bridges = Vec::new();
+        loop {
+            let name = shards::name(name, bridges.len());
+            if !bridges.is_empty() && find(&handle, &name).await.is_none() {
+                break;
+            }
+            bridges.push(
+                Bridge {
+                    name,
+                    handle: handle.clone(),
+                    has_ipv4,
+                }
+                .ensure(mtu)
+                .await?,
+            );
+        }
+        let refused = refusal::settle(&handle, refused).await;
+        refused.map_err(|source| BridgeError::Kernel {
+            what: "refuse what no pod has, for pods behind",
+            name: name.to_owned(),
+            source,
+        })?;
+        Ok(Fabric {
+            bridges,
+            uplink: outer.header.index,
+            mtu,
+        })
+    })
+}
+
+/// Makes the bridge after `count` others; its number.
+pub(crate) fn ensure_next(
+    base: &str,
+    count: usize,
+    (mtu, has_ipv4): (u32, bool),
+) -> Result<u32, BridgeError> {
+    let name = shards::name(base, count);
+    on_a_thread(async |handle| {
+        let bridge = Bridge {
+            name,
+            handle,
+            has_ipv4,
+        };
+        bridge.ensure(mtu).await
+    })
+}
+
+/// Works on a thread with a runtime of its own: this is rare, and callers may be inside another.
+fn on_a_thread<T: Send>(
+    work: impl AsyncFnOnce(Handle) -> Result<T, BridgeError> + Send,
+) -> Result<T, BridgeError> {
+    let work = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.map_err(BridgeError::Socket)?.block_on(async {
+            let (connection, handle, _) =
+                rtnetlink::new_connection().map_err(BridgeError::Socket)?;
+            tokio::spawn(connection);
+            work(handle).await
+        })
+    };
+    std::thread::scope(|scope| {
+        let joined = scope.spawn(work).join();
+        joined.unwrap_or_else(|_| Err(BridgeError::Socket(io::Error::other("bridge thread died"))))
+    })
+}
+
+async fn find(handle: &Handle, name: &str) -> Option<LinkMessage> {
+    let request = handle.link().get().match_name(name.to_owned());
+    request.execute().try_next().await.ok().flatten()
+}
+
+struct Bridge {
+    name: String,
+    handle: Handle,
+    /// Its pods have IPv4 addresses too.
+    has_ipv4: bool,
+}
+
+impl Bridge {
+    async fn ensure(&self, mtu: u32) -> Result<u32, BridgeError> {
+        if find(&self.handle, &self.name).await.is_none() {
+            self.create(mtu).await?;
+        }
+        let found = find(&self.handle, &self.name).await;
+        let gone = || self.error("find", rtnetlink::Error::RequestFailed);
+        let found = found.ok_or_else(gone)?;
+        let bridge = found.header.index;
+        if !found
+            .attributes
+            .contains(&LinkAttribute::Address(BRIDGE_MAC.to_vec()))
+        {
+            self.name_itself(bridge).await?;
+        }
+        self.settle(bridge, mtu).await?;
+        sysctl::quiet_bridge(&self.name)?;
+        self.address(bridge, (GATEWAY.into(), 64)).await?;
+        if self.has_ipv4 {
+            sysctl::trust_bridge4(&self.name)?;
+            self.address(bridge, (GATEWAY4.into(), 32)).await?;
+        }
+        Ok(bridge)
+    }
+
+    async fn create(&self, mtu: u32) -> Result<(), BridgeError> {
+        let link = LinkMessageBuilder::<LinkBridge>::new(&self.name)
+            .mcast_snooping(false)
+            .stp_state(BridgeStpState::Disabled)
+            .forward_delay(0)
+            .address(BRIDGE_MAC.to_vec())
+            .mtu(mtu)
+            .build();
+        let made = self.handle.link().add(link).execute().await;
+        made.map_err(|source| self.error("create bridge", source))
+    }
+
+    /// Only where it has another name: even the same one, set again, costs the bridge its fixed neighbours.
+    async fn name_itself(&self, bridge: u32) -> Result<(), BridgeError> {
+        let named = LinkUnspec::new_with_index(bridge)
+            .address(BRIDGE_MAC.to_vec())
+            .build();
+        let set = self.handle.link().set(named).execute().await;
+        set.map_err(|source| self.error("give its address to bridge", source))
+    }
+
+    /// In two steps: an interface that comes up makes its own address unless it was told before not to.
+    async fn settle(&self, bridge: u32, mtu: u32) -> Result<(), BridgeError> {
+        let quiet = LinkUnspec::new_with_index(bridge)
+            .mtu(mtu)
+            .append_extra_attribute(no_generated_addresses())
+            .build();
+        let up = LinkUnspec::new_with_index(bridge).up().build();
+        for link in [quiet, up] {
+            let set = self.handle.link().set(link).execute().await;
+            set.map_err(|source| self.error("set up bridge", source))?;
+        }
+        Ok(())
+    }
+
+    async fn address(
+        &self,
+        bridge: u32,
+        (address, length): (IpAddr, u8),
+    ) -> Result<(), BridgeError> {
+        let addresses = self.handle.address();
+        let mut request = addresses.add(bridge, address, length).replace();
+        let message = request.message_mut();
+        message.header.scope = AddressScope::Link;
+        // A /32's would be the gateway's own address.
+        let is_broadcast = |it: &AddressAttribute| matches!(it, AddressAttribute::Broadcast(_));
+        message.attributes.retain(|it| !is_broadcast(it));
+        message
+            .attributes
+            .push(AddressAttribute::Flags(AddressFlags::Nodad));
+        let added = request.execute().await;
+        added.map_err(|source| self.error("give the gateway's address to bridge", source))
+    }
+
+    fn error(&self, what: &'static str, source: rtnetlink::Error) -> BridgeError {
+        BridgeError::Kernel {
+            what,
+            name: self.name.clone(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a start does for the pods that it finds: those that live are reached again, the rest is taken away.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use dormouse_agent_ipam::{Lease, LeasesError, Suffix};
+
+use super::{Network, pod_links, reserve};
+use crate::error::NetworkError;
+use crate::messages;
+use crate::metrics::Healed;
+use crate::recovery::{self, Healing, PodLink};
+use dormouse_agent_netlink::Request;
+
+impl Network {
+    /// Brings journal, kernel and data path in step; how many pods live.
+    pub(super) fn heal(&self) -> Result<usize, NetworkError> {
+        let links = pod_links()?;
+        let mut shards = self.shards.lock();
+        for link in &links {
+            if let Some(bridge) = link.controller {
+                shards.found(link.suffix, bridge);
+            }
+        }
+        let bridges: Vec<u32> = shards.bridges().collect();
+        drop(shards);
+        let leases = self.leases.leases();
+        let ours = leases.iter().map(AsRef::as_ref);
+        let ours = ours.filter(|lease| !reserve::is_kept(lease));
+        let plan = recovery::plan(ours, &links, &bridges);
+        let mut living = Vec::new();
+        for healing in plan {
+            living.extend(self.heal_one(healing)?);
+        }
+        let addresses4 = self.addresses4();
+        let reach = |link| self.reach(link, &addresses4);
+        self.batch.send(living.iter().flat_map(reach).collect())?;
+        self.fit(&living)?;
+        for link in &living {
+            self.tell_of(link, addresses4.get(&link.suffix).copied())?;
+        }
+        Ok(living.len())
+    }
+
+    /// The pod's link, if it lives.
+    fn heal_one(&self, healing: Healing) -> Result<Option<PodLink>, NetworkError> {
+        match healing {
+            Healing::Keep(link) => Ok(Some(link)),
+            Healing::Adopt(lease, link) => Ok(self.adopt(lease)?.then_some(link)),
+            Healing::Unwire(lease) => {
+                tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
+                self.reclaim(&lease)?;
+                Ok(None)
+            }
+            Healing::RemoveLink(name) => {
+                tracing::warn!(link = name, "removed a link that is nobody's");
+                self.remover.remove(&name, Vec::new())?;
+                self.wiring.healed(Healed::Link);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes back a pod that the journal lost; false if its addresses are another's by now. One such pod is no reason to
+    /// leave all others without an agent.
+    fn adopt(&self, lease: Lease) -> Result<bool, NetworkError> {
+        let without = lease.ipv4.is_some().then(|| Lease {
+            ipv4: None,
+            ..lease.clone()
+        });
+        for lease in [Some(lease), without].into_iter().flatten() {
+            match self.leases.adopt(&lease) {
+                Ok(()) => {
+                    tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
+                    self.wiring.healed(Healed::Adopted);
+                    return Ok(true);
+                }
+                Err(LeasesError::Allocate(error)) => {
+                    tracing::error!(key = %lease.key, %error, ipv4 = lease.ipv4.is_some(), "cannot take back a pod that the journal had lost");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    /// What leads to a pod, in case someone took it away.
+    fn reach(&self, link: &PodLink, addresses4: &HashMap<Suffix, Ipv4Addr>) -> Vec<Request> {
+        let Some(bridge) = self.shards.lock().bridge_of(link.suffix) else {
+            return Vec::new();
+        };
+        let address4 = addresses4.get(&link.suffix).copied();
+        messages::both(self.address(link.suffix), address4)
+            .flat_map(|address| messages::reach(address, link.mac(), bridge))
+            .collect()
+    }
+
+    /// Who holds which IPv4 address.
+    fn addresses4(&self) -> HashMap<Suffix, Ipv4Addr> {
+        let leases = self.leases.leases().into_iter();
+        leases
+            .filter_map(|lease| Some((lease.suffix, lease.ipv4?)))
+            .collect()
+    }
+}

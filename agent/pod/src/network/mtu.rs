@@ -1,0 +1,95 @@
+//! Keeps the largest packet of bridges and pods that of the uplink: clouds and tunnels have their own.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dormouse_agent_ipam::Lease;
+use netlink_packet_route::link::LinkMessage;
+use nix::net::if_::if_nametoindex;
+
+use super::{Network, machine};
+use crate::error::NetworkError;
+use crate::messages;
+use crate::recovery::PodLink;
+use dormouse_agent_netlink::Rtnl;
+use dormouse_agent_netlink::links;
+use dormouse_agent_sys::netns;
+
+impl Network {
+    /// Follows the uplink, whose new value is among all `links`, with the pods' own.
+    pub(super) fn follow_mtu(
+        &self,
+        links: &[LinkMessage],
+        pods: &[PodLink],
+    ) -> Result<(), NetworkError> {
+        let uplink = links.iter().find(|link| link.header.index == self.uplink);
+        let Some(mtu) = uplink.and_then(links::mtu) else {
+            return Ok(());
+        };
+        let before = self.mtu();
+        if before != mtu {
+            tracing::info!(
+                before,
+                mtu,
+                "the uplink has another largest packet; pods follow"
+            );
+            let bridges: Vec<u32> = self.shards.lock().bridges().collect();
+            let bridges = bridges.into_iter();
+            let requests = bridges.map(|bridge| messages::set_mtu(bridge, mtu));
+            self.batch.send(requests.collect())?;
+            // Only now: what failed is tried again by the next look.
+            self.mtu.store(mtu, Ordering::Relaxed);
+        }
+        self.fit(pods)
+    }
+
+    /// Gives both ends of the pods' links the uplink's value where the host's has another. Where the namespace of a pod
+    /// cannot be found its link stays whole as it is, for ends that differ lose packets; the node then tells the pod
+    /// what is too big.
+    pub(super) fn fit(&self, pods: &[PodLink]) -> Result<(), NetworkError> {
+        let mtu = self.mtu();
+        let unfit: Vec<&PodLink> = pods.iter().filter(|pod| pod.mtu != mtu).collect();
+        if unfit.is_empty() {
+            return Ok(());
+        }
+        let kept = netns::kept().map_err(machine("look for the pods' namespaces"))?;
+        let mut hosts = Vec::new();
+        for pod in unfit {
+            let Some(lease) = self.lease_of(pod) else {
+                continue;
+            };
+            let path = kept.get(&lease.netns.ino);
+            let set =
+                path.map(|path| File::open(path).and_then(|file| fit_inside(&file, &lease, mtu)));
+            match set {
+                Some(Ok(())) => hosts.push(messages::set_mtu(pod.ifindex, mtu)),
+                Some(Err(error)) => {
+                    tracing::debug!(key = %lease.key, %error, "a pod keeps its largest packet");
+                }
+                None => {
+                    tracing::debug!(key = %lease.key, "a pod without a path to it keeps its largest packet");
+                }
+            }
+        }
+        Ok(self.batch.send(hosts)?)
+    }
+
+    fn lease_of(&self, pod: &PodLink) -> Option<Arc<Lease>> {
+        let alias = pod.alias.as_ref()?;
+        self.leases.lease(&alias.key)
+    }
+}
+
+fn fit_inside(file: &File, lease: &Lease, mtu: u32) -> io::Result<()> {
+    if netns::identity(file)? != lease.netns {
+        return Err(io::Error::other("another namespace has its path"));
+    }
+    netns::enter(file.as_fd(), || {
+        let ifindex = if_nametoindex(lease.key.ifname.as_str())?;
+        let request = messages::set_mtu(ifindex, mtu);
+        Rtnl::open()?.batch(&[request]).map_err(io::Error::other)
+    })
+}

@@ -1,0 +1,93 @@
+//! Keeps an address for a pod that another plugin wires: a lease without a link of ours.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::os::fd::BorrowedFd;
+
+use dormouse_agent_ipam::allocator::Request as LeaseRequest;
+use dormouse_agent_ipam::{Ipv4Range, Lease, LeaseKey, State, Suffix};
+use dormouse_cni::message::{Reserved, Reserved4, Wanted};
+use dormouse_cni::pending::since_boot;
+
+use super::attach::{self, PATIENCE};
+use super::{Network, machine};
+use crate::error::NetworkError;
+use dormouse_agent_sys::netns;
+
+/// The host's address in the node's prefix that the other plugin makes its pods' gateway; it is never a pod's.
+const GATEWAY_SUFFIX: Suffix = Suffix(1);
+
+impl Network {
+    /// Keeps an address durably, until DEL, GC, or the namespace's end.
+    pub fn reserve(
+        &self,
+        key: &LeaseKey,
+        netns: BorrowedFd<'_>,
+        wanted: &Wanted,
+    ) -> Result<Reserved, NetworkError> {
+        let id = attach::foreign(netns)?;
+        let (address, ipv4) = self.addresses(wanted);
+        if self.leases.lease(key).is_some() {
+            self.consume_pending()?;
+        }
+        let _busy = self
+            .in_work
+            .enter(key, PATIENCE)
+            .ok_or_else(|| NetworkError::Busy(key.clone()))?;
+        self.forget_dead(key)?;
+        let request = LeaseRequest {
+            address,
+            ipv4,
+            cohort: wanted.cohort,
+            wired: false,
+            ..LeaseRequest::new(key.clone(), id)
+        };
+        let lease = self.leases.reserve(&request, since_boot())?;
+        let confirmed = self.leases.confirm(lease.suffix);
+        confirmed.inspect_err(|_| self.undo(&lease))?;
+        let prefix = self.config.prefix;
+        Ok(Reserved {
+            address: self.address(lease.suffix),
+            prefix_length: prefix.length(),
+            gateway: prefix.address(GATEWAY_SUFFIX),
+            ipv4: self.config.range4.zip(lease.ipv4).map(reserved4),
+        })
+    }
+
+    /// An earlier pod of the same name whose namespace died without DEL is in nobody's way.
+    fn forget_dead(&self, key: &LeaseKey) -> Result<(), NetworkError> {
+        let held = self.leases.lease(key);
+        match held {
+            Some(lease) if kept_alive([&*lease].into_iter())?.is_empty() => self.reclaim(&lease),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn reserved4((range, address): (Ipv4Range, Ipv4Addr)) -> Reserved4 {
+    Reserved4 {
+        address,
+        prefix_length: range.length(),
+        gateway: range.gateway(),
+    }
+}
+
+/// Those of the leases that are kept for other plugins' pods whose namespaces live.
+pub(super) fn kept_alive<'a>(
+    leases: impl Iterator<Item = &'a Lease>,
+) -> Result<HashSet<Suffix>, NetworkError> {
+    let kept: Vec<_> = leases.filter(|lease| is_kept(lease)).collect();
+    if kept.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let living = netns::living().map_err(machine("list the namespaces that live"))?;
+    let alive = kept
+        .into_iter()
+        .filter(|lease| living.contains(&lease.netns.ino));
+    Ok(alive.map(|lease| lease.suffix).collect())
+}
+
+/// Whether another plugin's pod uses the lease, so that no link says whether it lives.
+pub(super) fn is_kept(lease: &Lease) -> bool {
+    lease.state == State::Live && !lease.wired
+}

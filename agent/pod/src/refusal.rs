@@ -1,0 +1,62 @@
+//! Packets to addresses of the node that no pod has are refused: the default route would send them back to where they came
+//! from.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
+use rtnetlink::{Handle, RouteMessageBuilder};
+
+use dormouse_agent_netlink::routes;
+
+/// What our refusals say of who made them, so that later agents know them: no other program of `rt_protos` has this number.
+pub const MADE_BY: RouteProtocol = RouteProtocol::Other(0xd0);
+/// Behind every other route to the same network, such as the one of a link that has addresses of it.
+const METRIC: u32 = 0xffff_0000;
+
+/// A network: its first address, and how many bits its addresses share.
+pub type Net = (IpAddr, u8);
+
+/// Refuses what lies in these networks and has no route of its own, and no more what an agent before refused.
+pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(), rtnetlink::Error> {
+    let mut there = HashSet::new();
+    for route in routes::all(handle).await?.into_iter().filter(is_refusal) {
+        if destination(&route).is_some_and(|net| wanted.contains(&net) && there.insert(net)) {
+            continue;
+        }
+        handle.route().del(route).execute().await?;
+    }
+    for net in wanted.difference(&there) {
+        handle.route().add(refusal(*net)).execute().await?;
+    }
+    Ok(())
+}
+
+/// Whether an agent made the route to refuse what no pod has.
+pub fn is_refusal(route: &RouteMessage) -> bool {
+    route.header.kind == RouteType::Unreachable && route.header.protocol == MADE_BY
+}
+
+fn refusal((address, length): Net) -> RouteMessage {
+    let mut route = match address {
+        IpAddr::V6(address) => RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(address, length)
+            .build(),
+        IpAddr::V4(address) => RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(address, length)
+            .build(),
+    };
+    route.header.kind = RouteType::Unreachable;
+    route.header.protocol = MADE_BY;
+    route.attributes.push(RouteAttribute::Priority(METRIC));
+    route
+}
+
+fn destination(route: &RouteMessage) -> Option<Net> {
+    let mut attributes = route.attributes.iter();
+    let address = attributes.find_map(|attribute| match attribute {
+        RouteAttribute::Destination(named) => routes::address(named),
+        _ => None,
+    });
+    Some((address?, route.header.destination_prefix_length))
+}

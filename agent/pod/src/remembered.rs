@@ -1,0 +1,108 @@
+//! What the last agent was told of the node's network, so that pods can be wired without its command line.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Ipv4Range, NetworkConfig, NetworkError, NodePrefix};
+
+const FILE: &str = "network.json";
+
+/// The part of [`NetworkConfig`] that is not the state folder.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Remembered {
+    prefix: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range4: Option<String>,
+    /// None where the network delivers no more than the prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivered: Option<String>,
+    bridge: String,
+    uplink: String,
+    proxy_neighbors: bool,
+}
+
+/// Writes it into the state folder, durably.
+pub fn remember(config: &NetworkConfig) -> io::Result<()> {
+    let remembered = Remembered {
+        prefix: config.prefix.to_string(),
+        range4: config.range4.map(Ipv4Range::cidr),
+        delivered: (config.delivered != config.prefix).then(|| config.delivered.to_string()),
+        bridge: config.bridge.clone(),
+        uplink: config.uplink.clone(),
+        proxy_neighbors: config.proxy_neighbors,
+    };
+    let path = path(&config.state_dir);
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(&serde_json::to_vec(&remembered)?)?;
+    file.sync_all()?;
+    fs::rename(&fresh, &path)?;
+    File::open(&config.state_dir)?.sync_all()
+}
+
+/// Reads it again.
+pub fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
+    let failed = |source| NetworkError::Machine {
+        what: "read what the last agent knew of the node's network; run dormouse-agent once",
+        source,
+    };
+    let bytes = fs::read(path(state_dir)).map_err(failed)?;
+    let remembered: Remembered = serde_json::from_slice(&bytes)
+        .map_err(io::Error::from)
+        .map_err(failed)?;
+    let read = |text: &str| -> Result<NodePrefix, NetworkError> {
+        text.parse().map_err(io::Error::other).map_err(failed)
+    };
+    let prefix = read(&remembered.prefix)?;
+    let delivered = remembered.delivered.as_deref().map(read).transpose()?;
+    let range4: Option<Ipv4Range> = remembered
+        .range4
+        .map(|text| text.parse())
+        .transpose()
+        .map_err(io::Error::other)
+        .map_err(failed)?;
+    let config = NetworkConfig::new(prefix, state_dir.to_owned(), remembered.uplink);
+    Ok(NetworkConfig {
+        range4,
+        bridge: remembered.bridge,
+        delivered: delivered.unwrap_or(prefix),
+        proxy_neighbors: remembered.proxy_neighbors,
+        ..config
+    })
+}
+
+fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join(FILE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_agent_was_told_the_next_one_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = recall(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("run dormouse-agent once"));
+        let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
+        let mut told = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
+        told.range4 = Some("10.1.2.0/24".parse().unwrap());
+        told.bridge = "br7".into();
+        told.delivered = "2001:db8:d0::/64".parse().unwrap();
+        told.proxy_neighbors = true;
+        remember(&told).unwrap();
+        remember(&told).unwrap();
+        let known = recall(folder.path()).unwrap();
+        assert_eq!((known.prefix, known.range4), (prefix, told.range4));
+        assert_eq!(known.delivered, told.delivered);
+        assert_eq!(
+            (known.bridge.as_str(), known.uplink.as_str()),
+            ("br7", "eth0")
+        );
+        assert!(known.proxy_neighbors);
+    }
+}

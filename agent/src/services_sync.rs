@@ -1,0 +1,291 @@
+//! Follows ServicesSyncrnetes Services: objects from a source become changes, changes become words in the kernel's maps.
+
+mod addresses;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use dormouse_agent_services as services;
+use dormouse_agent_services::{Changes, Node, NodeAddresses, Services, Strictness};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use crate::health::{self, Health, Listen, ProxyHealth};
+use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object, Problem};
+use addresses::Addresses;
+use dormouse_agent_datapath::{ClusterFacts, DatapathError, SharedDatapath};
+use dormouse_agent_inspect::services::SharedServices;
+use dormouse_agent_sys::memory;
+
+/// So many changed service ports came with objects that were worth giving back.
+const LARGE: usize = 1_000;
+
+/// What a node is told about Services.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The folder of manifests.
+    pub manifests: PathBuf,
+    /// The node and its cluster; its addresses are kept up to date from the interfaces.
+    pub node: Node,
+    /// Control gives this node apps, whose VIPs have slots of their own.
+    pub apps: bool,
+    /// Where the proxy tells its own health.
+    pub health: SocketAddr,
+}
+
+/// Services cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServicesSyncError {
+    /// The folder of manifests.
+    #[error(transparent)]
+    Manifests(#[from] ManifestsError),
+    /// The data path refused the cluster's ranges.
+    #[error("failed to tell the data path about the cluster")]
+    Datapath(#[from] DatapathError),
+    /// The node's addresses cannot be read or watched.
+    #[error("failed to follow the node's addresses")]
+    Addresses(#[source] std::io::Error),
+    /// The health port.
+    #[error("failed to listen on {address} for health; give another --health")]
+    Health {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The follower.
+pub struct ServicesSync {
+    manifests: Manifests,
+    services: SharedServices,
+    datapath: SharedDatapath,
+    facts: ClusterFacts,
+    addresses: Addresses,
+    health: Health,
+    proxy: Arc<ProxyHealth>,
+    servers: JoinSet<()>,
+}
+
+impl ServicesSync {
+    /// Puts in force what the folder says now, and only then takes away what an agent before left and nobody wants.
+    pub async fn open(
+        config: Config,
+        datapath: SharedDatapath,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, ServicesSyncError> {
+        let mut node = config.node;
+        let addresses = Addresses::open().map_err(ServicesSyncError::Addresses)?;
+        node.addresses.local = addresses.read().map_err(ServicesSyncError::Addresses)?;
+        let began = Instant::now();
+        let folder = config.manifests;
+        let (manifests, batch) = tokio::task::spawn_blocking(move || Manifests::open(&folder))
+            .await
+            .map_err(std::io::Error::other)
+            .map_err(ServicesSyncError::Addresses)??;
+        let mut facts = ClusterFacts::new(&node);
+        if !config.apps {
+            facts = facts.without_apps();
+        }
+        datapath.lock().set_cluster(&facts)?;
+        let proxy = Arc::new(ProxyHealth::new());
+        let (address, server) = health::serve(config.health, Arc::clone(&proxy), shutdown.clone())
+            .map_err(|source| ServicesSyncError::Health {
+                address: config.health,
+                source,
+            })?;
+        let mut servers = JoinSet::new();
+        servers.spawn(server);
+        let mut sync = Self {
+            manifests,
+            services: Arc::new(Mutex::new(Services::new(node, Strictness::Ours))),
+            datapath,
+            facts,
+            addresses,
+            health: Health::new(Listen::Everywhere, Arc::clone(&proxy), shutdown.clone()),
+            proxy,
+            servers,
+        };
+        let (objects, whole) = sync.take_all(batch).await;
+        if whole {
+            sync.datapath.lock().settle(&sync.services.lock());
+        } else {
+            warn!(
+                "not all manifests could be read: what was served before stays, until a start without faults"
+            );
+        }
+        info!(objects, took = ?began.elapsed(), health = %address, "services are in force");
+        Ok(sync)
+    }
+
+    /// The services, to be asked.
+    pub fn services(&self) -> SharedServices {
+        Arc::clone(&self.services)
+    }
+
+    /// Follows until `shutdown`. What is served stays served.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                batch = self.manifests.next() => self.take(batch).await,
+                () = self.addresses.changed() => self.moved().await,
+                errors = self.health.retry() => told(errors),
+            }
+        }
+        while self.servers.join_next().await.is_some() {}
+    }
+
+    /// Takes a look's batches in, up to the last. Returns how many objects they told of, and whether they lose nothing.
+    async fn take_all(&mut self, mut batch: Batch) -> (usize, bool) {
+        let (mut objects, mut whole) = (0, true);
+        loop {
+            objects += batch.changes.len();
+            whole &= batch.problems.iter().all(Problem::loses_nothing);
+            let more = batch.more;
+            self.take(batch).await;
+            if !more {
+                return (objects, whole);
+            }
+            batch = self.manifests.next().await;
+        }
+    }
+
+    /// Takes a batch of changed objects in, and puts a look in force with its last one.
+    async fn take(&mut self, batch: Batch) {
+        self.proxy.queued(Instant::now());
+        for problem in &batch.problems {
+            warn!(%problem, "manifest");
+        }
+        // Not on the threads that parse: what stays would lie between what goes, and keep its memory from being given back.
+        let services = &self.services;
+        let (changes, eligible) = tokio::task::block_in_place(move || apply(services, &batch));
+        if let Some(eligible) = eligible {
+            self.proxy.set_eligible(eligible);
+        }
+        if let Some(changes) = changes {
+            self.serve(changes).await;
+            self.proxy.updated();
+        }
+    }
+
+    /// The node's addresses changed: node ports answer elsewhere.
+    async fn moved(&mut self) {
+        let local = match self.addresses.read() {
+            Ok(local) => local,
+            Err(error) => return warn!(%error, "the node's addresses cannot be read"),
+        };
+        let changes = {
+            let mut services = self.services.lock();
+            if services.node().addresses.local == local {
+                return;
+            }
+            let primary = services.node().addresses.primary.clone();
+            let vips = services.set_node_addresses(NodeAddresses { primary, local });
+            self.facts = self.facts.clone().with_node(services.node());
+            Changes {
+                vips,
+                ..Changes::default()
+            }
+        };
+        info!("the node's addresses changed");
+        if let Err(error) = self.datapath.lock().set_cluster(&self.facts) {
+            return error!(%error, "the node's new addresses are not in force");
+        }
+        self.serve(changes).await;
+    }
+
+    /// Tells the kernel what changed, then the load balancers that ask.
+    async fn serve(&mut self, changes: Changes) {
+        for problem in &changes.problems {
+            warn!(%problem, "service");
+        }
+        let is_large = changes.ports.len() > LARGE;
+        let (services, datapath) = (Arc::clone(&self.services), Arc::clone(&self.datapath));
+        let served = tokio::task::spawn_blocking(move || {
+            let (served, grace) = {
+                let mut datapath = datapath.lock();
+                let served = datapath.serve(&services.lock(), &changes);
+                (served, datapath.grace_period())
+            };
+            // What was replaced may be used again after it.
+            grace.wait();
+            if is_large {
+                memory::give_memory_back();
+            }
+            (served, changes)
+        });
+        let changes = match served.await {
+            Ok((Ok(served), changes)) => {
+                for (port, reason) in &served.shed {
+                    error!(%port, %reason, "a service port is not served as it should be");
+                }
+                changes
+            }
+            Ok((Err(error), changes)) => {
+                error!(%error, "the data path refused a change");
+                changes
+            }
+            Err(error) => return error!(%error, "a change was lost"),
+        };
+        for key in &changes.health {
+            let answers = self.services.lock().health_checks(key);
+            told(self.health.set(key, answers).await);
+        }
+    }
+}
+
+/// Applies a batch; says what the look changed, if that was all of it, and whether this node may be balanced to, if that
+/// was told.
+fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<bool>) {
+    let mut services = services.lock();
+    let mut eligible = None;
+    for change in &batch.changes {
+        if let Change::Applied(Object::Node(node)) = change
+            && node.metadata.name.as_deref() == Some(services.node().name.as_str())
+        {
+            eligible = Some(health::is_eligible(node));
+        }
+        for problem in services.apply(&change.event()) {
+            warn!(%problem, "service");
+        }
+    }
+    if batch.more {
+        return (None, eligible);
+    }
+    let changes = services.sync();
+    debug!(
+        ports = changes.ports.len(),
+        vips = changes.vips.len(),
+        "services changed"
+    );
+    (Some(changes), eligible)
+}
+
+fn told(errors: Vec<health::HealthError>) {
+    for error in errors {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        warn!(%error, cause, "a health port does not answer; it is tried again");
+    }
+}
+
+/// ServicesSyncrnetes' default for where node ports answer: `primary`, or ranges.
+pub fn node_port_addresses(texts: &[String]) -> Result<services::NodePortAddresses, String> {
+    if texts.is_empty() || texts == ["primary"] {
+        return Ok(services::NodePortAddresses::Primary);
+    }
+    prefixes(texts).map(services::NodePortAddresses::Within)
+}
+
+/// Ranges of addresses; an error names the one that is none.
+pub fn prefixes(texts: &[String]) -> Result<Vec<services::Prefix>, String> {
+    texts
+        .iter()
+        .map(|text| services::Prefix::parse(text).ok_or_else(|| text.clone()))
+        .collect()
+}

@@ -1,0 +1,37 @@
+//! The state of the fleet stream, in numbers: the node's loop writes them, metrics read them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use dormouse_fleet::Boottime;
+
+/// What is known of the fleet stream, written by the node's loop.
+#[derive(Debug, Default)]
+pub struct FleetState {
+    connected: AtomicBool,
+    granted_at: AtomicU64,
+}
+
+impl FleetState {
+    /// Whether the stream stands now. Returns whether it stood before.
+    pub fn connected(&self, now: bool) -> bool {
+        self.connected.swap(now, Ordering::Relaxed)
+    }
+
+    /// A grant was put in force.
+    pub fn granted(&self) {
+        self.granted_at.store(Boottime::now().0, Ordering::Relaxed);
+    }
+
+    /// Whether the stream stands.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Seconds since the last grant; 0 before the first.
+    pub(crate) fn lag_seconds(&self) -> f64 {
+        match self.granted_at.load(Ordering::Relaxed) {
+            0 => 0.0,
+            at => Boottime::now().since(Boottime(at)).as_secs_f64(),
+        }
+    }
+}

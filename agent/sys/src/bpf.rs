@@ -1,0 +1,231 @@
+//! bpf(2) where aya has no call: links that change their program, small programs and maps, reads of many entries at once.
+#![expect(
+    unsafe_code,
+    reason = "bpf(2) has no safe form; each block says why it is sound"
+)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+const BPF_OBJ_GET: libc::c_long = 7;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const BPF_LINK_UPDATE: libc::c_long = 29;
+
+/// bpf(2)'s argument for a pinned object; the rest of the union is not looked at.
+#[repr(C)]
+#[derive(Default)]
+struct ObjGet {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+/// bpf(2)'s argument for a link that changes its program.
+#[repr(C)]
+#[derive(Default)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+/// bpf(2)'s argument for what is known of an object.
+#[repr(C)]
+struct GetInfo {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// What is known of a link (`struct bpf_link_info`): the begin that all kernels with links have.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    prog_id: u32,
+    pad: u32,
+    /// A cgroup's id, or an interface's index with what follows it.
+    target: [u32; 2],
+}
+
+/// What a link is attached to: a cgroup by its id, an interface by its index, 0 when that is gone.
+pub fn attached_to(link: BorrowedFd<'_>) -> io::Result<u64> {
+    const BPF_LINK_TYPE_CGROUP: u32 = 3;
+    let mut info = LinkInfo::default();
+    let argument = GetInfo {
+        bpf_fd: link.as_raw_fd().cast_unsigned(),
+        info_len: u32::try_from(size_of::<LinkInfo>()).map_err(io::Error::other)?,
+        info: (&raw mut info) as u64,
+    };
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &argument)?;
+    let [low, high] = info.target.map(u64::from);
+    Ok(if info.kind == BPF_LINK_TYPE_CGROUP {
+        let [low, high] = if cfg!(target_endian = "big") {
+            [high, low]
+        } else {
+            [low, high]
+        };
+        high << 32 | low
+    } else {
+        low
+    })
+}
+
+/// Opens a pinned link.
+pub fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let argument = ObjGet {
+        pathname: name.as_ptr() as u64,
+        ..ObjGet::default()
+    };
+    let fd = bpf(BPF_OBJ_GET, &argument)?;
+    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives a link another program in one step: every packet meets the one or the other.
+pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let argument = LinkUpdate {
+        link_fd: link.as_raw_fd().cast_unsigned(),
+        new_prog_fd: program.as_raw_fd().cast_unsigned(),
+        ..LinkUpdate::default()
+    };
+    bpf(BPF_LINK_UPDATE, &argument).map(drop)
+}
+
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_PROG_LOAD: libc::c_long = 5;
+
+/// bpf(2)'s argument for a new map; what a newer kernel knows more of is 0.
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+}
+
+/// bpf(2)'s argument for a new program; what a newer kernel knows more of is 0.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+}
+
+/// An array of one word, which is 0. It goes with its descriptor and the last program that uses it.
+pub fn new_word() -> io::Result<OwnedFd> {
+    const BPF_MAP_TYPE_ARRAY: u32 = 2;
+    let argument = MapCreate {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: 8,
+        max_entries: 1,
+    };
+    let fd = bpf(BPF_MAP_CREATE, &argument)?;
+    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Loads a classifier from the kernel's instructions, which its verifier judges.
+pub fn load_classifier(instructions: &[u64]) -> io::Result<OwnedFd> {
+    const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+    let argument = ProgLoad {
+        prog_type: BPF_PROG_TYPE_SCHED_CLS,
+        insn_cnt: u32::try_from(instructions.len()).map_err(io::Error::other)?,
+        insns: instructions.as_ptr() as u64,
+        license: c"Apache-2.0".as_ptr() as u64,
+        prog_name: *b"dormouse_limit\0\0",
+        ..ProgLoad::default()
+    };
+    let fd = bpf(BPF_PROG_LOAD, &argument)?;
+    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
+
+/// bpf(2)'s argument for many entries at once. The kernel writes `count`.
+#[repr(C)]
+struct Batch {
+    from: u64,
+    next: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+/// Reads the next entries of a hash map, bucket by bucket, so that a walk ends however much is written meanwhile: fills
+/// both slices from their begin, says with how many, and moves `cursor` on, which begins and ends as `None`.
+pub fn lookup_batch<K: aya::Pod, V: aya::Pod>(
+    map: BorrowedFd<'_>,
+    cursor: &mut Option<u32>,
+    (keys, values): (&mut [K], &mut [V]),
+) -> io::Result<usize> {
+    let from = *cursor;
+    let mut next = 0_u32;
+    let mut argument = Batch {
+        from: from
+            .as_ref()
+            .map_or(0, |from| std::ptr::from_ref(from) as u64),
+        next: (&raw mut next) as u64,
+        keys: keys.as_mut_ptr() as u64,
+        values: values.as_mut_ptr() as u64,
+        count: u32::try_from(keys.len().min(values.len())).map_err(io::Error::other)?,
+        map_fd: map.as_raw_fd().cast_unsigned(),
+        elem_flags: 0,
+        flags: 0,
+    };
+    // SAFETY: all pointers are to live memory: `count` keys and values of the map's sizes, which the callers' types give
+    // and which are valid for every bit pattern, and one word for each cursor.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_LOOKUP_BATCH,
+            &raw mut argument,
+            size_of::<Batch>(),
+        )
+    };
+    *cursor = Some(next);
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ENOENT) {
+            return Err(error);
+        }
+        *cursor = None;
+    }
+    Ok(argument.count as usize)
+}
+
+fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
+    // SAFETY: a pointer to a live argument of this command, and its size: the kernel reads no more.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_ref(argument),
+            size_of::<T>(),
+        )
+    };
+    match RawFd::try_from(result) {
+        Ok(fd) if fd >= 0 => Ok(fd),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

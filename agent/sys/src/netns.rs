@@ -1,0 +1,138 @@
+//! Network namespaces: made under a path, removed, told apart, and entered.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use dormouse_agent_ipam::NetnsId;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::fstat;
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
+
+mod cookie;
+mod living;
+
+pub use cookie::cookie;
+pub use living::living;
+
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// Makes a namespace and binds it to `path`, as `ip netns add` does. Fails if the path exists.
+pub fn create(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    File::create_new(path)?;
+    let bound = on_a_thread(|| {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        mount(
+            Some(OWN),
+            path,
+            None::<&str>,
+            MsFlags::MS_BIND,
+            None::<&str>,
+        )?;
+        Ok(())
+    });
+    if bound.is_err() {
+        // The error that made it fail says more than one of removing an empty file.
+        let _ = fs::remove_file(path);
+    }
+    bound
+}
+
+/// Removes a namespace made by [`create`]; one that is gone is no error. It lives on while processes are inside.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match umount2(path, MntFlags::MNT_DETACH) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Which namespace a descriptor refers to; an error if it refers to none.
+pub fn identity(netns: impl AsFd) -> io::Result<NetnsId> {
+    let netns = netns.as_fd();
+    if fstatfs(netns)?.filesystem_type() != NSFS_MAGIC {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a network namespace",
+        ));
+    }
+    let stat = fstat(netns)?;
+    Ok(NetnsId {
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+    })
+}
+
+/// The calling thread's own namespace.
+pub fn own_identity() -> io::Result<NetnsId> {
+    identity(File::open(OWN)?)
+}
+
+/// The paths under which namespaces are kept, as container runtimes do, by the namespaces' inodes.
+pub fn kept() -> io::Result<HashMap<u64, PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(mounts.lines().filter_map(kept_by).collect())
+}
+
+/// Reads a line of mountinfo: the fourth word is what of the file system is mounted, the fifth is where.
+fn kept_by(mount: &str) -> Option<(u64, PathBuf)> {
+    let mut words = mount.split(' ').skip(3);
+    let inode = words.next()?.strip_prefix("net:[")?.strip_suffix(']')?;
+    Some((inode.parse().ok()?, words.next()?.into()))
+}
+
+/// Runs `work` inside the namespace, on the calling thread, and brings that back however `work` ends.
+pub fn enter<T>(netns: BorrowedFd<'_>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let own = Own(File::open(OWN)?);
+    setns(netns, CloneFlags::CLONE_NEWNET)?;
+    let done = work();
+    drop(own);
+    done
+}
+
+/// The namespace that a thread belongs to and returns to.
+struct Own(File);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Err(error) = setns(&self.0, CloneFlags::CLONE_NEWNET) {
+            // On this thread the next pod's wiring would be done in this pod.
+            tracing::error!(%error, "failed to leave a pod's namespace");
+            std::process::abort();
+        }
+    }
+}
+
+fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("netns".to_owned());
+        let thread = thread.spawn_scoped(scope, work)?;
+        let died = || io::Error::other("the thread inside the namespace panicked");
+        thread.join().unwrap_or_else(|_| Err(died()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_found_by_their_mounts() {
+        let mount = "44 43 0:4 net:[4026532202] /run/netns/a rw shared:2 - nsfs nsfs rw";
+        assert_eq!(kept_by(mount), Some((4_026_532_202, "/run/netns/a".into())));
+        assert_eq!(
+            kept_by("25 30 0:23 / /sys rw,relatime - sysfs sysfs rw"),
+            None
+        );
+    }
+}

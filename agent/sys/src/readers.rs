@@ -1,0 +1,15 @@
+//! Grace periods: waiting until no program of the kernel still works with what it read before.
+#![expect(unsafe_code, reason = "membarrier(2) has no safe form")]
+
+use std::time::Duration;
+
+/// Returns when every program that was running has ended: after it, nobody holds a word read before.
+pub fn wait_for_readers() {
+    /// Far longer than any program of ours runs; for kernels that refuse the call (`nohz_full`).
+    const INSTEAD: Duration = Duration::from_millis(100);
+    let global: libc::c_long = 1; // MEMBARRIER_CMD_GLOBAL: synchronize_rcu()
+    // SAFETY: takes numbers only.
+    if unsafe { libc::syscall(libc::SYS_membarrier, global, 0, 0) } != 0 {
+        std::thread::sleep(INSTEAD);
+    }
+}
