@@ -1,4 +1,5 @@
-//! A backend as it travels in an entry: 24 packed bytes, because ten sub-messages cost ten times their decoding.
+//! The encoding of backends in an entry: 24 packed bytes each, because decoding a protobuf message per backend costs ten
+//! times as much.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -14,15 +15,15 @@ pub struct Backend {
     pub host: u32,
     /// The pod's port.
     pub port: u16,
-    /// Tells a pod from an earlier one with the same address.
+    /// Distinguishes a pod from an earlier one with the same address.
     pub generation: u16,
     /// Zone and flags; 0 for now.
     pub flags: u16,
-    /// Share of new connections relative to its siblings; 1 is usual, 0 takes none.
+    /// Share of new connections relative to the VIP's other backends; usually 1; 0: no new connections.
     pub weight: u16,
 }
 
-/// The packed bytes are not whole backends.
+/// The length of the packed bytes is not a multiple of [`BACKEND_LEN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to unpack backends: {len} bytes are not a multiple of {BACKEND_LEN}")]
 pub struct UnpackError {
@@ -46,7 +47,7 @@ impl Backend {
         }
     }
 
-    /// The pod's address.
+    /// The pod's address: prefix and host.
     pub fn address(&self) -> Ipv6Addr {
         let mut octets = [0; 16];
         octets[..12].copy_from_slice(&self.prefix);
@@ -54,7 +55,7 @@ impl Backend {
         Ipv6Addr::from(octets)
     }
 
-    /// The bytes of `Entry.backends` for these backends; numbers are big-endian.
+    /// Encodes `Entry.backends`; numbers are big-endian.
     pub fn pack(backends: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(backends.len() * BACKEND_LEN);
         for backend in backends {
@@ -72,7 +73,7 @@ impl Backend {
         bytes
     }
 
-    /// The backends of `Entry.backends`.
+    /// Decodes `Entry.backends`.
     pub fn unpack(bytes: &[u8]) -> Result<Vec<Self>, UnpackError> {
         let (records, rest) = bytes.as_chunks::<BACKEND_LEN>();
         if !rest.is_empty() {
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backend_is_its_socket_address() {
+    fn a_backend_is_made_from_its_socket_address() {
         let socket: SocketAddrV6 = "[2001:db8:d0:0:0:1:0:7]:8000".parse().unwrap();
         let backend = Backend::new(socket);
         assert_eq!((backend.address(), backend.port), (*socket.ip(), 8000));
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_whole_backends_are_refused() {
+    fn a_length_that_is_no_multiple_of_a_backend_is_refused() {
         assert_eq!(Backend::unpack(&[0; 25]), Err(UnpackError { len: 25 }));
         assert_eq!(Backend::unpack(&[]), Ok(vec![]));
     }

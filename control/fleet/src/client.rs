@@ -1,4 +1,4 @@
-//! A node's end of the connection: dials control, and comes back with patience when it is away.
+//! The node's gRPC client of the fleet stream, and the back-off between connection attempts.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use tonic::transport::{Channel, Endpoint};
 use crate::proto::fleet_client::FleetClient;
 use crate::proto::{Down, Up};
 
-/// Messages on their way to the wire; while it is full the node's half gathers on.
+/// Capacity of the channel to the stream. While it is full, the node's core merges further changes.
 const UP_MAX: usize = 4;
-/// A connection attempt is given up after this long.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a silent connection is asked whether it lives, and how long it may take to answer.
+/// Interval of HTTP/2 keepalive pings, and the timeout of their replies.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// A complete list of a node's pods fits.
+/// Limit of one message: room for the complete list of a node's pods.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Why there is no stream.
+/// Errors of the connection to control and of its stream.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The address is no URI.
+    /// The address is not a URL.
     #[error("control's address {address:?} is not a URL like http://[2001:db8::c]:7443")]
     Address {
-        /// As it was given.
+        /// The configured address.
         address: String,
-        /// What is wrong with it.
+        /// The parser's error.
         #[source]
         source: tonic::transport::Error,
     },
-    /// No connection.
+    /// The connection could not be established.
     #[error("failed to connect to control")]
     Connect(#[source] tonic::transport::Error),
-    /// Control refused or ended the stream.
+    /// Control refused the stream or ended it with an error.
     #[error("control ended the stream")]
     Ended(#[source] Box<tonic::Status>),
-    /// Control closed the stream in order.
+    /// Control closed the stream without an error.
     #[error("control closed the stream")]
     Closed,
 }
@@ -48,7 +48,7 @@ impl From<tonic::Status> for LinkError {
     }
 }
 
-/// Checks control's address and sets how connections to it behave.
+/// The endpoint of control at `address`, with timeouts and keepalive set.
 pub fn endpoint(address: &str) -> Result<Endpoint, LinkError> {
     let wrong = |source| LinkError::Address {
         address: address.to_owned(),
@@ -64,7 +64,7 @@ pub fn endpoint(address: &str) -> Result<Endpoint, LinkError> {
         .tcp_nodelay(true))
 }
 
-/// Connects; the stream is opened by [`Link::open`], whose first message shall tell the state of that moment.
+/// Connects. [`Link::open`] then opens the stream, with a first message made after the connection stands.
 pub async fn connect(endpoint: Endpoint) -> Result<Channel, LinkError> {
     endpoint.connect().await.map_err(LinkError::Connect)
 }
@@ -88,17 +88,17 @@ impl Link {
         Ok(Self { up, down })
     }
 
-    /// The next message from control. Cancel safe.
+    /// Receives the next message from control. Cancel safe.
     pub async fn receive(&mut self) -> Result<Down, LinkError> {
         self.down.message().await?.ok_or(LinkError::Closed)
     }
 
-    /// Whether the wire takes a message now.
+    /// Whether the stream accepts a message now.
     pub fn has_room(&self) -> bool {
         self.up.capacity() > 0
     }
 
-    /// Sends a message if the wire takes it: ask [`Link::has_room`] first, or it is lost.
+    /// Sends a message. It is lost if the channel is full: check [`Link::has_room`] first.
     pub fn send(&self, up: Up) -> Result<(), LinkError> {
         self.up
             .try_send(up)
@@ -106,7 +106,7 @@ impl Link {
     }
 }
 
-/// Full-jitter back-off between attempts: quick at first, at most 30 s.
+/// Exponential back-off with full jitter between connection attempts: from 50 ms to 30 s.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     ceiling: Duration,
@@ -116,14 +116,14 @@ impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LAST: Duration = Duration::from_secs(30);
 
-    /// Starts anew, after a connection that worked.
+    /// The state after a working connection.
     pub fn new() -> Self {
         Self {
             ceiling: Self::FIRST,
         }
     }
 
-    /// How long to wait before the next attempt; `jitter` is uniform in 0..1.
+    /// The wait before the next attempt; `jitter` is uniform in 0..1.
     pub fn next(&mut self, jitter: f64) -> Duration {
         let wait = self.ceiling.mul_f64(jitter.clamp(0.0, 1.0));
         self.ceiling = (self.ceiling * 2).min(Self::LAST);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_spread_and_slow_down_to_half_a_minute() {
+    fn the_back_off_doubles_up_to_half_a_minute_and_is_scaled_by_the_jitter() {
         let mut backoff = Backoff::new();
         assert_eq!(backoff.next(0.0), Duration::ZERO);
         assert_eq!(backoff.next(1.0), Duration::from_millis(100));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_no_url_is_named_in_the_error() {
+    fn an_invalid_address_is_named_in_the_error() {
         let error = endpoint("not a url").unwrap_err();
         assert!(error.to_string().contains("\"not a url\""), "{error}");
     }

@@ -1,18 +1,18 @@
-//! The one clock that crosses parts: `CLOCK_BOOTTIME`, which goes on in suspend and never steps.
+//! The clock of all timestamps in messages: `CLOCK_BOOTTIME`, which runs during suspend and is never set.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A moment on `CLOCK_BOOTTIME`, in nanoseconds since the machine booted.
+/// A time on `CLOCK_BOOTTIME`, in nanoseconds since the machine booted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Boottime(pub u64);
 
 impl Boottime {
-    /// The moment now. Pure cores never call this: they take time as an argument.
+    /// The current time. Pure cores take time as an argument instead.
     pub fn now() -> Self {
-        // The clock exists on every Linux that we run on; 0 (the boot) would only make leases end early.
+        // Every supported kernel has the clock; should it fail, time 0 only makes leases end early.
         let nanoseconds = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| {
             let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
             let fraction = u64::try_from(time.tv_nsec()).unwrap_or(0);
@@ -21,7 +21,7 @@ impl Boottime {
         Self(nanoseconds)
     }
 
-    /// How long after `earlier` this moment is; zero when it is not after it.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_moment_is_no_time_before_an_earlier_one() {
+    fn the_time_since_a_later_moment_is_zero() {
         assert_eq!(Boottime(5).since(Boottime(9)), Duration::ZERO);
         assert_eq!(Boottime(9).since(Boottime(5)), Duration::from_nanos(4));
         assert_eq!(

@@ -1,4 +1,5 @@
-//! What the rest of control holds of the fleet: publishes entries, waits until they have settled, hears of nodes.
+//! The fleet's interface for the rest of control: publishes entries and pods, waits until changes have settled, and
+//! delivers the nodes' events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,42 +10,14 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Boottime;
-use crate::lease::{LEASE_DEFAULT, Terms};
-use crate::proto::{Entry, NodeConfig, PodSpec};
+use crate::config::ServerConfig;
+use crate::proto::{Entry, PodSpec};
 use crate::root::{Event, Root, Session, Settling};
 
-/// Events that wait for their reader; when full, the nodes' messages wait on the wire.
+/// Capacity of the event channel. When it is full, no message is read from the streams.
 const EVENTS_MAX: usize = 1_024;
 
-/// How the root of the fleet behaves.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    /// The node lease.
-    pub lease: Duration,
-    /// Grows with each start of control, also when its store begins empty: nodes obey the highest.
-    pub epoch: u64,
-    /// What every node is told first.
-    pub node_config: NodeConfig,
-    /// Of this machine: times from nodes on other machines are shifted to its clock.
-    pub boot_id: String,
-}
-
-impl ServerConfig {
-    /// The usual lease, on this machine.
-    pub fn new(epoch: u64, node_config: NodeConfig) -> Self {
-        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map(|id| id.trim().to_owned())
-            .unwrap_or_default();
-        Self {
-            lease: LEASE_DEFAULT,
-            epoch,
-            node_config,
-            boot_id,
-        }
-    }
-}
-
-/// What the rest of control holds of the fleet; cheap to clone.
+/// The fleet, for the rest of control; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
@@ -54,9 +27,9 @@ pub(crate) struct Shared {
     /// Held for microseconds, never across an await.
     pub(crate) state: Mutex<State>,
     pub(crate) events: mpsc::Sender<Event>,
-    /// Counts whatever may have settled something.
+    /// Incremented by everything that may settle a change; wakes the tasks in [`Handle::settled`].
     settles: watch::Sender<u64>,
-    /// A stream ended: the watch for lost nodes looks again.
+    /// A stream ended: [`watch_lost_nodes`] computes its next deadline again.
     pub(crate) ended: Notify,
 }
 
@@ -65,19 +38,10 @@ pub(crate) struct State {
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
 }
 
-/// Starts the root. Its events end when the handle and all streams are gone.
+/// Starts the root. The event channel closes when all handles and streams have been dropped.
 pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc::Receiver<Event>) {
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
-    let terms = Terms {
-        lease: config.lease,
-    };
-    let root = Root::new(
-        terms,
-        config.epoch,
-        config.node_config,
-        config.boot_id,
-        Boottime::now(),
-    );
+    let root = Root::new(config, Boottime::now());
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
             root,
@@ -92,29 +56,24 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
 }
 
 impl Handle {
-    /// Makes `entry` the newest of its VIP and sends it to the nodes that follow it.
+    /// Stores `entry` as its VIP's newest and sends it to the nodes that follow the VIP.
     pub fn publish(&self, entry: Entry) {
         self.change(|root| root.publish(entry));
     }
 
-    /// There is no such VIP any more. To wait for it, publish a `gone` entry with the revision instead.
-    pub fn forget(&self, vip: u32) {
-        self.change(|root| root.forget(vip));
-    }
-
-    /// Runs a pod on a node, or stops it there. Kept for a node that is away until it is lost: one that comes back is
-    /// to be told all its pods.
+    /// Runs or stops a pod on a node. For a disconnected node it is stored until the node is lost; a lost node that
+    /// reconnects needs [`Handle::sync_pods`].
     pub fn run(&self, node: &str, pod: PodSpec) {
         self.change(|root| root.run(node, pod));
     }
 
-    /// Tells a node all its pods; it stops those that are not among them.
+    /// Sends a node the complete list of its pods; it stops all others.
     pub fn sync_pods(&self, node: &str, pods: Vec<PodSpec>) {
         self.change(|root| root.sync_pods(node, pods));
     }
 
-    /// Resolves when no node uses an older version of the VIP's entry: each has acknowledged this or a newer one, has
-    /// dropped the VIP, or is past its lease. Cancel safe.
+    /// Resolves when no node uses an older version of the VIP's entry: each has acknowledged this or a newer version,
+    /// has stopped following the VIP, or its lease has expired. Cancel safe.
     pub async fn settled(&self, vip: u32, version: u64) {
         let mut changes = self.shared.settles.subscribe();
         loop {
@@ -133,7 +92,7 @@ impl Handle {
         }
     }
 
-    /// How many nodes have a stream.
+    /// The number of nodes with an open stream.
     pub fn streams(&self) -> usize {
         self.shared.state.lock().root.streams()
     }
@@ -147,7 +106,7 @@ impl Handle {
             state.wake(session);
         }
         drop(state);
-        self.shared.settled_perhaps();
+        self.shared.notify_settling();
     }
 }
 
@@ -160,13 +119,13 @@ impl State {
 }
 
 impl Shared {
-    pub(crate) fn settled_perhaps(&self) {
+    pub(crate) fn notify_settling(&self) {
         self.settles
             .send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
-/// Says that a node is down once its stream and its lease are over.
+/// Sends [`Event::NodeDown`] for nodes without a stream when their lease has expired.
 async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         let now = Boottime::now();
@@ -177,7 +136,7 @@ async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
             () = shared.ended.notified() => continue,
             () = tokio::time::sleep(wait) => {}
         }
-        // The place in the channel comes first, so that the event keeps its order with a returning node's.
+        // Capacity is reserved before the lock, so that the event keeps its order with a reconnecting node's `NodeUp`.
         let Ok(permit) = shared.events.reserve().await else {
             return;
         };
@@ -192,7 +151,7 @@ async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
             }
         };
         if event {
-            shared.settled_perhaps();
+            shared.notify_settling();
         }
     }
 }

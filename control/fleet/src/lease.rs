@@ -1,40 +1,40 @@
-//! How long a node may go on using what it was told, and how much longer its root must believe that it does.
+//! The node lease: how long a node may use its entries after a grant, and how long the root must assume that it does.
 
 use std::time::Duration;
 
 use crate::clock::Boottime;
 
-/// Assumed bound of the difference in rate between two machines' clocks: 1,000 ppm, ten times what quartz needs.
+/// Assumed bound of the clock rate difference between two machines: 1,000 ppm, ten times that of a usual quartz.
 pub const DRIFT_PPM: u32 = 1_000;
-/// Covers the reading of clocks and the rounding of a lease to milliseconds.
+/// Allowance for clock reads and for rounding the lease to milliseconds.
 pub const MARGIN: Duration = Duration::from_millis(50);
-/// The usual node lease: long, because waiting for it costs one idle pod a little time, and only for a silent node.
+/// Default node lease. Long, because its only cost is that one idle pod stays longer while a node is silent.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The node lease's length, and what follows from it.
+/// The node lease's length, and the times derived from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// How long after a beat was sent its grant lasts, by the node's clock.
+    /// Time from the sending of a beat to the end of the lease that its grant gives, by the node's clock.
     pub lease: Duration,
 }
 
 impl Terms {
-    /// How long, by the root's clock, a node may use a grant counted from its sending: L(1+2ρ) + 50 ms.
+    /// Time from the sending of a grant until no node can use it, by the root's clock: L(1+2ρ) + 50 ms.
     pub fn usable(&self) -> Duration {
         self.lease + self.lease * (2 * DRIFT_PPM) / 1_000_000 + MARGIN
     }
 
-    /// When a grant sent at `sent` is surely over.
+    /// The time at which a grant sent at `sent` has expired on the node, whatever its clock's drift.
     pub fn usable_until(&self, sent: Boottime) -> Boottime {
         sent + self.usable()
     }
 
-    /// How often a node sends a beat: three chances a lease.
+    /// Interval of a node's beats: three per lease.
     pub fn beat(&self) -> Duration {
         self.lease / 3
     }
 
-    /// The lease as it travels; one that does not fit is cut, which errs to the safe side.
+    /// The lease in `Grant.lease_ms`; a longer one is cut, which is safe: the node stops earlier than the root assumes.
     pub fn lease_ms(&self) -> u32 {
         u32::try_from(self.lease.as_millis()).unwrap_or(u32::MAX)
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_waits_longer_than_the_fastest_and_the_slowest_clock_differ() {
+    fn the_root_adds_the_clock_drift_and_a_margin_to_the_lease() {
         let terms = Terms {
             lease: Duration::from_secs(30),
         };

@@ -1,14 +1,16 @@
-//! The fleet stream: control tells each node what changed, and renews the node's lease on what it was told.
+//! The fleet stream: changes of entries and pods from control to each node, and the renewal of the node's lease on its
+//! entries.
 //!
-//! Reading order: the messages ([`proto`], [`backend`]), the clock they share ([`clock`]), the pure cores of both ends
-//! ([`root`], [`node`]), the thin shells that carry them over gRPC ([`server`], [`client`]),
-//! and what the rest of control holds ([`handle`]).
+//! Reading order: the messages ([`proto`], [`backend`]), the clock in their timestamps ([`clock`]), the pure cores of
+//! both ends ([`root`], [`node`]), their gRPC server and client ([`server`], [`client`]), and the interface for the rest
+//! of control ([`handle`]).
 
 #![forbid(unsafe_code)]
 
 pub mod backend;
 pub mod client;
 pub mod clock;
+mod config;
 pub mod handle;
 pub mod lease;
 pub mod node;
@@ -17,7 +19,8 @@ pub mod server;
 
 pub use backend::Backend;
 pub use clock::Boottime;
-pub use handle::{Handle, ServerConfig, start};
+pub use config::ServerConfig;
+pub use handle::{Handle, start};
 pub use root::Event;
 pub use server::serve;
 

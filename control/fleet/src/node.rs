@@ -1,7 +1,7 @@
-//! A node's half of the stream, pure: what it follows, what it has to say, and how long its lease runs.
+//! The node's half of the stream, pure: the VIPs that it follows, the messages to send, and the end of its lease.
 //!
-//! The shell applies each [`Step`] in order: entries, a grace period if asked for, the lease, then [`Node::applied`]. The
-//! lease comes after the grace period: a program that has read a replaced entry may not find it renewed.
+//! The caller applies each [`Step`] in order: entries, a grace period if required, the lease, then [`Node::applied`]. The
+//! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed.
 
 mod step;
 #[cfg(test)]
@@ -16,15 +16,15 @@ use crate::proto::{Beat, Count, Down, Entry, Grant, Hello, NodeStatus, PodStatus
 
 pub use step::{Step, StreamError};
 
-/// How long wishes to follow are gathered before they are sent.
+/// Time for which VIPs to follow are collected before they are sent.
 pub const WANT_BATCH: Duration = Duration::from_millis(10);
-/// VIPs in one message that a node wants to follow.
+/// Limit of the VIPs to follow in one message.
 pub const WANT_PER_MESSAGE_MAX: usize = 1_024;
-/// VIPs a node asks for or follows; further misses stay on the activator's way.
+/// Limit of the VIPs that a node requests or follows; packets to further ones are forwarded to the activator.
 pub const FOLLOWS_MAX: usize = crate::root::FOLLOWS_MAX;
-/// Between beats until the first grant tells the lease.
+/// Interval of beats before the first grant sets it.
 const BEAT_FIRST: Duration = Duration::from_secs(1);
-/// A stream without a grant for this long is taken for dead: TCP alone would not notice for an hour.
+/// A stream without a grant for this long is treated as broken: TCP alone would take an hour to detect it.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
 
 /// A node that follows VIPs.
@@ -36,11 +36,14 @@ pub struct Node {
     status: NodeStatus,
     epoch: u64,
     beat_period: Duration,
-    /// The newest version of each VIP that came on this stream; 0 for what was held before it.
+    /// The newest version of each followed VIP that was received on this stream; 0 if none was.
     follows: BTreeMap<u32, u64>,
+    /// VIPs to request.
     want: BTreeSet<u32>,
     want_since: Option<Boottime>,
-    asked: BTreeSet<u32>,
+    /// VIPs requested, whose entries have not been received.
+    requested: BTreeSet<u32>,
+    /// First packets to report, with their times.
     woke: BTreeMap<u32, Boottime>,
     pods: BTreeMap<String, PodStatus>,
     pods_changed: BTreeSet<String>,
@@ -48,20 +51,24 @@ pub struct Node {
     stream: Option<Stream>,
 }
 
-/// What belongs to one stream only.
+/// The state of one stream.
 #[derive(Debug)]
 struct Stream {
     opened: Boottime,
-    heard: Boottime,
+    /// Time of the last grant, or of the opening.
+    granted_at: Boottime,
     beat_due: Boottime,
+    /// Sequence number of the last message received.
     received: u64,
+    /// Sequence number of the last message in force.
     applied: u64,
-    applied_told: u64,
+    /// The value of `applied` that was sent last.
+    applied_sent: u64,
 }
 
 impl Node {
-    /// A node whose kernel maps hold these VIPs already.
-    pub fn new(name: String, boot_id: String, version: String, held: &[u32]) -> Self {
+    /// A node whose maps already hold entries of the VIPs `installed`.
+    pub fn new(name: String, boot_id: String, version: String, installed: &[u32]) -> Self {
         Self {
             name,
             boot_id,
@@ -69,10 +76,10 @@ impl Node {
             status: NodeStatus::default(),
             epoch: 0,
             beat_period: BEAT_FIRST,
-            follows: held.iter().map(|vip| (*vip, 0)).collect(),
+            follows: installed.iter().map(|vip| (*vip, 0)).collect(),
             want: BTreeSet::new(),
             want_since: None,
-            asked: BTreeSet::new(),
+            requested: BTreeSet::new(),
             woke: BTreeMap::new(),
             pods: BTreeMap::new(),
             pods_changed: BTreeSet::new(),
@@ -81,26 +88,26 @@ impl Node {
         }
     }
 
-    /// What the node says of itself when a stream opens.
+    /// Sets the description that is sent when a stream opens.
     pub fn describe(&mut self, status: NodeStatus) {
         self.status = status;
     }
 
-    /// Opens a stream: its first message.
+    /// Opens a stream and returns its first message.
     pub fn open(&mut self, now: Boottime) -> Up {
         let period = self.beat_period;
         self.stream = Some(Stream {
             opened: now,
-            heard: now,
+            granted_at: now,
             beat_due: now + period,
             received: 0,
             applied: 0,
-            applied_told: 0,
+            applied_sent: 0,
         });
         for version in self.follows.values_mut() {
             *version = 0;
         }
-        self.want.append(&mut self.asked);
+        self.want.append(&mut self.requested);
         self.want_since = (!self.want.is_empty()).then_some(now);
         self.pods_changed.clear();
         let pods = self.pods.values().cloned().collect();
@@ -121,12 +128,12 @@ impl Node {
         }
     }
 
-    /// The stream is gone. Nothing is forgotten but the stream; the lease runs out by itself.
+    /// The stream is closed. What the node follows and has to report stays; the lease runs on until it expires.
     pub fn close(&mut self) {
         self.stream = None;
     }
 
-    /// Takes in a message of the open stream.
+    /// Receives a message of the open stream.
     pub fn receive(&mut self, down: Down, now: Boottime) -> Result<Step, StreamError> {
         let Some(stream) = &mut self.stream else {
             return Ok(Step::default());
@@ -160,7 +167,8 @@ impl Node {
         })
     }
 
-    /// The lease of a grant that answers a beat of this stream, counted from that beat's sending.
+    /// The end of the lease that a grant gives, counted from the sending of its beat. `None` if the beat was not sent on
+    /// this stream.
     fn granted(&mut self, grant: Grant, now: Boottime) -> Option<Boottime> {
         let stream = self.stream.as_mut()?;
         let beat = Boottime(grant.beat_ns);
@@ -170,16 +178,16 @@ impl Node {
         let lease = Duration::from_millis(grant.lease_ms.into());
         self.epoch = grant.epoch;
         self.beat_period = (lease / 3).max(Duration::from_millis(10));
-        stream.heard = now;
+        stream.granted_at = now;
         stream.beat_due = stream.beat_due.min(beat + self.beat_period).max(now);
         Some(beat + lease)
     }
 
-    /// The entries that are no older than what came before on this stream; they are followed from now on.
+    /// The entries that are not older than those received before on this stream. Their VIPs are followed from now on.
     fn newer(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
         let mut newer = Vec::with_capacity(entries.len());
         for entry in entries {
-            self.asked.remove(&entry.vip);
+            self.requested.remove(&entry.vip);
             self.want.remove(&entry.vip);
             let version = self.follows.entry(entry.vip).or_default();
             if entry.version >= *version {
@@ -190,23 +198,23 @@ impl Node {
         newer
     }
 
-    /// Everything up to this message is in force in the kernel.
+    /// Everything up to the message `seq` is in force in the kernel.
     pub fn applied(&mut self, seq: u64) {
         if let Some(stream) = &mut self.stream {
             stream.applied = stream.applied.max(seq);
         }
     }
 
-    /// The kernel met a VIP without an entry.
+    /// The kernel reported a packet to a VIP without an entry.
     pub fn missed(&mut self, vip: u32, now: Boottime) {
-        let room = self.follows.len() + self.want.len() + self.asked.len() < FOLLOWS_MAX;
-        if room && !self.follows.contains_key(&vip) && !self.asked.contains(&vip) {
+        let room = self.follows.len() + self.want.len() + self.requested.len() < FOLLOWS_MAX;
+        if room && !self.follows.contains_key(&vip) && !self.requested.contains(&vip) {
             self.want.insert(vip);
             self.want_since.get_or_insert(now);
         }
     }
 
-    /// The kernel saw the first packet to a VIP that sleeps, or that this node does not follow yet.
+    /// The kernel reported the first packet to a VIP that is asleep or that this node does not follow yet.
     pub fn woke(&mut self, vip: u32, at: Boottime, now: Boottime) {
         self.missed(vip, now);
         if self.woke.len() < FOLLOWS_MAX {
@@ -214,13 +222,13 @@ impl Node {
         }
     }
 
-    /// A pod's newest state.
+    /// Queues a pod's new status.
     pub fn pod(&mut self, status: PodStatus) {
         self.pods_changed.insert(status.uid.clone());
         self.pods.insert(status.uid.clone(), status);
     }
 
-    /// What the data plane counted since it was asked before; sums up while there is no stream.
+    /// Adds counters of the data plane to those not sent yet.
     pub fn count(&mut self, count: Count) {
         let sum = self.counts.entry(count.vip).or_insert(Count {
             vip: count.vip,
@@ -232,31 +240,31 @@ impl Node {
         sum.open = count.open;
     }
 
-    /// Whether the stream has been silent for too long.
+    /// Whether no grant has been received for too long: close the stream and connect again.
     pub fn is_silent(&self, now: Boottime) -> bool {
         let silence = SILENCE_MAX
             .min(self.beat_period * 5 / 2)
             .max(Duration::from_secs(2));
         self.stream
             .as_ref()
-            .is_some_and(|stream| now.since(stream.heard) > silence)
+            .is_some_and(|stream| now.since(stream.granted_at) > silence)
     }
 
-    /// When [`Node::next`] has something to say; `None` without a stream.
+    /// The time at which [`Node::next`] has a message; `None` without a stream.
     pub fn due(&self) -> Option<Boottime> {
         let stream = self.stream.as_ref()?;
-        let at_once = stream.applied > stream.applied_told
+        let immediately = stream.applied > stream.applied_sent
             || !self.woke.is_empty()
             || !self.pods_changed.is_empty()
             || !self.counts.is_empty();
-        if at_once {
+        if immediately {
             return Some(Boottime(0));
         }
         let want_due = self.want_since.map(|since| since + WANT_BATCH);
         Some(want_due.map_or(stream.beat_due, |due| due.min(stream.beat_due)))
     }
 
-    /// One message with all there is to say, if anything is due.
+    /// The next message, with everything there is to send, if anything is due.
     pub fn next(&mut self, now: Boottime) -> Option<Up> {
         if self.due()? > now {
             return None;
@@ -266,16 +274,16 @@ impl Node {
         if beat.is_some() {
             stream.beat_due = now + self.beat_period;
         }
-        stream.applied_told = stream.applied;
+        stream.applied_sent = stream.applied;
         let applied = stream.applied;
         let mut want = std::mem::take(&mut self.want);
         if want.len() > WANT_PER_MESSAGE_MAX
-            && let Some(first_left) = want.iter().nth(WANT_PER_MESSAGE_MAX).copied()
+            && let Some(first_remaining) = want.iter().nth(WANT_PER_MESSAGE_MAX).copied()
         {
-            self.want = want.split_off(&first_left);
+            self.want = want.split_off(&first_remaining);
         }
         self.want_since = (!self.want.is_empty()).then_some(now);
-        self.asked.extend(&want);
+        self.requested.extend(&want);
         let woke = std::mem::take(&mut self.woke);
         Some(Up {
             applied,
@@ -291,7 +299,7 @@ impl Node {
         })
     }
 
-    /// The pods that changed; the last word on a pod is said once a stream.
+    /// The changed pods. A pod that is gone is sent once and then deleted.
     fn take_pods(&mut self) -> Vec<PodStatus> {
         let changed = std::mem::take(&mut self.pods_changed);
         let pods = changed
@@ -310,7 +318,7 @@ impl Node {
         pods
     }
 
-    /// VIPs whose entries the kernel holds or will hold.
+    /// The number of followed VIPs.
     pub fn follows(&self) -> usize {
         self.follows.len()
     }

@@ -1,4 +1,5 @@
-//! The root's half of the stream, pure: who follows what, what each node lacks, and who may still use what it was told.
+//! The root's half of the stream, pure: the entries, the nodes that follow each, the changes to send to each node, and
+//! the nodes that may still use an older version.
 
 mod outcome;
 mod peer;
@@ -10,55 +11,51 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::clock::Boottime;
+use crate::config::ServerConfig;
 use crate::lease::Terms;
-use crate::proto::{Entry, Hello, NodeConfig, PodSpec, Up};
-pub use outcome::{Event, Heard, HelloError, Next, Opened, Session, Settling};
+use crate::proto::{Entry, Hello, PodSpec, Up};
+pub use outcome::{Event, HelloError, Next, Opened, Received, Session, Settling};
 use peer::Peer;
 
-/// VIPs one node may follow; a node that wants more keeps those packets on the activator's way.
+/// Limit of the VIPs that one node follows. Packets to further ones are forwarded to the activator.
 pub const FOLLOWS_MAX: usize = 65_536;
 
 /// The root of the fleet.
 pub struct Root {
+    config: ServerConfig,
     terms: Terms,
-    epoch: u64,
-    config: NodeConfig,
-    boot_id: String,
     started: Boottime,
+    /// The newest entry of each VIP.
     entries: BTreeMap<u32, Entry>,
+    /// The nodes that follow each VIP.
     followers: BTreeMap<u32, BTreeSet<Arc<str>>>,
     peers: BTreeMap<Arc<str>, Peer>,
     sessions: BTreeMap<Session, Arc<str>>,
     /// Nodes without a stream, by the end of their lease.
-    leaving: BTreeSet<(Boottime, Arc<str>)>,
+    disconnected: BTreeSet<(Boottime, Arc<str>)>,
     session_last: u64,
 }
 
 impl Root {
-    /// A root that starts at `now` on the machine with this boot id.
-    pub fn new(
-        terms: Terms,
-        epoch: u64,
-        config: NodeConfig,
-        boot_id: String,
-        now: Boottime,
-    ) -> Self {
+    /// A root that starts at `now`.
+    pub fn new(config: ServerConfig, now: Boottime) -> Self {
+        let terms = Terms {
+            lease: config.lease,
+        };
         Self {
-            terms,
-            epoch,
             config,
-            boot_id,
+            terms,
             started: now,
             entries: BTreeMap::new(),
             followers: BTreeMap::new(),
             peers: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            leaving: BTreeSet::new(),
+            disconnected: BTreeSet::new(),
             session_last: 0,
         }
     }
 
-    /// Opens a stream for a node. Everything that it follows will be sent to it, before any grant.
+    /// Opens a stream for a node. All entries that it follows are sent before the first grant.
     pub fn hello(&mut self, hello: Hello) -> Result<Opened, HelloError> {
         if hello.node.is_empty() {
             return Err(HelloError::Nameless);
@@ -77,8 +74,8 @@ impl Root {
         if let Some(older) = replaced {
             self.sessions.remove(&older);
         }
-        if let Some(end) = peer.leaves_at() {
-            self.leaving.remove(&(end, Arc::clone(&node)));
+        if let Some(end) = peer.down_at() {
+            self.disconnected.remove(&(end, Arc::clone(&node)));
         }
         for vip in peer.follows() {
             unfollow(&mut self.followers, &mut self.entries, vip, &node);
@@ -89,8 +86,8 @@ impl Root {
                 .or_default()
                 .insert(Arc::clone(&node));
         }
-        let foreign = hello.boot_id != self.boot_id;
-        peer.open(session, &hello.follows, foreign);
+        let remote = hello.boot_id != self.config.boot_id;
+        peer.open(session, &hello.follows, remote);
         self.sessions.insert(session, node);
         let event = Event::NodeUp {
             node: hello.node,
@@ -104,13 +101,13 @@ impl Root {
         })
     }
 
-    /// Takes in one message of a stream; one of a stream that is over changes nothing.
-    pub fn hear(&mut self, session: Session, up: Up, now: Boottime) -> Heard {
+    /// Receives one message of a stream; messages of a closed stream are ignored.
+    pub fn receive(&mut self, session: Session, up: Up, now: Boottime) -> Received {
         let Some(node) = self.sessions.get(&session).map(Arc::clone) else {
-            return Heard::default();
+            return Received::default();
         };
         let Some(peer) = self.peers.get_mut(&node) else {
-            return Heard::default();
+            return Received::default();
         };
         let settles = peer.acknowledge(up.applied) | !up.drop.is_empty();
         for vip in up.drop {
@@ -133,7 +130,7 @@ impl Root {
         }
         let mut events = Vec::new();
         for woke in up.woke {
-            let at = peer.here(Boottime(woke.at_ns));
+            let at = peer.root_time(Boottime(woke.at_ns));
             events.push(Event::Woke {
                 node: node.to_string(),
                 vip: woke.vip,
@@ -141,7 +138,7 @@ impl Root {
             });
         }
         for status in up.pods {
-            let status = peer.pod(status);
+            let status = peer.pod_status(status);
             events.push(Event::Pod {
                 node: node.to_string(),
                 status,
@@ -153,44 +150,45 @@ impl Root {
                 counts: up.counts,
             });
         }
-        Heard {
+        Received {
             events,
             settles,
             wakes,
         }
     }
 
-    /// What this stream shall send: changes first, removals foremost; a grant only when the node lacks nothing.
+    /// The next message of a stream: entries with `settle` first, then other changes. A grant is added only if no change
+    /// remains.
     pub fn next(&mut self, session: Session, now: Boottime) -> Next {
         let Some(peer) = self
             .sessions
             .get(&session)
             .and_then(|node| self.peers.get_mut(node))
         else {
-            return Next::Over;
+            return Next::Closed;
         };
-        let terms = peer::Sending {
+        let root = peer::RootState {
             terms: self.terms,
-            epoch: self.epoch,
-            config: &self.config,
+            epoch: self.config.epoch,
+            config: &self.config.node_config,
             entries: &self.entries,
         };
-        peer.next(&terms, now)
+        peer.next(&root, now)
             .map_or(Next::Idle, |down| Next::Send(Box::new(down)))
     }
 
-    /// A stream ended; its node counts as a user of its entries until its lease is over.
+    /// A stream ended. Its node is assumed to use its entries until its lease has expired.
     pub fn end(&mut self, session: Session, now: Boottime) {
         let Some(node) = self.sessions.remove(&session) else {
             return;
         };
         if let Some(peer) = self.peers.get_mut(&node) {
             let end = peer.close(self.terms, now);
-            self.leaving.insert((end, node));
+            self.disconnected.insert((end, node));
         }
     }
 
-    /// Makes `entry` the newest of its VIP; an older version than the known one is ignored. Returns whom to wake.
+    /// Stores `entry` as its VIP's newest; an older version than the stored one is ignored. Returns the streams to wake.
     pub fn publish(&mut self, entry: Entry) -> Vec<Session> {
         let vip = entry.vip;
         if self
@@ -205,46 +203,25 @@ impl Root {
         let mut wakes = Vec::new();
         for node in self.followers.get(&vip).into_iter().flatten() {
             if let Some(peer) = self.peers.get_mut(node) {
-                wakes.extend(peer.lacks(vip, settle));
+                wakes.extend(peer.changed(vip, settle));
             }
         }
         wakes
     }
 
-    /// There is no such VIP any more: its followers are told so, and keep following.
-    pub fn forget(&mut self, vip: u32) -> Vec<Session> {
-        let Some(entry) = self.entries.get(&vip) else {
-            return Vec::new();
-        };
-        // Any real change has a later revision than this; the settle flag keeps acknowledgements honest.
-        let version = entry.version + 1;
-        let wakes = self.publish(Entry {
-            vip,
-            version,
-            gone: true,
-            settle: true,
-            ..Entry::default()
-        });
-        if !self.followers.contains_key(&vip) {
-            self.entries.remove(&vip);
-        }
-        wakes
-    }
-
-    /// A pod to run on, or to stop at, a node. A lost node is told all its pods when it comes back, so nothing is
-    /// kept for it.
+    /// Runs or stops a pod on a node. Ignored for a lost node: the complete list is sent when it reconnects.
     pub fn run(&mut self, node: &str, pod: PodSpec) -> Option<Session> {
         self.peers.get_mut(node)?.run(pod)
     }
 
-    /// All pods of a node; it stops those that are not among them.
+    /// Sends a node the complete list of its pods; it stops all others.
     pub fn sync_pods(&mut self, node: &str, pods: Vec<PodSpec>) -> Option<Session> {
         self.peers.entry(node.into()).or_default().sync_pods(pods)
     }
 
-    /// Whether no node uses, or will use, an older version of the VIP's entry than `version`.
+    /// Whether no node uses, or can use later, an older version of the VIP's entry than `version`.
     pub fn settling(&self, vip: u32, version: u64, now: Boottime) -> Settling {
-        // Nodes may hold a lease from a root before this one.
+        // Nodes may have a lease from the previous root.
         let first = self.terms.usable_until(self.started);
         if now < first {
             return Settling::Wait(Some(first));
@@ -271,13 +248,13 @@ impl Root {
         }
     }
 
-    /// The first node, if any, whose stream and lease are both over.
+    /// Removes the first node without a stream whose lease has expired, if there is one.
     pub fn expire(&mut self, now: Boottime) -> Option<Event> {
-        let (end, _) = self.leaving.first()?;
+        let (end, _) = self.disconnected.first()?;
         if *end > now {
             return None;
         }
-        let (_, node) = self.leaving.pop_first()?;
+        let (_, node) = self.disconnected.pop_first()?;
         let peer = self.peers.remove(&node)?;
         for vip in peer.follows() {
             unfollow(&mut self.followers, &mut self.entries, vip, &node);
@@ -287,18 +264,18 @@ impl Root {
         })
     }
 
-    /// When [`Root::expire`] has something to say next.
+    /// The time at which [`Root::expire`] removes the next node.
     pub fn expires_at(&self) -> Option<Boottime> {
-        self.leaving.first().map(|(end, _)| *end)
+        self.disconnected.first().map(|(end, _)| *end)
     }
 
-    /// How many nodes have a stream.
+    /// The number of nodes with an open stream.
     pub fn streams(&self) -> usize {
         self.sessions.len()
     }
 }
 
-/// A node no longer follows a VIP; an entry that says `gone` is kept for followers only.
+/// Removes a follower of a VIP. An entry marked `gone` is deleted with its last follower.
 fn unfollow(
     followers: &mut BTreeMap<u32, BTreeSet<Arc<str>>>,
     entries: &mut BTreeMap<u32, Entry>,

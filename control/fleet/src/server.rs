@@ -1,4 +1,5 @@
-//! Serves the fleet stream over gRPC: one small task a stream around the pure root, and no queue of entries anywhere.
+//! The gRPC server of the fleet stream: one task per stream around the pure root. Messages are made only when the
+//! connection accepts one, so no queue of entries exists.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::proto::fleet_server::{Fleet, FleetServer};
 use crate::proto::{Down, Up};
 use crate::root::{Event, Next, Session};
 
-/// A stream whose first message does not come by then is closed.
+/// A stream without a first message by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a silent connection is asked whether it lives.
+/// Interval and timeout of HTTP/2 keepalive pings.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// A node may report every pod it has in one message.
+/// Limit of one message: room for the status of all pods of a node.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Serves agents until `shutdown`; their streams end with it.
+/// Serves agents until `shutdown`, which also ends their streams.
 pub async fn serve(
     listener: TcpListener,
     handle: Handle,
@@ -65,19 +66,19 @@ impl Fleet for Service {
             .map_err(|_elapsed| Status::deadline_exceeded("no hello within 10 s"))??
             .unwrap_or_default();
         let stream = OpenStream::open(&self.handle, first, &self.shutdown).await?;
-        tokio::spawn(listen(Arc::clone(&stream), ups));
+        tokio::spawn(receive_all(Arc::clone(&stream), ups));
         Ok(Response::new(Box::pin(futures::stream::unfold(
-            stream, speak,
+            stream, next_down,
         ))))
     }
 }
 
-/// One node's stream, from its hello to its end: dropping it, at either side, ends the session.
+/// One node's open stream. Dropping it ends the session in the root.
 struct OpenStream {
     shared: Arc<Shared>,
     session: Session,
     waker: Arc<Notify>,
-    over: CancellationToken,
+    closed: CancellationToken,
 }
 
 impl OpenStream {
@@ -101,7 +102,7 @@ impl OpenStream {
                 .root
                 .hello(hello)
                 .map_err(|error| Status::invalid_argument(error.to_string()))?;
-            // A stream that this one replaces has to notice it.
+            // The task of a replaced stream ends itself when it is woken.
             opened
                 .replaced
                 .into_iter()
@@ -113,28 +114,28 @@ impl OpenStream {
         let stream = Arc::new(Self {
             session,
             waker,
-            over: shutdown.child_token(),
+            closed: shutdown.child_token(),
             shared,
         });
-        stream.hear(first).await.map_err(|_closed| stopping())?;
-        stream.shared.settled_perhaps();
+        stream.receive(first).await.map_err(|_closed| stopping())?;
+        stream.shared.notify_settling();
         Ok(stream)
     }
 
-    async fn hear(&self, up: Up) -> Result<(), mpsc::error::SendError<Event>> {
-        let heard = self
+    async fn receive(&self, up: Up) -> Result<(), mpsc::error::SendError<Event>> {
+        let received = self
             .shared
             .state
             .lock()
             .root
-            .hear(self.session, up, Boottime::now());
-        if heard.wakes {
+            .receive(self.session, up, Boottime::now());
+        if received.wakes {
             self.waker.notify_one();
         }
-        if heard.settles {
-            self.shared.settled_perhaps();
+        if received.settles {
+            self.shared.notify_settling();
         }
-        for event in heard.events {
+        for event in received.events {
             self.shared.events.send(event).await?;
         }
         Ok(())
@@ -151,24 +152,24 @@ impl Drop for OpenStream {
     }
 }
 
-/// Takes in what the node says until its half ends.
-async fn listen(stream: Arc<OpenStream>, mut ups: Streaming<Up>) {
-    let over = stream.over.clone();
-    let _end = over.clone().drop_guard();
+/// Passes the node's messages to the root until the node closes the stream.
+async fn receive_all(stream: Arc<OpenStream>, mut ups: Streaming<Up>) {
+    let closed = stream.closed.clone();
+    let _end = closed.clone().drop_guard();
     loop {
         let up = tokio::select! {
-            () = over.cancelled() => return,
+            () = closed.cancelled() => return,
             up = ups.message() => up,
         };
         let Ok(Some(up)) = up else { return };
-        if stream.hear(up).await.is_err() {
+        if stream.receive(up).await.is_err() {
             return;
         }
     }
 }
 
-/// The next message to the node; asked for only when the connection takes more, so the newest always wins.
-async fn speak(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc<OpenStream>)> {
+/// The next message to the node. Called only when the connection accepts one, so it has the newest versions.
+async fn next_down(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc<OpenStream>)> {
     loop {
         let next = stream
             .shared
@@ -178,12 +179,12 @@ async fn speak(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc<Ope
             .next(stream.session, Boottime::now());
         match next {
             Next::Send(down) => return Some((Ok(*down), stream)),
-            Next::Over => {
-                stream.over.cancel();
+            Next::Closed => {
+                stream.closed.cancel();
                 return None;
             }
             Next::Idle => tokio::select! {
-                () = stream.over.cancelled() => return None,
+                () = stream.closed.cancelled() => return None,
                 () = stream.waker.notified() => {}
             },
         }

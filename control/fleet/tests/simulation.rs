@@ -1,28 +1,28 @@
-//! Both halves of the stream in virtual time, with late messages, lost streams, frozen and restarted agents and
-//! restarted roots: no packet ever meets a removed pod. Each rule left out makes a run fail.
+//! Simulation of both halves of the stream in virtual time, with late messages, lost streams, frozen and restarted
+//! agents and restarted roots: no packet is sent to a removed pod. Leaving out any one rule makes a run fail.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use dormouse_fleet::Boottime;
 use dormouse_fleet::lease::Terms;
 use dormouse_fleet::node::Node;
 use dormouse_fleet::proto::{Down, Entry, NodeConfig, Up};
 use dormouse_fleet::root::{Next, Root, Session, Settling};
+use dormouse_fleet::{Boottime, ServerConfig};
 
 const NODES: usize = 5;
 const VIPS: u32 = 4;
 const TICK: Duration = Duration::from_millis(20);
-/// How long a kernel program may take from its pick to the packet.
+/// Longest time a kernel program takes from reading an entry to sending the packet.
 const GRACE: Duration = Duration::from_millis(60);
 const TICKS: u32 = 4_000;
 const TERMS: Terms = Terms {
     lease: Duration::from_secs(1),
 };
 
-/// A rule that one run leaves out.
+/// The rule that a run leaves out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {
     Nothing,
@@ -52,13 +52,13 @@ impl Random {
     }
 }
 
-/// The kernel of a node: what packets meet, whatever its agent does.
+/// The kernel of a node, which handles packets also while the agent is frozen.
 #[derive(Default)]
 struct Kernel {
-    /// Backends of each VIP that is served straight.
+    /// Backends of each VIP in serve mode.
     words: BTreeMap<u32, BTreeSet<u64>>,
     lease_until: Boottime,
-    /// Replaced words by which a program that runs may still decide, and until when.
+    /// Replaced words that a running program may still use until `fading_until`.
     fading: BTreeMap<u32, BTreeSet<u64>>,
     fading_until: Boottime,
 }
@@ -68,11 +68,11 @@ struct Machine {
     agent: Node,
     session: Option<Session>,
     frozen_until: Boottime,
-    /// Parts per million that its clock runs fast (or slow) against the root's.
+    /// Rate of its clock against the root's, in parts per million.
     drift_ppm: i64,
     up: VecDeque<(Boottime, Up)>,
     down: VecDeque<(Boottime, Down)>,
-    /// Applied, but the kernel may still decide by the old words until then.
+    /// A message whose entries are applied, while the kernel may still use the replaced words.
     grace: Option<Grace>,
 }
 
@@ -83,14 +83,14 @@ impl Machine {
     }
 }
 
-/// What follows a message's entries once no program can decide by what they replaced.
+/// The rest of a message, to be applied when no program can use the replaced words.
 struct Grace {
     until: Boottime,
     seq: u64,
     lease_until: Option<Boottime>,
 }
 
-/// Stands for the app controller: the store, the pods that run, and removals that wait.
+/// Model of the app controller: the store, the running pods, and the removals that wait for settling.
 struct Apps {
     revision: u64,
     pods: BTreeMap<u32, BTreeSet<u64>>,
@@ -109,8 +109,18 @@ struct World {
     removed: usize,
 }
 
-fn agent(index: usize, held: &[u32]) -> Node {
-    Node::new(format!("n{index}"), "boot".into(), "0".into(), held)
+fn agent(index: usize, installed: &[u32]) -> Node {
+    Node::new(format!("n{index}"), "boot".into(), "0".into(), installed)
+}
+
+fn root(epoch: u64, started: Boottime) -> Root {
+    let config = ServerConfig {
+        lease: TERMS.lease,
+        epoch,
+        node_config: NodeConfig::default(),
+        boot_id: "boot".into(),
+    };
+    Root::new(config, started)
 }
 
 impl World {
@@ -135,7 +145,7 @@ impl World {
             removing: Vec::new(),
         };
         let now = Boottime(10_000_000_000);
-        let root = Root::new(TERMS, 1, NodeConfig::default(), "boot".into(), Boottime(0));
+        let root = root(1, Boottime(0));
         Self {
             without,
             random,
@@ -148,7 +158,7 @@ impl World {
         }
     }
 
-    /// Runs to the end. The first packet that met a removed pod, if any, is the error.
+    /// Runs all ticks. Fails at the first packet sent to a removed pod.
     fn run(&mut self) -> Result<(), String> {
         for _ in 0..TICKS {
             self.now = self.now + TICK;
@@ -156,7 +166,7 @@ impl World {
             self.settle();
             for index in 0..NODES {
                 self.disturb(index);
-                self.carry(index);
+                self.deliver(index);
                 self.step_agent(index);
                 self.send_packets(index)?;
             }
@@ -229,13 +239,13 @@ impl World {
         if self.random.once_in(300) {
             self.lose_stream(index);
             let machine = &mut self.machines[index];
-            let held: Vec<u32> = machine.kernel.words.keys().copied().collect();
-            machine.agent = agent(index, &held);
+            let installed: Vec<u32> = machine.kernel.words.keys().copied().collect();
+            machine.agent = agent(index, &installed);
             machine.grace = None;
         }
     }
 
-    /// The root notices at once; the agent when it next looks. Messages under way are lost.
+    /// The root learns of it at once, the agent at its next step. Messages in flight are lost.
     fn lose_stream(&mut self, index: usize) {
         let machine = &mut self.machines[index];
         if let Some(session) = machine.session.take() {
@@ -246,7 +256,7 @@ impl World {
         machine.down.clear();
         machine.grace = None;
         if self.without == Without::EndedSessionsCount {
-            // What was followed is forgotten with the stream.
+            // The node's followed VIPs are deleted with the stream.
             while self.root.expire(Boottime(u64::MAX)).is_some() {}
         }
     }
@@ -261,21 +271,15 @@ impl World {
         } else {
             self.now
         };
-        self.root = Root::new(
-            TERMS,
-            self.epoch,
-            NodeConfig::default(),
-            "boot".into(),
-            started,
-        );
+        self.root = root(self.epoch, started);
         for vip in 0..VIPS {
             let entry = self.entry(vip, false);
             self.root.publish(entry);
         }
     }
 
-    /// Moves messages; each takes its time, none overtakes another.
-    fn carry(&mut self, index: usize) {
+    /// Delivers messages with random delays, in order.
+    fn deliver(&mut self, index: usize) {
         let now = self.now;
         let delay = Duration::from_millis(self.random.below(300));
         let late = self.random.once_in(20);
@@ -285,7 +289,7 @@ impl World {
         };
         while machine.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, up) = machine.up.pop_front().unwrap();
-            self.root.hear(session, up, now);
+            self.root.receive(session, up, now);
         }
         if let Next::Send(down) = self.root.next(session, now) {
             let earliest = machine.down.back().map_or(now, |(at, _)| *at);
@@ -332,7 +336,7 @@ impl World {
         }
     }
 
-    /// Every VIP's next connection on this node, also while its agent is frozen.
+    /// Opens a connection to every VIP on this node, also while its agent is frozen.
     fn send_packets(&self, index: usize) -> Result<(), String> {
         let machine = &self.machines[index];
         let leased = machine.clock(self.now) < machine.kernel.lease_until;
@@ -350,7 +354,7 @@ impl World {
     }
 }
 
-/// What an agent does with a message: entries, grace, lease, acknowledgement.
+/// Applies a message as an agent does: entries, grace period, lease, acknowledgement.
 fn receive(machine: &mut Machine, down: Down, now: Boottime, without: Without) {
     let clock = machine.clock(now);
     let step = machine.agent.receive(down, clock).unwrap();
@@ -392,7 +396,7 @@ fn receive(machine: &mut Machine, down: Down, now: Boottime, without: Without) {
 }
 
 #[test]
-fn no_packet_meets_a_removed_pod() {
+fn no_packet_is_sent_to_a_removed_pod() {
     let mut removed = 0;
     for seed in 1..=60 {
         let mut world = World::new(seed, Without::Nothing);
@@ -403,26 +407,23 @@ fn no_packet_meets_a_removed_pod() {
     }
     assert!(
         removed > 1_000,
-        "only {removed} pods were removed: the runs prove little"
+        "only {removed} pods were removed: too few to prove anything"
     );
 }
 
 #[test]
-fn after_quiet_every_node_has_exactly_the_newest_of_what_it_follows() {
+fn without_changes_every_node_gets_the_newest_entry_of_each_vip_that_it_follows() {
     let mut world = World::new(7, Without::Nothing);
     world.run().unwrap();
     for _ in 0..500 {
         world.now = world.now + TICK;
         world.settle();
         for index in 0..NODES {
-            world.carry(index);
+            world.deliver(index);
             world.step_agent(index);
         }
     }
-    assert!(
-        world.apps.removing.is_empty(),
-        "everything settles in the end"
-    );
+    assert!(world.apps.removing.is_empty(), "everything settles");
     for machine in &world.machines {
         assert!(
             machine.clock(world.now) < machine.kernel.lease_until,
@@ -435,7 +436,7 @@ fn after_quiet_every_node_has_exactly_the_newest_of_what_it_follows() {
 }
 
 #[test]
-fn each_rule_left_out_is_caught() {
+fn leaving_out_any_rule_is_detected() {
     for without in [
         Without::KernelCheck,
         Without::LeaseFromSending,
@@ -447,6 +448,6 @@ fn each_rule_left_out_is_caught() {
         Without::EndedSessionsCount,
     ] {
         let caught = (1..=300).any(|seed| World::new(seed, without).run().is_err());
-        assert!(caught, "no run noticed that {without:?} was left out");
+        assert!(caught, "no run failed without {without:?}");
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_millis(600);
 
 struct Control {
@@ -47,7 +47,7 @@ async fn control() -> Control {
 
 impl Control {
     async fn event(&mut self) -> Event {
-        timeout(PATIENCE, self.events.recv())
+        timeout(TIMEOUT, self.events.recv())
             .await
             .expect("an event in time")
             .unwrap()
@@ -70,13 +70,13 @@ impl Agent {
     }
 
     async fn receive(&mut self) -> Down {
-        timeout(PATIENCE, self.link.receive())
+        timeout(TIMEOUT, self.link.receive())
             .await
             .expect("a message in time")
             .unwrap()
     }
 
-    /// Takes in one message as an agent with nothing to do would; true when it carried an entry.
+    /// Receives one message and acknowledges it; true if it had an entry.
     async fn follow(&mut self) -> bool {
         let down = self.receive().await;
         let step = self.node.receive(down, Boottime::now()).unwrap();
@@ -110,12 +110,12 @@ async fn a_node_comes_up_follows_a_vip_and_settles_its_change() {
     let handle = control.handle.clone();
     let settled = tokio::spawn(async move { handle.settled(3, 9).await });
     while !agent.follow().await {}
-    timeout(PATIENCE, settled).await.expect("settles").unwrap();
+    timeout(TIMEOUT, settled).await.expect("settles").unwrap();
     control.shutdown.cancel();
 }
 
 #[tokio::test]
-async fn the_first_message_grants_a_lease_and_tells_the_pods() {
+async fn the_first_message_has_a_grant_and_the_pods() {
     let control = control().await;
     control.handle.sync_pods(
         "n1",
@@ -133,7 +133,7 @@ async fn the_first_message_grants_a_lease_and_tells_the_pods() {
 }
 
 #[tokio::test]
-async fn a_node_that_goes_away_is_down_once_its_lease_is_over() {
+async fn a_disconnected_node_is_down_when_its_lease_has_expired() {
     let mut control = control().await;
     let mut agent = Agent::open(&control.url).await;
     assert!(agent.receive().await.grant.is_some());
@@ -143,7 +143,7 @@ async fn a_node_that_goes_away_is_down_once_its_lease_is_over() {
     assert_eq!(control.event().await, Event::NodeDown { node: "n1".into() });
     assert!(
         Boottime::now().since(left) > LEASE / 2,
-        "not before its lease is over"
+        "not before its lease has expired"
     );
 }
 
@@ -159,10 +159,10 @@ async fn a_silent_follower_delays_a_removal_by_its_lease_only() {
         settle: true,
         ..Entry::default()
     });
-    // The agent reads no more: it is frozen.
-    timeout(PATIENCE, control.handle.settled(3, 9))
+    // The agent reads no further message.
+    timeout(TIMEOUT, control.handle.settled(3, 9))
         .await
-        .expect("settles by the lease");
+        .expect("settles when the lease has expired");
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_second_stream_of_a_node_ends_the_first() {
     first.receive().await;
     let mut second = Agent::open(&control.url).await;
     second.receive().await;
-    let ended = timeout(PATIENCE, first.link.receive())
+    let ended = timeout(TIMEOUT, first.link.receive())
         .await
         .expect("ends in time");
     assert!(ended.is_err());

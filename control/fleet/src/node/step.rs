@@ -1,46 +1,48 @@
-//! What a message from control asks of the node's shell, and what makes a stream useless.
+//! The result of one message from control: the changes to apply, or an error that ends the stream.
 
 #[cfg(doc)]
 use super::Node;
 use crate::clock::Boottime;
 use crate::proto::{Entry, NodeConfig, PodSpec};
 
-/// What the shell shall do with one message from control, in this order.
+/// Changes to apply, in the order of the fields.
 #[derive(Debug, Default, PartialEq)]
 pub struct Step {
-    /// The message's number: for [`Node::applied`] once all is in force.
+    /// The message's sequence number, for [`Node::applied`] when everything is in force.
     pub seq: u64,
-    /// New settings of the node.
+    /// The new configuration of the node.
     pub config: Option<NodeConfig>,
-    /// Entries to put in force.
+    /// Entries to write to the maps.
     pub entries: Vec<Entry>,
-    /// Wait after the entries until the kernel can no longer decide by what they replaced.
+    /// Wait for a grace period after the entries: until no running program can use a replaced one.
     pub grace: bool,
-    /// The new end of the node's lease.
+    /// The new end of the node's lease, by the node's clock.
     pub lease_until: Option<Boottime>,
     /// Pods to run or to stop.
     pub run: Vec<PodSpec>,
-    /// `run` names every pod of this node.
+    /// `run` lists every pod of this node: stop all others.
     pub run_complete: bool,
 }
 
-/// The stream is of no use: close it and connect again.
+/// Errors after which the stream must be closed and opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// Messages are numbered from 1 without a gap.
-    #[error("message {got} came where {expected} was expected")]
+    /// A sequence number is missing; messages are numbered from 1.
+    #[error("received message {got}, expected {expected}")]
     Gap {
-        /// The number that was due.
+        /// The next sequence number.
         expected: u64,
-        /// The number that came.
+        /// The sequence number received.
         got: u64,
     },
-    /// A root that another one has replaced.
-    #[error("control's epoch {got} is older than {known}, which this node obeys")]
+    /// The root has been replaced by one with a higher epoch.
+    #[error(
+        "control has epoch {got}, but this node follows epoch {known}: another control has replaced it"
+    )]
     EpochOld {
-        /// The highest epoch seen.
+        /// The highest epoch received.
         known: u64,
-        /// That of this stream.
+        /// The epoch of this stream.
         got: u64,
     },
 }

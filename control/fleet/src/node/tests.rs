@@ -1,11 +1,11 @@
-//! The node's half told in single steps; `tests/simulation.rs` runs both halves against each other.
+//! The node's half in single steps; `tests/simulation.rs` runs both halves against each other.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn node(held: &[u32]) -> Node {
-    Node::new("n1".into(), "boot".into(), "0.1.0".into(), held)
+fn node(installed: &[u32]) -> Node {
+    Node::new("n1".into(), "boot".into(), "0.1.0".into(), installed)
 }
 
 fn entry(vip: u32, version: u64) -> Entry {
@@ -59,7 +59,7 @@ fn a_grant_for_a_beat_that_was_never_sent_gives_no_lease() {
 }
 
 #[test]
-fn a_replaced_root_is_not_obeyed() {
+fn a_root_with_a_lower_epoch_is_refused() {
     let mut node = node(&[]);
     node.open(Boottime(1));
     node.receive(down(1, vec![], Some(grant(1, 7))), Boottime(2))
@@ -83,7 +83,7 @@ fn a_gap_in_the_stream_is_an_error() {
 }
 
 #[test]
-fn an_entry_never_falls_on_one_stream_but_a_new_stream_starts_afresh() {
+fn older_entries_are_ignored_within_one_stream_but_not_on_a_new_one() {
     let mut node = node(&[]);
     node.open(Boottime(1));
     let newer = node
@@ -102,12 +102,12 @@ fn an_entry_never_falls_on_one_stream_but_a_new_stream_starts_afresh() {
     assert_eq!(
         again.entries.len(),
         1,
-        "a root with an empty store counts from the start"
+        "a root with an empty store begins with low versions"
     );
 }
 
 #[test]
-fn misses_are_gathered_and_asked_for_once() {
+fn misses_are_collected_and_requested_once() {
     let mut node = node(&[4]);
     node.open(Boottime(0));
     let now = Boottime(1_000);
@@ -123,7 +123,7 @@ fn misses_are_gathered_and_asked_for_once() {
 }
 
 #[test]
-fn what_was_asked_for_on_a_lost_stream_is_asked_for_again() {
+fn requests_on_a_lost_stream_are_repeated_on_the_next() {
     let mut node = node(&[]);
     node.open(Boottime(0));
     node.missed(5, Boottime(0));
@@ -133,7 +133,7 @@ fn what_was_asked_for_on_a_lost_stream_is_asked_for_again() {
     assert_eq!(
         node.next(due + SECOND),
         None,
-        "nothing is said without a stream"
+        "nothing is sent without a stream"
     );
     let now = due + 2 * SECOND;
     node.open(now);
@@ -141,7 +141,7 @@ fn what_was_asked_for_on_a_lost_stream_is_asked_for_again() {
 }
 
 #[test]
-fn a_wake_is_told_at_once_and_the_vip_is_followed() {
+fn a_wake_is_sent_at_once_and_the_vip_is_requested() {
     let mut node = node(&[]);
     node.open(Boottime(0));
     node.woke(7, Boottime(40), Boottime(50));
@@ -151,7 +151,7 @@ fn a_wake_is_told_at_once_and_the_vip_is_followed() {
 }
 
 #[test]
-fn applied_is_told_once() {
+fn an_acknowledgement_is_sent_once() {
     let mut node = node(&[]);
     node.open(Boottime(0));
     let step = node
@@ -164,7 +164,7 @@ fn applied_is_told_once() {
 }
 
 #[test]
-fn all_pods_are_told_after_hello_and_the_last_word_once() {
+fn all_pods_are_sent_after_hello_and_those_that_are_gone_once() {
     let mut node = node(&[]);
     let pod = |uid: &str, phase: Phase| PodStatus {
         uid: uid.into(),
@@ -203,7 +203,7 @@ fn counts_sum_up_while_there_is_no_stream() {
 }
 
 #[test]
-fn a_stream_without_grants_is_given_up() {
+fn a_stream_without_grants_counts_as_silent() {
     let mut node = node(&[]);
     node.open(Boottime(0));
     assert!(!node.is_silent(Boottime(0) + SECOND));

@@ -1,4 +1,4 @@
-//! What the root answers: events for its owner, the next message of a stream, and whether a change has settled.
+//! Results of the root: events, the next message of a stream, and the settling of a change.
 
 use super::FOLLOWS_MAX;
 #[cfg(doc)]
@@ -6,84 +6,84 @@ use super::Root;
 use crate::clock::Boottime;
 use crate::proto::{Count, Down, NodeStatus, PodStatus};
 
-/// What the root learns from the nodes.
+/// Events from the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A stream of this node was opened (again).
+    /// The node opened a stream.
     NodeUp {
         /// The node's name.
         node: String,
-        /// What it says of itself.
+        /// The node's own description.
         status: NodeStatus,
-        /// Changes when the machine restarts.
+        /// The machine's boot id: a new one after each boot.
         boot_id: String,
     },
-    /// The node has no stream and its lease is over: none of its packets meets a pod by an app's entry.
+    /// The node has no stream and its lease has expired: no app's entry on it selects a pod any more.
     NodeDown {
         /// The node's name.
         node: String,
     },
     /// The first packet to a sleeping VIP.
     Woke {
-        /// The node that saw it.
+        /// The node where the packet was seen.
         node: String,
         /// VIP index.
         vip: u32,
-        /// When, on the root's clock.
+        /// Time of the packet, on the root's clock.
         at: Boottime,
     },
-    /// A pod's state changed; stages are on the root's clock.
+    /// A pod's status changed; its stages are on the root's clock.
     Pod {
-        /// The node that runs it.
+        /// The node of the pod.
         node: String,
-        /// The pod's state.
+        /// The new status.
         status: PodStatus,
     },
-    /// What the data plane of a node counted.
+    /// Counters of a node's data plane.
     Counts {
-        /// The node that counted.
+        /// The node's name.
         node: String,
         /// One per VIP with activity.
         counts: Vec<Count>,
     },
 }
 
-/// Names one stream; never used twice.
+/// The identifier of one stream; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session(pub(super) u64);
 
-/// A stream that a node's hello opened.
+/// A stream opened by a node's hello.
 #[derive(Debug)]
 pub struct Opened {
     /// The new stream.
     pub session: Session,
-    /// The node's older stream, which is over now: wake it, so that it notices.
+    /// The node's previous stream, now closed: its task must be woken to end.
     pub replaced: Option<Session>,
-    /// For the owner of the root.
+    /// The event of the node's connection.
     pub event: Event,
 }
 
-/// What a stream shall send next.
+/// The next message of a stream.
 #[derive(Debug)]
 pub enum Next {
-    /// This message, now.
+    /// Send this message.
     Send(Box<Down>),
-    /// Nothing until something changes.
+    /// Send nothing until something changes.
     Idle,
-    /// Nothing ever: a newer stream of the same node took over.
-    Over,
+    /// End the stream: a newer one of the same node has replaced it.
+    Closed,
 }
 
-/// Whether a pod that `version` of a VIP's entry no longer names may go away.
+/// Whether a pod may be removed that `version` of a VIP's entry no longer contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
     /// No node uses an older version, and none will.
     Settled,
-    /// Some node still may: look again when something changes, and at this moment if there is one.
+    /// Some node may still use one: check again after a change, and at this time if there is one.
     Wait(Option<Boottime>),
 }
 
-/// A first message that names no valid node.
+/// A stream's first message is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
     /// The first message lacks `hello`, or it has no node name.
@@ -94,18 +94,18 @@ pub enum HelloError {
     FollowsTooMany {
         /// The node's name.
         node: String,
-        /// How many it follows.
+        /// The number of VIPs in its hello.
         follows: usize,
     },
 }
 
-/// What one message from a node brought.
+/// The effects of one message from a node.
 #[derive(Debug, Default)]
-pub struct Heard {
-    /// For the owner of the root.
+pub struct Received {
+    /// Events that the message carried.
     pub events: Vec<Event>,
-    /// Something settled perhaps: ask [`Root::settling`] again.
+    /// A change may have settled: call [`Root::settling`] again.
     pub settles: bool,
-    /// The stream has something to send: ask [`Root::next`] again.
+    /// The stream may have a message to send: call [`Root::next`] again.
     pub wakes: bool,
 }

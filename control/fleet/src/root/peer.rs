@@ -1,4 +1,4 @@
-//! One node as its root sees it: what it follows, lacks and has acknowledged, and how long its lease can run.
+//! The root's state of one node: the VIPs that it follows, the changes to send, its acknowledgements, and its lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,56 +11,63 @@ use crate::lease::Terms;
 use crate::proto::pod_status::Phase;
 use crate::proto::{Down, Entry, Grant, NodeConfig, PodSpec, PodStatus, Stages};
 
-/// Bytes of entries in one message; the rest follows in the next.
+/// Limit of the entries in one message, in bytes; the rest goes into the next.
 const ENTRIES_BYTES_MAX: usize = 64 * 1024;
-/// Messages with entries that a node may leave unacknowledged; it gets nothing more until it has caught up.
+/// Limit of unacknowledged messages with entries; at the limit, nothing is sent to the node.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// What a message is made from.
-pub(super) struct Sending<'a> {
+/// The root's state from which messages are made.
+pub(super) struct RootState<'a> {
     pub(super) terms: Terms,
     pub(super) epoch: u64,
     pub(super) config: &'a NodeConfig,
     pub(super) entries: &'a BTreeMap<u32, Entry>,
 }
 
-/// One VIP of one node.
+/// One VIP that one node follows.
 #[derive(Debug, Default)]
 struct Followed {
     /// The node has, or may have, some version of the entry.
-    held: bool,
-    /// This version or a newer one is in force.
+    installed: bool,
+    /// This version or a newer one is in force on the node.
     acknowledged: u64,
-    /// Sequence number and version last put on the stream, not yet acknowledged.
+    /// Sequence number and version of the last entry sent, until it is acknowledged.
     sent: Option<(u64, u64)>,
-    /// When the lease ends under which versions before `sent` may be used.
+    /// End of the lease under which versions before `sent` may be used.
     older_until: Option<Boottime>,
-    /// A removal is among what the node lacks or has not acknowledged: sticky, so that it survives newer versions.
+    /// An entry with `settle` is pending or unacknowledged. It stays set when a newer version without the flag replaces
+    /// that entry.
     settle: bool,
 }
 
-/// How a node's clock relates to ours.
+/// The relation of a node's clock to the root's.
 #[derive(Debug, Default)]
 enum Clock {
-    /// It runs on our machine.
+    /// Both are on one machine.
     #[default]
-    Ours,
-    /// Nanoseconds to add to get ours, once known.
-    Foreign(Option<i128>),
+    Local,
+    /// Nanoseconds to add to get the root's time, once known.
+    Remote(Option<i128>),
 }
 
+/// The root's state of one node.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     session: Option<Session>,
-    /// When a node without a stream is declared down.
-    leaves_at: Option<Boottime>,
+    /// For a node without a stream: the time at which it is declared down.
+    down_at: Option<Boottime>,
+    /// Time of the last grant, by the root's clock.
     granted_at: Option<Boottime>,
+    /// The last beat that no grant has answered yet, by the node's clock.
     beat: Option<Boottime>,
     clock: Clock,
+    /// Sequence number of the last message.
     seq: u64,
-    config_owed: bool,
+    config_pending: bool,
     follows: BTreeMap<u32, Followed>,
-    lacking: BTreeSet<u32>,
+    /// VIPs whose entries have to be sent.
+    pending: BTreeSet<u32>,
+    /// VIPs of unacknowledged messages, by sequence number.
     in_flight: BTreeMap<u64, Vec<u32>>,
     pods: Pods,
 }
@@ -70,47 +77,48 @@ impl Peer {
         self.session
     }
 
-    pub(super) fn leaves_at(&self) -> Option<Boottime> {
-        self.leaves_at
+    pub(super) fn down_at(&self) -> Option<Boottime> {
+        self.down_at
     }
 
     pub(super) fn follows(&self) -> Vec<u32> {
         self.follows.keys().copied().collect()
     }
 
-    /// A new stream: what the node holds may be any version, under the lease that it was granted last.
-    pub(super) fn open(&mut self, session: Session, follows: &[u32], foreign: bool) {
-        let held = |vip: &u32| {
+    /// A new stream. The node's entries may be of any version, and its last lease may still run. `remote`: the node is
+    /// on another machine than the root.
+    pub(super) fn open(&mut self, session: Session, follows: &[u32], remote: bool) {
+        let installed = |vip: &u32| {
             (
                 *vip,
                 Followed {
-                    held: true,
+                    installed: true,
                     settle: true,
                     ..Followed::default()
                 },
             )
         };
-        self.follows = follows.iter().map(held).collect();
-        self.lacking = follows.iter().copied().collect();
+        self.follows = follows.iter().map(installed).collect();
+        self.pending = follows.iter().copied().collect();
         self.in_flight.clear();
         self.session = Some(session);
-        self.leaves_at = None;
+        self.down_at = None;
         self.beat = None;
-        self.clock = if foreign {
-            Clock::Foreign(None)
+        self.clock = if remote {
+            Clock::Remote(None)
         } else {
-            Clock::Ours
+            Clock::Local
         };
         self.seq = 0;
-        self.config_owed = true;
+        self.config_pending = true;
         self.pods.open();
     }
 
-    /// The stream is over. Returns when the node's lease is.
+    /// The stream has ended. Returns the end of the node's lease.
     pub(super) fn close(&mut self, terms: Terms, now: Boottime) -> Boottime {
         self.session = None;
         let end = self.leased_until(terms).unwrap_or(now).max(now);
-        self.leaves_at = Some(end);
+        self.down_at = Some(end);
         end
     }
 
@@ -118,7 +126,7 @@ impl Peer {
         self.granted_at.map(|sent| terms.usable_until(sent))
     }
 
-    /// Everything up to `seq` is in force. True when that was news.
+    /// The node acknowledged everything up to `seq`. False if nothing new is acknowledged.
     pub(super) fn acknowledge(&mut self, seq: u64) -> bool {
         if seq > self.seq {
             return false;
@@ -132,42 +140,42 @@ impl Peer {
             if let Some((_, version)) = followed.sent.take_if(|(sent, _)| *sent <= seq) {
                 followed.acknowledged = version;
                 followed.older_until = None;
-                followed.settle &= self.lacking.contains(vip);
+                followed.settle &= self.pending.contains(vip);
             }
         }
         !done.is_empty()
     }
 
-    /// Follows a VIP, or sends it again. False past the limit.
+    /// Follows a VIP, or sends its entry again. False at the limit of VIPs.
     pub(super) fn want(&mut self, vip: u32) -> bool {
         if self.follows.len() >= FOLLOWS_MAX && !self.follows.contains_key(&vip) {
             return false;
         }
         self.follows.entry(vip).or_default();
-        self.lacking.insert(vip);
+        self.pending.insert(vip);
         true
     }
 
     pub(super) fn unfollow(&mut self, vip: u32) {
         self.follows.remove(&vip);
-        self.lacking.remove(&vip);
+        self.pending.remove(&vip);
     }
 
-    /// A newer version of a followed VIP is known. Returns the stream to wake.
-    pub(super) fn lacks(&mut self, vip: u32, settle: bool) -> Option<Session> {
+    /// A newer version of a VIP's entry has to be sent. Returns the stream to wake.
+    pub(super) fn changed(&mut self, vip: u32, settle: bool) -> Option<Session> {
         let followed = self.follows.get_mut(&vip)?;
         followed.settle |= settle;
-        self.lacking.insert(vip);
+        self.pending.insert(vip);
         self.session
     }
 
-    /// Until when the node may use an older version of a VIP's entry than `version`, if it may at all.
+    /// The time until which the node may use an older version of a VIP's entry than `version`, if it may use one.
     pub(super) fn uses_older(&self, vip: u32, version: u64, terms: Terms) -> Option<Boottime> {
         let followed = self.follows.get(&vip)?;
-        if followed.acknowledged >= version || !followed.held {
+        if followed.acknowledged >= version || !followed.installed {
             return None;
         }
-        if self.lacking.contains(&vip) {
+        if self.pending.contains(&vip) {
             self.leased_until(terms)
         } else {
             followed.older_until
@@ -176,40 +184,40 @@ impl Peer {
 
     pub(super) fn beat(&mut self, at: Boottime, now: Boottime) {
         self.beat = Some(at);
-        if let Clock::Foreign(offset_ns) = &mut self.clock {
+        if let Clock::Remote(offset_ns) = &mut self.clock {
             let offset = i128::from(now.0) - i128::from(at.0);
-            // The smallest difference seen has the least of the network's delay in it.
-            *offset_ns = Some(offset_ns.map_or(offset, |least| least.min(offset)));
+            // The smallest difference seen contains the least network delay.
+            *offset_ns = Some(offset_ns.map_or(offset, |smallest| smallest.min(offset)));
         }
     }
 
-    /// A moment of the node's clock on ours.
-    pub(super) fn here(&self, at: Boottime) -> Boottime {
-        let Clock::Foreign(Some(offset_ns)) = self.clock else {
+    /// Converts a time of the node's clock to the root's.
+    pub(super) fn root_time(&self, at: Boottime) -> Boottime {
+        let Clock::Remote(Some(offset_ns)) = self.clock else {
             return at;
         };
         let shifted = i128::from(at.0) + offset_ns;
         Boottime(u64::try_from(shifted.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// Takes in a pod's state and gives it back on our clock; the last word on a pod forgets it.
-    pub(super) fn pod(&mut self, mut status: PodStatus) -> PodStatus {
+    /// Records a pod's status and returns it with the root's times. A pod that is gone is deleted.
+    pub(super) fn pod_status(&mut self, mut status: PodStatus) -> PodStatus {
         if status.phase() == Phase::Gone {
             self.pods.gone(&status.uid);
         }
-        let here = |ns: u64| {
+        let root_ns = |ns: u64| {
             if ns == 0 {
                 0
             } else {
-                self.here(Boottime(ns)).0
+                self.root_time(Boottime(ns)).0
             }
         };
         status.stages = status.stages.map(|stages| Stages {
-            received_ns: here(stages.received_ns),
-            cni_begin_ns: here(stages.cni_begin_ns),
-            cni_end_ns: here(stages.cni_end_ns),
-            started_ns: here(stages.started_ns),
-            ready_ns: here(stages.ready_ns),
+            received_ns: root_ns(stages.received_ns),
+            cni_begin_ns: root_ns(stages.cni_begin_ns),
+            cni_end_ns: root_ns(stages.cni_end_ns),
+            started_ns: root_ns(stages.started_ns),
+            ready_ns: root_ns(stages.ready_ns),
         });
         status
     }
@@ -224,21 +232,21 @@ impl Peer {
         self.session
     }
 
-    /// The next message, if the node lacks anything and keeps up.
-    pub(super) fn next(&mut self, from: &Sending<'_>, now: Boottime) -> Option<Down> {
-        let something = self.config_owed
-            || self.pods.are_lacking()
-            || !self.lacking.is_empty()
+    /// The next message, if there is anything to send and the node acknowledges in time.
+    pub(super) fn next(&mut self, root: &RootState<'_>, now: Boottime) -> Option<Down> {
+        let anything = self.config_pending
+            || self.pods.are_pending()
+            || !self.pending.is_empty()
             || self.beat.is_some();
-        if !something || self.in_flight.len() >= IN_FLIGHT_MAX {
+        if !anything || self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }
         self.seq += 1;
-        let config = std::mem::take(&mut self.config_owed).then(|| from.config.clone());
+        let config = std::mem::take(&mut self.config_pending).then(|| root.config.clone());
         let (run, run_complete) = self.pods.take();
-        let entries = self.take_entries(from);
-        // A grant must not overtake a change.
-        let beat = if self.lacking.is_empty() {
+        let entries = self.take_entries(root);
+        // A grant goes out after all changes: it would renew the lease on replaced entries otherwise.
+        let beat = if self.pending.is_empty() {
             self.beat.take()
         } else {
             None
@@ -247,8 +255,8 @@ impl Peer {
             self.granted_at = Some(now);
             Grant {
                 beat_ns: beat.0,
-                lease_ms: from.terms.lease_ms(),
-                epoch: from.epoch,
+                lease_ms: root.terms.lease_ms(),
+                epoch: root.epoch,
             }
         });
         Some(Down {
@@ -261,9 +269,9 @@ impl Peer {
         })
     }
 
-    /// Up to [`ENTRIES_BYTES_MAX`] of what the node lacks, removals first.
-    fn take_entries(&mut self, from: &Sending<'_>) -> Vec<Entry> {
-        if self.lacking.is_empty() {
+    /// Takes pending entries up to [`ENTRIES_BYTES_MAX`]; those with `settle` first, because a removal waits for them.
+    fn take_entries(&mut self, root: &RootState<'_>) -> Vec<Entry> {
+        if self.pending.is_empty() {
             return Vec::new();
         }
         let settles = |vip: &u32| {
@@ -271,15 +279,15 @@ impl Peer {
                 .get(vip)
                 .is_some_and(|followed| followed.settle)
         };
-        let (first, then): (Vec<u32>, Vec<u32>) = self.lacking.iter().partition(|vip| settles(vip));
-        let older_until = self.leased_until(from.terms);
+        let (first, then): (Vec<u32>, Vec<u32>) = self.pending.iter().partition(|vip| settles(vip));
+        let older_until = self.leased_until(root.terms);
         let mut entries = Vec::new();
         let mut bytes = 0;
         for vip in first.into_iter().chain(then) {
             if bytes >= ENTRIES_BYTES_MAX {
                 break;
             }
-            self.lacking.remove(&vip);
+            self.pending.remove(&vip);
             let Some(followed) = self.follows.get_mut(&vip) else {
                 continue;
             };
@@ -288,10 +296,14 @@ impl Peer {
                 gone: true,
                 ..Entry::default()
             };
-            let mut entry = from.entries.get(&vip).cloned().unwrap_or_else(unknown);
+            let mut entry = root.entries.get(&vip).cloned().unwrap_or_else(unknown);
             entry.settle |= followed.settle;
-            followed.older_until = if followed.held { older_until } else { None };
-            followed.held = true;
+            followed.older_until = if followed.installed {
+                older_until
+            } else {
+                None
+            };
+            followed.installed = true;
             followed.sent = Some((self.seq, entry.version));
             bytes += entry.encoded_len();
             entries.push(entry);

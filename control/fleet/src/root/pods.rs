@@ -1,4 +1,4 @@
-//! The pods of one node, and which of them it has not been told.
+//! The pods of one node, and those not yet sent on its stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,25 @@ use crate::proto::PodSpec;
 
 #[derive(Debug, Default)]
 pub(super) struct Pods {
+    /// By uid.
     specs: BTreeMap<String, PodSpec>,
-    lacking: BTreeSet<String>,
-    /// `specs` is all there is: the owner has said so.
+    /// Uids of pods that have to be sent.
+    pending: BTreeSet<String>,
+    /// `specs` is the complete list: [`Pods::sync`] was called.
     complete: bool,
-    /// The node is to be told all of them as a complete list.
-    owed: bool,
+    /// The complete list has to be sent.
+    list_pending: bool,
 }
 
 impl Pods {
-    /// A new stream: the node is told everything again.
+    /// A new stream: everything has to be sent again.
     pub(super) fn open(&mut self) {
-        self.lacking = self.specs.keys().cloned().collect();
-        self.owed = self.complete;
+        self.pending = self.specs.keys().cloned().collect();
+        self.list_pending = self.complete;
     }
 
     pub(super) fn run(&mut self, pod: PodSpec) {
-        self.lacking.insert(pod.uid.clone());
+        self.pending.insert(pod.uid.clone());
         self.specs.insert(pod.uid.clone(), pod);
     }
 
@@ -32,25 +34,25 @@ impl Pods {
         self.open();
     }
 
-    /// The node said its last word on this pod.
+    /// The node reported that the pod is gone.
     pub(super) fn gone(&mut self, uid: &str) {
         self.specs.remove(uid);
-        self.lacking.remove(uid);
+        self.pending.remove(uid);
     }
 
-    /// Whether the node lacks anything.
-    pub(super) fn are_lacking(&self) -> bool {
-        self.owed || !self.lacking.is_empty()
+    /// Whether anything has to be sent.
+    pub(super) fn are_pending(&self) -> bool {
+        self.list_pending || !self.pending.is_empty()
     }
 
-    /// What the node lacks, and whether that is the complete list.
+    /// The pods to send, and whether they are the complete list.
     pub(super) fn take(&mut self) -> (Vec<PodSpec>, bool) {
-        let lacking = std::mem::take(&mut self.lacking);
-        if std::mem::take(&mut self.owed) {
+        let pending = std::mem::take(&mut self.pending);
+        if std::mem::take(&mut self.list_pending) {
             return (self.specs.values().cloned().collect(), true);
         }
         (
-            lacking
+            pending
                 .iter()
                 .filter_map(|uid| self.specs.get(uid).cloned())
                 .collect(),

@@ -1,18 +1,24 @@
-//! The root's half told in single steps; `tests/simulation.rs` runs both halves against each other.
+//! The root's half in single steps; `tests/simulation.rs` runs both halves against each other.
 
 use std::time::Duration;
 
 use super::*;
 use crate::proto::pod_status::Phase;
-use crate::proto::{Beat, Down, PodStatus, Stages, Woke};
+use crate::proto::{Beat, Down, NodeConfig, PodStatus, Stages, Woke};
 
 const LEASE: Duration = Duration::from_secs(3);
 const TERMS: Terms = Terms { lease: LEASE };
-/// Past the wait of a new root.
-const CALM: Boottime = Boottime(100_000_000_000);
+/// A time after the first lease of a new root.
+const LATER: Boottime = Boottime(100_000_000_000);
 
 fn root() -> Root {
-    Root::new(TERMS, 1, NodeConfig::default(), "boot".into(), Boottime(0))
+    let config = ServerConfig {
+        lease: LEASE,
+        epoch: 1,
+        node_config: NodeConfig::default(),
+        boot_id: "boot".into(),
+    };
+    Root::new(config, Boottime(0))
 }
 
 fn open(root: &mut Root, node: &str, follows: &[u32]) -> Session {
@@ -49,13 +55,13 @@ fn sent(root: &mut Root, session: Session, now: Boottime) -> Down {
 }
 
 fn acknowledge(root: &mut Root, session: Session, seq: u64) {
-    root.hear(
+    root.receive(
         session,
         Up {
             applied: seq,
             ..Up::default()
         },
-        CALM,
+        LATER,
     );
 }
 
@@ -66,7 +72,7 @@ fn a_node_without_a_name_is_refused() {
 }
 
 #[test]
-fn a_node_that_follows_too_much_is_refused_whole() {
+fn a_node_that_follows_too_many_vips_is_refused() {
     let follows = vec![1; FOLLOWS_MAX + 1];
     let hello = Hello {
         node: "n".into(),
@@ -80,20 +86,20 @@ fn a_node_that_follows_too_much_is_refused_whole() {
 }
 
 #[test]
-fn a_grant_comes_after_everything_that_the_node_lacks() {
+fn a_grant_is_sent_after_all_pending_changes() {
     let mut root = root();
     root.publish(entry(1, 5));
     let session = open(&mut root, "n", &[1]);
-    root.hear(session, beat(CALM), CALM);
-    let down = sent(&mut root, session, CALM);
+    root.receive(session, beat(LATER), LATER);
+    let down = sent(&mut root, session, LATER);
     assert_eq!(down.entries.len(), 1);
-    assert_eq!(down.grant.map(|grant| grant.beat_ns), Some(CALM.0));
+    assert_eq!(down.grant.map(|grant| grant.beat_ns), Some(LATER.0));
     assert!(down.config.is_some());
-    assert!(matches!(root.next(session, CALM), Next::Idle));
+    assert!(matches!(root.next(session, LATER), Next::Idle));
 }
 
 #[test]
-fn what_does_not_fit_one_message_delays_the_grant() {
+fn entries_that_do_not_fit_into_one_message_delay_the_grant() {
     let mut root = root();
     let follows: Vec<u32> = (0..100).collect();
     for vip in &follows {
@@ -103,10 +109,10 @@ fn what_does_not_fit_one_message_delays_the_grant() {
         });
     }
     let session = open(&mut root, "n", &follows);
-    root.hear(session, beat(CALM), CALM);
+    root.receive(session, beat(LATER), LATER);
     let mut entries = 0;
     loop {
-        let down = sent(&mut root, session, CALM);
+        let down = sent(&mut root, session, LATER);
         entries += down.entries.len();
         if down.grant.is_some() {
             break;
@@ -116,25 +122,25 @@ fn what_does_not_fit_one_message_delays_the_grant() {
 }
 
 #[test]
-fn removals_go_first() {
+fn entries_with_settle_are_sent_first() {
     let mut root = root();
     let session = open(&mut root, "n", &[]);
-    root.hear(
+    root.receive(
         session,
         Up {
             want: vec![1, 2],
             ..Up::default()
         },
-        CALM,
+        LATER,
     );
-    sent(&mut root, session, CALM);
+    sent(&mut root, session, LATER);
     acknowledge(&mut root, session, 1);
     root.publish(Entry {
         settle: false,
         ..entry(1, 5)
     });
     root.publish(entry(2, 6));
-    let vips: Vec<u32> = sent(&mut root, session, CALM)
+    let vips: Vec<u32> = sent(&mut root, session, LATER)
         .entries
         .iter()
         .map(|entry| entry.vip)
@@ -143,49 +149,52 @@ fn removals_go_first() {
 }
 
 #[test]
-fn an_unknown_vip_is_an_entry_and_becomes_real_by_push() {
+fn a_follower_of_an_unknown_vip_is_sent_that_it_is_gone_and_later_changes() {
     let mut root = root();
     let session = open(&mut root, "n", &[]);
-    root.hear(
+    root.receive(
         session,
         Up {
             want: vec![9],
             ..Up::default()
         },
-        CALM,
+        LATER,
     );
-    assert!(sent(&mut root, session, CALM).entries[0].gone);
+    assert!(sent(&mut root, session, LATER).entries[0].gone);
     assert_eq!(root.publish(entry(9, 4)), [session]);
-    assert!(!sent(&mut root, session, CALM).entries[0].gone);
-    root.forget(9);
-    assert!(sent(&mut root, session, CALM).entries[0].gone);
+    assert!(!sent(&mut root, session, LATER).entries[0].gone);
+    root.publish(Entry {
+        gone: true,
+        ..entry(9, 5)
+    });
+    assert!(sent(&mut root, session, LATER).entries[0].gone);
 }
 
 #[test]
-fn only_followers_hear_of_a_change() {
+fn a_change_is_sent_to_followers_only() {
     let mut root = root();
     let follower = open(&mut root, "a", &[1]);
     let other = open(&mut root, "b", &[2]);
     for session in [follower, other] {
-        sent(&mut root, session, CALM);
+        sent(&mut root, session, LATER);
     }
     assert_eq!(root.publish(entry(1, 7)), [follower]);
-    assert!(matches!(root.next(other, CALM), Next::Idle));
+    assert!(matches!(root.next(other, LATER), Next::Idle));
 }
 
 #[test]
-fn the_newest_version_wins_and_the_settle_flag_sticks() {
+fn only_the_newest_version_is_sent_and_it_keeps_the_settle_flag_of_an_older_one() {
     let mut root = root();
     let session = open(&mut root, "n", &[]);
-    root.hear(
+    root.receive(
         session,
         Up {
             want: vec![1],
             ..Up::default()
         },
-        CALM,
+        LATER,
     );
-    sent(&mut root, session, CALM);
+    sent(&mut root, session, LATER);
     acknowledge(&mut root, session, 1);
     root.publish(entry(1, 7));
     root.publish(Entry {
@@ -193,7 +202,7 @@ fn the_newest_version_wins_and_the_settle_flag_sticks() {
         ..entry(1, 8)
     });
     root.publish(entry(1, 6));
-    let down = sent(&mut root, session, CALM);
+    let down = sent(&mut root, session, LATER);
     assert_eq!((down.entries.len(), down.entries[0].version), (1, 8));
     assert!(down.entries[0].settle, "version 7 removed a pod");
 }
@@ -204,31 +213,34 @@ fn a_change_settles_when_every_follower_has_acknowledged_it() {
     let (a, b) = (open(&mut root, "a", &[1]), open(&mut root, "b", &[1]));
     root.publish(entry(1, 7));
     for session in [a, b] {
-        root.hear(session, beat(CALM), CALM);
-        sent(&mut root, session, CALM);
+        root.receive(session, beat(LATER), LATER);
+        sent(&mut root, session, LATER);
     }
     root.publish(entry(1, 8));
-    assert!(matches!(root.settling(1, 8, CALM), Settling::Wait(Some(_))));
+    assert!(matches!(
+        root.settling(1, 8, LATER),
+        Settling::Wait(Some(_))
+    ));
     for session in [a, b] {
-        let down = sent(&mut root, session, CALM);
+        let down = sent(&mut root, session, LATER);
         acknowledge(&mut root, session, down.seq);
     }
-    assert_eq!(root.settling(1, 8, CALM), Settling::Settled);
+    assert_eq!(root.settling(1, 8, LATER), Settling::Settled);
 }
 
 #[test]
-fn a_silent_node_counts_until_its_lease_is_over_also_without_its_stream() {
+fn a_silent_node_delays_settling_until_its_lease_has_expired_also_without_a_stream() {
     let mut root = root();
     root.publish(entry(1, 7));
     let session = open(&mut root, "n", &[1]);
-    root.hear(session, beat(CALM), CALM);
-    sent(&mut root, session, CALM);
+    root.receive(session, beat(LATER), LATER);
+    sent(&mut root, session, LATER);
     root.publish(entry(1, 8));
-    root.end(session, CALM);
-    let until = CALM + TERMS.usable();
-    assert_eq!(root.settling(1, 8, CALM), Settling::Wait(Some(until)));
+    root.end(session, LATER);
+    let until = LATER + TERMS.usable();
+    assert_eq!(root.settling(1, 8, LATER), Settling::Wait(Some(until)));
     assert_eq!(root.settling(1, 8, until), Settling::Settled);
-    assert_eq!(root.expire(CALM), None);
+    assert_eq!(root.expire(LATER), None);
     assert_eq!(
         root.expire(until),
         Some(Event::NodeDown { node: "n".into() })
@@ -236,67 +248,73 @@ fn a_silent_node_counts_until_its_lease_is_over_also_without_its_stream() {
 }
 
 #[test]
-fn a_returned_node_counts_by_its_old_lease_until_it_acknowledges() {
+fn a_reconnected_node_delays_settling_by_its_old_lease_until_it_acknowledges() {
     let mut root = root();
     root.publish(entry(1, 7));
     let session = open(&mut root, "n", &[1]);
-    root.hear(session, beat(CALM), CALM);
-    sent(&mut root, session, CALM);
+    root.receive(session, beat(LATER), LATER);
+    sent(&mut root, session, LATER);
     root.publish(entry(1, 8));
     let again = open(&mut root, "n", &[1]);
-    assert!(matches!(root.next(session, CALM), Next::Over));
-    assert!(matches!(root.settling(1, 8, CALM), Settling::Wait(Some(_))));
-    root.hear(again, beat(CALM), CALM);
-    sent(&mut root, again, CALM);
-    assert!(matches!(root.settling(1, 8, CALM), Settling::Wait(Some(_))));
+    assert!(matches!(root.next(session, LATER), Next::Closed));
+    assert!(matches!(
+        root.settling(1, 8, LATER),
+        Settling::Wait(Some(_))
+    ));
+    root.receive(again, beat(LATER), LATER);
+    sent(&mut root, again, LATER);
+    assert!(matches!(
+        root.settling(1, 8, LATER),
+        Settling::Wait(Some(_))
+    ));
     acknowledge(&mut root, again, 1);
-    assert_eq!(root.settling(1, 8, CALM), Settling::Settled);
+    assert_eq!(root.settling(1, 8, LATER), Settling::Settled);
     assert_eq!(
-        root.expire(CALM + 100 * LEASE),
+        root.expire(LATER + 100 * LEASE),
         None,
         "the node is not down"
     );
 }
 
 #[test]
-fn a_node_that_dropped_a_vip_does_not_count() {
+fn a_node_that_no_longer_follows_a_vip_does_not_delay_settling() {
     let mut root = root();
     root.publish(entry(1, 7));
     let session = open(&mut root, "n", &[1]);
-    root.hear(session, beat(CALM), CALM);
-    sent(&mut root, session, CALM);
+    root.receive(session, beat(LATER), LATER);
+    sent(&mut root, session, LATER);
     root.publish(entry(1, 8));
-    root.hear(
+    root.receive(
         session,
         Up {
             drop: vec![1],
             ..Up::default()
         },
-        CALM,
+        LATER,
     );
-    assert_eq!(root.settling(1, 8, CALM), Settling::Settled);
-    assert!(matches!(root.next(session, CALM), Next::Idle));
+    assert_eq!(root.settling(1, 8, LATER), Settling::Settled);
+    assert!(matches!(root.next(session, LATER), Next::Idle));
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_never_sent_changes_nothing() {
+fn an_acknowledgement_of_a_message_never_sent_is_ignored() {
     let mut root = root();
     root.publish(entry(1, 7));
     let session = open(&mut root, "n", &[1]);
-    root.hear(session, beat(CALM), CALM);
-    sent(&mut root, session, CALM);
+    root.receive(session, beat(LATER), LATER);
+    sent(&mut root, session, LATER);
     acknowledge(&mut root, session, 99);
     assert!(
-        matches!(root.settling(1, 7, CALM), Settling::Settled),
+        matches!(root.settling(1, 7, LATER), Settling::Settled),
         "nothing older was granted"
     );
     root.publish(entry(1, 8));
     acknowledge(&mut root, session, 99);
-    assert!(matches!(root.settling(1, 8, CALM), Settling::Wait(_)));
+    assert!(matches!(root.settling(1, 8, LATER), Settling::Wait(_)));
 }
 
 #[test]
-fn a_new_root_removes_nothing_during_its_first_lease() {
+fn nothing_settles_during_the_first_lease_of_a_new_root() {
     let root = root();
     let first = Boottime(0) + TERMS.usable();
     assert_eq!(
@@ -307,18 +325,18 @@ fn a_new_root_removes_nothing_during_its_first_lease() {
 }
 
 #[test]
-fn nothing_is_kept_of_a_lost_node() {
+fn all_state_of_a_lost_node_is_deleted() {
     let mut root = root();
     let session = open(&mut root, "n", &[1]);
     root.run("n", PodSpec::default());
-    root.end(session, CALM);
-    assert!(root.expire(CALM).is_some());
+    root.end(session, LATER);
+    assert!(root.expire(LATER).is_some());
     root.run("n", PodSpec::default());
     assert!(root.peers.is_empty() && root.followers.is_empty());
 }
 
 #[test]
-fn pods_are_told_when_they_change_and_all_of_them_after_hello() {
+fn changed_pods_are_sent_and_all_of_them_after_hello() {
     let mut root = root();
     let spec = |uid: &str| PodSpec {
         uid: uid.into(),
@@ -326,30 +344,30 @@ fn pods_are_told_when_they_change_and_all_of_them_after_hello() {
     };
     let session = open(&mut root, "n", &[]);
     assert!(
-        !sent(&mut root, session, CALM).run_complete,
+        !sent(&mut root, session, LATER).run_complete,
         "nothing is known of the node's pods"
     );
     root.sync_pods("n", vec![spec("a")]);
-    let down = sent(&mut root, session, CALM);
+    let down = sent(&mut root, session, LATER);
     assert!(down.run_complete && down.run.len() == 1);
     root.run("n", spec("b"));
-    let down = sent(&mut root, session, CALM);
+    let down = sent(&mut root, session, LATER);
     assert!(!down.run_complete && down.run[0].uid == "b");
     let gone = PodStatus {
         uid: "a".into(),
         phase: Phase::Gone.into(),
         ..PodStatus::default()
     };
-    root.hear(
+    root.receive(
         session,
         Up {
             pods: vec![gone],
             ..Up::default()
         },
-        CALM,
+        LATER,
     );
     let again = open(&mut root, "n", &[]);
-    let down = sent(&mut root, again, CALM);
+    let down = sent(&mut root, again, LATER);
     assert!(down.run_complete);
     assert_eq!(
         down.run
@@ -361,7 +379,7 @@ fn pods_are_told_when_they_change_and_all_of_them_after_hello() {
 }
 
 #[test]
-fn times_of_another_machine_are_shifted_to_our_clock() {
+fn times_of_another_machine_are_converted_to_the_roots_clock() {
     let mut root = root();
     let hello = Hello {
         node: "n".into(),
@@ -383,17 +401,17 @@ fn times_of_another_machine_are_shifted_to_our_clock() {
         }],
         ..Up::default()
     };
-    let heard = root.hear(session, up, Boottime(51_000));
+    let received = root.receive(session, up, Boottime(51_000));
     assert_eq!(
-        heard.events[0],
+        received.events[0],
         Event::Woke {
             node: "n".into(),
             vip: 4,
             at: Boottime(50_800)
         }
     );
-    let Event::Pod { status, .. } = &heard.events[1] else {
-        panic!("a pod's state")
+    let Event::Pod { status, .. } = &received.events[1] else {
+        panic!("expected a pod's status")
     };
     let stages = status.stages.unwrap();
     assert_eq!(
@@ -410,9 +428,9 @@ fn a_node_that_never_acknowledges_is_sent_a_bounded_number_of_messages() {
     let mut messages = 0;
     for version in 1..2_000 {
         root.publish(entry(1, version));
-        messages += u32::from(matches!(root.next(session, CALM), Next::Send(_)));
+        messages += u32::from(matches!(root.next(session, LATER), Next::Send(_)));
     }
     assert!(messages < 300, "{messages} messages");
     acknowledge(&mut root, session, messages.into());
-    assert_eq!(sent(&mut root, session, CALM).entries[0].version, 1_999);
+    assert_eq!(sent(&mut root, session, LATER).entries[0].version, 1_999);
 }
