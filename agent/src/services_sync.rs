@@ -1,4 +1,4 @@
-//! Follows ServicesSyncrnetes Services: objects from a source become changes, changes become words in the kernel's maps.
+//! Follows Kubernetes Services: objects from a source become changes, changes become words in the kernel's maps.
 
 mod addresses;
 
@@ -274,7 +274,7 @@ fn told(errors: Vec<health::HealthError>) {
     }
 }
 
-/// ServicesSyncrnetes' default for where node ports answer: `primary`, or ranges.
+/// Kubernetes' default for where node ports answer: `primary`, or ranges.
 pub fn node_port_addresses(texts: &[String]) -> Result<services::NodePortAddresses, String> {
     if texts.is_empty() || texts == ["primary"] {
         return Ok(services::NodePortAddresses::Primary);
