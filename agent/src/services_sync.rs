@@ -103,7 +103,7 @@ impl ServicesSync {
         servers.spawn(server);
         let mut sync = Self {
             manifests,
-            services: Arc::new(Mutex::new(Services::new(node, Strictness::Ours))),
+            services: Arc::new(Mutex::new(Services::new(node, Strictness::KubeProxy))),
             datapath,
             facts,
             addresses,

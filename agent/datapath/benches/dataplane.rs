@@ -158,7 +158,7 @@ fn start(place: &Place, objects: &[(Service, EndpointSlice)], name: &str) -> (Da
         .set_cluster(&ClusterFacts::new(&node()).without_apps())
         .unwrap();
     let begin = Instant::now();
-    let mut services = Services::new(node(), Strictness::Ours);
+    let mut services = Services::new(node(), Strictness::KubeProxy);
     for (service, slice) in objects {
         services.apply(&Event::Applied(Object::Service(service)));
         services.apply(&Event::Applied(Object::EndpointSlice(slice)));

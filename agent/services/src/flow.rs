@@ -1,11 +1,13 @@
-//! Which known UDP flows lead to a backend that does not answer any more.
+//! Stale UDP flows: connection tracking entries whose service port has no serving endpoint at their backend. The rule is
+//! that of kube-proxy's conntrack cleanup.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::address::Family;
 use crate::key::Protocol;
 use crate::port::ServicePort;
-use crate::services::{Services, Strictness};
+use crate::services::Services;
 use crate::table::{NodePort, Vip};
 
 /// A flow as the kernel remembers it.
@@ -24,7 +26,7 @@ pub struct Flow {
 }
 
 impl Services {
-    /// Whether the flow must be forgotten, so that its next packet finds a backend that answers.
+    /// Whether the flow must be deleted, so that its next packet selects a backend.
     pub fn is_stale(&self, flow: &Flow) -> bool {
         if flow.protocol != Protocol::Udp {
             return false;
@@ -40,35 +42,24 @@ impl Services {
             port: flow.port,
             protocol: flow.protocol,
         };
-        self.judging(self.table().claimants(&vip).map(AsRef::as_ref))
+        answered(self.table().claimants(&vip))
     }
 
-    /// kube-proxy looks at the number alone, whatever the destination; we want an address of the node.
+    /// By the number of a node port alone: at which address, kube-proxy does not ask.
     fn by_node_port(&self, flow: &Flow) -> Option<&ServicePort> {
-        let ours = self.strictness() == Strictness::Ours;
-        if ours && !self.node().is_local(flow.destination) {
-            return None;
-        }
         let node_port = NodePort {
             family: Family::of(flow.destination),
             port: flow.port,
             protocol: flow.protocol,
         };
-        self.judging(
-            self.table()
-                .node_port_claimants(&node_port)
-                .map(AsRef::as_ref),
-        )
+        answered(self.table().node_port_claimants(&node_port))
     }
+}
 
-    /// The service port that a flow belongs to. kube-proxy passes over those without endpoints: its flows stay.
-    fn judging<'a>(
-        &self,
-        mut ports: impl Iterator<Item = &'a ServicePort>,
-    ) -> Option<&'a ServicePort> {
-        match self.strictness() {
-            Strictness::Ours => ports.next(),
-            Strictness::KubeProxy => ports.find(|port| port.is_answered()),
-        }
-    }
+/// The first service port with a serving endpoint: flows to one that has none are not looked at.
+fn answered<'a>(
+    mut ports: impl Iterator<Item = &'a Arc<ServicePort>>,
+) -> Option<&'a ServicePort> {
+    let found = ports.find(|port| port.is_answered());
+    found.map(AsRef::as_ref)
 }

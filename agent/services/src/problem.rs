@@ -22,13 +22,18 @@ pub enum Problem {
         /// What it says.
         value: String,
     },
-    /// Source ranges were given and none is left for this family.
-    #[error("{object}: no valid source range of {family}")]
+    /// Source ranges were given and none of them is a valid range of this family.
+    #[error(
+        "{object}: no entry of loadBalancerSourceRanges is a valid {family} range, so its {family} load balancer addresses {}",
+        consequence(*refused)
+    )]
     NoSourceRange {
         /// The object, as `Kind namespace/name`.
         object: String,
         /// The family's name.
         family: &'static str,
+        /// Whether all sources are refused; else all are admitted.
+        refused: bool,
     },
     /// Two services claim one address, port and protocol: the older has it.
     #[error("{vip} is claimed by {winner} and by {loser}: the older has it")]
@@ -40,6 +45,14 @@ pub enum Problem {
         /// Who does not.
         loser: PortId,
     },
+}
+
+fn consequence(refused: bool) -> &'static str {
+    if refused {
+        "refuse every source; add a range"
+    } else {
+        "admit every source; add a range, or run the agent with --strict-source-ranges"
+    }
 }
 
 /// Collects the faults of one object.
@@ -74,11 +87,12 @@ impl<'a> Faults<'a> {
         });
     }
 
-    /// Notes that no source range of this family is left.
-    pub(crate) fn no_source_range(&mut self, family: &'static str) {
+    /// Notes that no source range of this family is valid, and whether that refuses all sources.
+    pub(crate) fn no_source_range(&mut self, family: &'static str, refused: bool) {
         self.found.push(Problem::NoSourceRange {
             object: self.object(),
             family,
+            refused,
         });
     }
 

@@ -21,15 +21,14 @@ pub use entry::Health;
 use entry::{Entry, Refreshed};
 use namespace::{Namespace, PortNames};
 
-/// Whose decisions are made where ours are better on purpose.
+/// Which sources may use a load balancer's addresses whose source ranges include no valid range of the family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Strictness {
-    /// Ours: source ranges of which none is valid in a family close its addresses; flows to services without endpoints are stale;
-    /// a flow is a node port's only if it goes to an address of the node.
+    /// All sources, as with kube-proxy.
     #[default]
-    Ours,
-    /// kube-proxy's, to the letter.
     KubeProxy,
+    /// No source.
+    SourceRanges,
 }
 
 /// The services of one node.
@@ -92,11 +91,6 @@ impl Services {
     /// The service ports by address.
     pub fn table(&self) -> &Table {
         &self.table
-    }
-
-    /// Whose decisions are made.
-    pub fn strictness(&self) -> Strictness {
-        self.strictness
     }
 
     /// Every service port in force, in no order.

@@ -23,7 +23,7 @@ fn services() -> Services {
         node_port_addresses: NodePortAddresses::Primary,
         masquerade_all: false,
     };
-    Services::new(node, Strictness::Ours)
+    Services::new(node, Strictness::KubeProxy)
 }
 
 fn service(name: &str, created: &str, spec: &Value) -> core::Service {
@@ -274,7 +274,8 @@ fn wrong_parts_of_an_object_are_told_and_left_out() {
         told,
         [
             "Service ns/a: spec.externalIPs[] cannot be `2001:db8::x`",
-            "Service ns/a: no valid source range of IPv6",
+            "Service ns/a: no entry of loadBalancerSourceRanges is a valid IPv6 range, so its IPv6 load balancer addresses \
+             admit every source; add a range, or run the agent with --strict-source-ranges",
             "Service ns/a: spec.ports[].port cannot be `0`",
             "Service ns/a: spec.ports[].name cannot be ``",
             "Service ns/a: spec.ports[].protocol cannot be `ICMP`",

@@ -80,7 +80,7 @@ fn resident_mb() -> u64 {
 #[ignore = "needs a release build and a process of its own"]
 fn a_hundred_thousand_services_are_remembered_in_little_memory() {
     let before_mb = resident_mb();
-    let mut services = Services::new(node(), Strictness::Ours);
+    let mut services = Services::new(node(), Strictness::KubeProxy);
     for index in 0..SERVICES {
         services.apply(&Event::Applied(Object::Service(&service(index))));
         services.apply(&Event::Applied(Object::EndpointSlice(&slice(index, 0))));
@@ -98,7 +98,7 @@ fn a_change_among_a_hundred_thousand_services_takes_microseconds() {
     let objects: Vec<_> = (0..SERVICES)
         .map(|index| (service(index), slice(index, 0)))
         .collect();
-    let mut services = Services::new(node(), Strictness::Ours);
+    let mut services = Services::new(node(), Strictness::KubeProxy);
     let start = Instant::now();
     for (service, slice) in &objects {
         services.apply(&Event::Applied(Object::Service(service)));

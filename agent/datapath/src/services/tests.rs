@@ -39,7 +39,7 @@ fn rows(bench: &Bench, at: &str) -> Vec<(String, u32, u16)> {
 
 #[test]
 fn the_first_port_of_a_cluster_ip_has_its_own_slot_and_the_others_are_foreign() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
     bench.apply(&service("s", "172.30.0.7", &json!({"ports": ports})));
     bench.apply(&slice("s", "a", &[endpoint("10.244.1.1", true)]));
@@ -78,7 +78,7 @@ fn the_first_port_of_a_cluster_ip_has_its_own_slot_and_the_others_are_foreign() 
 
 #[test]
 fn a_cluster_ip_outside_of_the_ranges_is_known_by_its_address() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     bench.apply(&service("s", "10.9.9.9", &json!({})));
     bench.serve();
     let known = address_key("10.9.9.9".parse().unwrap(), FOREIGN_CLUSTER_IP);
@@ -90,7 +90,7 @@ fn a_cluster_ip_outside_of_the_ranges_is_known_by_its_address() {
 
 #[test]
 fn a_backend_keeps_its_row_as_long_as_it_is_listed_and_loses_its_generation_at_once() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let (one, two) = (endpoint("10.244.1.1", true), endpoint("10.244.2.2", true));
     bench.apply(&service("s", "172.30.0.7", &json!({})));
     bench.apply(&slice("s", "", &[one.clone(), two.clone()]));
@@ -124,7 +124,7 @@ fn a_backend_keeps_its_row_as_long_as_it_is_listed_and_loses_its_generation_at_o
 
 #[test]
 fn nothing_is_taken_away_before_everybody_has_spoken() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let all = [endpoint("10.244.1.1", true), endpoint("10.244.2.2", true)];
     bench.apply(&service("s", "172.30.0.7", &json!({})));
     bench.apply(&service("t", "172.30.0.8", &json!({})));
@@ -150,7 +150,7 @@ fn nothing_is_taken_away_before_everybody_has_spoken() {
 
 #[test]
 fn the_way_to_the_api_server_is_kept_when_its_endpoints_vanish() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     bench.apply(&service("kubernetes", "172.30.0.1", &json!({})));
     bench.apply(&slice("kubernetes", "", &[endpoint("192.168.7.7", true)]));
     bench.serve();
@@ -170,7 +170,7 @@ fn the_way_to_the_api_server_is_kept_when_its_endpoints_vanish() {
 
 #[test]
 fn a_load_balancers_ranges_bind_its_own_addresses_only() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let spec = json!({
         "type": "LoadBalancer", "externalIPs": ["198.18.0.2"],
         "loadBalancerSourceRanges": ["203.0.113.0/24", "192.168.0.0/16"],
@@ -203,7 +203,7 @@ fn a_load_balancers_ranges_bind_its_own_addresses_only() {
 
 #[test]
 fn what_has_no_room_is_told_by_name_and_the_rest_goes_on() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let many: Vec<_> = (0..70_000_u32)
         .map(|n| {
             endpoint(
@@ -232,7 +232,7 @@ fn what_has_no_room_is_told_by_name_and_the_rest_goes_on() {
 
 #[test]
 fn the_older_of_two_services_has_a_shared_address_and_the_other_gets_it_after() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let old = bench::created(
         service("old", "172.30.0.7", &json!({})),
         "2026-01-01T00:00:00Z",
@@ -265,7 +265,7 @@ fn the_older_of_two_services_has_a_shared_address_and_the_other_gets_it_after() 
 
 #[test]
 fn pods_and_the_node_have_a_slot_of_their_own_where_policy_local_tells_sources_apart() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let spec = json!({
         "type": "NodePort", "externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP",
         "ports": [{"port": 80, "nodePort": 30_080}],
@@ -289,7 +289,7 @@ fn pods_and_the_node_have_a_slot_of_their_own_where_policy_local_tells_sources_a
 
 #[test]
 fn clients_that_were_released_are_not_bound_by_what_is_remembered_of_them() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let mut number = |affinity: &str| {
         bench.apply(&service(
             "s",
@@ -310,7 +310,7 @@ fn clients_that_were_released_are_not_bound_by_what_is_remembered_of_them() {
 
 #[test]
 fn a_backend_that_was_away_keeps_its_connections_but_not_its_clients() {
-    let mut bench = Bench::new(Strictness::Ours);
+    let mut bench = Bench::new(Strictness::KubeProxy);
     let spec = json!({"sessionAffinity": "ClientIP"});
     bench.apply(&service("s", "172.30.0.7", &spec));
     let mut seen = Vec::new();

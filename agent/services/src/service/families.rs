@@ -77,9 +77,9 @@ fn of_family<'a>(
     addresses.into()
 }
 
-/// The sources that may use the load balancer's addresses.
+/// The sources that may use the load balancer's addresses, as often as the Service lists them; none: all sources may.
 ///
-/// Ranges of which none is valid in this family leave the addresses open to kube-proxy, and closed to us.
+/// Ranges of which none is valid in this family limit nothing, as with kube-proxy, unless strictness refuses all sources.
 fn source_ranges(
     spec: &Spec,
     family: Family,
@@ -99,10 +99,10 @@ fn source_ranges(
         return None;
     }
     if ranges.is_empty() {
-        faults.no_source_range(family.name());
-        return (strictness == Strictness::Ours).then(Box::default);
+        let refused = strictness == Strictness::SourceRanges;
+        faults.no_source_range(family.name(), refused);
+        return refused.then(Box::default);
     }
     ranges.sort_unstable();
-    ranges.dedup();
     Some(ranges.into())
 }

@@ -30,7 +30,7 @@ fn deleted_objects_leave_nothing_behind() {
         node_port_addresses: NodePortAddresses::Primary,
         masquerade_all: false,
     };
-    let mut services = Services::new(node, Strictness::Ours);
+    let mut services = Services::new(node, Strictness::KubeProxy);
     let service = Service {
         metadata: named("a"),
         spec: Some(ServiceSpec {

@@ -11,7 +11,6 @@ mod recorded;
 mod scenario;
 mod service_ports;
 mod tally;
-mod wanted;
 
 use std::path::Path;
 
@@ -24,20 +23,18 @@ fn kube_proxy_vectors() {
     let tally = replay(Strictness::KubeProxy);
     println!("{tally}");
     assert!(
-        tally.decisions() > 40_000,
+        tally.decisions() > 99_000,
         "too few decisions read: {tally}"
     );
     assert_eq!(tally.differences(), 0, "{tally}");
 }
 
 #[test]
-fn our_own_decisions_differ_only_where_it_is_wanted() {
-    let tally = replay(Strictness::Ours);
-    let differing: Vec<_> = tally.differing().collect();
-    let wanted = wanted::DIFFERENCES.iter();
-    let wanted: Vec<_> = wanted.map(|(id, topic, _)| (*id, *topic)).collect();
-    assert_eq!(differing, wanted, "{tally}");
-    assert_eq!(tally.differing_verdicts(), ["reject"]);
+fn strict_source_ranges_refuse_where_no_range_is_valid_and_change_nothing_else() {
+    let tally = replay(Strictness::SourceRanges);
+    println!("strict source ranges: {tally}");
+    assert!(tally.refused > 500, "too few refusals: {}", tally.refused);
+    assert_eq!(tally.differences(), 0, "{tally}");
 }
 
 fn replay(strictness: Strictness) -> Tally {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use dormouse_agent_services::{Backend, Decision, Fate, Translation};
+use dormouse_agent_services::{Backend, Decision, Fate, Packet, Translation, Vip};
 use serde_json::{Value, json};
 
 use crate::recorded::{self, list, sorted};
@@ -17,9 +17,28 @@ pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
             let packet = packet.as_str().unwrap();
             let asked = recorded::packet(packet);
             let decision = run.services.decide(&asked, &run.affinities, 0);
-            tally.compare(Topic::Packet, packet, &told(&decision), &wanted);
+            if refuses_all(run, &asked) {
+                tally.refused += 1;
+                let refused = json!({"verdict": "reject"});
+                tally.compare(Topic::Packet, packet, &told(&decision), &refused);
+            } else {
+                tally.compare(Topic::Packet, packet, &told(&decision), &wanted);
+            }
         }
     }
+}
+
+/// Whether the packet goes to a load balancer's address that refuses every source: strict source ranges, none of them valid.
+fn refuses_all(run: &Run, packet: &Packet) -> bool {
+    let vip = Vip {
+        address: packet.destination,
+        port: packet.port,
+        protocol: packet.protocol,
+    };
+    let frontend = run.services.frontend(&vip);
+    let limited = frontend.filter(|frontend| frontend.limited);
+    let ranges = limited.and_then(|limited| limited.port.addresses.source_ranges.as_ref());
+    ranges.is_some_and(|ranges| ranges.is_empty())
 }
 
 fn told(decision: &Decision<'_>) -> Value {

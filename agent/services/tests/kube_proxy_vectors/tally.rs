@@ -1,6 +1,6 @@
 //! Counts decisions and keeps what differs, by scenario and by group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::recorded::text;
 const SHOWN_MAX: usize = 20;
 
 /// What a decision is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Topic {
     ServicePort,
     Health,
@@ -26,8 +26,8 @@ pub(crate) struct Tally {
     decisions: usize,
     id: String,
     group: String,
-    differing: BTreeSet<(String, Topic)>,
-    packets_told: BTreeSet<String>,
+    /// Packets that strict source ranges refuse and kube-proxy admits.
+    pub(crate) refused: usize,
     by_group: BTreeMap<String, usize>,
     shown: Vec<String>,
 }
@@ -45,11 +45,6 @@ impl Tally {
         if ours == wanted {
             return;
         }
-        self.differing.insert((self.id.clone(), topic));
-        if topic == Topic::Packet {
-            self.packets_told
-                .insert(ours["verdict"].as_str().unwrap().to_owned());
-        }
         *self.by_group.entry(self.group.clone()).or_default() += 1;
         if self.shown.len() < SHOWN_MAX {
             let id = &self.id;
@@ -64,17 +59,6 @@ impl Tally {
 
     pub(crate) fn differences(&self) -> usize {
         self.by_group.values().sum()
-    }
-
-    /// The scenarios with a difference and what it is about, sorted.
-    pub(crate) fn differing(&self) -> impl Iterator<Item = (&str, Topic)> {
-        let differing = self.differing.iter();
-        differing.map(|(id, topic)| (id.as_str(), *topic))
-    }
-
-    /// Our verdicts on the packets on which kube-proxy's differ.
-    pub(crate) fn differing_verdicts(&self) -> Vec<&str> {
-        self.packets_told.iter().map(String::as_str).collect()
     }
 }
 

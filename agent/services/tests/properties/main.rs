@@ -120,7 +120,7 @@ fn random_events_make_services_with_backends() {
     let events = prop::collection::vec(objects::event(), 40);
     let (mut ports, mut backends) = (0, 0);
     for _ in 0..20 {
-        let mut services = Services::new(node(), Strictness::Ours);
+        let mut services = Services::new(node(), Strictness::KubeProxy);
         for (told, present) in events.new_tree(&mut runner).unwrap().current() {
             apply(&mut services, &told, present);
         }
@@ -141,7 +141,7 @@ proptest! {
     #[test]
     fn event_by_event_or_all_at_once_comes_to_the_same(
         steps in prop::collection::vec(prop::collection::vec(objects::event(), 0..8), 1..12),
-        strictness in prop::sample::select(vec![Strictness::Ours, Strictness::KubeProxy]),
+        strictness in prop::sample::select(vec![Strictness::SourceRanges, Strictness::KubeProxy]),
     ) {
         let mut followed = Services::new(node(), strictness);
         let mut mirror = Mirror::default();
@@ -169,7 +169,7 @@ proptest! {
     fn a_sync_without_events_changes_nothing(
         events in prop::collection::vec(objects::event(), 0..12),
     ) {
-        let mut services = Services::new(node(), Strictness::Ours);
+        let mut services = Services::new(node(), Strictness::KubeProxy);
         for (told, present) in &events {
             apply(&mut services, told, *present);
         }
@@ -182,7 +182,7 @@ proptest! {
         events in prop::collection::vec(objects::event(), 0..24),
         last in objects::event(),
     ) {
-        let mut services = Services::new(node(), Strictness::Ours);
+        let mut services = Services::new(node(), Strictness::KubeProxy);
         for (told, present) in &events {
             apply(&mut services, told, *present);
         }

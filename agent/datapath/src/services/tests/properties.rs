@@ -78,7 +78,7 @@ proptest! {
     fn the_maps_decide_as_the_services_do_and_a_restart_changes_nothing(
         steps in prop::collection::vec(prop::collection::vec(objects::event(), 0..8), 1..8),
         settles in 0_usize..8,
-        strictness in prop::sample::select(vec![Strictness::Ours, Strictness::KubeProxy]),
+        strictness in prop::sample::select(vec![Strictness::SourceRanges, Strictness::KubeProxy]),
     ) {
         let mut bench = Bench::new(strictness);
         bench.settle();

@@ -100,7 +100,7 @@ fn measure(range: &str, services: u32) {
         .map(|index| (service(index), slice(index, 0)))
         .collect();
     let before_mb = resident_mb();
-    let mut bench = Bench::in_cluster(large(range), Strictness::Ours);
+    let mut bench = Bench::in_cluster(large(range), Strictness::KubeProxy);
     let mut start = Instant::now();
     let changes = translate(&mut bench.services, &objects);
     println!("{services} services; direct slots for {range}");
