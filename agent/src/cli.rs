@@ -173,6 +173,10 @@ pub struct Run {
     /// Hide everybody who calls a cluster IP behind the node's address
     #[arg(long, env = "DORMOUSE_MASQUERADE_ALL")]
     pub masquerade_all: bool,
+    /// Refuse every source at load balancer addresses whose Service lists source ranges, but no valid one of the
+    /// address's family; kube-proxy admits every source there
+    #[arg(long, env = "DORMOUSE_STRICT_SOURCE_RANGES")]
+    pub strict_source_ranges: bool,
     /// Where the service proxy tells its own health (`/healthz`, `/livez`)
     #[arg(long, env = "DORMOUSE_HEALTH", default_value = "[::]:10256")]
     pub health: SocketAddr,

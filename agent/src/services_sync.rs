@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dormouse_agent_services as services;
-use dormouse_agent_services::{Changes, Node, NodeAddresses, Services, Strictness};
+use dormouse_agent_services::{Changes, Family, Node, NodeAddresses, Services, Strictness};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 use crate::health::{self, Health, Listen, ProxyHealth};
 use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object, Problem};
 use addresses::Addresses;
-use dormouse_agent_datapath::{ClusterFacts, DatapathError, SharedDatapath};
+use dormouse_agent_datapath::{ClusterFacts, DatapathError, ServiceFlows, SharedDatapath};
 use dormouse_agent_inspect::services::SharedServices;
 use dormouse_agent_sys::memory;
 
@@ -31,6 +31,8 @@ pub struct Config {
     pub manifests: PathBuf,
     /// The node and its cluster; its addresses are kept up to date from the interfaces.
     pub node: Node,
+    /// Which sources load balancers' addresses admit whose source ranges have no valid range.
+    pub strictness: Strictness,
     /// Control gives this node apps, whose VIPs have slots of their own.
     pub apps: bool,
     /// Where the proxy tells its own health.
@@ -103,7 +105,7 @@ impl ServicesSync {
         servers.spawn(server);
         let mut sync = Self {
             manifests,
-            services: Arc::new(Mutex::new(Services::new(node, Strictness::KubeProxy))),
+            services: Arc::new(Mutex::new(Services::new(node, config.strictness))),
             datapath,
             facts,
             addresses,
@@ -208,13 +210,14 @@ impl ServicesSync {
         let is_large = changes.ports.len() > LARGE;
         let (services, datapath) = (Arc::clone(&self.services), Arc::clone(&self.datapath));
         let served = tokio::task::spawn_blocking(move || {
-            let (served, grace) = {
+            let (served, grace, flows) = {
                 let mut datapath = datapath.lock();
                 let served = datapath.serve(&services.lock(), &changes);
-                (served, datapath.grace_period())
+                (served, datapath.grace_period(), datapath.service_flows())
             };
-            // What was replaced may be used again after it.
+            // What was replaced may be used again after it, and no program makes a flow by it.
             grace.wait();
+            end_stale(&flows, &services, &changes);
             if is_large {
                 memory::give_memory_back();
             }
@@ -265,6 +268,21 @@ fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<b
         "services changed"
     );
     (Some(changes), eligible)
+}
+
+/// Deletes the UDP flows that the changes made stale.
+fn end_stale(flows: &ServiceFlows, services: &SharedServices, changes: &Changes) {
+    if !Family::ALL.into_iter().any(|family| changes.scans(family)) {
+        return;
+    }
+    let ended = flows.end_stale(|flow| {
+        changes.scans(Family::of(flow.destination)) && services.lock().is_stale(flow)
+    });
+    match ended {
+        Ok(0) => {}
+        Ok(ended) => debug!(ended, "stale UDP flows deleted"),
+        Err(error) => warn!(%error, "stale UDP flows were not looked for"),
+    }
 }
 
 fn told(errors: Vec<health::HealthError>) {

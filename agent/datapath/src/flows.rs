@@ -3,6 +3,8 @@
 //! Full tables take a second to walk, so the walk needs no access to the data path. It renews the filter before the flow
 //! table on its way.
 
+mod stale;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use super::flowing::Flowing;
 use super::load::Loaded;
 use super::loads::{self, Audit};
 use super::pinned::walk;
+pub use stale::ServiceFlows;
 
 /// The table of connections.
 #[derive(Debug, Clone)]
@@ -81,6 +84,10 @@ impl Flows {
         Ok(Self {
             tables: Arc::new(Mutex::new(tables)),
         })
+    }
+
+    pub(super) fn of_services(&self) -> ServiceFlows {
+        ServiceFlows(self.clone())
     }
 
     pub(super) fn sweep(&self, counters: &Counters) -> Sweep {

@@ -55,7 +55,7 @@ pub use entry::{Activator, Backend, Entry, PodEntry, VipRange, pod_keys};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
 pub use explain::{Explained, Explainer, Memory};
-pub use flows::{Sweep, Swept};
+pub use flows::{ServiceFlows, Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
 pub use loads::BackendCount;
@@ -412,6 +412,11 @@ impl Datapath {
     pub fn expire_idle(&mut self, now_ns: u64, idle_ns: u64) -> Result<usize, DatapathError> {
         let swept = self.sweep().walk(now_ns, idle_ns);
         self.swept(swept, now_ns)
+    }
+
+    /// The flows of Services, for [`ServiceFlows::end_stale`] after [`Datapath::serve`] and its grace period.
+    pub fn service_flows(&self) -> ServiceFlows {
+        self.flows.of_services()
     }
 
     /// The VIPs that the maps hold, sorted.

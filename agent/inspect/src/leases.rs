@@ -160,7 +160,10 @@ mod tests {
         assert_eq!(leases.held.len(), 1);
         assert_eq!(leases.held[&Suffix(0x1_0000)].state, State::Live);
         assert_eq!(leases.rests(Suffix(0x1_0001), at), Some(QUARANTINE_DEFAULT));
-        assert_eq!(leases.rests(Suffix(0x1_0001), at + QUARANTINE_DEFAULT), None);
+        assert_eq!(
+            leases.rests(Suffix(0x1_0001), at + QUARANTINE_DEFAULT),
+            None
+        );
         assert_eq!(leases.rests(Suffix(0x1_0000), at), None);
         assert_eq!(Leases::replay(Vec::new()), None);
     }

@@ -57,9 +57,7 @@ impl Services {
 }
 
 /// The first service port with a serving endpoint: flows to one that has none are not looked at.
-fn answered<'a>(
-    mut ports: impl Iterator<Item = &'a Arc<ServicePort>>,
-) -> Option<&'a ServicePort> {
+fn answered<'a>(mut ports: impl Iterator<Item = &'a Arc<ServicePort>>) -> Option<&'a ServicePort> {
     let found = ports.find(|port| port.is_answered());
     found.map(AsRef::as_ref)
 }

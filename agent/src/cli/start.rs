@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dormouse_agent_services::Strictness;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
 use nix::fcntl::{Flock, FlockArg};
@@ -162,6 +163,11 @@ async fn follow(
     let config = services_sync::Config {
         manifests,
         node: run.node_facts()?,
+        strictness: if run.strict_source_ranges {
+            Strictness::SourceRanges
+        } else {
+            Strictness::KubeProxy
+        },
         apps: run.control.is_some(),
         health: run.health,
     };

@@ -143,7 +143,11 @@ impl Collected {
         } = self.network.usage();
         let of = |state: &str, count| (vec![("state", state.to_owned())], count);
         let help = "Addresses of the node's prefix by state; free ones are those for pods without a cohort";
-        let pool = vec![of("leased", held), of("quarantined", quarantined), of("free", free)];
+        let pool = vec![
+            of("leased", held),
+            of("quarantined", quarantined),
+            of("free", free),
+        ];
         gauges(encoder, "dormouse_address_pool", help, pool)
     }
 }

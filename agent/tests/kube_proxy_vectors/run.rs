@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use dormouse_agent_services::{Services, Strictness};
+use dormouse_agent_services::{Services, Strictness, Vip};
 use serde_json::{Value, json};
 
 use crate::connects::Line;
@@ -94,7 +94,12 @@ impl<'a> Run<'a> {
         let mut ports = self.services.ports_of(&id.service).iter();
         let port = ports.find(|port| port.id == id);
         let port = port.ok_or("there is no such service port")?;
-        let vips = self.services.vips_of(port);
+        let is_its = |vip: &Vip| {
+            let found = self.services.frontend(vip);
+            found.is_some_and(|found| found.port.id == id)
+        };
+        let mut vips = self.services.vips_of(port);
+        vips.retain(is_its);
         self.world.bind(client, &vips, backend)
     }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use aya::maps::{HashMap as BpfHashMap, Map, MapData};
 use dormouse_agent_datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
-use dormouse_agent_services::{Changes, Family, Node, Prefix, Services, Strictness, Vip};
+use dormouse_agent_services::{Changes, Family, Node, Services, Strictness, Vip};
 use dormouse_ebpf::decide::{Answer, Asked, Choice, Tables, decide};
 use dormouse_ebpf::flow::{NAT_PORTS_HIGH, NAT_PORTS_LOW};
-use dormouse_ebpf::maps::{Extra, FOREIGN_LOCAL, ForeignKey};
+use dormouse_ebpf::maps::{Extra, FOR_CLUSTER, FOR_LOCAL, FOREIGN_LOCAL, ForeignKey, join};
 use dormouse_ebpf::pick::{flow_hash, mix};
-use dormouse_ebpf::service::SLOTS_MAX;
+use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
 
 use crate::clients::Clients;
 use crate::frame::{Parcel, is_icmp, is_refusal, is_reset, number};
@@ -101,6 +101,10 @@ impl World {
         self.refresh();
         let served = self.datapath_mut().serve(services, changes).unwrap();
         assert!(served.shed.is_empty(), "no room: {:?}", served.shed);
+        let ended = self.datapath().service_flows().end_stale(|flow| {
+            changes.scans(Family::of(flow.destination)) && services.is_stale(flow)
+        });
+        ended.unwrap();
     }
 
     /// Another agent takes over, who is told of all Services.
@@ -325,49 +329,49 @@ pub(crate) fn is_alike(sent: &Parcel, fate: &Fate, told: &Fate) -> bool {
 
 /// What is remembered of clients.
 impl World {
-    /// Puts a client on record for the backend, as the kernel would have when the client was led there.
+    /// Puts a client on record for the backend of the service port that has these VIPs.
     pub(crate) fn bind(
         &mut self,
         client: IpAddr,
         vips: &[Vip],
         backend: SocketAddr,
     ) -> Result<(), String> {
-        // Some records are of clients that the backend's policy keeps out by now: then others show who it is.
-        let node = self.primary(client);
-        let pod = self.node().pod_range(Family::of(client));
-        let pod = pod.map(Prefix::address);
-        for source in [Some(client), node, pod].into_iter().flatten() {
-            for vip in vips {
-                let target = SocketAddr::new(vip.address, vip.port);
-                let parcel = Parcel::first(SocketAddr::new(source, 1), target, vip.protocol);
-                if let Some(choice) = self.find(&parcel, backend) {
-                    self.clients.bind(client, &choice, self.view().now_ns());
-                    return Ok(());
-                }
+        for vip in vips {
+            let source = SocketAddr::new(client, 1);
+            let target = SocketAddr::new(vip.address, vip.port);
+            let slot = self
+                .explain(&Parcel::first(source, target, vip.protocol))
+                .1
+                .slot;
+            if let Some(choice) = self.row(slot, backend) {
+                self.clients.bind(client, &choice, self.view().now_ns());
+                return Ok(());
             }
         }
-        Err(format!("nobody is led to {backend}"))
+        Err(format!("no row of {backend}"))
     }
 
-    /// The choice of the backend for a client of the VIP who is not on record.
-    fn find(&mut self, vip: &Parcel, backend: SocketAddr) -> Option<Choice> {
-        const TRIES_MAX: u16 = 2_000;
-        let (_, choice) = self.explain(vip);
-        if choice.group == 0 {
-            return None;
-        }
-        let client = vip.source.ip();
-        self.clients.hide(client, &choice);
-        let found = (1..TRIES_MAX).find_map(|port| {
-            // What the node sends has no port to be told apart by, but what has been sent before.
-            self.sent += u32::from(self.sender(client) == Sender::Node);
-            let source = SocketAddr::new(client, port);
-            let (fate, choice) = self.explain(&Parcel { source, ..*vip });
-            let is_it = matches!(fate, Fate::Deliver(led) if led.target == backend);
-            is_it.then_some(choice)
-        });
-        self.clients.restore(client, &choice);
-        found
+    /// The choice of a backend among all that the slot's service port may send to, whatever policy keeps its clients away
+    /// from it now.
+    fn row(&self, slot: u32, backend: SocketAddr) -> Option<Choice> {
+        let view = self.view();
+        let base = Route::unpack(view.route(slot)?).generation.checked_sub(1)?;
+        let group = view.extra(base)?.group;
+        let set = Set::unpack(view.set(base)?);
+        let places = 0..u32::from(set.count) + u32::from(set.leaving);
+        let mut ids = places.filter_map(|place| view.id(set.offset + place));
+        ids.find_map(|id| {
+            let row = view.backend(id)?;
+            let address = address(join(&view.prefix(row.prefix)?, row.host));
+            let is_used = row.flags & (FOR_CLUSTER | FOR_LOCAL) != 0;
+            let is_it = is_used && SocketAddr::new(address, row.port) == backend;
+            is_it.then(|| Choice {
+                backend: id,
+                generation: row.generation.into(),
+                group,
+                ..Choice::default()
+            })
+        })
     }
 
     /// The client was led to this backend: it is on record for it, where clients are kept, and then is no more.

@@ -39,6 +39,7 @@ pub(super) struct Bench {
     pool: Pool,
     registry: Registry,
     pub(super) services: Services,
+    strictness: Strictness,
     world: World,
     /// Grace periods so far: one passes with each change.
     periods: u64,
@@ -135,6 +136,7 @@ impl Bench {
             pool,
             registry,
             services: Services::new(node, strictness),
+            strictness,
             world: World::default(),
             periods: 1,
         }
@@ -207,7 +209,7 @@ impl Bench {
     pub(super) fn begin_anew(&mut self) {
         let node = self.services.node().clone();
         (self.pool, self.registry) = self.maps.open(&node);
-        self.services = Services::new(node, self.services.strictness());
+        self.services = Services::new(node, self.strictness);
         self.world = World::default();
     }
 
@@ -221,7 +223,7 @@ impl Bench {
 
     fn told_at_once(&self) -> Services {
         let node = self.services.node().clone();
-        let mut services = Services::new(node, self.services.strictness());
+        let mut services = Services::new(node, self.strictness);
         for told in self.world.objects() {
             tell(&mut services, told, true);
         }
@@ -235,7 +237,7 @@ impl Bench {
 
     /// The same objects in empty maps.
     pub(super) fn afresh(&self) -> Self {
-        let mut fresh = Self::new(self.services.strictness());
+        let mut fresh = Self::new(self.strictness);
         fresh.services = self.told_at_once();
         fresh.serve_all();
         fresh
