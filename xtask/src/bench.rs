@@ -1,4 +1,4 @@
-//! Measures one thing by name and says whether it reaches what it must.
+//! Benchmarks by name, each row with its bound.
 
 mod cni;
 mod dataplane;
@@ -14,34 +14,34 @@ use crate::interrupt::Interrupt;
 use crate::progress::say;
 use crate::report::Report;
 
-/// What to measure, and where the rows go.
+/// Arguments of `cargo xtask bench`.
 pub(crate) struct Options {
-    /// The name of the measurement.
+    /// The benchmark's name.
     pub(crate) name: String,
-    /// Where the rows are also written, as JSON.
+    /// File to which the rows are also written, as JSON.
     pub(crate) json: Option<PathBuf>,
-    /// The programs that are measured: optimised.
+    /// The measured programs: release builds.
     pub(crate) binaries: Binaries,
-    /// Says when the person pressed Ctrl-C.
+    /// Set by Ctrl-C.
     pub(crate) interrupt: Interrupt,
 }
 
-/// A measurement.
+/// A benchmark.
 type Bench = fn(&Options) -> Result<Report>;
 
-/// What can be measured, by name.
+/// All benchmarks, by name.
 const BENCHES: [(&str, Bench); 3] = [
     ("cni", cni::run),
     ("dataplane", dataplane::run),
     ("wake", wake::run),
 ];
 
-/// Runs the measurement; an error says what was not reached.
+/// Runs the benchmark; an error names the rows that missed their bound.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Some((_, bench)) = BENCHES.iter().find(|(name, _)| *name == options.name) else {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
         bail!(
-            "no measurement is called `{}`; there are: {}",
+            "there is no benchmark `{}`; available: {}",
             options.name,
             known.join(", ")
         );

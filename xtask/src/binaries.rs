@@ -1,4 +1,4 @@
-//! Builds the programs and knows where cargo put them, whatever the target folder is.
+//! Builds of the workspace's programs, and their paths from cargo's messages.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,32 +10,32 @@ use serde_json::Value;
 use crate::progress::{self, Output};
 use crate::setup::path;
 
-/// How the programs are compiled.
+/// The cargo profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Profile {
-    /// Quickly, for tests and the demo.
+    /// Fast to compile, for tests and the demo.
     Dev,
     /// Optimised, for measurements and installation.
     Release,
 }
 
 impl Profile {
-    /// The profile that the flag `--release` asks for.
+    /// The profile for the flag `--release`.
     pub(crate) fn from_release(release: bool) -> Self {
         if release { Self::Release } else { Self::Dev }
     }
 }
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Binaries {
-    /// Control and the people's commands.
+    /// Control, and the commands for users.
     pub(crate) dormouse: PathBuf,
-    /// The node's agent; it carries its BPF object.
+    /// The node's agent, with the BPF object in it.
     pub(crate) agent: PathBuf,
     /// The CNI plugin.
     pub(crate) cni: PathBuf,
-    /// The small app that reports where it runs and who asked.
+    /// A small app that replies with its pod, its node and the client's address.
     pub(crate) hello: PathBuf,
 }
 
@@ -73,8 +73,8 @@ pub(crate) fn build(profile: Profile) -> anyhow::Result<Binaries> {
     find(&messages)
 }
 
-/// The plugin starts for each pod: without shared libraries to look for it is there in two thirds of the time. Cargo takes
-/// such a flag for one program only so.
+/// Links the plugin statically: it is started for each pod, and without shared libraries it starts in two thirds of the time.
+/// Only `cargo rustc` accepts such a flag for a single program.
 fn link_plugin_statically() -> anyhow::Result<()> {
     let mut command = cargo();
     command.args(["rustc", "--release", "--package", "dormouse-cni"]);
@@ -90,14 +90,14 @@ fn link_plugin_statically() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cargo that runs this, in the repository's root, with the programs that setup found on its PATH.
+/// The cargo that runs xtask, in the repository's root and with the PATH of setup.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).env("PATH", path::search_path());
     command
 }
 
-/// The repository's root: of the checkout that cargo runs us for, which may share its target folder with another.
+/// The root of the checkout for which cargo runs xtask; its target folder may be shared with another checkout.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let package = package.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -106,7 +106,7 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| package.clone(), PathBuf::from)
 }
 
-/// Reads cargo's messages, one JSON object a line; other lines are what build scripts print.
+/// Parses cargo's messages, one JSON object per line; other lines are output of build scripts.
 fn find(messages: &str) -> anyhow::Result<Binaries> {
     let built: Vec<(String, PathBuf)> = messages.lines().filter_map(executable).collect();
     let path_of = |name: &str| {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_where_cargo_says_that_they_are() {
+    fn programs_are_found_at_the_paths_of_cargos_messages() {
         let lines = [
             "dormouse",
             "dormouse-agent",

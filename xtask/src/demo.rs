@@ -1,4 +1,4 @@
-//! Shows a sleeping app wake, scale, survive and sleep again over the real data path, claim by claim.
+//! The demo: an app wakes, scales, survives faults and sleeps again over the real data path; each claim is checked.
 
 mod claims;
 pub(crate) mod cluster;
@@ -15,32 +15,32 @@ use crate::interrupt::Interrupt;
 use crate::progress::{Step, say};
 use crate::report::{Report, Row};
 
-/// The name of the demo's world; also what its namespaces begin with.
+/// Name of the demo's world, and prefix of its namespaces.
 const PREFIX: &str = "demo";
-/// Three nodes: enough that a packet meets one without the app's pod.
+/// Number of nodes: some packets then arrive at a node without the app's pod.
 const NODES: u8 = 3;
 
-/// How the demo is to run.
+/// Arguments of the demo.
 pub(crate) struct Options {
-    /// Leave everything running until Ctrl-C, instead of ending after the last claim.
+    /// Leave the cluster running until Ctrl-C, without checking claims.
     pub(crate) keep: bool,
-    /// Where the claims are also written, as JSON.
+    /// File to which the claims are also written, as JSON.
     pub(crate) json: Option<PathBuf>,
-    /// The programs that it starts.
+    /// The programs to start.
     pub(crate) binaries: Binaries,
-    /// Says when the person pressed Ctrl-C.
+    /// Set by Ctrl-C.
     pub(crate) interrupt: Interrupt,
 }
 
-/// One scene: what it shows, and how.
+/// One scene: its title and its function.
 type Scene = (&'static str, fn(&mut Cluster) -> Result<Vec<Row>>);
 
-/// In the order in which a newcomer would ask.
+/// All scenes in their order.
 const SCENES: [Scene; 10] = [
     ("apply three apps", claims::wake::apply),
-    ("ask for a sleeping app", claims::wake::first_request),
+    ("request a sleeping app", claims::wake::first_request),
     (
-        "ask again: straight to the pod",
+        "further requests go directly to the pod",
         claims::direct::bypasses_the_activator,
     ),
     (
@@ -48,7 +48,7 @@ const SCENES: [Scene; 10] = [
         claims::direct::stays_awake,
     ),
     (
-        "a careful app stays behind the activator",
+        "app `careful` stays behind the activator",
         claims::direct::careful_stays_in_proxy,
     ),
     (
@@ -70,7 +70,7 @@ const SCENES: [Scene; 10] = [
     ),
 ];
 
-/// Runs the demo; an error names the claims that did not hold.
+/// Runs the demo; an error names the claims that do not hold.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let step = Step::begin(
         "build a switch, three nodes, a client and a control host; start control and the agents",
@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.finish(options.json.as_deref())
 }
 
-/// A scene that breaks off is a claim that did not hold; the scenes after it are still shown.
+/// Runs one scene. A scene that fails counts as a claim that does not hold; later scenes still run.
 fn play(
     cluster: &mut Cluster,
     report: &mut Report,

@@ -1,4 +1,4 @@
-//! Turns Ctrl-C into an ordinary error, so that whatever a run built is taken down by its `Drop`.
+//! Ctrl-C as an ordinary error, so that everything a run has created is removed by `Drop`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,50 +9,50 @@ use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// How often a waiting run looks for an interrupt or for what it waits for.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Interval at which a wait checks its condition and the interrupt.
+const POLL_EVERY: Duration = Duration::from_millis(5);
 
-/// The one that takes this process's signals, once there is one.
+/// The process's interrupt, once installed.
 static INSTALLED: OnceLock<Interrupt> = OnceLock::new();
 
-/// Whether this process was asked to end.
-pub(crate) fn asked() -> bool {
-    INSTALLED.get().is_some_and(Interrupt::asked)
+/// Whether this process received a signal to end.
+pub(crate) fn requested() -> bool {
+    INSTALLED.get().is_some_and(Interrupt::requested)
 }
 
-/// Says whether the run was asked to end. Clones share one answer.
+/// Whether the run must end. Clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Takes SIGINT, SIGTERM and SIGHUP from now on. A handler, unlike a mask, is not inherited: what we start
-    /// still ends by these signals.
+    /// Handles SIGINT, SIGTERM and SIGHUP from now on. Unlike a signal mask, a handler is not inherited, so child processes
+    /// still end by these signals.
     pub(crate) fn install() -> anyhow::Result<Self> {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register(signal, Arc::clone(&interrupt.asked))
-                .context("failed to take the signals that end a run")?;
+            flag::register(signal, Arc::clone(&interrupt.requested))
+                .context("failed to install the signal handlers")?;
         }
         Ok(INSTALLED.get_or_init(|| interrupt).clone())
     }
 
-    /// Whether the run was asked to end.
-    pub(crate) fn asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
+    /// Whether the run must end.
+    pub(crate) fn requested(&self) -> bool {
+        self.requested.load(Ordering::Acquire)
     }
 
-    /// Fails once the run was asked to end.
+    /// Fails once the run must end.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if self.asked() {
+        if self.requested() {
             bail!("interrupted");
         }
         Ok(())
     }
 
-    /// Looks until `condition` gives something; fails when `limit` is over or the run was asked to end.
-    /// `what` completes the sentence "waited 5 s for …".
+    /// Polls until `condition` returns a value; fails when `limit` is over or the run must end. `what` completes the sentence
+    /// "waited 5 s for …".
     pub(crate) fn wait_for<T>(
         &self,
         what: &str,
@@ -68,24 +68,24 @@ impl Interrupt {
             if began.elapsed() > limit {
                 bail!("waited {:.1} s for {what}", limit.as_secs_f64());
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_EVERY);
         }
     }
 
-    /// Passes `time`, or fails early when the run is asked to end.
+    /// Waits for `time`; fails early if the run must end.
     pub(crate) fn sleep(&self, time: Duration) -> anyhow::Result<()> {
         let began = Instant::now();
         while let Some(left) = time.checked_sub(began.elapsed()) {
             self.check()?;
-            thread::sleep(left.min(LOOK_EVERY));
+            thread::sleep(left.min(POLL_EVERY));
         }
         self.check()
     }
 
-    /// Passes the time until the run is asked to end.
+    /// Waits until the run must end.
     pub(crate) fn wait(&self) {
-        while !self.asked() {
-            thread::sleep(LOOK_EVERY);
+        while !self.requested() {
+            thread::sleep(POLL_EVERY);
         }
     }
 }
@@ -95,25 +95,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_ends_with_what_was_found() {
-        let mut looks = 0;
-        let found = Interrupt::default().wait_for("the third look", Duration::from_secs(5), || {
-            looks += 1;
-            Ok((looks == 3).then_some(looks))
+    fn a_wait_returns_the_value_of_its_condition() {
+        let mut polls = 0;
+        let found = Interrupt::default().wait_for("the third poll", Duration::from_secs(5), || {
+            polls += 1;
+            Ok((polls == 3).then_some(polls))
         });
         assert_eq!(found.unwrap(), 3);
     }
 
     #[test]
-    fn waiting_ends_when_its_limit_is_over_and_says_for_what_it_waited() {
+    fn a_wait_that_exceeds_its_limit_names_what_it_waited_for() {
         let waited = Interrupt::default().wait_for::<()>("rain", Duration::ZERO, || Ok(None));
         assert_eq!(waited.unwrap_err().to_string(), "waited 0.0 s for rain");
     }
 
     #[test]
-    fn an_interrupt_ends_every_kind_of_waiting() {
+    fn an_interrupt_ends_every_kind_of_wait() {
         let interrupt = Interrupt::default();
-        interrupt.asked.store(true, Ordering::Release);
+        interrupt.requested.store(true, Ordering::Release);
         interrupt.wait();
         assert!(interrupt.check().is_err());
         assert!(interrupt.sleep(Duration::from_hours(1)).is_err());

@@ -1,4 +1,4 @@
-//! The one command of this repository: sets a machine up, builds, tests, measures and shows Dormouse.
+//! `cargo xtask`: machine setup, builds, tests, benchmarks and the demo of this repository.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 
 use crate::interrupt::Interrupt;
 
-/// Sets a machine up, builds, tests, measures and shows Dormouse.
+/// Sets up the machine, builds, tests and measures Dormouse, and runs its demo
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -27,40 +27,40 @@ struct Arguments {
     verb: Verb,
 }
 
-/// What can be asked for.
+/// The subcommands.
 #[derive(Subcommand)]
 enum Verb {
-    /// Finds, and where it may installs, what building and testing need.
+    /// Check for the programs and packages that builds and tests need, and install missing ones
     Setup,
-    /// Builds the BPF objects and the programs, and prints where they are.
+    /// Build the BPF object and all programs, and print their paths
     Build {
-        /// Optimised, as it would be installed.
+        /// Build with optimisations, for installation
         #[arg(long)]
         release: bool,
     },
-    /// Runs every check: formatting, lints, tidiness, tests and the demo's claims.
+    /// Run all checks: formatting, lints, tidy, tests and the demo
     Test {
-        /// Run only the cargo tests whose name contains this.
+        /// Run only the cargo tests whose name contains this text
         filter: Option<String>,
     },
-    /// Builds a small cluster in network namespaces and checks what Dormouse promises.
+    /// Start a small cluster in network namespaces and check Dormouse's main claims on it
     Demo {
-        /// Leave it running, for a look around, until Ctrl-C.
+        /// Leave the cluster running until Ctrl-C
         #[arg(long)]
         keep: bool,
-        /// Also write the claims to this file.
+        /// Also write the results to this file, as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Measures, and compares with what must be reached.
+    /// Run a benchmark and compare its results with their bounds
     Bench {
-        /// What to measure.
+        /// Name of the benchmark: cni, dataplane or wake
         name: String,
-        /// Also write the rows to this file.
+        /// Also write the results to this file, as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Checks the rules of this repository that no compiler knows.
+    /// Check the repository's own rules, which neither the compiler nor clippy checks
     Tidy,
 }
 

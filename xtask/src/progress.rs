@@ -1,4 +1,4 @@
-//! Shows what a long step is doing: a spinner on a terminal, plain lines elsewhere, always with the time it took.
+//! Progress of long steps: a spinner on a terminal, plain lines elsewhere, and the duration of each step.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -15,30 +15,30 @@ use nix::unistd::Pid;
 
 use crate::interrupt;
 
-/// Without a terminal, how long a step may be silent before a line says that it still runs.
-const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(30);
+/// Without a terminal, interval of lines for a step that prints nothing.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
 
-/// How long a command may write nothing before it is taken to hang, and ended.
+/// Time without output after which a command counts as hung and is terminated.
 const SILENCE_MAX: Duration = Duration::from_mins(15);
 
-/// How often a step looks whether it shall end.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which a step checks for an interrupt.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a command may take to end after it was asked to.
+/// Time between SIGTERM and SIGKILL.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// How much of a failed command's output is shown, in lines: the reason is at the end.
+/// Number of last lines of a failed command's output that are shown.
 const SHOWN_LINES_MAX: usize = 400;
 
-/// Lines that may wait between a command's output and its reader; the command then waits.
+/// Lines buffered between a command and its reader; the command blocks when it is full.
 const LINES_AHEAD_MAX: usize = 1024;
 
-/// What becomes of a command's output.
+/// Whether a command's output is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Output {
     /// Shown only when the command fails.
     OnFailure,
-    /// Like [`Output::OnFailure`], where stdout is for programs and only stderr for people.
+    /// Like [`Output::OnFailure`], but without stdout, which is machine-readable.
     ErrorsOnFailure,
     /// Shown line by line as it comes.
     Always,
@@ -50,13 +50,13 @@ enum Line {
     Stderr(String),
 }
 
-/// Prints a line for people. Progress and results share one stream, so that they keep their order.
+/// Prints a line to stderr. Progress and results share one stream, so that they keep their order.
 pub(crate) fn say(line: &str) {
-    // A closed terminal is no reason to stop half way: the exit status still tells.
+    // Ignores a closed terminal: the exit status still reports the result.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// A step that is going on; says how it ended when told.
+/// A running step.
 pub(crate) struct Step {
     title: String,
     began: Instant,
@@ -64,7 +64,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Begins a step, and says so.
+    /// Begins a step and prints its title.
     pub(crate) fn begin(title: &str) -> Self {
         let spinner = io::stderr().is_terminal().then(|| {
             let spinner = ProgressBar::new_spinner().with_message(title.to_owned());
@@ -84,7 +84,7 @@ impl Step {
         }
     }
 
-    /// Shows what the step is at, beside its title; only a terminal has room for that.
+    /// Shows a detail beside the title, on a terminal only.
     pub(crate) fn at(&self, detail: &str) {
         if let Some(spinner) = &self.spinner {
             spinner.set_message(format!("{}: {}", self.title, detail.trim()));
@@ -99,12 +99,12 @@ impl Step {
         }
     }
 
-    /// Ends the step well.
+    /// Ends the step with success.
     pub(crate) fn done(self) {
         self.end("✓");
     }
 
-    /// Ends the step badly; the caller says why.
+    /// Ends the step with a failure, which the caller explains.
     pub(crate) fn failed(self) {
         self.end("✗");
     }
@@ -121,27 +121,27 @@ impl Step {
     }
 }
 
-/// Runs a command as a step and returns what it wrote to stdout; when it fails, its output is shown.
+/// Runs a command as a step and returns its stdout; if it fails, its output is shown.
 pub(crate) fn run(title: &str, command: &mut Command, output: Output) -> anyhow::Result<String> {
     run_watched(title, command, output, |_| ())
 }
 
-/// Like [`run`], and gives each line of stdout to `watch` as it comes.
+/// Like [`run`], and passes each line of stdout to `watch` as it arrives.
 pub(crate) fn run_watched(
     title: &str,
     command: &mut Command,
     output: Output,
     mut watch: impl FnMut(&str),
 ) -> anyhow::Result<String> {
-    if interrupt::asked() {
+    if interrupt::requested() {
         bail!("interrupted");
     }
     let step = Step::begin(title);
     let (mut child, lines) = start(command)?;
     let mut stdout = String::new();
     let mut last = VecDeque::new();
-    follow(&lines, &step, &child, SILENCE_MAX, |line| {
-        let for_people = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
+    read_lines(&lines, &step, &child, SILENCE_MAX, |line| {
+        let shown = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
         let text = match line {
             Line::Stdout(text) => {
                 watch(&text);
@@ -153,7 +153,7 @@ pub(crate) fn run_watched(
         };
         match output {
             Output::Always => step.say(&text),
-            _ if for_people => keep_last(&mut last, text),
+            _ if shown => keep_last(&mut last, text),
             _ => {}
         }
     });
@@ -171,7 +171,7 @@ pub(crate) fn run_watched(
     bail!("{} failed ({status})", shown(command))
 }
 
-/// The command as a person would type it.
+/// The command as typed in a shell.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
@@ -181,7 +181,7 @@ pub(crate) fn shown(command: &Command) -> String {
 }
 
 fn start(command: &mut Command) -> anyhow::Result<(Child, Receiver<Line>)> {
-    // A group of its own: Ctrl-C reaches us alone, and we pass it on to all that the command started.
+    // A process group of its own: Ctrl-C reaches only this process, which then signals the whole group.
     command
         .process_group(0)
         .stdin(Stdio::null())
@@ -213,60 +213,60 @@ fn forward(source: impl Read + Send + 'static, target: SyncSender<Line>, wrap: f
     });
 }
 
-/// Passes the lines on until both streams are closed; ends a command that writes none for so long as `silence_max`.
-fn follow(
+/// Forwards lines until both streams are closed; terminates a command without output for `silence_max`.
+fn read_lines(
     lines: &Receiver<Line>,
     step: &Step,
     child: &Child,
     silence_max: Duration,
     mut each: impl FnMut(Line),
 ) {
-    let mut heard = Instant::now();
-    let mut shown = heard;
+    let mut last_output = Instant::now();
+    let mut reported = last_output;
     let mut ending: Option<Instant> = None;
     loop {
-        match lines.recv_timeout(LOOK_EVERY) {
+        match lines.recv_timeout(POLL_EVERY) {
             Ok(line) => {
                 if let Line::Stderr(text) = &line {
                     step.at(text);
                 }
-                heard = Instant::now();
+                last_output = Instant::now();
                 each(line);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if step.spinner.is_none() && heard.max(shown).elapsed() > SIGN_OF_LIFE_EVERY {
-            shown = Instant::now();
+        if step.spinner.is_none() && last_output.max(reported).elapsed() > REPORT_EVERY {
+            reported = Instant::now();
             say(&format!(
                 "… {}: {} s",
                 step.title,
                 step.began.elapsed().as_secs()
             ));
         }
-        let hangs = heard.elapsed() > silence_max;
+        let hangs = last_output.elapsed() > silence_max;
         if hangs && ending.is_none() {
-            let (title, silent_s) = (&step.title, heard.elapsed().as_secs());
+            let (title, silent_s) = (&step.title, last_output.elapsed().as_secs());
             step.say(&format!(
-                "{title}: wrote nothing for {silent_s} s and is ended; what it wrote last tells where it hangs"
+                "{title}: no output for {silent_s} s, terminating it; its last output shows where it hangs"
             ));
         }
-        if hangs || ending.is_some() || interrupt::asked() {
+        if hangs || ending.is_some() || interrupt::requested() {
             end(child, &mut ending);
         }
     }
 }
 
-/// Asks a command to end, once; kills it when it takes too long.
-fn end(child: &Child, asked: &mut Option<Instant>) {
+/// Sends SIGTERM once, and SIGKILL after [`END_LIMIT`].
+fn end(child: &Child, signalled: &mut Option<Instant>) {
     let group = Pid::from_raw(child.id().cast_signed());
-    let signal = match asked {
+    let signal = match signalled {
         None => Signal::SIGTERM,
-        Some(asked) if asked.elapsed() > END_LIMIT => Signal::SIGKILL,
+        Some(at) if at.elapsed() > END_LIMIT => Signal::SIGKILL,
         Some(_) => return,
     };
-    *asked = Some(Instant::now());
-    // It may be gone already, which is what we want.
+    *signalled = Some(Instant::now());
+    // Fails if the group has ended already.
     let _ = killpg(group, signal);
 }
 

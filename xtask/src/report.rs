@@ -1,4 +1,4 @@
-//! What a demo or a bench found: rows with what each must reach, as a table for people and as JSON.
+//! Reports of the demo and of benchmarks: rows with bounds, as a table and as JSON.
 
 use std::fmt;
 use std::fs;
@@ -7,25 +7,25 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-/// A row's result.
+/// The result of a row.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Value {
     /// A measured number, in the row's unit.
     Number(f64),
-    /// What was seen, in words.
+    /// An observation, for a claim.
     Text(String),
 }
 
-/// What a row must reach.
+/// The bound of a row.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Bound {
-    /// The value, in its unit.
+    /// Least value, in the row's unit.
     AtLeast(f64),
-    /// The value, in its unit.
+    /// Largest value, in the row's unit.
     AtMost(f64),
-    /// The value divided by the peer's.
+    /// Largest ratio of the value and the peer's.
     RatioAtMost(f64),
     /// The claim must hold.
     Holds,
@@ -34,24 +34,24 @@ pub(crate) enum Bound {
 /// One measurement or claim.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Row {
-    /// What was measured or claimed.
+    /// The measured quantity, or the claim.
     pub(crate) name: String,
-    /// What came out.
+    /// The result.
     pub(crate) value: Value,
     /// The value's unit; empty for a claim.
     pub(crate) unit: String,
-    /// What the peer reached, in the same unit.
+    /// The peer's value, in the same unit.
     pub(crate) peer: Option<f64>,
     /// The value divided by the peer's.
     pub(crate) ratio: Option<f64>,
-    /// What it must reach; nothing where a number is only told.
+    /// Its bound; `None` if the number is only reported.
     pub(crate) must: Option<Bound>,
-    /// Whether it did.
+    /// Whether it reaches its bound.
     pub(crate) reached: bool,
 }
 
 impl Row {
-    /// A number that is only told until [`Row::must`] says more.
+    /// A number, without a bound until [`Row::must`] sets one.
     pub(crate) fn measured(name: &str, value: f64, unit: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -64,12 +64,12 @@ impl Row {
         }
     }
 
-    /// As [`Row::measured`], of something that is counted.
+    /// As [`Row::measured`], for a count.
     pub(crate) fn counted(name: &str, count: u64, unit: &str) -> Self {
         Self::measured(name, count as f64, unit)
     }
 
-    /// A claim that held or did not, with what was seen.
+    /// A claim, whether it holds, and the observation.
     pub(crate) fn claim(name: &str, holds: bool, seen: &str) -> Self {
         Self {
             value: Value::Text(seen.to_owned()),
@@ -79,7 +79,7 @@ impl Row {
         }
     }
 
-    /// Adds what the peer reached, in the same unit.
+    /// Adds the peer's value, in the same unit.
     pub(crate) fn against(mut self, peer: f64) -> Self {
         self.peer = Some(peer);
         self.ratio = match self.value {
@@ -89,7 +89,7 @@ impl Row {
         self
     }
 
-    /// Judges the row. A ratio without a peer is not reached.
+    /// Sets the bound and compares the value with it. A bound on the ratio is missed without a peer.
     pub(crate) fn must(mut self, bound: Bound) -> Self {
         let value = if let Value::Number(value) = self.value {
             Some(value)

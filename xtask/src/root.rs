@@ -1,8 +1,8 @@
-//! Refuses early, and with the command to type, what only root can do.
+//! The check for root, with the command to run instead.
 
 use anyhow::bail;
 
-/// Fails unless this process is root: namespaces, cgroups and BPF programs need it.
+/// Fails unless this process is root, which namespaces, cgroups and BPF programs need.
 pub(crate) fn require(verb: &str) -> anyhow::Result<()> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Finds what building and testing need, and installs what a machine lacks, where it may.
+//! Machine setup: the check for build and test dependencies, and the installation of missing ones.
 
 mod needs;
 pub(crate) mod path;
@@ -13,7 +13,7 @@ use self::needs::{NEEDS, Need};
 use self::plan::{Machine, Step};
 use crate::progress::{self, Output, say};
 
-/// Makes this machine able to build and to test; quick when nothing is missing.
+/// Installs all missing dependencies; fast if none is missing.
 pub(crate) fn run() -> anyhow::Result<()> {
     let missing = probe::missing(NEEDS);
     if missing.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if !plan::may_run(&steps, machine) {
         let commands: Vec<_> = steps.iter().map(Step::typed).collect();
         bail!(
-            "not allowed to install what is missing; run:\n  {}",
+            "missing dependencies cannot be installed by this user; run:\n  {}",
             commands.join("\n  ")
         );
     }
@@ -48,13 +48,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn ready() -> anyhow::Result<()> {
     let toolchain = dormouse_ebpf_build::choose(&dormouse_ebpf_build::Machine::look())?;
     say(&format!(
-        "✓ all {} needs are met; {toolchain} builds the BPF objects",
+        "✓ all {} dependencies are installed; {toolchain} builds the BPF objects",
         NEEDS.len()
     ));
     Ok(())
 }
 
-/// What was missing must be there now, or an installation lied.
+/// Checks that everything that was missing is installed now.
 fn verify(missing: &[&'static Need]) -> anyhow::Result<()> {
     let still: Vec<_> = missing
         .iter()
@@ -64,10 +64,7 @@ fn verify(missing: &[&'static Need]) -> anyhow::Result<()> {
     if still.is_empty() {
         return ready();
     }
-    bail!(
-        "installed everything, but still cannot find: {}",
-        still.join(", ")
-    )
+    bail!("still missing after the installation: {}", still.join(", "))
 }
 
 fn execute(step: &Step) -> anyhow::Result<()> {

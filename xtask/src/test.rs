@@ -1,4 +1,4 @@
-//! Runs every check there is, goes on when one fails, and counts at the end.
+//! `cargo xtask test`: all checks, also after one has failed, and their count.
 
 mod counts;
 
@@ -17,7 +17,7 @@ use crate::{root, setup, tidy};
 pub(crate) fn run(filter: Option<&str>, interrupt: &Interrupt) -> anyhow::Result<()> {
     root::require("test")?;
     setup::run()?;
-    // Tests start the programs of other packages; these lie beside the tests once they are built.
+    // Tests start programs of other packages, which must be built first.
     let binaries = binaries::build(Profile::Dev)?;
     let mut counts = Counts::default();
     if filter.is_none() {
@@ -32,7 +32,7 @@ pub(crate) fn run(filter: Option<&str>, interrupt: &Interrupt) -> anyhow::Result
     }
     say(&counts.to_string());
     if counts.failed > 0 {
-        bail!("not everything passed");
+        bail!("some checks failed");
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ fn lints() -> anyhow::Result<()> {
     progress::run("check the lints", &mut command, Output::OnFailure).map(drop)
 }
 
-/// Runs the tests of every package; one that does not even compile counts as a failure.
+/// Runs the tests of every package; one that does not compile counts as a failure.
 fn cargo_tests(counts: &mut Counts, filter: Option<&str>) {
     let mut command: Command = binaries::cargo();
     command

@@ -1,4 +1,4 @@
-//! The rules of this repository that no compiler knows, each a pure judgement of one file.
+//! The repository's own rules, each a pure function of the files' paths and texts.
 
 mod arrows;
 mod links;
@@ -14,12 +14,12 @@ use anyhow::{Context, bail};
 use crate::binaries;
 use crate::progress::Step;
 
-/// One rule that one file breaks.
+/// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Finding {
     /// The file, from the repository's root.
     pub(crate) path: String,
-    /// What is wrong, and what would be right.
+    /// The violation, and the fix.
     pub(crate) what: String,
 }
 
@@ -36,7 +36,7 @@ struct Tree {
 
 /// Checks every file; an error lists all findings.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let step = Step::begin("check the tidiness");
+    let step = Step::begin("check the repository's rules");
     let findings = check(&binaries::root())?;
     if findings.is_empty() {
         step.done();
@@ -53,7 +53,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     for path in &tree.paths {
         let bytes = match fs::read(root.join(path)) {
             Ok(bytes) => bytes,
-            // Deleted since it was listed.
+            // Deleted after the listing.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error).with_context(|| format!("failed to read {path}")),
         };
@@ -70,7 +70,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Walks the folders. Those of git and of cargo's targets (which carry the tag of a cache) hold nothing of ours.
+/// Walks the folders, without git's and cargo's target folders (which have a cache tag).
 fn list(root: &Path) -> anyhow::Result<Tree> {
     let mut paths = BTreeSet::new();
     let mut folders = vec![root.to_path_buf()];
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_is_read_but_those_of_git_and_of_builds() {
+    fn files_of_git_and_of_builds_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for part in [".git", "target", "src"] {

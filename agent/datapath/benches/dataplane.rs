@@ -1,10 +1,10 @@
-//! What 100,000 services with 1,000,000 backends cost on a node, without a network: one line a figure, as
-//! `name<TAB>value<TAB>unit`. Run as root; `cargo xtask bench dataplane` shows the figures beside what they must reach.
+//! Time and memory of 100,000 Services with 1,000,000 backends on a node, without a network; one figure per line:
+//! `name<TAB>value<TAB>unit`. Run as root; `cargo xtask bench dataplane` prints the figures with their bounds.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a measurement ends at its first fault, and tells by printing"
+    reason = "a measurement ends at its first fault, and prints its figures"
 )]
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -60,7 +60,7 @@ fn main() {
     flip();
 }
 
-/// Where the data path lives; gone at the end.
+/// The data path's folder and cgroup; removed at the end.
 struct Place(Config);
 
 impl Place {
@@ -95,7 +95,7 @@ fn cgroup_root() -> PathBuf {
     }
 }
 
-fn tell(name: &str, value: f64, unit: &str) {
+fn report(name: &str, value: f64, unit: &str) {
     println!("{name}\t{value:.3}\t{unit}");
 }
 
@@ -125,7 +125,7 @@ fn service(n: u32) -> Service {
     serde_json::from_value(object).unwrap()
 }
 
-/// Ten endpoints of a service; another version has another last one.
+/// The ten endpoints of a Service; the last one differs between versions.
 fn slice(n: u32, version: u32) -> EndpointSlice {
     let endpoint = |number: u32| {
         let host = n * ENDPOINTS + number + 16;
@@ -151,7 +151,7 @@ fn slice(n: u32, version: u32) -> EndpointSlice {
     serde_json::from_value(object).unwrap()
 }
 
-/// A node from nothing, or from what the agent before left: translation included.
+/// Programs a node, empty or with the maps of a previous agent; includes the objects' translation.
 fn start(place: &Place, objects: &[(Service, EndpointSlice)], name: &str) -> (Datapath, Services) {
     let mut datapath = Datapath::open(place.0.clone()).unwrap();
     datapath
@@ -168,8 +168,8 @@ fn start(place: &Place, objects: &[(Service, EndpointSlice)], name: &str) -> (Da
     let served = datapath.serve(&services, &changes).unwrap();
     assert!(served.shed.is_empty());
     datapath.settle(&services);
-    tell(name, begin.elapsed().as_secs_f64(), "s");
-    tell(
+    report(name, begin.elapsed().as_secs_f64(), "s");
+    report(
         &format!("{name}, of it translation"),
         translated.as_secs_f64(),
         "s",
@@ -196,8 +196,8 @@ fn change(datapath: &mut Datapath, services: &mut Services) {
         .collect();
     took.sort_unstable();
     let micros = |part: usize| took[took.len() * part / 100].as_secs_f64() * 1e6;
-    tell("one endpoint changes, p50", micros(50), "µs");
-    tell("one endpoint changes, p99", micros(99), "µs");
+    report("one endpoint changes, p50", micros(50), "µs");
+    report("one endpoint changes, p99", micros(99), "µs");
 }
 
 fn churn(datapath: &mut Datapath, services: &mut Services) {
@@ -209,26 +209,26 @@ fn churn(datapath: &mut Datapath, services: &mut Services) {
     for (slice, due) in slices.iter().zip(0..) {
         let due = begin + Duration::from_secs(1) * due / CHURN_PER_SECOND;
         let now = Instant::now();
-        // Short waits cost more than they save.
+        // Short sleeps take more CPU time than they save.
         if due > now + Duration::from_millis(2) {
             std::thread::sleep(due - now);
         }
         put(datapath, services, slice);
     }
     let (wall, cpu) = (begin.elapsed(), cpu_time().saturating_sub(before));
-    tell(
+    report(
         "churn, achieved",
         f64::from(total) / wall.as_secs_f64(),
         "changes/s",
     );
-    tell(
+    report(
         "churn of 10,000 changes/s",
         cpu.as_secs_f64() / CHURN.as_secs_f64() * 100.0,
         "% of a core",
     );
 }
 
-/// Of this process, user and system.
+/// CPU time of this process, user and system.
 fn cpu_time() -> Duration {
     let spent = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
     spent.into()
@@ -240,9 +240,9 @@ fn decide(datapath: &mut Datapath) {
         runs.min().unwrap()
     };
     let (empty, full) = (best("measure_nothing"), best("measure_decide"));
-    tell("an empty program", empty.as_secs_f64() * 1e9, "ns");
-    tell(
-        "lookup and pick, over that",
+    report("an empty program", empty.as_secs_f64() * 1e9, "ns");
+    report(
+        "lookup and selection, minus that",
         (full.as_secs_f64() - empty.as_secs_f64()) * 1e9,
         "ns",
     );
@@ -261,15 +261,15 @@ fn memory(datapath: &Datapath) {
         }
         println!("# map {name}: {:.2} MiB", bytes as f64 / 1_048_576.0);
     }
-    tell("maps of services", services as f64 / 1_048_576.0, "MiB");
-    tell(
+    report("maps of services", services as f64 / 1_048_576.0, "MiB");
+    report(
         "maps of flows and counters",
         flows as f64 / 1_048_576.0,
         "MiB",
     );
 }
 
-/// All of 100,000 apps from one mode to the other and back.
+/// Changes the mode of 100,000 apps, back and forth.
 fn flip() {
     let place = Place::make();
     let mut datapath = Datapath::open(place.0.clone()).unwrap();
@@ -313,7 +313,7 @@ fn flip() {
         took.push(begin.elapsed());
     }
     took.sort_unstable();
-    tell(
+    report(
         "flip 100,000 VIPs",
         took[took.len() / 2].as_secs_f64() * 1e3,
         "ms",

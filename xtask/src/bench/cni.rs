@@ -1,5 +1,5 @@
-//! What wiring a pod costs: the plugin and the agent against the reference plugins bridge and host-local, on a node each,
-//! in turns, so that both meet the same noise.
+//! Time to wire a pod: the plugin and the agent compared with the reference plugins bridge and host-local, on one node each.
+//! Calls alternate between the two sides, so that noise affects both equally.
 
 mod log;
 mod side;
@@ -20,29 +20,29 @@ use crate::report::{Bound, Report, Row};
 const PREFIX: &str = "bcni";
 /// Pods of each side.
 const PODS: usize = 500;
-/// Pods of ours at the end: what the node of a large cluster has.
+/// Pods of Dormouse's node at the end, as on a node of a large cluster.
 const PODS_MANY: usize = 1_000;
-/// The first ADDs, and the last, that tell whether ADD slows down.
+/// Number of first and of last ADDs that are compared to see whether ADD slows down.
 const EDGE: usize = 50;
-/// Calls at once, as a runtime makes them.
+/// Concurrent calls, as a container runtime makes them.
 const CALLERS: usize = 4;
-/// Calls of one side by all callers, before the other's turn.
+/// Calls of one side before the other side's turn.
 const TURN: usize = 100;
 
-/// Half a thousand ADDs and DELs of each side, one after the other and by four at once; a thousand pods; a crash.
+/// 500 ADDs and DELs on each side, sequential and by four concurrent callers; then 1,000 pods, and a crash of the agent.
 pub(super) fn run(options: &Options) -> Result<Report> {
     let world = World::build(&Spec {
         prefix: PREFIX.to_owned(),
         nodes: 2,
     })?;
-    let [node, other] = world.nodes() else {
+    let [node, reference_node] = world.nodes() else {
         anyhow::bail!("the world has too few nodes");
     };
     let mut agent = side::start_agent(options, &world, node)?;
     let ours = Side::ours(node, &options.binaries.cni);
-    let reference = Side::reference(other)?;
+    let reference = Side::reference(reference_node)?;
     let mut report = Report::new("cni");
-    let step = Step::begin("make the pods' namespaces");
+    let step = Step::begin("create the pods' namespaces");
     ours.make_pods(0, PODS_MANY)?;
     reference.make_pods(0, PODS)?;
     step.done();
@@ -52,38 +52,35 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     report_deletes([&ours, &reference], &mut report)?;
     report_many(&ours, &first, &mut report)?;
     usable::report(options, &ours, PODS_MANY, &mut report)?;
-    let step = Step::begin("kill the agent and start it again");
+    let step = Step::begin("kill and restart the agent");
     agent.kill()?;
     let agent = side::start_agent(options, &world, node)?;
     step.done();
     let (pods, ms) = log::recovery(&agent.output()).context("the agent's log has no recovery")?;
-    ensure!(
-        pods >= PODS_MANY as f64,
-        "only {pods} pods were found again"
-    );
-    let row = Row::measured("1,000 pods found again after kill -9", ms, "ms");
+    ensure!(pods >= PODS_MANY as f64, "only {pods} pods were recovered");
+    let row = Row::measured("1,000 pods recovered after kill -9", ms, "ms");
     report.push(row.must(Bound::AtMost(100.0)));
     Ok(report)
 }
 
-/// ADDs in turns; each pod of ours sends a packet as soon as its ADD has returned.
+/// Alternating ADDs; each pod of Dormouse sends a packet as soon as its ADD has returned.
 fn report_adds(
     options: &Options,
     [ours, reference]: [&Side; 2],
     report: &mut Report,
 ) -> Result<Vec<f64>> {
     let step = Step::begin("add 500 pods on each side, one after the other");
-    let (mut own, mut theirs) = (Vec::new(), Vec::new());
+    let (mut own, mut other) = (Vec::new(), Vec::new());
     let listener = Listener::open(ours)?;
     for pod in 0..PODS {
         options.interrupt.check()?;
         let added = ours.call("ADD", pod)?;
         ensure!(
-            listener.hears(ours, pod, &added)?,
+            listener.receives_from(ours, pod, &added)?,
             "pod {pod} could not use its address"
         );
         own.push(added.ms);
-        theirs.push(reference.call("ADD", pod)?.ms);
+        other.push(reference.call("ADD", pod)?.ms);
     }
     step.done();
     for (share, name, most) in [(0.5, "p50", 0.14), (0.99, "p99", 0.08)] {
@@ -92,13 +89,13 @@ fn report_adds(
             percentile(&own, share),
             "ms",
         );
-        let row = row.against(percentile(&theirs, share));
+        let row = row.against(percentile(&other, share));
         report.push(row.must(Bound::RatioAtMost(most)));
     }
     Ok(own)
 }
 
-/// What the kernel and the start of a program need, against the whole ADD.
+/// The whole ADD compared with the time of the kernel's netlink processing and of a process start.
 fn report_floor(ours: &Side, log: &str, adds: &[f64], report: &mut Report) -> Result<()> {
     let starts = (0..EDGE)
         .map(|pod| Ok(ours.call("VERSION", pod)?.ms))
@@ -106,43 +103,43 @@ fn report_floor(ours: &Side, log: &str, adds: &[f64], report: &mut Report) -> Re
     let kernel = percentile(&log::kernel_ms(log), 0.5);
     let start = percentile(&starts, 0.5);
     report.push(Row::measured(
-        "of which the kernel's answers, p50",
+        "of which the kernel's netlink processing, p50",
         kernel,
         "ms",
     ));
     report.push(Row::measured(
-        "of which starting the plugin, p50",
+        "of which the start of the plugin, p50",
         start,
         "ms",
     ));
-    let row = Row::measured("ADD against these two, p50", percentile(adds, 0.5), "ms");
+    let row = Row::measured("ADD divided by these two, p50", percentile(adds, 0.5), "ms");
     report.push(row.against(kernel + start).must(Bound::RatioAtMost(1.5)));
     Ok(())
 }
 
-/// All pods go and come by four callers at once.
+/// DEL and ADD of all pods by four concurrent callers.
 fn report_bursts(sides: [&Side; 2], report: &mut Report) -> Result<()> {
     for (command, name) in [
-        ("DEL", "DEL by four at once"),
-        ("ADD", "ADD by four at once"),
+        ("DEL", "DEL by four callers"),
+        ("ADD", "ADD by four callers"),
     ] {
         let step = Step::begin(name);
         let mut ms = [0.0; 2];
         for first in (0..PODS).step_by(TURN) {
             for (side, ms) in sides.iter().zip(&mut ms) {
-                *ms += at_once(side, command, first)?;
+                *ms += concurrent_calls(side, command, first)?;
             }
         }
         step.done();
-        let [own, theirs] = ms.map(|ms| ms / PODS as f64);
-        let row = Row::measured(&format!("{name}, each"), own, "ms").against(theirs);
+        let [own, other] = ms.map(|ms| ms / PODS as f64);
+        let row = Row::measured(&format!("{name}, each"), own, "ms").against(other);
         report.push(row.must(Bound::RatioAtMost(0.2)));
     }
     Ok(())
 }
 
 /// Milliseconds for one turn.
-fn at_once(side: &Side, command: &str, first: usize) -> Result<f64> {
+fn concurrent_calls(side: &Side, command: &str, first: usize) -> Result<f64> {
     let began = Instant::now();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
@@ -164,13 +161,13 @@ fn at_once(side: &Side, command: &str, first: usize) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
-/// DELs in turns, of some pods, which come back.
+/// Alternating DELs of some pods, which are then added again.
 fn report_deletes([ours, reference]: [&Side; 2], report: &mut Report) -> Result<()> {
     let step = Step::begin("delete pods, one after the other");
-    let (mut own, mut theirs) = (Vec::new(), Vec::new());
+    let (mut own, mut other) = (Vec::new(), Vec::new());
     for pod in 0..TURN {
         own.push(ours.call("DEL", pod)?.ms);
-        theirs.push(reference.call("DEL", pod)?.ms);
+        other.push(reference.call("DEL", pod)?.ms);
     }
     for pod in 0..TURN {
         ours.call("ADD", pod)?;
@@ -182,12 +179,12 @@ fn report_deletes([ours, reference]: [&Side; 2], report: &mut Report) -> Result<
             percentile(&own, share),
             "ms",
         );
-        report.push(row.against(percentile(&theirs, share)));
+        report.push(row.against(percentile(&other, share)));
     }
     Ok(())
 }
 
-/// The last ADDs of a thousand, against the first.
+/// The last of 1,000 ADDs compared with the first.
 fn report_many(ours: &Side, first: &[f64], report: &mut Report) -> Result<()> {
     let step = Step::begin("add pods up to 1,000");
     let mut last = Vec::new();

@@ -1,8 +1,8 @@
-//! What the network costs: connections to VIPs against kube-proxy's rules and against none, and streams against a plain
-//! bridge.
+//! Performance of the data path: connections to VIPs compared with kube-proxy's rules and with direct connections, and
+//! streams compared with a plain bridge.
 //!
-//! Every side has two nodes of its own in one world. Sides are looked at in turns and ratios are taken within a round,
-//! so that both numbers of a ratio meet the same noise; the median round is told.
+//! Each side has two nodes in one world. Measurements of the sides are interleaved and ratios are taken within a round, so
+//! that noise affects both numbers of a ratio equally; the median ratio of all rounds is reported.
 
 mod commands;
 mod iptables;
@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dormouse_world::{Host, Spec, World};
 
 use self::pods::STREAM_PORT;
-use self::race::Lane;
+use self::race::Series;
 use self::side::{Kind, Side};
 use super::Options;
 use crate::progress::Step;
@@ -31,32 +31,32 @@ use crate::report::{Bound, Report, Row};
 
 /// The world's prefix.
 const PREFIX: &str = "bnet";
-/// A cluster of everyday size, and a large one.
+/// Services of a small cluster and of a large one.
 const FEW: u32 = 100;
 const MANY: u32 = 10_000;
-/// Looks at each side.
+/// Rounds of measurements.
 const CONNECTION_ROUNDS: usize = 21;
 const STREAM_ROUNDS: usize = 15;
-/// Ten thousand Services may take a while to be in force.
+/// Longest time until 10,000 Services are in force.
 const SERVING_LIMIT: Duration = Duration::from_mins(2);
-/// Two sides that are alike differ by so much from run to run.
-const ALIKE: f64 = 0.97;
-/// Connections to a VIP may cost so little more than to the pod itself.
+/// Least ratio of two sides that must be equally fast: equal sides differ by up to 0.03 from run to run.
+const EQUAL: f64 = 0.97;
+/// Least ratio of connections to a VIP and directly to a pod.
 const NO_VIP: f64 = 0.95;
-/// Streams must reach so much of a plain bridge's.
+/// Least ratio of streams with the data path and over a plain bridge.
 const STREAM: f64 = 0.97;
 
-/// What a measurement needs everywhere.
+/// The parameters of all measurements.
 pub(super) struct Bench<'a> {
-    /// What was asked for.
+    /// The command's arguments.
     pub(super) options: &'a Options,
     /// The hosts.
     pub(super) world: &'a World,
-    /// The program that asks and answers.
+    /// Path of `dormouse-load`, client and server of short connections.
     pub(super) load: PathBuf,
 }
 
-/// The sides, by what serves VIPs there.
+/// The sides, by the implementation of VIPs.
 struct Sides {
     plain: Side,
     ours: Side,
@@ -65,7 +65,7 @@ struct Sides {
     nftables: Side,
 }
 
-/// Short connections, then streams, side by side.
+/// Measures maps, short connections and streams.
 pub(super) fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("dataplane");
     maps::report(&mut report)?;
@@ -78,23 +78,27 @@ pub(super) fn run(options: &Options) -> Result<Report> {
         world: &world,
         load: load_program(&options.binaries.hello)?,
     };
-    like_cables(&world)?;
+    disable_segmentation_offload(&world)?;
     let sides = Sides::start(&bench)?;
     report_connections(&bench, &sides, &mut report)?;
     report_streams(&bench, &sides, &mut report)?;
     Ok(report)
 }
 
-/// Beside the other programs, where cargo put them.
+/// The program beside the others that cargo built.
 fn load_program(beside: &Path) -> Result<PathBuf> {
     let path = beside.with_file_name("dormouse-load");
-    ensure!(path.is_file(), "cargo built no {}", path.display());
+    ensure!(
+        path.is_file(),
+        "{} is missing: cargo did not build it",
+        path.display()
+    );
     Ok(path)
 }
 
-/// A cable carries frames of its MTU. Between namespaces the switch must cut them, or links that do no work at all would
-/// be compared.
-fn like_cables(world: &World) -> Result<()> {
+/// Makes the switch segment packets to the MTU, as a network card does. Otherwise packets up to 64 KiB would pass between
+/// namespaces, and the comparison would measure links without work.
+fn disable_segmentation_offload(world: &World) -> Result<()> {
     let switch = world
         .client()
         .netns
@@ -149,31 +153,31 @@ fn start_one(bench: &Bench<'_>, kind: Kind, nodes: [&Host; 2], count: u32) -> Re
 }
 
 fn report_connections(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> Result<()> {
-    let to_pods = |name, side| Lane::new(name, side, side.pods.answering());
-    let to_vip = |name, side| Lane::new(name, side, vec![side.services.short().address()]);
-    let mut lanes = [
+    let to_pods = |name, side| Series::new(name, side, side.pods.answering());
+    let to_vip = |name, side| Series::new(name, side, vec![side.services.short().address()]);
+    let mut series = [
         to_vip("VIP of 100", &sides.ours),
         to_vip("VIP of 10,000", &sides.ours_many),
-        to_pods("to the pod, our nodes", &sides.ours),
+        to_pods("to the pod, nodes with Dormouse", &sides.ours),
         to_pods("to the pod, plain nodes", &sides.plain),
         to_vip("iptables, VIP of 100", &sides.iptables),
         to_vip("nftables, VIP of 100", &sides.nftables),
     ];
-    let title = "short connections, side by side";
-    race::run(bench, title, CONNECTION_ROUNDS, &mut lanes, |lane| {
-        let (rate, failed) = load::connections(bench, lane.client, &lane.targets)?;
-        lane.failed += failed;
+    let title = "short connections, interleaved";
+    race::run(bench, title, CONNECTION_ROUNDS, &mut series, |one| {
+        let (rate, failed) = load::connections(bench, one.client, &one.targets)?;
+        one.failed += failed;
         Ok(rate)
     })?;
-    for lane in &lanes {
-        report.push(Row::measured(lane.name, lane.median(), "connections/s"));
+    for one in &series {
+        report.push(Row::measured(one.name, one.median(), "connections/s"));
     }
-    let [few, many, pod, plain, iptables, nftables] = &lanes;
-    for (name, lanes) in [
-        ("failed, our nodes", [few, many, pod]),
-        ("failed, the other nodes", [plain, iptables, nftables]),
+    let [few, many, pod, plain, iptables, nftables] = &series;
+    for (name, series) in [
+        ("failed, nodes with Dormouse", [few, many, pod]),
+        ("failed, other nodes", [plain, iptables, nftables]),
     ] {
-        let failed = lanes.iter().map(|lane| lane.failed).sum();
+        let failed = series.iter().map(|one| one.failed).sum();
         report.push(Row::measured(name, failed, "connections"));
     }
     ratio(report, "VIP of 100 : iptables", few.against(iptables), 1.0);
@@ -183,17 +187,17 @@ fn report_connections(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> 
         report,
         "VIP of 10,000 : VIP of 100",
         many.against(few),
-        ALIKE,
+        EQUAL,
     );
     Ok(())
 }
 
 fn report_streams(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> Result<()> {
-    let across = |name, side| Lane::new(name, side, vec![side.pods.servers[0].at(STREAM_PORT)]);
-    let local = |name, side| Lane::new(name, side, vec![side.pods.neighbor.at(STREAM_PORT)]);
-    let vip = |name, side| Lane::new(name, side, vec![side.services.stream().address()]);
-    // Of what is compared, nothing follows a stream between the same pods: that would be slower for what this one left behind.
-    let mut lanes = [
+    let across = |name, side| Series::new(name, side, vec![side.pods.servers[0].at(STREAM_PORT)]);
+    let local = |name, side| Series::new(name, side, vec![side.pods.neighbor.at(STREAM_PORT)]);
+    let vip = |name, side| Series::new(name, side, vec![side.services.stream().address()]);
+    // No compared stream follows one between the same pods: the former's state would slow it down.
+    let mut series = [
         across("stream to another node, plain", &sides.plain),
         across("stream to another node", &sides.ours),
         across("stream from another node, plain", &sides.plain).down(),
@@ -202,15 +206,15 @@ fn report_streams(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> Resu
         local("stream on one node", &sides.ours),
         vip("stream to a VIP", &sides.ours),
     ];
-    let title = "streams, side by side";
-    race::run(bench, title, STREAM_ROUNDS, &mut lanes, |lane| {
-        let target = lane.targets.first().context("a stream has a target")?;
-        load::stream(bench, lane.client, *target, lane.direction)
+    let title = "streams, interleaved";
+    race::run(bench, title, STREAM_ROUNDS, &mut series, |one| {
+        let target = one.targets.first().context("a stream has a target")?;
+        load::stream(bench, one.client, *target, one.direction)
     })?;
-    for lane in &lanes {
-        report.push(Row::measured(lane.name, lane.median(), "Gbit/s"));
+    for one in &series {
+        report.push(Row::measured(one.name, one.median(), "Gbit/s"));
     }
-    let [plain_up, up, plain_down, down, ..] = &lanes;
+    let [plain_up, up, plain_down, down, ..] = &series;
     ratio(
         report,
         "stream to another node : plain",

@@ -1,4 +1,4 @@
-//! How long a wake takes, stage by stage, and what a request costs once the app is awake.
+//! Latency of a wake, stage by stage, and of a request to an awake app.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV6;
@@ -14,13 +14,13 @@ use crate::demo::load;
 use crate::progress::Step;
 use crate::report::{Bound, Report, Row};
 
-/// Apps that are woken in turn.
+/// Apps that are woken one after the other.
 const APPS: u16 = 20;
-/// How often each: 100 wakes in all.
+/// Wakes of each app: 100 in all.
 const ROUNDS: usize = 5;
-/// Requests of the comparison, each side.
+/// Requests on each side of the comparison.
 const REQUESTS: usize = 1_000;
-/// Until an idle app sleeps again: window, grace, ticks, drain.
+/// Longest time until an idle app sleeps: window, grace period, ticks, drain.
 const SLEEP_LIMIT: Duration = Duration::from_secs(40);
 
 /// 100 wakes of 20 apps, then requests to an awake one, in a cluster of three nodes.
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
             "ms",
         ));
     }
-    let step = Step::begin("compare a VIP in serve with the pod's own address");
+    let step = Step::begin("compare a VIP in mode serve with the pod's address");
     report_serve(&cluster, &mut report)?;
     step.done();
     Ok(report)
@@ -74,7 +74,7 @@ fn document(number: u16) -> String {
     )
 }
 
-/// Wakes every app once from sleep and adds what each stage took, measured from the stage before it.
+/// Wakes every app once and adds the duration of each stage.
 fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) -> Result<()> {
     cluster
         .interrupt()
@@ -87,7 +87,7 @@ fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) ->
         let answer = client.enter(|| load::get(app(number).address(), "/"))??;
         ensure!(
             answer.status == 200,
-            "{} answered {}",
+            "{} replied {}",
             name(number),
             answer.status
         );
@@ -100,8 +100,8 @@ fn wake_all(cluster: &Cluster, stages: &mut BTreeMap<&'static str, Vec<f64>>) ->
     Ok(())
 }
 
-/// Adds what each stage took, from the stage before it. Parking and deciding both begin with the packet: the kernel's
-/// event and the request are on their way at once.
+/// Adds the duration of each stage, from the end of the one before it. Parking and deciding both begin with the packet: the
+/// kernel's event and the request are processed concurrently.
 fn add_stages(at_ms: &[f64], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
     for (index, name) in WAKE_STAGES.into_iter().enumerate().skip(1) {
         let before = if name == "decide" { 0 } else { index - 1 };
@@ -111,7 +111,7 @@ fn add_stages(at_ms: &[f64], stages: &mut BTreeMap<&'static str, Vec<f64>>) {
     }
 }
 
-/// Requests to the VIP and to the pod's address in turns, so that both meet the same noise.
+/// Alternating requests to the VIP and to the pod's address, so that noise affects both equally.
 fn report_serve(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let vip = app(1).address();
     let client = cluster.world().client();
@@ -124,7 +124,7 @@ fn report_serve(cluster: &Cluster, report: &mut Report) -> Result<()> {
     let pod = SocketAddrV6::new(pod, 8080, 0, 0);
     cluster.await_direct(app(1))?;
     let (by_vip, directly) = compare(client, vip, pod)?;
-    // What the node's programs add may not double what a request costs; the tail is the machine's.
+    // The data path must not double the median; the tail depends on the machine.
     let median = Row::measured("request in serve, p50", percentile(&by_vip, 0.5), "ms");
     let median = median.against(percentile(&directly, 0.5));
     report.push(median.must(Bound::RatioAtMost(2.0)));

@@ -1,4 +1,4 @@
-//! What the demo claims, one module a theme; every claim is checked where a user would see it.
+//! The demo's claims, one module per topic; each claim is checked from a user's point of view.
 
 pub(super) mod direct;
 pub(super) mod faults;

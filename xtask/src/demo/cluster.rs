@@ -1,4 +1,4 @@
-//! The cluster that the demo and the benches run: control, a scheduler and an agent on every node, and how to ask them.
+//! The cluster of the demo and the benchmarks: control, a scheduler and an agent on every node, and queries to them.
 
 mod ask;
 mod pods;
@@ -19,11 +19,11 @@ use dormouse_world::{
 use crate::binaries::{self, Binaries};
 use crate::interrupt::Interrupt;
 
-/// Everything here is ready within a second or two; a busy machine gets ten times that.
+/// Time limit of waits. Everything is ready within a second or two; a busy machine gets ten times that.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// The node lease of this cluster, short so that a demo may wait for it.
+/// The cluster's node lease, short so that the demo can wait for its end.
 pub(crate) const NODE_LEASE: Duration = Duration::from_secs(10);
-/// The scale-to-zero grace of this cluster.
+/// The cluster's grace period of scale to zero.
 const GRACE: Duration = Duration::from_secs(1);
 /// Ports of `dormouse up`.
 const API_PORT: u16 = 6443;
@@ -49,22 +49,22 @@ impl App {
         Self { name, vip }
     }
 
-    /// Where clients connect to.
+    /// Address and port for clients.
     pub(crate) const fn address(self) -> SocketAddrV6 {
         SocketAddrV6::new(self.vip, 80, 0, 0)
     }
 }
 
-/// The real web server.
+/// The web server of python3.
 pub(crate) const DOCS: App = App::at("docs", 0xd0c5);
-/// The app that reports who answers and who asked.
+/// The app that replies with its pod and the client's address.
 pub(crate) const HELLO: App = App::at("hello", 0x4_e110);
-/// The app that keeps the default burst capacity.
+/// The app with the default burst capacity.
 pub(crate) const CAREFUL: App = App::at("careful", 0xc_a4ef);
 
-/// A running cluster; dropping it ends and removes everything.
+/// A running cluster; dropping it stops and removes everything.
 pub(crate) struct Cluster {
-    /// The agents, by node. Declared before `world`, so that processes go before their namespaces.
+    /// The agents, by node. Declared before `world`, so that processes end before their namespaces are removed.
     agents: Vec<Process>,
     scheduler: Process,
     control: Process,
@@ -118,16 +118,16 @@ impl Cluster {
             let ready = items(&listed).iter().filter(|node| is_ready(node)).count();
             Ok((ready == nodes).then_some(()))
         });
-        ready.with_context(|| format!("control says:\n{}", tail(&self.control.output())))
+        ready.with_context(|| format!("control's log:\n{}", tail(&self.control.output())))
     }
 
-    /// Fails when one of ours ended by itself.
+    /// Fails if a process of the cluster has ended.
     fn check_processes(&mut self) -> Result<()> {
-        let own = [&mut self.control, &mut self.scheduler];
-        for process in own.into_iter().chain(&mut self.agents) {
+        let control = [&mut self.control, &mut self.scheduler];
+        for process in control.into_iter().chain(&mut self.agents) {
             if let Some(status) = process.ended() {
                 bail!(
-                    "a process ended ({status}); it said:\n{}",
+                    "a process ended ({status}); its log:\n{}",
                     tail(&process.output())
                 );
             }
@@ -140,7 +140,7 @@ impl Cluster {
         &self.world
     }
 
-    /// Says when the person pressed Ctrl-C.
+    /// Set by Ctrl-C.
     pub(crate) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
@@ -152,7 +152,7 @@ impl Cluster {
             .with_context(|| format!("there is no node {index}"))
     }
 
-    /// Kills an agent as a crash would and starts it again at once.
+    /// Kills an agent with SIGKILL and restarts it at once.
     pub(crate) fn crash_agent(&mut self, index: usize) -> Result<()> {
         let host = self
             .world
@@ -176,7 +176,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts it again.
+    /// Restarts the scheduler.
     pub(crate) fn start_scheduler(&mut self) -> Result<()> {
         self.scheduler = self.world.spawn(
             self.world.control(),
@@ -190,7 +190,7 @@ fn url(port: u16) -> String {
     format!("http://[{CONTROL}]:{port}")
 }
 
-/// The programs' folder first, so that `dormouse-hello` is found by its name.
+/// PATH with the programs' folder first, so that `dormouse-hello` is found by its name.
 fn path(binaries: &Binaries) -> std::ffi::OsString {
     let folder = binaries
         .hello
@@ -271,13 +271,13 @@ fn agent(binaries: &Binaries, host: &Host) -> Result<Program> {
         .folder(binaries::root()))
 }
 
-/// The end of a log, where its reason is.
+/// The last 20 lines of a log, which contain the reason of a failure.
 pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// Measures how long `work` takes.
+/// Measures the duration of `work`.
 pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let began = Instant::now();
     Ok((work()?, began.elapsed()))

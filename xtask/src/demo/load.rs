@@ -1,4 +1,4 @@
-//! Asks apps for pages the way clients do, one connection a request, and counts what came back.
+//! HTTP clients of apps, one connection per request, with counters of their results.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A request that has not been answered by then counts as failed; a cold start on a busy machine takes a second or two.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Limit after which a request counts as failed; a cold start on a busy machine takes a second or two.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// An HTTP answer.
+/// An HTTP response.
 pub(crate) struct Answer {
     /// The status code.
     pub(crate) status: u16,
-    /// The body, whole.
+    /// The whole body.
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// A field of the JSON object that `dormouse-hello` answers with.
+    /// A field of the JSON object in a response of `dormouse-hello`.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
         Some(body.get(name)?.as_str()?.to_owned())
@@ -28,7 +28,7 @@ impl Answer {
 
 /// Gets `path` over a connection of its own.
 pub(crate) fn get(app: SocketAddrV6, path: &str) -> io::Result<Answer> {
-    get_within(app, path, ANSWER_TIMEOUT)
+    get_within(app, path, REPLY_TIMEOUT)
 }
 
 /// As [`get`], with a limit on each wait.
@@ -43,10 +43,11 @@ pub(crate) fn get_within(app: SocketAddrV6, path: &str, limit: Duration) -> io::
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
-    parse(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is cut off"))
+    parse(&bytes)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the response is truncated"))
 }
 
-/// The status and body of a whole answer; `None` where the body is shorter than announced.
+/// Status and body of a complete response; `None` if the body is shorter than its content length.
 fn parse(bytes: &[u8]) -> Option<Answer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..end])
@@ -63,16 +64,16 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     }
 }
 
-/// What a run of requests brought.
+/// Results of a number of requests.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Requests answered 200.
+    /// Responses with status 200.
     pub(crate) answered: u64,
-    /// Why others were not, up to [`Outcome::REASONS_MAX`] of them.
+    /// Reasons of failures, up to [`Outcome::REASONS_MAX`] of them.
     pub(crate) reasons: Vec<String>,
-    /// How many were not.
+    /// Failed requests.
     pub(crate) failed: u64,
-    /// Answers by the pod that gave them.
+    /// Responses by pod.
     pub(crate) by_pod: BTreeMap<String, u64>,
 }
 
@@ -112,7 +113,7 @@ impl Outcome {
         }
     }
 
-    /// The smallest share that one pod had of all answers, of `pods` pods.
+    /// The smallest share of one pod in all responses; 0 if fewer than `pods` pods responded.
     pub(crate) fn smallest_share(&self, pods: usize) -> f64 {
         let total: u64 = self.by_pod.values().sum();
         if self.by_pod.len() < pods || total == 0 {
@@ -122,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// Runs `worker` on `count` threads and adds up what they bring.
+/// Runs `worker` on `count` threads and adds up their results.
 fn on_threads(count: usize, worker: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     let mut total = Outcome::default();
     thread::scope(|scope| {
@@ -144,7 +145,7 @@ fn on_threads(count: usize, worker: impl Fn(usize) -> Outcome + Sync) -> Outcome
     total
 }
 
-/// `workers` clients, each asking again as soon as it is answered, until `stop`.
+/// `workers` clients, each of which sends its next request when it has a response, until `stop`.
 pub(crate) fn saturate(
     app: SocketAddrV6,
     path: &str,
@@ -160,7 +161,7 @@ pub(crate) fn saturate(
     })
 }
 
-/// New connections at a fixed rate for `length`, whatever the answers take; gives the rate reached, too.
+/// New connections at a fixed rate for `length`, independent of response times; returns the achieved rate too.
 pub(crate) fn steady(
     app: SocketAddrV6,
     path: &str,
@@ -174,7 +175,7 @@ pub(crate) fn steady(
         let mut outcome = Outcome::default();
         let mut next = begin + gap * u32::try_from(worker).unwrap_or(0) / WORKERS;
         while next < begin + length {
-            // Pacing, not synchronisation: the requests shall come evenly.
+            // Pacing, not synchronisation: requests are sent at even intervals.
             thread::sleep(next.saturating_duration_since(Instant::now()));
             outcome.count(get(app, path));
             next += gap;
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_whole_or_not_at_all() {
+    fn an_incomplete_response_is_an_error() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         assert_eq!(parse(whole).expect("whole").status, 200);
         assert!(
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_share_counts_pods_that_never_answered() {
+    fn the_smallest_share_counts_pods_without_responses() {
         let mut outcome = Outcome::default();
         outcome.by_pod.insert("a".into(), 30);
         outcome.by_pod.insert("b".into(), 70);

@@ -1,4 +1,4 @@
-//! Leaves the cluster running for a look around, and says what to try.
+//! `--keep`: the cluster stays up until Ctrl-C, and commands to try are printed.
 
 use anyhow::Result;
 
@@ -7,25 +7,25 @@ use super::cluster::{Cluster, DOCS, HELLO};
 use crate::binaries;
 use crate::progress::say;
 
-/// Applies the examples, prints what to try next, and returns when the person pressed Ctrl-C.
+/// Applies the examples, prints commands to try, and returns at Ctrl-C.
 pub(super) fn keep(cluster: &mut Cluster) -> Result<()> {
     claims::wake::apply(cluster)?;
     let world = cluster.world();
     let enter = |host: &dormouse_world::Host| format!("nsenter --net={}", host.netns.display());
     let client = enter(world.client());
     let control = format!("{} {}", enter(world.control()), cluster.command_line());
-    say("\nThe cluster runs. Three apps sleep; as root, try:\n");
+    say("\nThe cluster is running with three sleeping apps. As root, try:\n");
     say(&format!(
-        "  wake one        {client} curl -i http://[{}]/",
+        "  wake an app     {client} curl -i http://[{}]/",
         HELLO.vip
     ));
     say(&format!(
         "  the web server  {client} curl http://[{}]/BENCHMARKS.md",
         DOCS.vip
     ));
-    say(&format!("  what runs       {control} get apps"));
-    say(&format!("  what was slow   {control} wake timeline hello"));
-    say(&format!("  why             {control} explain app careful"));
+    say(&format!("  list the apps   {control} get apps"));
+    say(&format!("  wake timeline   {control} wake timeline hello"));
+    say(&format!("  explain         {control} explain app careful"));
     if let Some(node) = world.nodes().first() {
         say(&format!(
             "  in the kernel   bpftool map dump pinned {}/v1/lease",
@@ -37,7 +37,7 @@ pub(super) fn keep(cluster: &mut Cluster) -> Result<()> {
         ));
     }
     say(&format!(
-        "\nThe examples are {}. Ctrl-C ends and removes everything.",
+        "\nThe examples are {}. Ctrl-C stops and removes everything.",
         binaries::root().join("deploy/examples/apps.yaml").display()
     ));
     cluster.interrupt().wait();

@@ -1,4 +1,4 @@
-//! Commands run as steps: their output, their failures.
+//! Commands run as steps: their output and their failures.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn shell(script: &str) -> Command {
 }
 
 #[test]
-fn a_command_gives_its_output_and_only_stdout_is_watched() {
+fn a_command_returns_its_stdout_and_only_stdout_is_watched() {
     let mut seen = Vec::new();
     let mut command = shell("echo one; echo aside >&2; echo two");
     let stdout = run_watched("say", &mut command, Output::OnFailure, |line| {
@@ -26,7 +26,7 @@ fn a_failed_command_is_named_as_it_would_be_typed() {
 }
 
 #[test]
-fn stdout_that_is_for_programs_still_reaches_the_caller() {
+fn machine_readable_stdout_is_returned_to_the_caller() {
     let stdout = run("build", &mut shell("echo {}"), Output::ErrorsOnFailure);
     assert_eq!(stdout.unwrap(), "{}\n");
 }
@@ -55,10 +55,10 @@ fn a_command_that_hangs_is_ended() {
     let mut command = shell("echo begun; exec sleep 1000");
     let step = Step::begin("hang");
     let (mut child, lines) = start(&mut command).unwrap();
-    let mut heard = 0;
-    follow(&lines, &step, &child, Duration::from_millis(200), |_| {
-        heard += 1;
+    let mut received = 0;
+    read_lines(&lines, &step, &child, Duration::from_millis(200), |_| {
+        received += 1;
     });
-    assert_eq!(heard, 1);
+    assert_eq!(received, 1);
     assert!(!child.wait().unwrap().success());
 }

@@ -1,9 +1,9 @@
-//! A report's judgement, table and file.
+//! Bounds, table and file of a report.
 
 use super::*;
 
 #[test]
-fn a_value_is_judged_in_its_unit_and_a_ratio_by_the_peer() {
+fn a_bound_applies_to_the_value_or_to_the_ratio() {
     let row = Row::measured("wake p50", 40.0, "ms").against(80.0);
     assert_eq!(row.ratio, Some(0.5));
     assert!(row.clone().must(Bound::AtMost(50.0)).reached);
@@ -20,14 +20,14 @@ fn a_ratio_without_a_peer_is_not_reached() {
 }
 
 #[test]
-fn what_is_not_a_number_reaches_nothing() {
+fn nan_reaches_no_bound() {
     let row = Row::measured("rate", f64::NAN, "/s");
     assert!(!row.clone().must(Bound::AtLeast(0.0)).reached);
     assert!(!row.must(Bound::AtMost(0.0)).reached);
 }
 
 #[test]
-fn the_table_lines_its_columns_up() {
+fn the_columns_of_the_table_are_aligned() {
     let mut report = Report::new("wake");
     report.push(
         Row::measured("p50", 12.0, "ms")
@@ -51,7 +51,7 @@ fn the_table_lines_its_columns_up() {
 }
 
 #[test]
-fn the_file_holds_every_field_and_an_unreached_row_is_an_error() {
+fn the_file_has_every_field_and_a_missed_bound_is_an_error() {
     let mut report = Report::new("wake");
     report.push(
         Row::measured("p50", 12.0, "ms")

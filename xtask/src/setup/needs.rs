@@ -1,37 +1,37 @@
-//! The table of what building and testing need, why, and how each is had.
+//! The dependencies of builds and tests: purpose, detection and installation of each.
 
-/// One thing that a machine must have.
+/// A dependency.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Need {
-    /// What people call it.
+    /// Its name.
     pub(crate) name: &'static str,
-    /// What would not work without it.
+    /// Its purpose.
     pub(crate) why: &'static str,
-    /// How to see that it is there.
+    /// How it is detected.
     pub(crate) probe: Probe,
-    /// How to get it.
+    /// How it is installed.
     pub(crate) cure: Cure,
 }
 
-/// How to see that something is there.
+/// The detection of a dependency.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Probe {
     /// A program on the search path.
     Program(&'static str),
-    /// A file at a fixed place.
+    /// A file with a fixed path.
     File(&'static str),
-    /// A program beside the cargo that runs this; rustup's own folder has a stand-in for each, there or not.
+    /// A program beside the cargo that runs xtask; rustup's folder has a proxy for each component, installed or not.
     Component(&'static str),
     /// A compiler that can build for BPF.
     BpfCompiler,
 }
 
-/// How to get something.
+/// The installation of a dependency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cure {
     /// Debian packages.
     Packages(&'static [&'static str]),
-    /// A component of the Rust toolchain that runs this.
+    /// A component of the Rust toolchain that runs xtask.
     Component(&'static str),
     /// Debian's Rust with its BPF library, or rustup's nightly with the library's source.
     BpfCompiler,
@@ -39,7 +39,7 @@ pub(crate) enum Cure {
     BpfLinker,
 }
 
-/// Everything, in the order in which it is reported.
+/// All dependencies, in the order of reports.
 pub(crate) const NEEDS: &[Need] = &[
     Need {
         name: "cc",
@@ -61,7 +61,7 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "a Rust compiler for BPF",
-        why: "the kernel's half is Rust too",
+        why: "compiles the BPF programs",
         probe: Probe::BpfCompiler,
         cure: Cure::BpfCompiler,
     },
@@ -78,8 +78,8 @@ pub(crate) const NEEDS: &[Need] = &[
         cure: Cure::Packages(&["protobuf-compiler", "libprotobuf-dev"]),
     },
     Need {
-        name: "protobuf's own .proto files",
-        why: "ours import them",
+        name: "protobuf's standard .proto files",
+        why: "this repository's .proto files import them",
         probe: Probe::File("/usr/include/google/protobuf/descriptor.proto"),
         cure: Cure::Packages(&["libprotobuf-dev"]),
     },
@@ -91,7 +91,7 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "ethtool",
-        why: "makes a veth merge frames on arrival, as a network card does",
+        why: "configures the offloads of veth links in tests and benches",
         probe: Probe::Program("ethtool"),
         cure: Cure::Packages(&["ethtool"]),
     },
@@ -103,13 +103,13 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "etcdctl",
-        why: "the tests talk to our store with etcd's own client",
+        why: "the tests access the store with etcd's client",
         probe: Probe::Program("etcdctl"),
         cure: Cure::Packages(&["etcd-client"]),
     },
     Need {
         name: "kubectl",
-        why: "the tests talk to our API with Kubernetes' own client",
+        why: "the tests access the API with Kubernetes' client",
         probe: Probe::Program("kubectl"),
         cure: Cure::Packages(&["kubernetes-client"]),
     },
@@ -121,13 +121,13 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "curl",
-        why: "asks the demo's apps as a person would",
+        why: "the demo sends requests to its apps with it",
         probe: Probe::Program("curl"),
         cure: Cure::Packages(&["curl"]),
     },
     Need {
         name: "bridge",
-        why: "fixes the forwarding entries of the bench's plain nodes",
+        why: "writes the static forwarding entries of the bench's plain nodes",
         probe: Probe::Program("bridge"),
         cure: Cure::Packages(&["iproute2"]),
     },
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_need_is_named_once_and_says_why() {
+    fn every_need_has_a_unique_name_and_a_purpose() {
         for (place, need) in NEEDS.iter().enumerate() {
             assert!(!need.why.is_empty(), "{} has no reason", need.name);
             let same = NEEDS

@@ -1,16 +1,16 @@
-//! Where programs are looked for: `sudo` and minimal shells leave out folders that we need.
+//! The search path of programs: `sudo` and minimal shells omit folders that setup and builds need.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Folders that are not on every PATH: `ip` and `bpftool` live in the system's.
+/// Folders that are not on every PATH; `ip` and `bpftool` are in them.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The PATH that every program we start gets: this process's, cargo's folder, the system's.
+/// The PATH of every started program: this process's PATH, cargo's folder, the system's folders.
 pub(crate) fn search_path() -> OsString {
     let own = env::var_os("PATH").unwrap_or_default();
-    // A folder whose name holds a colon cannot be joined; then the PATH as it is has to do.
+    // A folder whose name contains a colon cannot be joined: keep the PATH unchanged.
     env::join_paths(folders(&own)).unwrap_or(own)
 }
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_added_behind_those_of_the_person_and_only_once() {
+    fn folders_are_appended_to_the_users_and_only_once() {
         let found = folders(&OsString::from("/mine:/usr/sbin"));
         assert_eq!(
             found[..2],

@@ -1,4 +1,4 @@
-//! What is missing and what the machine allows -> the commands to run. Pure: nothing is run here.
+//! The commands that install missing dependencies on this machine. Pure: nothing is executed here.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::needs::{Cure, Need};
 /// Debian's Rust, and its prebuilt core library for BPF.
 const DEBIAN_COMPILER: [&str; 2] = ["rustc-web", "libstd-rust-web-dev-bpf"];
 
-/// What bpf-linker links with: the LLVM that Debian's Rust above was built with.
+/// LLVM for bpf-linker, of the version with which Debian's Rust above was built.
 const DEBIAN_LINKER: [&str; 6] = [
     "llvm-22-dev",
     "clang-22",
@@ -17,16 +17,16 @@ const DEBIAN_LINKER: [&str; 6] = [
     "libc6-dev",
 ];
 
-/// bpf-linker's build script looks for `llvm-config` below these.
+/// Variables by which bpf-linker's build script finds `llvm-config`.
 const LINKER_ENVIRONMENT: [(&str, &str); 2] = [
     ("LLVM_PREFIX", "/usr/lib/llvm-22"),
     ("LLVM_SYS_221_PREFIX", "/usr/lib/llvm-22"),
 ];
 
-/// No package may ask a question.
+/// Suppresses questions of packages.
 const APT_ENVIRONMENT: (&str, &str) = ("DEBIAN_FRONTEND", "noninteractive");
 
-/// What the machine allows.
+/// The machine's means of installation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Machine {
     /// Whether this process may install packages.
@@ -44,12 +44,12 @@ impl Machine {
     }
 }
 
-/// One command, and what it is for.
+/// A command and its purpose.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     /// Completes the sentence "failed to …".
     pub(crate) purpose: &'static str,
-    /// Variables that it needs beside the inherited ones.
+    /// Additional environment variables.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
     /// The program.
     pub(crate) program: &'static str,
@@ -74,7 +74,7 @@ impl Step {
         }
     }
 
-    /// The command for a person who is not root.
+    /// The command for a user who is not root.
     pub(crate) fn typed(&self) -> String {
         if self.is_apt() {
             format!("sudo {self}")
@@ -100,17 +100,17 @@ impl fmt::Display for Step {
     }
 }
 
-/// The step that learns what apt offers; a bare machine knows of no package.
+/// The update of apt's package lists, which a fresh machine lacks.
 pub(crate) fn refresh() -> Step {
     Step::new(
-        "learn which packages there are",
+        "update the package lists",
         "apt-get",
         &["update", "--quiet"],
     )
     .with_environment(&[APT_ENVIRONMENT])
 }
 
-/// The commands that bring what is missing: packages first, since bpf-linker is built with them.
+/// The commands that install the missing dependencies: packages first, because bpf-linker's build needs them.
 pub(crate) fn steps(missing: &[&Need], machine: Machine) -> Vec<Step> {
     let cures = |wanted: Cure| missing.iter().any(|need| need.cure == wanted);
     let (compiler, linker) = (cures(Cure::BpfCompiler), cures(Cure::BpfLinker));
@@ -132,7 +132,7 @@ pub(crate) fn steps(missing: &[&Need], machine: Machine) -> Vec<Step> {
     steps
 }
 
-/// Whether this process may run them all. Half a setup would only hide what is missing.
+/// Whether this process may run all steps; a partial setup is not attempted.
 pub(crate) fn may_run(steps: &[Step], machine: Machine) -> bool {
     machine.may_use_apt() || !steps.iter().any(Step::is_apt)
 }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_the_toolchain_come_from_rustup() {
+    fn components_of_the_toolchain_come_from_rustup() {
         assert_eq!(
             commands(&["rustfmt", "clippy"], DEBIAN),
             [
@@ -255,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_missing_needs_nothing() {
+    fn a_complete_machine_needs_no_steps() {
         assert_eq!(steps(&[], DEBIAN), []);
     }
 
     #[test]
     fn packages_need_root_and_apt_but_rustup_needs_neither() {
-        let person = Machine {
+        let user = Machine {
             root: false,
             ..DEBIAN
         };
@@ -274,8 +274,8 @@ mod tests {
             steps(&missing, DEBIAN)
         };
         assert!(may_run(&of("ip"), DEBIAN));
-        assert!(!may_run(&of("ip"), person));
+        assert!(!may_run(&of("ip"), user));
         assert!(!may_run(&of("ip"), other_system));
-        assert!(may_run(&of("clippy"), person));
+        assert!(may_run(&of("clippy"), user));
     }
 }

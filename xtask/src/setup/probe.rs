@@ -1,4 +1,4 @@
-//! Looks at the machine: what is there, and what it allows.
+//! Detection of installed dependencies and of the machine's means of installation.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use super::needs::{Need, Probe};
 use super::path;
 use super::plan::Machine;
 
-/// Those of `needs` that this machine lacks.
+/// The dependencies that are not installed.
 pub(crate) fn missing(needs: &'static [Need]) -> Vec<&'static Need> {
     needs.iter().filter(|need| !found(need)).collect()
 }
 
-/// Whether this machine has it.
+/// Whether a dependency is installed.
 pub(crate) fn found(need: &Need) -> bool {
     match need.probe {
         Probe::Program(name) => path::program(name).is_some(),
@@ -23,7 +23,7 @@ pub(crate) fn found(need: &Need) -> bool {
     }
 }
 
-/// What the machine allows, apart from who runs this and what apt offers.
+/// The machine, without the fields for root and for apt's packages.
 pub(crate) fn machine() -> Machine {
     Machine {
         apt: path::program("apt-get").is_some(),
@@ -73,20 +73,20 @@ mod tests {
     fn need(probe: Probe) -> Need {
         Need {
             name: "it",
-            why: "a test asks",
+            why: "for a test",
             probe,
             cure: Cure::Packages(&[]),
         }
     }
 
     #[test]
-    fn what_is_there_is_found() {
+    fn installed_dependencies_are_found() {
         assert!(found(&need(Probe::Program("sh"))));
         assert!(found(&need(Probe::File("/"))));
     }
 
     #[test]
-    fn what_is_not_there_is_missing() {
+    fn other_dependencies_are_missing() {
         assert!(!found(&need(Probe::Program("no-such-program"))));
         assert!(!found(&need(Probe::File("/no/such/file"))));
         assert!(!found(&need(Probe::Component("cargo-no-such-part"))));

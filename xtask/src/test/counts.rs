@@ -1,18 +1,18 @@
-//! Adds up what the test programs say about themselves.
+//! The sum of the test programs' summaries.
 
 use std::fmt;
 
-/// How many checks passed and failed.
+/// Number of passed and failed checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Those that passed.
+    /// Passed checks.
     pub(crate) passed: u64,
-    /// Those that failed.
+    /// Failed checks.
     pub(crate) failed: u64,
 }
 
 impl Counts {
-    /// Adds one line of output, if it is a test program's summary.
+    /// Adds a line of output if it is a test program's summary.
     pub(crate) fn add(&mut self, line: &str) {
         let Some(summary) = line.strip_prefix("test result: ") else {
             return;
@@ -28,7 +28,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The number that stands right before `word`, or nothing of it.
+/// The number right before `word`; 0 if there is none.
 fn number_before(text: &str, word: &str) -> u64 {
     let before = text
         .split(word)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summaries_are_added_up_and_other_lines_are_not() {
+    fn only_summaries_are_added_up() {
         let mut counts = Counts::default();
         let ok = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.05s";
         let bad = "test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s";

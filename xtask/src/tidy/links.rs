@@ -1,9 +1,9 @@
-//! Links of a document to files of this repository must lead somewhere.
+//! Links in documents: their targets in this repository must exist.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// The links of the Markdown file `path` that lead nowhere. `paths` are all files of the repository.
+/// The broken links of the Markdown file `path`. `paths` are all files of the repository.
 pub(super) fn check(path: &str, text: &str, paths: &BTreeSet<String>) -> Vec<String> {
     if Path::new(path)
         .extension()
@@ -13,13 +13,13 @@ pub(super) fn check(path: &str, text: &str, paths: &BTreeSet<String>) -> Vec<Str
     }
     let broken = targets(text)
         .into_iter()
-        .filter(|target| !leads(path, target, paths));
+        .filter(|target| !exists(path, target, paths));
     broken
-        .map(|target| format!("the link to `{target}` leads nowhere"))
+        .map(|target| format!("the link to `{target}` is broken"))
         .collect()
 }
 
-/// What stands in `](…)` and in `src="…"`, outside of code.
+/// The targets in `](…)` and in `src="…"`, outside of code blocks.
 fn targets(text: &str) -> Vec<&str> {
     let mut code = false;
     let mut targets = Vec::new();
@@ -41,7 +41,7 @@ fn between<'a>(line: &'a str, open: &'a str, close: char) -> impl Iterator<Item 
         .map(|(inside, _)| inside)
 }
 
-fn leads(from: &str, target: &str, paths: &BTreeSet<String>) -> bool {
+fn exists(from: &str, target: &str, paths: &BTreeSet<String>) -> bool {
     let file = target.split(['#', ' ', '?']).next().unwrap_or_default();
     if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
         return true;
@@ -54,7 +54,7 @@ fn leads(from: &str, target: &str, paths: &BTreeSet<String>) -> bool {
     paths.contains(&resolved) || paths.iter().any(|path| path.starts_with(&below))
 }
 
-/// The path without `.` and `..`; nothing if it leaves the repository.
+/// The path without `.` and `..`; `None` if it leaves the repository.
 fn resolve(path: &Path) -> Option<String> {
     let mut resolved = PathBuf::new();
     for component in path.components() {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_files_folders_parts_and_other_sites_lead_somewhere() {
+    fn links_to_files_folders_anchors_and_other_sites_are_valid() {
         let text = "[a](docs/BENCHMARKS.md#wake) [b](docs) [c](docs/) [d](#here) [e](https://e.org/x) \
                     <img src=\"docs/picture.svg\">";
         assert_eq!(check_text("README.md", text), [""; 0]);
@@ -96,17 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn links_to_nothing_are_found() {
+    fn broken_links_are_found() {
         let text = "[a](docs/GONE.md), [b](/etc/passwd) and [c](../outside.md)";
         assert_eq!(
             check_text("README.md", text),
             ["docs/GONE.md", "/etc/passwd", "../outside.md"]
-                .map(|target| format!("the link to `{target}` leads nowhere"))
+                .map(|target| format!("the link to `{target}` is broken"))
         );
     }
 
     #[test]
-    fn code_holds_no_links() {
+    fn links_in_code_are_ignored() {
         assert_eq!(check_text("README.md", "```\n[a](gone.md)\n```\n"), [""; 0]);
         assert_eq!(check_text("notes.txt", "[a](gone.md)"), [""; 0]);
     }

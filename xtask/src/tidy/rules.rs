@@ -1,13 +1,12 @@
-//! Rules about one file's name and text.
+//! Rules about the path and the text of a single file.
 
-/// Words that say nothing about what a file is for.
+/// Words in paths that do not describe a file's purpose.
 const PATH_WORDS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
-/// Where `unsafe` is allowed: these files, and everything below these folders (they end in `/`).
+/// Files and folders (ending in `/`) in which `unsafe` is allowed.
 const UNSAFE_PLACES: [&str; 2] = ["agent/sys/src/", "ebpf/src/"];
 
-/// Unfinished business belongs into the tracker, where somebody looks for it.
-/// Written in halves, so that this file keeps its own rule.
+/// Marks of unfinished work, which belongs in the tracker. Split, so that this file does not break the rule itself.
 const TEXT_WORDS: [(&str, &str); 4] = [
     (concat!("TO", "DO"), "finish it or file it"),
     (concat!("FIX", "ME"), "fix it or file it"),
@@ -15,7 +14,7 @@ const TEXT_WORDS: [(&str, &str); 4] = [
     (concat!("unimple", "mented!"), "write it or leave it out"),
 ];
 
-/// Everything that is wrong with this file.
+/// All violations in this file.
 pub(super) fn check(path: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     findings.extend(path_word(path));
@@ -37,7 +36,7 @@ fn path_word(path: &str) -> Option<String> {
     let mut words = path.split(['/', '.', '_', '-']);
     let word = words.find(|word| PATH_WORDS.contains(word))?;
     Some(format!(
-        "`{word}` in a path says nothing: name what the file is for"
+        "`{word}` in a path: name the file's purpose instead"
     ))
 }
 
@@ -46,8 +45,8 @@ fn opening(text: &str) -> Option<String> {
         .lines()
         .next()
         .and_then(|line| line.strip_prefix("//! "));
-    let says = opens.is_some_and(|sentence| !sentence.trim().is_empty());
-    (!says).then(|| "the first line must be `//! ` and say why the file exists".to_owned())
+    let describes = opens.is_some_and(|sentence| !sentence.trim().is_empty());
+    (!describes).then(|| "the first line must be `//! ` and describe the file".to_owned())
 }
 
 fn module_file(path: &str) -> Option<String> {
@@ -71,7 +70,7 @@ fn unsafe_place(path: &str, text: &str) -> Option<String> {
     ))
 }
 
-/// Whether the line's code, without comments and text in quotes, holds the keyword.
+/// Whether the line's code, without comments and string literals, contains the keyword.
 fn uses_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let plain = code.replace("\\\"", "");
@@ -96,7 +95,7 @@ fn text_words(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const OPENING: &str = "//! Says why it exists.\n";
+    const OPENING: &str = "//! A file.\n";
 
     fn check_code(path: &str, code: &str) -> Vec<String> {
         check(path, &format!("{OPENING}{code}"))
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opens_with_its_reason() {
+    fn a_file_opens_with_a_description() {
         for text in ["", "fn main() {}\n", "\n//! Late.\n", "//!\n", "//!   \n"] {
             assert_eq!(check("build.rs", text).len(), 1, "{text:?}");
         }
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_says_what_a_file_is_for() {
+    fn vague_words_in_paths_are_found() {
         assert_eq!(check_code("agent/src/utils.rs", "").len(), 1);
         assert_eq!(check_code("agent/common/src/lib.rs", "").len(), 1);
         assert_eq!(check("docs/misc-notes.md", "").len(), 1);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_lies_beside_its_folder() {
+    fn a_module_file_is_beside_its_folder() {
         assert_eq!(
             check_code("agent/src/pod/mod.rs", ""),
             ["call it agent/src/pod.rs, beside the folder"]
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_stays_in_few_places() {
+    fn unsafe_code_is_allowed_in_few_places() {
         let code = "fn read() { unsafe { peek() } }\n";
         assert!(check_code("control/src/main.rs", code)[0].starts_with("line 2: `unsafe`"));
         assert_eq!(check_code("agent/sys/src/words.rs", code), [""; 0]);
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn speaking_of_unsafe_is_not_using_it() {
+    fn the_word_unsafe_in_text_is_not_its_use() {
         for code in [
             "#![forbid(unsafe_code)]",
             "// unsafe",
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_business_is_found_with_its_line() {
+    fn unfinished_work_is_found_with_its_line() {
         let code = format!("\n// {}: later\n", TEXT_WORDS[0].0);
         assert!(check_code("control/src/main.rs", &code)[0].starts_with("line 3: "));
     }

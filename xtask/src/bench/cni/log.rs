@@ -1,23 +1,23 @@
-//! What the agent's log says of its own time.
+//! Timings from the agent's log.
 
 use serde_json::Value;
 
-/// What a line of JSON says, if its message is this one.
+/// The fields of a JSON log line with this message.
 fn fields(line: &str, message: &str) -> Option<Value> {
     let mut line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get_mut("fields")?.take();
     (fields.get("message")? == message).then_some(fields)
 }
 
-/// A number of any width: wide ones are written as text.
+/// A number; the log writes 128-bit ones as text.
 fn number(fields: &Value, name: &str) -> Option<f64> {
     let field = fields.get(name)?;
     let text = field.as_str().and_then(|text| text.parse().ok());
     field.as_f64().or(text)
 }
 
-/// Milliseconds that each ADD spent in the kernel's answers to its netlink messages: the floor below which no plugin that
-/// wires the same gets.
+/// Milliseconds that each ADD waited for the kernel to process its netlink messages: the least time in which any plugin
+/// could create the same links.
 pub(super) fn kernel_ms(log: &str) -> Vec<f64> {
     let adds = log.lines().filter_map(|line| fields(line, "wired a pod"));
     let sum = |add: Value| {
@@ -28,7 +28,7 @@ pub(super) fn kernel_ms(log: &str) -> Vec<f64> {
     adds.filter_map(sum).map(|us| us / 1e3).collect()
 }
 
-/// How many pods the last start found again, and the milliseconds that it took.
+/// The pods that the last start recovered, and the milliseconds that it took.
 pub(super) fn recovery(log: &str) -> Option<(f64, f64)> {
     let mut lines = log.lines().rev();
     let found = lines.find_map(|line| fields(line, "found the node's pods again"))?;

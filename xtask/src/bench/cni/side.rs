@@ -1,4 +1,4 @@
-//! One side of the comparison: a node, the plugin that wires its pods, and the pods' namespaces.
+//! One side of the comparison: a node, its CNI plugin, and its pods' namespaces.
 
 use std::fs;
 use std::io::Write;
@@ -14,25 +14,25 @@ use serde_json::{Value, json};
 use super::super::Options;
 use crate::demo::cluster::{PATIENCE, tail};
 
-/// Where Debian has the reference plugins.
+/// Folder of Debian's package of reference plugins.
 pub(super) const REFERENCE: &str = "/usr/lib/cni";
 const METRICS_PORT: u16 = 10_249;
 
-/// A node and what wires its pods.
+/// A node and the plugin that wires its pods.
 pub(super) struct Side {
     pub(super) node: Host,
     plugin: PathBuf,
     configuration: String,
 }
 
-/// What one call of a plugin took and said.
+/// Duration and output of one call of a plugin.
 pub(super) struct Called {
     pub(super) ms: f64,
-    pub(super) answer: String,
+    pub(super) output: String,
 }
 
 impl Side {
-    /// Dormouse's plugin, which asks the node's agent.
+    /// Dormouse's plugin, which calls the node's agent.
     pub(super) fn ours(node: &Host, plugin: &Path) -> Self {
         let configuration = json!({
             "cniVersion": "1.0.0", "name": "pods", "type": "dormouse-cni",
@@ -41,7 +41,7 @@ impl Side {
         Self::new(node, plugin.to_path_buf(), &configuration)
     }
 
-    /// The reference's bridge with its file per address.
+    /// The reference plugin `bridge` with `host-local`, which keeps a file for each address.
     pub(super) fn reference(node: &Host) -> Result<Self> {
         let prefix = node.prefix.context("the node has no prefix")?;
         let configuration = json!({
@@ -66,14 +66,14 @@ impl Side {
         }
     }
 
-    /// Makes the namespaces of pods numbered from `first` to before `end`.
+    /// Creates the namespaces of pods `first..end`.
     pub(super) fn make_pods(&self, first: usize, end: usize) -> Result<()> {
         let lines: Vec<String> = (first..end)
             .map(|pod| format!("netns add {}", self.name(pod)))
             .collect();
         let mut command = Command::new("ip");
         let done = execute(command.args(["-batch", "-"]), &lines.join("\n"))?;
-        ensure!(done.0, "failed to make namespaces: {}", done.1);
+        ensure!(done.0, "failed to create namespaces: {}", done.1);
         Ok(())
     }
 
@@ -102,24 +102,24 @@ impl Side {
             (done, began.elapsed().as_secs_f64() * 1e3)
         })?;
         let (done, ms) = called;
-        let (succeeded, answer) = done?;
+        let (succeeded, output) = done?;
         ensure!(
             succeeded,
-            "{command} of {} failed: {answer}",
+            "{command} of {} failed: {output}",
             self.name(pod)
         );
-        Ok(Called { ms, answer })
+        Ok(Called { ms, output })
     }
 }
 
-/// The address in an ADD's answer.
-pub(super) fn address(answer: &str) -> Option<Ipv6Addr> {
-    let answer: Value = serde_json::from_str(answer).ok()?;
-    let address = answer.pointer("/ips/0/address")?.as_str()?;
+/// The first address in ADD's result.
+pub(super) fn address(output: &str) -> Option<Ipv6Addr> {
+    let result: Value = serde_json::from_str(output).ok()?;
+    let address = result.pointer("/ips/0/address")?.as_str()?;
     address.split_once('/')?.0.parse().ok()
 }
 
-/// Runs a program with text on its standard input: whether it succeeded, and what it wrote.
+/// Runs a program with text on its standard input; returns whether it succeeded, and its output.
 fn execute(command: &mut Command, input: &str) -> Result<(bool, String)> {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = piped
@@ -127,35 +127,35 @@ fn execute(command: &mut Command, input: &str) -> Result<(bool, String)> {
         .spawn()
         .context("failed to start a program")?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that reads nothing says by its status whether all is well.
+        // A program may end without reading its input; its exit status counts.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child
         .wait_with_output()
         .context("failed to wait for a program")?;
-    let said = [output.stdout, output.stderr].concat();
+    let written = [output.stdout, output.stderr].concat();
     Ok((
         output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&written).into_owned(),
     ))
 }
 
-/// Starts the node's agent, which tells in its log how long each stage of an ADD took, and waits until it takes pods.
+/// Starts the node's agent, which logs the time of each stage of an ADD, and waits until it accepts requests.
 pub(super) fn start_agent(options: &Options, world: &World, node: &Host) -> Result<Process> {
     let socket = socket(node);
-    // What an agent before left there does not answer.
+    // The socket of a killed agent is stale.
     if socket.exists() {
         fs::remove_file(&socket).context("failed to remove a socket")?;
     }
     let log = node.log("dormouse-agent");
-    // Several agents write there, one after the other.
+    // Consecutive agents append to the same log.
     let started = |log: &str| log.matches("running").count();
     let before = started(&fs::read_to_string(log).unwrap_or_default());
     let mut agent = world.spawn(node, &program(options, node)?)?;
     options.interrupt.wait_for("the agent", PATIENCE, || {
         if let Some(status) = agent.ended() {
             bail!(
-                "the agent ended ({status}); it said:\n{}",
+                "the agent ended ({status}); its log:\n{}",
                 tail(&agent.output())
             );
         }

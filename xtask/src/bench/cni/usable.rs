@@ -1,4 +1,4 @@
-//! Whether a pod can use its address at the moment when ADD returns: it binds, and its first packet arrives.
+//! Readiness of a pod's address when ADD returns: the pod can bind it, and its first packet arrives.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::bench::Options;
 use crate::progress::Step;
 use crate::report::{Report, Row};
 
-/// Pods that come and go.
+/// Pods that are added and deleted.
 const TRIALS: usize = 10_000;
-/// The trials' namespaces: a pod that comes finds one that is no longer in use.
+/// Namespaces that the trials reuse in turn.
 const NAMESPACES: usize = 8;
-/// Where pods send their first packet.
+/// Destination port of a pod's first packet.
 const PORT: u16 = 9_000;
-/// How long a packet may be under way.
+/// Time in which a packet must arrive.
 const PACKET_LIMIT: Duration = Duration::from_secs(2);
 
-/// Who waits for pods' packets.
+/// Receiver of the pods' packets.
 pub(super) struct Listener(UdpSocket);
 
 impl Listener {
-    /// Listens at the node's own address.
+    /// Binds the node's own address.
     pub(super) fn open(side: &Side) -> Result<Self> {
         let listen = || UdpSocket::bind((side.node.address, PORT));
         let socket = side.node.enter(listen)??;
@@ -32,9 +32,9 @@ impl Listener {
     }
 
     /// Whether the pod can use its address at once, and its first packet arrives.
-    pub(super) fn hears(&self, side: &Side, pod: usize, added: &Called) -> Result<bool> {
+    pub(super) fn receives_from(&self, side: &Side, pod: usize, added: &Called) -> Result<bool> {
         let address: Ipv6Addr =
-            side::address(&added.answer).context("ADD's answer has no address")?;
+            side::address(&added.output).context("ADD's result has no address")?;
         let to = (side.node.address, PORT);
         let sent = dormouse_world::enter(&side.netns(pod), || {
             UdpSocket::bind((address, 0)).and_then(|socket| socket.send_to(b"first", to))
@@ -43,33 +43,33 @@ impl Listener {
             return Ok(false);
         }
         let mut packet = [0; 16];
-        let heard = self.0.recv_from(&mut packet);
-        Ok(heard.is_ok_and(|(_, from)| from.ip() == address))
+        let received = self.0.recv_from(&mut packet);
+        Ok(received.is_ok_and(|(_, from)| from.ip() == address))
     }
 }
 
-/// Pods numbered from `first` on come, speak and go, one after the other.
+/// Adds a pod, sends a packet from it and deletes it, again and again, with namespaces from `first` on.
 pub(super) fn report(
     options: &Options,
     ours: &Side,
     first: usize,
     report: &mut Report,
 ) -> Result<()> {
-    let step = Step::begin("add pods that speak at once, and delete them");
+    let step = Step::begin("add pods that send at once, and delete them");
     ours.make_pods(first, first + NAMESPACES)?;
     let listener = Listener::open(ours)?;
-    let mut heard = 0;
+    let mut received = 0;
     for trial in 0..TRIALS {
         options.interrupt.check()?;
         let pod = first + trial % NAMESPACES;
         let added = ours.call("ADD", pod)?;
-        heard += usize::from(listener.hears(ours, pod, &added)?);
+        received += usize::from(listener.receives_from(ours, pod, &added)?);
         ours.call("DEL", pod)?;
         step.at(&format!("{} of {TRIALS}", trial + 1));
     }
     step.done();
-    let name = "pods whose first packet arrives when it is sent as soon as ADD returned";
-    let seen = format!("{heard} of {TRIALS}");
-    report.push(Row::claim(name, heard == TRIALS, &seen));
+    let name = "pods whose first packet, sent right after ADD returned, arrives";
+    let seen = format!("{received} of {TRIALS}");
+    report.push(Row::claim(name, received == TRIALS, &seen));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Runs the programs that configure the network, inside a namespace or in our own.
+//! Programs that configure the network, run inside a namespace or in the present one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::setup::path::search_path;
 
-/// Runs a program in the namespace that the file `netns` names, with text on its standard input. Returns what it wrote.
+/// Runs a program in the namespace of the file `netns`, with text on its standard input. Returns its standard output.
 pub(super) fn run(netns: Option<&Path>, words: &[&str], input: &str) -> Result<String> {
     let [program, arguments @ ..] = words else {
         bail!("there is no program to run");
@@ -18,7 +18,7 @@ pub(super) fn run(netns: Option<&Path>, words: &[&str], input: &str) -> Result<S
     finish(netns, &mut command, input)
 }
 
-/// As [`run`], for a command that is more than its words.
+/// As [`run`], for a prepared command.
 pub(super) fn finish(netns: Option<&Path>, command: &mut Command, input: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = || format!("failed to run `{program}`");
@@ -27,12 +27,12 @@ pub(super) fn finish(netns: Option<&Path>, command: &mut Command, input: &str) -
         None => feed(command, input),
     };
     let output = output.with_context(failed)?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let written = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
-        return Ok(said);
+        return Ok(written);
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    bail!("`{program}` failed: {} {}", errors.trim(), said.trim())
+    bail!("`{program}` failed: {} {}", errors.trim(), written.trim())
 }
 
 fn feed(command: &mut Command, input: &str) -> std::io::Result<Output> {
@@ -42,7 +42,7 @@ fn feed(command: &mut Command, input: &str) -> std::io::Result<Output> {
         .stderr(Stdio::piped());
     let mut child = piped.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that reads nothing says by its status whether all is well.
+        // A program may end without reading its input; its exit status counts.
         let _ = stdin.write_all(input.as_bytes());
     }
     child.wait_with_output()
@@ -53,7 +53,7 @@ pub(super) fn ip(netns: Option<&Path>, lines: &[String]) -> Result<()> {
     run(netns, &["ip", "-6", "-batch", "-"], &lines.join("\n")).map(drop)
 }
 
-/// Writes a kernel setting of a namespace; one that this kernel does not have is left out.
+/// Writes a sysctl of a namespace; one that this kernel does not have is ignored.
 pub(super) fn set(netns: &Path, name: &str, value: &str) -> Result<()> {
     let path = PathBuf::from("/proc/sys/net").join(name);
     let write = || {

@@ -1,6 +1,7 @@
-//! The load of `cargo xtask bench dataplane`: short TCP connections as fast as they go, and the server that answers them.
+//! The load of `cargo xtask bench dataplane`: a client of short TCP connections, and the server for them.
 //!
-//! A program of its own, so that it can live in a pod's namespace and cgroup, and is optimised like what it measures.
+//! It is a program of its own so that it runs in a pod's namespace and cgroup, and is a release build like the measured
+//! programs.
 #![forbid(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,39 +12,39 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
-/// Both messages: what fits one segment on any link.
+/// Size of request and reply, in bytes: one segment on any link.
 const MESSAGE_BYTES: usize = 64;
-/// A connection that takes longer has failed; on a link without losses none takes a hundredth of it.
+/// A connection that takes longer has failed; on a link without losses none takes a hundredth of this.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often a server without clients looks whether its time is over.
+/// Interval at which the server checks whether its time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// A thread needs little.
+/// Stack of a server's thread, in bytes.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Asks, or answers.
+/// Client or server of short TCP connections
 #[derive(Parser)]
 enum Arguments {
-    /// Connects, asks, reads the answer to its end and closes, again and again.
-    Ask {
-        /// For how long.
+    /// Connect, send a request, read the reply to its end and close, repeatedly
+    Client {
+        /// Length of the measurement
         #[arg(long)]
         milliseconds: u64,
-        /// By how many threads, each with one connection at a time.
+        /// Number of threads, each with one connection at a time
         #[arg(long)]
         threads: usize,
-        /// Where to, in turns.
+        /// Servers, in turn
         #[arg(required = true)]
         targets: Vec<SocketAddr>,
     },
-    /// Answers, and ends by itself after some time, so that none outlives its bench for long.
-    Answer {
-        /// Where to listen.
+    /// Accept connections and reply
+    Server {
+        /// Port to listen on
         #[arg(long)]
         port: u16,
-        /// For how long.
+        /// Lifetime of the server: it ends even if the benchmark is killed
         #[arg(long)]
         seconds: u64,
-        /// How many connections at a time.
+        /// Number of concurrent connections
         #[arg(long)]
         threads: usize,
     },
@@ -51,23 +52,24 @@ enum Arguments {
 
 fn main() -> io::Result<()> {
     match Arguments::parse() {
-        Arguments::Ask {
+        Arguments::Client {
             milliseconds,
             threads,
             targets,
         } => {
-            let outcome = ask(&targets, threads, Duration::from_millis(milliseconds));
+            let outcome =
+                connect_repeatedly(&targets, threads, Duration::from_millis(milliseconds));
             writeln!(io::stdout(), "{}", outcome.json())
         }
-        Arguments::Answer {
+        Arguments::Server {
             port,
             seconds,
             threads,
-        } => answer(port, threads, Duration::from_secs(seconds)),
+        } => serve(port, threads, Duration::from_secs(seconds)),
     }
 }
 
-/// What became of the connections.
+/// Results of the connections.
 #[derive(Default)]
 struct Outcome {
     connections: u64,
@@ -103,7 +105,7 @@ impl Outcome {
     }
 }
 
-fn ask(targets: &[SocketAddr], threads: usize, length: Duration) -> Outcome {
+fn connect_repeatedly(targets: &[SocketAddr], threads: usize, length: Duration) -> Outcome {
     let turn = AtomicUsize::new(0);
     let began = Instant::now();
     let work = || {
@@ -118,36 +120,36 @@ fn ask(targets: &[SocketAddr], threads: usize, length: Duration) -> Outcome {
     thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         for thread in running {
-            let died = |_| Outcome {
+            let panicked = |_| Outcome {
                 failures: 1,
                 reason: Some("a thread panicked".to_owned()),
                 ..Outcome::default()
             };
-            total.add(thread.join().unwrap_or_else(died));
+            total.add(thread.join().unwrap_or_else(panicked));
         }
     });
     total.seconds = began.elapsed().as_secs_f64();
     total
 }
 
-/// One connection. The server closes first, so that the client's ports are free again at once.
+/// One connection. The server closes first, so the client's port is free at once (no TIME_WAIT).
 fn exchange(target: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&[b'?'; MESSAGE_BYTES])?;
-    let mut answer = [0; MESSAGE_BYTES];
-    stream.read_exact(&mut answer)?;
-    if stream.read(&mut answer)? == 0 {
+    let mut reply = [0; MESSAGE_BYTES];
+    stream.read_exact(&mut reply)?;
+    if stream.read(&mut reply)? == 0 {
         return Ok(());
     }
-    Err(io::Error::other("the answer is too long"))
+    Err(io::Error::other("the reply is too long"))
 }
 
-fn answer(port: u16, threads: usize, length: Duration) -> io::Result<()> {
+fn serve(port: u16, threads: usize, length: Duration) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     for _ in 0..threads {
         let listener = listener.try_clone()?;
-        // A thread is never waited for: it may sit in accept(2) when the time is over.
+        // Threads are not joined: they may block in accept(2) when the time is over.
         thread::Builder::new()
             .stack_size(STACK_BYTES)
             .spawn(move || accept(&listener))?;
@@ -162,8 +164,8 @@ fn answer(port: u16, threads: usize, length: Duration) -> io::Result<()> {
 fn accept(listener: &TcpListener) {
     loop {
         match listener.accept() {
-            // A client that breaks off is its own affair, and counted there.
-            Ok((stream, _client)) => drop(converse(stream)),
+            // A failed connection is counted by its client.
+            Ok((stream, _client)) => drop(reply(stream)),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 eprintln!("failed to accept a connection: {error}");
@@ -173,9 +175,9 @@ fn accept(listener: &TcpListener) {
     }
 }
 
-fn converse(mut stream: TcpStream) -> io::Result<()> {
+fn reply(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut question = [0; MESSAGE_BYTES];
-    stream.read_exact(&mut question)?;
+    let mut request = [0; MESSAGE_BYTES];
+    stream.read_exact(&mut request)?;
     stream.write_all(&[b'!'; MESSAGE_BYTES])
 }

@@ -1,13 +1,13 @@
-//! A peer: the rules that kube-proxy writes in its mode `iptables`, for ClusterIP Services. Pure.
+//! The rules of kube-proxy's mode `iptables` for ClusterIP Services. Pure.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddrV6;
 
 use super::services::{NAMESPACE, SERVICE_PORT, Service, Services};
 
-/// What all pods' addresses begin with: only others' connections are masqueraded.
+/// The cluster's pod range: connections from outside it are masqueraded.
 const CLUSTER: &str = "2001:db8:d0::/64";
-/// kube-proxy's own chains and what leads to them, where no Service has node ports, external addresses or firewalls.
+/// kube-proxy's fixed chains and the jumps to them, without node ports, external addresses and firewalls.
 const FILTER: &str = "\
 *filter
 :KUBE-NODEPORTS - [0:0]
@@ -94,7 +94,7 @@ fn write_service(text: &mut String, number: usize, service: &Service) -> fmt::Re
         writeln!(
             text,
             "-A {own} -m comment --comment \"{NAMESPACE}/{name}:http -> {backend}\"{} -j {target}",
-            chance(service.backends.len() - which)
+            probability(service.backends.len() - which)
         )?;
         write_backend(text, &target, name, *backend)?;
     }
@@ -114,16 +114,16 @@ fn write_backend(text: &mut String, chain: &str, name: &str, backend: SocketAddr
     )
 }
 
-/// The chance of the first of so many that are left; the last needs none.
-fn chance(left: usize) -> String {
+/// The match that selects the first of the remaining backends with equal probability; the last needs none.
+fn probability(left: usize) -> String {
     if left < 2 {
         return String::new();
     }
-    let chance = 1.0 / left as f64;
-    format!(" -m statistic --mode random --probability {chance:.10}")
+    let probability = 1.0 / left as f64;
+    format!(" -m statistic --mode random --probability {probability:.10}")
 }
 
-/// As long as kube-proxy's: a prefix and 16 letters of a hash.
+/// A name as long as kube-proxy's: a prefix and 16 characters of a hash.
 fn chain(number: usize) -> String {
     format!("KUBE-SVC-{number:016}")
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_are_named_no_longer_than_the_kernel_takes() {
+    fn names_of_chains_fit_the_kernels_limit() {
         assert!(chain(9_999).len() <= 28);
         assert!(backend_chain(9_999, 1).len() <= 28);
     }

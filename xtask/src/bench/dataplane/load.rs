@@ -1,4 +1,4 @@
-//! Puts load on a side from its client pod, and reads what came of it.
+//! Load on a side from its client pod, and its results.
 
 use std::fs;
 use std::net::SocketAddrV6;
@@ -11,22 +11,23 @@ use serde_json::Value;
 use super::Bench;
 use super::pods::Pod;
 
-/// How long one look at a side takes: short, so that both sides of a ratio meet the same noise.
+/// Length of one measurement: short, so that noise affects both sides of a ratio equally.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How long a look takes whether anybody answers: one connection a thread.
-const LOOK: Duration = Duration::from_millis(1);
-/// Between namespaces, packets of one connection overtake each other where two CPUs carry them, and one connection in a
-/// million or so ends in a reset: on plain nodes too, and never over loopback. More than this is something else.
+/// Length of a check whether the target replies: one connection per thread.
+const CHECK: Duration = Duration::from_millis(1);
+/// Largest share of failed connections. Between namespaces, packets of one connection are reordered if two CPUs process
+/// them, and about one connection in a million is reset, on plain nodes too and never over loopback. A larger share has
+/// another cause.
 const FAILED_SHARE_MAX: f64 = 1e-3;
 /// Enough to keep both ends busy.
 const THREADS: &str = "4";
-/// A load that takes longer than its own time by so much has hung.
+/// A load that exceeds its length by this hangs.
 const HANG: Duration = Duration::from_secs(15);
-/// How long iperf3 sends; the first of these seconds is not counted.
+/// Length of a stream, and the time at its start that iperf3 does not count.
 const STREAM_SECONDS: u64 = 2;
 const STREAM_OMIT_SECONDS: u64 = 1;
 
-/// Which way the data of a stream goes.
+/// Direction of a stream's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Direction {
     /// From the client.
@@ -35,34 +36,34 @@ pub(super) enum Direction {
     Down,
 }
 
-/// What a window of short connections brought.
+/// Results of one measurement with short connections.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    /// Those that were answered.
+struct Connections {
+    /// Connections with a reply.
     answered: f64,
-    /// Those that were not.
+    /// Connections without.
     failed: f64,
     seconds: f64,
 }
 
-/// Short connections a second, to one target or several in turns, and how many failed.
+/// Short connections per second, to the targets in turn, and the number of failed ones.
 pub(super) fn connections(
     bench: &Bench<'_>,
     client: &Pod,
     targets: &[SocketAddrV6],
 ) -> Result<(f64, f64)> {
-    let (asked, reason) = ask(bench, client, targets, WINDOW)?;
-    let share = asked.failed / (asked.answered + asked.failed);
+    let (done, reason) = connect(bench, client, targets, WINDOW)?;
+    let share = done.failed / (done.answered + done.failed);
     ensure!(
         share <= FAILED_SHARE_MAX,
         "{} of {} connections failed: {reason}",
-        asked.failed,
-        asked.answered + asked.failed
+        done.failed,
+        done.answered + done.failed
     );
-    Ok((asked.answered / asked.seconds, asked.failed))
+    Ok((done.answered / done.seconds, done.failed))
 }
 
-/// Returns when a connection is answered.
+/// Waits until all connections to the target have a reply.
 pub(super) fn wait(
     bench: &Bench<'_>,
     client: &Pod,
@@ -70,37 +71,37 @@ pub(super) fn wait(
     limit: Duration,
 ) -> Result<()> {
     let mut reason = String::new();
-    let what = format!("{target} to answer {}", client.host.name);
+    let what = format!("{target} to reply to {}", client.host.name);
     let waited = bench.options.interrupt.wait_for(&what, limit, || {
-        let (asked, why) = ask(bench, client, &[target], LOOK)?;
+        let (done, why) = connect(bench, client, &[target], CHECK)?;
         reason = why;
-        Ok((asked.answered > 0.0 && asked.failed == 0.0).then_some(()))
+        Ok((done.answered > 0.0 && done.failed == 0.0).then_some(()))
     });
     waited.context(reason)
 }
 
-fn ask(
+fn connect(
     bench: &Bench<'_>,
     client: &Pod,
     targets: &[SocketAddrV6],
     length: Duration,
-) -> Result<(Asked, String)> {
+) -> Result<(Connections, String)> {
     let program = Program::new(&bench.load)
-        .args(["ask", "--threads", THREADS, "--milliseconds"])
+        .args(["client", "--threads", THREADS, "--milliseconds"])
         .arg(length.as_millis().to_string())
         .args(targets.iter().map(SocketAddrV6::to_string));
     let outcome = finish(bench, client, program, length)?;
     let number = |name: &str| outcome.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-    let asked = Asked {
+    let done = Connections {
         answered: number("connections"),
         failed: number("failures"),
         seconds: number("seconds"),
     };
     let reason = outcome.get("reason").and_then(Value::as_str);
-    Ok((asked, reason.unwrap_or("it does not say why").to_owned()))
+    Ok((done, reason.unwrap_or("no reason was given").to_owned()))
 }
 
-/// Gigabits a second of one TCP stream, as its receiver counts them.
+/// Throughput of one TCP stream in Gbit/s, measured by its receiver.
 pub(super) fn stream(
     bench: &Bench<'_>,
     client: &Pod,
@@ -123,17 +124,17 @@ pub(super) fn stream(
     }
     let rate = outcome.pointer("/end/sum_received/bits_per_second");
     let rate = rate.and_then(Value::as_f64);
-    Ok(rate.context("iperf3 told no rate")? / 1e9)
+    Ok(rate.context("iperf3 reported no rate")? / 1e9)
 }
 
-/// Runs a program in the pod until it ends by itself; returns the JSON that it wrote.
+/// Runs a program in the pod to its end; returns its JSON output.
 fn finish(bench: &Bench<'_>, pod: &Pod, program: Program, length: Duration) -> Result<Value> {
     let log = pod.host.folder.join(format!("{}-load.json", pod.host.name));
-    // The log of a program is appended to.
+    // A process appends to its log.
     let _ = fs::remove_file(&log);
     let mut process = bench.world.spawn(&pod.host, &program.log(log))?;
     let interrupt = &bench.options.interrupt;
     interrupt.wait_for("the load to end", length + HANG, || Ok(process.ended()))?;
-    let said = process.output();
-    serde_json::from_str(&said).with_context(|| format!("the load said: {}", said.trim()))
+    let output = process.output();
+    serde_json::from_str(&output).with_context(|| format!("the load printed: {}", output.trim()))
 }

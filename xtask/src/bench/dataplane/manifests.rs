@@ -1,4 +1,4 @@
-//! The Services as Kubernetes objects, for an agent that is given them as files. Pure.
+//! The Services as manifests for the agent. Pure.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::services::{NAMESPACE, SERVICE_PORT, Service, Services};
 
-/// Every Service and its EndpointSlice, as one stream of documents; JSON is YAML too.
+/// Every Service and its EndpointSlice, as one YAML stream of JSON documents.
 pub(super) fn documents(services: &Services) -> String {
     let mut text = String::new();
     for object in services.all.iter().flat_map(|s| [service(s), slice(s)]) {

@@ -1,4 +1,4 @@
-//! What 100,000 services cost without a network: the agent's own measurement, beside what each figure must reach.
+//! The agent's benchmark of 100,000 Services without a network, and the bounds of its rows.
 
 use anyhow::{Context, Result};
 
@@ -6,9 +6,9 @@ use crate::binaries;
 use crate::progress::{self, Output};
 use crate::report::{Bound, Report, Row};
 
-/// What is measured and must reach something; what else the measurement says is only told.
+/// Bounds by name; other rows are only reported.
 const BOUNDS: &[(&str, Bound)] = &[
-    ("lookup and pick, over that", Bound::AtMost(150.0)),
+    ("lookup and selection, minus that", Bound::AtMost(150.0)),
     ("maps of services", Bound::AtMost(80.0)),
     ("program an empty node", Bound::AtMost(1.0)),
     ("program a restarted agent", Bound::AtMost(2.0)),
@@ -17,7 +17,7 @@ const BOUNDS: &[(&str, Bound)] = &[
     ("flip 100,000 VIPs", Bound::AtMost(1.0)),
 ];
 
-/// Builds and runs it; before anything else runs, so that it is not disturbed.
+/// Builds and runs the benchmark, before anything else runs that could disturb it.
 pub(super) fn report(report: &mut Report) -> Result<()> {
     let mut bench = binaries::cargo();
     bench.args([
@@ -28,8 +28,8 @@ pub(super) fn report(report: &mut Report) -> Result<()> {
         "dataplane",
     ]);
     let title = "program 100,000 services with 1,000,000 backends";
-    let told = progress::run(title, &mut bench, Output::ErrorsOnFailure)?;
-    for line in told.lines() {
+    let output = progress::run(title, &mut bench, Output::ErrorsOnFailure)?;
+    for line in output.lines() {
         let mut cells = line.split('\t');
         let (Some(name), Some(value), Some(unit)) = (cells.next(), cells.next(), cells.next())
         else {
@@ -37,13 +37,13 @@ pub(super) fn report(report: &mut Report) -> Result<()> {
         };
         let value = value
             .parse()
-            .with_context(|| format!("the measurement says {line:?}"))?;
-        report.push(judged(Row::measured(name, value, unit), name));
+            .with_context(|| format!("the benchmark printed {line:?}"))?;
+        report.push(with_bound(Row::measured(name, value, unit), name));
     }
     Ok(())
 }
 
-fn judged(row: Row, name: &str) -> Row {
+fn with_bound(row: Row, name: &str) -> Row {
     match BOUNDS.iter().find(|(bound, _)| *bound == name) {
         Some((_, bound)) => row.must(*bound),
         None => row,
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_figure_is_judged_by_its_own_bound() {
-        let row = |name, value| judged(Row::measured(name, value, "s"), name);
+        let row = |name, value| with_bound(Row::measured(name, value, "s"), name);
         assert!(row("program an empty node", 0.9).reached);
         assert!(!row("program an empty node", 1.1).reached);
         assert!(row("something else", 1e9).reached);

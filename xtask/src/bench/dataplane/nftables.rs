@@ -1,13 +1,13 @@
-//! A peer: the rules that kube-proxy writes in its mode `nftables`, for ClusterIP Services. Pure.
+//! The rules of kube-proxy's mode `nftables` for ClusterIP Services. Pure.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddrV6;
 
 use super::services::{NAMESPACE, SERVICE_PORT, Service, Services};
 
-/// What all pods' addresses begin with: only others' connections are masqueraded.
+/// The cluster's pod range: connections from outside it are masqueraded.
 const CLUSTER: &str = "2001:db8:d0::/64";
-/// kube-proxy's own chains and maps, where no Service has node ports, firewalls or lacks endpoints.
+/// kube-proxy's fixed chains and maps, without node ports, firewalls and Services without endpoints.
 const COMMON: &str = "\
   set cluster-ips { type ipv6_addr; }
   set nodeport-ips { type ipv6_addr; }
@@ -80,7 +80,7 @@ pub(super) fn rules(services: &Services) -> String {
     text
 }
 
-/// Chains that are gone to come before those that go.
+/// A chain must be defined before a `goto` to it.
 fn write_chains(text: &mut String, services: &[Service]) -> fmt::Result {
     for (number, service) in services.iter().enumerate() {
         for backend in &service.backends {
@@ -113,7 +113,7 @@ fn write_service(text: &mut String, number: usize, service: &Service) -> fmt::Re
         service.vip
     )?;
     let backends = service.backends.iter().enumerate();
-    let goes: Vec<_> = backends
+    let branches: Vec<_> = backends
         .map(|(which, backend)| {
             format!(
                 "{which} : goto {}",
@@ -124,8 +124,8 @@ fn write_service(text: &mut String, number: usize, service: &Service) -> fmt::Re
     writeln!(
         text,
         "    numgen random mod {} vmap {{ {} }}\n  }}",
-        goes.len(),
-        goes.join(", ")
+        branches.len(),
+        branches.join(", ")
     )
 }
 
@@ -146,7 +146,7 @@ fn write_elements(text: &mut String, services: &[Service]) -> fmt::Result {
     Ok(())
 }
 
-/// As kube-proxy's: a hash, and what it is.
+/// A name in kube-proxy's form: a hash and the Service's port.
 fn chain(number: usize, service: &Service) -> String {
     format!("service-{number:08}-{NAMESPACE}/{}/tcp/http", service.name)
 }

@@ -1,4 +1,4 @@
-//! Our own side: an agent on each node, pods wired by the real plugin, Services given as files.
+//! Dormouse's side: an agent on each node, pods wired by the plugin, Services in manifests.
 
 use std::fs;
 use std::net::Ipv6Addr;
@@ -15,22 +15,22 @@ use super::manifests;
 use super::services::{SERVICE_RANGE, SERVICE_RANGE_LEN, Services};
 use crate::demo::cluster::{PATIENCE, tail};
 
-/// All nodes' pods.
+/// The range of all nodes' pods.
 const POD_RANGE: &str = "2001:db8:d0::";
 const METRICS_PORT: u16 = 10249;
-/// The folder of manifests, in the node's own.
+/// The folder of manifests, below the node's folder.
 const MANIFESTS: &str = "manifests";
 
-/// Starts the node's agent and waits until it takes pods.
+/// Starts the node's agent and waits until it accepts requests.
 pub(super) fn start(bench: &Bench<'_>, node: &Host) -> Result<Process> {
-    fs::create_dir_all(node.folder.join(MANIFESTS)).context("failed to make a folder")?;
+    fs::create_dir_all(node.folder.join(MANIFESTS)).context("failed to create a folder")?;
     let mut agent = bench.world.spawn(node, &program(bench, node)?)?;
     let socket = socket(node);
     let what = format!("the agent of {}", node.name);
     bench.options.interrupt.wait_for(&what, PATIENCE, || {
         if let Some(status) = agent.ended() {
             bail!(
-                "{what} ended ({status}); it said:\n{}",
+                "{what} ended ({status}); its log:\n{}",
                 tail(&agent.output())
             );
         }
@@ -77,7 +77,7 @@ fn socket(node: &Host) -> PathBuf {
     node.folder.join("agent.sock")
 }
 
-/// Wires a pod as a container runtime would, and says its address.
+/// Calls the plugin's ADD as a container runtime does; returns the pod's address.
 pub(super) fn wire(plugin: &Path, node: &Host, pod: &Host) -> Result<Ipv6Addr> {
     let configuration = json!({
         "cniVersion": "1.1.0",
@@ -94,24 +94,24 @@ pub(super) fn wire(plugin: &Path, node: &Host, pod: &Host) -> Result<Ipv6Addr> {
         .env("CNI_NETNS", &pod.netns)
         .env("CNI_IFNAME", "eth0")
         .env("CNI_PATH", plugin.parent().unwrap_or(Path::new("/")));
-    let answer = finish(Some(&node.netns), &mut command, &configuration.to_string())?;
-    address(&answer).with_context(|| format!("the plugin's answer has no address: {answer}"))
+    let result = finish(Some(&node.netns), &mut command, &configuration.to_string())?;
+    address(&result).with_context(|| format!("the plugin's result has no address: {result}"))
 }
 
-fn address(answer: &str) -> Option<Ipv6Addr> {
-    let answer: Value = serde_json::from_str(answer).ok()?;
-    let address = answer.pointer("/ips/0/address")?.as_str()?;
+fn address(result: &str) -> Option<Ipv6Addr> {
+    let result: Value = serde_json::from_str(result).ok()?;
+    let address = result.pointer("/ips/0/address")?.as_str()?;
     address.split_once('/')?.0.parse().ok()
 }
 
-/// Gives the node its Services: all at once, since the agent takes the file up when it appears.
-pub(super) fn give(node: &Host, services: &Services) -> Result<()> {
-    let (made, watched) = (
+/// Writes the node's Services, by a rename: the agent reads the file as soon as it appears.
+pub(super) fn write_services(node: &Host, services: &Services) -> Result<()> {
+    let (written, watched) = (
         node.folder.join("services.yaml"),
         node.folder.join(MANIFESTS).join("services.yaml"),
     );
-    fs::write(&made, manifests::documents(services))
-        .and_then(|()| fs::rename(&made, &watched))
+    fs::write(&written, manifests::documents(services))
+        .and_then(|()| fs::rename(&written, &watched))
         .with_context(|| format!("failed to write {}", watched.display()))
 }
 
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_pods_address_is_the_plugins_first() {
-        let answer = r#"{"ips": [{"address": "2001:db8::7/128"}]}"#;
-        assert_eq!(address(answer), Some("2001:db8::7".parse().unwrap()));
+        let result = r#"{"ips": [{"address": "2001:db8::7/128"}]}"#;
+        assert_eq!(address(result), Some("2001:db8::7".parse().unwrap()));
         assert_eq!(address("{}"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The pods of a side, and how they are wired without an agent: the same bridge, ports and routes as Dormouse's, plain.
+//! The pods of a side, and their wiring without an agent: the same bridge, ports and routes, without programs.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -7,27 +7,27 @@ use dormouse_world::Host;
 
 use super::commands::{ip, run, set};
 
-/// Where the servers of short connections listen.
+/// Port of the servers of short connections.
 pub(super) const ANSWER_PORT: u16 = 8080;
-/// Where iperf3 listens.
+/// Port of iperf3.
 pub(super) const STREAM_PORT: u16 = 5201;
 /// The gateway of every pod, as Dormouse has it.
 const GATEWAY: &str = "fe80::1";
 const GATEWAY_MAC: &str = "02:d0:00:00:00:01";
-/// The first pod's number on its node; smaller ones are the node's own.
+/// Number of the first pod on its node; smaller ones are reserved for the node.
 const FIRST: u16 = 0x10;
 
 /// A pod.
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
-    /// Its node, with the pod's own namespace.
+    /// Its node, but with the pod's network namespace.
     pub(super) host: Host,
     /// Its address.
     pub(super) address: Ipv6Addr,
 }
 
 impl Pod {
-    /// Where it listens on `port`.
+    /// Its socket address for `port`.
     pub(super) fn at(&self, port: u16) -> SocketAddrV6 {
         SocketAddrV6::new(self.address, port, 0, 0)
     }
@@ -36,7 +36,7 @@ impl Pod {
 /// The pods of a side.
 #[derive(Clone, Debug)]
 pub(super) struct Pods {
-    /// Who asks.
+    /// The client of all connections.
     pub(super) client: Pod,
     /// A server on the client's node.
     pub(super) neighbor: Pod,
@@ -45,18 +45,18 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    /// All that listen.
+    /// All pods with servers.
     pub(super) fn listening(&self) -> impl Iterator<Item = &Pod> {
         self.servers.iter().chain([&self.neighbor])
     }
 
-    /// The servers' addresses.
+    /// Addresses of the servers on the other node.
     pub(super) fn answering(&self) -> Vec<SocketAddrV6> {
         self.servers.iter().map(|pod| pod.at(ANSWER_PORT)).collect()
     }
 }
 
-/// Makes the namespaces of two nodes' pods and has each wired by `wire`, which says its address.
+/// Creates the pods' namespaces on two nodes; `wire` wires each pod and returns its address.
 pub(super) fn make(
     nodes: [&Host; 2],
     mut wire: impl FnMut(&Host, &Host) -> Result<Ipv6Addr>,
@@ -77,7 +77,7 @@ pub(super) fn make(
     })
 }
 
-/// A place in the node's cgroup and folders, in a namespace of its own. The world removes it by its name.
+/// A host with the node's cgroup and folders but its own namespace, which the world removes by its name.
 fn inside(node: &Host, name: &str) -> Host {
     let name = format!("{}-{name}", node.name);
     Host {
@@ -87,14 +87,14 @@ fn inside(node: &Host, name: &str) -> Host {
     }
 }
 
-/// Two nodes that are wired without an agent.
+/// The wiring of two nodes without an agent.
 #[derive(Default)]
 pub(super) struct Plain {
     pods: u16,
 }
 
 impl Plain {
-    /// Makes the bridges, and routes to the other's pods.
+    /// Creates the bridges, and the routes to the other node's pods.
     pub(super) fn prepare(nodes: [&Host; 2]) -> Result<Self> {
         for (node, other) in [(nodes[0], nodes[1]), (nodes[1], nodes[0])] {
             set(&node.netns, "ipv6/conf/all/forwarding", "1")?;
@@ -103,7 +103,7 @@ impl Plain {
         Ok(Self::default())
     }
 
-    /// Wires a pod and says its address.
+    /// Wires a pod and returns its address.
     pub(super) fn wire(&mut self, node: &Host, pod: &Host) -> Result<Ipv6Addr> {
         let number = FIRST + self.pods;
         self.pods += 1;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_port_neither_learns_nor_floods() {
+    fn a_pods_bridge_port_neither_learns_nor_floods() {
         let lines = port_lines("b-node-1-client", 16, Ipv6Addr::LOCALHOST);
         assert_eq!(
             lines[0],

@@ -1,4 +1,4 @@
-//! Looks at several sides in turns, so that whatever the machine does meanwhile meets all of them.
+//! Interleaved measurements of several sides, so that noise of the machine affects all of them equally.
 
 use std::net::SocketAddrV6;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use super::side::Side;
 use crate::bench::percentile::percentile;
 use crate::progress::Step;
 
-/// What was just configured is still being tidied up behind the scenes.
+/// Pause before the first measurement: the kernel completes configuration changes asynchronously.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Something that is measured in every round.
-pub(super) struct Lane<'a> {
-    /// What people call it.
+/// One series of measurements, one sample per round.
+pub(super) struct Series<'a> {
+    /// Its row's name.
     pub(super) name: &'static str,
-    /// Who asks.
+    /// The pod that connects.
     pub(super) client: &'a Pod,
-    /// Where to, in turns.
+    /// Destinations, in turn.
     pub(super) targets: Vec<SocketAddrV6>,
-    /// Which way a stream's data goes.
+    /// Direction of a stream's data.
     pub(super) direction: Direction,
     samples: Vec<f64>,
-    /// What failed in all rounds, where something can.
+    /// Failed connections of all rounds.
     pub(super) failed: f64,
 }
 
-impl<'a> Lane<'a> {
-    /// From the side's client to these.
+impl<'a> Series<'a> {
+    /// A series from the side's client to `targets`.
     pub(super) fn new(name: &'static str, side: &'a Side, targets: Vec<SocketAddrV6>) -> Self {
         Self {
             name,
@@ -43,7 +43,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The same with the data towards the client.
+    /// The same, with the data sent to the client.
     pub(super) fn down(self) -> Self {
         Self {
             direction: Direction::Down,
@@ -51,12 +51,12 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// The median round.
+    /// The median of all samples.
     pub(super) fn median(&self) -> f64 {
         percentile(&self.samples, 0.5)
     }
 
-    /// The median over all rounds of this lane's sample divided by the other's of the same round.
+    /// The median of the ratios of this series' and the other's sample of the same round.
     pub(super) fn against(&self, other: &Self) -> f64 {
         let pairs = self.samples.iter().zip(&other.samples);
         let ratios: Vec<_> = pairs.map(|(own, other)| own / other).collect();
@@ -64,23 +64,24 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Measures all lanes so many times. Each round begins with another one: what one leaves behind hits all alike.
+/// Measures all series in each of `rounds` rounds. Each round begins with the next one, so that the effect of a series on
+/// its successor is distributed equally.
 pub(super) fn run(
     bench: &Bench<'_>,
     title: &str,
     rounds: usize,
-    lanes: &mut [Lane<'_>],
-    measure: impl Fn(&mut Lane<'_>) -> Result<f64>,
+    series: &mut [Series<'_>],
+    measure: impl Fn(&mut Series<'_>) -> Result<f64>,
 ) -> Result<()> {
     let step = Step::begin(title);
     bench.options.interrupt.sleep(SETTLE)?;
     for round in 0..rounds {
         step.at(&format!("round {} of {rounds}", round + 1));
-        for turn in 0..lanes.len() {
-            let lane = &mut lanes[(round + turn) % lanes.len()];
-            let sample = measure(lane);
-            let sample = sample.with_context(|| format!("failed to measure {}", lane.name))?;
-            lane.samples.push(sample);
+        for turn in 0..series.len() {
+            let one = &mut series[(round + turn) % series.len()];
+            let sample = measure(one);
+            let sample = sample.with_context(|| format!("failed to measure {}", one.name))?;
+            one.samples.push(sample);
         }
     }
     step.done();
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn a_ratio_is_taken_within_a_round() {
         let pod = super::super::pods::example();
-        let lane = |samples: &[f64]| Lane {
+        let sampled = |samples: &[f64]| Series {
             name: "",
             client: &pod,
             targets: Vec::new(),
@@ -103,7 +104,10 @@ mod tests {
             failed: 0.0,
         };
         // The machine was slow in the second round, and slowest in the third.
-        let (own, other) = (lane(&[200.0, 100.0, 30.0]), lane(&[100.0, 50.0, 10.0]));
+        let (own, other) = (
+            sampled(&[200.0, 100.0, 30.0]),
+            sampled(&[100.0, 50.0, 10.0]),
+        );
         assert!((own.against(&other) - 2.0).abs() < 1e-9);
         assert!((own.median() - 100.0).abs() < 1e-9);
     }

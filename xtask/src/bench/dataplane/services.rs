@@ -1,24 +1,24 @@
-//! The Services that every side serves: many that nobody asks, and among them the two that are measured.
+//! The Services of every side: many without traffic, and among them the two that are measured.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
-/// Every Service's address lies in it.
+/// The range of cluster IPs.
 pub(super) const SERVICE_RANGE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x20, 0, 0, 0, 0, 0, 0);
-/// Its length: 2^20 addresses.
+/// Its prefix length: 2^20 addresses.
 pub(super) const SERVICE_RANGE_LEN: u8 = 108;
 /// The port of each Service.
 pub(super) const SERVICE_PORT: u16 = 80;
 /// The namespace of each Service.
 pub(super) const NAMESPACE: &str = "bench";
-/// A /96 that is no node's: the backends of Services that nobody asks.
-const NOBODY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0x99, 0, 0);
-/// Where those backends would listen.
-const NOBODY_PORT: u16 = 8080;
-/// Backends of each of them, as many as the measured one has.
+/// A /96 that no node has: backends of Services without traffic.
+const UNUSED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0x99, 0, 0);
+/// Port of those backends.
+const UNUSED_PORT: u16 = 8080;
+/// Backends of each of those Services, as many as the measured one has.
 const BACKENDS: u32 = 2;
-/// So that the measured ones are not all there is.
+/// Least number of Services: there must be others beside the measured ones.
 const COUNT_MIN: u32 = 4;
-/// Backends must not run out of the /96, nor Services of their range.
+/// Largest number of Services: backends must fit the /96 and Services their range.
 const COUNT_MAX: u32 = 1 << 16;
 
 /// A Service with one TCP port.
@@ -42,17 +42,17 @@ impl Service {
 /// The Services of one side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Services {
-    /// All of them, in the order in which kube-proxy's rules would stand.
+    /// All of them, in the order of kube-proxy's rules.
     pub(super) all: Vec<Service>,
     short: usize,
     stream: usize,
 }
 
 impl Services {
-    /// `count` Services. The measured ones stand in the middle: where rules are tried in turn, they cost the average.
+    /// `count` Services. The measured ones are in the middle, where sequential rules have average cost.
     pub(super) fn new(count: u32, short: &[SocketAddrV6], stream: SocketAddrV6) -> Self {
         let count = count.clamp(COUNT_MIN, COUNT_MAX);
-        let mut all: Vec<_> = (0..count).map(unasked).collect();
+        let mut all: Vec<_> = (0..count).map(without_traffic).collect();
         let middle = all.len() / 2;
         all[middle].backends = short.to_vec();
         all[middle + 1].backends = vec![stream];
@@ -63,23 +63,23 @@ impl Services {
         }
     }
 
-    /// The Service that short connections go to.
+    /// The Service for short connections.
     pub(super) fn short(&self) -> &Service {
         &self.all[self.short]
     }
 
-    /// The Service that iperf3 goes to: one backend, since its two connections must meet.
+    /// The Service for iperf3. It has one backend, because both connections of a test must reach the same server.
     pub(super) fn stream(&self) -> &Service {
         &self.all[self.stream]
     }
 }
 
-fn unasked(number: u32) -> Service {
+fn without_traffic(number: u32) -> Service {
     let vip = Ipv6Addr::from_bits(SERVICE_RANGE.to_bits() | u128::from(number + 1));
     let backend = |which| {
         let suffix = u128::from(number * BACKENDS + which + 1);
-        let address = Ipv6Addr::from_bits(NOBODY.to_bits() | suffix);
-        SocketAddrV6::new(address, NOBODY_PORT, 0, 0)
+        let address = Ipv6Addr::from_bits(UNUSED.to_bits() | suffix);
+        SocketAddrV6::new(address, UNUSED_PORT, 0, 0)
     };
     Service {
         name: format!("service-{number}"),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_measured_services_lead_to_real_pods() {
+    fn the_measured_services_have_real_pods_as_backends() {
         let services = example(100);
         assert_eq!(services.short().address().to_string(), "[fd00:20::33]:80");
         assert_eq!(services.short().backends.len(), 2);

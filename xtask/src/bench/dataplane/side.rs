@@ -1,4 +1,4 @@
-//! One side of the comparison: two nodes with pods, and whatever serves VIPs there.
+//! One side of the comparison: two nodes with pods, and the implementation of VIPs.
 
 use anyhow::{Context, Result};
 use dormouse_world::{Host, Process, Program};
@@ -8,15 +8,15 @@ use super::pods::{self, ANSWER_PORT, Plain, Pods, STREAM_PORT};
 use super::services::Services;
 use super::{Bench, iptables, nftables, ours};
 
-/// No server outlives its bench by more.
+/// Lifetime of the servers, in seconds: they end even if the benchmark is killed.
 const SERVERS_SECONDS: &str = "3600";
-/// More than there are clients, so that none waits for another.
+/// More threads than clients, so that no connection waits.
 const SERVER_THREADS: &str = "16";
 
-/// What serves VIPs.
+/// The implementation of VIPs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Nothing: a bridge, routes.
+    /// None: bridge and routes only.
     Plain,
     /// kube-proxy's rules, mode `iptables`.
     Iptables,
@@ -32,7 +32,7 @@ pub(super) struct Side {
     pub(super) pods: Pods,
     /// Its Services.
     pub(super) services: Services,
-    /// Agents and servers; they end with it.
+    /// Agents and servers; dropping the side ends them.
     _processes: Vec<Process>,
 }
 
@@ -46,7 +46,7 @@ impl Side {
     ) -> Result<Self> {
         let mut processes = Vec::new();
         for node in nodes {
-            like_a_cable(node)?;
+            enable_gro(node)?;
         }
         let pods = if kind == Kind::Ours {
             for node in nodes {
@@ -71,11 +71,11 @@ impl Side {
     }
 }
 
-/// An uplink takes frames as a network card does: merged on arrival, on every side.
-fn like_a_cable(node: &Host) -> Result<()> {
-    let grow = ["ethtool", "-K", node.uplink(), "gro", "on"];
-    run(Some(&node.netns), &grow, "")?;
-    // Packets of pods are routed here: what the bridge hands on is not filtered a second time.
+/// Enables generic receive offload on the uplink, as a network card does, on every side.
+fn enable_gro(node: &Host) -> Result<()> {
+    let command = ["ethtool", "-K", node.uplink(), "gro", "on"];
+    run(Some(&node.netns), &command, "")?;
+    // Packets of pods are routed, so netfilter need not see them on the bridge as well.
     set(&node.netns, "bridge/bridge-nf-call-ip6tables", "0")
 }
 
@@ -85,7 +85,7 @@ fn serve(kind: Kind, node: &Host, services: &Services) -> Result<()> {
         Kind::Plain => Ok(()),
         Kind::Iptables => run(netns, &["ip6tables-restore"], &iptables::rules(services)).map(drop),
         Kind::Nftables => run(netns, &["nft", "-f", "-"], &nftables::rules(services)).map(drop),
-        Kind::Ours => ours::give(node, services),
+        Kind::Ours => ours::write_services(node, services),
     };
     done.with_context(|| format!("failed to serve Services on {}", node.name))
 }
@@ -99,13 +99,13 @@ fn servers(bench: &Bench<'_>, pods: &Pods) -> Result<Vec<Process>> {
                 .folder
                 .join(format!("{}-{name}.log", pod.host.name))
         };
-        let answer = Program::new(&bench.load)
-            .args(["answer", "--port", &port])
+        let replies = Program::new(&bench.load)
+            .args(["server", "--port", &port])
             .args(["--seconds", SERVERS_SECONDS, "--threads", SERVER_THREADS])
-            .log(log("answer"));
-        // It does nothing until it is asked, and ends with the world at the latest.
+            .log(log("server"));
+        // It is idle until a client connects, and ends with the world at the latest.
         let stream = Program::new("iperf3").arg("--server").log(log("iperf3"));
-        for program in [answer, stream] {
+        for program in [replies, stream] {
             processes.push(bench.world.spawn(&pod.host, &program)?);
         }
     }

@@ -1,4 +1,4 @@
-//! Claims about the time after the wake: requests go straight to pods, and that alone keeps an app awake.
+//! Claims about an awake app: requests go directly to pods, and direct load alone keeps the app awake.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const REQUESTS: u32 = 200;
 /// Two stable windows of the example apps.
 const TWO_WINDOWS: Duration = Duration::from_secs(12);
 
-/// Further requests do not meet the activator, and the app sees the client's own address.
+/// Further requests bypass the activator, and the app sees the client's address.
 pub(crate) fn bypasses_the_activator(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let client = cluster.world().client();
     client.enter(|| load::get(HELLO.address(), "/"))??;
@@ -42,15 +42,15 @@ pub(crate) fn bypasses_the_activator(cluster: &mut Cluster) -> Result<Vec<Row>> 
     let from_pod = client_seen_from_a_pod(cluster)?;
     Ok(vec![
         Row::counted(
-            "of 200 further requests, the activator meets",
+            "of 200 further requests, by the activator",
             by_activator,
             "",
         )
         .must(Bound::AtMost(0.0)),
-        Row::counted("the kernels lead straight to the pod", straight, "")
+        Row::counted("redirected to the pod by the kernels", straight, "")
             .must(Bound::AtLeast(f64::from(REQUESTS))),
         Row::claim(
-            "the app sees the client's own address",
+            "the app sees the client's address",
             own,
             seen.first().map_or("", String::as_str),
         ),
@@ -58,7 +58,7 @@ pub(crate) fn bypasses_the_activator(cluster: &mut Cluster) -> Result<Vec<Row>> 
     ])
 }
 
-/// The same from inside a pod: socket load-balancing leaves the pod's own address in place.
+/// The same from inside a pod: socket load balancing keeps the pod's source address.
 fn client_seen_from_a_pod(cluster: &Cluster) -> Result<Row> {
     let pods = cluster.pods(DOCS)?;
     let pods = if pods.is_empty() {
@@ -72,21 +72,22 @@ fn client_seen_from_a_pod(cluster: &Cluster) -> Result<Row> {
     };
     let pod = pods.first().context("docs has no pod")?;
     let address = pod.address.context("the pod has no address")?;
-    let seen =
-        cluster
-            .interrupt()
-            .wait_for("the pod's request to go straight", PATIENCE, || {
-                let seen = cluster.ask_from_pod(pod, HELLO)?;
-                Ok((seen == address.to_string()).then_some(seen))
-            })?;
+    let seen = cluster.interrupt().wait_for(
+        "the pod's request to bypass the activator",
+        PATIENCE,
+        || {
+            let seen = cluster.request_from_pod(pod, HELLO)?;
+            Ok((seen == address.to_string()).then_some(seen))
+        },
+    )?;
     Ok(Row::claim(
-        "asked from a pod, it sees the pod's own address",
+        "for a request from a pod, it sees the pod's address",
         true,
         &seen,
     ))
 }
 
-/// Load that never meets the activator is seen all the same: for two windows the app neither sleeps nor restarts.
+/// The autoscaler counts load that bypasses the activator: for two windows the app neither sleeps nor restarts.
 pub(crate) fn stays_awake(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let before = cluster.await_pods(HELLO, 1, PATIENCE)?;
     let stop = AtomicBool::new(false);
@@ -123,7 +124,7 @@ pub(crate) fn stays_awake(cluster: &mut Cluster) -> Result<Vec<Row>> {
     ])
 }
 
-/// An app with the default burst capacity stays behind the activator, and says why.
+/// An app with the default burst capacity stays behind the activator, and `explain` shows the reason.
 pub(crate) fn careful_stays_in_proxy(cluster: &mut Cluster) -> Result<Vec<Row>> {
     cluster
         .world()
@@ -145,10 +146,14 @@ pub(crate) fn careful_stays_in_proxy(cluster: &mut Cluster) -> Result<Vec<Row>> 
         })?;
     Ok(vec![
         Row::claim(
-            "an app with burst capacity 211 stays in proxy",
+            "an app with burst capacity 211 stays in mode proxy",
             mode == "Proxy",
             &mode,
         ),
-        Row::claim("`dormouse explain` says why", !line.is_empty(), &line),
+        Row::claim(
+            "`dormouse explain` shows the reason",
+            !line.is_empty(),
+            &line,
+        ),
     ])
 }

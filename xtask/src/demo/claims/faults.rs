@@ -1,4 +1,4 @@
-//! Claims about nodes whose agent is dead or frozen: the kernel goes on alone, and knows when to stop.
+//! Claims about nodes whose agent is dead or frozen: the kernel forwards on its own until the node lease ends.
 
 use std::process::Command;
 use std::thread;
@@ -12,20 +12,20 @@ use crate::demo::cluster::{Cluster, HELLO, PATIENCE, Pod};
 use crate::demo::load;
 use crate::report::{Bound, Row};
 
-/// New connections a second while an agent is killed.
+/// New connections per second while an agent is killed.
 const RATE: u32 = 500;
-/// What is counted before the kill, and as much after it.
+/// Time under load before the kill, and again after it.
 const HALF: Duration = Duration::from_secs(5);
-/// An idle app of the examples is decided to sleep 7 to 9 s after its last request. Freezing after 4 s leaves the
-/// node between 6.7 and 10 s of lease: it still holds at that decision.
+/// Time from the last request to the freeze. The autoscaler stops an idle app of the examples 7 to 9 s after its last
+/// request; after a freeze at 4 s the node's lease lasts another 6.7 to 10 s, so it is still valid at that decision.
 const FREEZE_AFTER: Duration = Duration::from_secs(4);
-/// Until the lease of the frozen node is over and the pod is gone.
+/// Longest time until the frozen node's lease has ended and the pod is removed.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(30);
-/// What may pass between the end of the node's lease and the pod's end: the margin of the lease for drifting clocks,
-/// a transaction, and our own looks.
+/// Longest time between the ends of the node's lease and of the pod, in milliseconds: the lease's margin for clock drift, a
+/// transaction, and the interval of our polling.
 const REMOVAL_LATE_MS_MAX: f64 = 1_000.0;
 
-/// An agent is killed and started again under load: nothing fails, and no pod notices.
+/// An agent is killed and restarted under load: no connection fails, and its pod is not affected.
 pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let pod = cluster.awake(HELLO)?;
     let index = index_of(cluster, &pod)?;
@@ -56,8 +56,7 @@ pub(crate) fn agent_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
     ])
 }
 
-/// An agent is frozen: the node's kernel uses its entries to the end of the lease and no longer, and the pod that it
-/// might have used is removed right then.
+/// An agent is frozen: the node's kernel uses its entries until the lease ends, and the pod in them is removed right after.
 pub(crate) fn agent_is_frozen(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let pod = cluster.awake(HELLO)?;
     let index = (index_of(cluster, &pod)? + 1) % cluster.world().nodes().len();
@@ -65,7 +64,7 @@ pub(crate) fn agent_is_frozen(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let client = cluster.world().client().clone();
     route_through(&client, Some(&frozen))?;
     let rows = while_frozen(cluster, index, &frozen);
-    // Whatever came of it, the others need the node and the routes back.
+    // Also after a failure: later scenes need the node and the routes.
     cluster.agent(index)?.thaw()?;
     route_through(&client, None)?;
     await_ready(cluster, &frozen)?;
@@ -75,7 +74,7 @@ pub(crate) fn agent_is_frozen(cluster: &mut Cluster) -> Result<Vec<Row>> {
 fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Row>> {
     let client = cluster.world().client();
     let interrupt = cluster.interrupt();
-    interrupt.wait_for("the node to lead straight to the pod", PATIENCE, || {
+    interrupt.wait_for("the node to redirect to the pod", PATIENCE, || {
         let before = cluster.activator_requests()?;
         client.enter(|| load::get(HELLO.address(), "/"))??;
         Ok((cluster.activator_requests()? == before).then_some(()))
@@ -83,7 +82,7 @@ fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Ro
     interrupt.sleep(FREEZE_AFTER)?;
     cluster.agent(index)?.freeze()?;
     let lease_ends = lease_end(frozen)?;
-    let asleep = interrupt.wait_for("the app to be told to sleep", REMOVAL_LIMIT, || {
+    let asleep = interrupt.wait_for("the app to leave mode serve", REMOVAL_LIMIT, || {
         Ok((cluster.status(HELLO)?["mode"] == "Proxy").then(boottime))
     })?;
     let gone = interrupt.wait_for("the pod to be removed", REMOVAL_LIMIT, || {
@@ -99,7 +98,7 @@ fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Ro
     let by_activator = cluster.activator_requests()? - activator;
     Ok(vec![
         Row::measured(
-            "frozen agent: before its lease ends the app falls asleep by",
+            "frozen agent: the app falls asleep before its lease ends, by",
             ms(lease_ends, asleep),
             "ms",
         )
@@ -110,15 +109,15 @@ fn while_frozen(cluster: &Cluster, index: usize, frozen: &Host) -> Result<Vec<Ro
             "ms",
         )
         .must(Bound::AtLeast(0.0)),
-        Row::measured("  and at once then", ms(gone, lease_ends), "ms")
+        Row::measured("  and right after it", ms(gone, lease_ends), "ms")
             .must(Bound::AtMost(REMOVAL_LATE_MS_MAX)),
         Row::claim(
-            "  requests through the frozen node are answered",
+            "  requests through the frozen node succeed",
             statuses.iter().all(|status| *status == 200),
             &format!("{statuses:?}"),
         ),
         Row::counted(
-            "  all by way of the activator: its kernel decided alone",
+            "  all through the activator, decided by the node's kernel",
             by_activator,
             "",
         )
@@ -133,7 +132,7 @@ fn index_of(cluster: &Cluster, pod: &Pod) -> Result<usize> {
         .nodes()
         .iter()
         .position(|host| Some(host.name.as_str()) == node);
-    found.with_context(|| format!("{} is on no node of ours", pod.name))
+    found.with_context(|| format!("{} is on an unknown node", pod.name))
 }
 
 fn host(cluster: &Cluster, index: usize) -> Result<&Host> {
@@ -153,7 +152,7 @@ fn await_ready(cluster: &Cluster, host: &Host) -> Result<()> {
         })
 }
 
-/// Sends the client's packets for the app to one node, or to all as before.
+/// Routes the client's packets for the app to one node, or to all nodes again.
 fn route_through(client: &Host, node: Option<&Host>) -> Result<()> {
     let mut command = Command::new("ip");
     let vip = format!("{}/128", HELLO.vip);
@@ -178,7 +177,7 @@ fn route_through(client: &Host, node: Option<&Host>) -> Result<()> {
     Ok(())
 }
 
-/// The end of the node's lease, read from the kernel's own map: CLOCK_BOOTTIME in nanoseconds.
+/// The end of the node's lease from the kernel's map: CLOCK_BOOTTIME in nanoseconds.
 fn lease_end(host: &Host) -> Result<u64> {
     let map = host.bpffs.join("v4").join("lease");
     let output = Command::new("bpftool")
@@ -205,7 +204,7 @@ fn lease_end(host: &Host) -> Result<u64> {
     ))
 }
 
-/// Nanoseconds of CLOCK_BOOTTIME, by which the kernel judges leases.
+/// CLOCK_BOOTTIME in nanoseconds, with which the kernel compares leases.
 fn boottime() -> u64 {
     clock_gettime(ClockId::CLOCK_BOOTTIME)
         .map(|now| now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs())

@@ -1,4 +1,4 @@
-//! Claims about load: more of it means more pods on more nodes, none of it means none.
+//! Claims about scaling: load adds pods on several nodes, and an idle app has none.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,19 @@ use crate::demo::cluster::{Cluster, HELLO, PATIENCE, timed};
 use crate::demo::load;
 use crate::report::{Bound, Row};
 
-/// Clients that always wait for an answer: three pods' worth at two requests a pod.
+/// Concurrent requests: enough for three pods at two requests per pod.
 const CLIENTS: usize = 8;
-/// How long the shares are counted.
+/// Time in which the pods' shares are counted.
 const COUNTED: Duration = Duration::from_secs(4);
-/// Window, grace, ticks and the pods' drain.
+/// Longest time until an idle app has no pods: window, grace period, ticks, drain.
 const SLEEP_LIMIT: Duration = Duration::from_secs(40);
 
-/// One pod becomes three under load; each gets its share; idle, the app goes to zero, and the next request wakes it.
+/// Load adds two pods, and each gets a share; the idle app scales to zero, and the next request wakes it.
 pub(crate) fn up_and_down(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let mut rows = under_load(cluster)?;
     let (_, idle) = timed(|| cluster.await_pods(HELLO, 0, SLEEP_LIMIT))?;
     rows.push(Row::measured(
-        "idle, it is at zero after",
+        "idle, it scales to zero after",
         idle.as_secs_f64(),
         "s",
     ));

@@ -1,4 +1,4 @@
-//! Claims about where the truth lives: in the store, and nowhere else.
+//! Claims about state: the store is its only source.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::demo::cluster::{Cluster, DOCS, HELLO, PATIENCE};
 use crate::demo::load;
 use crate::report::Row;
 
-/// How long no pod may start without a scheduler.
+/// Time without a scheduler, in which no pod may start.
 const WITHOUT_SCHEDULER: Duration = Duration::from_secs(3);
-/// Until an idle app has no pods.
+/// Longest time until an idle app has no pods.
 const SLEEP_LIMIT: Duration = Duration::from_secs(40);
 
-/// A pod whose key is deleted behind everybody's back is stopped.
+/// A pod whose key is deleted from the store by another client is stopped.
 pub(crate) fn deleted_key_stops_pod(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let pod = cluster.awake(HELLO)?;
     let pids = cluster.pod_processes_of(&pod)?;
@@ -29,7 +29,7 @@ pub(crate) fn deleted_key_stops_pod(cluster: &mut Cluster) -> Result<Vec<Row>> {
     )])
 }
 
-/// Without a scheduler nothing starts; with it again, the same request is answered.
+/// Without a scheduler no pod starts; when it is back, the parked request succeeds.
 pub(crate) fn no_pod_without_scheduler(cluster: &mut Cluster) -> Result<Vec<Row>> {
     cluster.await_pods(DOCS, 0, SLEEP_LIMIT)?;
     cluster.stop_scheduler()?;
@@ -52,7 +52,7 @@ pub(crate) fn no_pod_without_scheduler(cluster: &mut Cluster) -> Result<Vec<Row>
             ),
         ),
         Row::claim(
-            "with it back, the parked request is answered",
+            "when it is back, the parked request succeeds",
             answer.status == 200,
             &answer.status.to_string(),
         ),

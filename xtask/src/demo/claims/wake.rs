@@ -10,12 +10,12 @@ use crate::demo::load;
 use crate::progress::say;
 use crate::report::Row;
 
-/// A page of the repository's `docs/`, which the real web server serves.
+/// A page of the repository's `docs/`, which the example web server serves.
 const PAGE: &str = "BENCHMARKS.md";
 
-/// The apps exist, have their VIPs, sleep, and cost no process.
+/// The apps are created, sleep, and have no processes.
 pub(crate) fn apply(cluster: &mut Cluster) -> Result<Vec<Row>> {
-    let said = cluster.dormouse(&["apply", "-f", "deploy/examples/apps.yaml"])?;
+    let output = cluster.dormouse(&["apply", "-f", "deploy/examples/apps.yaml"])?;
     let interrupt = cluster.interrupt().clone();
     for app in [DOCS, HELLO, CAREFUL] {
         interrupt.wait_for(&format!("{} to be asleep", app.name), PATIENCE, || {
@@ -30,18 +30,18 @@ pub(crate) fn apply(cluster: &mut Cluster) -> Result<Vec<Row>> {
     Ok(vec![
         Row::claim(
             "three apps are created from one manifest",
-            said.matches("created").count() == 3,
-            &said.trim().replace('\n', ", "),
+            output.matches("created").count() == 3,
+            &output.trim().replace('\n', ", "),
         ),
         Row::claim(
-            "asleep they run no process",
+            "sleeping apps have no process",
             asleep,
             "no process in any pod cgroup",
         ),
     ])
 }
 
-/// The first request is parked, the app is started for it, and it is answered.
+/// The first request is parked until its app has started, and succeeds.
 pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let expected = std::fs::read(binaries::root().join("docs").join(PAGE))
         .context("failed to read the page")?;
@@ -51,7 +51,7 @@ pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
     let right = answer.status == 200 && answer.body == expected;
     let mut rows = vec![
         Row::claim(
-            "a request to a sleeping app is answered",
+            "a request to a sleeping app succeeds",
             right,
             &format!("{}, {} bytes", answer.status, answer.body.len()),
         ),
@@ -61,7 +61,7 @@ pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Every stage of the wake has its time, on one clock, the first from the kernel.
+/// The wake's timeline has a time for every stage, on one clock; the first is from the kernel.
 fn timeline(cluster: &Cluster) -> Result<Vec<Row>> {
     let stages = cluster.last_wake(DOCS.name)?;
     say(&cluster.dormouse(&["wake", "timeline", DOCS.name])?);
@@ -69,13 +69,13 @@ fn timeline(cluster: &Cluster) -> Result<Vec<Row>> {
     let mut rows: Vec<_> = each
         .map(|(name, ms)| Row::measured(&format!("  {name}"), *ms, "ms after the packet"))
         .collect();
-    // Whether the request is parked before or after the decision is a race: the kernel's event may win.
+    // `park` may come before or after `decide`: the kernel's event and the request race.
     let chain = WAKE_STAGES.iter().zip(&stages);
     let chain = chain.filter_map(|(name, ms)| (*name != "park").then_some(*ms));
     let ordered = stages.first() == Some(&0.0) && chain.is_sorted();
     let seen = format!("{} stages, the first in the kernel", stages.len());
     rows.push(Row::claim(
-        "the wake's timeline is whole and runs forwards",
+        "the wake's timeline is complete and in order",
         ordered,
         &seen,
     ));

@@ -1,4 +1,4 @@
-//! What the demo asks a running cluster: its API, its store, its counters and its processes.
+//! Queries to a running cluster: its API, its store and its counters.
 
 use std::net::SocketAddrV6;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::{
 use crate::binaries;
 use crate::demo::load::{self, Answer};
 
-/// The stages that every wake has, in their order and words.
+/// The names of a wake's stages, in their order.
 pub(crate) const WAKE_STAGES: [&str; 8] = [
     "see",
     "park",
@@ -27,7 +27,7 @@ pub(crate) const WAKE_STAGES: [&str; 8] = [
 ];
 
 impl Cluster {
-    /// What `dormouse ARGUMENTS` prints on the control host.
+    /// The output of `dormouse ARGUMENTS` on the control host.
     pub(crate) fn dormouse(&self, arguments: &[&str]) -> Result<String> {
         let endpoint = url(API_PORT);
         self.on_control(
@@ -43,7 +43,7 @@ impl Cluster {
             .with_context(|| format!("`dormouse {}` printed no JSON", arguments.join(" ")))
     }
 
-    /// What `etcdctl ARGUMENTS` prints.
+    /// The output of `etcdctl ARGUMENTS`.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> Result<String> {
         let endpoint = format!("--endpoints=[{CONTROL}]:{STORE_PORT}");
         self.on_control(
@@ -60,13 +60,13 @@ impl Cluster {
             .current_dir(binaries::root());
         let output = self.world.control().enter(|| command.output())?;
         let output = output.with_context(|| format!("failed to start {}", program.display()))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
             "{} {}: {}",
             program.display(),
             arguments.join(" "),
-            said.trim()
+            errors.trim()
         );
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -86,12 +86,12 @@ impl Cluster {
         )
     }
 
-    /// Whether control counts a node as Ready.
+    /// Whether a node is Ready.
     pub(crate) fn is_node_ready(&self, name: &str) -> Result<bool> {
         Ok(is_ready(&self.json(&["get", "node", name])?))
     }
 
-    /// How a person calls `dormouse` on the control host.
+    /// The command line of `dormouse` on the control host.
     pub(crate) fn command_line(&self) -> String {
         format!(
             "{} --endpoint {}",
@@ -100,8 +100,7 @@ impl Cluster {
         )
     }
 
-    /// The stages of an app's last wake, once all of [`WAKE_STAGES`] are there, in their order: milliseconds after the
-    /// first.
+    /// The times of [`WAKE_STAGES`] in an app's last wake, in milliseconds after the first; waits until all are present.
     pub(crate) fn last_wake(&self, app: &str) -> Result<Vec<f64>> {
         let what = format!("a complete timeline of the wake of {app}");
         self.interrupt.wait_for(&what, PATIENCE, || {
@@ -117,29 +116,29 @@ impl Cluster {
         })
     }
 
-    /// Requests that the activator has answered, whoever asked.
+    /// Requests that the activator has handled.
     pub(crate) fn activator_requests(&self) -> Result<u64> {
         const ANSWERED: &str = "http_server_request_duration_seconds_count";
         sample(self.world.control(), CONTROL_METRICS_PORT, &[ANSWERED])
     }
 
-    /// Connections that the kernels of all nodes led straight to pods.
+    /// Connections that the kernels of all nodes redirected to pods.
     pub(crate) fn direct_connections(&self) -> Result<u64> {
-        const STRAIGHT: [&str; 2] = [
+        const DIRECT: [&str; 2] = [
             "dormouse_packets_total{verdict=\"served_local\"}",
             "dormouse_packets_total{verdict=\"socket_served\"}",
         ];
         let nodes = self.world.nodes().iter();
         nodes
-            .map(|node| sample(node, AGENT_METRICS_PORT, &STRAIGHT))
+            .map(|node| sample(node, AGENT_METRICS_PORT, &DIRECT))
             .sum()
     }
 
-    /// Waits until every node that the client's routes lead to knows the app's pods, that is: until a burst of
-    /// requests leaves the activator's counter alone.
+    /// Waits until every node on the client's routes has the app's pods: until a burst of requests does not change the
+    /// activator's counter.
     pub(crate) fn await_direct(&self, app: App) -> Result<()> {
         const BURST: u32 = 30;
-        let what = format!("all nodes to lead straight to {}", app.name);
+        let what = format!("all nodes to redirect to the pods of {}", app.name);
         self.interrupt.wait_for(&what, PATIENCE, || {
             let before = self.activator_requests()?;
             let burst = || (0..BURST).try_for_each(|_| load::get(app.address(), "/").map(drop));
@@ -149,7 +148,7 @@ impl Cluster {
     }
 }
 
-/// The sum of the counters whose line begins with one of these names.
+/// The sum of the counters whose lines begin with one of these names.
 fn sample(host: &Host, port: u16, names: &[&str]) -> Result<u64> {
     let from = SocketAddrV6::new(host.address, port, 0, 0);
     let page: Answer = host.enter(|| load::get(from, "/metrics"))??;

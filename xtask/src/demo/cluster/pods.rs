@@ -1,4 +1,4 @@
-//! The pods of a running cluster: as the API shows them, and as processes.
+//! The pods of a running cluster, in the API and as processes.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -13,14 +13,14 @@ use super::ask::{is_ready, items};
 use super::{App, Cluster, PATIENCE};
 use crate::demo::load;
 
-/// A pod as the API shows it.
+/// A pod in the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     /// Its name.
     pub(crate) name: String,
-    /// Unique over time.
+    /// Its UID.
     pub(crate) uid: String,
-    /// The node it runs on, once placed.
+    /// Its node, once scheduled.
     pub(crate) node: Option<String>,
     /// Its address, once wired.
     pub(crate) address: Option<Ipv6Addr>,
@@ -32,10 +32,10 @@ impl Cluster {
     /// An app's pods.
     pub(crate) fn pods(&self, app: App) -> Result<Vec<Pod>> {
         let listed = self.json(&["get", "pods"])?;
-        let own = items(&listed)
+        let owned = items(&listed)
             .iter()
             .filter(|pod| owner(pod) == Some(app.name));
-        Ok(own.filter_map(pod).collect())
+        Ok(owned.filter_map(pod).collect())
     }
 
     /// Waits until an app has exactly `count` pods, all ready.
@@ -47,7 +47,7 @@ impl Cluster {
         })
     }
 
-    /// Asks for an app, and gives its pod once it is alone, ready and in serve.
+    /// Sends a request to an app; returns its pod once it is the only one, ready, and the app is in mode serve.
     pub(crate) fn awake(&self, app: App) -> Result<Pod> {
         self.world
             .client()
@@ -65,21 +65,21 @@ impl Cluster {
     /// The address of the ready pod of the app of this name.
     pub(crate) fn pod_address(&self, app: &str) -> Result<Option<Ipv6Addr>> {
         let listed = self.json(&["get", "pods"])?;
-        let own = items(&listed).iter().filter(|pod| owner(pod) == Some(app));
-        Ok(own
+        let owned = items(&listed).iter().filter(|pod| owner(pod) == Some(app));
+        Ok(owned
             .filter_map(pod)
             .find(|pod| pod.ready)
             .and_then(|pod| pod.address))
     }
 
-    /// Asks an app from inside a pod of another, and gives the client address that it saw.
-    pub(crate) fn ask_from_pod(&self, pod: &Pod, app: App) -> Result<String> {
+    /// Sends a request to an app from a pod of another app; returns the client address that the app saw.
+    pub(crate) fn request_from_pod(&self, pod: &Pod, app: App) -> Result<String> {
         let host = self.host_of(pod)?;
         let pids = self.pod_processes_of(pod)?;
         let pid = pids
             .first()
             .with_context(|| format!("{} runs no process", pod.name))?;
-        // Sockets are load-balanced for processes of the node's cgroup; nsenter alone would leave it.
+        // Socket load balancing applies to processes in the node's cgroup, which nsenter does not enter.
         let script =
             r#"echo $$ > "$0" && exec nsenter --net="$1" curl --silent --max-time 10 "$2""#;
         let mut command = Command::new("sh");
@@ -96,7 +96,7 @@ impl Cluster {
             output.status
         );
         let answer: Value =
-            serde_json::from_slice(&output.stdout).context("the app answered no JSON")?;
+            serde_json::from_slice(&output.stdout).context("the app's reply is not JSON")?;
         Ok(answer["client"].as_str().unwrap_or_default().to_owned())
     }
 
@@ -106,7 +106,7 @@ impl Cluster {
             .nodes()
             .iter()
             .find(|host| Some(host.name.as_str()) == pod.node.as_deref());
-        found.with_context(|| format!("{} is on no node of ours", pod.name))
+        found.with_context(|| format!("{} is on an unknown node", pod.name))
     }
 
     /// The process ids of one pod.
