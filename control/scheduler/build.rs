@@ -1,4 +1,4 @@
-//! Turns `scheduler.proto` into Rust, so that the messages have one definition.
+//! Build script: compiles `scheduler.proto` to Rust.
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=scheduler.proto");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dormouse_cluster::{Client, VipRange, source};
+use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::Store;
@@ -168,7 +168,7 @@ impl Roles {
         let (activator, demands) =
             dormouse_activator::new(dormouse_activator::Config::new(self.options.acting_prefix));
         activator.register(&mut self.registry);
-        let (view, changes) = source::store(client.clone(), self.shutdown.clone())
+        let (view, changes) = reflector::start(client.clone(), self.shutdown.clone())
             .await
             .context("failed to read the cluster")?;
         let config = dormouse_apps::Config {

@@ -1,4 +1,4 @@
-//! Compiles the .proto files; the descriptor set beside them lets tests read messages by name.
+//! Build script: compiles the .proto files to Rust and to a descriptor set, by which the tests decode messages.
 
 use std::{env, path::PathBuf};
 

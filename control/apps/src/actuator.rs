@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use dormouse_activator as activator;
 use dormouse_cluster::client::Guard;
-use dormouse_cluster::{App, Client, ClientError, Key, Object, events};
+use dormouse_cluster::events::{self, EventType, Occurrence};
+use dormouse_cluster::{App, Client, ClientError, Key, Object};
 use dormouse_fleet::{Boottime, Handle as Fleet, proto};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_scheduler::proto::PlaceRequest;
@@ -245,7 +246,7 @@ impl Actuator {
     fn node_up(&self, name: String, said: proto::NodeStatus, boot_id: String) {
         let client = self.client.clone();
         self.spawn(async move {
-            let key = Key::global(&name);
+            let key = Key::cluster_scoped(&name);
             let now = Timestamp::now();
             let change = |node: &mut Node| nodes::up(node, &name, &said, &boot_id, now);
             let written = match client.modify(&key, change).await {
@@ -270,7 +271,7 @@ impl Actuator {
         let client = self.client.clone();
         self.spawn(async move {
             let written = client
-                .modify(&Key::global(&name), |node: &mut Node| {
+                .modify(&Key::cluster_scoped(&name), |node: &mut Node| {
                     nodes::down(node, Timestamp::now())
                 })
                 .await;
@@ -319,7 +320,12 @@ async fn place(
 
 async fn told(client: &Client, about: &ObjectReference, reason: &str, message: &str) {
     tracing::info!(object = ?about.name, reason, message, "event");
-    if let Err(error) = events::record(client, about, "Warning", reason, message).await {
+    let occurrence = Occurrence {
+        type_: EventType::Warning,
+        reason,
+        message,
+    };
+    if let Err(error) = events::record(client, about, &occurrence).await {
         tracing::warn!(reason, error = %chain(&error), "cannot record an event");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator as activator;
-use dormouse_cluster::source::Batch;
+use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{Client, Key, View};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;

@@ -86,7 +86,7 @@ fn scale(slot: &Slot, now: Boottime) -> Vec<String> {
     let first = if want == decision.desired && panicking {
         format!(
             "want {want}: panic holds {} since {}; load alone asks {load}",
-            decision.panic_held,
+            decision.max_panic_pods,
             since(now, decision)
         )
     } else if want == decision.stable_pods {
@@ -97,7 +97,7 @@ fn scale(slot: &Slot, now: Boottime) -> Vec<String> {
         format!("want {want} = max; load alone asks {load}")
     } else if decision.desired == 0 && want > 0 {
         format!("want {want}: the last pod stays until the app may sleep; load alone asks {load}")
-    } else if decision.desired != decision.undelayed {
+    } else if decision.desired != decision.desired_before_delay {
         format!(
             "want {want}: {} was wanted within the scale-down delay; load alone asks {load}",
             decision.desired

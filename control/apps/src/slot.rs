@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_autoscaler::decider::{Decider, NoDecision, Stat};
-use dormouse_autoscaler::kpa::{self, Activity, Reason, Reconciler, World};
+use dormouse_autoscaler::kpa::{self, Activity, Inputs, Reason, Reconciler};
 use dormouse_autoscaler::{Decision, Settings};
 use dormouse_cluster::{App, AppStatus, Key, Mode, Object};
 use dormouse_fleet::Boottime;
@@ -248,13 +248,13 @@ impl Slot {
         let Some(status) = self.decider.as_ref().map(Decider::status) else {
             return;
         };
-        let world = World {
+        let inputs = Inputs {
             now_ms: ms(now),
             status: Some(status),
             ready: self.ready(),
-            activator_met: self.proxied_everywhere(),
+            activator_in_path: self.proxied_everywhere(),
         };
-        let outcome = self.kpa.reconcile(&self.settings, &world);
+        let outcome = self.kpa.reconcile(&self.settings, &inputs);
         if outcome.applied {
             self.want = outcome.want;
         }

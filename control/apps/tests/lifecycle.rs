@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dormouse_apps::{Config, Handle, Parts, epoch};
-use dormouse_cluster::{App, Client, Key, State, source};
+use dormouse_cluster::{App, Client, Key, State, reflector};
 use dormouse_fleet::client::{Link, connect, endpoint};
 use dormouse_fleet::proto::{
     self, Beat, Entry, Hello, PodSpec, PodStatus, Stages, Up, Woke, entry::Mode, pod_status::Phase,
@@ -61,7 +61,7 @@ impl World {
         ));
         let acting = "2001:db8:d0::a1:0:0".parse().unwrap();
         let (activator, demands) = dormouse_activator::new(dormouse_activator::Config::new(acting));
-        let (view, changes) = source::store(client.clone(), shutdown.clone())
+        let (view, changes) = reflector::start(client.clone(), shutdown.clone())
             .await
             .unwrap();
         let parts = Parts {

@@ -1,4 +1,4 @@
-//! Samples and ready pods in, a decision out: Knative's decider with its two windows, panic and excess burst capacity.
+//! Knative's decider: the scale of an app from its metrics, with stable window, panic mode and excess burst capacity.
 
 use crate::decision::Decision;
 use crate::delay::Delay;
@@ -6,16 +6,16 @@ use crate::number;
 use crate::settings::{Metric, Settings};
 use crate::window::Window;
 
-/// What was measured over one second.
+/// The metrics of one second.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Stat {
-    /// Requests in flight on average.
+    /// Average requests in flight.
     pub concurrency: f64,
-    /// The part of them that came through a proxy which reports them itself.
+    /// The part of `concurrency` that came through an activator, which reports it in its own stat.
     pub proxied_concurrency: f64,
-    /// Requests begun.
+    /// Number of requests.
     pub requests: f64,
-    /// The part of them that came through a proxy which reports them itself.
+    /// The part of `requests` that came through an activator, which reports it in its own stat.
     pub proxied_requests: f64,
 }
 
@@ -28,28 +28,28 @@ impl Stat {
     }
 }
 
-/// Why a tick decides nothing. What was decided before stays.
+/// The reason why a tick makes no decision; the previous decision stays in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoDecision {
-    /// Nothing was measured for longer than the stable window.
-    #[error("nothing was measured within the stable window")]
-    Unmeasured,
-    /// How many pods are ready could not be found out.
+    /// There are no metrics of the stable window.
+    #[error("no metrics within the stable window")]
+    NoData,
+    /// The number of ready pods could not be determined.
     #[error("the number of ready pods is unknown")]
     PodsUnknown,
 }
 
-/// The last decision in short, as the reconciler reads it.
+/// The decider's status, which the reconciler reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Pods wanted; -1: not known yet.
+    /// Desired scale; -1 before the first decision.
     pub desired: i32,
     /// Excess burst capacity.
     pub excess_burst_capacity: i32,
 }
 
 impl Status {
-    /// What holds before the first decision.
+    /// The status before the first decision.
     pub fn initial(settings: &Settings) -> Self {
         let capacity = settings.target_burst_capacity;
         let excess = if is(capacity, 0.0) || is(capacity, -1.0) {
@@ -63,12 +63,12 @@ impl Status {
         }
     }
 
-    /// Whether the first request to a sleeping app calls for a decision at once.
+    /// Whether a stat requires an immediate decision: the first request to an app that is scaled to zero.
     pub fn poked_by(&self, stat: &Stat) -> bool {
         self.desired == 0 && !is(stat.concurrency, 0.0)
     }
 
-    /// Whether going to `next` is news: another count, or another sign of the excess burst capacity.
+    /// Whether `next` differs in the desired scale or in the sign of the excess burst capacity.
     pub fn differs(&self, next: &Self) -> bool {
         self.desired != next.desired
             || (self.excess_burst_capacity < 0) != (next.excess_burst_capacity < 0)
@@ -82,21 +82,21 @@ pub struct Decider {
     stable: Window,
     panic: Window,
     panic_since_ms: Option<i64>,
-    panic_held: i32,
+    max_panic_pods: i32,
     delay: Option<Delay>,
     status: Status,
 }
 
 impl Decider {
-    /// A decider that has measured nothing. With several ready pods it starts in panic, which holds their number: a
-    /// restart must not remove pods for want of memory.
+    /// A decider without metrics. With more than one ready pod it starts in panic mode, which does not scale down:
+    /// after a restart, pods must not be removed for lack of metrics.
     pub fn new(now_ms: i64, settings: Settings, ready: Option<i32>) -> Self {
         let ready = ready.unwrap_or(0);
         Self {
             stable: Window::new(settings.stable_window_s, settings.aggregation),
             panic: Window::new(settings.panic_window_s(), settings.aggregation),
             panic_since_ms: (ready > 1).then_some(now_ms),
-            panic_held: ready,
+            max_panic_pods: ready,
             delay: (settings.scale_down_delay_s > 0)
                 .then(|| Delay::new(settings.scale_down_delay_s)),
             status: Status::initial(&settings),
@@ -109,44 +109,44 @@ impl Decider {
         &self.settings
     }
 
-    /// The last decision in short.
+    /// The status after the last decision.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Since when panic holds, if it does.
+    /// Start of panic mode, in the caller's milliseconds; `None` outside panic mode.
     pub fn panic_since_ms(&self) -> Option<i64> {
         self.panic_since_ms
     }
 
-    /// The count that panic holds.
-    pub fn panic_held(&self) -> i32 {
-        self.panic_held
+    /// The largest scale since panic mode began; 0 outside panic mode.
+    pub fn max_panic_pods(&self) -> i32 {
+        self.max_panic_pods
     }
 
-    /// Adds a measurement.
+    /// Records a stat in both windows.
     pub fn record(&mut self, at_ms: i64, stat: &Stat) {
         let value = stat.value(self.settings.metric);
         self.stable.record(at_ms, value);
         self.panic.record(at_ms, value);
     }
 
-    /// Takes new settings, all but the scale-down delay; the windows follow by [`Decider::resize`].
+    /// Sets new settings, except the scale-down delay; [`Decider::resize`] sets the lengths of the windows.
     pub fn configure(&mut self, settings: Settings) {
         self.settings = settings;
     }
 
-    /// Gives the windows the lengths that the settings ask for.
+    /// Sets the lengths of the windows to those of the settings.
     pub fn resize(&mut self, now_ms: i64) {
         self.stable.resize(now_ms, self.settings.stable_window_s);
         self.panic.resize(now_ms, self.settings.panic_window_s());
     }
 
-    /// Decides. `ready` is none where it could not be found out.
+    /// Makes a decision. `ready` is the number of ready pods; `None` if it could not be determined.
     pub fn decide(&mut self, now_ms: i64, ready: Option<i32>) -> Result<Decision, NoDecision> {
         let ready = ready.ok_or(NoDecision::PodsUnknown)?;
         if self.settings.scraped() && self.stable.is_empty(now_ms) {
-            return Err(NoDecision::Unmeasured);
+            return Err(NoDecision::NoData);
         }
         let mut decision = self.load(now_ms, ready);
         self.panic(&mut decision);
@@ -158,7 +158,7 @@ impl Decider {
         Ok(decision)
     }
 
-    /// What load and rates alone say.
+    /// The values of a decision from load and rates, before panic mode and limits.
     fn load(&self, now_ms: i64, ready: i32) -> Decision {
         let settings = &self.settings;
         let (stable, panic) = (self.stable.average(now_ms), self.panic.average(now_ms));
@@ -187,12 +187,12 @@ impl Decider {
             panic_ratio: panic_pods / counted,
             panic_threshold: settings.panic_threshold(),
             panic_since_ms: None,
-            panic_held: 0,
-            undelayed: 0,
+            max_panic_pods: 0,
+            desired_before_delay: 0,
         }
     }
 
-    /// Enters, prolongs or leaves panic.
+    /// Enters, extends or leaves panic mode.
     fn panic(&mut self, decision: &mut Decision) {
         let window_ms = i64::from(self.settings.stable_window_s) * 1_000;
         if decision.panic_ratio >= decision.panic_threshold {
@@ -202,17 +202,17 @@ impl Decider {
             .is_some_and(|since| since + window_ms < decision.at_ms)
         {
             self.panic_since_ms = None;
-            self.panic_held = 0;
+            self.max_panic_pods = 0;
         }
         decision.panic_since_ms = self.panic_since_ms;
     }
 
-    /// Puts what the load asks for between its limits.
+    /// Applies the scale rates, the activation scale, panic mode and the scale-down delay.
     fn limit(&mut self, decision: &mut Decision) {
-        let within = |asked: i32| {
-            let allowed = asked.max(decision.down_limit).min(decision.up_limit);
-            let lifted = self.settings.activation_scale > 1 && asked > 0;
-            if lifted {
+        let within = |pods: i32| {
+            let allowed = pods.max(decision.down_limit).min(decision.up_limit);
+            let activates = self.settings.activation_scale > 1 && pods > 0;
+            if activates {
                 allowed.max(self.settings.activation_scale)
             } else {
                 allowed
@@ -220,14 +220,14 @@ impl Decider {
         };
         let mut desired = within(decision.stable_pods);
         if self.panic_since_ms.is_some() {
-            self.panic_held = self
-                .panic_held
+            self.max_panic_pods = self
+                .max_panic_pods
                 .max(desired)
                 .max(within(decision.panic_pods));
-            desired = self.panic_held;
+            desired = self.max_panic_pods;
         }
-        decision.panic_held = self.panic_held;
-        decision.undelayed = desired;
+        decision.max_panic_pods = self.max_panic_pods;
+        decision.desired_before_delay = desired;
         decision.desired = match &mut self.delay {
             Some(delay) if self.settings.reachable => delay.record(decision.at_ms, desired),
             _ => desired,
@@ -246,7 +246,7 @@ impl Decider {
     }
 }
 
-/// Equality with a value that settings give literally.
+/// Equality with a value that settings contain literally.
 fn is(value: f64, literal: f64) -> bool {
     value.total_cmp(&literal).is_eq()
 }

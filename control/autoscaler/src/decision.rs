@@ -1,51 +1,51 @@
-//! One decision with every number that led to it, so that a person can be told why.
+//! A decision of the decider, with all values that it was computed from.
 
 use serde::Serialize;
 
-/// What the decider answered at one tick, and why.
+/// The decision of one tick.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// When, in the caller's milliseconds.
+    /// Time of the tick, in the caller's milliseconds.
     pub at_ms: i64,
-    /// Pods wanted, before the app's own floor and limit.
+    /// Desired scale, before the app's minimum and maximum.
     pub desired: i32,
-    /// Requests of a burst that the ready pods can take beyond what is asked for; below 0 the proxy stays in the path.
+    /// Capacity of the ready pods minus the target burst capacity and the load; below 0 the activator stays in the path.
     pub excess_burst_capacity: i32,
-    /// The stable window's value.
+    /// Average of the metric over the stable window.
     pub stable: f64,
-    /// The panic window's value.
+    /// Average of the metric over the panic window.
     pub panic: f64,
-    /// Pods that are ready.
+    /// Number of ready pods.
     pub ready: i32,
-    /// What a pod is meant to take.
+    /// Target value of the metric per pod.
     pub target_value: f64,
-    /// What a pod can take.
+    /// Capacity of a pod, in the metric's unit.
     pub total_value: f64,
-    /// The burst capacity asked for.
+    /// Target burst capacity.
     pub target_burst_capacity: f64,
-    /// Pods that the stable window alone asks for: ceil(stable / target).
+    /// Scale by the stable window: ceil(stable / target).
     pub stable_pods: i32,
-    /// Pods that the panic window alone asks for: ceil(panic / target).
+    /// Scale by the panic window: ceil(panic / target).
     pub panic_pods: i32,
-    /// The rates allow no fewer.
+    /// Lower limit by the scale-down rate.
     pub down_limit: i32,
-    /// The rates allow no more.
+    /// Upper limit by the scale-up rate.
     pub up_limit: i32,
-    /// Pods asked for by the panic window over ready ones.
+    /// `panic_pods` over ready pods.
     pub panic_ratio: f64,
-    /// Panic begins at this ratio.
+    /// The panic ratio at which panic mode begins.
     pub panic_threshold: f64,
-    /// When the ratio was last over the threshold; none: not in panic.
+    /// Last time at which the ratio reached the threshold; `None` outside panic mode.
     pub panic_since_ms: Option<i64>,
-    /// The count that panic holds.
-    pub panic_held: i32,
-    /// What was wanted before the scale-down delay.
-    pub undelayed: i32,
+    /// The largest scale since panic mode began; 0 outside panic mode.
+    pub max_panic_pods: i32,
+    /// Desired scale before the scale-down delay.
+    pub desired_before_delay: i32,
 }
 
 impl Decision {
-    /// The ready pods at which the proxy would leave the path under the load as it is; none: never.
+    /// Number of ready pods with which the activator leaves the path at the current load; `None`: it never leaves.
     pub fn pods_to_serve(&self) -> Option<i32> {
         (self.target_burst_capacity >= 0.0).then(|| {
             let needed = (self.target_burst_capacity + self.panic) / self.total_value;
@@ -57,7 +57,7 @@ impl Decision {
         })
     }
 
-    /// The largest burst capacity with which the proxy would leave the path with the pods and the load as they are.
+    /// Largest target burst capacity with which the activator leaves the path at the current load and ready pods.
     pub fn burst_capacity_to_serve(&self) -> i32 {
         crate::number::floor(f64::from(self.ready) * self.total_value - self.panic).max(0)
     }

@@ -1,39 +1,39 @@
-//! From a decision to an app's scale and mode: when it falls asleep, what it waits for, who is in the path.
+//! Knative's KPA reconciler: from a decision to the scale and the mode of an app, with scale to zero.
 
-mod words;
+mod types;
 
 use crate::decider::Status;
 use crate::number;
 use crate::settings::Settings;
-pub use words::{Activity, Mode, Outcome, Probe, Reason, World};
+pub use types::{Activity, Inputs, Mode, Outcome, Probe, Reason};
 
-/// How long beyond the progress deadline an app may be activating, milliseconds.
+/// Time that an app may be activating beyond the progress deadline, milliseconds.
 const ACTIVATION_MARGIN_MS: i64 = 30_000;
-/// How soon an app that has just become idle in proxy mode is looked at again, milliseconds.
-const IDLE_PROXY_REQUEUE_MS: i64 = 3_000;
-/// The least number of activators behind an app.
+/// Delay of the next reconciliation of an app that became inactive in proxy mode, milliseconds.
+const INACTIVE_PROXY_REQUEUE_MS: i64 = 3_000;
+/// Minimum number of activators of an app.
 const ACTIVATORS_MIN: i32 = 2;
 
-/// What is remembered of an app between reconciliations.
+/// The state of an app between reconciliations; Knative has it in the PodAutoscaler's status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconciler {
-    /// Whether the app takes traffic.
+    /// The condition `Active`.
     pub activity: Activity,
-    /// Why not.
+    /// The reason of the condition.
     pub reason: Reason,
-    /// Since when both hold: whole seconds, in milliseconds.
+    /// Last transition of the condition: whole seconds, in milliseconds.
     pub since_ms: i64,
-    /// Whether it once had the pods it was first meant to have.
+    /// Whether the app has had its initial scale.
     pub initialized: bool,
-    /// The last scale that was known.
+    /// The last known desired scale.
     pub desired: Option<i32>,
-    /// Who was last put in the path.
+    /// The mode of the last reconciliation.
     pub mode: Option<Mode>,
-    /// Since when an activator is in the path: whole seconds, in milliseconds.
+    /// Time since which an activator is in the path: whole seconds, in milliseconds.
     pub activator_since_ms: Option<i64>,
 }
 
-/// One scale with what follows from it.
+/// The desired scale, and how to apply it.
 struct Scale {
     want: i32,
     applied: bool,
@@ -47,7 +47,7 @@ impl Scale {
             want,
             applied,
             requeue_ms: None,
-            probe: Probe::Unneeded,
+            probe: Probe::NotNeeded,
         }
     }
 
@@ -60,12 +60,12 @@ impl Scale {
 }
 
 impl Reconciler {
-    /// A new app.
+    /// The state of a new app.
     pub fn new(now_ms: i64) -> Self {
         Self {
             activity: Activity::Activating,
             reason: Reason::None,
-            since_ms: whole(now_ms),
+            since_ms: whole_second(now_ms),
             initialized: false,
             desired: None,
             mode: None,
@@ -73,21 +73,21 @@ impl Reconciler {
         }
     }
 
-    /// Notes who is in the path, once every node knows.
-    pub fn backed(&mut self, now_ms: i64, by_activator: bool) {
-        if by_activator != self.activator_since_ms.is_some() {
-            self.activator_since_ms = by_activator.then(|| whole(now_ms));
+    /// Records whether an activator is in the path; to be called when every node has applied the mode.
+    pub fn set_activator_in_path(&mut self, now_ms: i64, in_path: bool) {
+        if in_path != self.activator_since_ms.is_some() {
+            self.activator_since_ms = in_path.then(|| whole_second(now_ms));
         }
     }
 
-    /// Looks at the app and says what is to be done.
-    pub fn reconcile(&mut self, settings: &Settings, world: &World) -> Outcome {
-        let scale = match world.status {
-            Some(status) => self.scale(settings, world, status),
+    /// Reconciles the app once.
+    pub fn reconcile(&mut self, settings: &Settings, inputs: &Inputs) -> Outcome {
+        let scale = match inputs.status {
+            Some(status) => self.scale(settings, inputs, status),
             None => Scale::of(-1, false),
         };
-        let (ready, excess) = match world.status {
-            Some(status) => (world.ready, status.excess_burst_capacity),
+        let (ready, excess) = match inputs.status {
+            Some(status) => (inputs.ready, status.excess_burst_capacity),
             None => (0, -1),
         };
         let mode = if scale.want > 0 && excess >= 0 {
@@ -99,8 +99,8 @@ impl Reconciler {
         if scale.want >= 0 || self.desired.is_none() {
             self.desired = Some(scale.want);
         }
-        self.judge(settings, world, scale.want, ready);
-        let activators = match world.status {
+        self.update_activity(settings, inputs, scale.want, ready);
+        let activators = match inputs.status {
             Some(_) => activators(
                 ready,
                 settings.total_value(),
@@ -119,22 +119,22 @@ impl Reconciler {
         }
     }
 
-    fn scale(&self, settings: &Settings, world: &World, status: Status) -> Scale {
+    fn scale(&self, settings: &Settings, inputs: &Inputs, status: Status) -> Scale {
         if status.desired < 0 && self.activity != Activity::Activating {
             return Scale::of(status.desired, false);
         }
-        match self.bounded(settings, status.desired) {
+        match self.apply_bounds(settings, status.desired) {
             0 if !settings.enable_scale_to_zero => Scale::of(1, true),
             0 => match self.activity {
-                Activity::Activating => self.give_up(settings, world),
-                Activity::Active => self.fall_idle(settings, world),
-                Activity::Inactive => self.fall_asleep(settings, world),
+                Activity::Activating => self.while_activating(settings, inputs),
+                Activity::Active => self.while_active(settings, inputs),
+                Activity::Inactive => self.while_inactive(settings, inputs),
             },
             desired => Scale::of(desired, true),
         }
     }
 
-    fn bounded(&self, settings: &Settings, desired: i32) -> i32 {
+    fn apply_bounds(&self, settings: &Settings, desired: i32) -> i32 {
         let starting = settings.initial_scale > 1 && !self.initialized && settings.reachable;
         let floor = if starting {
             settings.floor().max(settings.initial_scale)
@@ -150,39 +150,40 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is asked for while pods are still on their way.
-    fn give_up(&self, settings: &Settings, world: &World) -> Scale {
-        let patience_ms = settings.progress_deadline_ms + ACTIVATION_MARGIN_MS;
-        if world.now_ms - self.since_ms > patience_ms {
+    /// Scale 0 is desired while the app is activating: it is applied after the activation timed out.
+    fn while_activating(&self, settings: &Settings, inputs: &Inputs) -> Scale {
+        let timeout_ms = settings.progress_deadline_ms + ACTIVATION_MARGIN_MS;
+        if inputs.now_ms - self.since_ms > timeout_ms {
             Scale::of(0, true)
         } else {
-            Scale::of(-1, false).requeued(patience_ms)
+            Scale::of(-1, false).requeued(timeout_ms)
         }
     }
 
-    /// Nothing is asked of an active app: it becomes inactive after the stable window, and keeps its pod for now.
-    fn fall_idle(&self, settings: &Settings, world: &World) -> Scale {
+    /// Scale 0 is desired while the app is active: it becomes inactive after the stable window; the pod stays.
+    fn while_active(&self, settings: &Settings, inputs: &Inputs) -> Scale {
         let window_ms = i64::from(settings.stable_window_s) * 1_000;
-        let active_ms = world.now_ms - self.since_ms;
+        let active_ms = inputs.now_ms - self.since_ms;
         if active_ms < window_ms {
             return Scale::of(1, true).requeued(window_ms - active_ms);
         }
-        let idle = Scale::of(0, false);
+        let inactive = Scale::of(0, false);
         if self.mode == Some(Mode::Proxy) {
-            idle.requeued(IDLE_PROXY_REQUEUE_MS)
+            inactive.requeued(INACTIVE_PROXY_REQUEUE_MS)
         } else {
-            idle
+            inactive
         }
     }
 
-    /// An inactive app loses its last pod once an activator is known to be in the path for long enough.
-    fn fall_asleep(&self, settings: &Settings, world: &World) -> Scale {
-        let probe = match (settings.scraped(), world.activator_met) {
-            (false, _) => Probe::Unneeded,
-            (true, true) => Probe::Met,
+    /// Scale 0 is desired while the app is inactive: it is applied when an activator is in the path, after the grace
+    /// period and the retention.
+    fn while_inactive(&self, settings: &Settings, inputs: &Inputs) -> Scale {
+        let probe = match (settings.scraped(), inputs.activator_in_path) {
+            (false, _) => Probe::NotNeeded,
+            (true, true) => Probe::Passed,
             (true, false) => {
                 return Scale {
-                    probe: Probe::Missed,
+                    probe: Probe::Failed,
                     ..Scale::of(0, false)
                 };
             }
@@ -193,31 +194,31 @@ impl Reconciler {
         } else {
             0
         };
-        let inactive_ms = world.now_ms - self.since_ms;
-        let backed_ms = self
+        let inactive_ms = inputs.now_ms - self.since_ms;
+        let activator_ms = self
             .activator_since_ms
-            .map_or(0, |since| world.now_ms - since);
+            .map_or(0, |since| inputs.now_ms - since);
         let scale = if inactive_ms >= grace_ms.max(retention_ms) {
             Scale::of(0, true)
         } else if inactive_ms < retention_ms {
             Scale::of(0, false).requeued(retention_ms - inactive_ms)
-        } else if backed_ms >= grace_ms {
+        } else if activator_ms >= grace_ms {
             Scale::of(0, true)
         } else {
-            Scale::of(0, false).requeued(grace_ms - backed_ms)
+            Scale::of(0, false).requeued(grace_ms - activator_ms)
         };
         Scale { probe, ..scale }
     }
 
-    /// Whether the app takes traffic after this.
-    fn judge(&mut self, settings: &Settings, world: &World, want: i32, ready: i32) {
+    /// Updates the condition `Active`.
+    fn update_activity(&mut self, settings: &Settings, inputs: &Inputs, want: i32, ready: i32) {
         let first = if self.initialized {
             1
         } else {
             settings.initial_scale
         };
         let needed = settings.floor().max(first);
-        if ready >= needed && world.status.is_some() {
+        if ready >= needed && inputs.status.is_some() {
             self.initialized = true;
         }
         let stays = want > 0 || self.activity != Activity::Inactive;
@@ -243,12 +244,13 @@ impl Reconciler {
             (self.activity, self.reason)
         };
         if (activity, reason) != (self.activity, self.reason) {
-            (self.activity, self.reason, self.since_ms) = (activity, reason, whole(world.now_ms));
+            (self.activity, self.reason, self.since_ms) =
+                (activity, reason, whole_second(inputs.now_ms));
         }
     }
 }
 
-/// How many activators stand in for an app.
+/// Number of activators of an app.
 pub fn activators(
     ready: i32,
     total_value: f64,
@@ -262,6 +264,6 @@ pub fn activators(
     number::ceil(load / activator_capacity).max(ACTIVATORS_MIN)
 }
 
-fn whole(ms: i64) -> i64 {
+fn whole_second(ms: i64) -> i64 {
     number::second(ms) * 1_000
 }

@@ -1,7 +1,7 @@
-//! How many pods an app should have, and whether requests go straight to them: Knative's autoscaler (KPA) as pure functions.
+//! Knative's pod autoscaler (KPA) as pure functions: the scale of an app, and whether the activator is in its path.
 //!
-//! Nothing here knows a clock, a task or a pod object: samples and times come in, numbers with their reasons come out.
-//! The recorded answers of Knative's own code are the oracle (`tests/kpa_vectors`).
+//! Metrics and times are arguments, decisions with the values behind them are the results: no clock, no task, no pod
+//! object. Golden vectors recorded from Knative's code are the oracle (`tests/kpa_vectors`).
 #![forbid(unsafe_code)]
 
 pub mod settings;

@@ -1,25 +1,25 @@
-//! The few float conversions that decisions need, each saturating at the integer's ends.
+//! Conversions of floats to integers, which saturate at the integer's limits.
 
-/// Cuts towards zero; values past the ends become the ends.
+/// Rounds towards zero.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "`as` saturates, which is what a count past the end means"
+    reason = "`as` saturates, as intended for a count beyond the limits"
 )]
 pub(crate) fn truncated(value: f64) -> i32 {
     value as i32
 }
 
-/// The next whole number up.
+/// Rounds up.
 pub(crate) fn ceil(value: f64) -> i32 {
     truncated(value.ceil())
 }
 
-/// The next whole number down.
+/// Rounds down.
 pub(crate) fn floor(value: f64) -> i32 {
     truncated(value.floor())
 }
 
-/// The whole second that `ms` lies in.
+/// The second that contains `ms`.
 pub(crate) fn second(ms: i64) -> i64 {
     ms.div_euclid(1_000)
 }

@@ -1,75 +1,75 @@
-//! What an app's owner and the cluster decided; the numbers of a decision follow from it.
+//! The settings of the autoscaler, from the app and from the cluster.
 
 use serde::Serialize;
 
 use crate::window::Aggregation;
 
-/// What is counted per pod.
+/// The metric of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Requests (or connections) in flight.
     #[default]
     Concurrency,
-    /// Requests begun per second.
+    /// Requests per second.
     Rps,
 }
 
 /// The effective settings of one app, with Knative's meaning and defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Requests in flight that one pod accepts; 0: no limit.
+    /// Requests in flight that a pod accepts; 0 is no limit.
     pub container_concurrency: u32,
-    /// What is counted.
+    /// The metric of the load.
     pub metric: Metric,
-    /// Wanted value of the metric per pod before utilization; none: the limit, or the metric's default.
+    /// Target of the metric per pod, before utilization; `None`: the concurrency limit, or the metric's default.
     pub target: Option<f64>,
-    /// The share of the target that is aimed at.
+    /// Fraction of the target at which the autoscaler aims, 0 to 1.
     pub target_utilization: f64,
     /// Length of the stable window, seconds.
     pub stable_window_s: u32,
-    /// The panic window as a percentage of the stable one.
+    /// Length of the panic window, in percent of the stable window.
     pub panic_window_percentage: f64,
-    /// Panic begins where pods asked for by the panic window are this percentage of the ready ones.
+    /// Scale by the panic window, in percent of the ready pods, at which panic mode begins.
     pub panic_threshold_percentage: f64,
-    /// The largest factor of growth in one decision.
+    /// Maximum factor by which one decision increases the scale.
     pub max_scale_up_rate: f64,
-    /// The largest factor of shrinking in one decision.
+    /// Maximum factor by which one decision decreases the scale.
     pub max_scale_down_rate: f64,
-    /// A lower count must have been enough for this long, seconds.
+    /// Time for which a lower scale must be enough before it is applied, seconds.
     pub scale_down_delay_s: u32,
-    /// The least number of pods of an app that has any; up to 1: unset.
+    /// Minimum scale of an app that is not scaled to zero; not set if at most 1.
     pub activation_scale: i32,
-    /// The number of pods a new app is given before it has had traffic.
+    /// Scale of a new app.
     pub initial_scale: i32,
-    /// The least number of pods, always.
+    /// Minimum scale.
     pub min_scale: i32,
-    /// The largest number of pods; 0: no limit.
+    /// Maximum scale; 0 is no limit.
     pub max_scale: i32,
-    /// Requests of a burst that the ready pods must be able to take before the proxy leaves the path;
-    /// 0: leaves whenever there are pods; -1: never leaves.
+    /// Requests of a burst that the ready pods must have capacity for before the activator leaves the path;
+    /// 0: it leaves as soon as a pod is ready; -1: it never leaves.
     pub target_burst_capacity: f64,
-    /// Requests in flight that one activator carries.
+    /// Requests in flight that one activator handles.
     pub activator_capacity: f64,
-    /// How samples of a window become one number.
+    /// Aggregation of the samples of a window.
     pub aggregation: Aggregation,
-    /// Whether the last pod may go.
+    /// Whether the app may scale to zero.
     pub enable_scale_to_zero: bool,
-    /// How long the activator must have been in the path before the last pod goes, milliseconds.
+    /// Minimum time for which the activator is in the path before the last pod is removed, milliseconds.
     pub scale_to_zero_grace_ms: i64,
-    /// How long the last pod is kept after the last traffic, milliseconds.
+    /// Minimum time for which the last pod is retained after the app became inactive, milliseconds.
     pub pod_retention_ms: i64,
-    /// How long a pod may take to become ready, milliseconds.
+    /// Time in which a pod must become ready, milliseconds.
     pub progress_deadline_ms: i64,
-    /// False: no route leads here; floors are dropped.
+    /// False if no route references the app; then its minimum and initial scales are ignored.
     pub reachable: bool,
 }
 
-/// Requests in flight per pod where neither a limit nor a target is set.
+/// Target of requests in flight per pod if neither a limit nor a target is set.
 const CONCURRENCY_TARGET_DEFAULT: f64 = 100.0;
-/// Requests per second per pod where no target is set.
+/// Target of requests per second per pod if no target is set.
 const RPS_TARGET_DEFAULT: f64 = 200.0;
-/// A target of zero would divide by zero.
+/// Lower limit of the target value, which is a divisor.
 const TARGET_MIN: f64 = 0.01;
 
 impl Default for Settings {
@@ -102,7 +102,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What one pod can take, in the metric's unit.
+    /// Capacity of a pod, in the metric's unit.
     pub fn total_value(&self) -> f64 {
         let limit = f64::from(self.container_concurrency);
         match (self.metric, self.target) {
@@ -114,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// What one pod is meant to take: the total times the utilization.
+    /// Target value of the metric per pod: the capacity times the utilization.
     pub fn target_value(&self) -> f64 {
         (self.total_value() * self.target_utilization).max(TARGET_MIN)
     }
@@ -124,7 +124,7 @@ impl Settings {
         self.panic_threshold_percentage / 100.0
     }
 
-    /// Length of the panic window in whole seconds, at least one.
+    /// Length of the panic window in whole seconds, at least 1.
     pub fn panic_window_s(&self) -> u32 {
         let seconds = f64::from(self.stable_window_s) * self.panic_window_percentage / 100.0;
         crate::number::truncated(seconds.round())
@@ -132,12 +132,12 @@ impl Settings {
             .unsigned_abs()
     }
 
-    /// Whether pods are counted on their own, so that silence means "unknown" and not "nothing".
+    /// Whether metrics are scraped from pods: then missing metrics are unknown, not zero.
     pub fn scraped(&self) -> bool {
         self.target_burst_capacity >= 0.0
     }
 
-    /// The least number of pods in force.
+    /// The minimum scale in force.
     pub fn floor(&self) -> i32 {
         if self.reachable { self.min_scale } else { 0 }
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smaller_of_target_and_limit_is_what_a_pod_takes() {
+    fn the_capacity_of_a_pod_is_the_smaller_of_target_and_limit() {
         let settings = Settings {
             container_concurrency: 10,
             target: Some(50.0),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_window_still_has_a_panic_window_of_one_second() {
+    fn the_panic_window_is_at_least_one_second() {
         let settings = Settings {
             stable_window_s: 6,
             panic_window_percentage: 1.0,

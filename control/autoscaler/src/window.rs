@@ -1,24 +1,24 @@
-//! A sliding window of samples in one-second buckets, as Knative keeps it: same additions in the same order, so that
-//! no decision differs by a float's last bit.
+//! A sliding window of samples in one-second buckets. Additions have the same order as in Knative's TimedFloat64Buckets,
+//! so that averages are equal to the last bit.
 
 use serde::Serialize;
 
 use crate::number;
 
-/// How samples of a window become one number.
+/// Aggregation of the samples of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregation {
     /// The mean of the seconds.
     #[default]
     Linear,
-    /// Newer seconds count more.
+    /// The exponentially weighted mean: newer seconds have a larger weight.
     WeightedExponential,
 }
 
-/// What is left of a sample's weight at the window's far end. The literal matters: `1.0 - 0.9999` moves decisions.
+/// The weight that remains for samples older than the window. It is a literal because `1.0 - 0.9999` is another float.
 const WEIGHT_LEFT: f64 = 0.0001;
-/// The newest second weighs at least this much.
+/// Minimum weight of the newest second.
 const WEIGHT_MIN: f64 = 0.2;
 
 /// A window of samples.
@@ -33,7 +33,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// An empty window of `window_s` seconds, at least one.
+    /// An empty window of `window_s` seconds, at least 1.
     pub fn new(window_s: u32, aggregation: Aggregation) -> Self {
         Self {
             aggregation,
@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    /// Adds a sample; one that is older than the window is dropped.
+    /// Adds a sample; a sample older than the window is dropped.
     pub fn record(&mut self, at_ms: i64, value: f64) {
         let second = number::second(at_ms);
         if self.last != Some(second) {
@@ -62,13 +62,13 @@ impl Window {
         self.total += value;
     }
 
-    /// Whether nothing was written for longer than the window.
+    /// Whether the window has no sample.
     pub fn is_empty(&self, now_ms: i64) -> bool {
         self.last
             .is_none_or(|last| number::second(now_ms) - last > self.len())
     }
 
-    /// The window's value at a time.
+    /// The average of the window at a time.
     pub fn average(&self, now_ms: i64) -> f64 {
         match self.aggregation {
             Aggregation::Linear => (self.mean(number::second(now_ms)) * 1e6).round() / 1e6,
@@ -77,13 +77,13 @@ impl Window {
         }
     }
 
-    /// Changes the length, keeping the newest samples.
+    /// Changes the length; the newest samples stay.
     pub fn resize(&mut self, now_ms: i64, window_s: u32) {
         let buckets = zeroes(window_s);
         if buckets.len() == self.buckets.len() {
             return;
         }
-        let kept = !self.is_empty(now_ms);
+        let has_samples = !self.is_empty(now_ms);
         let old = std::mem::replace(
             self,
             Self {
@@ -93,7 +93,7 @@ impl Window {
                 ..*self
             },
         );
-        let Some(last) = old.last.filter(|_| kept) else {
+        let Some(last) = old.last.filter(|_| has_samples) else {
             return;
         };
         for age in 0..old.len().min(self.len()) {

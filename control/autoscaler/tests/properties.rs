@@ -1,4 +1,4 @@
-//! What holds for every load, whatever the numbers.
+//! Properties of windows and decisions for all loads.
 
 use dormouse_autoscaler::window::{Aggregation, Window};
 use dormouse_autoscaler::{Decider, Settings, Stat};
@@ -22,7 +22,7 @@ proptest! {
     }
 
     #[test]
-    fn a_decision_stays_within_its_rates_unless_panic_holds_more(
+    fn a_decision_stays_within_its_rates_unless_panic_mode_prevents_a_scale_down(
         loads in prop::collection::vec((0.0..5e3f64, 0i32..50), 1..60),
     ) {
         let settings = Settings { max_scale_up_rate: 3.0, ..Settings::default() };
@@ -33,8 +33,8 @@ proptest! {
             decider.record(now_ms, &Stat { concurrency, ..Stat::default() });
             let decision = decider.decide(now_ms, Some(ready)).unwrap();
             prop_assert!(decision.desired >= decision.down_limit);
-            prop_assert!(decision.desired <= decision.up_limit.max(decision.panic_held));
-            prop_assert!(decision.panic_since_ms.is_some() || decision.panic_held == 0 || ready == 0);
+            prop_assert!(decision.desired <= decision.up_limit.max(decision.max_panic_pods));
+            prop_assert!(decision.panic_since_ms.is_some() || decision.max_panic_pods == 0 || ready == 0);
             let served = decision.pods_to_serve().unwrap();
             let excess = f64::from(served) * decision.total_value - 211.0 - decision.panic;
             prop_assert!(excess >= 0.0);
@@ -43,9 +43,9 @@ proptest! {
 }
 
 #[test]
-fn nothing_measured_decides_nothing_and_forgets_nothing() {
+fn without_metrics_there_is_no_decision_and_panic_mode_stays() {
     let mut decider = Decider::new(0, Settings::default(), Some(4));
     assert!(decider.decide(1_000, Some(4)).is_err());
-    assert_eq!(decider.panic_held(), 4);
+    assert_eq!(decider.max_panic_pods(), 4);
     assert!(decider.decide(2_000, None).is_err());
 }

@@ -1,4 +1,4 @@
-//! `App`: a workload that scales from and to zero behind one VIP.
+//! The `App` custom resource: a workload that scales from and to zero behind one VIP.
 
 mod scale;
 mod status;
@@ -14,12 +14,12 @@ use crate::Period;
 pub use scale::{Metric, Scale};
 pub use status::{AppStatus, Mode, State};
 
-/// Seconds a pod may take to end after it was asked to, when its app does not say.
+/// Default of `terminationGracePeriodSeconds`, seconds; Kubernetes' default.
 pub const TERMINATION_GRACE_DEFAULT_S: u32 = 30;
-/// Seconds a request may take when its app does not say; Knative's default.
+/// Default of `timeout`, seconds; Knative's default.
 pub const TIMEOUT_DEFAULT_S: u32 = 300;
 
-/// What its owner wants of an app.
+/// The desired state of an app.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "dormouse.dev",
@@ -42,38 +42,38 @@ pub const TIMEOUT_DEFAULT_S: u32 = 300;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AppSpec {
-    /// The app's own address, inside one of the cluster's VIP ranges. Left out, the lowest free one
-    /// is allocated and written here. It never changes during the app's life.
+    /// The app's virtual IP address, inside one of the cluster's VIP ranges. If not set, the lowest
+    /// free address is allocated. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vip: Option<Ipv6Addr>,
-    /// The VIP's port.
+    /// The port of the VIP.
     #[serde(default = "port_default")]
     #[schemars(range(min = 1))]
     pub port: u16,
-    /// The port the container listens on; `port` when left out.
+    /// The port on which the container listens. Defaults to `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub target_port: Option<u16>,
-    /// What the app speaks.
+    /// The application protocol.
     #[serde(default)]
     pub protocol: Protocol,
-    /// What runs in each pod.
+    /// The container of each pod.
     pub container: Container,
-    /// Labels a node must have to run this app's pods.
+    /// Labels that a node must have to run this app's pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Seconds a pod may take to end after it was asked to.
+    /// Seconds between the request to terminate a pod and SIGKILL.
     #[serde(default = "termination_grace_default")]
     pub termination_grace_period_seconds: u32,
-    /// The longest a request may take, from its first byte to its answer's.
+    /// Longest time from the first byte of a request to the first byte of its response.
     #[serde(default = "timeout_default")]
     pub timeout: Period,
-    /// When to run how many pods.
+    /// Autoscaling.
     #[serde(default)]
     pub scale: Scale,
 }
 
-/// What an app speaks.
+/// Application protocol of an app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -95,29 +95,29 @@ fn timeout_default() -> Period {
 }
 
 impl AppSpec {
-    /// The port the container listens on.
+    /// The port on which the container listens.
     pub fn target_port(&self) -> u16 {
         self.target_port.unwrap_or(self.port)
     }
 
-    /// The longest a request may take.
+    /// Longest time from the first byte of a request to the first byte of its response.
     pub fn timeout(&self) -> Duration {
         self.timeout.get()
     }
 
-    /// How long a pod may take to end after it was asked to.
+    /// Time between the request to terminate a pod and SIGKILL.
     pub fn termination_grace(&self) -> Duration {
         Duration::from_secs(self.termination_grace_period_seconds.into())
     }
 }
 
 impl App {
-    /// The app's address; every app in the store has one.
+    /// The app's VIP; set on every app in the store.
     pub fn vip(&self) -> Option<Ipv6Addr> {
         self.spec.vip
     }
 
-    /// The definition that a Kubernetes cluster needs before it knows apps.
+    /// The CustomResourceDefinition of apps.
     pub fn definition()
     -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition
     {

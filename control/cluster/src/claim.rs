@@ -1,4 +1,5 @@
-//! Who owns which VIP: a claim is written in the same transaction as its app, so two apps never own one.
+//! VIP claims: a key per allocated VIP, written in the same transaction as its app, so that no two
+//! apps have the same VIP.
 
 use std::net::Ipv6Addr;
 
@@ -11,29 +12,29 @@ use crate::{
     vip,
 };
 
-/// Start of every claim's key; the index follows as eight hexadecimal digits, so keys sort as numbers.
+/// Prefix of the claims' keys. The VIP index follows as eight hexadecimal digits, so keys sort by index.
 pub const PREFIX: &str = "/registry/dormouse.dev/vips/";
-/// A create that keeps losing against other creates is given up after this many rounds.
-const ROUNDS_MAX: u32 = 32;
+/// Attempts of a create whose allocated VIP is claimed by concurrent creates.
+const ATTEMPTS_MAX: u32 = 32;
 
 /// Creates and deletes apps together with their VIP claims.
 pub struct Claims {
     client: Client,
     ranges: Vec<VipRange>,
-    /// Sorted indexes known to be claimed: where to look for a free one. The store's transaction alone
-    /// decides, so a stale set costs a round, never a double claim.
-    taken: Mutex<Option<Vec<VipIndex>>>,
+    /// A cache of the claimed indexes, sorted, to find a free one; `None` before the first use. The
+    /// store's transaction decides, so a stale cache costs an attempt, never a double claim.
+    claimed: Mutex<Option<Vec<VipIndex>>>,
 }
 
-/// Why an app could not be created or deleted.
+/// An error of creating or deleting an app.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Another app owns the VIP.
+    /// The VIP is claimed by another app.
     #[error("VIP {vip} belongs to app {owner}")]
     Taken {
-        /// The asked address.
+        /// The requested address.
         vip: Ipv6Addr,
-        /// Who has it, as `namespace/name`.
+        /// The app that has claimed it, as `namespace/name`.
         owner: String,
     },
     /// Every address of every range is claimed.
@@ -42,9 +43,9 @@ pub enum ClaimError {
     /// The address lies in none of the cluster's ranges.
     #[error("VIP {vip} lies outside {ranges}")]
     Outside {
-        /// The asked address.
+        /// The requested address.
         vip: Ipv6Addr,
-        /// The cluster's ranges.
+        /// The cluster's VIP ranges.
         ranges: String,
     },
     /// The store failed, or the app exists already.
@@ -52,7 +53,7 @@ pub enum ClaimError {
     Client(#[from] ClientError),
 }
 
-/// What became of one attempt to create an app.
+/// Result of one attempt to create an app.
 enum Attempt {
     Created(u64),
     AppExists,
@@ -60,12 +61,12 @@ enum Attempt {
 }
 
 impl Claims {
-    /// Claims out of `ranges`.
+    /// Claims of VIPs in `ranges`.
     pub fn new(client: Client, ranges: Vec<VipRange>) -> Self {
         Self {
             client,
             ranges,
-            taken: Mutex::new(None),
+            claimed: Mutex::new(None),
         }
     }
 
@@ -74,17 +75,17 @@ impl Claims {
         &self.ranges
     }
 
-    /// Creates an app with the VIP that it asks for, or with the lowest free one; `spec.vip` of the
-    /// returned app is set.
+    /// Creates an app with the VIP of its spec, or with the lowest free one; `spec.vip` of the returned
+    /// app is set.
     pub async fn create(&self, mut app: App) -> Result<App, ClaimError> {
-        let asked = app.spec.vip;
-        for _ in 0..ROUNDS_MAX {
-            let (vip, index) = self.choose(asked).await?;
+        let requested = app.spec.vip;
+        for _ in 0..ATTEMPTS_MAX {
+            let (vip, index) = self.choose(requested).await?;
             app.spec.vip = Some(vip);
             app.status.get_or_insert_default().vip = Some(vip);
             match self.attempt(&app, index).await? {
                 Attempt::Created(revision) => {
-                    self.note(index, true).await;
+                    self.cache(index, true).await;
                     app.metadata.resource_version = Some(revision.to_string());
                     return Ok(app);
                 }
@@ -94,10 +95,10 @@ impl Claims {
                     }
                     .into());
                 }
-                Attempt::ClaimedBy(owner) if asked.is_some() => {
+                Attempt::ClaimedBy(owner) if requested.is_some() => {
                     return Err(ClaimError::Taken { vip, owner });
                 }
-                Attempt::ClaimedBy(_) => self.note(index, true).await,
+                Attempt::ClaimedBy(_) => self.cache(index, true).await,
             }
         }
         Err(ClientError::Conflict {
@@ -106,7 +107,7 @@ impl Claims {
         .into())
     }
 
-    /// Deletes an app if `guard` holds, and frees its VIP in the same transaction.
+    /// Deletes an app if `guard` holds, and its claim in the same transaction.
     pub async fn delete(&self, app: &App, guard: &Guard) -> Result<u64, ClaimError> {
         let path = App::path(&app.key());
         let at = guard.revision.unwrap_or_else(|| app.revision());
@@ -126,7 +127,7 @@ impl Claims {
             return Err(ClientError::Conflict { path }.into());
         }
         if let Some(index) = index {
-            self.note(index, false).await;
+            self.cache(index, false).await;
         }
         Ok(revision_of(&reply))
     }
@@ -143,22 +144,25 @@ impl Claims {
         }))
     }
 
-    async fn choose(&self, asked: Option<Ipv6Addr>) -> Result<(Ipv6Addr, VipIndex), ClaimError> {
-        if let Some(vip) = asked {
+    async fn choose(
+        &self,
+        requested: Option<Ipv6Addr>,
+    ) -> Result<(Ipv6Addr, VipIndex), ClaimError> {
+        if let Some(vip) = requested {
             let outside = || ClaimError::Outside {
                 vip,
                 ranges: self.names(),
             };
             return Ok((vip, vip::index_of(&self.ranges, vip).ok_or_else(outside)?));
         }
-        let mut taken = self.taken.lock().await;
-        if taken.is_none() {
-            *taken = Some(self.claimed().await?);
+        let mut claimed = self.claimed.lock().await;
+        if claimed.is_none() {
+            *claimed = Some(self.list().await?);
         }
-        let index = vip::lowest_free(&self.ranges, taken.as_deref().unwrap_or_default());
+        let index = vip::lowest_free(&self.ranges, claimed.as_deref().unwrap_or_default());
         if index.is_none() {
-            // Claims freed by others show up only when the set is read again.
-            *taken = None;
+            // The next create reads the claims again: other processes may have deleted some.
+            *claimed = None;
         }
         let found = index.and_then(|index| Some((vip::address_of(&self.ranges, index)?, index)));
         found.ok_or_else(|| ClaimError::Exhausted(self.names()))
@@ -194,17 +198,18 @@ impl Claims {
         })
     }
 
-    /// All claimed indexes in the store, sorted as their keys are.
-    async fn claimed(&self) -> Result<Vec<VipIndex>, ClientError> {
+    /// All claimed indexes in the store, sorted.
+    async fn list(&self) -> Result<Vec<VipIndex>, ClientError> {
         let (kvs, _revision) = self.client.range(PREFIX, 0).await?;
         Ok(kvs.iter().filter_map(|kv| parse_path(kv.key())).collect())
     }
 
-    async fn note(&self, index: VipIndex, claimed: bool) {
-        if let Some(taken) = self.taken.lock().await.as_mut() {
-            match (taken.binary_search(&index), claimed) {
-                (Err(at), true) => taken.insert(at, index),
-                (Ok(at), false) => drop(taken.remove(at)),
+    /// Updates the cache of claimed indexes.
+    async fn cache(&self, index: VipIndex, is_claimed: bool) {
+        if let Some(claimed) = self.claimed.lock().await.as_mut() {
+            match (claimed.binary_search(&index), is_claimed) {
+                (Err(at), true) => claimed.insert(at, index),
+                (Ok(at), false) => drop(claimed.remove(at)),
                 _ => {}
             }
         }
@@ -230,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claims_key_reads_back_as_its_index() {
+    fn the_key_of_a_claim_is_parsed_back_to_its_index() {
         assert_eq!(
             path_of(VipIndex(0x1f3a)),
             "/registry/dormouse.dev/vips/00001f3a"

@@ -1,26 +1,26 @@
-//! Typed reading and writing of the store over the etcd v3 API, whoever serves it.
+//! The typed client of the store, over the etcd v3 API.
 
 mod error;
-mod raw;
+mod watch;
 
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnResponse};
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use tokio::time::{Duration, timeout};
 
 use crate::{Key, Object};
 pub use error::ClientError;
-pub use raw::RawEvent;
+pub use watch::WatchEvent;
 
-/// A store that does not answer a single request for this long counts as unreachable.
+/// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Objects asked for at once when a list is read in pages.
+/// Keys per page of a range read.
 const PAGE_LEN: i64 = 1_000;
-/// Most bytes of one reply: a full page of the largest objects (1.5 MiB each) never comes near.
+/// Maximum bytes of one response. A page of large objects may exceed gRPC's default of 4 MiB.
 const REPLY_BYTES_MAX: usize = 256 << 20;
-/// A write that keeps losing against other writers is given up after this many rounds.
-const MODIFY_ROUNDS_MAX: u32 = 16;
+/// Attempts of a read-modify-write that conflicts with other writers.
+const MODIFY_ATTEMPTS_MAX: u32 = 16;
 
-/// A connection to the store; clones share it.
+/// A client of the store; clones share its connection.
 #[derive(Clone)]
 pub struct Client {
     kv: etcd_client::KvClient,
@@ -28,37 +28,26 @@ pub struct Client {
     lease: etcd_client::LeaseClient,
 }
 
-/// A list, and the revision of the store at which it was true.
+/// The objects of a kind at one revision of the store.
 #[derive(Debug, Clone)]
 pub struct List<K> {
-    /// Objects in the order of their keys.
+    /// The objects, in the order of their keys.
     pub items: Vec<K>,
-    /// The store's revision at which all of `items` were read.
+    /// The store's revision at which they were read.
     pub revision: u64,
 }
 
-/// What must hold for a write to happen.
+/// The preconditions of a write.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
-    /// The object must have been written last at this revision.
+    /// The required `mod_revision` of the object; `None`: the object must exist.
     pub revision: Option<u64>,
-    /// What must hold of other keys.
+    /// Compares on other keys.
     pub compares: Vec<Compare>,
 }
 
-/// One change of one object.
-#[derive(Debug, Clone)]
-pub enum Watched<K> {
-    /// The object was created.
-    Created(K),
-    /// The object was replaced.
-    Updated(K),
-    /// The object is gone: its last state, with the revision of its removal.
-    Deleted(K),
-}
-
 impl Guard {
-    /// Holds when the object was written last at `revision`.
+    /// Holds if the object's `mod_revision` is `revision`.
     pub fn at(revision: u64) -> Self {
         Self {
             revision: Some(revision),
@@ -66,14 +55,14 @@ impl Guard {
         }
     }
 
-    /// Holds when `self` does and `compare` does.
+    /// Holds if `self` and `compare` hold.
     #[must_use]
     pub fn and(mut self, compare: Compare) -> Self {
         self.compares.push(compare);
         self
     }
 
-    /// The conditions under which the object at `path` may be written.
+    /// The compares of a transaction that writes the object at `path`.
     fn conditions(&self, path: &str) -> Vec<Compare> {
         let mut all = self.compares.clone();
         all.push(match self.revision {
@@ -85,8 +74,8 @@ impl Guard {
 }
 
 impl Client {
-    /// A client of the store at `endpoint` (`http://[::1]:2379`). It connects when first used, and again
-    /// whenever the connection is lost.
+    /// A client of the store at `endpoint` (`http://[::1]:2379`). It connects on first use and
+    /// reconnects when the connection is lost.
     pub async fn connect(endpoint: &str) -> Result<Self, ClientError> {
         let client = etcd_client::Client::connect([endpoint], None)
             .await
@@ -106,12 +95,12 @@ impl Client {
     pub async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, ClientError> {
         let path = K::path(key);
         let mut kv = self.kv.clone();
-        let reply = answered(kv.get(path, None)).await?;
+        let reply = with_timeout(kv.get(path, None)).await?;
         reply.kvs().first().map(decode).transpose()
     }
 
-    /// Reads all objects of a kind, or those of one namespace, at one revision. A value that is no such
-    /// object is skipped with a warning: one bad key hides no other.
+    /// Lists all objects of a kind, or those of one namespace, at one revision. A value that cannot be
+    /// decoded is skipped with a warning.
     pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<List<K>, ClientError> {
         let prefix = prefix_of::<K>(namespace);
         let (kvs, revision) = self.range(&prefix, 0).await?;
@@ -121,7 +110,7 @@ impl Client {
         })
     }
 
-    /// Creates an object that must not exist yet.
+    /// Creates an object; an error if it exists.
     pub async fn create<K: Object>(&self, object: &K) -> Result<K, ClientError> {
         let path = K::path(&object.key());
         let txn = Txn::new()
@@ -131,32 +120,32 @@ impl Client {
         if !reply.succeeded() {
             return Err(ClientError::AlreadyExists { path });
         }
-        Ok(stamped(object.clone(), revision_of(&reply)))
+        Ok(with_revision(object.clone(), revision_of(&reply)))
     }
 
-    /// Replaces an object that must exist, if `guard` holds.
+    /// Replaces an existing object if `guard` holds.
     pub async fn update<K: Object>(&self, object: &K, guard: &Guard) -> Result<K, ClientError> {
         let path = K::path(&object.key());
         let put = TxnOp::put(path.as_str(), encode(object)?, None);
-        let revision = self.guarded(&path, guard, put).await?;
-        Ok(stamped(object.clone(), revision))
+        let revision = self.guarded_write(&path, guard, put).await?;
+        Ok(with_revision(object.clone(), revision))
     }
 
-    /// Removes an object that must exist, if `guard` holds; returns the revision of its removal.
+    /// Deletes an existing object if `guard` holds; returns the revision of the deletion.
     pub async fn delete<K: Object>(&self, key: &Key, guard: &Guard) -> Result<u64, ClientError> {
         let path = K::path(key);
         let delete = TxnOp::delete(path.as_str(), None);
-        self.guarded(&path, guard, delete).await
+        self.guarded_write(&path, guard, delete).await
     }
 
-    /// Reads, changes and writes an object until no other writer came between. `change` returns whether it
-    /// changed anything; nothing is written when it did not.
+    /// Reads an object, changes it and writes it back, again if another writer conflicts. `change`
+    /// returns whether it changed the object; without a change nothing is written.
     pub async fn modify<K: Object>(
         &self,
         key: &Key,
         mut change: impl FnMut(&mut K) -> bool + Send,
     ) -> Result<K, ClientError> {
-        for _ in 0..MODIFY_ROUNDS_MAX {
+        for _ in 0..MODIFY_ATTEMPTS_MAX {
             let found: Option<K> = self.get(key).await?;
             let mut object = found.ok_or_else(|| ClientError::NotFound { path: K::path(key) })?;
             if !change(&mut object) {
@@ -170,13 +159,13 @@ impl Client {
         Err(ClientError::Conflict { path: K::path(key) })
     }
 
-    /// Runs a transaction of the caller's own making.
+    /// Runs a transaction.
     pub async fn txn(&self, txn: Txn) -> Result<TxnResponse, ClientError> {
         let mut kv = self.kv.clone();
-        answered(kv.txn(txn)).await
+        with_timeout(kv.txn(txn)).await
     }
 
-    /// Reads every key under `prefix` at `revision` (0: now), with the revision that was read.
+    /// Reads all keys under `prefix` at `revision` (0: the current one); returns them with the revision.
     pub async fn range(
         &self,
         prefix: &str,
@@ -190,7 +179,7 @@ impl Client {
                 .with_limit(PAGE_LEN)
                 .with_revision(signed(revision));
             let mut kv = self.kv.clone();
-            let mut reply = answered(kv.get(from.clone(), Some(options))).await?;
+            let mut reply = with_timeout(kv.get(from.clone(), Some(options))).await?;
             if revision == 0 {
                 revision = unsigned(
                     reply
@@ -207,46 +196,39 @@ impl Client {
         }
     }
 
-    /// Every change of a kind (or of one namespace of it) after `revision`, in order.
+    /// Watches the keys under `prefix` after `revision`: batches of events in order; a batch never
+    /// splits a revision.
     ///
-    /// The stream ends when the connection does; [`ClientError::Compacted`] means that the changes are no
-    /// longer known and that the caller must list again.
-    pub async fn watch<K: Object>(
-        &self,
-        namespace: Option<&str>,
-        revision: u64,
-    ) -> Result<impl Stream<Item = Result<Vec<Watched<K>>, ClientError>> + Send + use<K>, ClientError>
-    {
-        let events = self.watch_raw(&prefix_of::<K>(namespace), revision).await?;
-        Ok(events.map(|batch| Ok(batch?.iter().filter_map(watched).collect())))
-    }
-
-    /// Every change of the keys under `prefix` after `revision`, in order, a batch never splitting a
-    /// revision.
-    pub async fn watch_raw(
+    /// The stream ends with the connection. After [`ClientError::Compacted`] the caller must list again.
+    pub async fn watch(
         &self,
         prefix: &str,
         revision: u64,
-    ) -> Result<impl Stream<Item = Result<Vec<RawEvent>, ClientError>> + Send + use<>, ClientError>
+    ) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, ClientError>> + Send + use<>, ClientError>
     {
-        raw::watch(self.watch.clone(), prefix, revision).await
+        watch::start(self.watch.clone(), prefix, revision).await
     }
 
-    /// Writes an object, whether it exists or not, that vanishes by itself after `seconds`.
+    /// Creates or replaces an object, attached to a lease of `ttl_s` seconds.
     pub(crate) async fn put_leased<K: Object>(
         &self,
         object: &K,
-        seconds: i64,
+        ttl_s: i64,
     ) -> Result<(), ClientError> {
         let (mut lease, mut kv) = (self.lease.clone(), self.kv.clone());
-        let granted = answered(lease.grant(seconds, None)).await?;
+        let granted = with_timeout(lease.grant(ttl_s, None)).await?;
         let options = PutOptions::new().with_lease(granted.id());
-        answered(kv.put(K::path(&object.key()), encode(object)?, Some(options))).await?;
+        with_timeout(kv.put(K::path(&object.key()), encode(object)?, Some(options))).await?;
         Ok(())
     }
 
     /// Runs `op` on `path` if `guard` holds; returns the new revision.
-    async fn guarded(&self, path: &str, guard: &Guard, op: TxnOp) -> Result<u64, ClientError> {
+    async fn guarded_write(
+        &self,
+        path: &str,
+        guard: &Guard,
+        op: TxnOp,
+    ) -> Result<u64, ClientError> {
         let txn = Txn::new()
             .when(guard.conditions(path))
             .and_then([op])
@@ -265,12 +247,12 @@ impl Client {
     }
 }
 
-/// The object in a key's value, with its revision.
+/// Decodes the object in a key's value; sets its `resourceVersion`.
 pub fn decode<K: Object>(kv: &KeyValue) -> Result<K, ClientError> {
     decode_bytes(kv.key(), kv.value(), unsigned(kv.mod_revision()))
 }
 
-/// An object as it is stored.
+/// Encodes an object for the store, without its `resourceVersion`.
 pub fn encode<K: Object>(object: &K) -> Result<Vec<u8>, ClientError> {
     let mut stored = object.clone();
     stored.meta_mut().resource_version = None;
@@ -290,35 +272,22 @@ pub(crate) fn decode_bytes<K: Object>(
         source,
     };
     let object: K = serde_json::from_slice(value).map_err(malformed)?;
-    Ok(stamped(object, revision))
+    Ok(with_revision(object, revision))
 }
 
 fn decode_or_warn<K: Object>(kv: &KeyValue) -> Option<K> {
     decode(kv)
-        .inspect_err(|error| tracing::warn!(error = %chain(error), "unreadable object skipped"))
+        .inspect_err(|error| tracing::warn!(error = %chain(error), "skipped a malformed object"))
         .ok()
 }
 
-fn watched<K: Object>(event: &RawEvent) -> Option<Watched<K>> {
-    K::parse_path(&event.path)?;
-    let bytes = event.value.as_deref().or(event.previous.as_deref())?;
-    let object = decode_bytes(&event.path, bytes, event.revision)
-        .inspect_err(|error| tracing::warn!(error = %chain(error), "unreadable object skipped"))
-        .ok()?;
-    Some(match (&event.value, event.created) {
-        (None, _) => Watched::Deleted(object),
-        (Some(_), true) => Watched::Created(object),
-        (Some(_), false) => Watched::Updated(object),
-    })
-}
-
-/// An error with its causes, in one line.
+/// An error with its sources, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-fn stamped<K: Object>(mut object: K, revision: u64) -> K {
+fn with_revision<K: Object>(mut object: K, revision: u64) -> K {
     object.meta_mut().resource_version = Some(revision.to_string());
     object
 }
@@ -330,7 +299,7 @@ fn prefix_of<K: Object>(namespace: Option<&str>) -> String {
     }
 }
 
-/// The first key after all those that start with `prefix`, which must end with an ASCII character.
+/// The `range_end` of a prefix; `prefix` must end with an ASCII character.
 fn prefix_end(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -339,7 +308,7 @@ fn prefix_end(prefix: &str) -> Vec<u8> {
     end
 }
 
-/// The revision at which a transaction was carried out.
+/// The revision of a transaction's response.
 pub fn revision_of(reply: &TxnResponse) -> u64 {
     unsigned(
         reply
@@ -348,7 +317,7 @@ pub fn revision_of(reply: &TxnResponse) -> u64 {
     )
 }
 
-/// Revisions are never negative; etcd's messages carry them as signed numbers.
+/// Revisions are never negative, but signed in etcd's messages.
 fn unsigned(revision: i64) -> u64 {
     u64::try_from(revision).unwrap_or(0)
 }
@@ -357,13 +326,13 @@ fn signed(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
 }
 
-/// Waits for the store's answer, but not for ever.
-async fn answered<T>(
+/// Awaits a response for at most [`REQUEST_TIMEOUT`].
+async fn with_timeout<T>(
     call: impl Future<Output = Result<T, etcd_client::Error>>,
 ) -> Result<T, ClientError> {
     match timeout(REQUEST_TIMEOUT, call).await {
         Ok(reply) => reply.map_err(ClientError::from),
-        Err(_elapsed) => Err(ClientError::Silent {
+        Err(_elapsed) => Err(ClientError::Timeout {
             after: REQUEST_TIMEOUT,
         }),
     }

@@ -1,8 +1,7 @@
-//! Reads an object from JSON and refuses what it would otherwise silently ignore: a misspelt field must
-//! be named with its path, not dropped.
+//! Strict decoding of objects from JSON: an unknown field is an error with its path, not dropped.
 
-mod near;
 mod schema;
+mod suggest;
 
 use std::fmt;
 
@@ -12,32 +11,32 @@ use serde_json::Value;
 use crate::Object;
 use schema::Schema;
 
-/// One field that is not as it must be.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     /// Path of the field, such as `spec.container.ports[0].name`.
     pub field: String,
-    /// What kind of mistake it is.
-    pub fault: Fault,
-    /// What is wrong, and what would be right.
+    /// The type of the error.
+    pub cause: CauseType,
+    /// The error, and how to fix it.
     pub message: String,
 }
 
-/// Kinds of mistakes, with Kubernetes' names for them.
+/// Types of field errors; Kubernetes' `metav1.CauseType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// There is no such field.
+pub enum CauseType {
+    /// The field does not exist.
     Unknown,
     /// The value is not allowed.
     Invalid,
     /// The value is missing.
     Required,
-    /// The value belongs to another object.
+    /// Another object has the value.
     Duplicate,
 }
 
-impl Fault {
-    /// The `reason` of a Kubernetes status cause.
+impl CauseType {
+    /// The `reason` of a `StatusCause`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Unknown => "FieldValueUnknown",
@@ -49,23 +48,23 @@ impl Fault {
 }
 
 impl FieldError {
-    /// A mistake of the given kind.
-    pub fn new(field: impl Into<String>, fault: Fault, message: impl Into<String>) -> Self {
+    /// An error of the given type.
+    pub fn new(field: impl Into<String>, cause: CauseType, message: impl Into<String>) -> Self {
         Self {
             field: field.into(),
-            fault,
+            cause,
             message: message.into(),
         }
     }
 
     /// A value that is not allowed.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(field, Fault::Invalid, message)
+        Self::new(field, CauseType::Invalid, message)
     }
 
     /// A missing value.
     pub fn required(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(field, Fault::Required, message)
+        Self::new(field, CauseType::Required, message)
     }
 }
 
@@ -75,23 +74,23 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Reads an object of kind `K`; every unknown field, or the first unreadable one, is an error.
+/// Decodes an object of kind `K`; the errors are all unknown fields, or the first malformed one.
 pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<FieldError>> {
     let object: K =
-        serde_path_to_error::deserialize(value).map_err(|error| vec![unreadable(&error)])?;
-    let kept = serde_json::to_value(&object).map_err(|error| {
+        serde_path_to_error::deserialize(value).map_err(|error| vec![malformed(&error)])?;
+    let decoded = serde_json::to_value(&object).map_err(|error| {
         vec![FieldError::invalid(
             "",
-            format!("cannot be written back: {error}"),
+            format!("cannot be encoded: {error}"),
         )]
     })?;
-    let mut lost = Vec::new();
-    find_lost(value, &kept, &mut Vec::new(), &mut lost);
-    if lost.is_empty() {
+    let mut dropped = Vec::new();
+    find_dropped(value, &decoded, &mut Vec::new(), &mut dropped);
+    if dropped.is_empty() {
         return Ok(object);
     }
     let schema = Schema::of::<K>();
-    let errors: Vec<FieldError> = lost
+    let errors: Vec<FieldError> = dropped
         .iter()
         .filter_map(|path| unknown(&schema, path))
         .collect();
@@ -102,30 +101,35 @@ pub fn decode_strict<K: Object + JsonSchema>(value: &Value) -> Result<K, Vec<Fie
     }
 }
 
-/// One step from a value to a part of it.
+/// One step of a path: a field of an object, or an item of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Field(String),
     Item(usize),
 }
 
-/// Paths of the fields in `given` that did not survive being read and written back.
-fn find_lost(given: &Value, kept: &Value, path: &mut Vec<Step>, lost: &mut Vec<Vec<Step>>) {
-    match (given, kept) {
-        (Value::Object(given), Value::Object(kept)) => {
+/// Collects the paths of the fields of `given` that decoding dropped.
+fn find_dropped(
+    given: &Value,
+    decoded: &Value,
+    path: &mut Vec<Step>,
+    dropped: &mut Vec<Vec<Step>>,
+) {
+    match (given, decoded) {
+        (Value::Object(given), Value::Object(decoded)) => {
             for (name, value) in given {
                 path.push(Step::Field(name.clone()));
-                match kept.get(name) {
-                    Some(kept) => find_lost(value, kept, path, lost),
-                    None => lost.push(path.clone()),
+                match decoded.get(name) {
+                    Some(decoded) => find_dropped(value, decoded, path, dropped),
+                    None => dropped.push(path.clone()),
                 }
                 path.pop();
             }
         }
-        (Value::Array(given), Value::Array(kept)) => {
-            for (index, (value, kept)) in given.iter().zip(kept).enumerate() {
+        (Value::Array(given), Value::Array(decoded)) => {
+            for (index, (value, decoded)) in given.iter().zip(decoded).enumerate() {
                 path.push(Step::Item(index));
-                find_lost(value, kept, path, lost);
+                find_dropped(value, decoded, path, dropped);
                 path.pop();
             }
         }
@@ -133,7 +137,7 @@ fn find_lost(given: &Value, kept: &Value, path: &mut Vec<Step>, lost: &mut Vec<V
     }
 }
 
-/// The error for a lost field; `None` when the schema knows it, that is when it was merely empty.
+/// The error for a dropped field; `None` if the schema has it: then it was dropped because it is empty.
 fn unknown(schema: &Schema, path: &[Step]) -> Option<FieldError> {
     let (Step::Field(name), parent) = path.split_last()? else {
         return None;
@@ -142,14 +146,14 @@ fn unknown(schema: &Schema, path: &[Step]) -> Option<FieldError> {
     if known.iter().any(|field| field == name) {
         return None;
     }
-    let message = match near::nearest(name, &known) {
+    let message = match suggest::closest(name, &known) {
         Some(close) => format!(
             "unknown field; did you mean `{close}`? {}",
-            near::listing(&known)
+            suggest::listing(&known)
         ),
-        None => format!("unknown field; {}", near::listing(&known)),
+        None => format!("unknown field; {}", suggest::listing(&known)),
     };
-    Some(FieldError::new(text(path), Fault::Unknown, message))
+    Some(FieldError::new(text(path), CauseType::Unknown, message))
 }
 
 fn text(path: &[Step]) -> String {
@@ -160,7 +164,7 @@ fn text(path: &[Step]) -> String {
     })
 }
 
-fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldError {
+fn malformed(error: &serde_path_to_error::Error<serde_json::Error>) -> FieldError {
     let path = error.path().to_string();
     let path = if path == "." { String::new() } else { path };
     let message = error.inner().to_string();

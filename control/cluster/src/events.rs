@@ -1,4 +1,4 @@
-//! Tells people what is wrong with an object, as Kubernetes Events: grouped, and gone after an hour.
+//! Kubernetes Events about objects: repeated events are aggregated, and expire after an hour.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,10 +10,40 @@ use k8s_openapi::{
 
 use crate::{Client, ClientError, Key, Object};
 
-/// How long an event is kept after it happened last, in seconds; kube-apiserver's default.
-const KEPT_S: i64 = 3_600;
+/// TTL of an event after its last occurrence, seconds; the default of kube-apiserver's `--event-ttl`.
+const TTL_S: i64 = 3_600;
 
-/// A reference to `object`, as events carry it.
+/// Type of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// Information only.
+    Normal,
+    /// A problem.
+    Warning,
+}
+
+impl EventType {
+    /// The value of the field `type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// One occurrence of an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Occurrence<'a> {
+    /// The event's type.
+    pub type_: EventType,
+    /// The reason in CamelCase, such as `FailedScheduling`.
+    pub reason: &'a str,
+    /// The human-readable message.
+    pub message: &'a str,
+}
+
+/// The `involvedObject` of events about `object`.
 pub fn reference<K: Object>(object: &K) -> ObjectReference {
     let key = object.key();
     ObjectReference {
@@ -26,37 +56,28 @@ pub fn reference<K: Object>(object: &K) -> ObjectReference {
     }
 }
 
-/// Records that something happened to `about`. The same reason for the same object is one event whose
-/// count grows and whose message is the last one's. `type_` is `Normal` or `Warning`.
+/// Records an event about an object. Occurrences of one type and reason about one object are one event,
+/// with a count and the last message.
 pub async fn record(
     client: &Client,
     about: &ObjectReference,
-    type_: &str,
-    reason: &str,
-    message: &str,
+    occurrence: &Occurrence<'_>,
 ) -> Result<(), ClientError> {
-    let key = key_of(about, type_, reason);
-    let before: Option<Event> = client.get(&key).await?;
-    let event = happened(
-        before,
-        about,
-        (type_, reason, message),
-        Timestamp::now(),
-        key,
-    );
-    client.put_leased(&event, KEPT_S).await
+    let previous: Option<Event> = client.get(&key_of(about, occurrence)).await?;
+    let event = aggregated(previous, about, occurrence, Timestamp::now());
+    client.put_leased(&event, TTL_S).await
 }
 
-/// Events about cluster-wide objects live in the default namespace, as in Kubernetes.
-fn key_of(about: &ObjectReference, type_: &str, reason: &str) -> Key {
+/// The event's key. As in Kubernetes, events about cluster-scoped objects are in the default namespace.
+fn key_of(about: &ObjectReference, occurrence: &Occurrence<'_>) -> Key {
     let mut hasher = DefaultHasher::new();
     (
         &about.kind,
         &about.namespace,
         &about.name,
         &about.uid,
-        type_,
-        reason,
+        occurrence.type_.as_str(),
+        occurrence.reason,
     )
         .hash(&mut hasher);
     let name = format!(
@@ -67,15 +88,15 @@ fn key_of(about: &ObjectReference, type_: &str, reason: &str) -> Key {
     Key::new(about.namespace.as_deref().unwrap_or("default"), name)
 }
 
-/// The event after it happened (once more).
-fn happened(
-    before: Option<Event>,
+/// The event after a further occurrence.
+fn aggregated(
+    previous: Option<Event>,
     about: &ObjectReference,
-    (type_, reason, message): (&str, &str, &str),
+    occurrence: &Occurrence<'_>,
     now: Timestamp,
-    key: Key,
 ) -> Event {
-    let mut event = before.unwrap_or_else(|| Event {
+    let key = key_of(about, occurrence);
+    let mut event = previous.unwrap_or_else(|| Event {
         metadata: ObjectMeta {
             name: Some(key.name),
             namespace: Some(key.namespace),
@@ -84,8 +105,8 @@ fn happened(
         },
         first_timestamp: Some(Time(now)),
         involved_object: about.clone(),
-        type_: Some(type_.to_owned()),
-        reason: Some(reason.to_owned()),
+        type_: Some(occurrence.type_.as_str().to_owned()),
+        reason: Some(occurrence.reason.to_owned()),
         source: Some(EventSource {
             component: Some("dormouse".to_owned()),
             host: None,
@@ -95,12 +116,12 @@ fn happened(
     let count = event.count.unwrap_or(0).saturating_add(1);
     event.count = Some(count);
     event.last_timestamp = Some(Time(now));
-    // Timestamps have whole seconds; this one orders what happened within one.
+    // The other timestamps have whole seconds; this one orders events within a second.
     event.series = Some(EventSeries {
         count: Some(count),
         last_observed_time: Some(MicroTime(now)),
     });
-    event.message = Some(message.to_owned());
+    event.message = Some(occurrence.message.to_owned());
     event
 }
 
@@ -109,30 +130,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_reason_is_one_event_whose_count_grows() {
+    fn occurrences_with_the_same_reason_are_one_event_with_a_count() {
         let about = ObjectReference {
             name: Some("web".into()),
             namespace: Some("shop".into()),
             ..Default::default()
         };
-        let key = key_of(&about, "Warning", "FailedScheduling");
-        assert_eq!(key, key_of(&about, "Warning", "FailedScheduling"));
-        assert_ne!(key, key_of(&about, "Warning", "BackOff"));
+        let warning = |reason, message| Occurrence {
+            type_: EventType::Warning,
+            reason,
+            message,
+        };
+        let no_node = warning("FailedScheduling", "no node");
+        let still_none = warning("FailedScheduling", "still none");
+        assert_eq!(key_of(&about, &no_node), key_of(&about, &still_none));
+        let back_off = warning("BackOff", "no node");
+        assert_ne!(key_of(&about, &no_node), key_of(&about, &back_off));
         let now = Timestamp::UNIX_EPOCH;
-        let first = happened(
-            None,
-            &about,
-            ("Warning", "FailedScheduling", "no node"),
-            now,
-            key.clone(),
-        );
-        let second = happened(
-            Some(first),
-            &about,
-            ("Warning", "FailedScheduling", "still none"),
-            now,
-            key,
-        );
+        let first = aggregated(None, &about, &no_node, now);
+        let second = aggregated(Some(first), &about, &still_none, now);
         assert_eq!(
             (second.count, second.message.as_deref()),
             (Some(2), Some("still none"))

@@ -1,5 +1,6 @@
-//! One model of the cluster: the objects, the key each lives under, the view folded from them, and
-//! the one way to read and write them, so that no other part speaks to the store by hand.
+//! The cluster's objects: their types, their keys in the store, the typed client that reads and
+//! writes them, and the reflector that maintains a view of them in memory. No other package calls
+//! the etcd API directly.
 #![forbid(unsafe_code)]
 
 pub mod app;
@@ -10,13 +11,13 @@ pub mod events;
 mod key;
 mod object;
 mod period;
-pub mod source;
+pub mod reflector;
 pub mod validate;
 pub mod view;
 pub mod vip;
 
 pub use app::{App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State};
-pub use client::{Client, ClientError, Guard, List, Watched};
+pub use client::{Client, ClientError, Guard, List};
 pub use decode::{FieldError, decode_strict};
 pub use key::Key;
 pub use object::Object;

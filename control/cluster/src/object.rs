@@ -1,24 +1,24 @@
-//! Which kinds the cluster is made of, and the store key each object lives under.
+//! The kinds of objects in the store, and the store key of each object.
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{App, Key};
 
-/// A kind that lives in the store, as JSON, under Kubernetes' own keys.
+/// A kind whose objects are in the store, as JSON, under Kubernetes' keys.
 ///
-/// `metadata.resourceVersion` is never stored: it is the key's `mod_revision`, filled on read.
+/// `metadata.resourceVersion` is not stored: it is the key's `mod_revision`, set on read.
 pub trait Object:
     kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + Sync + 'static
 {
-    /// Start of every key of this kind; ends with a slash.
+    /// Prefix of the keys of this kind; ends with a slash.
     const PREFIX: &'static str;
-    /// Whether objects of this kind live in a namespace.
+    /// Whether the kind is namespaced.
     const NAMESPACED: bool;
-    /// The kind's name in a URL path.
+    /// The resource name in URLs.
     const PLURAL: &'static str;
 
-    /// This object's namespace and name; empty where unset.
+    /// The object's namespace and name; empty where not set.
     fn key(&self) -> Key {
         let meta = self.meta();
         let namespace = if Self::NAMESPACED {
@@ -32,7 +32,7 @@ pub trait Object:
         }
     }
 
-    /// The store's revision at which this object was last written; 0 when it was not read from the store.
+    /// The object's `mod_revision` in the store; 0 if it was not read from the store.
     fn revision(&self) -> u64 {
         self.meta()
             .resource_version
@@ -41,7 +41,7 @@ pub trait Object:
             .unwrap_or(0)
     }
 
-    /// The store key of the object that `key` names.
+    /// The store key of the object with `key`.
     fn path(key: &Key) -> String {
         if Self::NAMESPACED {
             return format!("{}{}/{}", Self::PREFIX, key.namespace, key.name);
@@ -49,12 +49,12 @@ pub trait Object:
         format!("{}{}", Self::PREFIX, key.name)
     }
 
-    /// Reads a store key back; `None` when it is not one of this kind's.
+    /// Parses a store key; `None` if it is not a key of this kind.
     fn parse_path(path: &[u8]) -> Option<Key> {
         let rest = std::str::from_utf8(path).ok()?.strip_prefix(Self::PREFIX)?;
         let key = match rest.split_once('/') {
             Some((namespace, name)) if Self::NAMESPACED => Key::new(namespace, name),
-            None if !Self::NAMESPACED => Key::global(rest),
+            None if !Self::NAMESPACED => Key::cluster_scoped(rest),
             _ => return None,
         };
         (!key.name.is_empty() && !key.name.contains('/')).then_some(key)
@@ -74,7 +74,7 @@ impl Object for Pod {
 }
 
 impl Object for Node {
-    /// Kubernetes still keeps nodes under their first name.
+    /// The key prefix of nodes in Kubernetes, from their first name.
     const PREFIX: &'static str = "/registry/minions/";
     const NAMESPACED: bool = false;
     const PLURAL: &'static str = "nodes";
@@ -91,18 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_reads_back_as_the_key_it_was_made_from() {
+    fn the_path_of_a_key_is_parsed_back_to_the_key() {
         let key = Key::new("shop", "web");
         assert_eq!(App::path(&key), "/registry/dormouse.dev/apps/shop/web");
         assert_eq!(App::parse_path(App::path(&key).as_bytes()), Some(key));
         assert_eq!(
             Node::parse_path(b"/registry/minions/n1"),
-            Some(Key::global("n1"))
+            Some(Key::cluster_scoped("n1"))
         );
     }
 
     #[test]
-    fn a_foreign_path_is_no_key() {
+    fn the_path_of_another_kind_is_not_parsed() {
         for path in [
             "/registry/pods/a",
             "/registry/pods/a/",

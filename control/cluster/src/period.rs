@@ -1,21 +1,20 @@
-//! Durations as people write them in a manifest ("6s", "1m30s"), parsed once, on the way in.
+//! Durations in manifests, in Go's notation (`6s`, `1m30s`), as Kubernetes' `metav1.Duration`.
 
 use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The longest period a manifest may ask for: a week. Anything longer is a typing mistake.
+/// The longest duration in a manifest: a week. A longer one is a typing error.
 pub const PERIOD_MAX: Duration = Duration::from_hours(7 * 24);
 
-/// A length of time in Go's notation. It keeps the text it was written as, so that an object reads
-/// back as its owner wrote it.
+/// A duration in Go's notation, with its original text, so that an object is encoded as it was written.
 #[derive(Debug, Clone)]
 pub struct Period {
     text: String,
     value: Duration,
 }
 
-/// Why a text is no period.
+/// An error of parsing a duration.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PeriodError {
     /// The text is not a sequence of numbers with units.
@@ -23,18 +22,18 @@ pub enum PeriodError {
         "`{0}` is not a duration: write a number and a unit (ms, s, m, h), such as 6s or 1m30s"
     )]
     Malformed(String),
-    /// The period is longer than [`PERIOD_MAX`].
+    /// The duration is longer than [`PERIOD_MAX`].
     #[error("`{0}` is longer than the longest duration allowed, 168h")]
     TooLong(String),
 }
 
 impl Period {
-    /// The length of time.
+    /// The parsed duration.
     pub fn get(&self) -> Duration {
         self.value
     }
 
-    /// A period of whole seconds, written as such.
+    /// A duration of whole seconds.
     pub fn seconds(seconds: u32) -> Self {
         Self {
             text: format!("{seconds}s"),
@@ -88,7 +87,7 @@ impl FromStr for Period {
     }
 }
 
-/// Seconds in one `unit`; `None` when it is none.
+/// Seconds in one `unit`; `None` if it is unknown.
 fn seconds_in(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" => 1e-9,
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_units_add_up() {
+    fn numbers_with_units_are_added() {
         check("6s", 6_000);
         check("1m30s", 90_000);
         check("1.5h", 5_400_000);
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn an_invalid_duration_is_refused() {
         for text in [
             "", "6", "s", "six", "-6s", "6 s", "1.2.3s", "6d", "6s7", "NaNs", "1e9h",
         ] {
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurdly_long_duration_is_refused_and_does_not_overflow() {
+    fn a_duration_above_the_maximum_is_refused_and_does_not_overflow() {
         let text = format!("{}h", "9".repeat(400));
         assert!(matches!(
             text.parse::<Period>(),
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_reads_back_as_it_was_written() {
+    fn a_duration_is_encoded_as_it_was_written() {
         let period: Period = serde_json::from_str("\"90s\"").unwrap();
         assert_eq!(serde_json::to_string(&period).unwrap(), "\"90s\"");
         assert_eq!(period, "1m30s".parse().unwrap());

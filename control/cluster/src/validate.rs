@@ -1,4 +1,4 @@
-//! What an object must satisfy beyond its types before it may enter the store.
+//! Validation of objects before they are stored.
 
 mod container;
 mod name;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 
 use crate::{App, FieldError, VipRange, vip};
 
-/// Everything that is wrong with an app.
+/// The errors of an app.
 pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
     let mut errors = name::object(&app.metadata, name::APP_LEN_MAX);
     let spec = &app.spec;
@@ -23,7 +23,7 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
     if spec.timeout().is_zero() {
         errors.push(FieldError::invalid(
             "spec.timeout",
-            "must be longer than 0: no request could succeed",
+            "must be longer than 0: otherwise every request times out",
         ));
     }
     container::check("spec.container", &spec.container, &mut errors);
@@ -31,22 +31,22 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with replacing `old` by `new`.
+/// The errors of an update from `old` to `new`.
 pub fn app_update(old: &App, new: &App) -> Vec<FieldError> {
     if old.spec.vip == new.spec.vip {
         return Vec::new();
     }
-    let is = old
+    let current = old
         .spec
         .vip
         .map_or_else(|| "none".to_owned(), |vip| vip.to_string());
     let message = format!(
-        "an app keeps its VIP ({is}): delete the app and apply it again to give it another"
+        "is immutable (currently {current}): to change the VIP, delete the app and apply it again"
     );
     vec![FieldError::invalid("spec.vip", message)]
 }
 
-/// Everything that is wrong with a pod.
+/// The errors of a pod.
 pub fn pod(pod: &Pod) -> Vec<FieldError> {
     let mut errors = name::object(&pod.metadata, name::LEN_MAX);
     let containers = pod
@@ -55,10 +55,7 @@ pub fn pod(pod: &Pod) -> Vec<FieldError> {
         .map(|spec| spec.containers.as_slice())
         .unwrap_or_default();
     if containers.len() != 1 {
-        let message = format!(
-            "a pod has exactly one container here, this has {}",
-            containers.len()
-        );
+        let message = format!("must have exactly one container, has {}", containers.len());
         errors.push(FieldError::invalid("spec.containers", message));
     }
     for (index, container) in containers.iter().enumerate() {
@@ -67,18 +64,18 @@ pub fn pod(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Everything that is wrong with a node.
+/// The errors of a node.
 pub fn node(node: &Node) -> Vec<FieldError> {
     name::object(&node.metadata, name::LEN_MAX)
 }
 
-/// Everything that is wrong with an event.
+/// The errors of an event.
 pub fn event(event: &Event) -> Vec<FieldError> {
     name::object(&event.metadata, name::LEN_MAX)
 }
 
 fn port(field: &str, number: u16) -> Option<FieldError> {
-    (number == 0).then(|| FieldError::invalid(field, "0 is no port: use 1 to 65535"))
+    (number == 0).then(|| FieldError::invalid(field, "0 is not a port: use 1 to 65535"))
 }
 
 fn outside(address: Ipv6Addr, ranges: &[VipRange]) -> Option<FieldError> {
@@ -87,7 +84,7 @@ fn outside(address: Ipv6Addr, ranges: &[VipRange]) -> Option<FieldError> {
     }
     let names: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     let message = format!(
-        "{address} lies outside this cluster's VIP ranges ({}): choose an address inside, or leave vip out to be given one",
+        "{address} lies outside this cluster's VIP ranges ({}): choose an address inside, or omit vip to have one allocated",
         names.join(", ")
     );
     Some(FieldError::invalid("spec.vip", message))

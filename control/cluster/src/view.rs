@@ -1,4 +1,4 @@
-//! The cluster as one value in memory, folded from changes: everything below a source reads this.
+//! The cluster's objects in memory: a view that changes are applied to.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,20 +6,20 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 
 use crate::{App, Key};
 
-/// The cluster at one revision of its store. Cloning copies pointers only.
+/// The cluster's objects at one revision of the store. A clone shares the objects.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// All apps.
     pub apps: BTreeMap<Key, Arc<App>>,
     /// All pods.
     pub pods: BTreeMap<Key, Arc<Pod>>,
-    /// All nodes; their keys have no namespace.
+    /// All nodes.
     pub nodes: BTreeMap<Key, Arc<Node>>,
-    /// The store's revision that this view shows.
+    /// The store's revision of this view.
     pub revision: u64,
 }
 
-/// One object's new state; `None` when it is gone.
+/// The new state of one object; `None` if it was deleted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// An app.
@@ -31,7 +31,7 @@ pub enum Change {
 }
 
 impl View {
-    /// Takes a change in. Applying a change twice is the same as once.
+    /// Applies a change. Idempotent.
     pub fn apply(&mut self, revision: u64, change: &Change) {
         match change {
             Change::App(key, app) => put(&mut self.apps, key, app.as_ref()),
@@ -41,7 +41,7 @@ impl View {
         self.revision = self.revision.max(revision);
     }
 
-    /// The changes that make `newer` out of `self`.
+    /// The changes that turn `self` into `newer`.
     pub fn changes_to(&self, newer: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
         differences(&self.nodes, &newer.nodes, Change::Node, &mut changes);
@@ -64,12 +64,12 @@ fn differences<K: PartialEq>(
     change: fn(Key, Option<Arc<K>>) -> Change,
     changes: &mut Vec<Change>,
 ) {
-    let gone = older.keys().filter(|key| !newer.contains_key(*key));
-    changes.extend(gone.map(|key| change(key.clone(), None)));
-    let renewed = newer
+    let deleted = older.keys().filter(|key| !newer.contains_key(*key));
+    changes.extend(deleted.map(|key| change(key.clone(), None)));
+    let updated = newer
         .iter()
         .filter(|(key, object)| older.get(*key) != Some(*object));
-    changes.extend(renewed.map(|(key, object)| change(key.clone(), Some(Arc::clone(object)))));
+    changes.extend(updated.map(|(key, object)| change(key.clone(), Some(Arc::clone(object)))));
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Each pair is a pod's number and its version; version 0 removes it.
+    /// Changes of pods: each pair is a pod's number and its version; version 0 deletes the pod.
     fn changes(steps: &[(u8, u8)]) -> Vec<Change> {
         let one = |(number, version): &(u8, u8)| {
             let mut pod = Pod::default();
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_object_leaves_the_view() {
+    fn a_deleted_object_is_removed_from_the_view() {
         assert!(view(&[(1, 1), (1, 0)]).pods.is_empty());
     }
 
     proptest! {
         #[test]
-        fn the_difference_of_two_views_makes_one_out_of_the_other(
+        fn the_differences_of_two_views_turn_one_into_the_other(
             older in prop::collection::vec((0u8..8, 0u8..3), 0..20),
             newer in prop::collection::vec((0u8..8, 0u8..3), 0..20),
         ) {

@@ -1,19 +1,17 @@
-//! Turns app addresses into the small numbers that key the kernel's maps, and back.
+//! VIP ranges, and the VIP indexes that are the keys of the kernel's maps.
 
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
-/// Every VIP index is below this: the maps have 2^20 slots.
+/// VIP indexes are below this: the maps have 2^20 entries.
 pub const VIP_INDEX_END: u32 = 1 << 20;
-/// Indexes of a range below this are never allocated, so that people can hand them out.
+/// Offset of the first address of a range that is allocated; lower ones are for apps with a fixed VIP.
 pub const VIP_ALLOCATE_FROM: u32 = 16;
-/// Most ranges a cluster may have at once.
-pub const VIP_RANGES_MAX: usize = 4;
 
-/// The number of a VIP in the maps.
+/// The index of a VIP in the kernel's maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VipIndex(pub u32);
 
-/// A prefix out of which apps get their VIPs: index = base + low bits.
+/// An IPv6 prefix from which VIPs are allocated. The index of a VIP is the base plus its host bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VipRange {
     prefix: Ipv6Addr,
@@ -21,31 +19,31 @@ pub struct VipRange {
     base: u32,
 }
 
-/// Why a VIP range cannot be used.
+/// An error of a VIP range.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum VipError {
-    /// The text is not `address/length`.
+    /// The text is not `prefix/length`.
     #[error("`{0}` is not a VIP range: write prefix/length, such as fd00:10::/108")]
     Malformed(String),
-    /// The range and its base do not fit the maps.
+    /// The range from its base on exceeds the maps.
     #[error(
         "VIP range {prefix}/{len} from index {base} does not fit below index 1048576: use /108 or longer"
     )]
     TooLarge {
         /// First address.
         prefix: Ipv6Addr,
-        /// Bits of the prefix.
+        /// Prefix length, bits.
         len: u8,
         /// Index of the first address.
         base: u32,
     },
-    /// The address has bits set behind the prefix.
-    #[error("VIP range {0} has bits set behind its prefix")]
+    /// The address has host bits set.
+    #[error("VIP range {0} has host bits set: clear all bits after the prefix length")]
     HostBits(String),
 }
 
 impl VipRange {
-    /// The range of all addresses under `prefix/len`, the first of which has index `base`.
+    /// The range `prefix/len`, whose first address has the index `base`.
     pub fn new(prefix: Ipv6Addr, len: u8, base: u32) -> Result<Self, VipError> {
         let too_large = VipError::TooLarge { prefix, len, base };
         if !(108..=128).contains(&len) {
@@ -66,7 +64,7 @@ impl VipRange {
         self.prefix
     }
 
-    /// Bits of the prefix, 108 to 128.
+    /// Prefix length, 108 to 128.
     pub fn prefix_len(&self) -> u8 {
         self.len
     }
@@ -76,19 +74,19 @@ impl VipRange {
         self.base
     }
 
-    /// How many addresses the range has.
+    /// Number of addresses, at most 2^20.
     pub fn size(&self) -> u32 {
         1 << (128 - u32::from(self.len))
     }
 
-    /// The index of `address`; `None` when it lies outside.
+    /// The index of `address`; `None` if it lies outside the range.
     pub fn index_of(&self, address: Ipv6Addr) -> Option<VipIndex> {
         let low = self.low_bits(address);
         let inside = address.to_bits() - u128::from(low) == self.prefix.to_bits();
         inside.then(|| VipIndex(self.base + low))
     }
 
-    /// The address with this index; `None` when it lies outside.
+    /// The address with this index; `None` if it lies outside the range.
     pub fn address_of(&self, index: VipIndex) -> Option<Ipv6Addr> {
         let low = index
             .0
@@ -97,7 +95,7 @@ impl VipRange {
         Some(Ipv6Addr::from_bits(self.prefix.to_bits() | u128::from(low)))
     }
 
-    /// The bits of `address` behind the prefix: at most 20.
+    /// The host bits of `address`, at most 20.
     fn low_bits(&self, address: Ipv6Addr) -> u32 {
         let [.., a, b, c, d] = address.octets();
         u32::from_be_bytes([a, b, c, d]) & (self.size() - 1)
@@ -110,7 +108,7 @@ impl fmt::Display for VipRange {
     }
 }
 
-/// `prefix/length`, optionally followed by `@base`.
+/// Parses `prefix/length`, optionally followed by `@base`.
 impl FromStr for VipRange {
     type Err = VipError;
 
@@ -125,18 +123,18 @@ impl FromStr for VipRange {
     }
 }
 
-/// The index of `address` in whichever range holds it.
+/// The index of `address`; `None` if no range contains it.
 pub fn index_of(ranges: &[VipRange], address: Ipv6Addr) -> Option<VipIndex> {
     ranges.iter().find_map(|range| range.index_of(address))
 }
 
-/// The address with this index, in whichever range holds it.
+/// The address with this index; `None` if no range contains it.
 pub fn address_of(ranges: &[VipRange], index: VipIndex) -> Option<Ipv6Addr> {
     ranges.iter().find_map(|range| range.address_of(index))
 }
 
-/// The lowest index that nobody has, at or after [`VIP_ALLOCATE_FROM`] of its range; ranges in order.
-/// `taken` must be sorted. `None` when every range is full.
+/// The lowest free index of the first range that has one, from [`VIP_ALLOCATE_FROM`] on. `taken` must
+/// be sorted. `None` if every range is full.
 pub fn lowest_free(ranges: &[VipRange], taken: &[VipIndex]) -> Option<VipIndex> {
     ranges.iter().find_map(|range| {
         let (from, end) = (range.base + VIP_ALLOCATE_FROM, range.base + range.size());

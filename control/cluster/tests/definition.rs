@@ -1,18 +1,18 @@
-//! `deploy/crd.yaml` is what the types say.
+//! `deploy/crd.yaml` matches the types it is generated from.
 
 use std::{env, fs, path::Path};
 
 use dormouse_cluster::App;
 
-/// Rewrites the file instead of comparing it, when set.
+/// Environment variable that makes the test rewrite the file instead of comparing it.
 const RENEW: &str = "DORMOUSE_RENEW";
 
 #[test]
-fn the_deployed_definition_is_the_one_that_the_types_generate() {
+fn the_deployed_definition_matches_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crd.yaml");
     let definition = serde_saphyr::to_string(&App::definition()).unwrap();
     let want = format!(
-        "# Written from control/cluster/src/app.rs; renew it with {RENEW}=1 cargo test -p dormouse-cluster.\n{definition}"
+        "# Generated from control/cluster/src/app.rs by {RENEW}=1 cargo test -p dormouse-cluster.\n{definition}"
     );
     if env::var_os(RENEW).is_some() {
         fs::write(&path, &want).unwrap();

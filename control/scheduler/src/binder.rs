@@ -1,53 +1,52 @@
-//! Writes one binding to the store, or tells people why there is none.
+//! The binder: writes the binding of one pod to the store, or an event about why it has none.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_cluster::client::Guard;
-use dormouse_cluster::{Client, ClientError, Key, Object, events};
+use dormouse_cluster::events::{self, EventType, Occurrence};
+use dormouse_cluster::{Client, ClientError, Key, Object};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::mpsc;
 
-use crate::nodes::Unfit;
+use crate::nodes::FitError;
 
-/// Pause after a store that could not be written, so that a lost store is not asked without end.
+/// Pause after a failed write; bounds the rate of retries while the store is not reachable.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What became of one placement.
+/// The outcome of one scheduling cycle.
 pub(crate) enum Outcome {
     /// The binding was written.
     Bound(Key),
-    /// It was not: the pod is to be placed again.
-    Unbound(Key),
-    /// There was none to write: people were told why.
-    Told,
+    /// The binding was not written: the pod must be scheduled again.
+    Failed(Key),
+    /// The pod fits no node.
+    Unschedulable,
 }
 
-/// Carries one placement out.
+/// Binds a pod to the node that was placed for it, or records why there is none.
 pub(crate) async fn run(
     client: Client,
     pod: Arc<Pod>,
-    placed: Result<String, Unfit>,
+    placed: Result<String, FitError>,
     outcomes: mpsc::Sender<Outcome>,
 ) {
     let key = pod.key();
     let outcome = match placed {
         Ok(node) if bind(&client, &pod, &node).await => Outcome::Bound(key),
-        Ok(_) => Outcome::Unbound(key),
-        Err(unfit) => {
-            tracing::info!(pod = %key, reason = %unfit, "no node takes the pod");
-            tell(
-                &client,
-                &pod,
-                "Warning",
-                "FailedScheduling",
-                &unfit.to_string(),
-            )
-            .await;
-            Outcome::Told
+        Ok(_) => Outcome::Failed(key),
+        Err(error) => {
+            tracing::info!(pod = %key, reason = %error, "pod is unschedulable");
+            let occurrence = Occurrence {
+                type_: EventType::Warning,
+                reason: "FailedScheduling",
+                message: &error.to_string(),
+            };
+            record(&client, &pod, occurrence).await;
+            Outcome::Unschedulable
         }
     };
-    // The owner is gone only at shutdown.
+    // The receiver is dropped only at shutdown.
     drop(outcomes.send(outcome).await);
 }
 
@@ -57,23 +56,25 @@ async fn bind(client: &Client, pod: &Pod, node: &str) -> bool {
     match client.update(&bound, &Guard::at(pod.revision())).await {
         Ok(_) => {
             tracing::info!(pod = %pod.key(), node, "pod bound");
-            let message = format!("Successfully assigned {} to {node}", pod.key());
-            tell(client, pod, "Normal", "Scheduled", &message).await;
+            let occurrence = Occurrence {
+                type_: EventType::Normal,
+                reason: "Scheduled",
+                message: &format!("Successfully assigned {} to {node}", pod.key()),
+            };
+            record(client, pod, occurrence).await;
             true
         }
         Err(ClientError::Conflict { .. } | ClientError::NotFound { .. }) => false,
         Err(error) => {
-            tracing::warn!(pod = %pod.key(), node, %error, "cannot write a binding, trying again");
+            tracing::warn!(pod = %pod.key(), node, %error, "cannot write a binding, retrying");
             tokio::time::sleep(RETRY_AFTER).await;
             false
         }
     }
 }
 
-async fn tell(client: &Client, pod: &Pod, type_: &str, reason: &str, message: &str) {
-    if let Err(error) =
-        events::record(client, &events::reference(pod), type_, reason, message).await
-    {
-        tracing::warn!(pod = %pod.key(), reason, %error, "cannot record an event");
+async fn record(client: &Client, pod: &Pod, occurrence: Occurrence<'_>) {
+    if let Err(error) = events::record(client, &events::reference(pod), &occurrence).await {
+        tracing::warn!(pod = %pod.key(), reason = occurrence.reason, %error, "cannot record an event");
     }
 }

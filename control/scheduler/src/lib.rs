@@ -1,7 +1,7 @@
-//! Where a pod runs: kube-scheduler's fit and least-allocated over columns of nodes.
+//! The scheduler: kube-scheduler's NodeResourcesFit filter and LeastAllocated score over columns of nodes.
 //!
-//! Reading order: what a pod asks for ([`request`]) and what nodes have ([`nodes`]) are pure, and so is what is known
-//! of the cluster ([`state`]); [`server`] is the shell that follows the store, answers gRPC and binds.
+//! Reading order: the requests of a pod ([`request`]), the nodes with filters and score ([`nodes`]), and the cache and
+//! queue ([`state`]) are pure; [`server`] is the shell that watches the store, serves gRPC and binds pods.
 #![forbid(unsafe_code)]
 
 pub mod quantity;
@@ -11,8 +11,6 @@ pub mod request;
 pub mod nodes;
 
 pub mod state;
-
-pub mod random;
 
 pub mod server;
 

@@ -1,31 +1,31 @@
-//! What nodes have and what is asked of them, as columns, and the choice of one: kube-scheduler's filters and score.
+//! The nodes as columns: kube-scheduler's filters and its LeastAllocated score over them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use fastrand::Rng;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::quantity;
-use crate::random::Random;
-use crate::request::{Amount, Request};
+use crate::request::{Request, Resource};
 
-/// What a node has to give.
+/// What a Node object offers to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Capacity {
-    /// CPU and memory for pods.
-    pub amount: Amount,
-    /// The most pods.
+pub struct NodeInfo {
+    /// Allocatable CPU and memory.
+    pub allocatable: Resource,
+    /// Allocatable number of pods.
     pub pods: i64,
-    /// Whether it takes pods.
+    /// Whether the node's condition `Ready` is true.
     pub ready: bool,
-    /// Whether its owner lets no new pods in.
-    pub cordoned: bool,
-    /// Labels that a pod may ask for.
+    /// `spec.unschedulable`: the node is cordoned.
+    pub unschedulable: bool,
+    /// The node's labels.
     pub labels: BTreeMap<String, String>,
 }
 
-impl Capacity {
-    /// What a Node object says. What it leaves out counts as none.
+impl NodeInfo {
+    /// Reads a Node object. A missing quantity counts as 0.
     pub fn of(node: &Node) -> Self {
         let status = node.status.as_ref();
         let allocatable = status.and_then(|status| status.allocatable.as_ref());
@@ -37,15 +37,15 @@ impl Capacity {
             .into_iter()
             .flatten();
         Self {
-            amount: Amount {
-                cpu_milli: read("cpu", quantity::thousandths).unwrap_or(0),
-                memory: read("memory", quantity::units).unwrap_or(0),
+            allocatable: Resource {
+                cpu_milli: read("cpu", quantity::milli_value).unwrap_or(0),
+                memory: read("memory", quantity::value).unwrap_or(0),
             },
-            pods: read("pods", quantity::units).unwrap_or(0),
+            pods: read("pods", quantity::value).unwrap_or(0),
             ready: conditions
                 .into_iter()
                 .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-            cordoned: node
+            unschedulable: node
                 .spec
                 .as_ref()
                 .and_then(|spec| spec.unschedulable)
@@ -55,35 +55,35 @@ impl Capacity {
     }
 }
 
-/// One node's place in the columns; it keeps its meaning for good.
+/// The index of a node in the columns; never reused for another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Slot(usize);
+pub struct NodeIndex(usize);
 
-/// Why no node takes a pod: how many nodes each filter refused.
+/// The error of a pod that fits no node: the number of nodes that each filter rejected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unfit {
+pub struct FitError {
     /// All nodes.
     pub nodes: usize,
     /// Nodes that are not ready.
     pub not_ready: usize,
-    /// Nodes that let no new pods in.
-    pub cordoned: usize,
-    /// Nodes without a label that the pod asks for.
+    /// Nodes that are cordoned.
+    pub unschedulable: usize,
+    /// Nodes that do not match the pod's node selector.
     pub selector: usize,
     /// Nodes with too many pods.
     pub pods: usize,
-    /// Nodes with too little CPU left.
+    /// Nodes with insufficient CPU.
     pub cpu: usize,
-    /// Nodes with too little memory left.
+    /// Nodes with insufficient memory.
     pub memory: usize,
 }
 
-/// In kube-scheduler's words, which people and their tools know.
-impl fmt::Display for Unfit {
+/// kube-scheduler's message, which tools parse.
+impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let filters = [
             (self.not_ready, "node(s) were not ready"),
-            (self.cordoned, "node(s) were unschedulable"),
+            (self.unschedulable, "node(s) were unschedulable"),
             (
                 self.selector,
                 "node(s) didn't match Pod's node affinity/selector",
@@ -93,157 +93,159 @@ impl fmt::Display for Unfit {
             (self.memory, "Insufficient memory"),
         ];
         write!(f, "0/{} nodes are available", self.nodes)?;
-        let refused = filters.iter().filter(|(count, _)| *count > 0);
-        for (position, (count, why)) in refused.enumerate() {
-            write!(f, "{} {count} {why}", if position == 0 { ":" } else { "," })?;
+        let rejected = filters.iter().filter(|(count, _)| *count > 0);
+        for (position, (count, reason)) in rejected.enumerate() {
+            let separator = if position == 0 { ":" } else { "," };
+            write!(f, "{separator} {count} {reason}")?;
         }
         f.write_str(".")
     }
 }
 
-/// All nodes.
+/// All nodes, one column per property.
 #[derive(Debug, Clone, Default)]
 pub struct Nodes {
-    slots: HashMap<String, Slot>,
+    indexes: HashMap<String, NodeIndex>,
     names: Vec<String>,
-    /// Without capacity, a node is known by its pods only: it takes no more.
-    capacity: Vec<Option<Capacity>>,
-    asked: Vec<Amount>,
-    scored: Vec<Amount>,
+    /// `None` for a name that pods are bound to, but that has no Node object: it takes no pods.
+    info: Vec<Option<NodeInfo>>,
+    requested: Vec<Resource>,
+    non_zero_requested: Vec<Resource>,
     pods: Vec<i64>,
 }
 
 impl Nodes {
-    /// The place of a node, which may not have been heard of before.
-    pub fn slot(&mut self, name: &str) -> Slot {
-        if let Some(slot) = self.slots.get(name) {
-            return *slot;
+    /// The index of a node; a new name is added without a Node object.
+    pub fn index(&mut self, name: &str) -> NodeIndex {
+        if let Some(index) = self.indexes.get(name) {
+            return *index;
         }
-        let slot = Slot(self.names.len());
-        self.slots.insert(name.to_owned(), slot);
+        let index = NodeIndex(self.names.len());
+        self.indexes.insert(name.to_owned(), index);
         self.names.push(name.to_owned());
-        self.capacity.push(None);
-        self.asked.push(Amount::default());
-        self.scored.push(Amount::default());
+        self.info.push(None);
+        self.requested.push(Resource::default());
+        self.non_zero_requested.push(Resource::default());
         self.pods.push(0);
-        slot
+        index
     }
 
     /// The node's name.
-    pub fn name(&self, slot: Slot) -> &str {
-        &self.names[slot.0]
+    pub fn name(&self, index: NodeIndex) -> &str {
+        &self.names[index.0]
     }
 
-    /// Notes what a node has, `None` when it is gone; returns whether that is news.
-    pub fn set(&mut self, slot: Slot, capacity: Option<Capacity>) -> bool {
-        let changed = self.capacity[slot.0] != capacity;
-        self.capacity[slot.0] = capacity;
+    /// Updates a node, `None` when it was deleted; returns whether that changed it.
+    pub fn update(&mut self, index: NodeIndex, info: Option<NodeInfo>) -> bool {
+        let changed = self.info[index.0] != info;
+        self.info[index.0] = info;
         changed
     }
 
-    /// Counts a pod on a node.
-    pub fn add(&mut self, slot: Slot, request: &Request) {
-        self.count(slot, request, 1);
+    /// Adds the requests of a pod to a node.
+    pub fn add_pod(&mut self, index: NodeIndex, request: &Request) {
+        self.count(index, request, 1);
     }
 
-    /// Counts a pod on a node no longer.
-    pub fn subtract(&mut self, slot: Slot, request: &Request) {
-        self.count(slot, request, -1);
+    /// Subtracts the requests of a pod from a node.
+    pub fn remove_pod(&mut self, index: NodeIndex, request: &Request) {
+        self.count(index, request, -1);
     }
 
-    fn count(&mut self, slot: Slot, request: &Request, sign: i64) {
-        let add = |total: &mut Amount, amount: Amount| {
-            total.cpu_milli += sign * amount.cpu_milli;
-            total.memory += sign * amount.memory;
+    fn count(&mut self, index: NodeIndex, request: &Request, sign: i64) {
+        let add = |total: &mut Resource, resource: Resource| {
+            total.cpu_milli += sign * resource.cpu_milli;
+            total.memory += sign * resource.memory;
         };
-        add(&mut self.asked[slot.0], request.asked);
-        add(&mut self.scored[slot.0], request.scored);
-        self.pods[slot.0] += sign;
+        add(&mut self.requested[index.0], request.requested);
+        add(
+            &mut self.non_zero_requested[index.0],
+            request.non_zero_requested,
+        );
+        self.pods[index.0] += sign;
     }
 
-    /// Chooses the node with the highest score among those that fit; equals draw lots, as in kube-scheduler.
-    pub fn place(&self, request: &Request, random: &mut Random) -> Result<Slot, Unfit> {
-        let mut unfit = Unfit::default();
-        let mut best: Option<(i64, Slot)> = None;
-        let mut equals = 0;
-        for (index, capacity) in self.capacity.iter().enumerate() {
-            let Some(capacity) = capacity else { continue };
-            unfit.nodes += 1;
-            if !self.fits(index, capacity, request, &mut unfit) {
+    /// Selects the node with the highest score among those that pass the filters; as in
+    /// kube-scheduler, a random one of several with the same score.
+    pub fn place(&self, request: &Request, random: &mut Rng) -> Result<NodeIndex, FitError> {
+        let mut error = FitError::default();
+        let mut best: Option<(i64, NodeIndex)> = None;
+        let mut ties = 0;
+        for (index, info) in self.info.iter().enumerate() {
+            let Some(info) = info else { continue };
+            error.nodes += 1;
+            if !self.filter(index, info, request, &mut error) {
                 continue;
             }
-            let score = self.score(index, capacity, request);
+            let score = self.score(index, info, request);
             if best.is_none_or(|(highest, _)| score > highest) {
-                (best, equals) = (Some((score, Slot(index))), 1);
+                (best, ties) = (Some((score, NodeIndex(index))), 1);
             } else if best.is_some_and(|(highest, _)| score == highest) {
-                equals += 1;
-                if random.below(equals) == 0 {
-                    best = Some((score, Slot(index)));
+                ties += 1;
+                if random.usize(..ties) == 0 {
+                    best = Some((score, NodeIndex(index)));
                 }
             }
         }
-        best.map(|(_, slot)| slot).ok_or(unfit)
+        best.map(|(_, index)| index).ok_or(error)
     }
 
-    /// Whether a pod fits; counts every filter of the first stage that refuses it.
-    fn fits(
+    /// Whether a pod passes all filters. Counts the first filter that rejects the node; all three
+    /// resources are counted, as in kube-scheduler's NodeResourcesFit.
+    fn filter(
         &self,
         index: usize,
-        capacity: &Capacity,
+        info: &NodeInfo,
         request: &Request,
-        unfit: &mut Unfit,
+        error: &mut FitError,
     ) -> bool {
-        if !capacity.ready {
-            unfit.not_ready += 1;
+        if !info.ready {
+            error.not_ready += 1;
             return false;
         }
-        if capacity.cordoned {
-            unfit.cordoned += 1;
+        if info.unschedulable {
+            error.unschedulable += 1;
             return false;
         }
         if request
             .selector
             .iter()
-            .any(|(name, value)| capacity.labels.get(name) != Some(value))
+            .any(|(name, value)| info.labels.get(name) != Some(value))
         {
-            unfit.selector += 1;
+            error.selector += 1;
             return false;
         }
-        let (asked, used) = (request.asked, self.asked[index]);
-        let pods = self.pods[index] + 1 > capacity.pods;
-        let cpu =
-            asked.cpu_milli > 0 && asked.cpu_milli > capacity.amount.cpu_milli - used.cpu_milli;
-        let memory = asked.memory > 0 && asked.memory > capacity.amount.memory - used.memory;
-        unfit.pods += usize::from(pods);
-        unfit.cpu += usize::from(cpu);
-        unfit.memory += usize::from(memory);
+        let (pod, allocatable, used) = (request.requested, info.allocatable, self.requested[index]);
+        let pods = self.pods[index] + 1 > info.pods;
+        let cpu = pod.cpu_milli > 0 && pod.cpu_milli > allocatable.cpu_milli - used.cpu_milli;
+        let memory = pod.memory > 0 && pod.memory > allocatable.memory - used.memory;
+        error.pods += usize::from(pods);
+        error.cpu += usize::from(cpu);
+        error.memory += usize::from(memory);
         !(pods || cpu || memory)
     }
 
-    /// Least allocated: the mean, over CPU and memory, of the percentage that stays free.
-    fn score(&self, index: usize, capacity: &Capacity, request: &Request) -> i64 {
-        let used = self.scored[index];
+    /// kube-scheduler's LeastAllocated score: the mean of the free percentages of CPU and memory.
+    fn score(&self, index: usize, info: &NodeInfo, request: &Request) -> i64 {
+        let (pod, used) = (request.non_zero_requested, self.non_zero_requested[index]);
         let resources = [
-            (
-                capacity.amount.cpu_milli,
-                used.cpu_milli + request.scored.cpu_milli,
-            ),
-            (capacity.amount.memory, used.memory + request.scored.memory),
+            (info.allocatable.cpu_milli, used.cpu_milli + pod.cpu_milli),
+            (info.allocatable.memory, used.memory + pod.memory),
         ];
-        let counted = resources.iter().filter(|(capacity, _)| *capacity > 0);
-        let (sum, count) = counted.fold((0, 0), |(sum, count), (capacity, used)| {
-            (sum + free_percent(*capacity, *used), count + 1)
+        let scored = resources.iter().filter(|(allocatable, _)| *allocatable > 0);
+        let (sum, count) = scored.fold((0, 0), |(sum, count), (allocatable, requested)| {
+            (sum + free_percent(*allocatable, *requested), count + 1)
         });
         if count == 0 { 0 } else { sum / count }
     }
 }
 
-/// The whole percentage that stays free.
-fn free_percent(capacity: i64, used: i64) -> i64 {
-    if used > capacity {
+/// The percentage of `allocatable` that `requested` leaves free, rounded down; 0 if it exceeds it.
+fn free_percent(allocatable: i64, requested: i64) -> i64 {
+    if requested > allocatable {
         return 0;
     }
-    let percent = i128::from(capacity - used) * 100 / i128::from(capacity);
+    let percent = i128::from(allocatable - requested) * 100 / i128::from(allocatable);
     i64::try_from(percent).unwrap_or(0)
 }
 

@@ -1,18 +1,18 @@
-//! Kubernetes quantities ("250m", "1.5Gi") as whole numbers, rounded up as kube-scheduler rounds them.
+//! Kubernetes quantities (`250m`, `1.5Gi`) as integers, rounded up as in kube-scheduler.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Fractions are kept to this many digits; Kubernetes knows no finer unit than nano.
+/// Digits of a fraction: Kubernetes' smallest unit is nano.
 const DIGITS: u32 = 9;
 const NANO: i128 = 10_i128.pow(DIGITS);
 
-/// The quantity in whole units; `None` when it is none.
-pub fn units(quantity: &Quantity) -> Option<i64> {
+/// The quantity in whole units, as Go's `Quantity.Value`; `None` if it is malformed.
+pub fn value(quantity: &Quantity) -> Option<i64> {
     rounded_up(nanos(&quantity.0)?, NANO)
 }
 
-/// The quantity in thousandths, as CPU is counted; `None` when it is none.
-pub fn thousandths(quantity: &Quantity) -> Option<i64> {
+/// The quantity in thousandths, as Go's `Quantity.MilliValue`; `None` if it is malformed.
+pub fn milli_value(quantity: &Quantity) -> Option<i64> {
     rounded_up(nanos(&quantity.0)?, NANO / 1_000)
 }
 
@@ -55,18 +55,19 @@ fn nanos(text: &str) -> Option<i128> {
 
 /// `0.fraction` times `numerator`, in nanos.
 fn fraction_nanos(fraction: &str, numerator: i128) -> Option<i128> {
-    let kept: String = fraction.chars().take(DIGITS as usize).collect();
-    if kept.is_empty() {
+    let digits: String = fraction.chars().take(DIGITS as usize).collect();
+    if digits.is_empty() {
         return Some(0);
     }
-    let missing = DIGITS - u32::try_from(kept.len()).ok()?;
-    kept.parse::<i128>()
+    let missing = DIGITS - u32::try_from(digits.len()).ok()?;
+    digits
+        .parse::<i128>()
         .ok()?
         .checked_mul(10_i128.pow(missing))?
         .checked_mul(numerator)
 }
 
-/// What a suffix multiplies and divides by.
+/// The numerator and the denominator of a suffix.
 fn scale(suffix: &str) -> Option<(i128, i128)> {
     let power = |base: i128, exponent: u32| Some((base.checked_pow(exponent)?, 1));
     match suffix {
@@ -100,12 +101,12 @@ mod tests {
 
     fn check(text: &str, expected_units: Option<i64>, expected_thousandths: Option<i64>) {
         let quantity = Quantity(text.to_owned());
-        assert_eq!(units(&quantity), expected_units, "{text}");
-        assert_eq!(thousandths(&quantity), expected_thousandths, "{text}");
+        assert_eq!(value(&quantity), expected_units, "{text}");
+        assert_eq!(milli_value(&quantity), expected_thousandths, "{text}");
     }
 
     #[test]
-    fn quantities_are_read_as_kubernetes_reads_them() {
+    fn quantities_are_parsed_as_in_kubernetes() {
         check("0", Some(0), Some(0));
         check("250m", Some(1), Some(250));
         check("1.5", Some(2), Some(1_500));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn a_malformed_quantity_is_refused() {
         for text in ["", "m", "1.2.3", "1 Gi", "1Zi", "0x10", "1e40", "--1"] {
             check(text, None, None);
         }

@@ -1,4 +1,4 @@
-//! What a pod asks of a node.
+//! The resource requests of a pod, and its node selector.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::quantity;
 
-/// What a container without a CPU request counts for when nodes are scored, thousandths of a CPU (kube-scheduler's).
-pub const CPU_SCORED_DEFAULT_MILLI: i64 = 100;
-/// What a container without a memory request counts for when nodes are scored, bytes (kube-scheduler's).
-pub const MEMORY_SCORED_DEFAULT: i64 = 200 << 20;
+/// CPU of a container without a CPU request in the score, thousandths of a CPU; as in kube-scheduler.
+pub const DEFAULT_CPU_REQUEST_MILLI: i64 = 100;
+/// Memory of a container without a memory request in the score, bytes; as in kube-scheduler.
+pub const DEFAULT_MEMORY_REQUEST: i64 = 200 << 20;
 
-/// An amount of the two resources that are counted.
+/// An amount of CPU and memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Amount {
+pub struct Resource {
     /// Thousandths of a CPU.
     pub cpu_milli: i64,
     /// Bytes.
     pub memory: i64,
 }
 
-impl Amount {
+impl Resource {
     fn plus(self, other: Self) -> Self {
         Self {
             cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
@@ -37,42 +37,42 @@ impl Amount {
     }
 }
 
-/// What a pod asks of a node.
+/// The requests of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// What it asks for: this must fit.
-    pub asked: Amount,
-    /// The same, with defaults where it asks for nothing: nodes are scored by this.
-    pub scored: Amount,
-    /// Labels that the node must have.
+    /// The requests that the filter compares with the node's allocatable resources.
+    pub requested: Resource,
+    /// The requests for the score, with defaults for containers without a request.
+    pub non_zero_requested: Resource,
+    /// The node selector: labels that the node must have.
     pub selector: BTreeMap<String, String>,
 }
 
 impl Request {
-    /// What a pod asks for. Unreadable quantities count as absent: validation refuses them.
+    /// The requests of a pod. A malformed quantity counts as absent: it does not pass validation.
     pub fn of(pod: &Pod) -> Self {
         let Some(spec) = &pod.spec else {
             return Self::default();
         };
-        let nothing = Amount::default();
-        let default = Amount {
-            cpu_milli: CPU_SCORED_DEFAULT_MILLI,
-            memory: MEMORY_SCORED_DEFAULT,
+        let nothing = Resource::default();
+        let default = Resource {
+            cpu_milli: DEFAULT_CPU_REQUEST_MILLI,
+            memory: DEFAULT_MEMORY_REQUEST,
         };
         Self {
-            asked: total(spec, nothing),
-            scored: total(spec, default),
+            requested: total(spec, nothing),
+            non_zero_requested: total(spec, default),
             selector: spec.node_selector.clone().unwrap_or_default(),
         }
     }
 }
 
-/// The sum of the containers, or the largest init container: they run one after another. Init containers that stay
-/// (`restartPolicy: Always`) count with the sum.
-fn total(spec: &PodSpec, default: Amount) -> Amount {
+/// The larger of the sum of the containers and the largest init container, which run one after another. Restartable
+/// init containers (sidecars, `restartPolicy: Always`) count in the sum. The pod's overhead is added.
+fn total(spec: &PodSpec, default: Resource) -> Resource {
     let init = spec.init_containers.iter().flatten();
-    let mut running = Amount::default();
-    let mut largest = Amount::default();
+    let mut running = Resource::default();
+    let mut largest = Resource::default();
     for container in init {
         if container.restart_policy.as_deref() == Some("Always") {
             running = running.plus(of(container, default));
@@ -88,13 +88,13 @@ fn total(spec: &PodSpec, default: Amount) -> Amount {
     let overhead = spec
         .overhead
         .as_ref()
-        .map_or(Amount::default(), |overhead| {
-            amount(overhead, Amount::default())
+        .map_or(Resource::default(), |overhead| {
+            amount(overhead, Resource::default())
         });
     sum.max(largest).plus(overhead)
 }
 
-fn of(container: &Container, default: Amount) -> Amount {
+fn of(container: &Container, default: Resource) -> Resource {
     let requests = container
         .resources
         .as_ref()
@@ -102,11 +102,11 @@ fn of(container: &Container, default: Amount) -> Amount {
     requests.map_or(default, |requests| amount(requests, default))
 }
 
-fn amount(resources: &BTreeMap<String, Quantity>, default: Amount) -> Amount {
+fn amount(resources: &BTreeMap<String, Quantity>, default: Resource) -> Resource {
     let read = |name: &str, unit: fn(&Quantity) -> Option<i64>| resources.get(name).and_then(unit);
-    Amount {
-        cpu_milli: read("cpu", quantity::thousandths).unwrap_or(default.cpu_milli),
-        memory: read("memory", quantity::units).unwrap_or(default.memory),
+    Resource {
+        cpu_milli: read("cpu", quantity::milli_value).unwrap_or(default.cpu_milli),
+        memory: read("memory", quantity::value).unwrap_or(default.memory),
     }
 }
 
@@ -144,29 +144,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_counts_only_for_the_score() {
+    fn a_container_without_a_request_counts_only_in_the_score() {
         let request = request(
             vec![container(&[("cpu", "1")]), Container::default()],
             vec![],
         );
         assert_eq!(
-            request.asked,
-            Amount {
+            request.requested,
+            Resource {
                 cpu_milli: 1_000,
                 memory: 0
             }
         );
         assert_eq!(
-            request.scored,
-            Amount {
+            request.non_zero_requested,
+            Resource {
                 cpu_milli: 1_100,
-                memory: 2 * MEMORY_SCORED_DEFAULT
+                memory: 2 * DEFAULT_MEMORY_REQUEST
             }
         );
     }
 
     #[test]
-    fn init_containers_run_before_the_others_and_not_beside_them() {
+    fn init_containers_are_not_added_to_the_containers() {
         let request = request(
             vec![container(&[("cpu", "1"), ("memory", "1Ki")])],
             vec![
@@ -175,8 +175,8 @@ mod tests {
             ],
         );
         assert_eq!(
-            request.asked,
-            Amount {
+            request.requested,
+            Resource {
                 cpu_milli: 3_000,
                 memory: 5 * 1_024
             }

@@ -1,8 +1,8 @@
-//! The scheduler's shell: one task owns what is known, follows the store, answers gRPC and hands out bindings.
+//! The scheduler's server: one task owns the state, applies the store's changes, serves gRPC and starts bindings.
 
 use std::time::Duration;
 
-use dormouse_cluster::{Client, ClientError, Object, View, source};
+use dormouse_cluster::{Client, ClientError, Object, View, reflector};
 use k8s_openapi::api::core::v1::Pod;
 use nix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
@@ -12,142 +12,172 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use crate::binder::{self, Outcome};
-use crate::nodes::Unfit;
+use crate::nodes::FitError;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
 use crate::proto::{PlaceReply, PlaceRequest};
 use crate::state::State;
 
-/// Questions that may wait for an answer; more wait in their connections.
-const QUESTIONS_MAX: usize = 1_024;
-/// Bindings under way at once.
+/// Queued `Place` calls; further ones wait in their connections.
+const CALLS_MAX: usize = 1_024;
+/// Concurrent bindings.
 const BINDINGS_MAX: usize = 64;
-/// How often assumed pods are looked through, so that what they held is free again without anybody asking.
-const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the expiry of assumed pods, so that pending pods get their resources without a further event.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why the scheduler ended.
+/// An error that ends the scheduler.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The cluster could not be read.
-    #[error("cannot read the cluster from the store")]
-    Read(#[source] ClientError),
-    /// The store is not the one that was read, or the task that owns what is known panicked.
-    #[error("the scheduler lost the cluster: start it again, it reads the store anew")]
-    Lost,
+    /// The cluster could not be listed.
+    #[error("cannot list the cluster from the store")]
+    List(#[source] ClientError),
+    /// The watch of the store ended, or the task that owns the state panicked.
+    #[error("the scheduler lost its watch of the store: restart it, it lists the store at start")]
+    WatchEnded,
     /// The gRPC server failed.
     #[error("cannot serve gRPC")]
     Grpc(#[source] tonic::transport::Error),
 }
 
-/// A pod that asks for a node, and where the answer goes.
-type Question = (Pod, oneshot::Sender<Result<String, Unfit>>);
+/// One `Place` call.
+struct Call {
+    pod: Pod,
+    reply: oneshot::Sender<Result<String, FitError>>,
+}
 
-/// Serves until `shutdown`: gRPC on `listener`, and bindings for pods in the store that have no node.
+/// Serves until `shutdown`: gRPC on `listener`, and bindings for the pods in the store without a node.
 pub async fn serve(
     listener: TcpListener,
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let (view, changes) = source::store(client.clone(), shutdown.clone())
+    let (view, changes) = reflector::start(client.clone(), shutdown.clone())
         .await
-        .map_err(ServeError::Read)?;
-    let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
-    let owner = tokio::spawn(own(view, changes, asked, client, shutdown.clone()));
+        .map_err(ServeError::List)?;
+    let (calls, received) = mpsc::channel(CALLS_MAX);
+    let owner = Owner::new(&view, client);
+    let owner = shutdown
+        .clone()
+        .run_until_cancelled_owned(owner.run(changes, received));
+    let owner = tokio::spawn(owner);
     let served = tonic::transport::Server::builder()
-        .add_service(SchedulerServer::new(Service { questions }))
+        .add_service(SchedulerServer::new(Service { calls }))
         .serve_with_incoming_shutdown(
             TcpListenerStream::new(listener),
             shutdown.clone().cancelled_owned(),
         );
     tokio::select! {
         served = served => served.map_err(ServeError::Grpc),
-        _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::Lost) },
+        _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::WatchEnded) },
     }
 }
 
-/// The one task that owns what is known. Never waits for the store.
-async fn own(
-    view: View,
-    mut changes: mpsc::Receiver<source::Batch>,
-    mut asked: mpsc::Receiver<Question>,
+/// The task that owns the state. It never awaits the store: bindings are tasks of their own.
+struct Owner {
+    state: State,
     client: Client,
-    shutdown: CancellationToken,
-) {
-    let mut state = State::new(&view, seed());
-    let (outcomes, mut bound) = mpsc::channel(BINDINGS_MAX);
-    let mut under_way = 0;
-    let mut expire = tokio::time::interval(EXPIRE_EVERY);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            batch = changes.recv() => match batch {
-                Some(batch) => batch.iter().for_each(|(_, change)| state.apply(change)),
-                None => return,
-            },
-            Some((pod, answer)) = asked.recv() => {
-                // Who asked may have given up: the pod is then assumed until its time is over.
-                drop(answer.send(state.place(now_ms(), &pod.key(), &pod)));
-            }
-            Some(outcome) = bound.recv() => {
-                under_way -= 1;
-                match outcome {
-                    Outcome::Bound(key) => state.bound(&key, true),
-                    Outcome::Unbound(key) => state.bound(&key, false),
-                    Outcome::Told => {}
-                }
-            }
-            _ = expire.tick() => state.expire(now_ms()),
+    /// Bindings that have not reported their outcome.
+    bindings: usize,
+    outcomes: mpsc::Sender<Outcome>,
+    finished: mpsc::Receiver<Outcome>,
+}
+
+impl Owner {
+    fn new(view: &View, client: Client) -> Self {
+        let (outcomes, finished) = mpsc::channel(BINDINGS_MAX);
+        Self {
+            state: State::new(view, seed()),
+            client,
+            bindings: 0,
+            outcomes,
+            finished,
         }
-        while under_way < BINDINGS_MAX
-            && let Some((pod, placed)) = state.place_next(now_ms())
+    }
+
+    /// Runs until the changes end.
+    async fn run(
+        mut self,
+        mut changes: mpsc::Receiver<reflector::Batch>,
+        mut calls: mpsc::Receiver<Call>,
+    ) {
+        let mut expiry = tokio::time::interval(EXPIRE_INTERVAL);
+        loop {
+            tokio::select! {
+                batch = changes.recv() => match batch {
+                    Some(batch) => batch.iter().for_each(|(_, change)| self.state.apply(change)),
+                    None => return,
+                },
+                Some(Call { pod, reply }) = calls.recv() => {
+                    // The caller may have timed out: the pod is then assumed until it expires.
+                    drop(reply.send(self.state.place(now_ms(), &pod.key(), &pod)));
+                }
+                Some(outcome) = self.finished.recv() => self.finish(&outcome),
+                _ = expiry.tick() => self.state.expire_assumed(now_ms()),
+            }
+            self.start_bindings();
+        }
+    }
+
+    fn finish(&mut self, outcome: &Outcome) {
+        self.bindings -= 1;
+        match outcome {
+            Outcome::Bound(key) => self.state.finish_binding(key, true),
+            Outcome::Failed(key) => self.state.finish_binding(key, false),
+            Outcome::Unschedulable => {}
+        }
+    }
+
+    fn start_bindings(&mut self) {
+        while self.bindings < BINDINGS_MAX
+            && let Some((pod, placed)) = self.state.place_next(now_ms())
         {
-            under_way += 1;
-            tokio::spawn(binder::run(client.clone(), pod, placed, outcomes.clone()));
+            self.bindings += 1;
+            let (client, outcomes) = (self.client.clone(), self.outcomes.clone());
+            tokio::spawn(binder::run(client, pod, placed, outcomes));
         }
     }
 }
 
 struct Service {
-    questions: mpsc::Sender<Question>,
+    calls: mpsc::Sender<Call>,
 }
 
 #[tonic::async_trait]
 impl Scheduler for Service {
     async fn place(&self, request: Request<PlaceRequest>) -> Result<Response<PlaceReply>, Status> {
-        let pod: Pod = serde_json::from_slice(&request.into_inner().pod).map_err(|error| {
-            Status::invalid_argument(format!("the pod is not readable: {error}"))
-        })?;
+        let pod: Pod = serde_json::from_slice(&request.into_inner().pod)
+            .map_err(|error| Status::invalid_argument(format!("cannot decode the pod: {error}")))?;
         if pod.key().name.is_empty() || pod.key().namespace.is_empty() {
             return Err(Status::invalid_argument(
                 "the pod has no name or no namespace",
             ));
         }
-        let (answer, answered) = oneshot::channel();
-        let gone = || Status::unavailable("the scheduler is shutting down");
-        self.questions
-            .send((pod, answer))
+        let (reply, placed) = oneshot::channel();
+        let closed = || Status::unavailable("the scheduler is shutting down");
+        self.calls
+            .send(Call { pod, reply })
             .await
-            .map_err(|_closed| gone())?;
-        let placed = answered.await.map_err(|_closed| gone())?;
-        Ok(Response::new(reply(placed, boottime_ns())))
+            .map_err(|_closed| closed())?;
+        let placed = placed.await.map_err(|_closed| closed())?;
+        Ok(Response::new(place_reply(placed, boottime_ns())))
     }
 }
 
-fn reply(placed: Result<String, Unfit>, placed_ns: u64) -> PlaceReply {
+fn place_reply(placed: Result<String, FitError>, placed_ns: u64) -> PlaceReply {
     match placed {
         Ok(node) => PlaceReply {
             node,
             placed_ns,
             reason: String::new(),
         },
-        Err(unfit) => PlaceReply {
+        Err(error) => PlaceReply {
             node: String::new(),
             placed_ns,
-            reason: unfit.to_string(),
+            reason: error.to_string(),
         },
     }
 }
 
-/// The clock that all parts share.
+/// `CLOCK_BOOTTIME`, the clock of all timestamps of a wake.
 fn boottime_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| {
         let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
@@ -160,7 +190,7 @@ fn now_ms() -> u64 {
     boottime_ns() / 1_000_000
 }
 
-/// Lots need not be secret, only different from one process to the next.
+/// A seed that differs between processes; not a secret.
 fn seed() -> u64 {
     boottime_ns() ^ u64::from(std::process::id()) << 32
 }

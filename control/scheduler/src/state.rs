@@ -1,54 +1,55 @@
-//! What the scheduler knows of the cluster: which pod counts on which node, and which ones are only assumed to.
+//! The scheduler's cache and queue: the pods that count on each node, assumed ones included, and the
+//! pods that wait for a node.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use dormouse_cluster::{Change, Key, View};
+use fastrand::Rng;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::nodes::{Capacity, Nodes, Slot, Unfit};
-use crate::random::Random;
+use crate::nodes::{FitError, NodeIndex, NodeInfo, Nodes};
 use crate::request::Request;
 
-/// How long a placed pod is counted without being seen in the store, milliseconds.
-pub const ASSUMED_MS: u64 = 10_000;
+/// Time after which an assumed pod that was not seen in the store expires, milliseconds.
+pub const ASSUMED_TTL_MS: u64 = 10_000;
 
-/// A pod that counts on a node.
+/// A pod whose requests count on a node.
 #[derive(Debug, Clone)]
-struct Counted {
-    slot: Slot,
+struct CachedPod {
+    node: NodeIndex,
     request: Request,
-    /// Set while the pod has not been seen in the store on this node: when that was assumed, milliseconds.
+    /// When the pod was assumed, milliseconds; `None` once it was seen in the store on this node.
     assumed_ms: Option<u64>,
 }
 
-/// The cluster as far as placing goes.
+/// The cluster as the scheduler knows it.
 #[derive(Debug)]
 pub struct State {
     nodes: Nodes,
-    pods: HashMap<Key, Counted>,
-    /// Assumed pods in the order in which they expire.
+    pods: HashMap<Key, CachedPod>,
+    /// Assumed pods in the order of their expiry.
     assumed: VecDeque<(u64, Key)>,
-    /// Pods in the store that want a node.
-    wanting: BTreeMap<Key, Arc<Pod>>,
-    /// Pods that no node took: they want one again when something changes for the better.
-    refused: BTreeMap<Key, Arc<Pod>>,
+    /// The active queue: pods in the store without a node.
+    active: BTreeMap<Key, Arc<Pod>>,
+    /// Pods that fit no node. They return to the active queue when a node changes or a pod is removed.
+    unschedulable: BTreeMap<Key, Arc<Pod>>,
     /// Pods whose binding is being written.
     binding: BTreeMap<Key, Arc<Pod>>,
-    random: Random,
+    random: Rng,
 }
 
 impl State {
-    /// What a view shows. Equal nodes draw lots by `seed`.
+    /// The state of a view. `seed` determines the choice among nodes with the same score.
     pub fn new(view: &View, seed: u64) -> Self {
         let mut state = Self {
             nodes: Nodes::default(),
             pods: HashMap::new(),
             assumed: VecDeque::new(),
-            wanting: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            active: BTreeMap::new(),
+            unschedulable: BTreeMap::new(),
             binding: BTreeMap::new(),
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
         };
         for change in View::default().changes_to(view) {
             state.apply(&change);
@@ -56,58 +57,59 @@ impl State {
         state
     }
 
-    /// Takes a change of the cluster in.
+    /// Applies a change of the cluster.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::App(..) => {}
             Change::Node(key, node) => {
-                let slot = self.nodes.slot(&key.name);
-                if self.nodes.set(slot, node.as_deref().map(Capacity::of)) {
-                    self.retry();
+                let index = self.nodes.index(&key.name);
+                if self.nodes.update(index, node.as_deref().map(NodeInfo::of)) {
+                    self.activate_unschedulable();
                 }
             }
-            Change::Pod(key, pod) => self.pod(key, pod.as_ref()),
+            Change::Pod(key, pod) => self.apply_pod(key, pod.as_ref()),
         }
     }
 
-    /// Chooses a node for a pod and counts the pod there. Asked again for a pod that is still assumed, it gives the
-    /// same answer.
-    pub fn place(&mut self, now_ms: u64, key: &Key, pod: &Pod) -> Result<String, Unfit> {
-        self.expire(now_ms);
-        if let Some(counted) = self.pods.get(key) {
-            return Ok(self.nodes.name(counted.slot).to_owned());
+    /// Selects a node for a pod and assumes the pod there. A repeated request for an assumed pod returns
+    /// the same node.
+    pub fn place(&mut self, now_ms: u64, key: &Key, pod: &Pod) -> Result<String, FitError> {
+        self.expire_assumed(now_ms);
+        if let Some(cached) = self.pods.get(key) {
+            return Ok(self.nodes.name(cached.node).to_owned());
         }
         let request = Request::of(pod);
-        let slot = self.nodes.place(&request, &mut self.random)?;
-        self.nodes.add(slot, &request);
+        let node = self.nodes.place(&request, &mut self.random)?;
+        self.nodes.add_pod(node, &request);
         self.pods.insert(
             key.clone(),
-            Counted {
-                slot,
+            CachedPod {
+                node,
                 request,
                 assumed_ms: Some(now_ms),
             },
         );
         self.assumed.push_back((now_ms, key.clone()));
-        Ok(self.nodes.name(slot).to_owned())
+        Ok(self.nodes.name(node).to_owned())
     }
 
-    /// Chooses a node for the next pod of the store that wants one. The answer must be followed by [`State::bound`]
-    /// if there is a node; without one the pod is left alone until something changes for the better.
-    pub fn place_next(&mut self, now_ms: u64) -> Option<(Arc<Pod>, Result<String, Unfit>)> {
-        let (key, pod) = self.wanting.pop_first()?;
+    /// Selects a node for the next pod of the active queue. If there is a node, the caller must report
+    /// the binding to [`State::finish_binding`]; otherwise the pod becomes unschedulable.
+    pub fn place_next(&mut self, now_ms: u64) -> Option<(Arc<Pod>, Result<String, FitError>)> {
+        let (key, pod) = self.active.pop_first()?;
         let placed = self.place(now_ms, &key, &pod);
         let next = if placed.is_ok() {
             &mut self.binding
         } else {
-            &mut self.refused
+            &mut self.unschedulable
         };
         next.insert(key, Arc::clone(&pod));
         Some((pod, placed))
     }
 
-    /// A binding was written, or not: then the pod counts no longer and is tried again.
-    pub fn bound(&mut self, key: &Key, written: bool) {
+    /// Ends the binding of a pod. If it was not written, the assumed pod is forgotten and returns to the
+    /// active queue.
+    pub fn finish_binding(&mut self, key: &Key, written: bool) {
         let pod = self.binding.remove(key);
         if written {
             return;
@@ -115,93 +117,93 @@ impl State {
         if self
             .pods
             .get(key)
-            .is_some_and(|counted| counted.assumed_ms.is_some())
+            .is_some_and(|cached| cached.assumed_ms.is_some())
         {
-            self.uncount(key);
+            self.remove_pod(key);
         }
         if let Some(pod) = pod {
-            self.wanting.insert(key.clone(), pod);
+            self.active.insert(key.clone(), pod);
         }
     }
 
-    /// Counts pods no longer that were assumed and never seen.
-    pub fn expire(&mut self, now_ms: u64) {
+    /// Forgets the assumed pods that were not seen in the store within [`ASSUMED_TTL_MS`].
+    pub fn expire_assumed(&mut self, now_ms: u64) {
         while let Some((assumed_ms, key)) = self
             .assumed
-            .pop_front_if(|(assumed_ms, _)| *assumed_ms + ASSUMED_MS <= now_ms)
+            .pop_front_if(|(assumed_ms, _)| *assumed_ms + ASSUMED_TTL_MS <= now_ms)
         {
             if self
                 .pods
                 .get(&key)
-                .is_some_and(|counted| counted.assumed_ms == Some(assumed_ms))
+                .is_some_and(|cached| cached.assumed_ms == Some(assumed_ms))
             {
-                self.uncount(&key);
+                self.remove_pod(&key);
             }
         }
     }
 
-    fn pod(&mut self, key: &Key, pod: Option<&Arc<Pod>>) {
-        let Some(pod) = pod.filter(|pod| !finished(pod)) else {
-            self.settled(key);
-            self.uncount(key);
+    fn apply_pod(&mut self, key: &Key, pod: Option<&Arc<Pod>>) {
+        let Some(pod) = pod.filter(|pod| !is_terminal(pod)) else {
+            self.dequeue(key);
+            self.remove_pod(key);
             return;
         };
         let Some(node) = node_of(pod) else {
-            self.unbound(key, pod);
+            self.enqueue(key, pod);
             return;
         };
-        self.settled(key);
-        let slot = self.nodes.slot(node);
+        self.dequeue(key);
+        let node = self.nodes.index(node);
         let request = Request::of(pod);
         let same = self
             .pods
             .get(key)
-            .is_some_and(|counted| counted.slot == slot && counted.request == request);
+            .is_some_and(|cached| cached.node == node && cached.request == request);
         if !same {
-            if let Some(before) = self.pods.remove(key) {
-                self.nodes.subtract(before.slot, &before.request);
+            if let Some(previous) = self.pods.remove(key) {
+                self.nodes.remove_pod(previous.node, &previous.request);
             }
-            self.nodes.add(slot, &request);
+            self.nodes.add_pod(node, &request);
         }
         self.pods.insert(
             key.clone(),
-            Counted {
-                slot,
+            CachedPod {
+                node,
                 request,
                 assumed_ms: None,
             },
         );
     }
 
-    /// A pod wants a node, or still does.
-    fn unbound(&mut self, key: &Key, pod: &Arc<Pod>) {
+    /// Adds a pod without a node to the active queue, or updates the pod whose binding is being written.
+    fn enqueue(&mut self, key: &Key, pod: &Arc<Pod>) {
         if pod.metadata.deletion_timestamp.is_some() {
             return;
         }
-        if let Some(under_way) = self.binding.get_mut(key) {
-            *under_way = Arc::clone(pod);
+        if let Some(binding) = self.binding.get_mut(key) {
+            *binding = Arc::clone(pod);
             return;
         }
-        self.refused.remove(key);
-        self.wanting.insert(key.clone(), Arc::clone(pod));
+        self.unschedulable.remove(key);
+        self.active.insert(key.clone(), Arc::clone(pod));
     }
 
-    /// A pod wants no node any more.
-    fn settled(&mut self, key: &Key) {
-        self.wanting.remove(key);
-        self.refused.remove(key);
+    /// Removes a pod that needs no node from all queues.
+    fn dequeue(&mut self, key: &Key) {
+        self.active.remove(key);
+        self.unschedulable.remove(key);
         self.binding.remove(key);
     }
 
-    fn uncount(&mut self, key: &Key) {
-        if let Some(counted) = self.pods.remove(key) {
-            self.nodes.subtract(counted.slot, &counted.request);
-            self.retry();
+    fn remove_pod(&mut self, key: &Key) {
+        if let Some(cached) = self.pods.remove(key) {
+            self.nodes.remove_pod(cached.node, &cached.request);
+            self.activate_unschedulable();
         }
     }
 
-    fn retry(&mut self) {
-        self.wanting.append(&mut self.refused);
+    fn activate_unschedulable(&mut self) {
+        self.active.append(&mut self.unschedulable);
     }
 }
 
@@ -213,8 +215,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
         .filter(|node| !node.is_empty())
 }
 
-/// A pod that ended asks for nothing any more.
-fn finished(pod: &Pod) -> bool {
+/// Whether a pod has terminated; its requests no longer count.
+fn is_terminal(pod: &Pod) -> bool {
     let phase = pod
         .status
         .as_ref()

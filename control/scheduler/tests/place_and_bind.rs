@@ -1,4 +1,4 @@
-//! The scheduler over a real store and real gRPC: places on request, binds what has no node, and says why it cannot.
+//! The scheduler over a real store and gRPC: `Place` calls, bindings of pending pods, and events about unschedulable ones.
 #![expect(clippy::unwrap_used, reason = "a test's own set-up fails by panicking")]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Code;
 use tonic::transport::Channel;
 
-/// Nothing here takes longer on the slowest machine.
+/// Longer than any operation of these tests takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct World {
@@ -56,8 +56,8 @@ impl World {
         self.client.create(&node).await.unwrap();
     }
 
-    /// Asks until the answer is as wished: the scheduler learns of nodes by a watch.
-    async fn place(&mut self, pod: &Pod, wished: impl Fn(&PlaceReply) -> bool) -> PlaceReply {
+    /// Calls `Place` until the reply is as expected: the scheduler receives nodes by its watch.
+    async fn place(&mut self, pod: &Pod, expected: impl Fn(&PlaceReply) -> bool) -> PlaceReply {
         let request = PlaceRequest {
             pod: serde_json::to_vec(pod).unwrap(),
         };
@@ -69,7 +69,7 @@ impl World {
                     .await
                     .unwrap()
                     .into_inner();
-                if wished(&reply) {
+                if expected(&reply) {
                     return reply;
                 }
                 tokio::task::yield_now().await;
@@ -133,7 +133,7 @@ fn pod(name: &str, selector: &Value) -> Pod {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_placed_pod_counts_before_it_is_in_the_store() {
+async fn a_placed_pod_is_assumed_before_it_is_in_the_store() {
     let mut world = World::start().await;
     world.node("n1", 1, json!({})).await;
     let placed = world
@@ -146,7 +146,7 @@ async fn a_placed_pod_counts_before_it_is_in_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_without_a_node_is_bound_where_its_labels_lead_once_there_is_such_a_node() {
+async fn a_pending_pod_is_bound_when_a_node_matches_its_selector() {
     let world = World::start().await;
     world.node("plain", 10, json!({})).await;
     world
@@ -164,7 +164,7 @@ async fn a_pod_without_a_node_is_bound_where_its_labels_lead_once_there_is_such_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_pod_is_refused() {
+async fn a_malformed_pod_is_refused() {
     let mut world = World::start().await;
     for bytes in [&b"{"[..], b"{}", br#"{"metadata":{"name":"a"}}"#] {
         let refused = world

@@ -5,7 +5,7 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
-use dormouse_cluster::{ClientError, FieldError, Key, claim::ClaimError, decode::Fault};
+use dormouse_cluster::{ClientError, FieldError, Key, claim::ClaimError, decode::CauseType};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -179,11 +179,11 @@ impl Failure {
             ClientError::AlreadyExists { .. } => Self::already_exists::<K>(&key.name),
             ClientError::NotFound { .. } => Self::not_found::<K>(&key.name),
             ClientError::Conflict { .. } => Self::conflict::<K>(&key.name),
-            ClientError::Compacted { .. } | ClientError::WentBack { .. } => {
+            ClientError::Compacted { .. } | ClientError::RevisionRegressed { .. } => {
                 let message = format!("{error}: list again");
                 Self::new(StatusCode::GONE, "Expired", message, Value::Null)
             }
-            ClientError::Unreachable(_) | ClientError::Silent { .. } => Self::new(
+            ClientError::Unreachable(_) | ClientError::Timeout { .. } => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "ServiceUnavailable",
                 chain(error),
@@ -200,18 +200,18 @@ impl Failure {
 
     /// What a failed claim of a VIP means for the request on `key`.
     pub(super) fn of_claim<K: Kind>(error: &ClaimError, key: &Key) -> Self {
-        let (fault, mend) = match error {
+        let (cause, fix) = match error {
             ClaimError::Client(error) => return Self::of_client::<K>(error, key),
             ClaimError::Taken { .. } => (
-                Fault::Duplicate,
-                "choose another, or leave vip out to be given one",
+                CauseType::Duplicate,
+                "choose another, or omit vip to have one allocated",
             ),
             ClaimError::Outside { .. } => (
-                Fault::Invalid,
-                "choose an address inside, or leave vip out to be given one",
+                CauseType::Invalid,
+                "choose an address inside, or omit vip to have one allocated",
             ),
             ClaimError::Exhausted(_) => (
-                Fault::Invalid,
+                CauseType::Invalid,
                 "delete an app, or give control a further --vip-range",
             ),
         };
@@ -219,8 +219,8 @@ impl Failure {
             &key.name,
             &[FieldError::new(
                 "spec.vip",
-                fault,
-                format!("{error}: {mend}"),
+                cause,
+                format!("{error}: {fix}"),
             )],
         )
     }
@@ -252,7 +252,7 @@ impl IntoResponse for Failure {
 
 /// What is named by a status about one object.
 pub(super) fn details<K: Kind>(name: &str, errors: &[FieldError]) -> Value {
-    let cause = |error: &FieldError| json!({"reason": error.fault.reason(), "message": error.message, "field": error.field});
+    let cause = |error: &FieldError| json!({"reason": error.cause.reason(), "message": error.message, "field": error.field});
     let mut details = json!({"name": name, "kind": K::PLURAL});
     if !K::group(&()).is_empty() {
         details["group"] = json!(K::group(&()));

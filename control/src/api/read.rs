@@ -98,7 +98,7 @@ pub(super) async fn selected<K: Kind>(
     selector: &Selector,
 ) -> Result<(Vec<Value>, u64), Failure> {
     let list = api.client.list::<K>(namespace).await;
-    let list = list.map_err(|error| Failure::of_client::<K>(&error, &Key::global("")))?;
+    let list = list.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
     let values = list
         .items
         .iter()

@@ -6,7 +6,7 @@ use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
-use dormouse_cluster::{ClientError, Key, client::RawEvent};
+use dormouse_cluster::{ClientError, Key, client::WatchEvent};
 use futures::{Stream, StreamExt, stream};
 use http::header;
 use serde_json::{Value, json};
@@ -50,8 +50,9 @@ pub(super) async fn watch<K: Kind>(
         Some(namespace) => format!("{}{namespace}/", K::PREFIX),
         None => K::PREFIX.to_owned(),
     };
-    let batches = api.client.watch_raw(&prefix, revision).await;
-    let batches = batches.map_err(|error| Failure::of_client::<K>(&error, &Key::global("")))?;
+    let batches = api.client.watch(&prefix, revision).await;
+    let batches =
+        batches.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
     let changes = batches.map(move |batch| lines::<K>(batch, &mut writer));
     first.shrink_to_fit();
     let limit = query
@@ -112,7 +113,7 @@ async fn initial<K: Kind>(
 }
 
 /// The lines of one batch. What stops being selected is deleted, for this client.
-fn lines<K: Kind>(batch: Result<Vec<RawEvent>, ClientError>, writer: &mut Writer) -> Vec<u8> {
+fn lines<K: Kind>(batch: Result<Vec<WatchEvent>, ClientError>, writer: &mut Writer) -> Vec<u8> {
     let mut lines = Vec::new();
     match batch {
         Ok(events) => events
@@ -120,7 +121,7 @@ fn lines<K: Kind>(batch: Result<Vec<RawEvent>, ClientError>, writer: &mut Writer
             .for_each(|event| writer.change::<K>(event, &mut lines)),
         Err(error) => line(
             "ERROR",
-            &Failure::of_client::<K>(&error, &Key::global("")).status(),
+            &Failure::of_client::<K>(&error, &Key::cluster_scoped("")).status(),
             &mut lines,
         ),
     }
@@ -128,7 +129,7 @@ fn lines<K: Kind>(batch: Result<Vec<RawEvent>, ClientError>, writer: &mut Writer
 }
 
 impl Writer {
-    fn change<K: Kind>(&mut self, event: &RawEvent, lines: &mut Vec<u8>) {
+    fn change<K: Kind>(&mut self, event: &WatchEvent, lines: &mut Vec<u8>) {
         let read = |bytes: &Option<Vec<u8>>| {
             let object: K = serde_json::from_slice(bytes.as_deref()?).ok()?;
             let mut value = serde_json::to_value(object).ok()?;

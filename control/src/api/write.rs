@@ -25,7 +25,7 @@ use super::{
 use draft::Part;
 
 /// A write that keeps losing against other writers is given up after this many rounds.
-const ROUNDS_MAX: u32 = 16;
+const ATTEMPTS_MAX: u32 = 16;
 
 /// What a client may ask of a write. Who writes (`fieldManager`) and how unknown fields are treated
 /// (`fieldValidation`) is accepted and ignored: there is one owner, and unknown fields are always refused.
@@ -161,7 +161,7 @@ pub(super) async fn delete<K: Kind>(
     };
     let key = key_of(&names);
     let dry = query.is_dry() || options.dry_run.iter().any(|one| one == "All");
-    for _ in 0..ROUNDS_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let object = read::find::<K>(&api, &key)
             .await?
             .ok_or_else(|| Failure::not_found::<K>(&key.name))?;
@@ -236,7 +236,7 @@ async fn update<K: Kind>(
     dry: bool,
     change: impl Fn(&Value) -> Result<Value, Failure> + Send + Sync,
 ) -> Result<Response, Failure> {
-    for _ in 0..ROUNDS_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let old = read::find::<K>(api, key)
             .await?
             .ok_or_else(|| Failure::not_found::<K>(&key.name))?;

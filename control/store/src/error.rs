@@ -1,51 +1,51 @@
-//! Why a request is refused, in etcd's words: clients compare these texts.
+//! Errors of requests, with etcd's texts: clients compare them.
 
-/// A refusal. Nothing of the request was done.
+/// An error of a request. The request changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A key is missing in a request, a compare or an operation.
+    /// The key of a request, a compare or an operation is empty.
     #[error("etcdserver: key is not provided")]
     EmptyKey,
-    /// An operation is empty, or a put wants to keep what is not there.
+    /// An operation is empty, or a put with `ignore_value` or `ignore_lease` names a missing key.
     #[error("etcdserver: key not found")]
     KeyNotFound,
-    /// A put says both to keep the value and to change it.
+    /// A put has both `ignore_value` and a value.
     #[error("etcdserver: value is provided")]
     ValueProvided,
-    /// A put says both to keep the lease and to change it.
+    /// A put has both `ignore_lease` and a lease.
     #[error("etcdserver: lease is provided")]
     LeaseProvided,
-    /// A list of operations or compares is too long.
+    /// A list of operations or compares is longer than [`crate::Limits::txn_ops_max`].
     #[error("etcdserver: too many operations in txn request")]
     TooManyOps,
     /// Two operations of one transaction write the same key.
     #[error("etcdserver: duplicate key given in txn request")]
     DuplicateKey,
-    /// A sort order or target that does not exist.
+    /// The sort order or the sort target is not in etcd's enumeration.
     #[error("etcdserver: invalid sort option")]
     InvalidSortOption,
-    /// The encoded request is larger than a write may be.
+    /// The encoded write is larger than [`crate::Limits::request_bytes_max`].
     #[error("etcdserver: request is too large")]
     RequestTooLarge,
-    /// The encoded request is larger than the transport carries.
+    /// The encoded request is larger than [`crate::Limits::message_bytes_max`].
     #[error("trying to send message larger than max")]
     MessageTooLarge,
-    /// The store is at its memory quota; reads, deletes and compaction still work.
+    /// The store exceeds its memory quota; reads, deletes and compaction still work.
     #[error("etcdserver: mvcc: database space exceeded")]
     NoSpace,
-    /// The revision is below the compacted one.
+    /// The revision is below the compacted revision.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     Compacted,
-    /// The revision has not happened yet.
+    /// The revision is above the current revision.
     #[error("etcdserver: mvcc: required revision is a future revision")]
     FutureRevision,
-    /// No such lease.
+    /// The lease does not exist, or has expired.
     #[error("etcdserver: requested lease not found")]
     LeaseNotFound,
-    /// The lease's number is taken.
+    /// A grant names the ID of an existing lease.
     #[error("etcdserver: lease already exists")]
     LeaseExists,
-    /// The lease would last longer than etcd allows.
+    /// The TTL is above [`crate::lease::TTL_MAX_S`].
     #[error("etcdserver: too large lease TTL")]
     LeaseTtlTooLarge,
 }

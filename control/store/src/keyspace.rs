@@ -1,4 +1,4 @@
-//! Every key at every revision since the last compaction: pure, no clock, no lock.
+//! The MVCC keyspace: every key at every revision since the last compaction. Pure: no clock, no lock.
 
 mod history;
 mod log;
@@ -17,16 +17,16 @@ use history::History;
 use log::Log;
 pub use log::{Event, Page, PageLimits};
 pub use range::KeyRange;
-pub use read::{Selection, check_sort};
-pub use write::Write;
+pub use read::{RangeResult, check_sort};
+pub use write::WriteTxn;
 
-/// The store's logical clock, signed as it is on the wire. The empty store is at 1.
+/// The store's logical clock; signed as in etcd's messages. The revision of an empty store is 1.
 pub type Revision = i64;
 
-/// What one version costs beside key and value, for the sum of [`Keyspace::bytes`].
+/// Bytes that one version takes besides key and value, in the estimate of [`Keyspace::bytes`].
 const VERSION_OVERHEAD_BYTES: u64 = 128;
 
-/// All keys, their versions and the ordered log of changes.
+/// All keys, their versions and the log of events in the order of revisions.
 #[derive(Debug)]
 pub struct Keyspace {
     keys: BTreeMap<Bytes, History>,
@@ -51,12 +51,12 @@ impl Default for Keyspace {
 }
 
 impl Keyspace {
-    /// Revision of the last change.
+    /// The revision of the last write.
     pub fn current(&self) -> Revision {
         self.current
     }
 
-    /// Oldest revision that can be read; -1 before the first compaction.
+    /// The compacted revision, the oldest that can be read; -1 before the first compaction.
     pub fn compacted(&self) -> Revision {
         self.compacted
     }
@@ -66,49 +66,50 @@ impl Keyspace {
         self.keys_live
     }
 
-    /// Bytes held by all versions, estimated.
+    /// Estimated bytes of all versions.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The key as it is now, writes of an open [`Write`] included.
+    /// The latest version of the key, with the uncommitted writes of an open [`WriteTxn`].
     pub fn latest(&self, key: &[u8]) -> Option<&Arc<KeyValue>> {
         self.keys.get(key).and_then(History::latest)
     }
 
-    /// Opens a revision. Nothing else may use the keyspace until it is finished.
-    pub fn write(&mut self) -> Write<'_> {
-        Write::new(self)
+    /// Opens a write transaction, which becomes the next revision when it is committed.
+    pub fn write(&mut self) -> WriteTxn<'_> {
+        WriteTxn::new(self)
     }
 
-    /// The revision to read for a request that asks for `wanted` (0 and below: now, `None`).
-    pub fn readable(&self, wanted: Revision) -> Result<Option<Revision>, Error> {
-        match wanted {
-            _ if wanted <= 0 => Ok(None),
-            _ if wanted > self.current => Err(Error::FutureRevision),
-            _ if wanted < self.compacted => Err(Error::Compacted),
-            _ => Ok(Some(wanted)),
+    /// Checks the revision that a request names; `None` (0 or less) reads the latest versions.
+    pub fn read_revision(&self, revision: Revision) -> Result<Option<Revision>, Error> {
+        match revision {
+            _ if revision <= 0 => Ok(None),
+            _ if revision > self.current => Err(Error::FutureRevision),
+            _ if revision < self.compacted => Err(Error::Compacted),
+            _ => Ok(Some(revision)),
         }
     }
 
-    /// Changes in a range from a revision on, oldest first, whole revisions only. `live` readers
-    /// kept up when the changes were made and may still read a little of what is compacted.
-    pub fn changes(
+    /// The events of a range from a revision on, oldest first; a page never splits a revision. A
+    /// `synced` watcher existed when the events were written, and may read a bounded number of
+    /// compacted ones.
+    pub fn events(
         &self,
         range: &KeyRange,
         from: Revision,
-        live: bool,
+        synced: bool,
         limits: PageLimits,
     ) -> Result<Page, Error> {
-        let readable = from >= self.compacted || (live && from > self.log.forgotten());
+        let readable = from >= self.compacted || (synced && from > self.log.dropped());
         if !readable {
             return Err(Error::Compacted);
         }
         Ok(self.log.page(range, from, self.current, limits))
     }
 
-    /// Forgets what only readers below `revision` could see. Cost follows the changes since the
-    /// last compaction, not the number of keys.
+    /// Drops the versions that only reads below `revision` could return. The cost grows with the
+    /// events since the last compaction, not with the number of keys.
     pub fn compact(&mut self, revision: Revision) -> Result<(), Error> {
         if revision <= self.compacted {
             return Err(Error::Compacted);
@@ -131,7 +132,7 @@ impl Keyspace {
     }
 }
 
-/// Bytes that one version of a key is counted with.
+/// Bytes that one version of a key counts in [`Keyspace::bytes`].
 fn weight(kv: &KeyValue) -> u64 {
     VERSION_OVERHEAD_BYTES + kv.key.len() as u64 + kv.value.len() as u64
 }

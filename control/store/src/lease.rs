@@ -1,4 +1,4 @@
-//! Leases: who holds which keys until when. Pure: time is an argument.
+//! Leases with their TTLs and attached keys. Pure: time is an argument.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -9,41 +9,41 @@ use bytes::Bytes;
 
 use crate::{Error, keyspace::Event};
 
-/// Shorter leases are raised to this, as etcd does with its default election time-out.
+/// A shorter TTL is raised to this, as in etcd with its default election timeout.
 pub const TTL_MIN_S: i64 = 2;
-/// Longer leases are refused.
+/// A grant with a longer TTL fails.
 pub const TTL_MAX_S: i64 = 9_000_000_000;
 const _: () = assert!(TTL_MIN_S < TTL_MAX_S);
 
-/// Number of a lease, chosen by the client or the server; may be negative, never 0.
+/// ID of a lease, chosen by the client or by the store; may be negative, never 0.
 pub type LeaseId = i64;
 
-/// A point in time: since the store was made.
-pub type Since = Duration;
+/// A point in time, as the time since the store was created.
+pub type Uptime = Duration;
 
 #[derive(Debug)]
 struct Lease {
     ttl_s: i64,
-    expires: Since,
+    expires: Uptime,
     keys: BTreeSet<Bytes>,
 }
 
-/// What is known of a lease.
+/// The state of a lease, as `LeaseTimeToLive` returns it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Remaining {
-    /// Whole seconds until it ends; 0 once it is due.
-    pub left_s: i64,
-    /// Seconds that a grant or a renewal gives it.
-    pub granted_s: i64,
-    /// Keys that go with it, in order.
+pub struct TimeToLive {
+    /// Whole seconds until it expires; 0 once it is due.
+    pub ttl_s: i64,
+    /// The TTL in seconds that a grant or a keep-alive sets.
+    pub granted_ttl_s: i64,
+    /// Attached keys, in order; deleted when the lease expires.
     pub keys: Vec<Bytes>,
 }
 
-/// All leases.
+/// All leases, by ID and by expiry.
 #[derive(Debug, Default)]
 pub struct Leases {
     by_id: HashMap<LeaseId, Lease>,
-    by_expiry: BTreeSet<(Since, LeaseId)>,
+    by_expiry: BTreeSet<(Uptime, LeaseId)>,
 }
 
 impl Leases {
@@ -52,8 +52,8 @@ impl Leases {
         self.by_id.contains_key(&id)
     }
 
-    /// Makes a lease and returns the seconds that it got.
-    pub fn grant(&mut self, id: LeaseId, ttl_s: i64, now: Since) -> Result<i64, Error> {
+    /// Grants a lease; returns its TTL in seconds.
+    pub fn grant(&mut self, id: LeaseId, ttl_s: i64, now: Uptime) -> Result<i64, Error> {
         if ttl_s > TTL_MAX_S {
             return Err(Error::LeaseTtlTooLarge);
         }
@@ -74,8 +74,8 @@ impl Leases {
         Ok(ttl_s)
     }
 
-    /// Starts the lease's time anew and returns its seconds.
-    pub fn renew(&mut self, id: LeaseId, now: Since) -> Result<i64, Error> {
+    /// Resets the expiry of a lease to its full TTL; returns the TTL in seconds.
+    pub fn renew(&mut self, id: LeaseId, now: Uptime) -> Result<i64, Error> {
         let lease = self.by_id.get_mut(&id).ok_or(Error::LeaseNotFound)?;
         self.by_expiry.remove(&(lease.expires, id));
         lease.expires = now + seconds(lease.ttl_s);
@@ -83,56 +83,57 @@ impl Leases {
         Ok(lease.ttl_s)
     }
 
-    /// Ends a lease and returns its keys, in order: the caller deletes them.
+    /// Removes a lease; returns its attached keys in order, for the caller to delete.
     pub fn revoke(&mut self, id: LeaseId) -> Result<BTreeSet<Bytes>, Error> {
         let lease = self.by_id.remove(&id).ok_or(Error::LeaseNotFound)?;
         self.by_expiry.remove(&(lease.expires, id));
         Ok(lease.keys)
     }
 
-    /// What is left of a lease.
-    pub fn remaining(&self, id: LeaseId, now: Since) -> Result<Remaining, Error> {
+    /// The TTL and the attached keys of a lease.
+    pub fn time_to_live(&self, id: LeaseId, now: Uptime) -> Result<TimeToLive, Error> {
         let lease = self.by_id.get(&id).ok_or(Error::LeaseNotFound)?;
         let left = lease.expires.saturating_sub(now).as_secs();
-        Ok(Remaining {
-            left_s: i64::try_from(left).unwrap_or(i64::MAX),
-            granted_s: lease.ttl_s,
+        Ok(TimeToLive {
+            ttl_s: i64::try_from(left).unwrap_or(i64::MAX),
+            granted_ttl_s: lease.ttl_s,
             keys: lease.keys.iter().cloned().collect(),
         })
     }
 
-    /// All leases, the one that ends first in front.
+    /// The IDs of all leases, ordered by expiry.
     pub fn by_expiry(&self) -> impl Iterator<Item = LeaseId> {
         self.by_expiry.iter().map(|&(_, id)| id)
     }
 
-    /// When the next lease ends.
-    pub fn next_expiry(&self) -> Option<Since> {
+    /// The expiry of the lease that expires first.
+    pub fn next_expiry(&self) -> Option<Uptime> {
         self.by_expiry.first().map(|&(expires, _)| expires)
     }
 
-    /// A lease whose time is over.
-    pub fn expired(&self, now: Since) -> Option<LeaseId> {
+    /// The expired lease with the earliest expiry.
+    pub fn expired(&self, now: Uptime) -> Option<LeaseId> {
         let &(expires, id) = self.by_expiry.first()?;
         (expires <= now).then_some(id)
     }
 
-    /// Follows a change: a key belongs to the lease of its last put.
-    pub fn follow(&mut self, event: &Event) {
-        let before = event.prev.as_ref().map_or(0, |prev| prev.lease);
-        let after = event.kv.lease;
-        if before != after
-            && let Some(lease) = self.by_id.get_mut(&before)
+    /// Attaches the key of an event to the lease of its last put, and detaches it from the lease
+    /// before.
+    pub fn apply(&mut self, event: &Event) {
+        let prev = event.prev.as_ref().map_or(0, |prev| prev.lease);
+        let current = event.kv.lease;
+        if prev != current
+            && let Some(lease) = self.by_id.get_mut(&prev)
         {
             lease.keys.remove(&event.kv.key);
         }
-        if let Some(lease) = self.by_id.get_mut(&after) {
+        if let Some(lease) = self.by_id.get_mut(&current) {
             lease.keys.insert(event.kv.key.clone());
         }
     }
 }
 
-/// `ttl_s` is between its two limits.
+/// `ttl_s` lies between [`TTL_MIN_S`] and [`TTL_MAX_S`].
 fn seconds(ttl_s: i64) -> Duration {
     Duration::from_secs(ttl_s.unsigned_abs())
 }
@@ -141,10 +142,10 @@ fn seconds(ttl_s: i64) -> Duration {
 mod tests {
     use super::*;
 
-    const NOW: Since = Duration::from_secs(100);
+    const NOW: Uptime = Duration::from_secs(100);
 
     #[test]
-    fn a_short_lease_is_raised_and_a_very_long_one_refused() {
+    fn a_ttl_below_the_minimum_is_raised_and_one_above_the_maximum_is_refused() {
         let mut leases = Leases::default();
         assert_eq!(leases.grant(1, -7, NOW), Ok(TTL_MIN_S));
         assert_eq!(
@@ -156,22 +157,22 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_due_exactly_at_its_end_and_a_renewal_puts_that_off() {
+    fn a_lease_expires_exactly_at_its_ttl_and_a_renewal_resets_it() {
         let mut leases = Leases::default();
         leases.grant(1, 10, NOW).unwrap();
-        let end = NOW + Duration::from_secs(10);
+        let expiry = NOW + Duration::from_secs(10);
         assert_eq!(
-            leases.expired(end.saturating_sub(Duration::from_nanos(1))),
+            leases.expired(expiry.saturating_sub(Duration::from_nanos(1))),
             None
         );
-        assert_eq!(leases.expired(end), Some(1));
-        leases.renew(1, end).unwrap();
-        assert_eq!(leases.expired(end), None);
-        assert_eq!(leases.next_expiry(), Some(end + Duration::from_secs(10)));
+        assert_eq!(leases.expired(expiry), Some(1));
+        leases.renew(1, expiry).unwrap();
+        assert_eq!(leases.expired(expiry), None);
+        assert_eq!(leases.next_expiry(), Some(expiry + Duration::from_secs(10)));
     }
 
     #[test]
-    fn leases_are_listed_by_their_end_and_a_revoked_one_is_gone() {
+    fn leases_are_listed_by_expiry_and_a_revoked_lease_is_not_found() {
         let mut leases = Leases::default();
         for (id, ttl_s) in [(1, 30), (2, 10), (3, 20)] {
             leases.grant(id, ttl_s, NOW).unwrap();
@@ -181,6 +182,6 @@ mod tests {
         assert_eq!(leases.by_expiry().collect::<Vec<_>>(), [2, 1]);
         assert_eq!(leases.revoke(3), Err(Error::LeaseNotFound));
         assert_eq!(leases.renew(3, NOW), Err(Error::LeaseNotFound));
-        assert_eq!(leases.remaining(3, NOW), Err(Error::LeaseNotFound));
+        assert_eq!(leases.time_to_live(3, NOW), Err(Error::LeaseNotFound));
     }
 }

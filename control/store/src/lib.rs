@@ -1,10 +1,9 @@
-//! Keeps the cluster's objects in memory behind etcd's v3 gRPC API, so that etcd's clients,
-//! kube-apiserver among them, can use it as they use etcd.
+//! An in-memory MVCC key-value store with etcd's v3 gRPC API, for etcd's clients and kube-apiserver.
 //!
-//! The core is pure: [`keyspace`] (revisions, key index, history, compaction), [`txn`] (what a
-//! request does to it) and [`lease`] take requests and time as arguments. [`Store`] puts them
-//! behind one lock, [`watch`] tells streams what changed, and [`server`] is the thin shell of
-//! tonic services.
+//! The core is pure: [`keyspace`] (revisions, key index, event history, compaction), [`txn`] (the
+//! effect of requests on the keyspace) and [`lease`] take requests and time as arguments. [`Store`]
+//! holds them behind one lock, [`watch`] notifies watch streams of new events, and [`server`] is
+//! the thin shell of tonic services.
 #![forbid(unsafe_code)]
 
 pub mod error;

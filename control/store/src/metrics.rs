@@ -1,11 +1,11 @@
-//! The few counters of etcd's that dashboards and alerts know by name.
+//! Metrics of the store, under the names that etcd's dashboards and alerts use.
 
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
     registry::Registry,
 };
 
-/// What the store counts.
+/// The store's metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) puts: Counter,
@@ -18,12 +18,12 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Adds the counters under etcd's names; the text format appends `_total` to counters.
+    /// Registers the metrics under etcd's names; the text format appends `_total` to counters.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let counters = [
-            ("etcd_mvcc_put", "Puts", &self.puts),
-            ("etcd_mvcc_delete", "Deletes", &self.deletes),
-            ("etcd_mvcc_range", "Reads of a range", &self.ranges),
+            ("etcd_mvcc_put", "Put requests", &self.puts),
+            ("etcd_mvcc_delete", "Delete requests", &self.deletes),
+            ("etcd_mvcc_range", "Range requests", &self.ranges),
             ("etcd_mvcc_txn", "Transactions", &self.txns),
         ];
         for (name, help, counter) in counters {
@@ -32,17 +32,17 @@ impl Metrics {
         let gauges = [
             (
                 "etcd_debugging_mvcc_keys_total",
-                "Keys that exist",
+                "Keys in the keyspace",
                 &self.keys,
             ),
             (
                 "etcd_debugging_mvcc_current_revision",
-                "Revision of the last change",
+                "Current revision of the store",
                 &self.revision,
             ),
             (
                 "etcd_debugging_mvcc_watcher_total",
-                "Watches",
+                "Watchers",
                 &self.watchers,
             ),
         ];

@@ -1,6 +1,6 @@
-//! The messages of etcd's v3 API, compiled from the .proto files beside this crate's sources.
+//! The messages of etcd's v3 API, compiled from the .proto files of this crate.
 
-/// What the store keeps and tells of a key.
+/// Key-value pairs and events.
 #[expect(
     missing_docs,
     clippy::pedantic,
@@ -12,7 +12,7 @@ pub mod mvccpb {
     tonic::include_proto!("mvccpb");
 }
 
-/// Requests, answers and services.
+/// Requests, responses and services.
 #[expect(
     missing_docs,
     unused_qualifications,

@@ -1,4 +1,4 @@
-//! The gRPC server: one thin service for each of etcd's, and the clock that ends leases.
+//! The gRPC server: etcd's KV, Watch, Lease, Cluster and Maintenance services, and lease expiry.
 
 mod cluster;
 mod kv;
@@ -23,24 +23,25 @@ use crate::{
     },
 };
 
-/// Flow control windows. A connection carries many streams of small frames; h2 closes one whose
-/// unread small frames outgrow a part of its window, so the window is large.
+/// HTTP/2 flow control windows. A connection carries many streams of small frames; h2 resets a
+/// stream whose unread small frames exceed a part of its window, so the window is large.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
 
-/// A client that is gone without a word is noticed after this and the time-out.
+/// A client that disappears without closing its connection is detected after this interval and the
+/// timeout.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Larger messages are cut off by the transport itself; between a store's own limit and this they
-/// get etcd's answer.
+/// The transport rejects larger messages. A message between [`crate::Limits::message_bytes_max`] and
+/// this gets etcd's error.
 const DECODED_BYTES_MAX: usize = 8 << 20;
 
-/// Why serving ended early.
+/// An error that ends the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener could not be asked for its address.
+    /// The listener's address could not be read.
     #[error("failed to read the listener's address")]
     Address(#[source] io::Error),
     /// The transport failed.
@@ -48,15 +49,15 @@ pub enum ServeError {
     Transport(#[source] tonic::transport::Error),
 }
 
-/// Serves etcd's API on the listener until the shutdown is asked for, then ends all streams and
-/// returns when the requests under way are answered. Leases run out only while it runs.
+/// Serves etcd's API on the listener until `shutdown` is cancelled, then ends all streams and
+/// returns when the requests in flight are answered. Leases expire only while it runs.
 pub async fn serve(
     listener: TcpListener,
     store: Store,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(ServeError::Address)?;
-    // Streams end by this one, so that they also end when the transport fails.
+    // The guard cancels this token when the transport fails, so that the streams end then, too.
     let streams = shutdown.child_token();
     let _guard = streams.clone().drop_guard();
     let kv =

@@ -1,4 +1,4 @@
-//! The keyspace, the leases and the watches behind one lock, with the limits of requests.
+//! The store: the keyspace, the leases and the watchers behind one lock, and the limits of requests.
 
 mod leases;
 mod watches;
@@ -20,22 +20,23 @@ use crate::{
         RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
     },
     txn,
-    watch::Hub,
+    watch::WatcherGroup,
 };
 
-/// What the transport may carry beyond the largest write.
+/// Bytes of a gRPC message beyond the largest write; etcd's `grpcOverheadBytes`.
 const TRANSPORT_OVERHEAD_BYTES: usize = 512 << 10;
 
 /// Limits of the store; the defaults are etcd's.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of an encoded write.
+    /// Bytes of an encoded write; etcd's `--max-request-bytes`.
     pub request_bytes_max: usize,
-    /// Entries of each list of a transaction.
+    /// Entries of each list of a transaction; etcd's `--max-txn-ops`.
     pub txn_ops_max: usize,
-    /// Bytes held by all versions of all keys, from which on writes are refused.
+    /// Bytes of all versions of all keys at which puts fail; etcd's `--quota-backend-bytes`.
     pub quota_bytes: u64,
-    /// How often an idle watch that asked for it is told of the revision.
+    /// Interval of progress notifications to idle watchers that requested them; etcd's
+    /// `--watch-progress-notify-interval`.
     pub progress_interval: Duration,
 }
 
@@ -51,7 +52,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of the largest message in either direction that is not a read's answer.
+    /// Bytes of the largest message in either direction, except responses to reads.
     pub fn message_bytes_max(&self) -> usize {
         self.request_bytes_max + TRANSPORT_OVERHEAD_BYTES
     }
@@ -61,16 +62,16 @@ impl Limits {
 struct State {
     keyspace: Keyspace,
     leases: Leases,
-    hub: Hub,
+    watchers: WatcherGroup,
 }
 
 impl State {
-    /// Lets leases and watches follow a finished revision.
-    fn follow(&mut self, events: &[Event]) {
+    /// Applies a committed revision to the leases and notifies the watchers.
+    fn apply(&mut self, events: &[Event]) {
         for event in events {
-            self.leases.follow(event);
+            self.leases.apply(event);
         }
-        self.hub.publish(events);
+        self.watchers.notify(events);
     }
 }
 
@@ -81,11 +82,11 @@ struct Shared {
     member_id: u64,
     started: Instant,
     metrics: Metrics,
-    /// Told when the next expiry of a lease may have come nearer.
+    /// Notified by a grant: the next expiry of a lease may be earlier than before.
     leases_changed: Notify,
 }
 
-/// A handle on the store; clones share it.
+/// A handle to the store; clones share it.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -117,7 +118,7 @@ impl Store {
             shared: Arc::new(Shared {
                 state: RwLock::default(),
                 limits,
-                // A store that starts empty is a new cluster, and clients may notice.
+                // An empty store is a new cluster: clients can tell by the cluster ID.
                 cluster_id: random(),
                 member_id: random(),
                 started: Instant::now(),
@@ -127,22 +128,22 @@ impl Store {
         }
     }
 
-    /// Adds the store's metrics, under etcd's names.
+    /// Registers the store's metrics under etcd's names.
     pub fn register(&self, registry: &mut Registry) {
         self.shared.metrics.register(registry);
     }
 
-    /// The limits it was made with.
+    /// The limits given to [`Store::with_limits`].
     pub fn limits(&self) -> Limits {
         self.shared.limits
     }
 
-    /// Revision of the last change.
+    /// The revision of the last write.
     pub fn revision(&self) -> Revision {
         self.shared.state.read().keyspace.current()
     }
 
-    /// The header of an answer given at a revision.
+    /// The header of a response at a revision.
     pub fn header(&self, revision: Revision) -> ResponseHeader {
         ResponseHeader {
             cluster_id: self.shared.cluster_id,
@@ -152,12 +153,12 @@ impl Store {
         }
     }
 
-    /// Bytes held, estimated.
+    /// Estimated bytes in memory.
     pub fn bytes(&self) -> u64 {
         size_of::<Keyspace>() as u64 + self.shared.state.read().keyspace.bytes()
     }
 
-    /// Answers a read.
+    /// Serves a range request.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
         self.check_transport(request)?;
         self.shared.metrics.ranges.inc();
@@ -167,7 +168,7 @@ impl Store {
         Ok(response)
     }
 
-    /// Writes one key.
+    /// Puts one key.
     pub fn put(&self, request: &PutRequest) -> Result<PutResponse, Error> {
         self.check_size(request)?;
         self.shared.metrics.puts.inc();
@@ -179,7 +180,7 @@ impl Store {
         Ok(response)
     }
 
-    /// Deletes a range.
+    /// Deletes a range of keys.
     pub fn delete_range(&self, request: &DeleteRangeRequest) -> Result<DeleteRangeResponse, Error> {
         self.check_size(request)?;
         self.shared.metrics.deletes.inc();
@@ -208,26 +209,26 @@ impl Store {
         Ok(response)
     }
 
-    /// Forgets what only readers below a revision could see; returns the current one.
+    /// Compacts the keyspace at a revision; returns the current revision.
     pub fn compact(&self, revision: Revision) -> Result<Revision, Error> {
         let mut state = self.shared.state.write();
         state.keyspace.compact(revision)?;
         Ok(state.keyspace.current())
     }
 
-    /// Runs one write, lets everything follow it and returns the header of its answer.
+    /// Runs one write under the lock, notifies the watchers; returns the header of the response.
     fn write<R>(
         &self,
         apply: impl FnOnce(&mut State) -> Result<(R, Vec<Event>), Error>,
     ) -> Result<(R, ResponseHeader), Error> {
         let mut state = self.shared.state.write();
         let (response, events) = apply(&mut state)?;
-        state.follow(&events);
-        self.observe(&state);
+        state.apply(&events);
+        self.update_gauges(&state);
         Ok((response, self.header(state.keyspace.current())))
     }
 
-    fn observe(&self, state: &State) {
+    fn update_gauges(&self, state: &State) {
         let metrics = &self.shared.metrics;
         metrics
             .keys
@@ -235,7 +236,7 @@ impl Store {
         metrics.revision.set(state.keyspace.current());
         metrics
             .watchers
-            .set(i64::try_from(state.hub.len()).unwrap_or(i64::MAX));
+            .set(i64::try_from(state.watchers.len()).unwrap_or(i64::MAX));
     }
 
     fn check_size(&self, request: &impl Message) -> Result<(), Error> {
@@ -261,7 +262,7 @@ impl Store {
     }
 }
 
-/// Not a secret, only a number that differs from store to store; never 0.
+/// A number that differs between stores; not a secret, never 0.
 fn random() -> u64 {
     RandomState::new().hash_one(0) | 1
 }

@@ -1,4 +1,4 @@
-//! What requests do to the keyspace: checked as a whole first, then applied without a way to fail.
+//! Requests on the keyspace: a request is validated as a whole, then applied without errors.
 
 mod check;
 mod compare;
@@ -6,7 +6,7 @@ mod duplicate;
 
 use crate::{
     Error,
-    keyspace::{Event, KeyRange, Keyspace, Write},
+    keyspace::{Event, KeyRange, Keyspace, WriteTxn},
     lease::Leases,
     proto::{
         etcdserverpb::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Answers a read.
+/// Serves a range request.
 pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeResponse, Error> {
     check::range(request)?;
     let found = keyspace.range(request)?;
@@ -39,7 +39,7 @@ pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeRespons
     })
 }
 
-/// Writes one key.
+/// Puts one key.
 pub fn put(
     keyspace: &mut Keyspace,
     leases: &Leases,
@@ -47,10 +47,10 @@ pub fn put(
 ) -> Result<(PutResponse, Vec<Event>), Error> {
     check::put(request)?;
     check::lease(leases, request)?;
-    check::kept(keyspace, request)?;
+    check::ignore_flags(keyspace, request)?;
     let mut write = keyspace.write();
     let response = apply_put(&mut write, request);
-    Ok((response, write.finish()))
+    Ok((response, write.commit()))
 }
 
 /// Deletes a range.
@@ -61,10 +61,10 @@ pub fn delete_range(
     check::delete_range(request)?;
     let mut write = keyspace.write();
     let response = apply_delete(&mut write, request);
-    Ok((response, write.finish()))
+    Ok((response, write.commit()))
 }
 
-/// Runs a transaction whose lists may have up to `ops_max` entries.
+/// Runs a transaction; each of its lists has at most `ops_max` entries.
 pub fn txn(
     keyspace: &mut Keyspace,
     leases: &Leases,
@@ -74,15 +74,15 @@ pub fn txn(
     check::txn(request, ops_max)?;
     duplicate::check(&request.success)?;
     duplicate::check(&request.failure)?;
-    let choice = Choice::new(keyspace, request);
-    check::applies(keyspace, leases, request, &choice)?;
+    let path = TxnPath::new(keyspace, request);
+    check::path(keyspace, leases, request, &path)?;
     let mut write = keyspace.write();
-    let mut response = apply_txn(&mut write, request, &choice);
+    let mut response = apply_txn(&mut write, request, &path);
     response.header = None;
-    Ok((response, write.finish()))
+    Ok((response, write.commit()))
 }
 
-/// Whether a transaction only reads: then it is free of the limit on the size of writes.
+/// Whether a transaction only reads; the size limit of writes does not apply to it.
 pub fn is_read_only(request: &TxnRequest) -> bool {
     request
         .success
@@ -95,22 +95,22 @@ pub fn is_read_only(request: &TxnRequest) -> bool {
         })
 }
 
-/// Whether either list of a transaction has a put, which a full store refuses. Nested ones pass,
-/// as in etcd.
+/// Whether either branch of a transaction has a put, which a store at its quota refuses. As in
+/// etcd, nested transactions are not examined.
 pub fn has_put(request: &TxnRequest) -> bool {
     let mut ops = request.success.iter().chain(&request.failure);
     ops.any(|op| matches!(op.request, Some(Request::RequestPut(_))))
 }
 
-/// Which way a transaction goes, and the nested ones of that branch in their order. All of it is
-/// decided on the state before the transaction.
+/// The branch that a transaction takes, with the paths of the nested transactions of that branch in
+/// order. All compares are evaluated on the state before the transaction.
 #[derive(Debug)]
-struct Choice {
+struct TxnPath {
     succeeded: bool,
-    nested: Vec<Choice>,
+    nested: Vec<TxnPath>,
 }
 
-impl Choice {
+impl TxnPath {
     fn new(keyspace: &Keyspace, request: &TxnRequest) -> Self {
         let succeeded = request
             .compare
@@ -136,18 +136,18 @@ fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
     }
 }
 
-/// The header of an answer inside a transaction names no server.
-fn inner_header(write: &Write<'_>) -> ResponseHeader {
+/// The header of a response inside a transaction: no cluster ID and no member ID.
+fn inner_header(write: &WriteTxn<'_>) -> ResponseHeader {
     ResponseHeader {
         revision: write.revision(),
         ..ResponseHeader::default()
     }
 }
 
-fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> TxnResponse {
-    let mut nested_choices = choice.nested.iter();
+fn apply_txn(write: &mut WriteTxn<'_>, request: &TxnRequest, path: &TxnPath) -> TxnResponse {
+    let mut nested_paths = path.nested.iter();
     let mut responses = Vec::new();
-    for op in branch(request, choice.succeeded) {
+    for op in branch(request, path.succeeded) {
         let response = match &op.request {
             Some(Request::RequestRange(inner)) => {
                 range(write.keyspace(), inner).ok().map(|mut r| {
@@ -165,9 +165,9 @@ fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> Tx
                 response.header = Some(inner_header(write));
                 Some(Response::ResponseDeleteRange(response))
             }
-            Some(Request::RequestTxn(inner)) => nested_choices
+            Some(Request::RequestTxn(inner)) => nested_paths
                 .next()
-                .map(|choice| Response::ResponseTxn(apply_txn(write, inner, choice))),
+                .map(|path| Response::ResponseTxn(apply_txn(write, inner, path))),
             None => None,
         };
         responses.push(ResponseOp { response });
@@ -175,19 +175,19 @@ fn apply_txn(write: &mut Write<'_>, request: &TxnRequest, choice: &Choice) -> Tx
     let header = Some(ResponseHeader::default());
     TxnResponse {
         header,
-        succeeded: choice.succeeded,
+        succeeded: path.succeeded,
         responses,
     }
 }
 
-fn apply_put(write: &mut Write<'_>, request: &PutRequest) -> PutResponse {
+fn apply_put(write: &mut WriteTxn<'_>, request: &PutRequest) -> PutResponse {
     let (mut value, mut lease) = (request.value.clone(), request.lease);
-    if let Some(before) = write.keyspace().latest(&request.key) {
+    if let Some(prev) = write.keyspace().latest(&request.key) {
         if request.ignore_value {
-            value = before.value.clone();
+            value = prev.value.clone();
         }
         if request.ignore_lease {
-            lease = before.lease;
+            lease = prev.lease;
         }
     }
     let prev = write
@@ -199,15 +199,15 @@ fn apply_put(write: &mut Write<'_>, request: &PutRequest) -> PutResponse {
     }
 }
 
-fn apply_delete(write: &mut Write<'_>, request: &DeleteRangeRequest) -> DeleteRangeResponse {
-    let gone = write.delete(&KeyRange::new(&request.key, &request.range_end));
-    let prev_kvs = gone
+fn apply_delete(write: &mut WriteTxn<'_>, request: &DeleteRangeRequest) -> DeleteRangeResponse {
+    let deleted = write.delete(&KeyRange::new(&request.key, &request.range_end));
+    let prev_kvs = deleted
         .iter()
         .filter(|_| request.prev_kv)
         .map(|kv| KeyValue::clone(kv));
     DeleteRangeResponse {
         header: None,
-        deleted: i64::try_from(gone.len()).unwrap_or(i64::MAX),
+        deleted: i64::try_from(deleted.len()).unwrap_or(i64::MAX),
         prev_kvs: prev_kvs.collect(),
     }
 }

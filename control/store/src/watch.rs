@@ -1,5 +1,6 @@
-//! Tells watch streams which of their watches have something to read. Nothing is queued here: a
-//! stream reads the history itself, at its own pace, so a slow one delays nobody.
+//! Notification of watch streams: each is notified of the watchers that have events to read. No
+//! events are queued: a stream reads them from the event log at its own pace, so a slow stream
+//! delays no write and no other stream.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,19 +13,19 @@ use tokio::sync::Notify;
 
 use crate::keyspace::{Event, KeyRange, Revision};
 
-/// Number of a watch within its stream.
+/// ID of a watcher, unique within its stream.
 pub type WatchId = i64;
 
-/// Where one stream learns that it has something to read. Its size is bounded by the number of the
-/// stream's watches.
+/// The watchers of one stream that have events to read, marked by writers and taken by the stream.
+/// Its size is bounded by the number of the stream's watchers.
 #[derive(Debug, Default)]
-pub struct Inbox {
+pub struct ReadySet {
     pending: Mutex<BTreeMap<WatchId, Revision>>,
     wake: Notify,
 }
 
-impl Inbox {
-    /// Notes that a watch has something to read from a revision on.
+impl ReadySet {
+    /// Marks a watcher: it has events to read from a revision on.
     pub fn mark(&self, id: WatchId, from: Revision) {
         let mut pending = self.pending.lock();
         pending
@@ -35,108 +36,112 @@ impl Inbox {
         self.wake.notify_one();
     }
 
-    /// Takes what is pending: watches and the first revision each has to read.
+    /// Takes all marked watchers, each with the first revision to read.
     pub fn take(&self) -> BTreeMap<WatchId, Revision> {
         std::mem::take(&mut self.pending.lock())
     }
 
-    /// Whether nothing is pending.
+    /// Whether no watcher is marked.
     pub fn is_empty(&self) -> bool {
         self.pending.lock().is_empty()
     }
 
-    /// Returns when something was marked since the last return. Cancellation loses nothing.
-    pub async fn woken(&self) {
+    /// Returns when a watcher was marked since the last return. Cancel safe.
+    pub async fn changed(&self) {
         self.wake.notified().await;
     }
 }
 
-/// One watch of one stream.
+/// The registration of one watcher of one stream.
 #[derive(Clone, Debug)]
-pub struct Interest {
-    /// The stream to tell.
-    pub inbox: Arc<Inbox>,
-    /// The watch within it.
+pub struct Registration {
+    /// The ready set of the watcher's stream.
+    pub ready_set: Arc<ReadySet>,
+    /// The watcher within the stream.
     pub id: WatchId,
-    /// The keys it is about.
+    /// The watched keys.
     pub range: KeyRange,
-    /// Changes before this revision are not its business.
+    /// The watcher gets no events below this revision.
     pub from: Revision,
 }
 
-impl Interest {
-    fn is(&self, inbox: &Arc<Inbox>, id: WatchId) -> bool {
-        self.id == id && Arc::ptr_eq(&self.inbox, inbox)
+impl Registration {
+    fn is(&self, ready_set: &Arc<ReadySet>, id: WatchId) -> bool {
+        self.id == id && Arc::ptr_eq(&self.ready_set, ready_set)
     }
 
-    fn tell(&self, event: &Event) {
+    fn notify(&self, event: &Event) {
         if event.revision >= self.from {
-            self.inbox.mark(self.id, event.revision);
+            self.ready_set.mark(self.id, event.revision);
         }
     }
 }
 
-/// All watches: those of one key are found by it, those of ranges are looked through.
+/// All watchers: those of one key in a hash map, those of ranges in a list that every event scans.
 #[derive(Debug, Default)]
-pub struct Hub {
-    of_one_key: HashMap<Bytes, Vec<Interest>>,
-    of_ranges: Vec<Interest>,
+pub struct WatcherGroup {
+    key_watchers: HashMap<Bytes, Vec<Registration>>,
+    range_watchers: Vec<Registration>,
     count: usize,
 }
 
-impl Hub {
-    /// Number of watches.
+impl WatcherGroup {
+    /// Number of watchers.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is no watch.
+    /// Whether there is no watcher.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a watch.
-    pub fn add(&mut self, interest: Interest) {
+    /// Registers a watcher.
+    pub fn add(&mut self, registration: Registration) {
         self.count += 1;
-        match &interest.range {
+        match &registration.range {
             KeyRange::One(key) => {
-                self.of_one_key
+                self.key_watchers
                     .entry(key.clone())
                     .or_default()
-                    .push(interest);
+                    .push(registration);
             }
-            KeyRange::Span(..) | KeyRange::From(_) => self.of_ranges.push(interest),
+            KeyRange::Span(..) | KeyRange::From(_) => self.range_watchers.push(registration),
         }
     }
 
-    /// Removes a watch.
-    pub fn remove(&mut self, inbox: &Arc<Inbox>, id: WatchId, range: &KeyRange) {
-        let of_ranges = &mut self.of_ranges;
+    /// Removes a watcher.
+    pub fn remove(&mut self, ready_set: &Arc<ReadySet>, id: WatchId, range: &KeyRange) {
+        let range_watchers = &mut self.range_watchers;
         let list = match range {
-            KeyRange::One(key) => self.of_one_key.get_mut(key),
-            KeyRange::Span(..) | KeyRange::From(_) => Some(of_ranges),
+            KeyRange::One(key) => self.key_watchers.get_mut(key),
+            KeyRange::Span(..) | KeyRange::From(_) => Some(range_watchers),
         };
         let Some(list) = list else { return };
-        if let Some(position) = list.iter().position(|interest| interest.is(inbox, id)) {
+        if let Some(position) = list
+            .iter()
+            .position(|registration| registration.is(ready_set, id))
+        {
             list.swap_remove(position);
             self.count -= 1;
         }
         if let KeyRange::One(key) = range
-            && self.of_one_key.get(key).is_some_and(Vec::is_empty)
+            && self.key_watchers.get(key).is_some_and(Vec::is_empty)
         {
-            self.of_one_key.remove(key);
+            self.key_watchers.remove(key);
         }
     }
 
-    /// Tells the streams of a new revision's changes.
-    pub fn publish(&self, events: &[Event]) {
+    /// Marks every watcher that watches one of a new revision's events.
+    pub fn notify(&self, events: &[Event]) {
         for event in events {
             let key = &event.kv.key;
-            for interest in self.of_one_key.get(key).into_iter().flatten() {
-                interest.tell(event);
+            for registration in self.key_watchers.get(key).into_iter().flatten() {
+                registration.notify(event);
             }
-            for interest in self.of_ranges.iter().filter(|i| i.range.contains(key)) {
-                interest.tell(event);
+            let range_watchers = self.range_watchers.iter();
+            for registration in range_watchers.filter(|watcher| watcher.range.contains(key)) {
+                registration.notify(event);
             }
         }
     }

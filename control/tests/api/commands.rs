@@ -8,7 +8,10 @@ use std::{
 use crate::world::{World, manifest};
 use clap::Parser;
 use dormouse::cli::{self, Command, Connection, Context, EXPLAIN};
-use dormouse_cluster::{App, Key, events};
+use dormouse_cluster::{
+    App, Key,
+    events::{self, EventType, Occurrence},
+};
 use dormouse_command::{CommandError, Exit};
 use kube::{Api, api::PostParams};
 
@@ -290,11 +293,16 @@ async fn events_are_listed_in_order_of_time_with_their_counts() {
     let app = apps.create(&PostParams::default(), &app).await.unwrap();
     let about = events::reference(&app);
     for (type_, reason, message) in [
-        ("Warning", "Zzz", "came first"),
-        ("Normal", "Awake", "came second"),
-        ("Warning", "Zzz", "came again"),
+        (EventType::Warning, "Zzz", "came first"),
+        (EventType::Normal, "Awake", "came second"),
+        (EventType::Warning, "Zzz", "came again"),
     ] {
-        events::record(&world.store, &about, type_, reason, message)
+        let occurrence = Occurrence {
+            type_,
+            reason,
+            message,
+        };
+        events::record(&world.store, &about, &occurrence)
             .await
             .unwrap();
     }

@@ -241,7 +241,7 @@ async fn applying_creates_then_changes_then_leaves_alone() {
     assert!(
         cause(&refused(moved.unwrap_err()))
             .1
-            .contains("keeps its VIP")
+            .contains("is immutable")
     );
 }
 

@@ -228,7 +228,7 @@ impl Apps {
                 slot.published.status = Some(status);
                 if let Some(listing) = listing {
                     if listing.entry.mode == Mode::Serve {
-                        slot.kpa.backed(ms(now), false);
+                        slot.kpa.set_activator_in_path(ms(now), false);
                     }
                     plan::written(slot, version, Some(listing));
                 }
@@ -251,7 +251,7 @@ impl Apps {
         slot.published.settling = None;
         slot.published.settled = slot.published.settled.max(version);
         if slot.proxied_everywhere() {
-            slot.kpa.backed(ms(now), true);
+            slot.kpa.set_activator_in_path(ms(now), true);
         }
         slot.judge(now);
         self.plan(vip, now, actions);

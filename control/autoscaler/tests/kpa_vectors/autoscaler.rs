@@ -1,4 +1,4 @@
-//! The decider: samples and ready pods in, decisions out.
+//! Scenarios of the decider.
 
 use dormouse_autoscaler::decider::{Decider, NoDecision, Stat};
 use dormouse_autoscaler::settings::{Metric, Settings};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::tally::Tally;
 use crate::window::{aggregation, seconds};
 
-/// Plays one scenario.
+/// Runs one scenario.
 pub(crate) fn run(scenario: &Value, tally: &mut Tally) {
     let mut set = scenario["set"].clone();
     derived(&set, &scenario["derived"], &scenario["id"], tally);
@@ -39,20 +39,20 @@ pub(crate) fn run(scenario: &Value, tally: &mut Tally) {
     }
 }
 
-/// The fields of an event from one on.
+/// The fields of an event from `first` on.
 pub(crate) fn from(event: &Value, first: usize) -> Vec<Value> {
     event.as_array().unwrap()[first..].to_vec()
 }
 
-/// Whether a decider is in panic, and what it holds.
+/// Whether a decider is in panic mode, and its largest scale since then.
 pub(crate) fn panic_state(decider: &Decider) -> Vec<Value> {
     vec![
         json!(i32::from(decider.panic_since_ms().is_some())),
-        json!(decider.panic_held()),
+        json!(decider.max_panic_pods()),
     ]
 }
 
-/// One tick's answer in the vectors' form.
+/// The result of one tick, in the format of the vectors.
 pub(crate) fn tick(decider: &mut Decider, at: i64, ready: Option<i32>) -> Vec<Value> {
     match decider.decide(at, ready) {
         Ok(decision) => {
@@ -64,15 +64,15 @@ pub(crate) fn tick(decider: &mut Decider, at: i64, ready: Option<i32>) -> Vec<Va
                 json!(decision.stable),
                 json!(decision.panic),
                 json!(decision.panic_since_ms),
-                json!(decision.panic_held),
+                json!(decision.max_panic_pods),
             ]
         }
-        Err(NoDecision::Unmeasured) => vec![json!(0), json!("no-data")],
+        Err(NoDecision::NoData) => vec![json!(0), json!("no-data")],
         Err(NoDecision::PodsUnknown) => vec![json!(0), json!("pods")],
     }
 }
 
-/// The sample of an event.
+/// The stat of an event.
 pub(crate) fn stat(event: &Value) -> Stat {
     Stat {
         concurrency: event[2].as_f64().unwrap(),
@@ -82,7 +82,7 @@ pub(crate) fn stat(event: &Value) -> Stat {
     }
 }
 
-/// The number of ready pods; none where the lookup fails.
+/// The number of ready pods; `None` if the lookup failed.
 pub(crate) fn pods(ready: &Value) -> Option<i32> {
     match integer(ready) {
         -1 => None,
@@ -91,14 +91,14 @@ pub(crate) fn pods(ready: &Value) -> Option<i32> {
     }
 }
 
-/// Puts changed fields over settings.
+/// Merges changed fields into settings.
 pub(crate) fn merge(set: &mut Value, changed: &Value) {
     for (name, value) in changed.as_object().unwrap() {
         set[name] = value.clone();
     }
 }
 
-/// Compares what follows from settings with what Knative made of them.
+/// Compares the values derived from settings with Knative's.
 pub(crate) fn derived(set: &Value, expected: &Value, at: &Value, tally: &mut Tally) {
     let settings = settings(set);
     let names = [
@@ -117,7 +117,7 @@ pub(crate) fn derived(set: &Value, expected: &Value, at: &Value, tally: &mut Tal
     tally.check(at, &wanted, &answer);
 }
 
-/// Settings of a scenario.
+/// The settings of a scenario.
 pub(crate) fn settings(set: &Value) -> Settings {
     let number = |name: &str| set[name].as_f64().unwrap();
     let count = |name: &str| integer(&set[name]);

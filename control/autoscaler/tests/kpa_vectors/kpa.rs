@@ -1,13 +1,13 @@
-//! The whole loop: decider and reconciler.
+//! Scenarios of the decider together with the reconciler.
 
 use dormouse_autoscaler::decider::Decider;
-use dormouse_autoscaler::kpa::{self, Activity, Mode, Probe, Reason, Reconciler, World};
+use dormouse_autoscaler::kpa::{self, Activity, Inputs, Mode, Probe, Reason, Reconciler};
 use serde_json::{Value, json};
 
 use crate::autoscaler::{self, from, integer, merge, panic_state, pods, settings, stat};
 use crate::tally::Tally;
 
-/// How many activators stand in for an app.
+/// Scenarios of the number of activators.
 pub(crate) fn activators(scenario: &Value, tally: &mut Tally) {
     let number = |name: &str| scenario[name].as_f64().unwrap();
     let answer = kpa::activators(
@@ -19,18 +19,18 @@ pub(crate) fn activators(scenario: &Value, tally: &mut Tally) {
     tally.check(&json!(0), &[scenario["out"].clone()], &[json!(answer)]);
 }
 
-/// One scenario in play.
-struct Play {
+/// A running scenario.
+struct Run {
     set: Value,
     ready: Option<i32>,
     replicas: i32,
-    met: bool,
+    in_path: bool,
     resize: bool,
     decider: Option<Decider>,
     reconciler: Option<Reconciler>,
 }
 
-/// Plays one scenario.
+/// Runs one scenario.
 pub(crate) fn run(scenario: &Value, tally: &mut Tally) {
     autoscaler::derived(
         &scenario["set"],
@@ -40,28 +40,32 @@ pub(crate) fn run(scenario: &Value, tally: &mut Tally) {
     );
     let init = &scenario["init"];
     let fresh = init["fresh"].as_bool().unwrap();
-    let mut play = Play {
+    let mut run = Run {
         set: scenario["set"].clone(),
         ready: pods(&init["ready"]),
         replicas: integer(&init["replicas"]),
-        met: true,
+        in_path: true,
         resize: false,
         decider: None,
         reconciler: (!fresh).then(|| reconciler(init)),
     };
     for event in scenario["ev"].as_array().unwrap() {
-        play.event(event, tally);
+        run.event(event, tally);
     }
 }
 
-impl Play {
+impl Run {
     fn event(&mut self, event: &Value, tally: &mut Tally) {
         let at = event[1].as_i64().unwrap();
         match event[0].as_str().unwrap() {
             "p" => self.ready = pods(&event[2]),
-            "b" => self.met = event[2] == 1,
+            "b" => self.in_path = event[2] == 1,
             "x" => self.decider = None,
-            "a" => self.reconciler.as_mut().unwrap().backed(at, event[2] == 1),
+            "a" => self
+                .reconciler
+                .as_mut()
+                .unwrap()
+                .set_activator_in_path(at, event[2] == 1),
             "new" => {
                 let made = Decider::new(at, settings(&self.set), self.ready);
                 let mut answer = panic_state(&made);
@@ -107,14 +111,14 @@ impl Play {
 
     fn reconcile(&mut self, event: &Value, at: i64, tally: &mut Tally) {
         let settings = settings(&self.set);
-        let world = World {
+        let inputs = Inputs {
             now_ms: at,
             status: self.decider.as_ref().map(Decider::status),
             ready: self.ready.unwrap_or(0),
-            activator_met: self.met,
+            activator_in_path: self.in_path,
         };
         let reconciler = self.reconciler.get_or_insert_with(|| Reconciler::new(at));
-        let outcome = reconciler.reconcile(&settings, &world);
+        let outcome = reconciler.reconcile(&settings, &inputs);
         if outcome.applied {
             self.replicas = outcome.want;
         }
@@ -176,7 +180,7 @@ fn reconciler(init: &Value) -> Reconciler {
     }
 }
 
-/// Stored times are whole seconds.
+/// Stored times have whole seconds.
 fn whole(ms: i64) -> i64 {
     ms.div_euclid(1_000) * 1_000
 }
@@ -200,8 +204,8 @@ fn reason(reason: Reason) -> &'static str {
 
 fn probe(probe: Probe) -> i32 {
     match probe {
-        Probe::Unneeded => 0,
-        Probe::Met => 1,
-        Probe::Missed => 2,
+        Probe::NotNeeded => 0,
+        Probe::Passed => 1,
+        Probe::Failed => 2,
     }
 }

@@ -1,9 +1,9 @@
-//! Decisions are Knative's: every recorded answer of its autoscaler is reproduced.
+//! Golden vectors of Knative's autoscaler: every recorded decision is reproduced.
 //!
-//! Reads `tests/vectors/*.jsonl.gz`, or the folder of `.jsonl` files that `DORMOUSE_KPA_VECTORS` names.
+//! The vectors are `tests/vectors/*.jsonl.gz`, or `.jsonl` files in the folder that `DORMOUSE_KPA_VECTORS` names.
 #![expect(
     clippy::unwrap_used,
-    reason = "the vectors' form is fixed: another one must fail the test"
+    reason = "the vectors' format is fixed: another one must fail the test"
 )]
 
 mod autoscaler;
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tally::Tally;
 
 #[test]
-fn every_recorded_answer_is_reproduced() {
+fn every_recorded_decision_is_reproduced() {
     let mut tally = Tally::default();
     for scenario in scenarios() {
         tally.begin(&scenario);
@@ -30,7 +30,7 @@ fn every_recorded_answer_is_reproduced() {
             Some("activators") => kpa::activators(&scenario, &mut tally),
             Some("autoscaler") => autoscaler::run(&scenario, &mut tally),
             Some("kpa") => kpa::run(&scenario, &mut tally),
-            // The cluster's config map and annotations are Knative's own way of writing settings down.
+            // Parsing of Knative's ConfigMap and annotations, which Dormouse does not have.
             Some("settings") => {}
             kind => panic!("unknown kind {kind:?}"),
         }

@@ -1,14 +1,14 @@
-//! Compares answers and keeps count.
+//! Comparison of results with the vectors, and the counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-/// Differences shown in full; the others are counted.
+/// Differences that are printed; further ones are only counted.
 const SHOWN_MAX: usize = 10;
 
-/// What was compared so far.
+/// Counts and differences.
 #[derive(Default)]
 pub(crate) struct Tally {
     scenario: String,
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A scenario begins.
+    /// Begins a scenario.
     pub(crate) fn begin(&mut self, scenario: &Value) {
         scenario["id"]
             .as_str()
@@ -33,7 +33,7 @@ impl Tally {
         }
     }
 
-    /// Compares one answer, number by number: floats within 1e-9, everything else exactly.
+    /// Compares one result, value by value: floats within 1e-9, other values exactly.
     pub(crate) fn check(&mut self, at: &Value, expected: &[Value], actual: &[Value]) {
         let entry = self.kinds.entry(self.kind.clone()).or_default();
         entry.1 += 1;
@@ -54,12 +54,12 @@ impl Tally {
         }
     }
 
-    /// Answers compared.
+    /// Number of comparisons.
     pub(crate) fn decisions(&self) -> usize {
         self.kinds.values().map(|kind| kind.1).sum()
     }
 
-    /// Answers that differ.
+    /// Number of differences.
     pub(crate) fn differences(&self) -> usize {
         self.kinds.values().map(|kind| kind.2).sum()
     }

@@ -1,4 +1,4 @@
-//! Windows and the scale-down delay on their own.
+//! Scenarios of windows and of the scale-down delay.
 
 use dormouse_autoscaler::delay::Delay;
 use dormouse_autoscaler::window::{Aggregation, Window};
@@ -28,7 +28,7 @@ pub(crate) fn window(scenario: &Value, tally: &mut Tally) {
     }
 }
 
-/// The delay's sliding maximum.
+/// The sliding maximum of the scale-down delay.
 pub(crate) fn delay(scenario: &Value, tally: &mut Tally) {
     let mut delay = Delay::new(seconds(&scenario["set"]["scale_down_delay_s"]));
     for event in scenario["ev"].as_array().unwrap() {
@@ -38,7 +38,7 @@ pub(crate) fn delay(scenario: &Value, tally: &mut Tally) {
     }
 }
 
-/// The aggregation that settings name.
+/// The aggregation of the settings.
 pub(crate) fn aggregation(set: &Value) -> Aggregation {
     match set["aggregation"].as_str() {
         Some("weighted-exponential") => Aggregation::WeightedExponential,

@@ -1,4 +1,4 @@
-//! When an app runs how many pods: Knative's settings, meaning and defaults.
+//! The autoscaling settings of an app: Knative's settings, with their meaning and defaults.
 
 use std::time::Duration;
 
@@ -7,51 +7,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::Period;
 
-/// When to run how many pods.
+/// Autoscaling settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Scale {
-    /// Fewest pods.
+    /// Minimum number of pods.
     pub min: u32,
-    /// Most pods; 0 is no limit.
+    /// Maximum number of pods; 0 is no limit.
     pub max: u32,
-    /// Requests a pod may work on at once; 0 is no limit.
+    /// Requests in flight that a pod accepts; 0 is no limit.
     pub container_concurrency: u32,
-    /// What `target` counts.
+    /// The metric of `target`.
     pub metric: Metric,
-    /// How much of the metric one pod shall carry; left out, it follows from `containerConcurrency`.
+    /// Target value of the metric per pod. Defaults to `containerConcurrency`, or to the metric's
+    /// default if that has no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
-    /// The share of the target that is aimed at, 0 to 1.
+    /// Fraction of the target at which the autoscaler aims, 0 to 1.
     pub target_utilization: f64,
     /// Length of the stable window.
     pub window: Period,
-    /// The panic window, in percent of the stable one.
+    /// Length of the panic window, in percent of the stable window.
     pub panic_window_percentage: f64,
-    /// Load over what is ready, in percent, from which the panic window decides.
+    /// Pods that the panic window asks for, in percent of the ready pods, at which panic mode begins.
     pub panic_threshold_percentage: f64,
-    /// Requests beyond the ready pods' capacity that must fit before clients may reach the pods
-    /// directly; 0: always direct once awake, -1: never direct.
+    /// Requests of a burst that the ready pods must have capacity for before the activator leaves the
+    /// path. 0: it leaves as soon as a pod is ready; -1: it never leaves.
     pub target_burst_capacity: f64,
-    /// The most by which one decision may multiply the number of pods.
+    /// Maximum factor by which one decision increases the number of pods.
     pub max_scale_up_rate: f64,
-    /// The most by which one decision may divide the number of pods.
+    /// Maximum factor by which one decision decreases the number of pods.
     pub max_scale_down_rate: f64,
-    /// How long a lower wish must last before it is followed.
+    /// Time for which fewer pods must be enough before the number of pods is reduced.
     pub scale_down_delay: Period,
-    /// How long the last pod stays after the app could sleep.
+    /// Minimum time for which the last pod is retained after the decision to scale to zero.
     pub scale_to_zero_retention: Period,
-    /// Fewest pods on waking.
+    /// Minimum number of pods when the app scales from zero.
     pub activation_scale: u32,
-    /// Pods at creation.
+    /// Number of pods when the app is created.
     pub initial_scale: u32,
 }
 
-/// What the load is counted in.
+/// Metric of the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
-    /// Requests in flight at once.
+    /// Requests in flight.
     #[default]
     Concurrency,
     /// Requests per second.
@@ -87,12 +88,12 @@ impl Scale {
         self.window.get()
     }
 
-    /// How long a lower wish must last before it is followed.
+    /// Time for which fewer pods must be enough before the number of pods is reduced.
     pub fn scale_down_delay(&self) -> Duration {
         self.scale_down_delay.get()
     }
 
-    /// How long the last pod stays after the app could sleep.
+    /// Minimum time for which the last pod is retained after the decision to scale to zero.
     pub fn scale_to_zero_retention(&self) -> Duration {
         self.scale_to_zero_retention.get()
     }

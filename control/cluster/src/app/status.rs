@@ -1,4 +1,4 @@
-//! What the controller last saw and decided of an app.
+//! The status of an app.
 
 use std::{fmt, net::Ipv6Addr};
 
@@ -6,51 +6,51 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is true of an app now; written by the controller alone.
+/// The observed state of an app; written by the apps controller only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AppStatus {
-    /// The app's address.
+    /// The app's virtual IP address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<Ipv6Addr>,
-    /// Whether the app sleeps.
+    /// Whether the app has ready pods.
     pub state: State,
-    /// Where the VIP leads.
+    /// Whether the VIP forwards to an activator or to the pods.
     pub mode: Mode,
-    /// Pods that answer.
+    /// Number of ready pods.
     pub ready: u32,
-    /// Pods that should run.
+    /// Desired number of pods.
     pub wanted: u32,
-    /// When the app was last woken.
+    /// Time of the last scale from zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_wake: Option<Time>,
-    /// Why the app is not well, in one word.
+    /// Reason of the current problem in CamelCase, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why the app is not well, for people.
+    /// Human-readable message about the current problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// Whether an app sleeps.
+/// Whether an app has ready pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum State {
-    /// No pod runs.
+    /// Scaled to zero.
     #[default]
     Asleep,
-    /// Pods were asked for, none answers yet.
+    /// Scaled from zero, no pod is ready yet.
     Waking,
-    /// A pod answers.
+    /// At least one pod is ready.
     Awake,
 }
 
-/// Where an app's VIP leads.
+/// Where an app's VIP forwards to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
     /// To an activator.
     #[default]
     Proxy,
-    /// Straight to the pods.
+    /// Directly to the pods.
     Serve,
 }
 

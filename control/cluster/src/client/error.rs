@@ -1,8 +1,8 @@
-//! Why the store did not do what it was asked.
+//! Errors of the store's client.
 
 use std::time::Duration;
 
-/// Why a read or write of the store failed.
+/// An error of a read, write or watch.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The object exists already.
@@ -17,43 +17,44 @@ pub enum ClientError {
         /// Its key.
         path: String,
     },
-    /// Somebody wrote the object first, or another condition did not hold.
-    #[error("`{path}` was changed by somebody else")]
+    /// Another client wrote the object first, or another compare of the guard failed.
+    #[error("`{path}` was changed by another client")]
     Conflict {
         /// Its key.
         path: String,
     },
-    /// The value is not an object of the kind its key promises.
-    #[error("value of `{path}` cannot be read")]
+    /// The value is not an object of the key's kind.
+    #[error("value of `{path}` cannot be decoded")]
     Malformed {
         /// Its key.
         path: String,
-        /// What is wrong with it.
+        /// The decoder's error.
         source: serde_json::Error,
     },
-    /// The asked revision is no longer kept.
-    #[error("changes since the asked revision are no longer kept, the oldest is {oldest}")]
+    /// The requested revision is compacted.
+    #[error("the requested revision is compacted, the oldest available one is {oldest}")]
     Compacted {
-        /// The oldest revision still known.
+        /// The compacted revision, the oldest that can be watched.
         oldest: u64,
     },
-    /// The store forgot what was read from it: it began anew, or from an older copy.
+    /// The store's revision is below one that was read before: it was restarted empty, or restored
+    /// from a backup.
     #[error(
-        "the store is at revision {found}, but was at {known} before: it has lost what was written since"
+        "the store's revision went back from {known} to {found}: it was restarted empty or restored from a backup"
     )]
-    WentBack {
+    RevisionRegressed {
         /// The newest revision that was read.
         known: u64,
-        /// The store's revision now.
+        /// The store's current revision.
         found: u64,
     },
-    /// The store is not there.
+    /// The connection to the store failed.
     #[error("cannot reach the store")]
     Unreachable(#[source] Box<etcd_client::Error>),
-    /// The store took the request and stayed silent.
-    #[error("the store did not answer within {after:?}")]
-    Silent {
-        /// How long was waited.
+    /// The store did not respond in time.
+    #[error("the store did not respond within {after:?}")]
+    Timeout {
+        /// The timeout.
         after: Duration,
     },
     /// The store refused the request.
@@ -72,7 +73,7 @@ impl From<etcd_client::Error> for ClientError {
     }
 }
 
-/// Whether the store itself answered: connection failures arrive as the codes left out here.
+/// Whether the status is a response of the store; the other codes are failures of the connection.
 fn is_refusal(status: &tonic::Status) -> bool {
     use tonic::Code;
     !matches!(

@@ -1,4 +1,4 @@
-//! Which fields a kind has at a path, read from the schema that its types generate.
+//! The fields of a kind at a path, from the JSON schema that its types generate.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -12,7 +12,7 @@ pub(super) struct Schema(Value);
 impl Schema {
     pub(super) fn of<K: JsonSchema>() -> Self {
         let mut schema = generated::<K>();
-        // A custom resource's own schema leaves its metadata out.
+        // The schema of a custom resource does not contain its metadata.
         if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
             fields.insert("metadata".to_owned(), generated::<ObjectMeta>());
         }
@@ -45,7 +45,7 @@ fn generated<K: JsonSchema>() -> Value {
         .to_value()
 }
 
-/// `schema` and everything that it combines.
+/// `schema` and the schemas that it combines.
 fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
     let combined = ["allOf", "anyOf", "oneOf"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Strict reading: everything known survives, everything unknown is named.
+//! Strict decoding: known fields are decoded, unknown fields are errors with their paths.
 
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
@@ -26,14 +26,14 @@ fn errors(value: &Value) -> Vec<FieldError> {
 }
 
 #[test]
-fn a_correct_manifest_is_read_with_its_empty_parts() {
+fn a_valid_manifest_with_empty_fields_is_decoded() {
     let app: App = decode_strict(&app()).unwrap();
     assert_eq!(app.spec.scale.window().as_secs(), 6);
     assert_eq!(app.spec.target_port(), 80);
 }
 
 #[test]
-fn an_unknown_field_is_named_with_its_path_and_the_one_that_was_meant() {
+fn an_unknown_field_is_reported_with_its_path_and_a_suggestion() {
     let mut value = app();
     value["spec"]["container"]["comand"] = json!(["x"]);
     value["spec"]["container"]["env"][0]["vaule"] = json!(null);
@@ -58,11 +58,11 @@ fn an_unknown_field_is_named_with_its_path_and_the_one_that_was_meant() {
         "{}",
         errors[2].message
     );
-    assert!(errors.iter().all(|error| error.fault == Fault::Unknown));
+    assert!(errors.iter().all(|error| error.cause == CauseType::Unknown));
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_named_with_its_path() {
+fn a_value_of_the_wrong_type_is_reported_with_its_path() {
     let mut value = app();
     value["spec"]["scale"]["window"] = json!("6 parsecs");
     let found = errors(&value);
@@ -79,13 +79,13 @@ fn a_value_of_the_wrong_type_is_named_with_its_path() {
     value["spec"].as_object_mut().unwrap().remove("container");
     let missing = errors(&value);
     assert_eq!(
-        (missing[0].field.as_str(), missing[0].fault),
-        ("spec.container", Fault::Required)
+        (missing[0].field.as_str(), missing[0].cause),
+        ("spec.container", CauseType::Required)
     );
 }
 
 #[test]
-fn an_unknown_field_of_a_pod_is_found_deep_inside() {
+fn an_unknown_nested_field_of_a_pod_is_found() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
         "spec": {"containers": [{"name": "c", "readinessProbe": {"httpGet": {"port": 80, "pth": "/"}}}]}});
     let errors = decode_strict::<Pod>(&pod).unwrap_err();
@@ -100,11 +100,11 @@ fn an_unknown_field_of_a_pod_is_found_deep_inside() {
     );
 }
 
-/// Every object in `value`, as a JSON pointer.
+/// JSON pointers of all objects in `value`.
 fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            // Free-form maps take any key.
+            // Maps with free keys have no unknown fields.
             if !["labels", "requests"].iter().any(|map| at.ends_with(map)) {
                 found.push(at.to_owned());
             }
@@ -124,7 +124,7 @@ fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
 
 proptest! {
     #[test]
-    fn whatever_unknown_field_is_added_wherever_it_is_found(name in "x[a-z]{3,12}", pick: prop::sample::Index) {
+    fn any_unknown_field_in_any_object_is_found(name in "x[a-z]{3,12}", pick: prop::sample::Index) {
         let mut value = app();
         let mut found = Vec::new();
         objects(&value, "", &mut found);

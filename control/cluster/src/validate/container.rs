@@ -1,28 +1,31 @@
-//! What a container needs so that a node can run it as a process.
+//! Validation of containers, which nodes run as processes without images.
 
 use k8s_openapi::api::core::v1::Container;
 
 use crate::FieldError;
 
-/// Adds what is wrong with the container at `field`.
+/// Adds the errors of the container at `field`.
 pub(super) fn check(field: &str, container: &Container, errors: &mut Vec<FieldError>) {
     let command = container.command.as_deref().unwrap_or_default();
     if command.first().is_none_or(String::is_empty) {
         errors.push(FieldError::required(
             format!("{field}.command"),
-            "says what to run, such as [python3, -m, http.server]: without images there is no default",
+            "is required, such as [python3, -m, http.server]: without images there is no default",
         ));
     }
     for (index, variable) in container.env.iter().flatten().enumerate() {
         if variable.name.is_empty() || variable.name.contains(['=', '\0']) {
-            let message = format!("`{}` is no name of an environment variable", variable.name);
+            let message = format!(
+                "`{}` is not a valid environment variable name",
+                variable.name
+            );
             errors.push(FieldError::invalid(
                 format!("{field}.env[{index}].name"),
                 message,
             ));
         }
         if variable.value_from.is_some() {
-            let message = "is not supported here: write the value itself";
+            let message = "is not supported: set value instead";
             errors.push(FieldError::invalid(
                 format!("{field}.env[{index}].valueFrom"),
                 message,

@@ -1,24 +1,21 @@
-//! Names that can be labels of DNS, paths in the store and parts of other names.
+//! Validation of names: DNS labels and subdomains, as in Kubernetes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::FieldError;
 
-/// Longest name of an app: its pods' names add up to eleven characters, and a label holds 63.
+/// Maximum length of an app's name: a pod's name adds up to 11 characters, and a DNS label has 63.
 pub(super) const APP_LEN_MAX: usize = 52;
-/// Longest name of any other object, as in Kubernetes.
+/// Maximum length of the name of any other object, as in Kubernetes.
 pub(super) const LEN_MAX: usize = 253;
 
 const _: () = assert!(APP_LEN_MAX + 11 <= 63);
 
-/// What is wrong with an object's name and namespace.
+/// The errors of an object's name and namespace.
 pub(super) fn object(meta: &ObjectMeta, len_max: usize) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match meta.name.as_deref() {
-        None | Some("") => errors.push(FieldError::required(
-            "metadata.name",
-            "every object has a name",
-        )),
+        None | Some("") => errors.push(FieldError::required("metadata.name", "is required")),
         Some(name) => errors.extend(check("metadata.name", name, len_max)),
     }
     errors.extend(
@@ -30,7 +27,7 @@ pub(super) fn object(meta: &ObjectMeta, len_max: usize) -> Vec<FieldError> {
 }
 
 fn check(field: &str, name: &str, len_max: usize) -> Option<FieldError> {
-    // Only names longer than a label may be made of several labels.
+    // Names of up to 63 characters are a single label, without dots.
     let dots = len_max > 63;
     let inner =
         |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || (dots && c == '.');
@@ -38,7 +35,7 @@ fn check(field: &str, name: &str, len_max: usize) -> Option<FieldError> {
     let fine = name.chars().all(inner) && name.starts_with(edge) && name.ends_with(edge);
     if !fine {
         let message = format!(
-            "`{name}` is no name: use lower-case letters, digits and dashes, and a letter or digit at both ends"
+            "`{name}` is not a valid name: use lower-case letters, digits and dashes, and a letter or digit at both ends"
         );
         return Some(FieldError::invalid(field, message));
     }

@@ -1,17 +1,17 @@
-//! Knative's limits on its settings.
+//! Validation of autoscaling settings, with Knative's limits.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 use crate::{FieldError, Scale};
 
-/// Shortest stable window: below, one slow request decides alone.
+/// Shortest stable window: in a shorter one, a single slow request determines the scale.
 const WINDOW_MIN: Duration = Duration::from_secs(6);
-/// Longest stable window and longest delay.
+/// Longest stable window and longest scale-down delay.
 const HOUR: Duration = Duration::from_hours(1);
-/// Any number that a rate or a target may sensibly be.
+/// Upper limit of rates and targets.
 const NUMBER_MAX: f64 = 1e9;
 
-/// Adds what is wrong with `scale`.
+/// Adds the errors of `scale`.
 pub(super) fn check(scale: &Scale, errors: &mut Vec<FieldError>) {
     counts(scale, errors);
     shares(scale, errors);
@@ -47,7 +47,7 @@ fn counts(scale: &Scale, errors: &mut Vec<FieldError>) {
     must(
         scale.activation_scale >= 1,
         "activationScale",
-        "must be at least 1: a wake starts a pod",
+        "must be at least 1: scaling from zero starts a pod",
     );
 }
 
@@ -97,7 +97,7 @@ fn shares(scale: &Scale, errors: &mut Vec<FieldError>) {
     } else {
         scale.target_burst_capacity
     };
-    let message = "must be 0 or more, or -1 for a VIP that never leads straight to pods";
+    let message = "must be 0 or more, or -1 to keep the activator in the path";
     within(burst, 0.0..=NUMBER_MAX, "targetBurstCapacity", message);
 }
 

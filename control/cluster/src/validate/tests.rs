@@ -1,4 +1,4 @@
-//! Each mistake is found, named by its field, and told with its mend.
+//! Validation: each error has its field, and a message that says how to fix it.
 
 use serde_json::{Value, json};
 
@@ -23,12 +23,12 @@ fn check(change: impl FnOnce(&mut Value), field: &str, message: &str) {
 }
 
 #[test]
-fn the_smallest_manifest_is_enough() {
+fn a_manifest_with_only_a_command_is_valid() {
     assert_eq!(app(&decoded(|_| {}), &[]), vec![]);
 }
 
 #[test]
-fn each_mistake_is_named_by_its_field_and_told_with_its_mend() {
+fn each_error_has_its_field_and_a_fix() {
     check(
         |v| v["spec"]["vip"] = json!("fd00:11::1"),
         "spec.vip",
@@ -52,12 +52,12 @@ fn each_mistake_is_named_by_its_field_and_told_with_its_mend() {
     check(
         |v| v["spec"]["container"]["command"] = json!([]),
         "spec.container.command",
-        "what to run",
+        "is required",
     );
     check(
         |v| v["spec"]["container"]["env"] = json!([{"name": "A=B"}]),
         "spec.container.env[0].name",
-        "no name",
+        "not a valid environment variable name",
     );
     check(
         |v| v["metadata"]["name"] = json!("Docs"),
@@ -102,7 +102,7 @@ fn each_mistake_is_named_by_its_field_and_told_with_its_mend() {
 }
 
 #[test]
-fn an_app_keeps_its_vip() {
+fn the_vip_of_an_app_is_immutable() {
     let old = decoded(|v| v["spec"]["vip"] = json!("fd00:10::1"));
     let new = decoded(|v| v["spec"]["vip"] = json!("fd00:10::2"));
     assert_eq!(app_update(&old, &old), vec![]);
@@ -110,7 +110,7 @@ fn an_app_keeps_its_vip() {
 }
 
 #[test]
-fn a_pod_without_its_one_container_is_refused() {
+fn a_pod_without_a_container_is_refused() {
     let pod: Pod = serde_json::from_value(
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}),
     )

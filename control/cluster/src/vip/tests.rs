@@ -1,4 +1,4 @@
-//! Ranges and allocation against plain models.
+//! VIP ranges and allocation, compared with simple models.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn range(text: &str) -> VipRange {
 }
 
 #[test]
-fn the_index_is_the_base_plus_the_low_bits() {
+fn the_index_is_the_base_plus_the_host_bits() {
     let range = range("fd00:10::/112@4096");
     assert_eq!(
         range.index_of("fd00:10::1f".parse().unwrap()),
@@ -27,7 +27,7 @@ fn the_index_is_the_base_plus_the_low_bits() {
 }
 
 #[test]
-fn a_range_that_does_not_fit_the_maps_is_refused() {
+fn a_range_that_exceeds_the_maps_is_refused() {
     for text in [
         "fd00:10::/107",
         "fd00:10::/108@1",
@@ -58,7 +58,7 @@ fn a_range_that_does_not_fit_the_maps_is_refused() {
 }
 
 #[test]
-fn a_full_range_gives_way_to_the_next_and_a_full_cluster_gives_none() {
+fn allocation_goes_on_in_the_next_range_and_fails_when_all_are_full() {
     let ranges = [range("fd00:a::/123"), range("fd00:b::/123@32")];
     let mut taken: Vec<VipIndex> = (0..32).map(VipIndex).collect();
     assert_eq!(lowest_free(&ranges, &taken), Some(VipIndex(48)));
@@ -69,7 +69,7 @@ fn a_full_range_gives_way_to_the_next_and_a_full_cluster_gives_none() {
 
 proptest! {
     #[test]
-    fn every_address_of_a_range_reads_back_as_its_index(len in 108u8..=128, base in 0u32..1 << 19, low: u32, prefix: u128) {
+    fn the_index_of_every_address_is_converted_back_to_the_address(len in 108u8..=128, base in 0u32..1 << 19, low: u32, prefix: u128) {
         let mask = (1u128 << (128 - len)) - 1;
         let base = if len == 108 { 0 } else { base };
         let range = VipRange::new(Ipv6Addr::from_bits(prefix & !mask), len, base).unwrap();
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn allocation_takes_the_lowest_index_a_model_would(taken in prop::collection::btree_set(0u32..80, 0..80)) {
+    fn allocation_takes_the_same_index_as_the_model(taken in prop::collection::btree_set(0u32..80, 0..80)) {
         let ranges = [range("fd00:a::/122"), range("fd00:b::/124@64")];
         let free: BTreeSet<u32> = (16..64).filter(|i| !taken.contains(i)).collect();
         let sorted: Vec<VipIndex> = taken.iter().copied().map(VipIndex).collect();

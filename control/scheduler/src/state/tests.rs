@@ -1,4 +1,4 @@
-//! What the scheduler's knowledge promises.
+//! Assumed pods, the active queue, and bindings.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -26,7 +26,7 @@ fn node(name: &str, pods: u32) -> Change {
         ..NodeStatus::default()
     };
     Change::Node(
-        Key::global(name),
+        Key::cluster_scoped(name),
         Some(Arc::new(Node {
             status: Some(status),
             ..Node::default()
@@ -58,28 +58,34 @@ fn state(changes: &[Change]) -> State {
 }
 
 #[test]
-fn an_assumed_pod_counts_until_it_is_seen_or_its_time_is_over() {
+fn an_assumed_pod_counts_until_it_is_seen_or_expires() {
     let mut state = state(&[node("n1", 1)]);
     assert_eq!(state.place(0, &key("a"), &pod(None)), Ok("n1".to_owned()));
     assert_eq!(
         state.place(5, &key("a"), &pod(None)),
         Ok("n1".to_owned()),
-        "asked again"
+        "a repeated request"
     );
-    assert!(state.place(ASSUMED_MS - 1, &key("b"), &pod(None)).is_err());
+    assert!(
+        state
+            .place(ASSUMED_TTL_MS - 1, &key("b"), &pod(None))
+            .is_err()
+    );
     assert_eq!(
-        state.place(ASSUMED_MS, &key("b"), &pod(None)),
+        state.place(ASSUMED_TTL_MS, &key("b"), &pod(None)),
         Ok("n1".to_owned())
     );
     state.apply(&Change::Pod(key("b"), Some(Arc::new(pod(Some("n1"))))));
     assert!(
-        state.place(ASSUMED_MS * 9, &key("c"), &pod(None)).is_err(),
-        "b is real now"
+        state
+            .place(ASSUMED_TTL_MS * 9, &key("c"), &pod(None))
+            .is_err(),
+        "b was seen in the store"
     );
 }
 
 #[test]
-fn a_pod_that_ended_or_went_frees_its_place() {
+fn a_terminated_or_deleted_pod_frees_its_resources() {
     let mut state = state(&[
         node("n1", 1),
         Change::Pod(key("a"), Some(Arc::new(pod(Some("n1"))))),
@@ -97,30 +103,30 @@ fn a_pod_that_ended_or_went_frees_its_place() {
 }
 
 #[test]
-fn a_refused_pod_waits_for_a_change_for_the_better() {
+fn an_unschedulable_pod_is_placed_again_after_a_change_of_a_node() {
     let mut state = state(&[Change::Pod(key("a"), Some(Arc::new(pod(None))))]);
     assert!(state.place_next(0).unwrap().1.is_err());
     assert_eq!(state.place_next(0), None);
     state.apply(&node("n1", 0));
     assert!(state.place_next(0).unwrap().1.is_err());
     state.apply(&node("n1", 0));
-    assert_eq!(state.place_next(0), None, "a heartbeat is no change");
+    assert_eq!(state.place_next(0), None, "a heartbeat changes nothing");
     state.apply(&node("n1", 1));
     assert_eq!(state.place_next(0).unwrap().1, Ok("n1".to_owned()));
-    assert_eq!(state.place_next(0), None, "its binding is under way");
+    assert_eq!(state.place_next(0), None, "its binding is being written");
 }
 
 #[test]
-fn a_binding_that_failed_is_tried_again_elsewhere() {
+fn a_pod_whose_binding_failed_is_placed_again() {
     let mut state = state(&[
         Change::Pod(key("a"), Some(Arc::new(pod(None)))),
         node("n1", 1),
     ]);
     assert!(state.place_next(0).is_some());
-    state.bound(&key("a"), false);
+    state.finish_binding(&key("a"), false);
     assert!(state.place_next(0).unwrap().1.is_ok());
     state.apply(&Change::Pod(key("a"), None));
-    state.bound(&key("a"), false);
-    assert_eq!(state.place_next(0), None, "the pod went meanwhile");
+    state.finish_binding(&key("a"), false);
+    assert_eq!(state.place_next(0), None, "the pod was deleted meanwhile");
     assert!(state.place(0, &key("b"), &pod(None)).is_ok());
 }

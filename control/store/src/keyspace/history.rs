@@ -1,4 +1,4 @@
-//! The versions of one key, oldest first.
+//! The version history of one key, oldest first.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::proto::mvccpb::KeyValue;
 #[derive(Debug)]
 struct Version {
     revision: Revision,
-    /// None: the key was deleted here.
+    /// `None` is a tombstone: this revision deleted the key.
     kv: Option<Arc<KeyValue>>,
 }
 
@@ -18,8 +18,8 @@ impl Version {
     }
 }
 
-/// Versions of one key; the last is the newest. Two of one revision can only be a put and a later
-/// delete in one transaction.
+/// The versions of one key; the last is the latest. Two versions of the same revision are a put and
+/// a later delete of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct History {
     versions: Vec<Version>,
@@ -30,7 +30,7 @@ impl History {
         self.versions.last()?.kv.as_ref()
     }
 
-    /// The key as it was after everything of `revision`.
+    /// The key after all writes of `revision`.
     pub(super) fn at(&self, revision: Revision) -> Option<&Arc<KeyValue>> {
         let after = self
             .versions
@@ -38,7 +38,7 @@ impl History {
         self.versions[..after].last()?.kv.as_ref()
     }
 
-    /// Adds the newest version and returns its weight in bytes.
+    /// Appends the latest version; returns the bytes it adds to the estimate.
     pub(super) fn push(&mut self, revision: Revision, kv: Option<Arc<KeyValue>>) -> u64 {
         let version = Version { revision, kv };
         let added = version.weight();
@@ -46,7 +46,7 @@ impl History {
         added
     }
 
-    /// Drops what no reader at or above `revision` sees; returns the bytes that this frees.
+    /// Drops the versions that no read at or above `revision` returns; returns the bytes freed.
     pub(super) fn compact(&mut self, revision: Revision) -> u64 {
         let after = self
             .versions
@@ -54,13 +54,13 @@ impl History {
         let Some(last) = after.checked_sub(1) else {
             return 0;
         };
-        let gone = if self.versions[last].kv.is_none() {
+        let dropped = if self.versions[last].kv.is_none() {
             after
         } else {
             last
         };
         self.versions
-            .drain(..gone)
+            .drain(..dropped)
             .map(|version| version.weight())
             .sum()
     }

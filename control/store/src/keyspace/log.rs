@@ -1,56 +1,56 @@
-//! The ordered log of changes: at once the history that watches read and the list of what a
-//! compaction has to look at.
+//! The event log, in the order of revisions: watchers read their history from it, and compaction
+//! reads from it which keys to compact.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{KeyRange, Revision, weight};
 use crate::proto::mvccpb::KeyValue;
 
-/// Compacted changes that stay readable for watches that kept up, so that a compaction right after
-/// a write does not cancel them.
+/// Compacted events that stay readable for synced watchers, so that a compaction right after a
+/// write does not cancel them.
 const COMPACTED_EVENTS_MAX: usize = 8_192;
 
-/// Changes looked at for one page, so that a reader never holds the lock for long.
+/// Events that one page scans at most; bounds the time for which a reader holds the lock.
 const SCANNED_EVENTS_MAX: usize = 65_536;
 
-/// A change of one key.
+/// A put or a deletion of one key.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The revision that made the change.
+    /// The revision that wrote it.
     pub revision: Revision,
-    /// Whether the key was deleted; then `kv` has the key and the revision only.
+    /// Whether the key was deleted; then `kv` has only the key and the revision.
     pub deleted: bool,
-    /// The key after the change.
+    /// The key after the event.
     pub kv: Arc<KeyValue>,
-    /// The key before the change, if it existed.
+    /// The key before the event, if it existed.
     pub prev: Option<Arc<KeyValue>>,
 }
 
-/// How much a page may hold. At least one revision is always in it, whole.
+/// Limits of a page. A page always holds at least one whole revision.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimits {
-    /// Changes after which no further revision is begun.
+    /// A page with this many events takes no further revision.
     pub events: usize,
-    /// Bytes of keys and values after which no further revision is begun.
+    /// A page with this many bytes of keys and values takes no further revision.
     pub bytes: u64,
 }
 
-/// A piece of history.
+/// A page of the event history.
 #[derive(Debug)]
 pub struct Page {
-    /// Changes inside the range that was asked for.
+    /// Events inside the requested range.
     pub events: Vec<Event>,
-    /// Where to read on; above `current` when all was read.
+    /// The first revision of the next page; above `current` when there is none.
     pub next: Revision,
-    /// The store's revision at the time of reading.
+    /// The store's revision when the page was read.
     pub current: Revision,
 }
 
-/// Changes since a little before the last compaction, in order.
+/// Events in order, from at most [`COMPACTED_EVENTS_MAX`] below the compacted revision.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     events: VecDeque<Event>,
-    forgotten: Revision,
+    dropped: Revision,
 }
 
 impl Log {
@@ -58,9 +58,9 @@ impl Log {
         self.events.extend(events.iter().cloned());
     }
 
-    /// The newest revision of which changes are no longer here.
-    pub(super) fn forgotten(&self) -> Revision {
-        self.forgotten
+    /// The newest revision whose events are dropped.
+    pub(super) fn dropped(&self) -> Revision {
+        self.dropped
     }
 
     fn position_after(&self, revision: Revision) -> usize {
@@ -68,23 +68,23 @@ impl Log {
             .partition_point(|event| event.revision <= revision)
     }
 
-    /// Changes above the first and up to the second revision.
+    /// Events of the revisions above `above`, up to and including `upto`.
     pub(super) fn between(&self, above: Revision, upto: Revision) -> impl Iterator<Item = &Event> {
         self.events
             .range(self.position_after(above)..self.position_after(upto))
     }
 
-    /// Forgets what is below the compacted revision, but for the last few.
+    /// Drops the events below the compacted revision, except the last [`COMPACTED_EVENTS_MAX`].
     pub(super) fn compact(&mut self, revision: Revision) {
         let below = self.position_after(revision - 1);
-        let Some(mut gone) = below.checked_sub(COMPACTED_EVENTS_MAX) else {
+        let Some(mut drained) = below.checked_sub(COMPACTED_EVENTS_MAX) else {
             return;
         };
-        if let Some(last) = gone.checked_sub(1) {
-            self.forgotten = self.events[last].revision;
-            gone = self.position_after(self.forgotten);
+        if let Some(last) = drained.checked_sub(1) {
+            self.dropped = self.events[last].revision;
+            drained = self.position_after(self.dropped);
         }
-        self.events.drain(..gone);
+        self.events.drain(..drained);
     }
 
     pub(super) fn page(

@@ -1,25 +1,25 @@
-//! Which keys a request means, from its two fields `key` and `range_end`.
+//! Key ranges, from the fields `key` and `range_end` of a request.
 
 use std::ops::Bound;
 
 use bytes::Bytes;
 
-/// `range_end` that means "every key from here on".
+/// The `range_end` that selects all keys greater than or equal to `key`.
 const FROM_KEY: &[u8] = b"\0";
 
-/// A set of keys.
+/// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyRange {
     /// One key.
     One(Bytes),
-    /// From the first key (included) to the second (excluded); may be empty.
+    /// Keys from the first (inclusive) to the second (exclusive); may be empty.
     Span(Bytes, Bytes),
-    /// The key and all above it.
+    /// All keys greater than or equal to the key.
     From(Bytes),
 }
 
 impl KeyRange {
-    /// Reads the fields of a request.
+    /// The range that the fields of a request name.
     pub fn new(key: &Bytes, range_end: &Bytes) -> Self {
         match range_end.as_ref() {
             [] => Self::One(key.clone()),
@@ -28,7 +28,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether the range has the key.
+    /// Whether the range contains the key.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {
             Self::One(only) => only == key,
@@ -42,7 +42,7 @@ impl KeyRange {
         matches!(self, Self::Span(start, end) if end <= start)
     }
 
-    /// The range as bounds of an ordered map; only for ranges that are not empty.
+    /// The range as bounds of a `BTreeMap`, which panics on the bounds of an empty range.
     pub(super) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         match self {
             Self::One(key) => (Bound::Included(key), Bound::Included(key)),

@@ -1,4 +1,4 @@
-//! Reads of a range: filters, order, limit, as etcd combines them.
+//! Range reads: filters, sort order and limit, combined in etcd's order.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -14,18 +14,18 @@ use crate::{
     },
 };
 
-/// What a read found.
+/// The result of a range read.
 #[derive(Debug, Default)]
-pub struct Selection {
-    /// The keys, in the order that was asked for.
+pub struct RangeResult {
+    /// The key-value pairs, in the requested order.
     pub kvs: Vec<Arc<KeyValue>>,
-    /// Whether the limit left some out.
+    /// Whether the limit cut pairs off.
     pub more: bool,
-    /// Keys in the range, whatever limit and filters say.
+    /// Keys in the range, without regard to limit and filters.
     pub count: i64,
 }
 
-/// Refuses orders and targets that do not exist.
+/// The sort order and target of a request; an error where etcd's enumeration has no such value.
 pub fn check_sort(request: &RangeRequest) -> Result<(SortOrder, SortTarget), Error> {
     let order = SortOrder::try_from(request.sort_order);
     let target = SortTarget::try_from(request.sort_target);
@@ -36,21 +36,21 @@ pub fn check_sort(request: &RangeRequest) -> Result<(SortOrder, SortTarget), Err
 }
 
 impl Keyspace {
-    /// Answers a range request.
-    pub fn range(&self, request: &RangeRequest) -> Result<Selection, Error> {
+    /// Serves a range request.
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
         let (order, target) = check_sort(request)?;
-        let revision = self.readable(request.revision)?;
+        let revision = self.read_revision(request.revision)?;
         let range = KeyRange::new(&request.key, &request.range_end);
         let limit = usize::try_from(request.limit).unwrap_or(0);
         let filtered = has_filters(request);
-        // etcd cuts before it sorts when no order was named.
-        let taken = match limit {
+        // Without a sort order, etcd applies the limit before it sorts.
+        let kvs_max = match limit {
             _ if request.count_only => 0,
             0 => usize::MAX,
             _ if order != SortOrder::None || filtered => usize::MAX,
             _ => limit + 1,
         };
-        let mut found = self.select(&range, revision, taken);
+        let mut found = self.scan(&range, revision, kvs_max);
         if filtered {
             found.kvs.retain(|kv| passes(request, kv));
         }
@@ -62,14 +62,14 @@ impl Keyspace {
         Ok(found)
     }
 
-    /// The keys of a range, in key order: all are counted, the first `taken` returned.
-    pub(crate) fn select(
+    /// Scans a range in key order: counts all keys, returns the first `kvs_max`.
+    pub(crate) fn scan(
         &self,
         range: &KeyRange,
         revision: Option<Revision>,
-        taken: usize,
-    ) -> Selection {
-        let mut found = Selection::default();
+        kvs_max: usize,
+    ) -> RangeResult {
+        let mut found = RangeResult::default();
         if range.is_empty() {
             return found;
         }
@@ -80,7 +80,7 @@ impl Keyspace {
         for (_, history) in self.keys.range::<[u8], _>(range.bounds()) {
             let Some(kv) = at(history) else { continue };
             found.count += 1;
-            if found.kvs.len() < taken {
+            if found.kvs.len() < kvs_max {
                 found.kvs.push(kv);
             }
         }
@@ -104,7 +104,7 @@ fn passes(request: &RangeRequest, kv: &KeyValue) -> bool {
         && below(request.max_create_revision, kv.create_revision)
 }
 
-/// Sorts keys that are in key order. The sort is stable in both directions.
+/// Sorts pairs that are in key order. The sort is stable, ascending and descending.
 fn sort(kvs: &mut [Arc<KeyValue>], order: SortOrder, target: SortTarget) {
     let compare = |a: &KeyValue, b: &KeyValue| -> Ordering {
         match target {

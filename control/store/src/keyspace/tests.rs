@@ -1,4 +1,4 @@
-//! The keyspace against a model that keeps a whole map for each revision.
+//! The keyspace compared with a model that holds a whole map for each revision.
 
 use std::collections::BTreeMap;
 
@@ -63,11 +63,11 @@ impl Model {
     fn write(&mut self, changes: &[Change]) {
         let revision = self.current() + 1;
         let mut now = self.at(revision - 1).clone();
-        let mut made_revision = false;
+        let mut wrote = false;
         for change in changes {
             match *change {
                 Change::Put(n, value) => {
-                    made_revision = true;
+                    wrote = true;
                     let before = now.get(&key(n));
                     let kv = KeyValue {
                         key: key(n),
@@ -82,11 +82,11 @@ impl Model {
                 Change::Delete(from, to) => {
                     let before = now.len();
                     now.retain(|k, _| !(key(from)..key(to)).contains(k));
-                    made_revision |= now.len() != before;
+                    wrote |= now.len() != before;
                 }
             }
         }
-        if made_revision {
+        if wrote {
             self.snapshots.push(now);
         }
     }
@@ -100,7 +100,7 @@ fn write(keyspace: &mut Keyspace, changes: &[Change]) {
             Change::Delete(from, to) => drop(write.delete(&KeyRange::Span(key(from), key(to)))),
         }
     }
-    write.finish();
+    write.commit();
 }
 
 fn read(keyspace: &Keyspace, revision: Revision) -> Result<Vec<KeyValue>, Error> {
@@ -142,7 +142,7 @@ fn run(steps: &[Step]) -> (Keyspace, Model) {
 
 proptest! {
     #[test]
-    fn every_revision_reads_as_the_model_has_it(steps in prop::collection::vec(step(), 0..60)) {
+    fn every_revision_reads_the_same_as_in_the_model(steps in prop::collection::vec(step(), 0..60)) {
         let (keyspace, model) = run(&steps);
         for revision in 1..=model.current() {
             let got = read(&keyspace, revision);
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn history_leads_from_each_revision_to_the_present(
+    fn the_events_after_a_revision_turn_its_state_into_the_current_one(
         steps in prop::collection::vec(step(), 1..60),
         page_events in 1..5_usize,
     ) {
@@ -169,7 +169,7 @@ proptest! {
             let mut from = start + 1;
             while from <= model.current() {
                 let limits = PageLimits { events: page_events, ..ALL };
-                let page = keyspace.changes(&everything(), from, false, limits).unwrap();
+                let page = keyspace.events(&everything(), from, false, limits).unwrap();
                 prop_assert!(page.next > from);
                 for event in page.events {
                     prop_assert!((from..page.next).contains(&event.revision));
@@ -186,11 +186,11 @@ proptest! {
     }
 
     #[test]
-    fn compaction_to_the_end_leaves_one_version_of_each_key(
+    fn compaction_at_the_current_revision_leaves_one_version_of_each_key(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let (mut keyspace, model) = run(&steps);
-        let _refused_if_done_before = keyspace.compact(model.current());
+        let _refused_if_already_compacted = keyspace.compact(model.current());
         let now: u64 = model.at(model.current()).values().map(weight).sum();
         prop_assert_eq!(keyspace.bytes(), now);
         prop_assert_eq!(keyspace.keys.len(), model.at(model.current()).len());
@@ -198,17 +198,17 @@ proptest! {
 }
 
 #[test]
-fn a_watch_from_a_compacted_revision_is_refused_and_one_that_kept_up_is_not() {
+fn a_read_of_compacted_events_is_refused_unless_the_watcher_is_synced() {
     let mut keyspace = Keyspace::default();
     for value in 0..10 {
         write(&mut keyspace, &[Change::Put(0, value)]);
     }
     keyspace.compact(8).unwrap();
-    let refused = keyspace.changes(&everything(), 7, false, ALL);
+    let refused = keyspace.events(&everything(), 7, false, ALL);
     assert_eq!(refused.unwrap_err(), Error::Compacted);
     assert_eq!(
         keyspace
-            .changes(&everything(), 8, false, ALL)
+            .events(&everything(), 8, false, ALL)
             .unwrap()
             .events
             .len(),
@@ -216,7 +216,7 @@ fn a_watch_from_a_compacted_revision_is_refused_and_one_that_kept_up_is_not() {
     );
     assert_eq!(
         keyspace
-            .changes(&everything(), 7, true, ALL)
+            .events(&everything(), 7, true, ALL)
             .unwrap()
             .events
             .len(),
@@ -225,14 +225,14 @@ fn a_watch_from_a_compacted_revision_is_refused_and_one_that_kept_up_is_not() {
 }
 
 #[test]
-fn what_a_late_reader_may_still_see_of_compacted_history_is_bounded() {
+fn the_compacted_events_that_stay_readable_are_bounded() {
     let mut keyspace = Keyspace::default();
     for _ in 0..20_000 {
         write(&mut keyspace, &[Change::Put(0, 0)]);
     }
     keyspace.compact(keyspace.current()).unwrap();
-    let late = keyspace.changes(&everything(), 1_000, true, ALL);
+    let late = keyspace.events(&everything(), 1_000, true, ALL);
     assert_eq!(late.unwrap_err(), Error::Compacted);
-    let nearly = keyspace.changes(&everything(), keyspace.current() - 8_000, true, ALL);
+    let nearly = keyspace.events(&everything(), keyspace.current() - 8_000, true, ALL);
     assert_eq!(nearly.unwrap().events.len(), 8_001);
 }

@@ -1,4 +1,4 @@
-//! One revision in the making: its puts and deletes, seen at once by its own reads.
+//! A write transaction: its puts and deletes, which its own reads see before the commit.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use bytes::Bytes;
 use super::{Event, KeyRange, Keyspace, Revision};
 use crate::proto::mvccpb::KeyValue;
 
-/// An open revision. It becomes one when it is finished and has changed something.
+/// An open write transaction. Its commit creates a revision if it wrote something.
 #[derive(Debug)]
-#[must_use = "a write that is not finished leaves changes without a revision"]
-pub struct Write<'a> {
+#[must_use = "a transaction that is not committed leaves writes without a revision"]
+pub struct WriteTxn<'a> {
     keyspace: &'a mut Keyspace,
     events: Vec<Event>,
 }
 
-impl<'a> Write<'a> {
+impl<'a> WriteTxn<'a> {
     pub(super) fn new(keyspace: &'a mut Keyspace) -> Self {
         Self {
             keyspace,
@@ -23,27 +23,27 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// The keyspace with what was written so far.
+    /// The keyspace with the writes of this transaction so far.
     pub fn keyspace(&self) -> &Keyspace {
         self.keyspace
     }
 
-    /// The revision that an answer given now shows: the new one once something has changed.
+    /// The revision for the header of a nested response: the new one after the first write.
     pub fn revision(&self) -> Revision {
         self.keyspace.current + Revision::from(!self.events.is_empty())
     }
 
-    /// Writes a key and returns what it was.
+    /// Puts a key; returns its previous version.
     pub fn put(&mut self, key: &Bytes, value: &Bytes, lease: i64) -> Option<Arc<KeyValue>> {
         let revision = self.keyspace.current + 1;
         let prev = self.keyspace.latest(key).cloned();
-        // Copies: the request's buffer is larger than what is kept of it.
-        let kept = self
+        // Key and value are copied: a slice would keep the whole buffer of the request alive.
+        let stored_key = self
             .keyspace
             .keys
             .get_key_value(key)
-            .map(|(kept, _)| kept.clone());
-        let key = kept.unwrap_or_else(|| Bytes::copy_from_slice(key));
+            .map(|(stored, _)| stored.clone());
+        let key = stored_key.unwrap_or_else(|| Bytes::copy_from_slice(key));
         let kv = Arc::new(KeyValue {
             key: key.clone(),
             create_revision: prev.as_ref().map_or(revision, |prev| prev.create_revision),
@@ -64,12 +64,12 @@ impl<'a> Write<'a> {
         prev
     }
 
-    /// Deletes the keys of a range, in key order, and returns what they were.
+    /// Deletes the keys of a range, in key order; returns their previous versions.
     pub fn delete(&mut self, range: &KeyRange) -> Vec<Arc<KeyValue>> {
         let revision = self.keyspace.current + 1;
-        let mut gone = Vec::new();
+        let mut deleted = Vec::new();
         if range.is_empty() {
-            return gone;
+            return deleted;
         }
         for (key, history) in self.keyspace.keys.range_mut::<[u8], _>(range.bounds()) {
             let Some(prev) = history.latest().cloned() else {
@@ -89,13 +89,13 @@ impl<'a> Write<'a> {
                 kv,
                 prev: prev_of_event,
             });
-            gone.push(prev);
+            deleted.push(prev);
         }
-        gone
+        deleted
     }
 
-    /// Closes the revision and returns its changes, in order; none: there is no new revision.
-    pub fn finish(self) -> Vec<Event> {
+    /// Commits; returns the events in order. Without events there is no new revision.
+    pub fn commit(self) -> Vec<Event> {
         if !self.events.is_empty() {
             self.keyspace.current += 1;
             self.keyspace.log.extend(&self.events);

@@ -1,4 +1,4 @@
-//! etcd's Cluster service: a store is a cluster of one member that never changes.
+//! etcd's Cluster service: a cluster of one member.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ impl Cluster for Service {
         &self,
         _request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
-        // etcd leaves the revision out here.
+        // As in etcd, the header of this response has no revision.
         let header = self.store.header(0);
         let member = Member {
             id: header.member_id,

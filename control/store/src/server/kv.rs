@@ -45,7 +45,7 @@ impl Kv for Service {
         Ok(Response::new(self.store.txn(request.get_ref())?))
     }
 
-    /// Compaction is done when the answer goes out, so `physical` asks for nothing more.
+    /// Compaction completes before the response, with or without `physical`.
     async fn compact(
         &self,
         request: Request<CompactionRequest>,

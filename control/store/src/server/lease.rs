@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Renewals answered but not yet sent; then the client's further ones wait.
-const ANSWERS_MAX: usize = 16;
+/// Keep-alive responses queued per stream; a full queue delays the client's further keep-alives.
+const RESPONSES_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -30,7 +30,7 @@ impl Service {
     }
 }
 
-type Answers = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
+type Responses = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Lease for Service {
@@ -58,30 +58,30 @@ impl Lease for Service {
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
 
-    type LeaseKeepAliveStream = Answers;
+    type LeaseKeepAliveStream = Responses;
 
     async fn lease_keep_alive(
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
-    ) -> Result<Response<Answers>, Status> {
-        let (answers, stream) = tokio::sync::mpsc::channel(ANSWERS_MAX);
+    ) -> Result<Response<Responses>, Status> {
+        let (responses, stream) = tokio::sync::mpsc::channel(RESPONSES_MAX);
         let (store, shutdown) = (self.store.clone(), self.shutdown.clone());
         let mut requests = request.into_inner();
-        let renewals = async move {
+        let keep_alives = async move {
             while let Some(Ok(request)) = requests.next().await {
                 let (ttl, revision) = store.lease_renew(request.id);
                 let header = Some(store.header(revision));
-                let answer = LeaseKeepAliveResponse {
+                let response = LeaseKeepAliveResponse {
                     header,
                     id: request.id,
                     ttl,
                 };
-                if answers.send(Ok(answer)).await.is_err() {
+                if responses.send(Ok(response)).await.is_err() {
                     return;
                 }
             }
         };
-        tokio::spawn(shutdown.run_until_cancelled_owned(renewals));
+        tokio::spawn(shutdown.run_until_cancelled_owned(keep_alives));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
@@ -90,7 +90,7 @@ impl Lease for Service {
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
         let request = request.get_ref();
-        let (remaining, revision) = self.store.lease_remaining(request.id);
+        let (remaining, revision) = self.store.lease_time_to_live(request.id);
         let mut response = LeaseTimeToLiveResponse {
             header: Some(self.store.header(revision)),
             id: request.id,
@@ -98,8 +98,8 @@ impl Lease for Service {
             ..LeaseTimeToLiveResponse::default()
         };
         if let Some(remaining) = remaining {
-            response.ttl = remaining.left_s;
-            response.granted_ttl = remaining.granted_s;
+            response.ttl = remaining.ttl_s;
+            response.granted_ttl = remaining.granted_ttl_s;
             if request.keys {
                 response.keys = remaining.keys;
             }

@@ -1,4 +1,4 @@
-//! etcd's Maintenance service: what a client asks before it trusts a server.
+//! etcd's Maintenance service: the status of the server.
 
 use tonic::{Request, Response, Status};
 
@@ -9,7 +9,8 @@ use crate::{
     },
 };
 
-/// The etcd whose API is spoken: kube-apiserver decides by it whether progress can be trusted.
+/// The version of etcd's API that the store implements. kube-apiserver uses progress requests of
+/// watches only from certain etcd versions on.
 const API_VERSION: &str = "3.6.0";
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
-//! etcd's Watch service: one task for each stream, which owns its watches and reads history for
-//! them at the pace of its client.
+//! etcd's Watch service: one task for each stream, which owns the stream's watchers and reads their
+//! events at the pace of the client.
 
-mod answer;
-mod session;
+mod response;
+mod stream;
 mod watcher;
 
 use std::pin::Pin;
@@ -15,9 +15,9 @@ use crate::{
     Store,
     proto::etcdserverpb::{WatchRequest, WatchResponse, watch_server::Watch},
 };
-use session::Session;
+use stream::WatchStream;
 
-/// Responses ready but not yet taken by the transport; then the stream's task waits.
+/// Responses queued for the transport per stream; a full queue blocks the stream's task.
 const RESPONSES_MAX: usize = 4;
 
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl Watch for Service {
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
         let (out, responses) = tokio::sync::mpsc::channel(RESPONSES_MAX);
-        let session = Session::new(self.store.clone(), out);
-        let run = session.run(request.into_inner());
+        let stream = WatchStream::new(self.store.clone(), out);
+        let run = stream.run(request.into_inner());
         tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(run));
         Ok(Response::new(Box::pin(ReceiverStream::new(responses))))
     }

@@ -1,18 +1,18 @@
-//! The store's leases: requests, and the clock that ends them.
+//! Lease requests of the store, and the task that revokes expired leases.
 
 use super::{State, Store, random};
 use crate::{
     Error,
     keyspace::{Event, KeyRange, Revision},
-    lease::{LeaseId, Leases, Remaining, Since},
+    lease::{LeaseId, Leases, TimeToLive, Uptime},
 };
 
 impl Store {
-    fn now(&self) -> Since {
+    fn now(&self) -> Uptime {
         self.shared.started.elapsed()
     }
 
-    /// Makes a lease (number 0: the store chooses) and returns its number and seconds.
+    /// Grants a lease (ID 0: the store chooses one); returns its ID and its TTL in seconds.
     pub fn lease_grant(&self, id: LeaseId, ttl_s: i64) -> Result<(LeaseId, i64, Revision), Error> {
         let now = self.now();
         let mut state = self.shared.state.write();
@@ -27,13 +27,13 @@ impl Store {
         Ok((id, ttl_s, state.keyspace.current()))
     }
 
-    /// Ends a lease; its keys go in one revision, which is returned.
+    /// Revokes a lease and deletes its keys in one revision; returns that revision.
     pub fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
         self.write(|state| Ok(((), revoke(state, id)?)))
             .map(|((), header)| header.revision)
     }
 
-    /// Starts a lease's time anew; returns its seconds, 0 if there is none.
+    /// Resets the expiry of a lease; returns its TTL in seconds, 0 if there is no such lease.
     pub fn lease_renew(&self, id: LeaseId) -> (i64, Revision) {
         let now = self.now();
         let mut state = self.shared.state.write();
@@ -41,23 +41,23 @@ impl Store {
         (ttl_s, state.keyspace.current())
     }
 
-    /// What is left of a lease, if it exists.
-    pub fn lease_remaining(&self, id: LeaseId) -> (Option<Remaining>, Revision) {
+    /// The TTL and the attached keys of a lease, if it exists.
+    pub fn lease_time_to_live(&self, id: LeaseId) -> (Option<TimeToLive>, Revision) {
         let now = self.now();
         let state = self.shared.state.read();
         (
-            state.leases.remaining(id, now).ok(),
+            state.leases.time_to_live(id, now).ok(),
             state.keyspace.current(),
         )
     }
 
-    /// All leases, the one that ends first in front.
+    /// The IDs of all leases, ordered by expiry.
     pub fn leases(&self) -> (Vec<LeaseId>, Revision) {
         let state = self.shared.state.read();
         (state.leases.by_expiry().collect(), state.keyspace.current())
     }
 
-    /// Ends leases as their time comes, for ever. Dropping it loses nothing.
+    /// Revokes leases when they expire; never returns. Cancel safe.
     pub(crate) async fn expire_leases(&self) {
         loop {
             let next = self.shared.state.read().leases.next_expiry();
@@ -78,7 +78,7 @@ impl Store {
     fn expire_due(&self) {
         let now = self.now();
         loop {
-            // One lock for each lease, so that a crowd of them does not hold up requests.
+            // The lock is taken for each lease, so that requests run between two revocations.
             let revoked = self.write(|state| match state.leases.expired(now) {
                 Some(id) => Ok((true, revoke(state, id)?)),
                 None => Ok((false, Vec::new())),
@@ -96,7 +96,7 @@ fn revoke(state: &mut State, id: LeaseId) -> Result<Vec<Event>, Error> {
     for key in keys {
         write.delete(&KeyRange::One(key));
     }
-    Ok(write.finish())
+    Ok(write.commit())
 }
 
 fn unused_lease(leases: &Leases) -> LeaseId {

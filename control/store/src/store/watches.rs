@@ -1,4 +1,4 @@
-//! The store's side of watches: who is told, and what is read.
+//! The watches of the store: registration of watchers, and reads of their events.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use super::Store;
 use crate::{
     Error,
     keyspace::{KeyRange, Page, PageLimits, Revision},
-    watch::{Inbox, Interest, WatchId},
+    watch::{ReadySet, Registration, WatchId},
 };
 
 impl Store {
-    /// Adds a watch and returns the current revision, or, with it, the compacted one if the watch
-    /// asks for less. A start of 0 is the next revision.
+    /// Registers a watcher; returns the current revision, and the compacted revision as the error if
+    /// the watch starts below it. A start of 0 is the next revision.
     pub(crate) fn watch(
         &self,
-        inbox: &Arc<Inbox>,
+        ready_set: &Arc<ReadySet>,
         id: WatchId,
         range: &KeyRange,
         start: Revision,
@@ -25,43 +25,43 @@ impl Store {
             return (current, Err(compacted));
         }
         let from = if start > 0 { start } else { current + 1 };
-        state.hub.add(Interest {
-            inbox: Arc::clone(inbox),
+        state.watchers.add(Registration {
+            ready_set: Arc::clone(ready_set),
             id,
             range: range.clone(),
             from,
         });
         if from <= current {
-            inbox.mark(id, from);
+            ready_set.mark(id, from);
         }
-        self.observe(&state);
+        self.update_gauges(&state);
         (current, Ok(()))
     }
 
-    /// Removes a watch.
-    pub(crate) fn unwatch(&self, inbox: &Arc<Inbox>, id: WatchId, range: &KeyRange) {
+    /// Removes a watcher.
+    pub(crate) fn cancel_watch(&self, ready_set: &Arc<ReadySet>, id: WatchId, range: &KeyRange) {
         let mut state = self.shared.state.write();
-        state.hub.remove(inbox, id, range);
-        self.observe(&state);
+        state.watchers.remove(ready_set, id, range);
+        self.update_gauges(&state);
     }
 
-    /// A page of history and the compacted revision; refused, only the latter.
-    pub(crate) fn changes(
+    /// A page of events for a watcher, and the compacted revision.
+    pub(crate) fn events(
         &self,
         range: &KeyRange,
         from: Revision,
-        live: bool,
+        synced: bool,
         limits: PageLimits,
     ) -> (Result<Page, Error>, Revision) {
         let state = self.shared.state.read();
-        let page = state.keyspace.changes(range, from, live, limits);
+        let page = state.keyspace.events(range, from, synced, limits);
         (page, state.keyspace.compacted())
     }
 
-    /// The current revision, if the stream has nothing to read up to it.
-    pub(crate) fn progress(&self, inbox: &Inbox) -> Option<Revision> {
-        // Marks are made under the write lock, so both are of one moment.
+    /// The current revision, if the stream has read all events up to it.
+    pub(crate) fn progress(&self, ready_set: &ReadySet) -> Option<Revision> {
+        // Watchers are marked under the write lock, so the set and the revision are consistent.
         let state = self.shared.state.read();
-        inbox.is_empty().then(|| state.keyspace.current())
+        ready_set.is_empty().then(|| state.keyspace.current())
     }
 }

@@ -1,6 +1,6 @@
-//! What is refused before anything is done: first by a request's form, then by the state it meets.
+//! Validation of requests before they are applied: first their fields, then against the keyspace.
 
-use super::{Choice, branch};
+use super::{TxnPath, branch};
 use crate::{
     Error,
     keyspace::{Keyspace, check_sort},
@@ -38,8 +38,8 @@ pub(super) fn delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
     key(&request.key)
 }
 
-/// Checks the form of a transaction, both branches, depth first. What its longest list uses of
-/// `ops_max` is not there for nested ones.
+/// Checks the fields of a transaction, both branches, depth first. The longest list is subtracted
+/// from `ops_max` for nested transactions.
 pub(super) fn txn(request: &TxnRequest, ops_max: usize) -> Result<(), Error> {
     let lists = [
         request.compare.len(),
@@ -69,7 +69,7 @@ fn operation(op: &RequestOp, ops_max: usize) -> Result<(), Error> {
     }
 }
 
-/// The lease that a put names exists.
+/// Checks that the lease of a put exists.
 pub(super) fn lease(leases: &Leases, request: &PutRequest) -> Result<(), Error> {
     if request.lease != 0 && !leases.contains(request.lease) {
         return Err(Error::LeaseNotFound);
@@ -77,36 +77,36 @@ pub(super) fn lease(leases: &Leases, request: &PutRequest) -> Result<(), Error> 
     Ok(())
 }
 
-/// What a put wants to keep exists.
-pub(super) fn kept(keyspace: &Keyspace, request: &PutRequest) -> Result<(), Error> {
-    let keeps = request.ignore_value || request.ignore_lease;
-    if keeps && keyspace.latest(&request.key).is_none() {
+/// Checks that the key of a put with `ignore_value` or `ignore_lease` exists.
+pub(super) fn ignore_flags(keyspace: &Keyspace, request: &PutRequest) -> Result<(), Error> {
+    let ignores = request.ignore_value || request.ignore_lease;
+    if ignores && keyspace.latest(&request.key).is_none() {
         return Err(Error::KeyNotFound);
     }
     Ok(())
 }
 
-/// Checks the branches that will be taken against the state before the transaction.
-pub(super) fn applies(
+/// Checks the operations on the transaction's path against the state before the transaction.
+pub(super) fn path(
     keyspace: &Keyspace,
     leases: &Leases,
     request: &TxnRequest,
-    choice: &Choice,
+    taken: &TxnPath,
 ) -> Result<(), Error> {
-    let mut nested = choice.nested.iter();
-    for op in branch(request, choice.succeeded) {
+    let mut nested = taken.nested.iter();
+    for op in branch(request, taken.succeeded) {
         match &op.request {
             Some(Request::RequestRange(request)) => {
-                keyspace.readable(request.revision)?;
+                keyspace.read_revision(request.revision)?;
             }
-            // The other way round than for a put outside a transaction, as in etcd.
+            // As in etcd, the order of these checks is the reverse of a put outside a transaction.
             Some(Request::RequestPut(request)) => {
-                kept(keyspace, request)?;
+                ignore_flags(keyspace, request)?;
                 lease(leases, request)?;
             }
             Some(Request::RequestTxn(request)) => {
-                if let Some(choice) = nested.next() {
-                    applies(keyspace, leases, request, choice)?;
+                if let Some(nested_path) = nested.next() {
+                    path(keyspace, leases, request, nested_path)?;
                 }
             }
             Some(Request::RequestDeleteRange(_)) | None => {}

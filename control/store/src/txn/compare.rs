@@ -1,4 +1,4 @@
-//! The conditions of a transaction.
+//! The compares of a transaction.
 
 use std::cmp::Ordering;
 
@@ -13,25 +13,25 @@ use crate::{
     },
 };
 
-/// Whether a condition holds now. Over a range all keys must agree; a range without keys counts as
-/// one missing key.
+/// Whether a compare succeeds. Over a range it must succeed for every key; a range without keys is
+/// compared as one missing key.
 pub(super) fn holds(keyspace: &Keyspace, compare: &Compare) -> bool {
     let range = KeyRange::new(&compare.key, &compare.range_end);
-    let found = keyspace.select(&range, None, usize::MAX);
+    let found = keyspace.scan(&range, None, usize::MAX);
     if found.kvs.is_empty() {
-        // Nothing can be said of the value of a missing key, not even that it differs.
+        // A compare of the value of a missing key fails, even with NOT_EQUAL.
         return target(compare) != Some(CompareTarget::Value)
-            && agrees(compare, &KeyValue::default());
+            && holds_for(compare, &KeyValue::default());
     }
-    found.kvs.iter().all(|kv| agrees(compare, kv))
+    found.kvs.iter().all(|kv| holds_for(compare, kv))
 }
 
 fn target(compare: &Compare) -> Option<CompareTarget> {
     CompareTarget::try_from(compare.target).ok()
 }
 
-/// A target without a value of its own is compared with 0 or the empty value.
-fn agrees(compare: &Compare, kv: &KeyValue) -> bool {
+/// Without a target value the field is compared with 0 or with the empty value.
+fn holds_for(compare: &Compare, kv: &KeyValue) -> bool {
     let wanted = compare.target_union.as_ref();
     let ordering = match (target(compare), wanted) {
         (Some(CompareTarget::Version), Some(TargetUnion::Version(v))) => kv.version.cmp(v),
@@ -53,7 +53,7 @@ fn agrees(compare: &Compare, kv: &KeyValue) -> bool {
         Ok(CompareResult::NotEqual) => ordering.is_ne(),
         Ok(CompareResult::Greater) => ordering.is_gt(),
         Ok(CompareResult::Less) => ordering.is_lt(),
-        // A result that does not exist holds, as in etcd.
+        // As in etcd, a compare with an unknown result succeeds.
         Err(_) => true,
     }
 }

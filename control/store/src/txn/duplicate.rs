@@ -1,6 +1,6 @@
-//! Refuses transactions in which two operations write the same key, with the two gaps that etcd
-//! has: a delete from a key onwards conflicts with nothing, and a put in one nested transaction not
-//! with a delete in a later one.
+//! Rejection of transactions in which two operations write the same key. Two cases pass, as in
+//! etcd: a delete with `range_end` `\0` conflicts with no put, and a put in one nested transaction
+//! does not conflict with a delete in a later one.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     proto::etcdserverpb::{DeleteRangeRequest, RequestOp, request_op::Request},
 };
 
-/// What a list of operations writes, nested ones included.
+/// The keys that a list of operations writes, with those of nested transactions.
 #[derive(Debug, Default)]
 struct Writes<'a> {
     puts: HashSet<&'a Bytes>,
@@ -24,7 +24,7 @@ impl<'a> Writes<'a> {
             if delete.range_end.is_empty() {
                 delete.key == *key
             } else {
-                // `\0` as the end, "from the key on", is below every key: the first gap.
+                // The `range_end` `\0` ("from the key on") is below every key: the first case.
                 delete.key <= *key && *key < delete.range_end
             }
         })
@@ -37,9 +37,9 @@ impl<'a> Writes<'a> {
         Ok(())
     }
 
-    /// Takes over what a nested transaction writes. Its branches exclude each other, so both may
-    /// put one key.
-    fn nest(&mut self, success: Writes<'a>, failure: Writes<'a>) -> Result<(), Error> {
+    /// Adds the writes of a nested transaction. Only one of its branches runs, so both may put the
+    /// same key.
+    fn add_nested(&mut self, success: Writes<'a>, failure: Writes<'a>) -> Result<(), Error> {
         success.puts.iter().try_for_each(|key| self.put(key))?;
         let only_failure = failure.puts.difference(&success.puts);
         only_failure.into_iter().try_for_each(|key| self.put(key))?;
@@ -63,7 +63,7 @@ fn collect(ops: &[RequestOp]) -> Result<Writes<'_>, Error> {
     }
     for op in ops {
         if let Some(Request::RequestTxn(nested)) = &op.request {
-            writes.nest(collect(&nested.success)?, collect(&nested.failure)?)?;
+            writes.add_nested(collect(&nested.success)?, collect(&nested.failure)?)?;
         }
     }
     for op in ops {

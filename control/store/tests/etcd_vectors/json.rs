@@ -1,10 +1,10 @@
-//! Text forms of the recordings: bytes as printable text, long runs as a count.
+//! The JSON encoding of bytes in the golden vectors: printable text, long runs as a count.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Bytes as the recordings write them: printable ASCII as itself, the rest and `%` as `%XX`.
+/// Encodes bytes: printable ASCII as itself, other bytes and `%` as `%XX`.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -17,7 +17,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes behind a text, or behind `{"rep": "v", "n": 700000}`.
+/// Decodes a text, or a run such as `{"rep": "v", "n": 700000}`.
 pub(crate) fn unescape(value: &Value) -> Vec<u8> {
     if let Value::Object(run) = value {
         let count = usize::try_from(run["n"].as_u64().unwrap()).unwrap();
@@ -39,7 +39,7 @@ pub(crate) fn unescape(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// A text for people: long values are cut.
+/// A value for a test's output: long values are cut.
 pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= 1_500 {

@@ -1,27 +1,27 @@
-//! Replays recorded answers of a real etcd 3.6 against the gRPC server: no answer may differ.
+//! Golden vectors of etcd 3.6, replayed against the gRPC server: no response may differ.
 //!
-//! The recordings are `tests/vectors/*.jsonl.gz`, or `*.jsonl` in the folder that
+//! The vectors are `tests/vectors/*.jsonl.gz`, or `*.jsonl` in the folder that
 //! `DORMOUSE_ETCD_VECTORS` names.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a malformed recording or answer ends the test; what was compared is told"
+    reason = "a malformed vector or response fails the test; the counts of comparisons are printed"
 )]
 
 mod json;
 mod matching;
 mod messages;
 mod replay;
+mod rpc;
 mod watching;
-mod wire;
 
 use std::{env, fs, io::Read, path::Path, path::PathBuf};
 
 use futures::{StreamExt, stream};
 use replay::{Outcome, Scenario};
 
-/// Recordings of services that the store has; the others (auth, members, locks) it refuses.
+/// Vectors of the services that the store implements; auth, membership and locks are not served.
 const IN_SCOPE: [&str; 9] = [
     "kv",
     "txn",
@@ -34,13 +34,13 @@ const IN_SCOPE: [&str; 9] = [
     "random",
 ];
 
-/// Scenarios under way at a time; most wait for time to pass.
+/// Scenarios that run in parallel; most of them wait for timeouts.
 const PARALLEL: usize = 12;
 
-/// Differences that are printed; the rest is counted.
+/// Differences that are printed; further ones are only counted.
 const SHOWN_MAX: usize = 40;
 
-fn recording(name: &str) -> String {
+fn vectors(name: &str) -> String {
     if let Some(folder) = env::var_os("DORMOUSE_ETCD_VECTORS") {
         let path = PathBuf::from(folder).join(format!("{name}.jsonl"));
         return fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -54,10 +54,10 @@ fn recording(name: &str) -> String {
     text
 }
 
-/// Replays one file of recordings; `DORMOUSE_ETCD_SCENARIO` names a single scenario to replay.
+/// Replays one file of vectors; `DORMOUSE_ETCD_SCENARIO` selects a single scenario.
 async fn replay_file(name: &str) -> Outcome {
     let only = env::var("DORMOUSE_ETCD_SCENARIO").ok();
-    let text = recording(name);
+    let text = vectors(name);
     let scenarios: Vec<Scenario> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -75,7 +75,7 @@ async fn replay_file(name: &str) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_recorded_answer_of_etcd_is_ours() {
+async fn every_recorded_response_of_etcd_is_reproduced() {
     let mut total = Outcome::default();
     for name in IN_SCOPE {
         total.add(replay_file(name).await);
@@ -84,5 +84,5 @@ async fn every_recorded_answer_of_etcd_is_ours() {
         println!("{difference}\n");
     }
     println!("{total}");
-    assert!(total.differences.is_empty(), "answers differ from etcd's");
+    assert!(total.differences.is_empty(), "responses differ from etcd's");
 }

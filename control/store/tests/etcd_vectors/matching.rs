@@ -1,4 +1,4 @@
-//! Whether an answer is the recorded one, wildcards considered.
+//! Comparison of a response with the recorded one, with wildcards.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Messages from and to the JSON of the recordings, by the descriptors of our own .proto files.
+//! Conversion between messages and the JSON of the vectors, by the descriptors of the .proto files.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::json::{escape, unescape};
 
-/// Numbers that the server chose, by the name the recording gives them.
+/// Values that the server chose (such as lease IDs), by their name in the vectors.
 pub(crate) type Vars = HashMap<String, Value>;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
@@ -18,7 +18,7 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(set.as_slice()).unwrap()
 });
 
-/// The method behind `KV/Put`; none if the store does not have it.
+/// The descriptor of a method such as `KV/Put`; `None` if the store does not implement it.
 pub(crate) fn method(rpc: &str) -> Option<MethodDescriptor> {
     let (service, name) = rpc.split_once('/').unwrap();
     let service = POOL.get_service_by_name(&format!("etcdserverpb.{service}"))?;
@@ -94,7 +94,7 @@ fn decode_one(value: &Field, field: &FieldDescriptor) -> Value {
     }
 }
 
-/// A header shows its revision, and which of the numbers that differ from server to server are 0.
+/// A header as its revision and the names of those IDs that are 0; other IDs differ by server.
 fn decode_header(header: &DynamicMessage) -> Value {
     let mut object = decode(header);
     let fields = object.as_object_mut().unwrap();

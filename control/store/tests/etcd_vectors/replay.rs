@@ -1,4 +1,4 @@
-//! One scenario: a fresh server, its steps in order, what differs.
+//! Replay of one scenario: a new server, the steps in order, the differences.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -16,15 +16,15 @@ use crate::{
     json::short,
     matching::matches,
     messages::{self, Vars, decode, encode},
+    rpc::{self, Meta},
     watching::WatchStream,
-    wire::{self, Meta},
 };
 
 #[derive(Default)]
 pub(crate) struct Outcome {
     scenarios: usize,
-    answers: usize,
-    /// Steps that use a method the store does not have.
+    responses: usize,
+    /// Steps with a method that the store does not implement.
     out_of_scope: usize,
     pub(crate) differences: Vec<String>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.scenarios += other.scenarios;
-        self.answers += other.answers;
+        self.responses += other.responses;
         self.out_of_scope += other.out_of_scope;
         self.differences.extend(other.differences);
     }
@@ -43,12 +43,12 @@ impl fmt::Display for Outcome {
         let differences = self.differences.len();
         write!(
             f,
-            "{} scenarios, {} answers, {differences} differences",
-            self.scenarios, self.answers
+            "{} scenarios, {} responses, {differences} differences",
+            self.scenarios, self.responses
         )?;
         write!(
             f,
-            " ({} steps of methods out of scope left out)",
+            " ({} steps with methods out of scope skipped)",
             self.out_of_scope
         )
     }
@@ -58,7 +58,7 @@ pub(crate) struct Scenario {
     text: Value,
 }
 
-/// A scenario under way.
+/// A running scenario.
 struct Run {
     name: String,
     address: String,
@@ -121,10 +121,13 @@ impl Scenario {
 
 impl Run {
     fn compare(&mut self, step: &str, expected: &Value, got: &Value) {
-        self.outcome.answers += 1;
+        self.outcome.responses += 1;
         if !matches(expected, got, &self.vars) {
             let (expected, got) = (short(expected), short(got));
-            let text = format!("{} {step}\n  etcd: {expected}\n  ours: {got}", self.name);
+            let text = format!(
+                "{} {step}\n  etcd: {expected}\n  dormouse: {got}",
+                self.name
+            );
             self.outcome.differences.push(text);
         }
     }
@@ -148,21 +151,21 @@ impl Run {
         } else if step.get("poll").is_some() {
             self.poll(&label, step).await;
         } else if step.get("reqs").is_some() {
-            self.conversation(&label, step).await;
+            self.exchange(&label, step).await;
         } else {
             self.call(&label, step).await;
         }
     }
 
     async fn call(&mut self, label: &str, step: &Value) {
-        let Some(answer) = self.answer(step, "rpc").await else {
+        let Some(response) = self.invoke(step, "rpc").await else {
             self.outcome.out_of_scope += 1;
             return;
         };
         let label = format!("{label} {}", step["rpc"]);
-        match answer {
+        match response {
             Ok(mut got) => {
-                self.learn(step, &got);
+                self.store_vars(step, &got);
                 if let Some(Value::Array(keys)) = got.get_mut("keys") {
                     keys.sort_by_key(Value::to_string);
                 }
@@ -183,16 +186,16 @@ impl Run {
         }
     }
 
-    /// Calls the method that the member `rpc` names; none if the store does not have it.
-    async fn answer(&mut self, step: &Value, rpc: &str) -> Option<Result<Value, Status>> {
+    /// Calls the method that the member `rpc` names; `None` if the store does not implement it.
+    async fn invoke(&mut self, step: &Value, rpc: &str) -> Option<Result<Value, Status>> {
         let method = messages::method(step[rpc].as_str().unwrap())?;
         let message = encode(&step["req"], &method.input(), &self.vars);
         let channel = self.channel(step).await;
-        let answer = wire::call(&channel, &method, &message, &meta(step)).await;
-        Some(answer.map(|message| decode(&message)))
+        let response = rpc::call(&channel, &method, &message, &meta(step)).await;
+        Some(response.map(|message| decode(&message)))
     }
 
-    fn learn(&mut self, step: &Value, got: &Value) {
+    fn store_vars(&mut self, step: &Value, got: &Value) {
         for (field, name) in step["vars"].as_object().into_iter().flatten() {
             let value = got
                 .pointer(&format!("/{}", field.replace('.', "/")))
@@ -213,7 +216,7 @@ impl Run {
         let before = Duration::from_millis(step["before_ms"].as_u64().unwrap());
         let after = Duration::from_millis(step["after_ms"].as_u64().unwrap());
         loop {
-            let got = self.answer(step, "poll").await.unwrap().unwrap();
+            let got = self.invoke(step, "poll").await.unwrap().unwrap();
             let zero = json!(0);
             let mut until = step["until"].as_object().unwrap().iter();
             let done = until.all(|(name, value)| got.get(name).unwrap_or(&zero) == value);
@@ -227,12 +230,12 @@ impl Run {
         }
     }
 
-    /// Several messages on one stream: send one, read one.
-    async fn conversation(&mut self, label: &str, step: &Value) {
+    /// Several messages on one stream: sends one, then reads one.
+    async fn exchange(&mut self, label: &str, step: &Value) {
         let method = messages::method(step["rpc"].as_str().unwrap()).unwrap();
         let channel = self.channel(step).await;
         let (requests, incoming) = mpsc::unbounded();
-        let mut answers = wire::stream(&channel, &method, incoming, &meta(step))
+        let mut responses = rpc::stream(&channel, &method, incoming, &meta(step))
             .await
             .unwrap();
         let pairs = step["reqs"]
@@ -244,7 +247,7 @@ impl Run {
             requests
                 .unbounded_send(encode(request, &method.input(), &self.vars))
                 .unwrap();
-            let got = decode(&answers.next().await.unwrap().unwrap());
+            let got = decode(&responses.next().await.unwrap().unwrap());
             self.compare(label, expected, &got);
         }
     }
@@ -261,11 +264,11 @@ impl Run {
         if stream.is_closed() {
             self.watches.remove(&name);
         }
-        for (what, expected, got) in checks.drain(..) {
+        for check in checks.drain(..) {
             self.compare(
-                &format!("step {number} watch {name} {what}"),
-                &expected,
-                &got,
+                &format!("step {number} watch {name} {}", check.label),
+                &check.expected,
+                &check.got,
             );
         }
     }

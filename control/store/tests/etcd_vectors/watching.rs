@@ -1,4 +1,5 @@
-//! Watch streams: what came, and the barrier before which all events up to a revision must come.
+//! Watch streams: the received responses, and a barrier by which all events up to a revision must
+//! have been received.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -10,19 +11,39 @@ use tonic::transport::Channel;
 
 use crate::{
     messages::{Vars, decode, encode, method},
-    wire::{self, Meta},
+    rpc::{self, Meta},
 };
 
-/// What a step checks: a label, what etcd gave, what we gave.
-pub(crate) type Checks = Vec<(String, Value, Value)>;
+/// One comparison of a step.
+pub(crate) struct Check {
+    pub(crate) label: String,
+    /// The value recorded from etcd.
+    pub(crate) expected: Value,
+    /// The value received from the store.
+    pub(crate) got: Value,
+}
 
-const PROGRESS_AGAIN: Duration = Duration::from_millis(130);
-const STRAGGLERS: Duration = Duration::from_millis(60);
+impl Check {
+    fn new(label: &str, expected: &Value, got: Value) -> Self {
+        Self {
+            label: label.into(),
+            expected: expected.clone(),
+            got,
+        }
+    }
+}
+
+/// Time after which a progress request is repeated.
+const PROGRESS_RETRY: Duration = Duration::from_millis(130);
+/// Time in which the responses to repeated progress requests are received and dropped.
+const LATE_PROGRESS: Duration = Duration::from_millis(60);
+/// Time without a response after which a stream is quiet.
 const QUIET: Duration = Duration::from_millis(150);
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any step takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
-struct Arrived {
+struct Received {
     responses: Vec<Value>,
     creates: usize,
     cancels: usize,
@@ -33,7 +54,7 @@ struct Arrived {
 pub(crate) struct WatchStream {
     method: MethodDescriptor,
     requests: Option<mpsc::UnboundedSender<DynamicMessage>>,
-    arrived: Arc<Mutex<Arrived>>,
+    received: Arc<Mutex<Received>>,
     reader: JoinHandle<()>,
     creates: usize,
     cancels: usize,
@@ -50,17 +71,15 @@ impl WatchStream {
     pub(crate) async fn open(channel: &Channel, meta: &Meta) -> Self {
         let method = method("Watch/Watch").unwrap();
         let (requests, incoming) = mpsc::unbounded();
-        let mut responses = wire::stream(channel, &method, incoming, meta)
-            .await
-            .unwrap();
-        let arrived = Arc::new(Mutex::new(Arrived::default()));
-        let into = Arc::clone(&arrived);
+        let mut responses = rpc::stream(channel, &method, incoming, meta).await.unwrap();
+        let received = Arc::new(Mutex::new(Received::default()));
+        let into = Arc::clone(&received);
         let reader = tokio::spawn(async move {
             while let Some(response) = responses.next().await {
-                let mut arrived = into.lock().await;
+                let mut received = into.lock().await;
                 match response {
-                    Ok(response) => arrived.take(decode(&response)),
-                    Err(status) => arrived.end = Some(json!(format!("{:?}", status.code()))),
+                    Ok(response) => received.take(decode(&response)),
+                    Err(status) => received.end = Some(json!(format!("{:?}", status.code()))),
                 }
             }
         });
@@ -68,7 +87,7 @@ impl WatchStream {
         Self {
             method,
             requests,
-            arrived,
+            received,
             reader,
             creates: 0,
             cancels: 0,
@@ -89,8 +108,8 @@ impl WatchStream {
             .unwrap();
     }
 
-    pub(crate) async fn step(&mut self, step: &Value, vars: &Vars) -> Checks {
-        let mut checks = Checks::new();
+    pub(crate) async fn step(&mut self, step: &Value, vars: &Vars) -> Vec<Check> {
+        let mut checks = Vec::new();
         for request in step["send"].as_array().into_iter().flatten() {
             self.creates += usize::from(request.get("create_request").is_some());
             self.send(request, vars);
@@ -103,8 +122,8 @@ impl WatchStream {
         if let Some(ms) = step["noprogress"].as_u64() {
             self.send(&json!({"progress_request": {}}), vars);
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            let answered = self.arrived.lock().await.progress.take().is_some();
-            checks.push(("answered".into(), step["answered"].clone(), json!(answered)));
+            let answered = self.received.lock().await.progress.take().is_some();
+            checks.push(Check::new("answered", &step["answered"], json!(answered)));
         }
         if let Some(revision) = step["sync"].as_i64() {
             let progress = if step["by"] == json!("quiet") {
@@ -113,26 +132,23 @@ impl WatchStream {
             } else {
                 self.barrier(revision, vars).await
             };
-            let mut arrived = self.arrived.lock().await;
-            let (got, faults) = arrived.fold();
-            drop(arrived);
-            checks.push(("got".into(), step["got"].clone(), got));
-            checks.extend(
-                faults
-                    .into_iter()
-                    .map(|fault| (fault, json!("no"), json!("yes"))),
-            );
+            let mut received = self.received.lock().await;
+            let (got, violations) = received.fold();
+            drop(received);
+            checks.push(Check::new("got", &step["got"], got));
+            let violations = violations.iter();
+            checks.extend(violations.map(|label| Check::new(label, &json!("no"), json!("yes"))));
             if let Some(expected) = step.get("progress") {
-                checks.push(("progress".into(), expected.clone(), json!(progress)));
+                checks.push(Check::new("progress", expected, json!(progress)));
             }
         }
         checks
     }
 
-    async fn wait(&self, patience: Duration, ready: impl Fn(&Arrived) -> bool) -> bool {
-        let deadline = Instant::now() + patience;
+    async fn wait(&self, timeout: Duration, ready: impl Fn(&Received) -> bool) -> bool {
+        let deadline = Instant::now() + timeout;
         loop {
-            if ready(&*self.arrived.lock().await) {
+            if ready(&*self.received.lock().await) {
                 return true;
             }
             if Instant::now() > deadline {
@@ -142,26 +158,27 @@ impl WatchStream {
         }
     }
 
+    /// Waits for the responses to all create and cancel requests.
     async fn controls(&self) {
         let (creates, cancels) = (self.creates, self.cancels);
-        self.wait(PATIENCE, |a| a.creates >= creates && a.cancels >= cancels)
+        self.wait(TIMEOUT, |a| a.creates >= creates && a.cancels >= cancels)
             .await;
     }
 
-    /// Returns once all events up to the revision must have come.
+    /// Returns when a progress response shows that all events up to the revision were sent.
     async fn barrier(&self, revision: i64, vars: &Vars) -> Option<i64> {
         self.controls().await;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut requests = 0;
         while Instant::now() < deadline {
             requests += 1;
             self.send(&json!({"progress_request": {}}), vars);
-            let reached = |arrived: &Arrived| arrived.progress >= Some(revision);
-            if self.wait(PROGRESS_AGAIN, reached).await {
-                let progress = self.arrived.lock().await.progress.take();
+            let reached = |received: &Received| received.progress >= Some(revision);
+            if self.wait(PROGRESS_RETRY, reached).await {
+                let progress = self.received.lock().await.progress.take();
                 if requests > 1 {
-                    tokio::time::sleep(STRAGGLERS).await;
-                    self.arrived.lock().await.progress = None;
+                    tokio::time::sleep(LATE_PROGRESS).await;
+                    self.received.lock().await.progress = None;
                 }
                 return progress;
             }
@@ -169,16 +186,16 @@ impl WatchStream {
         None
     }
 
-    /// Returns once as much as recorded has come, and nothing more for a while.
+    /// Returns when as much as recorded was received, and then nothing for [`QUIET`].
     async fn quiet(&self, expected: &Value) {
         self.controls().await;
         let wanted = weight(expected);
-        self.wait(PATIENCE, |arrived| weight(&arrived.peek()) >= wanted)
+        self.wait(TIMEOUT, |received| weight(&received.peek()) >= wanted)
             .await;
-        let mut count = self.arrived.lock().await.responses.len();
+        let mut count = self.received.lock().await.responses.len();
         loop {
             tokio::time::sleep(QUIET).await;
-            let now = self.arrived.lock().await.responses.len();
+            let now = self.received.lock().await.responses.len();
             if now == count {
                 return;
             }
@@ -187,7 +204,7 @@ impl WatchStream {
     }
 }
 
-/// Controls and events in what a step got.
+/// Number of control responses and events that a step received.
 fn weight(got: &Value) -> usize {
     let elements = got
         .as_object()
@@ -200,7 +217,7 @@ fn weight(got: &Value) -> usize {
         .sum()
 }
 
-impl Arrived {
+impl Received {
     fn take(&mut self, response: Value) {
         let control = response.get("created").is_some() || response.get("canceled").is_some();
         let has_events = response.get("events").is_some();
@@ -224,10 +241,10 @@ impl Arrived {
         copy.fold().0
     }
 
-    /// What came since the last step, by watch, and which promises about batches were broken.
+    /// The responses since the last step by watcher, and violations of etcd's guarantees on batches.
     fn fold(&mut self) -> (Value, Vec<String>) {
         let mut got: Map<String, Value> = Map::new();
-        let mut faults = Vec::new();
+        let mut violations = Vec::new();
         for response in mem::take(&mut self.responses) {
             let id = response["watch_id"].as_i64().unwrap_or(0).to_string();
             let list = got
@@ -235,7 +252,7 @@ impl Arrived {
                 .or_insert_with(|| json!([]))
                 .as_array_mut()
                 .unwrap();
-            fold_one(list, response, &mut faults);
+            fold_one(list, response, &mut violations);
         }
         for list in got.values_mut() {
             for element in list.as_array_mut().unwrap() {
@@ -246,11 +263,11 @@ impl Arrived {
         if let Some(end) = &self.end {
             got.insert("end".into(), end.clone());
         }
-        (Value::Object(got), faults)
+        (Value::Object(got), violations)
     }
 }
 
-fn fold_one(list: &mut Vec<Value>, mut response: Value, faults: &mut Vec<String>) {
+fn fold_one(list: &mut Vec<Value>, mut response: Value, violations: &mut Vec<String>) {
     let fields = response.as_object_mut().unwrap();
     fields.remove("watch_id");
     let fragment = fields.remove("fragment").is_some();
@@ -270,7 +287,7 @@ fn fold_one(list: &mut Vec<Value>, mut response: Value, faults: &mut Vec<String>
     let events = events.as_array().unwrap().clone();
     let revision_of = |event: &Value| event["kv"]["mod_revision"].as_i64();
     if response["header"]["revision"].as_i64() < events.last().and_then(revision_of) {
-        faults.push("header below the last event".into());
+        violations.push("header revision below the last event".into());
     }
     if list.last().is_none_or(|last| last.get("events").is_none()) {
         list.push(json!({"events": []}));
@@ -281,7 +298,7 @@ fn fold_one(list: &mut Vec<Value>, mut response: Value, faults: &mut Vec<String>
     joined.extend(events);
     let open = element["open"] == json!(true);
     if split && element["events"].as_array().unwrap().len() > 1 && !open {
-        faults.push("a revision split without a fragment".into());
+        violations.push("a revision split over responses without fragments".into());
     }
     element["open"] = json!(fragment);
     if fragment {

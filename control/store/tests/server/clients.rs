@@ -1,4 +1,4 @@
-//! The `etcd-client` crate against the server: the calls that the rest of Dormouse makes.
+//! The `etcd-client` crate against the server: the calls that Dormouse's other packages make.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn keys_are_put_read_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_update_of_an_older_revision_does_nothing() {
+async fn an_update_with_an_outdated_mod_revision_changes_nothing() {
     let served = Served::start().await;
     let mut client = served.client().await;
     let update = |revision: i64, value: &str| {
@@ -60,7 +60,7 @@ async fn an_update_of_an_older_revision_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_list_and_a_watch_from_its_revision_miss_nothing() {
+async fn a_watch_from_the_revision_of_a_list_misses_no_event() {
     let served = Served::start().await;
     let mut client = served.client().await;
     client.put("app/1", "old", None).await.unwrap();
@@ -96,32 +96,32 @@ async fn a_list_and_a_watch_from_its_revision_miss_nothing() {
 }
 
 #[tokio::test]
-async fn a_lease_takes_its_keys_with_it_unless_it_is_kept_alive() {
+async fn an_expired_lease_deletes_its_keys_and_a_kept_alive_lease_does_not() {
     let served = Served::start().await;
     let mut client = served.client().await;
-    let kept = client.lease_grant(2, None).await.unwrap().id();
-    let left = client.lease_grant(2, None).await.unwrap().id();
-    for (key, lease) in [("kept", kept), ("left", left)] {
+    let renewed = client.lease_grant(2, None).await.unwrap().id();
+    let expiring = client.lease_grant(2, None).await.unwrap().id();
+    for (key, lease) in [("renewed", renewed), ("expiring", expiring)] {
         client
             .put(key, "", Some(PutOptions::new().with_lease(lease)))
             .await
             .unwrap();
     }
-    let (mut keeper, mut answers) = client.lease_keep_alive(kept).await.unwrap();
-    until("the key goes with its lease", async || {
+    let (mut keeper, mut responses) = client.lease_keep_alive(renewed).await.unwrap();
+    until("the lease deletes its key", async || {
         keeper.keep_alive().await.unwrap();
-        assert_eq!(within(answers.message()).await.unwrap().unwrap().ttl(), 2);
-        client.get("left", None).await.unwrap().count() == 0
+        assert_eq!(within(responses.message()).await.unwrap().unwrap().ttl(), 2);
+        client.get("expiring", None).await.unwrap().count() == 0
     })
     .await;
-    assert_eq!(client.get("kept", None).await.unwrap().count(), 1);
+    assert_eq!(client.get("renewed", None).await.unwrap().count(), 1);
     let leases = client.leases().await.unwrap();
     assert_eq!(leases.leases().len(), 1);
     served.stop().await;
 }
 
 #[tokio::test]
-async fn a_watch_below_the_compacted_revision_is_told_where_to_begin_again() {
+async fn a_watch_below_the_compacted_revision_is_canceled_with_that_revision() {
     let served = Served::start().await;
     let mut client = served.client().await;
     for value in ["1", "2", "3"] {
@@ -131,14 +131,14 @@ async fn a_watch_below_the_compacted_revision_is_told_where_to_begin_again() {
     let options = WatchOptions::new().with_start_revision(2);
     let mut stream = client.watch("key", Some(options)).await.unwrap();
     assert!(within(stream.message()).await.unwrap().unwrap().created());
-    let refusal = within(stream.message()).await.unwrap().unwrap();
-    assert!(refusal.canceled());
-    assert_eq!(refusal.compact_revision(), 4);
+    let canceled = within(stream.message()).await.unwrap().unwrap();
+    assert!(canceled.canceled());
+    assert_eq!(canceled.compact_revision(), 4);
     served.stop().await;
 }
 
 #[tokio::test]
-async fn progress_comes_after_every_event_up_to_it() {
+async fn a_progress_response_follows_every_event_up_to_its_revision() {
     let served = Served::start().await;
     let mut client = served.client().await;
     let mut stream = client.watch("key", None).await.unwrap();
@@ -161,7 +161,7 @@ async fn progress_comes_after_every_event_up_to_it() {
 }
 
 #[tokio::test]
-async fn a_full_store_refuses_writes_until_compaction_makes_room() {
+async fn a_store_at_its_quota_refuses_puts_until_it_is_compacted() {
     let limits = Limits {
         quota_bytes: 100_000,
         ..Limits::default()
@@ -188,7 +188,7 @@ async fn a_full_store_refuses_writes_until_compaction_makes_room() {
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_have_is_refused_as_unimplemented() {
+async fn a_method_that_the_store_lacks_is_unimplemented() {
     let served = Served::start().await;
     let mut client = served.client().await;
     for refused in [
@@ -209,21 +209,21 @@ async fn what_the_store_does_not_have_is_refused_as_unimplemented() {
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_open_streams_at_once() {
+async fn a_shutdown_ends_open_streams() {
     let served = Served::start().await;
     let mut client = served.client().await;
     let mut stream = client.watch("key", None).await.unwrap();
     assert!(within(stream.message()).await.unwrap().unwrap().created());
     let lease = client.lease_grant(60, None).await.unwrap().id();
-    let (_keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
+    let (_keeper, mut responses) = client.lease_keep_alive(lease).await.unwrap();
     let stopped = tokio::time::timeout(Duration::from_secs(5), served.stop());
-    stopped.await.expect("a stream held the server up");
+    stopped.await.expect("a stream blocked the shutdown");
     assert!(!matches!(within(stream.message()).await, Ok(Some(_))));
-    while let Ok(Some(_)) = within(answers.message()).await {}
+    while let Ok(Some(_)) = within(responses.message()).await {}
 }
 
 #[tokio::test]
-async fn the_watches_of_a_client_that_goes_are_forgotten_and_counted() {
+async fn the_watchers_of_a_closed_connection_are_removed() {
     let served = Served::start().await;
     let mut registry = Registry::default();
     served.store.register(&mut registry);
@@ -246,7 +246,7 @@ async fn the_watches_of_a_client_that_goes_are_forgotten_and_counted() {
     assert!(within(stream.message()).await.unwrap().unwrap().created());
     assert_eq!(metric("etcd_debugging_mvcc_watcher_total"), "1");
     drop((stream, watcher));
-    until("the watch is gone", async || {
+    until("the watcher is removed", async || {
         metric("etcd_debugging_mvcc_watcher_total") == "0"
     })
     .await;
@@ -257,7 +257,7 @@ async fn the_watches_of_a_client_that_goes_are_forgotten_and_counted() {
 }
 
 #[tokio::test]
-async fn many_watches_share_one_stream() {
+async fn many_watchers_share_one_stream() {
     let served = Served::start().await;
     let mut client = served.client().await;
     let mut stream = client.watch("key/0", None).await.unwrap();

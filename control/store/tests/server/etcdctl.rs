@@ -1,4 +1,4 @@
-//! etcd's own command against the server. Debian has it in the package `etcd-client`.
+//! etcdctl against the server. Debian has it in the package `etcd-client`.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use tokio::{
 use crate::harness::{Served, within};
 
 fn etcdctl(served: &Served, args: &[&str]) -> Command {
-    // Without a scheme: etcdctl 3.4 would send it along as a part of the authority to some methods,
+    // Without a scheme: for some methods etcdctl 3.4 sends it as a part of the `:authority` header,
     // which HTTP/2 forbids.
     let endpoint = served.endpoint.trim_start_matches("http://");
     let mut command = Command::new("etcdctl");
@@ -26,7 +26,7 @@ fn etcdctl(served: &Served, args: &[&str]) -> Command {
     command
 }
 
-/// Runs the command with some input and returns what it prints and whether it succeeded.
+/// Runs the command with an input; returns whether it succeeded, and its output.
 async fn run_with(served: &Served, args: &[&str], input: &str) -> (bool, String) {
     let started = etcdctl(served, args).spawn();
     let mut child = started.expect("etcdctl is missing: apt-get install etcd-client");
@@ -80,7 +80,7 @@ async fn etcdctl_runs_a_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn etcdctl_watches_history_and_what_comes() {
+async fn etcdctl_watches_past_and_new_events() {
     let served = Served::start().await;
     run(&served, &["put", "key", "1"]).await;
     let mut watch = etcdctl(&served, &["watch", "key", "--rev=2", "--prev-kv"])
@@ -108,15 +108,15 @@ async fn etcdctl_grants_lists_and_revokes_leases() {
     assert!(run(&served, &["lease", "list"]).await.contains(id));
     let timetolive = run(&served, &["lease", "timetolive", "--keys", id]).await;
     assert!(timetolive.contains("attached keys([key])"), "{timetolive}");
-    let kept = run(&served, &["lease", "keep-alive", "--once", id]).await;
-    assert!(kept.contains("TTL(60)"), "{kept}");
+    let renewed = run(&served, &["lease", "keep-alive", "--once", id]).await;
+    assert!(renewed.contains("TTL(60)"), "{renewed}");
     run(&served, &["lease", "revoke", id]).await;
     assert_eq!(run(&served, &["get", "key"]).await, "");
     served.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn etcdctl_compacts_and_is_told_what_is_gone() {
+async fn etcdctl_compacts_and_cannot_read_a_compacted_revision() {
     let served = Served::start().await;
     for value in ["1", "2", "3"] {
         run(&served, &["put", "key", value]).await;

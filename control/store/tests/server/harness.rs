@@ -1,4 +1,4 @@
-//! A server for one test, ended with it.
+//! A gRPC server for one test.
 
 use std::{future::Future, time::Duration};
 
@@ -7,8 +7,8 @@ use etcd_client::{Client, WatchStream};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Longer than any operation of these tests takes on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct Served {
     pub(crate) store: Store,
@@ -35,12 +35,12 @@ impl Served {
         }
     }
 
-    /// A client with a connection of its own.
+    /// A client with its own connection.
     pub(crate) async fn client(&self) -> Client {
         Client::connect([&self.endpoint], None).await.unwrap()
     }
 
-    /// Ends the server as a process would and waits for it.
+    /// Shuts the server down as a process does on SIGTERM, and waits for it.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         within(self.task).await.unwrap().unwrap();
@@ -48,9 +48,9 @@ impl Served {
 }
 
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(TIMEOUT, future)
         .await
-        .expect("nothing came in a minute")
+        .expect("no result within a minute")
 }
 
 /// Revisions and values of the next events of a stream, until there are `count`.
@@ -70,14 +70,14 @@ pub(crate) async fn events(stream: &mut WatchStream, count: usize) -> Vec<(i64, 
     got
 }
 
-/// Waits until something holds.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+/// Waits until a condition holds.
+pub(crate) async fn until(condition: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait)
+    tokio::time::timeout(TIMEOUT, wait)
         .await
-        .unwrap_or_else(|_| panic!("never so: {what}"));
+        .unwrap_or_else(|_| panic!("timed out waiting until {condition}"));
 }

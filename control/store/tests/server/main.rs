@@ -1,10 +1,9 @@
-//! The server as clients meet it: over gRPC on a loopback port, by the `etcd-client` crate and by
-//! etcd's own command.
+//! The server over gRPC on a loopback port, with the `etcd-client` crate and etcdctl as clients.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what fails ends the test"
+    reason = "a failed call fails the test"
 )]
 
 mod clients;

@@ -1,4 +1,4 @@
-//! Clients that want the same thing at the same time.
+//! Concurrent clients: competing creates, and watches that start under load.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const CLIENTS: usize = 8;
 const KEYS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_eight_that_create_a_key_exactly_one_wins() {
+async fn exactly_one_of_eight_concurrent_creates_of_a_key_succeeds() {
     let served = Served::start().await;
     let tasks: Vec<_> = join_all((0..CLIENTS).map(|_| served.client()))
         .await
@@ -55,7 +55,7 @@ async fn of_eight_that_create_a_key_exactly_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_begun_under_load_see_every_revision_once_and_in_order() {
+async fn watches_started_under_load_receive_every_revision_once_and_in_order() {
     let served = Served::start().await;
     let writers: Vec<_> = join_all((0..4).map(|_| served.client()))
         .await

@@ -1,4 +1,4 @@
-//! A reader that does not read: nobody else may notice.
+//! Slow watchers: a client that does not read its stream delays no write and no other watcher.
 
 use etcd_client::{PutOptions, WatchOptions};
 use futures::future::join_all;
@@ -12,7 +12,7 @@ fn value() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stuck_reader_stalls_neither_writers_nor_other_readers() {
+async fn a_stuck_watcher_stalls_neither_writers_nor_other_watchers() {
     const WRITES: i64 = 4_000;
     let served = Served::start().await;
     let mut stuck_client = served.client().await;
@@ -22,7 +22,7 @@ async fn a_stuck_reader_stalls_neither_writers_nor_other_readers() {
     let mut readers = Vec::new();
     for mut client in clients {
         let mut stream = client.watch("", all()).await.unwrap();
-        // Holds the client, which ends the connection when it goes.
+        // The task owns the client: dropping it closes the connection.
         readers.push(tokio::spawn(async move {
             let got = events(&mut stream, usize::try_from(WRITES).unwrap()).await;
             drop(client);
@@ -39,8 +39,7 @@ async fn a_stuck_reader_stalls_neither_writers_nor_other_readers() {
     for reader in readers {
         assert_eq!(within(reader).await.unwrap(), wanted);
     }
-    // It reads at last, and has missed nothing: what it did not take was not kept for it, but is
-    // read from history.
+    // Its events were not queued: when it reads, they come from the event log, without a gap.
     let late = events(&mut stuck, wanted.len()).await;
     assert_eq!(
         late.into_iter().map(|event| event.0).collect::<Vec<_>>(),
@@ -50,7 +49,7 @@ async fn a_stuck_reader_stalls_neither_writers_nor_other_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_overtaken_by_compaction_is_ended_and_told_why() {
+async fn a_watcher_overtaken_by_compaction_is_canceled_with_the_compacted_revision() {
     let served = Served::start().await;
     let mut stuck_client = served.client().await;
     let mut stuck = stuck_client.watch("key", None).await.unwrap();
@@ -74,7 +73,7 @@ async fn a_reader_overtaken_by_compaction_is_ended_and_told_why() {
         }
         for event in response.events() {
             let revision = event.kv().unwrap().mod_revision();
-            assert_eq!(revision, last + 1, "a gap before the end was told");
+            assert_eq!(revision, last + 1, "a gap before the cancellation");
             last = revision;
         }
     };

@@ -363,7 +363,7 @@ impl World {
 
     pub(super) fn node_listed(&mut self) {
         self.revision += 1;
-        let node = Change::Node(Key::global("n1"), Some(Arc::default()));
+        let node = Change::Node(Key::cluster_scoped("n1"), Some(Arc::default()));
         self.event(Event::Changes(vec![(self.revision, node)]));
     }
 

@@ -1,4 +1,4 @@
-//! One watch of a stream: what its client asked for, and how far it has read.
+//! One watcher of a stream: the client's create request, and the next revision to read.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::{
     proto::etcdserverpb::{WatchCreateRequest, watch_create_request::FilterType},
 };
 
-/// Changes of one page: what a stream holds for its client is a page and a few responses.
+/// Events of one page. A stream holds at most a page and its queued responses in memory.
 const PAGE_EVENTS: usize = 1_000;
 /// Bytes of one page.
 const PAGE_BYTES: u64 = 1 << 20;
@@ -15,19 +15,19 @@ const PAGE_BYTES: u64 = 1 << 20;
 pub(super) struct Watcher {
     pub(super) request: WatchCreateRequest,
     pub(super) range: KeyRange,
-    /// Revision at which the watch was made: what is newer, it has seen come.
-    pub(super) made: Revision,
+    /// The store's revision when the watcher was created. It is synced from the next one on.
+    pub(super) created_revision: Revision,
     /// Next revision to read.
     pub(super) next: Revision,
-    /// Nothing was sent since the last tick.
+    /// Nothing was sent since the last tick of the progress interval.
     pub(super) idle: bool,
-    /// It was ended by a compaction; its number is taken until the client cancels it.
+    /// Canceled by a compaction; its ID stays in use until the client cancels it.
     pub(super) compacted: bool,
 }
 
 impl Watcher {
     pub(super) fn new(request: WatchCreateRequest) -> Self {
-        // An empty key stands for the lowest that can be.
+        // As in etcd, an empty key means the lowest key.
         let lowest = Bytes::from_static(b"\0");
         let key = if request.key.is_empty() {
             &lowest
@@ -36,7 +36,7 @@ impl Watcher {
         };
         Self {
             range: KeyRange::new(key, &request.range_end),
-            made: 0,
+            created_revision: 0,
             next: request.start_revision,
             idle: false,
             compacted: false,
@@ -44,13 +44,13 @@ impl Watcher {
         }
     }
 
-    /// First revision wanted; 0: from now on.
+    /// First revision to watch; 0 is the next revision of the store.
     pub(super) fn start(&self) -> Revision {
         self.request.start_revision
     }
 
-    /// Whether the filters let a change pass.
-    pub(super) fn wants(&self, event: &Event) -> bool {
+    /// Whether an event passes the filters of the create request.
+    pub(super) fn passes_filters(&self, event: &Event) -> bool {
         let filter = if event.deleted {
             FilterType::Nodelete
         } else {
@@ -59,16 +59,17 @@ impl Watcher {
         !self.request.filters.contains(&filter.into())
     }
 
-    /// Whether the change is sent with what was before: not if that was compacted before this
-    /// watch could see it.
-    pub(super) fn wants_prev(&self, event: &Event, compacted: Revision) -> bool {
-        self.request.prev_kv && (event.revision > self.made || event.revision > compacted)
+    /// Whether an event is sent with its previous version: not if that was compacted before the
+    /// watcher was synced.
+    pub(super) fn includes_prev_kv(&self, event: &Event, compacted: Revision) -> bool {
+        self.request.prev_kv
+            && (event.revision > self.created_revision || event.revision > compacted)
     }
 
-    /// What is read at once. A reader behind may get any number of bytes if it takes them in parts.
+    /// The limits of the next page. An unsynced watcher with fragments enabled has no byte limit.
     pub(super) fn page_limits(&self, from: Revision) -> PageLimits {
-        let in_parts = self.request.fragment && from <= self.made;
-        let bytes = if in_parts { u64::MAX } else { PAGE_BYTES };
+        let fragmented = self.request.fragment && from <= self.created_revision;
+        let bytes = if fragmented { u64::MAX } else { PAGE_BYTES };
         PageLimits {
             events: PAGE_EVENTS,
             bytes,

@@ -1,4 +1,4 @@
-//! A gRPC client that sends any message and knows none.
+//! A gRPC client for dynamic messages.
 
 use bytes::{Buf, BufMut, Bytes};
 use futures::{Stream, StreamExt, stream::BoxStream};

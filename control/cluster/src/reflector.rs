@@ -1,4 +1,4 @@
-//! Keeps a view current from the store: lists once, then follows every change, whatever breaks.
+//! The reflector: lists the cluster's objects, then watches them, and resumes the watch after errors.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -9,42 +9,46 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     App, Change, Client, ClientError, Key, Object, View,
-    client::{RawEvent, chain, decode_bytes},
+    client::{WatchEvent, chain, decode_bytes},
 };
 
-/// Batches that may wait for a slow reader before the watch itself waits.
+/// Batches queued for the receiver; a full queue blocks the watch.
 const BATCHES_MAX: usize = 64;
-/// Pause before a broken watch is tried again; doubles up to [`RETRY_MAX`].
-const RETRY_MIN: Duration = Duration::from_millis(50);
-/// Longest pause between two tries.
-const RETRY_MAX: Duration = Duration::from_secs(2);
-/// One watch over all kinds keeps the changes of different kinds in the store's own order.
+/// Initial backoff before a failed watch is resumed; doubles up to [`BACKOFF_MAX`].
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// Maximum backoff.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// The watched prefix. One watch of all kinds delivers their changes in the order of revisions.
 const WATCHED: &str = "/registry/";
 
-/// Changes in the store's order, each with its revision. A batch never splits a revision.
+/// Changes in the order of revisions, each with its revision. A batch never splits a revision.
 pub type Batch = Vec<(u64, Change)>;
 
-/// The view now, and every change after it, until `shutdown`.
+/// Lists the cluster and watches it until `shutdown`; returns the view and the changes after it.
 ///
-/// A lost connection is made again without a gap; when the missed changes are no longer kept, the
-/// differences are found by listing again and arrive as ordinary changes. When the store has lost what was
-/// read, the changes end: revisions would mean something else from there on.
-pub async fn store(
+/// A lost connection is re-established without a gap. If the revision to resume from is compacted, the
+/// reflector lists again and sends the differences as changes. The changes end when the store's
+/// revision went back: revisions before and after that cannot be compared.
+pub async fn start(
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(View, mpsc::Receiver<Batch>), ClientError> {
     let view = list(&client).await?;
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
-    let follower = Follower {
+    let reflector = Reflector {
         client,
         view: view.clone(),
         sender,
     };
-    tokio::spawn(async move { shutdown.run_until_cancelled(Box::pin(follower.run())).await });
+    tokio::spawn(async move {
+        shutdown
+            .run_until_cancelled(Box::pin(reflector.run()))
+            .await
+    });
     Ok((view, receiver))
 }
 
-/// Reads the whole cluster at one revision.
+/// Lists all objects at one revision.
 pub async fn list(client: &Client) -> Result<View, ClientError> {
     let (kvs, revision) = client.range(Node::PREFIX, 0).await?;
     let mut view = View::default();
@@ -60,43 +64,43 @@ pub async fn list(client: &Client) -> Result<View, ClientError> {
     Ok(view)
 }
 
-struct Follower {
+struct Reflector {
     client: Client,
     view: View,
     sender: mpsc::Sender<Batch>,
 }
 
-impl Follower {
+impl Reflector {
     async fn run(mut self) {
-        let mut pause = RETRY_MIN;
+        let mut backoff = BACKOFF_MIN;
         while !self.sender.is_closed() {
             let before = self.view.revision;
-            match self.follow().await {
+            match self.watch().await {
                 Ok(()) => return,
-                Err(ClientError::Compacted { .. }) => self.resync().await,
-                Err(error @ ClientError::WentBack { .. }) => {
-                    tracing::error!(error = %chain(&error), "the cluster is followed no longer");
+                Err(ClientError::Compacted { .. }) => self.relist().await,
+                Err(error @ ClientError::RevisionRegressed { .. }) => {
+                    tracing::error!(error = %chain(&error), "the watch of the store ended");
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "watch of the store broken, trying again");
+                    tracing::warn!(error = %chain(&error), "the watch of the store failed, resuming it");
                 }
             }
-            pause = if self.view.revision > before {
-                RETRY_MIN
+            backoff = if self.view.revision > before {
+                BACKOFF_MIN
             } else {
-                (pause * 2).min(RETRY_MAX)
+                (backoff * 2).min(BACKOFF_MAX)
             };
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(backoff).await;
         }
     }
 
-    /// Follows one watch until it breaks; `Ok` when nobody reads any more.
-    async fn follow(&mut self) -> Result<(), ClientError> {
-        let mut watch = pin!(self.client.watch_raw(WATCHED, self.view.revision).await?);
+    /// Runs one watch until it fails; `Ok` when the receiver is dropped.
+    async fn watch(&mut self) -> Result<(), ClientError> {
+        let mut watch = pin!(self.client.watch(WATCHED, self.view.revision).await?);
         while let Some(events) = watch.next().await {
             let events = events?;
-            let batch: Batch = events.iter().filter_map(read).collect();
+            let batch: Batch = events.iter().filter_map(decode).collect();
             for (revision, change) in &batch {
                 self.view.apply(*revision, change);
             }
@@ -107,13 +111,13 @@ impl Follower {
                 return Ok(());
             }
         }
-        Err(ClientError::Silent {
+        Err(ClientError::Timeout {
             after: Duration::ZERO,
         })
     }
 
-    /// Finds what was missed by listing again.
-    async fn resync(&mut self) {
+    /// Lists again and sends the differences as changes.
+    async fn relist(&mut self) {
         match list(&self.client).await {
             Ok(newer) => {
                 let changes = self.view.changes_to(&newer);
@@ -123,30 +127,30 @@ impl Follower {
                     .collect();
                 self.view = newer;
                 if !batch.is_empty() {
-                    // A closed channel is noticed by `run`.
+                    // `run` checks whether the channel is closed.
                     drop(self.sender.send(batch).await);
                 }
             }
-            Err(error) => tracing::warn!(error = %chain(&error), "cannot list the store again"),
+            Err(error) => tracing::warn!(error = %chain(&error), "cannot list the store"),
         }
     }
 }
 
-fn read(event: &RawEvent) -> Option<(u64, Change)> {
+fn decode(event: &WatchEvent) -> Option<(u64, Change)> {
     Some((
         event.revision,
         change(&event.path, event.value.as_deref(), event.revision)?,
     ))
 }
 
-/// What a key's new value means for the view; `None` for keys that it does not show.
+/// The change of the view by a key's new value; `None` for keys of kinds that the view does not hold.
 fn change(path: &[u8], value: Option<&[u8]>, revision: u64) -> Option<Change> {
     typed(path, value, revision, Change::Pod)
         .or_else(|| typed(path, value, revision, Change::App))
         .or_else(|| typed(path, value, revision, Change::Node))
 }
 
-/// An unreadable value counts as absent: whoever wrote it past the API gets no pods for it.
+/// A value that cannot be decoded is treated as a deletion. Only writes that bypass the API cause one.
 fn typed<K: Object>(
     path: &[u8],
     value: Option<&[u8]>,
@@ -156,7 +160,9 @@ fn typed<K: Object>(
     let key = K::parse_path(path)?;
     let object = value.and_then(|value| {
         decode_bytes(path, value, revision)
-            .inspect_err(|error| tracing::warn!(error = %chain(error), "unreadable object ignored"))
+            .inspect_err(
+                |error| tracing::warn!(error = %chain(error), "ignored a malformed object"),
+            )
             .ok()
     });
     Some(change(key, object.map(Arc::new)))

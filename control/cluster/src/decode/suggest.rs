@@ -1,10 +1,10 @@
-//! Names close to a misspelt one.
+//! Suggestions for a misspelt field name.
 
-/// Most names that an error lists.
+/// Maximum number of names that an error lists.
 const LISTED_MAX: usize = 24;
 
-/// The known name closest to `name`, if any is close enough to be meant.
-pub(super) fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+/// The known name with the smallest distance to `name`, at most a third of its length.
+pub(super) fn closest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(1);
     let distances = known
         .iter()
@@ -15,16 +15,16 @@ pub(super) fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// The known names, for people.
+/// The known names, for an error message.
 pub(super) fn listing(known: &[String]) -> String {
     match known.len() {
         0 => "this value has no fields".to_owned(),
-        len if len > LISTED_MAX => format!("known here: {}, …", known[..LISTED_MAX].join(", ")),
-        _ => format!("known here: {}", known.join(", ")),
+        len if len > LISTED_MAX => format!("known fields: {}, …", known[..LISTED_MAX].join(", ")),
+        _ => format!("known fields: {}", known.join(", ")),
     }
 }
 
-/// Levenshtein distance in letters, blind to case.
+/// Levenshtein distance, case-insensitive.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -45,11 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typing_mistake_finds_its_name_and_a_foreign_word_none() {
+    fn a_misspelt_name_gets_a_suggestion_and_an_unrelated_name_does_not() {
         let known: Vec<String> = ["command", "args", "workingDir"].map(String::from).to_vec();
-        assert_eq!(nearest("comand", &known), Some("command"));
-        assert_eq!(nearest("WORKINGDIR", &known), Some("workingDir"));
-        assert_eq!(nearest("replicas", &known), None);
+        assert_eq!(closest("comand", &known), Some("command"));
+        assert_eq!(closest("WORKINGDIR", &known), Some("workingDir"));
+        assert_eq!(closest("replicas", &known), None);
     }
 
     #[test]

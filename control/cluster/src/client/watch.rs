@@ -1,31 +1,29 @@
-//! Watches keys without knowing what lives under them.
+//! Untyped watches of keys.
 
 use etcd_client::{EventType, WatchClient, WatchOptions, WatchResponse, WatchStream};
 use futures::{Stream, stream};
 
 use super::{ClientError, signed, unsigned};
 
-/// One change of one key.
+/// A put or a deletion of one key.
 #[derive(Debug, Clone)]
-pub struct RawEvent {
+pub struct WatchEvent {
     /// The key.
     pub path: Vec<u8>,
-    /// The new value; `None` when the key was removed.
+    /// The new value; `None` if the key was deleted.
     pub value: Option<Vec<u8>>,
-    /// The value before, where the store still knows it.
+    /// The previous value; `None` if the key was created, or the previous value is compacted.
     pub previous: Option<Vec<u8>>,
-    /// Whether this change made the key.
-    pub created: bool,
-    /// The store's revision of the change.
+    /// The revision of the event.
     pub revision: u64,
 }
 
-/// Every change of the keys under `prefix` after `revision`.
-pub(super) async fn watch(
+/// Starts a watch of the keys under `prefix` after `revision`.
+pub(super) async fn start(
     mut client: WatchClient,
     prefix: &str,
     revision: u64,
-) -> Result<impl Stream<Item = Result<Vec<RawEvent>, ClientError>> + Send + use<>, ClientError> {
+) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, ClientError>> + Send + use<>, ClientError> {
     let options = WatchOptions::new()
         .with_prefix()
         .with_prev_key()
@@ -36,18 +34,18 @@ pub(super) async fn watch(
     }))
 }
 
-/// The next batch, and the stream unless it ended with it. `known` is the revision before its first.
+/// The next batch, and the stream unless it ended. `known` is the revision before the watch's first.
 async fn next(
     mut watch: WatchStream,
     known: u64,
-) -> Option<(Result<Vec<RawEvent>, ClientError>, Option<WatchStream>)> {
+) -> Option<(Result<Vec<WatchEvent>, ClientError>, Option<WatchStream>)> {
     loop {
         match watch.message().await {
             Ok(Some(reply)) if reply.canceled() => return Some((Err(canceled(&reply)), None)),
-            // A store that began anew would stay silent until its revision is as high again.
+            // A store that was restarted empty sends no event until it reaches this revision again.
             Ok(Some(reply)) if reply.created() && revision_of(&reply) < known => {
                 let found = revision_of(&reply);
-                return Some((Err(ClientError::WentBack { known, found }), None));
+                return Some((Err(ClientError::RevisionRegressed { known, found }), None));
             }
             Ok(Some(reply)) if reply.events().is_empty() => {}
             Ok(Some(reply)) => return Some((Ok(events(&reply)), Some(watch))),
@@ -73,15 +71,15 @@ fn canceled(reply: &WatchResponse) -> ClientError {
     )))
 }
 
-fn events(reply: &WatchResponse) -> Vec<RawEvent> {
+fn events(reply: &WatchResponse) -> Vec<WatchEvent> {
     let one = |event: &etcd_client::Event| {
         let kv = event.kv()?;
         let put = event.event_type() == EventType::Put;
-        Some(RawEvent {
+        Some(WatchEvent {
             path: kv.key().to_vec(),
             value: put.then(|| kv.value().to_vec()),
             previous: event.prev_kv().map(|previous| previous.value().to_vec()),
-            created: put && kv.create_revision() == kv.mod_revision(),
+
             revision: unsigned(kv.mod_revision()),
         })
     };

@@ -1,4 +1,4 @@
-//! The messages of a watch stream, and how a page of history becomes some.
+//! The responses of a watch stream, and their fragments.
 
 use std::mem;
 
@@ -14,7 +14,7 @@ use crate::{
     watch::WatchId,
 };
 
-/// The number under which refusals and answers to progress requests come.
+/// The watch ID of rejected create requests and of responses to progress requests.
 pub(super) const NO_WATCH: WatchId = -1;
 
 pub(super) fn created(store: &Store, id: WatchId, revision: Revision) -> WatchResponse {
@@ -24,7 +24,7 @@ pub(super) fn created(store: &Store, id: WatchId, revision: Revision) -> WatchRe
     }
 }
 
-pub(super) fn refused(store: &Store, reason: &str) -> WatchResponse {
+pub(super) fn create_rejected(store: &Store, reason: &str) -> WatchResponse {
     let cancel_reason = reason.to_owned();
     let response = created(store, NO_WATCH, store.revision());
     WatchResponse {
@@ -41,7 +41,7 @@ pub(super) fn canceled(store: &Store, id: WatchId) -> WatchResponse {
     }
 }
 
-/// A watch wants what is compacted: it ends, and the answer has no revision.
+/// The watcher reads below the compacted revision and is canceled; the header has no revision.
 pub(super) fn compacted(store: &Store, id: WatchId, compacted: Revision) -> WatchResponse {
     WatchResponse {
         canceled: true,
@@ -59,8 +59,8 @@ pub(super) fn progress(store: &Store, id: WatchId, revision: Revision) -> WatchR
     }
 }
 
-/// The revision that a page's answer may show: the current one only if nothing up to it is left.
-pub(super) fn shown_revision(page: &Page) -> Revision {
+/// The header revision for a page: the current revision only if the page is the last.
+pub(super) fn header_revision(page: &Page) -> Revision {
     if page.next > page.current {
         page.current
     } else {
@@ -82,8 +82,8 @@ pub(super) fn event(event: Event, with_prev: bool) -> mvccpb::Event {
     }
 }
 
-/// Splits a response so that each part but one of a single change is at most `bytes_max` long.
-/// All parts but the last say that more follows.
+/// Splits a response into fragments of at most `bytes_max`; a fragment with a single event may be
+/// longer. All fragments but the last have the field `fragment` set.
 pub(super) fn fragments(mut response: WatchResponse, bytes_max: usize) -> Vec<WatchResponse> {
     if response.encoded_len() <= bytes_max {
         return vec![response];

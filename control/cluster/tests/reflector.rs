@@ -1,14 +1,15 @@
-//! The view over a real store: whole at the start, current ever after, whatever happens to the connection.
+//! The reflector and the client over a real store: the view is complete and current, also after the
+//! connection was lost.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test ends at its first surprise"
+    reason = "a failed call fails the test"
 )]
 
 use std::time::Duration;
 
 use dormouse_cluster::{
-    App, AppSpec, Change, Client, ClientError, Guard, Key, Object, View, claim::Claims, source,
+    App, AppSpec, Change, Client, ClientError, Guard, Key, Object, View, claim::Claims, reflector,
 };
 use dormouse_store::{Store, server};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
@@ -16,7 +17,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct World {
     client: Client,
@@ -79,17 +80,17 @@ fn app(name: &str) -> App {
     app
 }
 
-/// Follows the changes until `done` holds of the view.
+/// Applies changes to the view until `done` holds.
 async fn until(
     view: &mut View,
-    changes: &mut mpsc::Receiver<source::Batch>,
+    changes: &mut mpsc::Receiver<reflector::Batch>,
     done: impl Fn(&View) -> bool,
 ) {
     while !done(view) {
-        let batch = timeout(PATIENCE, changes.recv())
+        let batch = timeout(TIMEOUT, changes.recv())
             .await
-            .expect("the change never came")
-            .expect("the source ended");
+            .expect("no change within the timeout")
+            .expect("the reflector ended");
         for (revision, change) in batch {
             view.apply(revision, &change);
         }
@@ -97,10 +98,10 @@ async fn until(
 }
 
 #[tokio::test]
-async fn the_view_is_whole_at_the_start_and_follows_every_kind() {
+async fn the_view_is_complete_at_the_start_and_changes_of_every_kind_follow() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (mut view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+    let (mut view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(
@@ -118,41 +119,41 @@ async fn the_view_is_whole_at_the_start_and_follows_every_kind() {
         .unwrap();
     until(&mut view, &mut changes, |view| view.pods.is_empty()).await;
     assert_eq!(*view.apps[&Key::new("shop", "web")], app);
-    assert!(view.nodes.contains_key(&Key::global("n1")));
+    assert!(view.nodes.contains_key(&Key::cluster_scoped("n1")));
     assert_eq!(
         view.revision,
-        source::list(&world.client).await.unwrap().revision
+        reflector::list(&world.client).await.unwrap().revision
     );
 }
 
 #[tokio::test]
 async fn a_lost_connection_leaves_no_gap() {
     let mut world = World::start().await;
-    let (mut view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+    let (mut view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
         .await
         .unwrap();
     world.client.create(&pod("a")).await.unwrap();
     until(&mut view, &mut changes, |view| view.pods.len() == 1).await;
     world.restart().await;
-    create_in_the_end(&world.client, &pod("b")).await;
+    create_with_retries(&world.client, &pod("b")).await;
     until(&mut view, &mut changes, |view| view.pods.len() == 2).await;
 }
 
 #[tokio::test]
-async fn the_changes_end_when_the_store_has_lost_what_was_read() {
+async fn the_changes_end_when_the_stores_revision_went_back() {
     let mut world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (_view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+    let (_view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
         .await
         .unwrap();
     world.store = Store::default();
     world.restart().await;
-    let next = timeout(PATIENCE, changes.recv()).await.expect("still open");
+    let next = timeout(TIMEOUT, changes.recv()).await.expect("still open");
     assert_eq!(next, None);
 }
 
-/// The first requests after a restart may still meet the old connection.
-async fn create_in_the_end(client: &Client, pod: &Pod) {
+/// Creates a pod, with retries: the first requests after a restart may use the old connection.
+async fn create_with_retries(client: &Client, pod: &Pod) {
     let attempts = async {
         loop {
             match client.create(pod).await {
@@ -161,18 +162,18 @@ async fn create_in_the_end(client: &Client, pod: &Pod) {
             }
         }
     };
-    timeout(PATIENCE, attempts)
+    timeout(TIMEOUT, attempts)
         .await
-        .expect("the store never came back");
+        .expect("the store is not reachable again");
 }
 
 #[tokio::test]
-async fn a_value_that_is_no_object_hides_no_other() {
+async fn a_malformed_object_does_not_prevent_a_list() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
     let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/bad", "no json", None)]);
     world.client.txn(garbage).await.unwrap();
-    let view = source::list(&world.client).await.unwrap();
+    let view = reflector::list(&world.client).await.unwrap();
     assert_eq!(view.pods.len(), 1);
     assert_eq!(world.client.list::<Pod>(None).await.unwrap().items.len(), 1);
     let read = world.client.get::<Pod>(&Key::new("shop", "bad")).await;
@@ -180,7 +181,7 @@ async fn a_value_that_is_no_object_hides_no_other() {
 }
 
 #[tokio::test]
-async fn a_write_happens_only_while_its_guard_holds() {
+async fn a_write_is_refused_unless_its_guard_holds() {
     let world = World::start().await;
     let made = world.client.create(&pod("a")).await.unwrap();
     assert!(matches!(
@@ -210,12 +211,12 @@ async fn a_write_happens_only_while_its_guard_holds() {
 }
 
 #[tokio::test]
-async fn a_vip_is_claimed_with_its_app_and_freed_with_it() {
+async fn a_vip_is_claimed_and_freed_with_its_app() {
     let world = World::start().await;
     let (here, there) = (world.claims(), world.claims());
     let mut made = Vec::new();
     for number in 0..16 {
-        // Two processes that hand addresses out, each blind to the other's memory.
+        // Two allocators, each with its own cache of claims, as two processes have.
         let claims = if number % 2 == 0 { &here } else { &there };
         made.push(claims.create(app(&format!("a{number}"))).await.unwrap());
     }
@@ -229,15 +230,15 @@ async fn a_vip_is_claimed_with_its_app_and_freed_with_it() {
 }
 
 #[tokio::test]
-async fn a_change_of_an_unreadable_object_removes_it_from_the_view() {
+async fn a_malformed_object_is_removed_from_the_view() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (mut view, mut changes) = source::store(world.client.clone(), CancellationToken::new())
+    let (mut view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
         .await
         .unwrap();
     let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/a", "no json", None)]);
     world.client.txn(garbage).await.unwrap();
-    let batch = timeout(PATIENCE, changes.recv()).await.unwrap().unwrap();
+    let batch = timeout(TIMEOUT, changes.recv()).await.unwrap().unwrap();
     assert_eq!(batch[0].1, Change::Pod(Key::new("shop", "a"), None));
     view.apply(batch[0].0, &batch[0].1);
     assert!(view.pods.is_empty());
