@@ -1,4 +1,4 @@
-//! What the agent is told on its command line: every flag has a `DORMOUSE_*` twin and a default that suits one node.
+//! The command line of `dormouse-agent`: each flag of `run` has a `DORMOUSE_*` variable and a default for a single node.
 
 mod explain;
 mod flows;
@@ -22,84 +22,84 @@ use crate::services_sync;
 use dormouse_agent_inspect::{Exit, Trouble};
 use dormouse_agent_pod::{Ipv4Range, NodePrefix};
 
-/// The node's half of Dormouse: data path, pod network, and, standalone, the pods themselves
+/// The node agent of Dormouse: eBPF data path, pod network and, in standalone mode, the pods' processes
 #[derive(Debug, Parser)]
 #[command(name = "dormouse-agent", version, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to log, as tracing's filters have it
+    /// Log filter, in the syntax of tracing-subscriber's EnvFilter
     #[arg(long, env = "DORMOUSE_LOG", default_value = "info", global = true)]
     pub log: String,
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub verb: Verb,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  One node that follows control:
+  Run a node that is connected to control:
     sudo dormouse-agent run --node n1 --uplink eth0 --prefix 2001:db8:d0:0:0:1::/96 \\
       --address 2001:db8:d0:0:0:1:0:1 --control http://[2001:db8:d0::c]:7443
-  What it serves, and why a packet goes its way:
+  Show the Services of the node, and explain a packet's path:
     dormouse-agent get services -A
     sudo dormouse-agent explain flow 2001:db8:7::17 service/shop/web tcp/80
-  Take it all off this machine again; first only list what would go:
+  Remove Dormouse from this machine; list first what would be removed:
     sudo dormouse-agent uninstall --node n1 --dry-run
     sudo dormouse-agent uninstall --node n1
 
-Stopping the agent (SIGTERM) leaves the data path and the pods running; the next one takes them over.";
+Stopping the agent (SIGTERM) leaves the data path and the pods running; the next agent takes them over.";
 
-/// What the agent can do.
+/// The agent's commands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Run this node until SIGTERM or SIGINT
+    /// Run the agent on this node until SIGTERM or SIGINT
     Run(Box<Run>),
-    /// Take everything that Dormouse made off this machine: links, routes, programs, files, and nothing else
+    /// Remove everything that Dormouse created on this machine: links, routes, programs, files
     Uninstall(Uninstall),
-    /// What this node serves, drops and knows
+    /// List Services, apps, backends, drops, pods, addresses or neighbours of this node
     Get(get::Get),
-    /// The connections that this node remembers
+    /// List the connection tracking entries (flows) of this node
     Flows(Box<flows::Flows>),
-    /// Why a packet goes its way; what an address is; what a code means
+    /// Explain a packet's path, an address or a drop code
     Explain(explain::Explain),
-    /// Serve one request of the plugin while no agent runs (dormouse-cni calls this itself)
+    /// Serve one request of dormouse-cni while no agent runs (dormouse-cni starts this)
     #[command(hide = true)]
     Offline(Offline),
-    /// Become a pod's command (the agent calls this itself)
+    /// Run a pod's command inside its namespaces (the agent starts this)
     #[command(hide = true)]
     PodInit(PodInit),
 }
 
-/// How pods are run.
+/// The runtime of the node's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RuntimeKind {
-    /// The agent runs each pod as a process, wired by dormouse-cni
+    /// The agent runs each pod as a process; dormouse-cni connects it to the network
     Standalone,
-    /// Somebody else does (kubelet)
+    /// The agent runs no pods; another runtime (kubelet) does
     None,
 }
 
-/// Who forwards packets between the cluster's pods.
+/// The forwarder of packets between the cluster's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Forwarding {
-    /// The data path, by the host's routes, but past its netfilter hooks
+    /// The eBPF data path: uses the host's routes and neighbours, bypasses its netfilter hooks
     Direct,
-    /// The host's network stack, as everything else
+    /// The host's network stack
     Kernel,
 }
 
 /// The flags of `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Run {
-    /// The node's name
+    /// Name of this node
     #[arg(long, env = "DORMOUSE_NODE")]
     pub node: String,
-    /// The interface to the outside; it is never made a bridge port
+    /// Interface to the network outside of the node; never added to a bridge
     #[arg(long, env = "DORMOUSE_UPLINK", default_value = "eth0")]
     pub uplink: String,
-    /// The bridge of the pods; made when it does not exist
+    /// First bridge of the pods; created if it does not exist
     #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0", value_parser = bridge)]
     pub bridge: String,
-    /// How the network delivers the node's prefix
+    /// How the network routes the node's prefix to the node
     #[arg(
         long,
         env = "DORMOUSE_NETWORK_PROFILE",
@@ -107,51 +107,51 @@ pub struct Run {
         value_parser = network_profile()
     )]
     pub network_profile: &'static Profile,
-    /// The /96 that this node owns, as 2001:db8:d0:0:0:1::/96; or what a cloud delegates, as AWS a /80: its first /96
+    /// IPv6 prefix routed to this node: a /96 like 2001:db8:d0:0:0:1::/96, or what the cloud delegates (AWS: a /80), of which the first /96 is used
     #[arg(long, env = "DORMOUSE_PREFIX")]
     pub prefix: String,
-    /// The IPv4 network that this node owns, as 10.244.7.0/24: each pod gets an address of it beside its IPv6 one
+    /// IPv4 range routed to this node, like 10.244.7.0/24: pods get an IPv4 address of it besides the IPv6 one
     #[arg(long, env = "DORMOUSE_PREFIX4")]
     pub prefix4: Option<Ipv4Range>,
-    /// The node's own address
+    /// IPv6 address of this node, on the uplink
     #[arg(long, env = "DORMOUSE_ADDRESS")]
     pub address: Ipv6Addr,
-    /// Control's fleet stream, as http://[2001:db8:d0::c]:7443; without it entries last for ever
+    /// URL of control's fleet stream, like http://[2001:db8:d0::c]:7443; without it, entries have no lease and never expire
     #[arg(long, env = "DORMOUSE_CONTROL")]
     pub control: Option<String>,
-    /// Where the node's state lives
+    /// Folder for the state that outlives the agent (address journal, records of standalone pods)
     #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
     pub state_dir: PathBuf,
-    /// The socket that dormouse-cni calls
+    /// Unix socket on which the agent serves dormouse-cni
     #[arg(
         long,
         env = "DORMOUSE_SOCKET",
         default_value = "/run/dormouse/agent.sock"
     )]
     pub socket: PathBuf,
-    /// Where maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
+    /// Folder in bpffs in which maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     pub bpffs: Option<PathBuf>,
-    /// The node's cgroup (v2): its pods' connections are steered, standalone pods get children of it
+    /// cgroup (v2) of the node: socket programs attach to it, standalone pods run in children of it
     #[arg(long, env = "DORMOUSE_CGROUP", default_value = "/sys/fs/cgroup")]
     pub cgroup: PathBuf,
-    /// Connections that the kernel remembers, each direction by itself; about 200 bytes each
+    /// Capacity of the flow table, in flows (a connection takes two, one per direction); about 200 bytes each
     #[arg(long, env = "DORMOUSE_FLOWS_MAX", default_value_t = dormouse_ebpf::flow::FLOWS_MAX)]
     pub flows_max: u32,
-    /// A folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve, watched for changes
+    /// Folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve; watched for changes
     #[arg(long, env = "DORMOUSE_MANIFESTS")]
     pub manifests: Option<PathBuf>,
-    /// A range that cluster IPs are taken from, as fd00:20::/112 or 10.96.0.0/16; may be given for both families
+    /// Range of cluster IPs, like fd00:20::/112 or 10.96.0.0/16; at most one per family
     #[arg(
         long = "service-range",
         env = "DORMOUSE_SERVICE_RANGES",
         value_delimiter = ','
     )]
     pub service_ranges: Vec<String>,
-    /// The range of the cluster's pods, by family: others that call a cluster IP are hidden behind the node's address
+    /// Range of the cluster's pods, one per family; other sources that connect to a cluster IP are masqueraded
     #[arg(long = "pod-range", env = "DORMOUSE_POD_RANGES", value_delimiter = ',')]
     pub pod_ranges: Vec<String>,
-    /// Who forwards packets between pods, both of --pod-range
+    /// Forwarder of packets between pods of --pod-range
     #[arg(
         long,
         env = "DORMOUSE_FORWARDING",
@@ -159,10 +159,10 @@ pub struct Run {
         default_value = "direct"
     )]
     pub forwarding: Forwarding,
-    /// The node's own IPv4 address, if it has one
+    /// IPv4 address of this node, if it has one
     #[arg(long, env = "DORMOUSE_ADDRESS4")]
     pub address4: Option<Ipv4Addr>,
-    /// Where node ports answer: `primary`, or ranges that the node's addresses must be in
+    /// Addresses on which node ports are served: `primary`, or ranges that select addresses of the node
     #[arg(
         long,
         env = "DORMOUSE_NODE_PORT_ADDRESSES",
@@ -170,17 +170,17 @@ pub struct Run {
         default_value = "primary"
     )]
     pub node_port_addresses: Vec<String>,
-    /// Hide everybody who calls a cluster IP behind the node's address
+    /// Masquerade every source that connects to a cluster IP
     #[arg(long, env = "DORMOUSE_MASQUERADE_ALL")]
     pub masquerade_all: bool,
     /// Refuse every source at load balancer addresses whose Service lists source ranges, but no valid one of the
     /// address's family; kube-proxy admits every source there
     #[arg(long, env = "DORMOUSE_STRICT_SOURCE_RANGES")]
     pub strict_source_ranges: bool,
-    /// Where the service proxy tells its own health (`/healthz`, `/livez`)
+    /// Address and port of the service proxy's health server (`/healthz`, `/livez`)
     #[arg(long, env = "DORMOUSE_HEALTH", default_value = "[::]:10256")]
     pub health: SocketAddr,
-    /// Who runs the pods
+    /// Runtime of the node's pods
     #[arg(
         long,
         env = "DORMOUSE_RUNTIME",
@@ -188,17 +188,17 @@ pub struct Run {
         default_value = "standalone"
     )]
     pub runtime: RuntimeKind,
-    /// The plugin that wires standalone pods
+    /// Plugin binary that connects standalone pods to the network
     #[arg(
         long,
         env = "DORMOUSE_CNI",
         default_value = "/opt/cni/bin/dormouse-cni"
     )]
     pub cni: PathBuf,
-    /// Where metrics are served
+    /// Address and port of the metrics server
     #[arg(long, env = "DORMOUSE_METRICS", default_value = "[::]:10249")]
     pub metrics: SocketAddr,
-    /// How many pods the node takes
+    /// Maximum number of pods on this node
     #[arg(long, env = "DORMOUSE_PODS_MAX", default_value_t = 500)]
     pub pods_max: u32,
 }
@@ -206,32 +206,32 @@ pub struct Run {
 /// The flags of `uninstall`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Uninstall {
-    /// The node's name
+    /// Name of the node
     #[arg(long, env = "DORMOUSE_NODE")]
     pub node: String,
-    /// Where maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
+    /// Folder in bpffs in which maps and links are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     pub bpffs: Option<PathBuf>,
-    /// The node's state folder
+    /// State folder of the node
     #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
     pub state_dir: PathBuf,
-    /// The socket that dormouse-cni calls
+    /// Unix socket on which the agent serves dormouse-cni
     #[arg(
         long,
         env = "DORMOUSE_SOCKET",
         default_value = "/run/dormouse/agent.sock"
     )]
     pub socket: PathBuf,
-    /// The bridge of the pods
+    /// First bridge of the pods
     #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0")]
     pub bridge: String,
-    /// The node's cgroup (v2)
+    /// cgroup (v2) of the node
     #[arg(long, env = "DORMOUSE_CGROUP", default_value = "/sys/fs/cgroup")]
     pub cgroup: PathBuf,
-    /// Only list what would go
+    /// Only list what would be removed
     #[arg(long)]
     pub dry_run: bool,
-    /// Also while an agent runs, and under pods that live
+    /// Remove even if an agent runs, or if pods are still running
     #[arg(long)]
     pub force: bool,
 }
@@ -239,34 +239,34 @@ pub struct Uninstall {
 /// The flags of `offline`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Offline {
-    /// Where the node's state lives
+    /// State folder of the node
     #[arg(long)]
     pub state_dir: PathBuf,
 }
 
-/// What a node owns of what it is given, in bits.
+/// Length of the prefix that a node uses of the delegated one, in bits.
 const NODE_PREFIX_LENGTH: u8 = 96;
 
-/// Longest name of the first bridge, in bytes.
+/// Maximum length of the first bridge's name, in bytes.
 const BRIDGE_LEN_MAX: usize = 12;
 
-/// The profiles by name.
+/// Parses the name of a network profile.
 fn network_profile() -> impl TypedValueParser<Value = &'static Profile> {
     let names = PossibleValuesParser::new(profile::PROFILES.each_ref().map(|profile| profile.name));
-    names.try_map(|name| profile::named(&name).ok_or("there is no such profile"))
+    names.try_map(|name| profile::named(&name).ok_or("no such profile"))
 }
 
-/// A bridge's name, which has to leave room for the numbers of those after it.
+/// Checks the first bridge's name, which must leave room for the numbers of further bridges.
 fn bridge(name: &str) -> Result<String, String> {
     if (1..=BRIDGE_LEN_MAX).contains(&name.len()) {
         return Ok(name.to_owned());
     }
     Err(format!(
-        "a bridge's name has 1 to {BRIDGE_LEN_MAX} bytes: the kernel takes 15, and further bridges have a number behind"
+        "use a name of 1 to {BRIDGE_LEN_MAX} bytes: the kernel allows 15, and further bridges append a number"
     ))
 }
 
-/// Where a node's pins are unless told otherwise.
+/// The folder of a node's pins, by default the node's folder in bpffs.
 fn bpffs(given: Option<&PathBuf>, node: &str) -> PathBuf {
     given
         .cloned()
@@ -274,7 +274,7 @@ fn bpffs(given: Option<&PathBuf>, node: &str) -> PathBuf {
 }
 
 impl Run {
-    /// The prefix as it was given.
+    /// The prefix as given by `--prefix`, before it is cut to the node's /96.
     fn delivered(&self) -> Result<NodePrefix> {
         self.prefix.parse().map_err(|error| {
             anyhow::anyhow!(
@@ -284,24 +284,21 @@ impl Run {
         })
     }
 
-    /// Checks what clap cannot, before anything is touched. Returns the node prefix.
+    /// Checks what clap cannot, before anything on the machine is changed. Returns the node prefix.
     pub fn validate(&self) -> Result<NodePrefix> {
         check_name(&self.node)?;
         let prefix = self.delivered()?;
         let profile = self.network_profile;
         ensure!(
             profile.prefix_lengths.contains(&prefix.length()),
-            "--prefix {}: with --network-profile {} a node is given a prefix of {} to {} bits; write it like 2001:db8:d0:0:0:1::/96",
+            "--prefix {}: --network-profile {} needs a prefix length of {} to {} bits; write it like 2001:db8:d0:0:0:1::/96",
             self.prefix,
             profile.name,
             profile.prefix_lengths.start(),
             profile.prefix_lengths.end()
         );
         let prefix = NodePrefix::new(prefix.network(), NODE_PREFIX_LENGTH)?;
-        ensure!(
-            self.pods_max > 0,
-            "--pods-max 0: a node that takes no pods has nothing to do"
-        );
+        ensure!(self.pods_max > 0, "--pods-max 0: use 1 or more");
         self.node_facts()?;
         if let Some(url) = &self.control {
             dormouse_fleet::client::endpoint(url)?;
@@ -309,14 +306,14 @@ impl Run {
         if self.runtime == RuntimeKind::Standalone {
             ensure!(
                 self.cni.is_file(),
-                "--cni {}: there is no such file; standalone pods are wired by the dormouse-cni binary",
+                "--cni {}: no such file; install the dormouse-cni binary there, or give --runtime none",
                 self.cni.display()
             );
         }
         Ok(prefix)
     }
 
-    /// What the flags say of the node and its cluster, as Services need it.
+    /// The node and its cluster as Services need them, from the flags.
     fn node_facts(&self) -> Result<dormouse_agent_services::Node> {
         let ranges = |flag: &str, texts: &[String]| {
             services_sync::prefixes(texts).map_err(|text| {
@@ -344,7 +341,7 @@ impl Run {
     }
 }
 
-/// A node's name is part of paths.
+/// Checks a node's name, which becomes part of paths.
 fn check_name(node: &str) -> Result<()> {
     let named = (1..=63).contains(&node.len())
         && node
@@ -352,21 +349,21 @@ fn check_name(node: &str) -> Result<()> {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     ensure!(
         named,
-        "--node {node:?}: a node's name is up to 63 letters, digits and dashes"
+        "--node {node:?}: use 1 to 63 letters, digits and dashes"
     );
     Ok(())
 }
 
-/// Whether the agent may do what it has to.
+/// Checks that the process is root.
 fn check_root(verb: &str) -> Result<()> {
     ensure!(
         nix::unistd::geteuid().is_root(),
-        "programs, namespaces and routes need root; run as root: sudo dormouse-agent {verb} ..."
+        "loading programs and changing routes need root; run: sudo dormouse-agent {verb} ..."
     );
     Ok(())
 }
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub fn execute(cli: Cli) -> Result<ExitCode> {
     match cli.verb {
         Verb::Run(run) => {
@@ -391,7 +388,7 @@ pub fn execute(cli: Cli) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes an answer to stdout, or what went wrong to stderr, and says how the process ends.
+/// Writes an answer to stdout, or the error to stderr, and returns the exit code.
 fn answered(answer: impl FnOnce(&mut dyn Write) -> Result<Exit, Trouble>) -> ExitCode {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let answer = answer(&mut out).and_then(|exit| {
@@ -402,7 +399,7 @@ fn answered(answer: impl FnOnce(&mut dyn Write) -> Result<Exit, Trouble>) -> Exi
         trouble.print();
         trouble.exit
     });
-    // What could not be written was said; it is not tried again when the writer goes.
+    // A failed flush has been reported already: the writer must not try again when it is dropped.
     drop(out.into_parts());
     exit.into()
 }

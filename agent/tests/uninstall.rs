@@ -327,7 +327,7 @@ fn seen(node: &Node<'_>, pod: &Path) {
     let explained = node.says(&["explain", "address", address], true);
     let by_ipv4 = node.says(&["explain", "address", "192.0.2.2"], true);
     let whose = "pod        pods/c1/eth0, live for ";
-    for part in [whose, "data path  knows a pod behind interface 65536"] {
+    for part in [whose, "data path  pod on interface 65536"] {
         assert!(by_ipv4.contains(part), "{by_ipv4}");
     }
     for part in [
@@ -337,7 +337,7 @@ fn seen(node: &Node<'_>, pod: &Path) {
         "link       dm00010000 (number 65536), port of dormouse0",
         &format!("netns      {}", pod.display()),
         "neighbour  02:d0:00:01:00:00 on dormouse0, permanent",
-        "data path  knows a pod behind interface 65536",
+        "data path  pod on interface 65536",
         "in         node prefix",
     ] {
         assert!(explained.contains(part), "{explained}");

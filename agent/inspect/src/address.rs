@@ -1,4 +1,4 @@
-//! What an address is on this node.
+//! The role of an address on this node.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use super::{API_VERSION, Trouble};
 use dormouse_agent_datapath::{Pinned, octets};
 use dormouse_agent_pod::names::mac_text;
 
-/// What was found of an address: a topic and a text each.
+/// The facts about an address, each a topic and a text.
 #[derive(Debug)]
 pub struct Found {
-    /// The address.
+    /// The address, IPv4 or IPv6.
     pub address: IpAddr,
-    /// What it is.
+    /// Topics and texts, in the order in which they are printed.
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// Looks an address up.
+/// Looks an address up in the node's maps.
 pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Trouble> {
     let mut facts = Vec::new();
     let key = octets(address);
@@ -35,13 +35,13 @@ pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Tr
         let seen = if pod.seen == 1 {
             ""
         } else {
-            ", what it sends is not seen"
+            ", its outgoing packets do not pass the data path"
         };
-        let text = format!("knows a pod behind interface {}, {mac}{seen}", pod.ifindex);
+        let text = format!("pod on interface {}, {mac}{seen}", pod.ifindex);
         facts.push(("data path", text));
     }
     if is_local(pinned, config, &key) {
-        facts.push(("node", "an address of this node's own".to_owned()));
+        facts.push(("node", "a local address of this node".to_owned()));
     }
     if let Some(vip) = config.vip(&key) {
         let (route, set) = pinned.slot(vip);
@@ -62,18 +62,18 @@ pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Tr
     Ok(Found { address, facts })
 }
 
-/// What a pod's address is wired to.
+/// The facts about a pod's address: lease, link, neighbour entries.
 pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let mut fact = |topic, text: Option<String>| facts.extend(text.map(|text| (topic, text)));
-    let held = wired
-        .held
-        .map(|held| age(held.as_secs()))
+    let age_text = wired
+        .age
+        .map(|lasted| age(lasted.as_secs()))
         .unwrap_or_default();
     let holder = wired.holder.as_ref();
     fact(
         "pod",
-        holder.map(|holder| format!("{holder}, {} for {held}", wired.state)),
+        holder.map(|holder| format!("{holder}, {} for {age_text}", wired.state)),
     );
     fact(
         "pod",
@@ -81,15 +81,11 @@ pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
     );
     let (cohort, number) = (wired.suffix.cohort(), wired.suffix.number());
     fact("number", Some(format!("{number} of cohort {cohort}")));
-    let rests = |rests: Duration| {
-        format!(
-            "{} more before somebody else may have it",
-            age(rests.as_secs())
-        )
-    };
+    let quarantine =
+        |left: Duration| format!("{} left before another pod can get it", age(left.as_secs()));
     let ipv4 = wired.address4.map(|address| address.to_string());
     fact("IPv4", ipv4);
-    fact("rests", wired.rests.map(rests));
+    fact("quarantine", wired.quarantine.map(quarantine));
     let port = wired
         .bridge
         .as_ref()
@@ -110,7 +106,7 @@ pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
         wired
             .proxied
             .as_ref()
-            .map(|on| format!("the kernel answers for it on {on}")),
+            .map(|on| format!("NDP proxy entry on {on}")),
     );
     for fault in &wired.faults {
         fact("fault", Some((*fault).to_owned()));
@@ -118,7 +114,7 @@ pub fn wired(wired: &Wired) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The Services that answer at the address.
+/// The Services with a frontend at the address.
 fn served(
     pinned: &Pinned,
     names: &Names,
@@ -141,7 +137,7 @@ fn served(
         let inside = slots.iter().filter_map(|slot| pinned.extra(*slot));
         inside.into_iter().any(|extra| extra.inside == slot)
     };
-    let told = slots.iter().copied().map(|slot| {
+    let facts = slots.iter().copied().map(|slot| {
         let (route, set) = pinned.slot(slot);
         let place = places
             .get(&slot)
@@ -155,7 +151,7 @@ fn served(
             format!(" of {who}")
         };
         let to = if inside(slot) {
-            ", to pods and the node"
+            ", for pods and the node"
         } else {
             ""
         };
@@ -166,7 +162,7 @@ fn served(
         );
         ("service", text)
     });
-    let mut told: Vec<_> = told.collect();
+    let mut facts: Vec<_> = facts.collect();
     let listed = ForeignKey {
         address: key,
         port: 0,
@@ -174,15 +170,12 @@ fn served(
         kind: FOREIGN_CLUSTER_IP,
     };
     if own.is_some() || pinned.foreign(&listed).is_some() {
-        told.insert(
-            0,
-            ("cluster IP", "of a service that is served here".to_owned()),
-        );
+        facts.insert(0, ("cluster IP", "of a Service on this node".to_owned()));
     }
-    Ok(told)
+    Ok(facts)
 }
 
-/// The ranges that the address is in.
+/// The configured ranges that contain the address.
 fn ranges(pinned: &Pinned, key: &[u8; 16]) -> Vec<(&'static str, String)> {
     let config = pinned.facts();
     let mut found = Vec::new();
@@ -229,12 +222,11 @@ fn prefix(address: [u8; 16], length: u32) -> String {
 }
 
 impl Found {
-    /// As people read it.
+    /// The facts as text, one per line.
     pub fn screen(&self) -> String {
         let mut lines = vec![self.address.to_string()];
         if self.facts.is_empty() {
-            let nothing =
-                "nothing that this node knows: its packets go where the kernel's routes say";
+            let nothing = "unknown on this node: packets to it follow the kernel's routes";
             lines.push(nothing.to_owned());
         }
         let facts = self.facts.iter();
@@ -242,7 +234,7 @@ impl Found {
         lines.join("\n") + "\n"
     }
 
-    /// For programs.
+    /// The facts as a JSON document.
     pub fn value(&self) -> Value {
         let fact = |(topic, text): &(&str, String)| json!({"topic": topic, "text": text});
         let facts: Vec<Value> = self.facts.iter().map(fact).collect();
@@ -260,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_are_written_in_their_own_family() {
+    fn an_ipv4_prefix_is_written_as_ipv4() {
         let v4 = octets("10.96.0.0".parse().unwrap());
         assert_eq!(prefix(v4, 108), "10.96.0.0/12");
         let v6 = octets("fd00:20::".parse().unwrap());

@@ -1,4 +1,4 @@
-//! The pod addresses of a node as a list: who holds each, since when, and what rests.
+//! `get addresses`: the pod addresses of a node, with holder, age and quarantine.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,31 +7,31 @@ use serde::Serialize;
 use super::output::{Column, Row, age};
 use super::wiring::{Wired, Wiring};
 
-/// An address that is held, rests, or is stray.
+/// An address that is leased, in quarantine, or stray (used without a lease).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressRow {
-    /// The address.
+    /// The IPv6 address.
     pub address: Ipv6Addr,
-    /// The IPv4 address that is held with it.
+    /// The IPv4 address of the same lease.
     pub address4: Option<Ipv4Addr>,
-    /// `reserved`, `live`, `releasing`, `resting`, `stray`.
+    /// `reserved`, `live`, `releasing`, `quarantined`, `stray`.
     pub state: String,
-    /// Who holds it: network/container/interface.
+    /// The pod that holds the lease: network/container/interface.
     pub holder: String,
-    /// How long it has been held.
-    pub held_seconds: Option<u64>,
-    /// How long it still rests.
-    pub rests_seconds: Option<u64>,
-    /// Which set of pods it is of.
+    /// Age of the lease.
+    pub age_seconds: Option<u64>,
+    /// Remaining quarantine, in which no pod can get the address.
+    pub quarantine_seconds: Option<u64>,
+    /// The cohort, which is the upper part of the address's suffix.
     pub cohort: u32,
-    /// Which one of them it is.
+    /// The number of the pod in its cohort.
     pub number: u32,
-    /// What is not as it should be.
+    /// Differences between lease, kernel and data path.
     pub faults: Vec<String>,
 }
 
-/// The addresses, in order.
+/// All addresses with a lease, a quarantine or an object in the kernel, in order.
 pub fn rows(wiring: &Wiring) -> Vec<AddressRow> {
     wiring.all().iter().map(AddressRow::of).collect()
 }
@@ -43,8 +43,8 @@ impl AddressRow {
             address4: wired.address4,
             state: wired.state.to_owned(),
             holder: wired.holder_text(),
-            held_seconds: wired.held.map(|held| held.as_secs()),
-            rests_seconds: wired.rests.map(|rests| rests.as_secs()),
+            age_seconds: wired.age.map(|age| age.as_secs()),
+            quarantine_seconds: wired.quarantine.map(|left| left.as_secs()),
             cohort: wired.suffix.cohort(),
             number: wired.suffix.number(),
             faults: wired
@@ -62,8 +62,8 @@ impl Row for AddressRow {
         ("ADDRESS", false),
         ("STATE", false),
         ("HOLDER", false),
-        ("HELD", false),
-        ("RESTS", false),
+        ("AGE", false),
+        ("QUARANTINE", false),
         ("IPV4", true),
         ("COHORT", true),
         ("NUMBER", true),
@@ -75,8 +75,8 @@ impl Row for AddressRow {
             self.address.to_string(),
             self.state.clone(),
             self.holder.clone(),
-            self.held_seconds.map(age).unwrap_or_default(),
-            self.rests_seconds.map(age).unwrap_or_default(),
+            self.age_seconds.map(age).unwrap_or_default(),
+            self.quarantine_seconds.map(age).unwrap_or_default(),
             self.address4
                 .map(|address| address.to_string())
                 .unwrap_or_default(),

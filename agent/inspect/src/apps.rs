@@ -1,4 +1,4 @@
-//! The apps of the fleet that a node follows, by their VIPs: the maps hold no more of them.
+//! `get apps`: the apps of the fleet that a node follows, by VIP (the maps contain no names of apps).
 
 use std::net::IpAddr;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 use super::output::{Column, Row};
 use dormouse_agent_datapath::{Mode, Pinned};
 
-/// An app's VIP.
+/// An app's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppRow {
-    /// Its address.
+    /// The VIP; none if the index is outside of the configured VIP ranges.
     pub vip: Option<IpAddr>,
-    /// Its index.
+    /// The index of the VIP in the `svc` map.
     pub index: u32,
-    /// Its port; 0: any.
+    /// The port of the VIP; 0: any.
     pub port: u16,
     /// `serve`, `proxy`, or `asleep`.
     pub mode: &'static str,
-    /// Of 255 new connections, how many go to an activator all the same.
+    /// Share of new connections that go to an activator, of 255.
     pub share: u8,
-    /// How many backends it has.
+    /// Number of backends.
     pub backends: u16,
-    /// Past the end of the node lease an activator stands in.
+    /// The entry is under the node lease: when it expires, new connections go to an activator.
     pub leased: bool,
 }
 
@@ -60,7 +60,7 @@ impl Row for AppRow {
     }
 }
 
-/// The apps that the node follows, by index.
+/// The followed apps, by index.
 pub fn rows(pinned: &Pinned) -> Vec<AppRow> {
     let apps = pinned.followed().filter(|(_, route, _)| !route.service);
     let row = apps.map(|(index, route, set)| AppRow {

@@ -1,4 +1,4 @@
-//! What each backend has been given by this node, and has still: what an autoscaler counts, for people.
+//! `get backends`: connections to each backend, started and open, as counted for the autoscaler.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,37 +14,37 @@ use dormouse_agent_datapath::{BackendCount, Pinned, octets};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendRow {
-    /// The Service and its port, or the app.
+    /// The Service port, or the app.
     pub service: String,
-    /// Its address.
+    /// Address of the backend, after DNAT.
     pub address: IpAddr,
-    /// Its port.
+    /// Port of the backend.
     pub port: u16,
-    /// It runs on this node.
+    /// The backend is a pod of this node.
     pub local: bool,
-    /// Its weight among the others; 0: it only keeps what it has.
+    /// Weight for new connections; 0: no new ones (terminating).
     pub weight: u16,
-    /// Flows of packets.
+    /// Connections translated packet by packet (flows).
     pub flows: Counted,
-    /// Connections of sockets, datagrams' too.
+    /// Connections translated by the socket hooks, connected and unconnected.
     pub sockets: Counted,
-    /// Its id in the maps.
+    /// Id of the backend in the maps.
     pub id: u32,
 }
 
-/// How many there were, since the backend got its id, modulo 2^32; and how many there are.
+/// Connections since the backend got its id (modulo 2^32), and connections now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// Begun.
-    pub begun: u32,
-    /// Of them, open.
+    /// Started.
+    pub started: u32,
+    /// Open.
     pub open: u32,
 }
 
 impl From<Tally> for Counted {
     fn from(tally: Tally) -> Self {
         Self {
-            begun: tally.begun,
+            started: tally.begun,
             open: tally.open(),
         }
     }
@@ -57,7 +57,7 @@ impl Row for BackendRow {
         ("BACKEND", false),
         ("LOCAL", false),
         ("WEIGHT", false),
-        ("BEGUN", false),
+        ("STARTED", false),
         ("OPEN", false),
         ("FLOWS", true),
         ("SOCKETS", true),
@@ -66,13 +66,13 @@ impl Row for BackendRow {
 
     fn cells(&self) -> Vec<String> {
         let (flows, sockets) = (self.flows, self.sockets);
-        let both = |counted: Counted| format!("{}/{}", counted.begun, counted.open);
+        let both = |counted: Counted| format!("{}/{}", counted.started, counted.open);
         vec![
             self.service.clone(),
             SocketAddr::new(self.address, self.port).to_string(),
             if self.local { "yes" } else { "no" }.to_owned(),
             self.weight.to_string(),
-            flows.begun.wrapping_add(sockets.begun).to_string(),
+            flows.started.wrapping_add(sockets.started).to_string(),
             flows.open.saturating_add(sockets.open).to_string(),
             both(flows),
             both(sockets),
@@ -85,11 +85,11 @@ impl Row for BackendRow {
     }
 }
 
-/// The backends of all slots, or of those whose name is `wanted` (a Service as `namespace/name`, with or without its
-/// port; an app's address), by name and address. A Service's slots share backends: each is told once.
+/// The backends of all slots, or of those whose owner is `wanted` (a Service as `namespace/name`, with or without its
+/// port; an app's address), by owner and address. The slots of a Service share backends: each backend is listed once.
 pub fn rows(pinned: &Pinned, names: &Names, wanted: Option<&str>) -> Vec<BackendRow> {
     let mut rows = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for (slot, _, _) in pinned.followed() {
         let Some(service) = names.of_slot(pinned, slot) else {
             continue;
@@ -98,7 +98,7 @@ pub fn rows(pinned: &Pinned, names: &Names, wanted: Option<&str>) -> Vec<Backend
             continue;
         }
         for backend in pinned.backend_counts(slot) {
-            if told.insert(backend.id) {
+            if listed.insert(backend.id) {
                 rows.push(row(pinned, service.clone(), &backend));
             }
         }
@@ -135,7 +135,7 @@ mod tests {
     use super::is;
 
     #[test]
-    fn a_name_is_meant_with_or_without_its_port() {
+    fn a_name_matches_with_or_without_its_port() {
         assert!(is("shop/web:http", "shop/web"));
         assert!(is("shop/web:http", "shop/web:http"));
         assert!(!is("shop/web:http", "shop/we"));

@@ -1,4 +1,4 @@
-//! Asks the running agent, at the address where it serves metrics.
+//! Reads from the running agent, over HTTP at its metrics address.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -8,33 +8,34 @@ use serde::de::DeserializeOwned;
 
 use super::{Exit, Trouble};
 
-/// An agent on the same machine takes a connection at once, or not at all.
+/// Limit for connecting: the agent is on the same machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// An agent that is busy with a change may stay silent for a while.
+/// Limit for the response; a large change can delay it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Reads a path of the agent's, as JSON. `what` names it for people.
+/// Reads a path of the agent, as JSON. `what` names the data in error messages.
 pub fn read<T: DeserializeOwned>(agent: SocketAddr, path: &str, what: &str) -> Result<T, Trouble> {
     let answer = ask(agent, path).map_err(|error| unreachable(agent, what, &error))?;
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).unwrap_or_default();
     let other = |why: &str| {
-        let message = format!("cannot read {what}: what answers at {agent} {why}");
-        let hint = "give the agent's own address by --metrics, and use one version on both sides";
+        let message = format!("cannot read {what}: the server at {agent} {why}");
+        let hint = "give the agent's metrics address with --metrics, and use the same version as the agent";
         Trouble::new(Exit::Unreachable, message, hint)
     };
     if status != "200" {
-        return Err(other(&format!("says {status:?}")));
+        return Err(other(&format!("answered {status:?}")));
     }
-    serde_json::from_str(body).map_err(|error| other(&format!("is not understood: {error}")))
+    serde_json::from_str(body)
+        .map_err(|error| other(&format!("sent an unexpected document: {error}")))
 }
 
 fn ask(agent: SocketAddr, path: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&agent, CONNECT_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    // HTTP/1.0: the answer ends with the connection, and comes in one piece.
+    // HTTP/1.0: the response ends with the connection, and is not chunked.
     let request =
         format!("GET {path} HTTP/1.0\r\nHost: {agent}\r\nAccept: application/json\r\n\r\n");
     stream.write_all(request.as_bytes())?;
@@ -47,11 +48,11 @@ fn unreachable(agent: SocketAddr, what: &str, error: &std::io::Error) -> Trouble
     Trouble::new(
         Exit::Unreachable,
         format!("cannot read {what}: no agent answers at {agent}: {error}"),
-        "systemctl status dormouse-agent; or name its address by --metrics ADDRESS:PORT",
+        "systemctl status dormouse-agent; or give its metrics address with --metrics ADDRESS:PORT",
     )
 }
 
-/// A name in a query of an address.
+/// Percent-encodes a query parameter.
 pub fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => {
@@ -67,9 +68,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_that_is_not_there_is_named_with_its_flag() {
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
-        let trouble = read::<serde_json::Value>(nobody, "/services", "services").unwrap_err();
+    fn an_unreachable_agent_is_reported_with_its_flag() {
+        let closed = SocketAddr::from(([127, 0, 0, 1], 1));
+        let trouble = read::<serde_json::Value>(closed, "/services", "services").unwrap_err();
         assert_eq!(trouble.exit, Exit::Unreachable);
         assert!(trouble.message.contains("127.0.0.1:1"), "{trouble}");
         assert!(trouble.hint.contains("--metrics"), "{trouble}");

@@ -1,4 +1,4 @@
-//! What was dropped, refused and reset, by reason and by whose it was.
+//! Counts of dropped, refused and reset packets, by reason and by Service.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,20 +11,20 @@ use super::output::{Column, Row};
 use super::reason::{Reason, code, reason};
 use dormouse_agent_datapath::{Pinned, Verdict};
 
-/// Packets that did not go their way, for one reason.
+/// Packets dropped, refused or reset for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DropRow {
-    /// How many, since the maps were made.
+    /// Packets since the maps were created.
     pub count: u64,
-    /// Why.
+    /// The reason, with its texts.
     #[serde(flatten)]
     pub reason: Reason,
-    /// Its code.
+    /// The reason's code, as `DM6020`.
     pub code: String,
-    /// Whose they were; none: nobody's, or it is not known.
+    /// The Service, app or address; none: the packet belonged to no slot.
     pub service: Option<String>,
-    /// The slot.
+    /// The slot; none: the packet belonged to no slot.
     pub slot: Option<u32>,
 }
 
@@ -59,7 +59,7 @@ impl Row for DropRow {
     }
 }
 
-/// Reads what was counted; the most frequent first.
+/// Reads the counters, the highest first.
 pub fn read(pinned: &Pinned, names: &Names) -> Result<Vec<DropRow>, Trouble> {
     let counted = counted(&pinned.stats()?, &pinned.drops()?);
     let row = |((verdict, slot), count): ((u32, u32), u64)| {
@@ -77,7 +77,7 @@ pub fn read(pinned: &Pinned, names: &Names) -> Result<Vec<DropRow>, Trouble> {
     Ok(rows)
 }
 
-/// Counts by verdict and slot. What is in a verdict's total and in no slot's count is nobody's.
+/// Counts by verdict and slot. The part of a verdict's total that no slot counted is listed without a slot.
 fn counted(stats: &[(Verdict, u64)], drops: &HashMap<DropKey, u64>) -> BTreeMap<(u32, u32), u64> {
     let mut counted = BTreeMap::new();
     let mut known: HashMap<u32, u64> = HashMap::new();
@@ -87,7 +87,7 @@ fn counted(stats: &[(Verdict, u64)], drops: &HashMap<DropKey, u64>) -> BTreeMap<
     }
     for (verdict, total) in stats {
         let known = known.get(&(*verdict as u32)).copied().unwrap_or(0);
-        // The counts go on while they are read.
+        // The counters change while they are read.
         let rest = total.saturating_sub(known);
         if rest > 0 {
             counted.insert((*verdict as u32, NO_SLOT), rest);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_slot_counted_is_nobodys() {
+    fn packets_that_no_slot_counted_are_listed_without_a_slot() {
         let drops = [
             (
                 DropKey {

@@ -1,4 +1,4 @@
-//! The answer to where a packet goes: what was decided, what becomes of it, and why, on a screen or for programs.
+//! The explanation of a packet's path: steps, outcome and reason, as a screen for people or a document for programs.
 
 use std::net::SocketAddr;
 
@@ -12,60 +12,60 @@ use super::reason::{Reason, code, reason};
 use super::story::{How, Line, activator, direct};
 use dormouse_agent_datapath::{Explained, Verdict};
 
-/// What programs return: see `dormouse_ebpf`'s hooks.
+/// The return codes of the packet programs (TC_ACT_*).
 const PASS: u32 = 0;
 const DROP: u32 = 2;
 const REDIRECT: u32 = 7;
 
-/// Who sends.
+/// The origin of the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum From {
     /// A pod of this node
     Pod,
-    /// Somebody behind the uplink
+    /// A host behind the uplink
     Outside,
     /// The node itself
     Node,
 }
 
-/// What becomes of the packet.
+/// The end of the packet on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It goes to somebody on this node.
+    /// Delivered to a pod or a socket of this node.
     Delivered,
-    /// It leaves by the uplink.
+    /// Forwarded by the uplink.
     Forwarded,
-    /// It is none of ours: it goes where the kernel's routes say.
+    /// Not changed by the data path: the kernel's routes forward it.
     Passed,
-    /// It is refused, and the sender is told.
+    /// Refused with an ICMP error or a reset to the sender.
     Refused,
-    /// It is dropped.
+    /// Dropped without a reply.
     Dropped,
 }
 
-/// The whole answer.
+/// A complete explanation.
 #[derive(Debug)]
 pub struct Explanation {
-    /// What was asked.
+    /// The packet that is explained.
     pub opening: Opening,
-    /// Who sends.
+    /// The packet's origin.
     pub from: From,
-    /// Who has the target.
+    /// The Service port that the destination belongs to.
     pub service: Option<String>,
-    /// What was decided, in order.
+    /// The steps, in order.
     pub lines: Vec<Line>,
-    /// What becomes of the packet.
+    /// The end of the packet.
     pub outcome: Outcome,
-    /// The ends that the packet has in the end.
+    /// Source and destination of the packet as it is delivered or forwarded; none if it is refused or dropped.
     pub ends: Option<(SocketAddr, SocketAddr)>,
-    /// Why it does not go its way.
+    /// The reason and its code, if it is refused or dropped.
     pub stopped: Option<(Reason, String)>,
 }
 
 impl Explanation {
-    /// What the program's verdict means.
+    /// Derives the outcome from the program's verdict, its counters and the rewritten frame.
     pub(super) fn judge(
         &mut self,
         told: &Explained,
@@ -122,9 +122,10 @@ impl Explanation {
 
     /// The last lines of the screen: what becomes of the packet, and what to ask next.
     pub fn verdict(&self) -> (String, String) {
-        let to = self
-            .ends
-            .map_or_else(|| "nobody".to_owned(), |(_, target)| target.to_string());
+        let to = self.ends.map_or_else(
+            || "no destination".to_owned(),
+            |(_, target)| target.to_string(),
+        );
         let why = self.stopped.as_ref();
         let why = why.map_or(String::new(), |(reason, code)| {
             format!(": {} ({code})", reason.meaning)
@@ -132,7 +133,7 @@ impl Explanation {
         let verdict = match self.outcome {
             Outcome::Delivered => format!("DELIVERED to {to} on this node"),
             Outcome::Forwarded => format!("FORWARDED to {to} by the uplink"),
-            Outcome::Passed => format!("PASSED to {to}: the kernel's routes lead it"),
+            Outcome::Passed => format!("PASSED to {to}: forwarded by the kernel's routes"),
             Outcome::Refused => format!("REFUSED{why}"),
             Outcome::Dropped => format!("DROPPED{why}"),
         };
@@ -143,7 +144,7 @@ impl Explanation {
         (verdict, next)
     }
 
-    /// The answer as people read it.
+    /// The explanation as text, one line per step.
     pub fn screen(&self) -> String {
         let Opening {
             source,

@@ -1,4 +1,4 @@
-//! The connections that a node remembers, as people read them.
+//! `flows`: the connection tracking entries (flows) of a node.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -21,39 +21,39 @@ mod writer;
 
 pub use row::{FlowRow, Kind, State};
 
-/// What a flow goes to.
+/// The destination of a flow.
 #[derive(Debug, Clone, Default)]
 pub enum To {
-    /// Whatever.
+    /// Any.
     #[default]
     Anything,
-    /// An address.
+    /// A VIP, on any port.
     Address(IpAddr),
-    /// One of these places.
+    /// One of these frontends.
     Places(HashSet<Place>),
 }
 
-/// Which flows are asked for.
+/// The conditions that a listed flow fulfils.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// To what.
+    /// The destination.
     pub to: To,
-    /// From where.
+    /// The range of the client's address.
     pub from: Option<Prefix>,
-    /// Of which protocol, by IP's number.
+    /// The IP protocol number.
     pub protocol: Option<u8>,
-    /// To which port of the VIP.
+    /// The port of the VIP.
     pub port: Option<u16>,
-    /// Of which kind.
+    /// The kind.
     pub kind: Option<Kind>,
-    /// In which state.
+    /// The state.
     pub state: Option<State>,
-    /// Replies too.
+    /// Also list the flows of the replies.
     pub all: bool,
 }
 
 impl Filter {
-    /// The flow as a row, if it is asked for.
+    /// The flow as a row, if it fulfils the conditions.
     fn row(&self, pinned: &Pinned, names: &Names, of: (&FlowKey, &Flow)) -> Option<FlowRow> {
         let (key, flow) = of;
         let kind = Kind::of(flow);
@@ -101,7 +101,7 @@ fn service(pinned: &Pinned, names: &Names, protocol: u8, ends: &Ends, slot: u32)
     title.or_else(|| names.of_slot(pinned, slot))
 }
 
-/// Writes flows as they are read; memory does not grow with their number. Returns how many.
+/// Writes flows while they are read, so memory does not grow with their number. Returns their number.
 pub fn write(
     out: &mut dyn Write,
     (pinned, names): (&Pinned, &Names),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn client_and_backend_are_the_same_whichever_way_packets_go() {
+    fn a_flow_and_its_reply_have_the_same_client_and_backend() {
         let (key, there) = flow(HIDDEN);
         let back_key = key.answered(&there);
         let back = Flow {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_takes_what_it_names() {
+    fn a_filter_selects_by_each_condition() {
         let (key, there) = flow(0);
         let ends = Ends::of(&key, &there);
         let fits = |filter: Filter| filter.fits(6, &ends);

@@ -1,4 +1,4 @@
-//! The first packet of a connection, made up for an explanation: whole, with right checksums.
+//! The first packet of a connection, built for an explanation: complete, with correct checksums.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,15 +8,15 @@ use dormouse_ebpf::packet::{
 
 use dormouse_agent_datapath::octets;
 
-/// How many routers a packet of a host may pass.
+/// Hop limit (TTL) of the packet, as hosts set it.
 const HOPS: u8 = 64;
 
-/// Who asks whom for a connection.
+/// Source, destination and protocol of a connection's first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// From.
+    /// Address and port of the client.
     pub source: SocketAddr,
-    /// To; of the same family.
+    /// Address and port that the client connects to; of the same family.
     pub target: SocketAddr,
     /// IP protocol number: TCP, UDP or SCTP.
     pub protocol: u8,
@@ -40,7 +40,7 @@ impl Opening {
             protocol => {
                 let at = if protocol == UDP { 6 } else { 16 };
                 let sum = !fold(self.pseudo_header(payload.len()) + sum(&payload));
-                // To UDP a sum of zero means none.
+                // In UDP, a checksum of zero means "none": it is sent as all ones.
                 let sum = if protocol == UDP && sum == 0 {
                     0xffff
                 } else {
@@ -56,7 +56,7 @@ impl Opening {
 
     fn pseudo_header(&self, len: usize) -> u64 {
         let ends = [octets(self.source.ip()), octets(self.target.ip())];
-        // Of a mapped address, the ones before IPv4's own bytes are no part of the sum.
+        // The IPv4-mapped prefix is not part of an IPv4 pseudo-header.
         let ends = ends.map(|end| {
             if self.source.is_ipv4() {
                 sum(&end[12..])
@@ -68,7 +68,7 @@ impl Opening {
     }
 
     fn headers(&self, len: usize) -> Vec<u8> {
-        // Ethernet addresses count for nothing here; these are no group's.
+        // The link-layer addresses do not matter here, but must not be multicast.
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         let len16 = |len: usize| u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
         if let (IpAddr::V4(source), IpAddr::V4(target)) = (self.source.ip(), self.target.ip()) {
@@ -91,7 +91,7 @@ impl Opening {
     }
 }
 
-/// A segment that asks for a connection, without ports and checksum.
+/// A TCP SYN, without ports and checksum.
 fn tcp() -> Vec<u8> {
     let mut segment = vec![0; 20];
     segment[7] = 1;
@@ -101,12 +101,12 @@ fn tcp() -> Vec<u8> {
     segment
 }
 
-/// A datagram with nothing in it.
+/// An empty UDP datagram.
 fn udp() -> Vec<u8> {
     vec![0, 0, 0, 0, 0, 8, 0, 0]
 }
 
-/// A packet with one INIT chunk (RFC 9260 3.3.2).
+/// An SCTP packet with one INIT chunk (RFC 9260 3.3.2).
 fn sctp() -> Vec<u8> {
     let mut packet = vec![0; 12];
     packet.extend([1, 0, 0, 20]);
@@ -144,7 +144,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Both ends of a frame, as a program left it; none: it carries no such packet any more.
+/// Source and destination of a frame that a program returned; none if it is no TCP, UDP or SCTP packet.
 pub fn ends(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let mut packet = Packet::default();
     if frame.len() <= L3 || !matches!(read(&frame, &mut packet), Read::Transport) {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_opening_is_read_as_one() {
+    fn every_built_packet_opens_a_connection() {
         for (source, target) in [
             ("[fd00::1]:4000", "[fd00::2]:80"),
             ("10.0.0.1:4000", "10.0.0.2:80"),
@@ -187,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_right() {
-        // Over all of it, with the checksum in place, a right sum is all ones.
+    fn checksums_are_correct() {
+        // The sum over a segment with a correct checksum is all ones.
         for protocol in [TCP, UDP] {
             let opening = opening("[fd00::1]:4000", "[fd00::2]:80", protocol);
             let frame = opening.frame();

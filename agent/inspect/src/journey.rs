@@ -1,7 +1,7 @@
-//! Which way the first packet of a connection goes on this node, and why.
+//! The path of a connection's first packet on this node, and the reason for each step.
 //!
-//! What can be run is run: the node's own programs, over its own maps, once more and beside. Socket hooks cannot be run for
-//! a test, so there the function that they call is asked outside of the kernel.
+//! Packet programs run again, as separate copies over the node's own maps (BPF test run). Socket hooks have no test run:
+//! their decision function runs in user space, over the same maps.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,19 +19,19 @@ use dormouse_ebpf::flow::FlowKey;
 use dormouse_ebpf::packet::UDP;
 use dormouse_ebpf::pick::{flow_hash, mix};
 
-/// A question under way.
+/// One packet to explain.
 #[derive(Debug)]
 pub struct Journey<'a> {
     pinned: &'a Pinned,
     names: &'a Names,
     opening: Opening,
     from: From,
-    /// The packet does not come from a socket that the hooks see.
+    /// The packet does not come from a socket, so the socket hooks do not see it.
     bare: bool,
 }
 
 impl<'a> Journey<'a> {
-    /// A question; `bare`: past the socket hooks.
+    /// A packet to explain; `bare`: it bypasses the socket hooks. Without `from`, the origin follows from the source address.
     pub fn new(
         (pinned, names): (&'a Pinned, &'a Names),
         opening: Opening,
@@ -57,7 +57,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// Finds out.
+    /// Runs the hooks that the packet meets, and explains their decisions.
     pub fn explain(self) -> Result<Explanation, Trouble> {
         let mut found = Explanation {
             opening: self.opening,
@@ -84,7 +84,7 @@ impl<'a> Journey<'a> {
         Ok(found)
     }
 
-    /// connect(2), sendmsg(2): the target becomes what stands behind it before there is a packet.
+    /// The socket hooks (connect(2), sendmsg(2)): the VIP becomes a backend before there is a packet.
     fn socket(&self, lines: &mut Vec<Line>) -> Call {
         let hook = self.socket_hook();
         let mut say = |topic, text: String| {
@@ -99,7 +99,7 @@ impl<'a> Journey<'a> {
         let target = octets(self.opening.target.ip());
         let by_node = self.from == From::Node;
         if !may_be_ours(pinned, config, &target) {
-            say("frontend", "none: no service has this address".to_owned());
+            say("frontend", "none: no service at this address".to_owned());
             return Call::AsNamed;
         }
         let mut asked = Asked {
@@ -107,14 +107,14 @@ impl<'a> Journey<'a> {
             port: self.opening.target.port(),
             protocol: self.opening.protocol,
             by_node,
-            // Sockets draw: any of the backends may be next.
+            // A socket's pick is random: any of the backends can be next.
             hash: mix(pinned.now_ns()),
             ..Asked::default()
         };
         if by_node {
             asked.source = *config.node_address_for(&target);
         } else if is_the_packets(pinned, config, &asked) {
-            let text = "left to the packet: the answer depends on the client's address";
+            let text = "left to the packet programs: the answer depends on the client's address";
             say("frontend", text.to_owned());
             return Call::AsNamed;
         }
@@ -128,18 +128,15 @@ impl<'a> Journey<'a> {
         match &call {
             Call::Led(target) => {
                 if let Answer::Go(Some(verdict)) = answer {
-                    let why = activator(verdict).unwrap_or("stands in");
+                    let why = activator(verdict).unwrap_or("used");
                     say("activator", why.to_owned());
                 }
                 say(
                     "socket",
-                    format!("connected to {target}; the socket goes on naming the VIP"),
+                    format!("connected to {target}; getpeername(2) returns the VIP"),
                 );
             }
-            Call::AsNamed => say(
-                "socket",
-                "goes on as it is: the packet is asked again".to_owned(),
-            ),
+            Call::AsNamed => say("socket", "unchanged: the packet programs decide".to_owned()),
             Call::Refused(_) => say("socket", "refused: ECONNREFUSED".to_owned()),
         }
         call
@@ -154,7 +151,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// The packet at the hook where it comes in.
+    /// The packet program at the hook where the packet enters.
     fn packet(&self, sent: Opening, found: &mut Explanation) -> Result<(), Trouble> {
         let (hook, ifindex) = self.hook(sent.source.ip());
         let say = |topic, text: String, how| Line {
@@ -167,7 +164,7 @@ impl<'a> Journey<'a> {
         if self.from == From::Node && stays {
             found.outcome = Outcome::Delivered;
             found.ends = Some((sent.source, sent.target));
-            let text = "stays on the node: it does not leave by the uplink".to_owned();
+            let text = "local: the packet does not leave by the uplink".to_owned();
             found.lines.push(say("route", text, How::Read));
             return Ok(());
         }
@@ -179,12 +176,12 @@ impl<'a> Journey<'a> {
         explainer.remember(&memory)?;
         let mut frame = sent.frame();
         if hook == Hook::UplinkIn {
-            // What is for others passes by.
+            // The program ignores frames to another link-layer address.
             frame[..6].copy_from_slice(&self.pinned.facts().uplink_mac);
         }
         let told = explainer.run(&frame, ifindex)?;
         let direct = direct(&told.steps);
-        // Where a socket has led the packet already, or it is on its way out, nothing is expected to be found.
+        // After a socket hook's translation, or on the way out, no frontend is expected: a miss is not worth a line.
         let expected = sent.target == self.opening.target && hook != Hook::UplinkOut;
         let decided = told.steps.len() > usize::from(direct.is_some());
         if decides(&told) && (expected || decided) {
@@ -197,20 +194,20 @@ impl<'a> Journey<'a> {
         found.judge(&told, &sent, stays, say);
         if let Some(into_pod) = direct {
             let way = if into_pod {
-                "straight into the pod"
+                "directly to the pod"
             } else {
-                "straight out by the uplink"
+                "directly to the uplink"
             };
-            let text = format!("{way}, past the host's forwarding");
+            let text = format!("{way}, bypassing the host's network stack");
             found.lines.push(say("forward", text, How::Run));
         }
-        let leads_on = matches!(found.outcome, Outcome::Forwarded | Outcome::Passed);
-        if let Some((_, target)) = found.ends.filter(|_| leads_on) {
+        let travels_on = matches!(found.outcome, Outcome::Forwarded | Outcome::Passed);
+        if let Some((_, target)) = found.ends.filter(|_| travels_on) {
             let forwarded = found.outcome == Outcome::Forwarded && direct.is_none();
-            let onward = forwarded && target == sent.target;
-            let line = if onward {
-                let text = "as it is, to the backend's node, which knows the VIP as well";
-                say("onward", text.to_owned(), How::Run)
+            let by_other_node = forwarded && target == sent.target;
+            let line = if by_other_node {
+                let text = "unchanged, to the backend's node, which translates the VIP";
+                say("forward", text.to_owned(), How::Run)
             } else {
                 say("route", route::to(target.ip()), How::Read)
             };
@@ -219,7 +216,7 @@ impl<'a> Journey<'a> {
         Ok(())
     }
 
-    /// Where the packet comes in, and by which interface.
+    /// The hook at which the packet enters, and the interface.
     fn hook(&self, source: IpAddr) -> (Hook, u32) {
         let uplink = self.pinned.facts().uplink;
         match self.from {
@@ -232,7 +229,7 @@ impl<'a> Journey<'a> {
         }
     }
 
-    /// What the programs have written that this packet's decision reads.
+    /// The entries in the programs' own maps (flows, affinity, touch) that this packet's decision reads.
     fn memory(&self, sent: &Opening) -> Memory {
         let key = FlowKey {
             source: octets(sent.source.ip()),
@@ -264,7 +261,7 @@ impl<'a> Journey<'a> {
             ),
             ..Asked::default()
         };
-        // Only to learn which clients it looks for.
+        // Only to learn which affinity entries it looks up.
         decide(self.pinned, &asked, &mut Choice::default());
         self.pinned.take_steps();
         let vip = self.pinned.facts().vip(&key.target);
@@ -277,19 +274,19 @@ impl<'a> Journey<'a> {
 
     fn known(&self, memory: &Memory) -> String {
         let Some((_, flow)) = memory.flows.first() else {
-            return "not known".to_owned();
+            return "none".to_owned();
         };
         let end = SocketAddr::new(IpAddr::from(flow.target).to_canonical(), flow.target_port);
         let idle_s = self.pinned.now_ns().saturating_sub(flow.seen_ns) / 1_000_000_000;
-        let anew = if self.opening.protocol == UDP {
-            "it is followed while its backend is there"
+        let next = if self.opening.protocol == UDP {
+            "reused while its backend exists"
         } else {
-            "a new connection is decided anew"
+            "a new connection gets a new decision"
         };
-        format!("known, to {end}, idle for {idle_s}s; {anew}")
+        format!("exists, to {end}, idle for {idle_s}s; {next}")
     }
 
-    /// Whether the address is the node's own, or a pod's here.
+    /// Whether the address is a local address of the node, or in its pod prefix.
     fn stays(&self, address: IpAddr) -> bool {
         let config = self.pinned.facts();
         let address = octets(address);
@@ -314,7 +311,7 @@ fn place(opening: &Opening) -> Place {
     }
 }
 
-/// How a socket's call goes on.
+/// The result of a socket hook.
 enum Call {
     Led(SocketAddr),
     AsNamed,
@@ -332,7 +329,7 @@ fn call(answer: Answer, choice: &Choice, by_node: bool) -> Call {
     }
 }
 
-/// Whether a run came as far as to a decision.
+/// Whether the program reached the decision, rather than dropping the packet before it.
 fn decides(told: &Explained) -> bool {
     let before = [
         Verdict::DroppedSpoofed,

@@ -1,4 +1,4 @@
-//! What the kernel of this network namespace has: links, neighbour entries and routes, read in one look.
+//! Links, neighbour entries and routes of the calling thread's network namespace, read by netlink.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,68 +14,68 @@ use rtnetlink::Handle;
 
 use dormouse_agent_netlink::routes;
 
-/// An interface.
+/// A network interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
+    /// ifindex.
     pub index: u32,
-    /// Its name.
+    /// Interface name.
     pub name: String,
-    /// What somebody wrote about it.
+    /// IFLA_IFALIAS; the agent marks its own interfaces with it.
     pub alias: String,
-    /// The number of the bridge that it is a port of.
+    /// ifindex of the bridge that the interface is a port of.
     pub controller: Option<u32>,
-    /// Its link-layer address.
+    /// Link-layer address; empty for interfaces without one.
     pub mac: Vec<u8>,
-    /// It is a bridge.
+    /// The interface is a bridge.
     pub is_bridge: bool,
 }
 
-/// A neighbour entry.
+/// A neighbour entry of the ARP or NDP table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Whose it is.
+    /// IP address of the neighbour.
     pub address: IpAddr,
-    /// The interface behind which it is; of a proxy's entry: on which the kernel answers for it.
+    /// The interface; for a proxy entry, the one on which the kernel answers solicitations.
     pub ifindex: u32,
-    /// Its link-layer address; a proxy's entry has none.
+    /// Link-layer address; none in a proxy entry.
     pub mac: Option<[u8; 6]>,
-    /// It is there until somebody removes it.
+    /// NUD_PERMANENT: the entry does not age.
     pub permanent: bool,
-    /// The kernel answers for it.
+    /// A proxy entry: the kernel answers solicitations for the address.
     pub proxy: bool,
-    /// As the kernel told it.
+    /// The netlink message, used to delete the entry.
     pub message: NeighbourMessage,
 }
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Its first address.
+    /// Network address of the destination.
     pub prefix: IpAddr,
-    /// How many bits of it count.
+    /// Length of the destination prefix, in bits.
     pub length: u8,
-    /// The next hop.
+    /// Address of the next hop.
     pub via: Option<IpAddr>,
-    /// The interface that it leads to.
+    /// The outgoing interface.
     pub ifindex: Option<u32>,
-    /// As the kernel told it.
+    /// The netlink message, used to delete the route.
     pub message: RouteMessage,
 }
 
-/// All of it.
+/// A snapshot of a network namespace.
 #[derive(Debug, Clone, Default)]
 pub struct Kernel {
-    /// The interfaces.
+    /// All interfaces.
     pub links: Vec<Link>,
-    /// Neighbour entries.
+    /// All neighbour and proxy entries.
     pub neighbours: Vec<Neighbour>,
-    /// Routes of all tables.
+    /// The routes of all tables.
     pub routes: Vec<Route>,
 }
 
 impl Kernel {
-    /// Looks. Blocks.
+    /// Reads the snapshot. Blocks the thread.
     pub fn look() -> io::Result<Self> {
         ask(async |handle| {
             let links = handle.link().get().execute().try_collect::<Vec<_>>();
@@ -102,19 +102,19 @@ impl Kernel {
         })
     }
 
-    /// An interface by its number.
+    /// The interface with this ifindex.
     pub fn link(&self, index: u32) -> Option<&Link> {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// An interface's name; its number where there is no such interface here.
+    /// The interface's name, or its ifindex if it is not in this namespace.
     pub fn name(&self, index: u32) -> String {
         self.link(index)
             .map_or_else(|| index.to_string(), |link| link.name.clone())
     }
 }
 
-/// Talks to the kernel of the calling thread's network namespace.
+/// Runs netlink requests in the calling thread's network namespace. Blocks the thread.
 pub fn ask<T>(work: impl AsyncFnOnce(Handle) -> io::Result<T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,5 +1,5 @@
-//! The node's address leases, read from the journal beside whoever writes it: an agent may run or not. Nothing is locked,
-//! and a tail that is being written is not read yet.
+//! The node's address leases, read from the journal. The reader takes no lock, so an agent can append meanwhile; a record
+//! that is not complete yet is ignored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,24 +16,24 @@ use dormouse_agent_ipam::{BootId, Lease, NodePrefix, State, Suffix};
 
 use super::{Exit, Trouble};
 
-/// The journal's name in the state folder.
+/// File name of the journal in the state folder.
 const JOURNAL: &str = "leases";
 
-/// What the journal says.
+/// The state that the journal's records amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leases {
     /// The node's prefix.
     pub prefix: NodePrefix,
-    /// In which boot it was begun: the leases of another one are dead.
+    /// The boot in which the journal was created; leases of an earlier boot are invalid.
     pub boot: BootId,
-    /// Held addresses.
+    /// Leases by suffix.
     pub held: BTreeMap<Suffix, Arc<Lease>>,
-    /// Released addresses, and until when each rests, since boot.
-    pub resting: BTreeMap<Suffix, Duration>,
+    /// End of the quarantine of each released address, as time since boot.
+    pub quarantined: BTreeMap<Suffix, Duration>,
 }
 
 impl Leases {
-    /// Reads the journal in a node's state folder; none if there is none.
+    /// Reads the journal in a state folder; none if there is no journal.
     pub fn read(state_dir: &Path) -> Result<Option<Self>, Trouble> {
         let path = state_dir.join(JOURNAL);
         match fs::read(&path) {
@@ -42,7 +42,7 @@ impl Leases {
                 Err(error) => Err(Trouble::new(
                     Exit::Unreachable,
                     format!("cannot read {}: {error}", path.display()),
-                    "ask with the version of dormouse-agent that runs on this node",
+                    "use the version of dormouse-agent that runs on this node",
                 )),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -57,24 +57,24 @@ impl Leases {
                 Err(Trouble::new(
                     exit,
                     message,
-                    "run it as root: sudo dormouse-agent ...",
+                    "run as root: sudo dormouse-agent ...",
                 ))
             }
         }
     }
 
-    /// What the records lead to.
+    /// Applies the records in order.
     fn replay(records: Vec<Record>) -> Option<Self> {
         let mut records = records.into_iter();
         let Some(Record::Header { boot, prefix }) = records.next() else {
             return None;
         };
-        let (held, resting) = (BTreeMap::new(), BTreeMap::new());
+        let (held, quarantined) = (BTreeMap::new(), BTreeMap::new());
         let mut leases = Self {
             prefix,
             boot,
             held,
-            resting,
+            quarantined,
         };
         for record in records {
             leases.apply(record);
@@ -85,14 +85,14 @@ impl Leases {
     fn apply(&mut self, record: Record) {
         match record {
             Record::Reserve(lease) => {
-                self.resting.remove(&lease.suffix);
+                self.quarantined.remove(&lease.suffix);
                 self.held.insert(lease.suffix, lease);
             }
             Record::Live(suffix) => self.step(suffix, State::Live),
             Record::Release(suffix) => self.step(suffix, State::Releasing),
             Record::Free(suffix, at) => {
                 self.held.remove(&suffix);
-                self.resting.insert(suffix, at + QUARANTINE_DEFAULT);
+                self.quarantined.insert(suffix, at + QUARANTINE_DEFAULT);
             }
             Record::Header { .. }
             | Record::Cursor(_)
@@ -107,14 +107,14 @@ impl Leases {
         }
     }
 
-    /// The address that a suffix names.
+    /// The address with this suffix.
     pub fn address(&self, suffix: Suffix) -> Ipv6Addr {
         self.prefix.address(suffix)
     }
 
-    /// How long an address that nobody holds still rests at `now` (since boot).
-    pub fn rests(&self, suffix: Suffix, now: Duration) -> Option<Duration> {
-        let left = self.resting.get(&suffix)?.checked_sub(now)?;
+    /// Remaining quarantine of an address at `now` (time since boot); none if it is leased or free.
+    pub fn quarantine(&self, suffix: Suffix, now: Duration) -> Option<Duration> {
+        let left = self.quarantined.get(&suffix)?.checked_sub(now)?;
         (!left.is_zero()).then_some(left)
     }
 }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_read_as_its_writer_would() {
+    fn the_journal_is_replayed_record_by_record() {
         let prefix: NodePrefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
         let at = Duration::from_secs(9);
         let records = vec![
@@ -159,12 +159,12 @@ mod tests {
         let leases = Leases::replay(records).unwrap();
         assert_eq!(leases.held.len(), 1);
         assert_eq!(leases.held[&Suffix(0x1_0000)].state, State::Live);
-        assert_eq!(leases.rests(Suffix(0x1_0001), at), Some(QUARANTINE_DEFAULT));
+        assert_eq!(leases.quarantine(Suffix(0x1_0001), at), Some(QUARANTINE_DEFAULT));
         assert_eq!(
-            leases.rests(Suffix(0x1_0001), at + QUARANTINE_DEFAULT),
+            leases.quarantine(Suffix(0x1_0001), at + QUARANTINE_DEFAULT),
             None
         );
-        assert_eq!(leases.rests(Suffix(0x1_0000), at), None);
+        assert_eq!(leases.quarantine(Suffix(0x1_0000), at), None);
         assert_eq!(Leases::replay(Vec::new()), None);
     }
 

@@ -1,11 +1,11 @@
-//! What people ask of a node: what it serves, what it drops, which way a packet goes. One screen each, and one form for
-//! programs.
+//! Inspection of a node: its Services, drops and flows, and the path of a packet; one screen each for people, one JSON or
+//! YAML document for programs.
 //!
-//! Whoever asks changes nothing, and needs no agent for what the kernel's maps say; names live in the agent only, and
-//! come from its read-only route ([`services`]). Reading order: how answers are written ([`output`]) and end
-//! ([`trouble`]), where they come from ([`services`], [`client`], [`names`]), what pods are wired to ([`kernel`], [`leases`],
-//! joined in [`wiring`]; [`pods`], [`addresses`], [`neighbours`]), what is counted ([`apps`], [`backends`], [`reason`], [`drops`],
-//! [`flows`]), and why a packet goes its way ([`frame`], [`story`], [`journey`], [`route`], [`explanation`], [`address`]).
+//! Inspection changes nothing, and reads the kernel's maps without an agent; only the names of Services need one, from its
+//! read-only route ([`services`]). Reading order: output format ([`output`]) and errors ([`trouble`]), sources ([`services`],
+//! [`client`], [`names`]), the wiring of pods ([`kernel`], [`leases`], joined in [`wiring`]; [`pods`], [`addresses`],
+//! [`neighbours`]), counters ([`apps`], [`backends`], [`reason`], [`drops`], [`flows`]), and the path of a packet ([`frame`],
+//! [`story`], [`journey`], [`route`], [`explanation`], [`address`]).
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub mod journey;
 pub mod route;
 pub mod story;
 
-/// The version of everything that is written for programs.
+/// The `apiVersion` of every JSON or YAML document that the commands write.
 pub const API_VERSION: &str = "dormouse.dev/v1";
 
 pub use trouble::{Exit, Trouble};

@@ -1,4 +1,4 @@
-//! Whose slots and VIPs are: names from the agent where one answers, addresses where none does.
+//! Names of slots and frontends: Services' names from the agent, or addresses if no agent answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,22 +11,22 @@ use super::Trouble;
 use super::services::{self, ServiceRow, Wanted};
 use dormouse_agent_datapath::{Pinned, Place, octets};
 
-/// Names by where they are reached.
+/// Names by frontend and by slot.
 #[derive(Debug, Default)]
 pub struct Names {
     services: HashMap<Place, (String, String)>,
     slots: HashMap<u32, Place>,
-    /// The agent did not tell: addresses stand for names.
-    pub silent: Option<Trouble>,
+    /// The error of reading names from the agent; addresses are shown instead of names.
+    pub failure: Option<Trouble>,
 }
 
 impl Names {
-    /// Asks the agent; one that is away costs the names only.
+    /// Reads the names from the agent. If it does not answer, only the names are missing.
     pub fn read(agent: SocketAddr, pinned: &Pinned) -> Result<Self, Trouble> {
         let mut names = match services::read(agent, &Wanted::default()) {
             Ok(rows) => Self::of(&rows),
-            Err(silent) => Self {
-                silent: Some(silent),
+            Err(failure) => Self {
+                failure: Some(failure),
                 ..Self::default()
             },
         };
@@ -34,7 +34,7 @@ impl Names {
         Ok(names)
     }
 
-    /// The names that rows tell.
+    /// The names in rows of service ports.
     pub fn of(rows: &[ServiceRow]) -> Self {
         let mut services = HashMap::new();
         for row in rows {
@@ -53,17 +53,17 @@ impl Names {
         }
     }
 
-    /// The Service and port that answer at a place.
+    /// The Service port with this frontend, as `namespace/name:port`.
     pub fn at(&self, place: &Place) -> Option<&str> {
         self.services.get(place).map(|(title, _)| title.as_str())
     }
 
-    /// What a place is to its Service.
+    /// The kind of a frontend: `clusterIP`, `external`, `loadBalancer`, `nodePort`.
     pub fn kind_at(&self, place: &Place) -> Option<&str> {
         self.services.get(place).map(|(_, kind)| kind.as_str())
     }
 
-    /// Who has a slot: a name, else where it is reached, else its number. None: there is no slot.
+    /// The owner of a slot: a Service port's name, else its frontend, else the slot's number. None for `NO_SLOT`.
     pub fn of_slot(&self, pinned: &Pinned, slot: u32) -> Option<String> {
         if slot == NO_SLOT {
             return None;
@@ -82,17 +82,17 @@ impl Names {
         Some(named.unwrap_or_else(|| text(&place)))
     }
 
-    /// A hint for people, if the agent did not tell names.
+    /// A note for stderr if the agent did not answer.
     pub fn hint(&self) -> Option<String> {
-        let silent = self.silent.as_ref()?;
+        let failure = self.failure.as_ref()?;
         Some(format!(
-            "note: addresses stand for names: {}; try: {}",
-            silent.message, silent.hint
+            "note: addresses are shown instead of names: {}; try: {}",
+            failure.message, failure.hint
         ))
     }
 }
 
-/// The slots of a service port.
+/// All slots of a service port.
 pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
     let protocol = protocol_number(&row.protocol).unwrap_or(0);
     let mut slots = Vec::new();
@@ -117,13 +117,13 @@ pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
     slots
 }
 
-/// A place as people read it.
+/// A frontend as `address:port/protocol`.
 pub fn text(place: &Place) -> String {
     let protocol = protocol_name(place.protocol);
     format!("{}/{protocol}", SocketAddr::new(place.address, place.port))
 }
 
-/// The name of a protocol.
+/// The lower-case name of an IP protocol number.
 pub fn protocol_name(number: u8) -> String {
     match number {
         TCP => "tcp".to_owned(),
@@ -134,7 +134,7 @@ pub fn protocol_name(number: u8) -> String {
     }
 }
 
-/// IP's number of a protocol, by its name in any case of letters.
+/// The IP protocol number of a name, in any case.
 pub fn protocol_number(name: &str) -> Option<u8> {
     match name.to_ascii_lowercase().as_str() {
         "tcp" => Some(TCP),

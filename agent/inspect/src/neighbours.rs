@@ -1,4 +1,4 @@
-//! How a node finds its pods, and for whom it answers: the kernel's entries that do not age.
+//! `get neighbours`: the permanent and proxy neighbour entries of a node.
 
 use std::net::IpAddr;
 
@@ -9,23 +9,23 @@ use super::wiring::Wiring;
 use dormouse_agent_datapath::Verdict;
 use dormouse_agent_pod::names::mac_text;
 
-/// A neighbour entry.
+/// A neighbour entry that does not age.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NeighbourRow {
-    /// Whose it is.
+    /// IP address of the entry.
     pub address: IpAddr,
-    /// `permanent`: the node's way to it; `proxy`: the kernel answers for it.
+    /// `permanent`: maps the address to a link-layer address; `proxy`: the kernel answers solicitations for it.
     pub kind: &'static str,
-    /// Behind or on which interface.
+    /// Interface of the entry.
     pub interface: String,
-    /// Its link-layer address.
+    /// Link-layer address; none in a proxy entry.
     pub mac: Option<String>,
-    /// Which pod has the address: network/container/interface.
+    /// The pod that holds the address: network/container/interface.
     pub holder: Option<String>,
 }
 
-/// The entries, by address.
+/// The entries, ordered by address.
 pub fn rows(wiring: &Wiring) -> Vec<NeighbourRow> {
     let entries = wiring.kernel().neighbours.iter();
     let lasting = entries.filter(|entry| entry.permanent || entry.proxy);
@@ -42,7 +42,7 @@ pub fn rows(wiring: &Wiring) -> Vec<NeighbourRow> {
     rows
 }
 
-/// What the data path made of solicitations for addresses of the node's prefix.
+/// Neighbour solicitations at the uplink for the node's prefix: answered, and ignored (no such pod).
 pub fn solicitations(stats: &[(Verdict, u64)]) -> (u64, u64) {
     let of = |wanted| {
         stats

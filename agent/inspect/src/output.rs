@@ -1,4 +1,4 @@
-//! Writes answers: as JSON or YAML for programs, as aligned columns for people.
+//! Output formats: JSON and YAML for programs, aligned columns for people.
 
 use std::io::{self, Write};
 
@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 
 use super::{API_VERSION, Exit, Trouble};
 
-/// The form of an answer.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// All columns
+    /// All columns, as text
     Wide,
     /// JSON
     Json,
     /// YAML
     Yaml,
-    /// The names only
+    /// One name per line
     Name,
 }
 
-/// How a list is written.
+/// The output flags of a list.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Form {
-    /// The form of the answer
+    /// Output format
     #[arg(short, long)]
     pub output: Option<Output>,
-    /// Without headings
+    /// Omit the column headings
     #[arg(long)]
     pub no_headers: bool,
 }
@@ -35,19 +35,19 @@ pub struct Form {
 /// A column: its heading, and whether it is for `-o wide` only.
 pub type Column = (&'static str, bool);
 
-/// What can be listed.
+/// A type whose values are listed, one per row.
 pub trait Row: Serialize {
-    /// The kind of a list of it.
+    /// The `kind` of a list document.
     const KIND: &'static str;
-    /// Its columns.
+    /// The columns, in order.
     const COLUMNS: &'static [Column];
-    /// Its cells, one a column; empty where there is nothing to say.
+    /// One cell per column; an empty one is printed as `-`.
     fn cells(&self) -> Vec<String>;
-    /// What `-o name` shows.
+    /// The row in `-o name`, as `kind/name`.
     fn name(&self) -> String;
 }
 
-/// Writes a list in the form that is asked for.
+/// Writes a list in the requested format.
 pub fn list<R: Row>(out: &mut dyn Write, rows: &[R], form: Form) -> Result<(), Trouble> {
     match form.output {
         Some(output @ (Output::Json | Output::Yaml)) => value(out, &listed(rows), output),
@@ -70,12 +70,12 @@ pub fn list<R: Row>(out: &mut dyn Write, rows: &[R], form: Form) -> Result<(), T
     }
 }
 
-/// A list for programs.
+/// The list document for JSON and YAML.
 pub fn listed<R: Row>(rows: &[R]) -> Value {
     json!({"apiVersion": API_VERSION, "kind": R::KIND, "items": rows})
 }
 
-/// Writes a value for programs.
+/// Writes a document as JSON or YAML.
 pub fn value(out: &mut dyn Write, value: &Value, output: Output) -> Result<(), Trouble> {
     let text = match output {
         Output::Yaml => serde_saphyr::to_string(value).map_err(|error| unwritable(&error))?,
@@ -89,7 +89,7 @@ fn unwritable(error: &dyn std::error::Error) -> Trouble {
     Trouble::new(Exit::No, message, "use -o json")
 }
 
-/// Rows in line; widths are remembered, so that rows which come later stay in line too.
+/// Aligned columns. Widths only grow, so later rows stay aligned with earlier ones.
 #[derive(Debug)]
 pub struct Table {
     columns: &'static [Column],
@@ -99,7 +99,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of such rows.
+    /// A table for rows of type `R`.
     pub fn new<R: Row>(wide: bool, headings: bool) -> Self {
         let mut table = Self {
             columns: R::COLUMNS,
@@ -114,7 +114,7 @@ impl Table {
         table
     }
 
-    /// Makes room for a row.
+    /// Widens the columns to fit a row.
     pub fn fit(&mut self, cells: &[String]) {
         self.widths.resize(self.widths.len().max(cells.len()), 1);
         for (width, cell) in self.widths.iter_mut().zip(cells) {
@@ -122,7 +122,7 @@ impl Table {
         }
     }
 
-    /// Writes a row, below the headings if it is the first.
+    /// Writes a row, and before the first row the headings.
     pub fn write(&mut self, out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
         if std::mem::take(&mut self.headings) {
             let headings = self
@@ -134,7 +134,7 @@ impl Table {
         self.line(out, cells)
     }
 
-    /// Three spaces between columns, none at the end; `-` where there is nothing to say.
+    /// Three spaces between columns, none at the end; `-` for an empty cell.
     fn line(&self, out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
         let columns = self.columns.iter().zip(cells.iter().zip(&self.widths));
         let shown = columns.filter(|((_, wide), _)| self.wide || !wide);
@@ -148,7 +148,7 @@ impl Table {
     }
 }
 
-/// Seconds as kubectl writes ages.
+/// A duration in seconds, in kubectl's format of ages.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_in_line_and_end_without_spaces() {
+    fn columns_are_aligned_without_trailing_spaces() {
         assert_eq!(
             written(None, false),
             "NAME          AGE\na-long-name   5s\nb             -\n"
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_a_list_with_its_kind() {
+    fn a_json_list_has_a_kind_and_items() {
         let list: Value = serde_json::from_str(&written(Some(Output::Json), false)).unwrap();
         assert_eq!(list["apiVersion"], "dormouse.dev/v1");
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_kubectls() {
+    fn ages_are_written_as_kubectl_does() {
         let ages = [0, 119, 120, 7_199, 7_200].map(age);
         assert_eq!(ages, ["0s", "119s", "2m", "119m", "2h"]);
     }

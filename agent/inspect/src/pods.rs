@@ -1,4 +1,4 @@
-//! The pods of a node: whose each is, and what it is wired to.
+//! `get pods`: the pods of a node, with holder, link and bridge.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,33 +8,33 @@ use super::output::{Column, Row, age};
 use super::wiring::{Wired, Wiring};
 use dormouse_agent_pod::names::mac_text;
 
-/// A pod.
+/// A pod's address and wiring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRow {
-    /// Its address.
+    /// IPv6 address.
     pub address: Ipv6Addr,
-    /// Its IPv4 address, where it has one.
+    /// IPv4 address, if the pod has one.
     pub address4: Option<Ipv4Addr>,
-    /// Who it is: network/container/interface; none if the journal does not say.
+    /// The holder of the lease: network/container/interface; none for a stray pod.
     pub holder: Option<String>,
-    /// As the journal has it: `reserved`, `live`, `releasing`; `stray` if it has no lease.
+    /// State of the lease: `reserved`, `live`, `releasing`; `stray` if there is no lease.
     pub state: &'static str,
-    /// The set of pods that it is of; below 1,024 it is of none that anyone named.
+    /// The cohort of the pod; below 1,024: no cohort was requested.
     pub cohort: u32,
-    /// How long it has had its address.
+    /// Age of the lease.
     pub age_seconds: Option<u64>,
-    /// The host's end of its link; none: it is not in this network namespace.
+    /// Host side of the pod's veth pair; none if it is not in this network namespace.
     pub interface: Option<String>,
-    /// The number of the host's end.
+    /// ifindex of the host side.
     pub ifindex: Option<u32>,
-    /// The bridge behind which it is.
+    /// The bridge of the host side.
     pub bridge: Option<String>,
-    /// Its link-layer address.
+    /// Link-layer address of the pod.
     pub mac: Option<String>,
-    /// Its namespace.
+    /// Network namespace: a path, or the inode number.
     pub netns: Option<String>,
-    /// The data path knows it; none: the data path could not be read.
+    /// Whether the data path's pod table has the address; none if the table could not be read.
     pub in_data_path: Option<bool>,
 }
 
@@ -85,10 +85,10 @@ impl Row for PodRow {
     }
 }
 
-/// The pods, by address.
+/// The pods, ordered by address.
 pub fn rows(wiring: &Wiring) -> Vec<PodRow> {
     let all = wiring.all().into_iter();
-    all.filter(|wired| wired.state != "resting")
+    all.filter(|wired| wired.state != "quarantined")
         .map(PodRow::of)
         .collect()
 }
@@ -104,7 +104,7 @@ impl PodRow {
             holder: wired.holder.map(|holder| holder.to_string()),
             state: wired.state,
             cohort: wired.suffix.given_cohort(),
-            age_seconds: wired.held.map(|held| held.as_secs()),
+            age_seconds: wired.age.map(|age| age.as_secs()),
             interface: link.map(|link| link.name.clone()),
             ifindex: link.map(|link| link.index).or(row.map(|row| row.ifindex)),
             bridge: wired.bridge,

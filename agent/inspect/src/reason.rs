@@ -1,4 +1,4 @@
-//! Why packets are dropped and refused, for people: a code each, what it means, and what to do next.
+//! Drop reasons: each with a code, a meaning and a next step.
 
 use std::net::IpAddr;
 
@@ -6,24 +6,24 @@ use serde::Serialize;
 
 use dormouse_agent_datapath::Verdict;
 
-/// The codes of verdicts begin here.
+/// The code of verdict 0; codes are stable.
 const FIRST_CODE: u32 = 6_000;
 
-/// What a verdict tells people.
+/// A drop reason and its texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// What is done: `dropped`, `rejected`, `reset`.
+    /// The action: `dropped`, `rejected`, `reset`.
     pub kind: &'static str,
-    /// Its name, as in metrics.
+    /// The name, as the label of the metric.
     pub name: &'static str,
-    /// What it means.
+    /// The meaning.
     pub meaning: &'static str,
-    /// What to do next.
+    /// The next step, with the placeholders NAMESPACE, NAME and SOURCE.
     pub next: &'static str,
 }
 
 impl Reason {
-    /// What to do next, with names in their places: the Service is `namespace/name:port`.
+    /// The next step with its placeholders filled in; the Service is `namespace/name:port`.
     pub fn next_for(&self, service: Option<&str>, source: IpAddr) -> String {
         let next = self.next.replace("SOURCE", &source.to_string());
         let parts = service.and_then(|title| title.rsplit_once(':')?.0.split_once('/'));
@@ -34,18 +34,18 @@ impl Reason {
     }
 }
 
-/// The code of a verdict, as it is printed.
+/// The code of a verdict, as `DM6020`.
 pub fn code(verdict: Verdict) -> String {
     format!("DM{}", FIRST_CODE + verdict as u32)
 }
 
-/// The verdict of a code or of a name.
+/// The verdict with this code or name.
 pub fn verdict(text: &str) -> Option<Verdict> {
     let mut all = Verdict::ALL.iter().copied();
     all.find(|one| code(*one).eq_ignore_ascii_case(text) || one.name() == text)
 }
 
-/// What a verdict tells people, if it says that a packet did not go its way.
+/// The reason, for a verdict that drops, refuses or resets.
 pub fn reason(verdict: Verdict) -> Option<Reason> {
     let kind = match verdict {
         Verdict::Reset => "reset",
@@ -69,7 +69,7 @@ fn texts(verdict: Verdict) -> Option<(&'static str, &'static str)> {
     services(verdict).or_else(|| packets(verdict))
 }
 
-/// What Services say.
+/// The texts of verdicts about Services: meaning, next step.
 fn services(verdict: Verdict) -> Option<(&'static str, &'static str)> {
     Some(match verdict {
         Verdict::Rejected => (
@@ -82,29 +82,29 @@ fn services(verdict: Verdict) -> Option<(&'static str, &'static str)> {
         ),
         Verdict::DroppedNotLocal => (
             "policy Local, and no endpoint on this node",
-            "send to a node that has one (the health port tells), or set externalTrafficPolicy: Cluster",
+            "send to a node that has one (the Service's health check node port reports it), or set externalTrafficPolicy: Cluster",
         ),
         Verdict::DroppedRange => (
-            "the source is outside of the load balancer's source ranges",
+            "the source is not in the load balancer's source ranges",
             "add its range to spec.loadBalancerSourceRanges",
         ),
         Verdict::DroppedUnallocated => (
-            "no service has this address of the service range",
-            "the Service was deleted, or the client has an old address: look its name up again",
+            "the address is in a service range, but no service has it",
+            "the Service was deleted, or the client uses an old address: resolve its name again",
         ),
         Verdict::Reset => (
             "the connection's backend is gone, so it was reset",
-            "nothing: the client connects again; if often, look why pods end",
+            "no action: the client reconnects; if it is frequent, check why pods terminate",
         ),
         Verdict::DroppedNoActivator => (
-            "no activator is known to stand in for an app",
-            "dormouse-agent get services: is the fleet stream up (metric dormouse_fleet_connected)?",
+            "an app needs an activator, and none is known",
+            "check that the fleet stream is up: metric dormouse_fleet_connected",
         ),
         _ => return None,
     })
 }
 
-/// What packets and tables say.
+/// The texts of verdicts about packets and tables: meaning, next step.
 fn packets(verdict: Verdict) -> Option<(&'static str, &'static str)> {
     Some(match verdict {
         Verdict::DroppedHops => (
@@ -112,32 +112,32 @@ fn packets(verdict: Verdict) -> Option<(&'static str, &'static str)> {
             "look for a routing loop: traceroute from the client",
         ),
         Verdict::DroppedNoPort => (
-            "no port of the node's own was free for a hidden connection",
-            "dormouse-agent flows --kind hidden: too many connections to one place, or no node address of the family",
+            "no NAT port of the node was free for a masqueraded connection",
+            "dormouse-agent flows --kind masqueraded: too many connections to one destination, or the node has no address of the family",
         ),
         Verdict::DroppedRewrite => (
-            "the kernel refused to change the packet",
-            "dmesg; report it with the packet's kind and the driver (ethtool -i)",
+            "the kernel refused to rewrite the packet",
+            "read dmesg; report it with the packet's protocol and the driver (ethtool -i UPLINK)",
         ),
         Verdict::DroppedMalformed => (
             "the packet is truncated, or its headers contradict each other",
-            "capture it: tcpdump -ni UPLINK -vv; look at the sender",
+            "capture it: tcpdump -ni UPLINK -vv; check the sender",
         ),
         Verdict::DroppedMartian => (
-            "its addresses never cross a network",
-            "capture it: tcpdump -ni UPLINK -e; look at the sender",
+            "the source or destination address must not appear on a network (martian)",
+            "capture it: tcpdump -ni UPLINK -e; check the sender",
         ),
         Verdict::DroppedSpoofed => (
-            "the sender used an address that is not its own",
-            "dormouse-agent explain address SOURCE: is the pod's address known here?",
+            "the pod sent from an address that is not assigned to it",
+            "dormouse-agent explain address SOURCE: check that the pod's address is known",
         ),
         Verdict::DroppedFragment => (
-            "a fragment came without the first of its packet",
-            "lower the sender's MTU, or look for reordering on the way",
+            "a fragment arrived before the first fragment of its packet",
+            "lower the sender's MTU, or check for reordering in the network",
         ),
         Verdict::TableFull => (
-            "the flow could not be remembered: its table is full",
-            "dormouse-agent flows --limit 0: how many flows there are, and to whom",
+            "no flow could be created: the flow table is full",
+            "dormouse-agent flows --limit 0: the number of flows; raise --flows-max",
         ),
         _ => return None,
     })
@@ -148,25 +148,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_stops_a_packet_has_a_meaning_and_a_next_step() {
+    fn every_verdict_that_stops_a_packet_has_a_meaning_and_a_next_step() {
         for verdict in Verdict::ALL.iter().copied() {
             let stops = verdict.is_drop() || verdict.is_refusal();
-            let told = reason(verdict);
-            assert!(!stops || told.is_some(), "{} says nothing", verdict.name());
+            let reason = reason(verdict);
+            assert!(!stops || reason.is_some(), "{} has no text", verdict.name());
             assert_eq!(super::verdict(&code(verdict)), Some(verdict));
             assert_eq!(super::verdict(verdict.name()), Some(verdict));
         }
     }
 
     #[test]
-    fn codes_stay_what_they_are() {
+    fn codes_are_stable() {
         assert_eq!(code(Verdict::DroppedRange), "DM6020");
         assert_eq!(reason(Verdict::DroppedRange).unwrap().name, "range");
         assert_eq!(reason(Verdict::Proxied), None);
     }
 
     #[test]
-    fn the_next_step_can_be_typed_as_it_stands() {
+    fn the_next_step_is_a_complete_command() {
         let source = "10.0.0.9".parse().unwrap();
         let next = reason(Verdict::Rejected)
             .unwrap()

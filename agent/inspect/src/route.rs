@@ -1,4 +1,4 @@
-//! Where the kernel's own routes lead an address.
+//! The kernel's route to an address.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use futures::{StreamExt as _, pin_mut};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use rtnetlink::RouteMessageBuilder;
 
-/// The way to an address, as people read it; why there is none, if there is none.
+/// The route to an address as text, or the reason why there is none.
 pub fn to(address: IpAddr) -> String {
     let looked = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -23,16 +23,16 @@ async fn look(address: IpAddr) -> Result<RouteMessage, String> {
     let (connection, handle, _) = rtnetlink::new_connection().map_err(|error| error.to_string())?;
     tokio::spawn(connection);
     let length = if address.is_ipv4() { 32 } else { 128 };
-    let asked = RouteMessageBuilder::<IpAddr>::new()
+    let request = RouteMessageBuilder::<IpAddr>::new()
         .destination_prefix(address, length)
         .map_err(|error| error.to_string())?;
-    let found = handle.route().get(asked.build()).execute();
+    let found = handle.route().get(request.build()).execute();
     pin_mut!(found);
     match found.next().await {
         Some(Ok(route)) => Ok(route),
         Some(Err(rtnetlink::Error::NetlinkError(error))) => Err(error.to_io().to_string()),
         Some(Err(error)) => Err(error.to_string()),
-        None => Err("the kernel gave no answer".to_owned()),
+        None => Err("the kernel sent no reply".to_owned()),
     }
 }
 

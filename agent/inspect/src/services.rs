@@ -1,4 +1,4 @@
-//! The service ports of a node as people see them.
+//! `get services`: the service ports of a node.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,108 +18,108 @@ mod rows;
 pub use route::{PATH, read, route};
 pub use rows::{Wanted, rows};
 
-/// One service port in one family, on one node.
+/// One service port of one family, on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceRow {
-    /// The Service's namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Service.
     pub name: String,
-    /// The port's name; empty if it has none.
+    /// Name of the port; empty if it has none.
     pub port_name: String,
-    /// The port's number.
+    /// Number of the port at the cluster IP.
     pub port: u16,
-    /// Its protocol: `TCP`, `UDP`, `SCTP`.
+    /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
     /// `IPv4` or `IPv6`.
     pub family: String,
-    /// The address inside the cluster.
+    /// The cluster IP of this family.
     pub cluster_ip: IpAddr,
-    /// External IPs, and addresses of load balancers.
+    /// External IPs and load balancer IPs.
     pub external: Vec<IpAddr>,
-    /// The number at the nodes' addresses.
+    /// The node port.
     pub node_port: Option<u16>,
-    /// Where it answers on this node.
+    /// The frontends on this node.
     pub vips: Vec<VipRow>,
-    /// Which endpoints traffic may use.
+    /// The traffic policies.
     pub policy: Policies,
-    /// How many backends there are.
+    /// The number of backends.
     pub backends: Backends,
-    /// What new connections get.
+    /// The answer to new connections.
     pub answer: Answers,
-    /// How long a client keeps its backend.
+    /// Timeout of ClientIP session affinity; none without affinity.
     pub affinity_seconds: Option<u32>,
-    /// The backends; only where one Service was asked for.
+    /// The backends; only filled when a single Service is requested.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub endpoints: Vec<Endpoint>,
-    /// Its slots in the maps, where they could be read.
+    /// The slots in the maps, if they could be read.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub slots: Vec<u32>,
 }
 
-/// Where a service port answers.
+/// A frontend: address and port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VipRow {
-    /// The address.
+    /// Frontend address.
     pub address: IpAddr,
-    /// The port.
+    /// Frontend port.
     pub port: u16,
-    /// What it is: `clusterIP`, `external`, `loadBalancer`, `nodePort`.
+    /// `clusterIP`, `external`, `loadBalancer` or `nodePort`.
     pub kind: String,
 }
 
-/// Which endpoints traffic may use: `Cluster` or `Local`.
+/// Traffic policies: `Cluster` or `Local`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policies {
-    /// From inside.
+    /// internalTrafficPolicy.
     pub internal: String,
-    /// From outside; none where nothing comes from there.
+    /// externalTrafficPolicy; none if the Service has no external frontend.
     pub external: Option<String>,
 }
 
-/// How many backends there are.
+/// Numbers of backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backends {
-    /// That this node may send to.
+    /// All that this node may choose.
     pub all: usize,
-    /// On this node.
+    /// Those on this node.
     pub local: usize,
 }
 
-/// What new connections get: `serve`, `reject` or `drop`.
+/// Answers to new connections: `serve`, `reject` or `drop`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
-    /// At the cluster IP.
+    /// At the cluster IP, and to sources inside the cluster.
     pub internal: String,
-    /// At the other addresses, from outside.
+    /// At external frontends, to sources outside of the cluster.
     pub external: Option<String>,
 }
 
-/// A backend.
+/// A backend of a service port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
-    /// Its address.
+    /// Backend address, after DNAT.
     pub address: IpAddr,
-    /// Its port.
+    /// Backend port, after DNAT.
     pub port: u16,
-    /// It runs on this node.
+    /// The backend is a pod of this node.
     pub local: bool,
-    /// Traffic with policy Cluster may use it.
+    /// Used with traffic policy Cluster.
     pub for_cluster: bool,
-    /// Traffic with policy Local may use it.
+    /// Used with traffic policy Local.
     pub for_local: bool,
 }
 
 impl ServiceRow {
-    /// The Service, as `namespace/name`.
+    /// `namespace/name`.
     pub fn service(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The Service and its port.
+    /// `namespace/name:port`.
     pub fn title(&self) -> String {
         if self.port_name.is_empty() {
             format!("{}:{}", self.service(), self.port)
@@ -128,7 +128,7 @@ impl ServiceRow {
         }
     }
 
-    /// The answers in one word, if they agree.
+    /// The internal answer, and the external one if it differs.
     fn answers(&self) -> String {
         match &self.answer.external {
             Some(external) if *external != self.answer.internal => {

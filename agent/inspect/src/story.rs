@@ -1,4 +1,4 @@
-//! The steps of a decision, told for people.
+//! The steps of a decision, rendered as text.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,49 +10,49 @@ use serde::Serialize;
 use super::names::{Names, text};
 use dormouse_agent_datapath::{Pinned, Place, Verdict};
 
-/// So many backends of a set are named.
+/// Maximum number of a set's backends that are listed by address.
 const NAMED_MAX: usize = 3;
 
-/// How a line is known.
+/// The evidence for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// The program ran in the kernel and said so.
+    /// The program ran in the kernel and recorded the step.
     Run,
-    /// The same function was asked over the same maps, outside of the kernel.
+    /// The programs' decision function ran in user space, over the same maps.
     Read,
 }
 
 /// A line of an explanation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// The hook at which it is decided.
+    /// The program whose step this is.
     pub hook: &'static str,
-    /// What it is about.
+    /// The subject, as `frontend` or `backends`.
     pub topic: &'static str,
-    /// What was found.
+    /// The finding.
     pub text: String,
-    /// How that is known.
+    /// The evidence for it.
     pub how: How,
 }
 
-/// Who tells.
+/// Renders recorded steps as lines of text.
 #[derive(Debug)]
 pub struct Teller<'a> {
-    /// The maps.
+    /// The node's maps.
     pub pinned: &'a Pinned,
-    /// Names.
+    /// The names of slots and frontends.
     pub names: &'a Names,
-    /// What is asked for.
+    /// The packet's destination, or the address that the socket connects to.
     pub target: Place,
-    /// A socket asks, not a packet: it draws anew each time.
+    /// The decision is a socket hook's, which picks a backend at random; a packet's pick is by hash.
     pub by_socket: bool,
 }
 
 type Said = (&'static str, String);
 
 impl Teller<'_> {
-    /// What a decision's steps mean.
+    /// The lines for the steps of one decision.
     pub fn tell(&self, steps: &[Told]) -> Vec<Said> {
         let find = |wanted: Step| {
             let mut found = steps
@@ -94,7 +94,7 @@ impl Teller<'_> {
             let named = named.or_else(|| self.names.of_slot(self.pinned, number(slot)));
             format!(
                 "of {}, slot {slot}",
-                named.unwrap_or_else(|| "nobody known".to_owned())
+                named.unwrap_or_else(|| "an unknown service".to_owned())
             )
         };
         let told = match (cluster_ip, address, route) {
@@ -104,16 +104,16 @@ impl Teller<'_> {
                 let known = if route.present {
                     ""
                 } else {
-                    ", which this node does not follow"
+                    ", not followed by this node"
                 };
                 format!("app VIP {}, index {vip}{known}", self.target.address)
             }
-            _ => format!("none: nothing answers at {}", text(&self.target)),
+            _ => format!("none: no service at {}", text(&self.target)),
         };
         ("frontend", told)
     }
 
-    /// What the target is, where no slot of its own says so.
+    /// The kind of the frontend, as its Service names it.
     fn kind(&self) -> &'static str {
         match self.names.kind_at(&self.target) {
             Some("clusterIP") => "cluster IP",
@@ -127,8 +127,13 @@ impl Teller<'_> {
     fn affinity(&self, kept: Option<[u64; 2]>) -> String {
         let kept = kept.and_then(|[id, _]| self.pinned.endpoint(number(id)));
         kept.map_or_else(
-            || "ClientIP, and nothing remembered of this client".to_owned(),
-            |(address, port, _)| format!("the client keeps {}", SocketAddr::new(address, port)),
+            || "ClientIP, no entry for this client".to_owned(),
+            |(address, port, _)| {
+                format!(
+                    "ClientIP, the client's entry names {}",
+                    SocketAddr::new(address, port)
+                )
+            },
         )
     }
 
@@ -150,21 +155,21 @@ impl Teller<'_> {
     fn pick(&self, id: u32, alike: bool) -> String {
         let end = self.pinned.endpoint(id);
         let end = end.map_or_else(
-            || "a backend that is gone".to_owned(),
+            || "a removed backend".to_owned(),
             |(address, port, _)| SocketAddr::new(address, port).to_string(),
         );
         let by = if alike {
-            "nearest to the flow's hash, on every node"
+            "by rendezvous hash, the same on every node"
         } else if self.by_socket {
-            "drawn at random by each socket"
+            "at random, for each socket"
         } else {
-            "drawn by the flow's hash"
+            "by the flow's hash"
         };
         format!("{end} (id {id}), {by}")
     }
 }
 
-/// Whether a packet was led past the host's own forwarding, and then if into a pod of this node.
+/// Whether the packet bypassed the host's forwarding, and if so, whether it went into a pod of this node.
 pub fn direct(steps: &[Told]) -> Option<bool> {
     let mut told = steps.iter().rev();
     let told = told.find(|told| Step::of(told.step) == Some(Step::Direct))?;
@@ -172,7 +177,7 @@ pub fn direct(steps: &[Told]) -> Option<bool> {
     Some(into_pod == 1)
 }
 
-/// What of the answer depends on who asks.
+/// The parts of the answer that depend on the source address.
 fn source(slot: u32, ranged: bool, route: Option<(u32, Route)>) -> Option<Said> {
     let admitted = if !ranged {
         None
@@ -183,17 +188,19 @@ fn source(slot: u32, ranged: bool, route: Option<(u32, Route)>) -> Option<Said> 
     };
     let inside = route
         .filter(|(other, _)| *other != slot)
-        .map(|(inside, _)| format!("from inside, so policy Local does not bind it: slot {inside}"));
+        .map(|(inside, _)| {
+            format!("from inside the cluster, policy Local does not apply: slot {inside}")
+        });
     let both: Vec<String> = admitted.into_iter().chain(inside).collect();
     (!both.is_empty()).then(|| ("source", both.join("; ")))
 }
 
-/// Numbers of slots and ids have 32 bits; steps have room for more.
+/// A slot or id, which have 32 bits, from a step's 64-bit value.
 fn number(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(NO_SLOT)
 }
 
-/// What a slot answers.
+/// The answer of a slot: mode, policy, masquerade.
 fn answer(route: &Route) -> String {
     let mode = match route.mode {
         Mode::Proxy => "proxy: to an activator",
@@ -209,34 +216,34 @@ fn answer(route: &Route) -> String {
             "policy Cluster"
         };
         parts.push(policy.to_owned());
-        parts.extend(hides(route.hide).map(ToOwned::to_owned));
+        parts.extend(masquerade(route.hide).map(ToOwned::to_owned));
     } else {
         if route.share > 0 {
             parts.push(format!("share {}/{SHARE_WHOLE}", route.share));
         }
         parts.extend(route.asleep.then(|| "asleep".to_owned()));
-        parts.extend(route.leased.then(|| "by lease".to_owned()));
+        parts.extend(route.leased.then(|| "under the node lease".to_owned()));
     }
     parts.join(", ")
 }
 
-fn hides(hide: Hide) -> Option<&'static str> {
+fn masquerade(hide: Hide) -> Option<&'static str> {
     match hide {
         Hide::Nobody => None,
-        Hide::Foreign => Some("hides sources that are no pods"),
-        Hide::Everybody => Some("hides every source"),
-        Hide::Node => Some("hides the node's own source"),
+        Hide::Foreign => Some("masquerades sources outside the pod ranges"),
+        Hide::Everybody => Some("masquerades every source"),
+        Hide::Node => Some("masquerades the node's own address"),
     }
 }
 
-/// Why an activator stands in, if that is what the verdict says.
+/// The reason why an activator receives the connection, for verdicts that send it to one.
 pub fn activator(verdict: Verdict) -> Option<&'static str> {
     match verdict {
-        Verdict::Proxied => Some("stands in: the app's entry says so"),
-        Verdict::LeaseOver => Some("stands in: the node lease is over"),
-        Verdict::Shared => Some("gets its share of new connections"),
-        Verdict::NoBackend => Some("stands in: no backend can be used"),
-        Verdict::OtherPort => Some("stands in, and refuses: the VIP has no such port"),
+        Verdict::Proxied => Some("used: the app's entry is in proxy mode"),
+        Verdict::LeaseOver => Some("used: the node lease has expired"),
+        Verdict::Shared => Some("used: the activator's share of new connections"),
+        Verdict::NoBackend => Some("used: no backend is available"),
+        Verdict::OtherPort => Some("used, and refuses: the VIP has no such port"),
         _ => None,
     }
 }
@@ -246,28 +253,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_say_what_binds_them() {
+    fn an_answer_lists_policy_and_masquerade() {
         let route = Route {
             mode: Mode::Serve,
             service: true,
             hide: Hide::Everybody,
             ..Route::ABSENT
         };
-        assert_eq!(answer(&route), "serve, policy Cluster, hides every source");
+        assert_eq!(
+            answer(&route),
+            "serve, policy Cluster, masquerades every source"
+        );
         let app = Route {
             mode: Mode::Proxy,
             asleep: true,
             leased: true,
             ..Route::ABSENT
         };
-        assert_eq!(answer(&app), "proxy: to an activator, asleep, by lease");
+        assert_eq!(
+            answer(&app),
+            "proxy: to an activator, asleep, under the node lease"
+        );
     }
 
     #[test]
-    fn every_verdict_that_leads_to_an_activator_says_why() {
-        let told = Verdict::ALL
+    fn every_verdict_that_uses_an_activator_has_a_reason() {
+        let reasons = Verdict::ALL
             .iter()
             .filter_map(|verdict| activator(*verdict));
-        assert_eq!(told.count(), 5);
+        assert_eq!(reasons.count(), 5);
     }
 }

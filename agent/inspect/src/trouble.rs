@@ -1,4 +1,4 @@
-//! How a question ends: the exit codes, and what went wrong with its next step.
+//! Errors of the inspection commands: message, next step, exit code.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,20 +6,20 @@ use std::process::ExitCode;
 
 use dormouse_agent_datapath::DatapathError;
 
-/// Exit codes; the same whatever is printed.
+/// Exit codes, independent of the output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Yes.
+    /// 0: success; the answer is yes.
     Yes,
-    /// The answer is no.
+    /// 1: the answer is no.
     No,
-    /// The command line is wrong.
+    /// 2: the command line is wrong.
     Usage,
-    /// What was to be asked cannot be reached.
+    /// 3: the agent, or the node's maps, cannot be reached.
     Unreachable,
-    /// It is not allowed.
+    /// 4: permission denied.
     NotAllowed,
-    /// It does not exist.
+    /// 5: the object does not exist.
     NotFound,
 }
 
@@ -36,21 +36,21 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a question was not answered.
+/// A failed command.
 #[derive(Debug)]
 pub struct Trouble {
-    /// How the process ends.
+    /// The exit code of the process.
     pub exit: Exit,
-    /// What failed, on what, and why.
+    /// The operation, its object, and the cause.
     pub message: String,
-    /// What to do next.
+    /// The next step: a command or an argument.
     pub hint: String,
-    /// Nobody reads the answer any more: nothing is said of it.
+    /// stdout was closed by its reader: nothing is printed.
     quiet: bool,
 }
 
 impl Trouble {
-    /// A failure with its next step.
+    /// An error with its next step.
     pub fn new(exit: Exit, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             exit,
@@ -60,12 +60,12 @@ impl Trouble {
         }
     }
 
-    /// Something on the command line cannot be meant.
+    /// An argument that cannot be parsed or does not make sense.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message, hint)
     }
 
-    /// The number under which people find more.
+    /// The code that is printed with the error.
     pub fn code(&self) -> &'static str {
         match self.exit {
             Exit::Yes | Exit::No => "DM2000",
@@ -76,10 +76,10 @@ impl Trouble {
         }
     }
 
-    /// Writes the failure for people.
+    /// Writes the error to stderr.
     pub fn print(&self) {
         if !self.quiet {
-            // Where even stderr is gone, only the exit status is left to tell.
+            // If stderr fails too, only the exit code is left.
             drop(writeln!(io::stderr(), "{self}"));
         }
     }
@@ -97,7 +97,7 @@ impl From<io::Error> for Trouble {
         let mut trouble = Self::new(
             Exit::No,
             format!("cannot write the answer: {error}"),
-            "write to another place",
+            "write to another file or pipe",
         );
         if error.kind() == io::ErrorKind::BrokenPipe {
             trouble.exit = Exit::Yes;
@@ -113,15 +113,15 @@ impl From<DatapathError> for Trouble {
             || number(&error) == Some(libc::EPERM)
             || number(&error) == Some(libc::EACCES);
         if denied {
-            let hint = "run it as root: sudo dormouse-agent ...";
+            let hint = "run as root: sudo dormouse-agent ...";
             return Self::new(Exit::NotAllowed, chain(&error), hint);
         }
-        let hint = "name the node's folder of pins by --node or --bpffs: ls /sys/fs/bpf/dormouse";
+        let hint = "give the node's folder of pins with --node or --bpffs: ls /sys/fs/bpf/dormouse";
         Self::new(Exit::Unreachable, chain(&error), hint)
     }
 }
 
-/// The kernel's error number at the begin of a chain of errors.
+/// The kernel's error number of the innermost cause.
 fn number(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let causes = std::iter::successors(Some(error), |cause| cause.source());
     causes
@@ -129,7 +129,7 @@ fn number(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
         .last()
 }
 
-/// The whole chain of errors in one line.
+/// The chain of errors in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |cause| cause.source());
     let texts: Vec<String> = causes.map(ToString::to_string).collect();
@@ -141,13 +141,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_who_leaves_is_no_failure() {
+    fn a_closed_pipe_is_no_failure() {
         let trouble = Trouble::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(trouble.quiet && trouble.exit == Exit::Yes);
     }
 
     #[test]
-    fn a_failure_says_what_to_do_next() {
+    fn an_error_names_the_next_step() {
         let text = Trouble::usage("what is \"x\"?", "write it so").to_string();
         assert_eq!(text, "error[DM2002]: what is \"x\"?\n  try: write it so");
     }

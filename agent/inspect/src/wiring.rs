@@ -1,5 +1,5 @@
-//! Each pod address of a node from all sides: the journal's lease, the kernel's link and neighbour entries, the data path's
-//! row. What one side has and another lacks is told, for that is what people look for.
+//! The wiring of each pod address, joined from the journal's lease, the kernel's link and neighbour entries, and the data
+//! path's pod table; differences between them are listed as faults.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -20,67 +20,67 @@ use dormouse_agent_pod::names::suffix_of_link;
 
 mod faults;
 
-/// Where runtimes keep the namespaces of pods.
+/// Folder with the named network namespaces.
 const NAMESPACES: &str = "/run/netns";
 
-/// What a node has of its pods.
+/// A snapshot of journal, kernel and data path.
 #[derive(Debug)]
 pub struct Wiring {
     prefix: Option<NodePrefix>,
     leases: Option<Leases>,
     kernel: Kernel,
-    /// What the data path knows; none where it cannot be read.
+    /// The data path's pod table; none if it cannot be read.
     pods: Option<HashMap<Ipv6Addr, Pod>>,
     namespaces: HashMap<NetnsId, PathBuf>,
     now: Duration,
 }
 
-/// A pod address.
+/// The wiring of one pod address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wired {
-    /// The address.
+    /// The IPv6 address.
     pub address: Ipv6Addr,
-    /// The IPv4 address that is held with it.
+    /// The IPv4 address of the same lease.
     pub address4: Option<Ipv4Addr>,
-    /// What names it inside the node's prefix.
+    /// The lower 32 bits of the address, inside the node's prefix.
     pub suffix: Suffix,
-    /// Who holds it, as the journal says.
+    /// The holder of the lease.
     pub holder: Option<LeaseKey>,
-    /// `reserved`, `live`, `releasing`, `resting`; `stray` where no lease explains what is there.
+    /// `reserved`, `live`, `releasing`, `quarantined`; `stray`: the address is in use without a lease.
     pub state: &'static str,
-    /// How long it has been held.
-    pub held: Option<Duration>,
-    /// How long it still rests before somebody else may have it.
-    pub rests: Option<Duration>,
-    /// The host's end of its link.
+    /// Age of the lease.
+    pub age: Option<Duration>,
+    /// Remaining quarantine, in which no pod can get the address.
+    pub quarantine: Option<Duration>,
+    /// Host side of the veth pair.
     pub link: Option<Link>,
-    /// The bridge that the link is a port of.
+    /// The bridge of the host side.
     pub bridge: Option<String>,
-    /// The pod's namespace: a path where it has one, else its number.
+    /// The pod's network namespace: a path, or the inode number.
     pub netns: Option<String>,
-    /// The node's neighbour entry, and the interface behind which it is.
+    /// The permanent neighbour entry, and the name of its interface.
     pub neighbour: Option<(Neighbour, String)>,
-    /// The interface on which the kernel answers for it.
+    /// The interface of the proxy neighbour entry.
     pub proxied: Option<String>,
-    /// The data path's row; the outer none: the data path could not be read.
+    /// The row in the data path's pod table; the outer none: the table could not be read.
     pub row: Option<Option<Pod>>,
-    /// What is not as it should be.
+    /// Differences between journal, kernel and data path.
     pub faults: Vec<&'static str>,
 }
 
 impl Wiring {
-    /// Looks at the journal in the state folder, at the kernel, and at the data path's maps.
+    /// Reads the journal, the kernel and the data path's maps.
     pub fn look(state_dir: &Path, pinned: Option<&Pinned>) -> Result<Self, Trouble> {
         let unreadable = |error: std::io::Error| {
             let message = format!("cannot read the kernel's links and neighbours: {error}");
             Trouble::new(
                 Exit::NotAllowed,
                 message,
-                "run it as root: sudo dormouse-agent ...",
+                "run as root: sudo dormouse-agent ...",
             )
         };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        // Namespaces and links of another boot are gone, and its leases with them.
+        // Namespaces, links and leases do not outlive a boot: an older journal is ignored.
         let leases =
             Leases::read(state_dir)?.filter(|leases| Some(leases.boot) == BootId::parse(&boot));
         let facts = pinned.and_then(|pinned| {
@@ -100,31 +100,31 @@ impl Wiring {
         })
     }
 
-    /// What the kernel has.
+    /// The kernel's part of the snapshot.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// The node's prefix, where anything tells it.
+    /// The node's prefix, from the journal or the data path's configuration.
     pub fn prefix(&self) -> Option<NodePrefix> {
         self.prefix
     }
 
-    /// Whose an address is.
+    /// The holder of an address.
     pub fn holder(&self, address: IpAddr) -> Option<&LeaseKey> {
         Some(&self.lease(address)?.key)
     }
 
     fn lease(&self, address: IpAddr) -> Option<&Lease> {
-        let held = &self.leases.as_ref()?.held;
+        let by_suffix = &self.leases.as_ref()?.held;
         let lease = match address {
-            IpAddr::V6(address) => held.get(&self.prefix?.suffix(address)?),
-            IpAddr::V4(address) => held.values().find(|lease| lease.ipv4 == Some(address)),
+            IpAddr::V6(address) => by_suffix.get(&self.prefix?.suffix(address)?),
+            IpAddr::V4(address) => by_suffix.values().find(|lease| lease.ipv4 == Some(address)),
         };
         lease.map(AsRef::as_ref)
     }
 
-    /// Every address of which anything is there, in order.
+    /// All addresses with a lease, a quarantine, a link, an entry or a row, in order.
     pub fn all(&self) -> Vec<Wired> {
         let Some(prefix) = self.prefix else {
             return Vec::new();
@@ -134,9 +134,9 @@ impl Wiring {
             suffixes.extend(leases.held.keys());
             suffixes.extend(
                 leases
-                    .resting
+                    .quarantined
                     .keys()
-                    .filter(|suffix| leases.rests(**suffix, self.now).is_some()),
+                    .filter(|suffix| leases.quarantine(**suffix, self.now).is_some()),
             );
         }
         suffixes.extend(
@@ -166,7 +166,7 @@ impl Wiring {
             .collect()
     }
 
-    /// One address; none if it is not of this node's prefix, or nothing is there of it.
+    /// One address; none if it is outside of the node's prefix, or free without any object.
     pub fn one(&self, address: IpAddr) -> Option<Wired> {
         let prefix = self.prefix?;
         let suffix = match address {
@@ -183,10 +183,10 @@ impl Wiring {
             .leases
             .as_ref()
             .and_then(|leases| leases.held.get(&suffix));
-        let rests = self
+        let quarantine = self
             .leases
             .as_ref()
-            .and_then(|leases| leases.rests(suffix, self.now));
+            .and_then(|leases| leases.quarantine(suffix, self.now));
         let entries = || {
             self.kernel
                 .neighbours
@@ -208,7 +208,7 @@ impl Wiring {
             Some(State::Live) => "live",
             Some(State::Releasing) => "releasing",
             None if there => "stray",
-            None if rests.is_some() => "resting",
+            None if quarantine.is_some() => "quarantined",
             None => "free",
         };
         let bridge = link.and_then(|link| link.controller);
@@ -225,8 +225,8 @@ impl Wiring {
             suffix,
             holder: lease.map(|lease| lease.key.clone()),
             state,
-            held: lease.map(|lease| self.now.saturating_sub(lease.since)),
-            rests,
+            age: lease.map(|lease| self.now.saturating_sub(lease.since)),
+            quarantine,
             link: link.cloned(),
             bridge: bridge.map(|bridge| self.kernel.name(bridge)),
             netns: lease.and_then(|lease| self.netns(lease.netns)),
@@ -255,7 +255,7 @@ impl Wiring {
 }
 
 impl Wired {
-    /// As network/container/interface.
+    /// network/container/interface.
     pub fn holder_text(&self) -> String {
         self.holder
             .as_ref()
@@ -264,7 +264,7 @@ impl Wired {
     }
 }
 
-/// The namespaces that have a path, by what they are.
+/// The named network namespaces, by device and inode.
 fn namespaces() -> HashMap<NetnsId, PathBuf> {
     let entries = fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
     let known = entries.filter_map(|entry| {

@@ -1,4 +1,4 @@
-//! `dormouse-agent explain`: why a packet goes its way, what an address is, what a code means.
+//! `dormouse-agent explain`: explains a packet's path, an address, or a drop code.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use dormouse_agent_inspect::names::{protocol_name, protocol_number};
 use dormouse_agent_inspect::output::{Output, value};
 use dormouse_agent_inspect::{API_VERSION, Exit, Trouble, address, reason};
 
-/// The port that a client is given when none is named; the choice of a backend depends on it.
+/// The client's port if none is given; the choice of a backend depends on it.
 const SOURCE_PORT: u16 = 40_000;
 
 /// The flags of `explain`.
@@ -28,7 +28,7 @@ const SOURCE_PORT: u16 = 40_000;
   sudo dormouse-agent explain address fd00:20::7
   dormouse-agent explain code DM6020
 
-Exit status: 0 the packet goes its way, 1 it is dropped or refused. Nothing is changed by asking.")]
+Exit status: 0 the packet is delivered or forwarded, 1 it is dropped or refused. The command changes nothing.")]
 pub struct Explain {
     /// What to explain
     #[command(subcommand)]
@@ -37,32 +37,32 @@ pub struct Explain {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Which way the first packet of a connection goes on this node, and why
+    /// Explain the path of a connection's first packet on this node
     Flow(FlowFlags),
-    /// What an address is on this node
+    /// Show the role of an address on this node
     Address(AddressFlags),
-    /// What a code or a reason of a drop means
+    /// Explain a drop code or drop reason
     Code(CodeFlags),
 }
 
 #[derive(Clone, Debug, Args)]
 struct FlowFlags {
-    /// Who asks: an address, with a port if the choice of the backend shall be the same as that client's
+    /// Source: an address, with a port to get the same backend as that client
     source: String,
-    /// Whom: an address, or service/NAMESPACE/NAME
+    /// Destination: an address, or service/NAMESPACE/NAME
     target: String,
-    /// For what, as tcp/80
+    /// Protocol and destination port, like tcp/80
     port: String,
-    /// The node itself asks
+    /// The node itself is the source
     #[arg(long, conflicts_with = "from")]
     node_sent: bool,
-    /// Where the packet comes from [default: told by the source address]
+    /// Origin of the packet [default: derived from the source address]
     #[arg(long)]
     from: Option<From>,
-    /// The packet comes past the socket hooks, as from a raw socket
+    /// Skip the socket hooks, as a raw socket does
     #[arg(long)]
     bare: bool,
-    /// The form of the answer
+    /// Output format
     #[arg(short, long)]
     output: Option<Output>,
     #[command(flatten)]
@@ -71,9 +71,9 @@ struct FlowFlags {
 
 #[derive(Clone, Debug, Args)]
 struct AddressFlags {
-    /// The address
+    /// IPv4 or IPv6 address
     address: String,
-    /// The form of the answer
+    /// Output format
     #[arg(short, long)]
     output: Option<Output>,
     #[command(flatten)]
@@ -82,14 +82,14 @@ struct AddressFlags {
 
 #[derive(Clone, Debug, Args)]
 struct CodeFlags {
-    /// As DM6020, or a reason's name as in metrics
+    /// Code like DM6020, or a reason's name as in metrics
     code: String,
-    /// The form of the answer
+    /// Output format
     #[arg(short, long)]
     output: Option<Output>,
 }
 
-/// Answers.
+/// Runs `explain`.
 pub(super) fn explain(flags: &Explain, out: &mut dyn Write) -> Result<Exit, Trouble> {
     match &flags.what {
         What::Flow(flags) => explain_flow(flags, out),
@@ -115,7 +115,7 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, Trouble>
     Ok(if found.goes() { Exit::Yes } else { Exit::No })
 }
 
-/// What is asked, from the command line.
+/// The packet to explain, from the command line.
 fn opening(flags: &FlowFlags) -> Result<Opening, Trouble> {
     let (protocol, port) = wanted_port(&flags.port)?;
     let source = source(&flags.source)?;
@@ -124,7 +124,7 @@ fn opening(flags: &FlowFlags) -> Result<Opening, Trouble> {
         None => service_address(flags, source.is_ipv4(), (protocol, port))?,
     };
     if target.is_ipv4() != source.is_ipv4() {
-        let message = format!("{} cannot talk to {target}: two families", source.ip());
+        let message = format!("{} and {target} are of different families", source.ip());
         return Err(Trouble::usage(
             message,
             "give both as IPv4, or both as IPv6",
@@ -144,7 +144,7 @@ fn source(text: &str) -> Result<SocketAddr, Trouble> {
         .map(|address| SocketAddr::new(address, SOURCE_PORT))
         .or_else(with_port);
     source.ok_or_else(|| {
-        let message = format!("{text:?} is no address that can ask");
+        let message = format!("{text:?} is not a source address");
         Trouble::usage(message, "write it like 10.1.2.3, [fd00::1]:4711 or fd00::1")
     })
 }
@@ -156,12 +156,12 @@ fn wanted_port(text: &str) -> Result<(u8, u16), Trouble> {
         Some((protocol_number(protocol)?, port))
     });
     read.ok_or_else(|| {
-        let message = format!("{text:?} names no protocol and port");
+        let message = format!("{text:?} is not a protocol and port");
         Trouble::usage(message, "write it like tcp/80, udp/53 or sctp/3868")
     })
 }
 
-/// The address of a Service that has the port, in the family of who asks.
+/// The address of a Service that has the port, in the source's family.
 fn service_address(
     flags: &FlowFlags,
     v4: bool,
@@ -180,7 +180,7 @@ fn service_address(
             "give a source of the other family",
         ));
     }
-    // Of a port that it does not have, the refusal is the answer that is asked for.
+    // For a port that the Service does not have, the refusal is the answer.
     let first = family.peek().map(|row| row.cluster_ip);
     let has =
         family.find(|row| row.port == port && protocol_number(&row.protocol) == Some(protocol));
@@ -196,7 +196,7 @@ fn service_address(
 
 fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
     let address = parse_address(flags.address.trim_matches(['[', ']'])).ok_or_else(|| {
-        let message = format!("{:?} is no address", flags.address);
+        let message = format!("{:?} is not an address", flags.address);
         Trouble::usage(message, "write it like 10.96.0.7 or fd00:20::7")
     })?;
     let (wiring, pinned) = flags.which.wiring()?;
@@ -210,7 +210,7 @@ fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, Tr
             let names = flags.which.names(&pinned)?;
             facts.extend(address::find(&pinned, &names, address)?.facts);
         }
-        // What only the data path knows was not looked at: that nothing is known would not be true.
+        // The data path was not read: "nothing known" would not be true.
         None if facts.is_empty() => drop(flags.which.pinned()?),
         None => {}
     }
@@ -230,7 +230,7 @@ fn explain_code(flags: &CodeFlags, out: &mut dyn Write) -> Result<Exit, Trouble>
     let verdict = reason::verdict(&flags.code);
     let found = verdict.and_then(|verdict| Some((reason::code(verdict), reason::reason(verdict)?)));
     let Some((code, found)) = found else {
-        let message = format!("there is no code {:?} of a drop", flags.code);
+        let message = format!("no drop code {:?}", flags.code);
         return Err(Trouble::new(
             Exit::NotFound,
             message,
@@ -238,9 +238,9 @@ fn explain_code(flags: &CodeFlags, out: &mut dyn Write) -> Result<Exit, Trouble>
         ));
     };
     if let Some(output @ (Output::Json | Output::Yaml)) = flags.output {
-        let told =
+        let runbook =
             json!({"apiVersion": API_VERSION, "kind": "Runbook", "code": code, "reason": found});
-        value(out, &told, output)?;
+        value(out, &runbook, output)?;
         return Ok(Exit::Yes);
     }
     writeln!(out, "{code}     {}: {}", found.kind, found.name)?;

@@ -1,4 +1,4 @@
-//! `dormouse-agent flows`: the connections that this node remembers.
+//! `dormouse-agent flows`: the connection tracking entries of this node.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -18,34 +18,34 @@ use dormouse_agent_inspect::{Exit, Trouble};
 /// The flags of `flows`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  sudo dormouse-agent flows --to shop/web            who talks to a Service
+  sudo dormouse-agent flows --to shop/web            connections to a Service
   sudo dormouse-agent flows --from 10.1.0.0/16 --proto udp
-  sudo dormouse-agent flows --kind hidden -o json    connections that hold a port of the node's own
+  sudo dormouse-agent flows --kind masqueraded -o json   connections that use a NAT port of the node
 
-What pods' sockets were connected to straight is not here: those packets need no change on their way.")]
+Connections that the socket hooks translated at connect(2) have no flow: their packets need no NAT.")]
 pub struct Flows {
-    /// To a Service (NAMESPACE/NAME), or to a VIP
+    /// Only flows to this Service (NAMESPACE/NAME) or VIP
     #[arg(long, value_name = "NAME|VIP")]
     to: Option<String>,
-    /// From an address, or a range
+    /// Only flows from this address or range
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
-    /// Of this protocol: tcp, udp, sctp
+    /// Only flows of this protocol: tcp, udp, sctp
     #[arg(long, visible_alias = "protocol")]
     proto: Option<String>,
-    /// To this port of the VIP
+    /// Only flows to this port of the VIP
     #[arg(long)]
     port: Option<u16>,
-    /// Of this kind
+    /// Only flows of this kind
     #[arg(long)]
     kind: Option<Kind>,
-    /// In this state
+    /// Only flows in this state
     #[arg(long)]
     state: Option<State>,
-    /// The flows of the replies too
+    /// Also list the flows of the replies
     #[arg(long)]
     all: bool,
-    /// At most so many; 0: only count them
+    /// Maximum number of flows to list; 0: only count them
     #[arg(long)]
     limit: Option<usize>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct Flows {
     which: Which,
 }
 
-/// Answers.
+/// Runs `flows`.
 pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, Trouble> {
     let filter = flags.filter()?;
     let (pinned, names) = flags.which.named()?;
@@ -75,7 +75,7 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, Trouble>
         beside("no such flows");
     } else if count == limit {
         beside(&format!(
-            "note: the first {limit}; there may be more: raise --limit"
+            "note: the first {limit} flows; raise --limit to see more"
         ));
     }
     Ok(Exit::Yes)
@@ -119,7 +119,7 @@ fn from(text: &str) -> Result<Prefix, Trouble> {
     let single = || parse_address(text).map(Prefix::single);
     Prefix::parse(text).or_else(single).ok_or_else(|| {
         Trouble::usage(
-            format!("--from {text}: this is no address"),
+            format!("--from {text}: not an address or range"),
             "write it like 10.1.2.3, fd00::1 or 10.1.0.0/16",
         )
     })
@@ -127,12 +127,12 @@ fn from(text: &str) -> Result<Prefix, Trouble> {
 
 fn protocol(text: &str) -> Result<u8, Trouble> {
     protocol_number(text).ok_or_else(|| {
-        let message = format!("--proto {text}: there is no such protocol here");
+        let message = format!("--proto {text}: unknown protocol");
         Trouble::usage(message, "write tcp, udp or sctp")
     })
 }
 
-/// The service ports of a Service that is given as `NAMESPACE/NAME`, with or without `service/` before.
+/// The service ports of a Service that is given as `NAMESPACE/NAME`, with an optional `service/` prefix.
 pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, Trouble> {
     let name = ["service/", "services/", "svc/"]
         .iter()
@@ -166,7 +166,7 @@ pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, 
     Ok(rows)
 }
 
-/// Where service ports answer.
+/// The frontends (VIP, port, protocol) of service ports.
 fn places(rows: &[ServiceRow]) -> HashSet<Place> {
     let place = |row: &ServiceRow, address: IpAddr, port: u16| Place {
         address,

@@ -1,4 +1,4 @@
-//! `dormouse-agent get`: what this node serves, drops, and knows.
+//! `dormouse-agent get`: lists Services, apps, backends, drops, pods, addresses and neighbours of this node.
 
 use std::io::Write;
 
@@ -15,36 +15,36 @@ use dormouse_agent_inspect::{Exit, Trouble, addresses, apps, backends, drops, ne
 #[command(after_help = "Examples:
   dormouse-agent get services -A           every service port that this node serves
   dormouse-agent get services web -n shop -o yaml
-  dormouse-agent get backends shop/web         what each backend was given, and has still
-  sudo dormouse-agent get drops            what was dropped or refused, why, and whose it was
-  sudo dormouse-agent get addresses        who holds which address; an agent need not run")]
+  dormouse-agent get backends shop/web         connections of each backend: started, and still open
+  sudo dormouse-agent get drops            dropped and refused packets, by reason and Service
+  sudo dormouse-agent get addresses        address leases; works without a running agent")]
 pub struct Get {
-    /// What to show
+    /// The resource to list
     #[command(subcommand)]
     noun: Noun,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 enum Noun {
-    /// Service ports: where they answer, who is behind them, what new connections get
+    /// Service ports: addresses, backends, policies, and the answer to new connections
     #[command(alias = "service", alias = "svc")]
     Services(ServicesFlags),
     /// Apps of the fleet that this node follows, by VIP
     #[command(alias = "app")]
     Apps(Plain),
-    /// Backends: what this node has given each of them, and how much of it is open
+    /// Backends: connections that this node has started to each, and how many are open
     #[command(alias = "backend")]
     Backends(BackendsFlags),
-    /// Packets that were dropped, rejected or reset: why, and whose they were
+    /// Packets that were dropped, rejected or reset, by reason and Service
     #[command(alias = "drop")]
     Drops(Plain),
-    /// Pods of this node: whose each is, and what it is wired to
+    /// Pods of this node: address, holder, link, bridge
     #[command(alias = "pod")]
     Pods(Plain),
-    /// Pod addresses of this node: who holds each, since when, and which rest
+    /// Pod addresses of this node: holder, age, quarantine
     #[command(alias = "address", alias = "addr")]
     Addresses(Plain),
-    /// How this node finds its pods, and for whom it answers
+    /// Neighbour entries of pods: permanent entries, and NDP proxy entries
     #[command(alias = "neighbour", alias = "neighbors", alias = "neigh")]
     Neighbours(Plain),
 }
@@ -59,7 +59,7 @@ struct Plain {
 
 #[derive(Clone, Debug, Args)]
 struct BackendsFlags {
-    /// Only of this Service (namespace/name, or namespace/name:port), or of the app at this address
+    /// Only backends of this Service (namespace/name, or namespace/name:port), or of the app with this VIP
     of: Option<String>,
     #[command(flatten)]
     plain: Plain,
@@ -69,10 +69,10 @@ struct BackendsFlags {
 struct ServicesFlags {
     /// Only this Service
     name: Option<String>,
-    /// Of this namespace
+    /// Namespace of the Services
     #[arg(short, long, env = "DORMOUSE_NAMESPACE", default_value = "default")]
     namespace: String,
-    /// Of all namespaces
+    /// Services of all namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     #[command(flatten)]
@@ -81,7 +81,7 @@ struct ServicesFlags {
     which: Which,
 }
 
-/// Answers.
+/// Runs `get`.
 pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
     match &flags.noun {
         Noun::Services(flags) => return get_services(flags, out),
@@ -117,7 +117,10 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
         Noun::Addresses(plain) => {
             let rows = addresses::rows(&plain.which.wiring()?.0);
             list(out, &rows, plain.form)?;
-            say_none("addresses that are held or rest", rows.is_empty());
+            say_none(
+                "addresses that are leased or in quarantine",
+                rows.is_empty(),
+            );
         }
         Noun::Neighbours(plain) => get_neighbours(plain, out)?,
     }
@@ -128,11 +131,11 @@ fn get_neighbours(plain: &Plain, out: &mut dyn Write) -> Result<(), Trouble> {
     let (wiring, pinned) = plain.which.wiring()?;
     let rows = neighbours::rows(&wiring);
     list(out, &rows, plain.form)?;
-    say_none("neighbour entries that last", rows.is_empty());
+    say_none("permanent or proxy neighbour entries", rows.is_empty());
     if let (Some(pinned), None) = (pinned, plain.form.output) {
         let (answered, ignored) = neighbours::solicitations(&pinned.stats()?);
         beside(&format!(
-            "solicitations at the uplink: {answered} for pods, answered; {ignored} for nobody, not answered"
+            "solicitations at the uplink: {answered} for pods, answered; {ignored} for addresses without a pod, not answered"
         ));
     }
     Ok(())
@@ -157,7 +160,7 @@ fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Trou
     );
     if let (Some(name), true) = (&flags.name, rows.is_empty()) {
         let message = format!("this node serves no Service {name} in {place}");
-        let hint = "dormouse-agent get services -A; headless Services are not served";
+        let hint = "dormouse-agent get services -A; headless Services have no service ports";
         return Err(Trouble::new(Exit::NotFound, message, hint));
     }
     if matches!(
@@ -173,7 +176,7 @@ fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Trou
     Ok(Exit::Yes)
 }
 
-/// Slots are in the maps, which only root reads: without them the answer is a little poorer.
+/// Adds the slots, which only root can read in the maps; without root the rows are written without them.
 fn fill_slots(which: &Which, rows: &mut [ServiceRow]) {
     match which.pinned() {
         Ok(pinned) => {

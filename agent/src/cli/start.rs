@@ -1,4 +1,4 @@
-//! Boots a node in the order in which its parts need each other, and stops them together.
+//! Starts a node's parts in the order of their dependencies, and stops them together.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -33,10 +33,10 @@ use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 
-/// What begun requests may take when the agent stops.
+/// Time that open requests get to finish when the agent stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs a node until a signal.
+/// Runs the node until SIGTERM or SIGINT.
 pub(super) fn run(run: Run, prefix: NodePrefix) -> Result<()> {
     let lock = lock(&run.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,7 +48,7 @@ pub(super) fn run(run: Run, prefix: NodePrefix) -> Result<()> {
     outcome
 }
 
-/// Two agents on one node would undo each other's work.
+/// Locks the state folder: two agents on one node would undo each other's changes.
 fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
     let failed = || format!("failed to use the state folder {}", state_dir.display());
     fs::create_dir_all(state_dir).with_context(failed)?;
@@ -70,7 +70,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     );
     let shutdown = CancellationToken::new();
     check_address(run.address)?;
-    // What may be refused comes first: a node that does not start stays as it was.
+    // Steps that can be refused come first, so that a node that does not start remains unchanged.
     let metrics_listener = metrics::bind(run.metrics)
         .await
         .with_context(|| format!("failed to listen on {} for metrics", run.metrics))?;
@@ -118,7 +118,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     Ok(())
 }
 
-/// Pods that went while no agent ran, by an agent that knew no data path, are in the data path's table still.
+/// Removes pods from the data path's table that were removed by `offline` (which has no data path) while no agent ran.
 fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
     let pods = network.pods().into_iter();
     let living: BTreeSet<Ipv6Addr> = pods
@@ -131,27 +131,27 @@ fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
     Ok(())
 }
 
-/// Has packets between pods forwarded as it was asked for.
+/// Sets the forwarder of packets between pods, by `--forwarding`.
 fn forward(run: &Run, datapath: &SharedDatapath) -> Result<()> {
     let forwarder = match run.forwarding {
         Forwarding::Direct => Some(nix::net::if_::if_nametoindex(run.bridge.as_str())?),
         Forwarding::Kernel => None,
     };
-    let told = datapath.lock().forward_by(forwarder, &run.node_facts()?);
-    told.context("failed to tell the data path who forwards packets")
+    let set = datapath.lock().forward_by(forwarder, &run.node_facts()?);
+    set.context("failed to set the forwarder of packets between pods")
 }
 
-/// The programs are on the uplink, and the kernel's answers name its link-layer address.
+/// Refreshes the uplink's programs and the link-layer address that the data path's neighbour advertisements contain.
 fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
     let datapath = Arc::clone(datapath);
     move || {
         if let Err(error) = datapath.lock().refresh_uplink() {
-            warn!(%error, "the data path does not follow the uplink: answers for pods may fail, or name an earlier link-layer address");
+            warn!(%error, "the data path did not follow a change of the uplink: neighbour advertisements for pods may be missing, or carry an old link-layer address");
         }
     }
 }
 
-/// Begins to serve Services, where a folder of them was given.
+/// Starts to serve Services, if a folder of manifests is given.
 async fn follow(
     run: &Run,
     datapath: &SharedDatapath,
@@ -175,7 +175,7 @@ async fn follow(
     sync.map(Some).context("failed to follow Services")
 }
 
-/// Activators answer to this address; replies to another one would be lost without a word.
+/// Checks that the node has the address: activators send to it, and packets to another one would be lost silently.
 fn check_address(address: Ipv6Addr) -> Result<()> {
     let mut here = nix::ifaddrs::getifaddrs().context("failed to list this machine's addresses")?;
     let is_ours = here.any(|interface| {
@@ -189,7 +189,7 @@ fn check_address(address: Ipv6Addr) -> Result<()> {
     Ok(())
 }
 
-/// Resolves at a signal, or when a part that should not end did.
+/// Returns at a signal, or when a task ended that must not end.
 async fn wait_for_the_end(
     tasks: &mut tokio::task::JoinSet<io::Result<()>>,
     shutdown: &CancellationToken,
@@ -223,7 +223,7 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
     let mut datapath = Datapath::open(config).context("failed to start the data path")?;
     datapath
         .answer(run.network_profile.ndp == Ndp::Answer)
-        .context("failed to tell the data path about the network")?;
+        .context("failed to configure the data path for the network profile")?;
     Ok(datapath)
 }
 
@@ -284,14 +284,14 @@ fn open_runtime(run: &Run) -> Result<Pods> {
         cgroup: run.cgroup.clone(),
         cni: run.cni.clone(),
         socket: run.socket.clone(),
-        // Also finds the binary that runs when a newer one has taken its place.
+        // Also finds the running binary after a newer one has replaced the file.
         agent: "/proc/self/exe".into(),
     };
-    let (runtime, statuses) = Runtime::open(config).context("failed to find pods again")?;
+    let (runtime, statuses) = Runtime::open(config).context("failed to recover the pods")?;
     Ok(Pods { runtime, statuses })
 }
 
-/// What the node says of itself.
+/// The node's status as reported to control.
 fn status(run: &Run, prefix: NodePrefix) -> NodeStatus {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     NodeStatus {
@@ -308,7 +308,7 @@ fn status(run: &Run, prefix: NodePrefix) -> NodeStatus {
     }
 }
 
-/// Bytes of memory by `/proc/meminfo`.
+/// MemTotal of `/proc/meminfo`, in bytes.
 fn memory_total(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -317,7 +317,7 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     Some(kibibytes * 1_024)
 }
 
-/// The data path as the pod network sees it.
+/// The data path's pod table, as the interface that the pod network needs.
 struct Table(SharedDatapath);
 
 impl PodTable for Table {

@@ -1,4 +1,4 @@
-//! Takes a node's things off the machine, and says what goes.
+//! `dormouse-agent uninstall`: removes a node's objects from the machine, and prints each.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{Uninstall, bpffs};
 use crate::uninstall::{Place, look, remove};
 
-/// Removes, or lists, what is there of a node.
+/// Removes the node's objects, or lists them with `--dry-run`.
 pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
     let place = Place {
         node: flags.node.clone(),
@@ -23,7 +23,7 @@ pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "would remove {removal}")?;
         }
         for pod in &plan.live {
-            writeln!(out, "in the way: pod {pod} lives")?;
+            writeln!(out, "refused without --force: pod {pod} is running")?;
         }
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
             written = writeln!(out, "removed {removal}");
         }
     });
-    // What is gone is gone, whoever reads of it.
+    // Removal goes on if stdout is closed; the write error is reported after it.
     removed?;
     Ok(written?)
 }

@@ -1,4 +1,4 @@
-//! Which node is asked: its folder of pins, and the address where its agent tells what only it knows.
+//! The flags that select a node: its folder of pins, its agent's address, its state folder.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use dormouse_agent_inspect::names::Names;
 use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_inspect::{Exit, Trouble};
 
-/// Where nodes have their folders of pins.
+/// The folder that contains each node's folder of pins.
 const PINS: &str = "/sys/fs/bpf/dormouse";
 
-/// The flags of whatever asks.
+/// The flags of `get`, `flows` and `explain` that select a node.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Which {
-    /// The node's name, if this machine has pins of several
+    /// Name of the node; needed if this machine has pins of several
     #[arg(long, env = "DORMOUSE_NODE")]
     node: Option<String>,
-    /// Where its maps are pinned [default: /sys/fs/bpf/dormouse/NODE]
+    /// Folder in which its maps are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     bpffs: Option<PathBuf>,
-    /// Where its agent serves metrics; names come from there
+    /// Address and port of its agent's metrics server, which also serves the Services' names
     #[arg(long, env = "DORMOUSE_METRICS", default_value = "[::1]:10249")]
     metrics: SocketAddr,
-    /// The node's state folder: who holds which address is told there
+    /// State folder of the node, which contains the journal of address leases
     #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
     state_dir: PathBuf,
 }
 
 impl Which {
-    /// The agent's address; what a listener calls "any" is this machine to a client.
+    /// The agent's address; an unspecified listen address becomes the loopback address.
     pub(super) fn agent(&self) -> SocketAddr {
         let mut agent = self.metrics;
         if agent.ip().is_unspecified() {
@@ -43,19 +43,19 @@ impl Which {
         agent
     }
 
-    /// The node's maps.
+    /// Opens the node's maps.
     pub(super) fn pinned(&self) -> Result<Pinned, Trouble> {
         Ok(Pinned::open(&self.folder()?)?)
     }
 
-    /// The node's maps, and whose is what in them. Without an agent, a note says that names are missing.
+    /// Opens the node's maps and reads the names of their owners; without an agent, prints that names are missing.
     pub(super) fn named(&self) -> Result<(Pinned, Names), Trouble> {
         let pinned = self.pinned()?;
         let names = self.names(&pinned)?;
         Ok((pinned, names))
     }
 
-    /// Whose is what in maps that are open.
+    /// Reads the names of the owners of slots and VIPs.
     pub(super) fn names(&self, pinned: &Pinned) -> Result<Names, Trouble> {
         let names = Names::read(self.agent(), pinned)?;
         if let Some(hint) = names.hint() {
@@ -64,12 +64,12 @@ impl Which {
         Ok(names)
     }
 
-    /// What the node's pods are wired to. Where the data path cannot be read, a note says so, and the rest is told.
+    /// The wiring of the node's pods; without a readable data path, prints a note and continues.
     pub(super) fn wiring(&self) -> Result<(Wiring, Option<Pinned>), Trouble> {
         let pinned = self.pinned();
         if let Err(trouble) = &pinned {
             beside(&format!(
-                "note: what the data path knows is not shown: {}",
+                "note: the data path's columns are empty: {}",
                 trouble.message
             ));
         }
@@ -92,12 +92,12 @@ impl Which {
     }
 }
 
-/// The folder of the only node whose pins are here.
+/// The folder of the only node with pins on this machine.
 fn only_node(pins: &Path) -> Result<PathBuf, Trouble> {
     let entries = match std::fs::read_dir(pins) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            let message = format!("cannot look into {}: {error}", pins.display());
-            let hint = "run it as root: sudo dormouse-agent ...";
+            let message = format!("cannot read {}: {error}", pins.display());
+            let hint = "run as root: sudo dormouse-agent ...";
             return Err(Trouble::new(Exit::NotAllowed, message, hint));
         }
         entries => entries.into_iter().flatten().flatten(),
@@ -108,22 +108,22 @@ fn only_node(pins: &Path) -> Result<PathBuf, Trouble> {
         [node] => Ok(node.clone()),
         [] => Err(Trouble::new(
             Exit::Unreachable,
-            format!("no node has its maps in {}", pins.display()),
-            "start one: sudo dormouse-agent run ...; or name the folder by --bpffs",
+            format!("no node has pinned maps in {}", pins.display()),
+            "start an agent: sudo dormouse-agent run ...; or give the folder with --bpffs",
         )),
         nodes => {
             let names = nodes.iter().filter_map(|node| node.file_name()?.to_str());
             let names: Vec<&str> = names.collect();
-            let message = format!("several nodes have their maps here: {}", names.join(", "));
-            Err(Trouble::usage(message, "name one by --node"))
+            let message = format!("several nodes have pinned maps here: {}", names.join(", "));
+            Err(Trouble::usage(message, "select one with --node"))
         }
     }
 }
 
-/// A line for people beside the answer.
+/// Writes a note to stderr, beside the answer on stdout.
 pub(super) fn beside(text: &str) {
     use std::io::Write as _;
-    // Where even stderr is gone, nobody misses it.
+    // There is no other place to report a failure to.
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 

@@ -123,7 +123,7 @@ fn explanations_say_where_a_packet_goes_and_why() {
         check(
             &flow(&format!("{NODE} tcp/30080")),
             0,
-            &["node port of shop/web:http", "hides every source"],
+            &["node port of shop/web:http", "masquerades every source"],
         );
         check(
             &flow("shop/web tcp/81"),
@@ -143,7 +143,7 @@ fn explanations_say_where_a_packet_goes_and_why() {
         check(
             &flow("fd00:20::99 tcp/80"),
             1,
-            &["none: nothing answers", "DM6021"],
+            &["none: no service at", "DM6021"],
         );
         check(
             &flow("2001:db8:9::9 tcp/80"),
@@ -182,9 +182,9 @@ fn whole(place: &Place<'_>) {
     let (screen, _) = place.screen(&format!("explain flow {CLIENT} service/shop/empty tcp/80"));
     let wanted = "\
 [2001:db8:77::9]:40000  ->  [fd00:20::8]:80  tcp   from outside   shop/empty:80
- 1 tcx_uplink_in   flow      not known                                                                  read
- 2                 frontend  cluster IP of shop/empty:80, slot 1048584                                  run
- 3                 answer    reject: port unreachable, policy Cluster, hides sources that are no pods   run
+ 1 tcx_uplink_in   flow      none                                                                                   read
+ 2                 frontend  cluster IP of shop/empty:80, slot 1048584                                              run
+ 3                 answer    reject: port unreachable, policy Cluster, masquerades sources outside the pod ranges   run
 verdict  REFUSED: the service has no endpoint that could serve (DM6017)
 next     kubectl -n shop get endpointslices -l kubernetes.io/service-name=empty: make a pod ready
 ";
@@ -211,11 +211,7 @@ next     kubectl -n shop get endpointslices -l kubernetes.io/service-name=empty:
             "service range fd00:20::/112",
         ],
     );
-    check(
-        "explain address 192.0.2.1",
-        5,
-        &["nothing that this node knows"],
-    );
+    check("explain address 192.0.2.1", 5, &["unknown on this node"]);
     check("explain code DM6020", 0, &["source ranges"]);
     check("explain code dropped_range", 0, &["DM6020"]);
 }
@@ -243,22 +239,26 @@ fn what_cannot_be_meant_is_refused_with_the_next_step() {
         check(
             "explain flow nobody 10.0.0.1 tcp/80",
             2,
-            "no address that can ask",
+            "is not a source address",
         );
         check("explain flow 10.0.0.1 10.0.0.2 tcp/0", 2, "tcp/80");
         check(
             "explain flow 10.0.0.1 10.0.0.2 icmp",
             2,
-            "names no protocol and port",
+            "is not a protocol and port",
         );
-        check("explain flow 10.0.0.1 fd00::1 tcp/80", 2, "two families");
+        check(
+            "explain flow 10.0.0.1 fd00::1 tcp/80",
+            2,
+            "different families",
+        );
         check(
             "explain flow 10.0.0.1 a/b/c&d tcp/80",
             2,
             "neither an address nor a Service",
         );
-        check("explain address 1.2.3", 2, "is no address");
-        check("explain code DM1", 5, "no code");
+        check("explain address 1.2.3", 2, "is not an address");
+        check("explain code DM1", 5, "no drop code");
         check("flows --from nowhere", 2, "--from nowhere");
         check("flows --proto icmp", 2, "udp");
         check("flows --node ../n1", 2, "--node");
@@ -401,11 +401,11 @@ fn direct(place: &Place<'_>) {
     for (ends, parts) in [
         (
             format!("{POD} {FAR_POD}"),
-            ["straight out by the uplink", "FORWARDED to", "by eth0"],
+            ["directly to the uplink", "FORWARDED to", "by eth0"],
         ),
         (
             format!("{FAR_POD} {POD}"),
-            ["straight into the pod", "DELIVERED to", "not known"],
+            ["directly to the pod", "DELIVERED to", "flow      none"],
         ),
     ] {
         check(place, &format!("explain flow {ends} tcp/80"), 0, &parts);
@@ -423,7 +423,7 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
         let (screen, code) =
             place.screen(&format!("explain flow [{CLIENT}]:40001 fd00:20::a udp/53"));
         assert!(
-            screen.contains(&format!("known, to {backend}")) && code == 0,
+            screen.contains(&format!("exists, to {backend}")) && code == 0,
             "{screen}"
         );
         let (screen, code) = place.screen(&format!("explain flow {CLIENT} fd00:10::7 tcp/80"));
@@ -438,7 +438,7 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
         let (screen, code) =
             place.screen(&format!("explain flow [{CLIENT}]:40002 fd00:20::a udp/53"));
         assert!(
-            screen.contains(&format!("the client keeps {backend}")) && code == 0,
+            screen.contains(&format!("the client's entry names {backend}")) && code == 0,
             "{screen}"
         );
         let (screen, code) = place.screen(&format!("explain flow {POD} fd00:20::7 tcp/80"));
@@ -456,7 +456,7 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
 
         let (screen, code) = place.screen(&format!("explain flow {CLIENT} fd00:10::8 tcp/80"));
         assert!(
-            screen.contains("onward    as it is") && code == 0,
+            screen.contains("forward   unchanged") && code == 0,
             "{screen}"
         );
 
@@ -466,7 +466,10 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
             "{drops}"
         );
         let (said, _) = place.said("get drops");
-        assert!(said.contains("addresses stand for names"), "{said}");
+        assert!(
+            said.contains("addresses are shown instead of names"),
+            "{said}"
+        );
 
         flows(place);
         backends(place);
@@ -490,19 +493,19 @@ fn flows(place: &Place<'_>) {
         ["tcp", &format!("[{CLIENT}]:40000"), "[fd00:20::7]:80"],
         "{screen}"
     );
-    assert_eq!(cells[4..6], ["hidden", "asked"], "{screen}");
+    assert_eq!(cells[4..6], ["masqueraded", "opening"], "{screen}");
     let count = |command: &str| place.json(command)["items"].as_array().unwrap().len();
     assert_eq!(count("flows -o json"), 4);
     assert_eq!(count("flows -o json --all"), 8);
     assert_eq!(count("flows -o json --proto udp"), 2);
-    assert_eq!(count("flows -o json --kind direct --port 80"), 1);
+    assert_eq!(count("flows -o json --kind dnat --port 80"), 1);
     assert_eq!(count("flows -o json --limit 1"), 1);
     assert_eq!(place.screen("flows --limit 0").0, "4\n");
     let kinds = place.json("flows -o json --to fd00:10::7");
     assert_eq!(kinds["items"][0]["service"], "app fd00:10::7");
 }
 
-/// What [`traffic`] and one more datagram begun: names are addresses here.
+/// The connections of [`traffic`] and of one more datagram: names are addresses here.
 fn backends(place: &Place<'_>) {
     let counted = |of: &str| {
         let rows = place.json(&format!("get backends {of} -o json"));
@@ -512,8 +515,8 @@ fn backends(place: &Place<'_>) {
                 .map(|row| row[kind][field].as_u64().unwrap())
                 .sum()
         };
-        assert_eq!((sum("sockets", "begun"), sum("sockets", "open")), (0, 0));
-        (rows.len(), sum("flows", "begun"), sum("flows", "open"))
+        assert_eq!((sum("sockets", "started"), sum("sockets", "open")), (0, 0));
+        (rows.len(), sum("flows", "started"), sum("flows", "open"))
     };
     assert_eq!(counted("[fd00:20::7]:80/tcp"), (2, 1, 1));
     assert_eq!(counted("[fd00:20::a]:53/udp"), (1, 2, 2));
@@ -564,7 +567,7 @@ fn backends_are_counted_as_their_connections_come_and_go() {
             let rows = place.json("get backends shop/web:http -o json");
             let row = |row: &serde_json::Value| {
                 assert_eq!(row["service"], "shop/web:http");
-                assert_eq!(row["flows"]["begun"], 0);
+                assert_eq!(row["flows"]["started"], 0);
                 let address: Ipv6Addr = row["address"].as_str().unwrap().parse().unwrap();
                 assert_eq!(row["local"], address == POD);
                 (address, row["sockets"][field].as_u64().unwrap())
@@ -572,7 +575,7 @@ fn backends_are_counted_as_their_connections_come_and_go() {
             rows["items"].as_array().unwrap().iter().map(row).collect()
         };
         assert_eq!(made[0].values().sum::<u64>(), 40);
-        assert_eq!((counted("begun"), counted("open")), made.into());
+        assert_eq!((counted("started"), counted("open")), made.into());
 
         let (screen, code) = place.screen("get backends shop/web");
         assert_eq!(code, 0);
@@ -580,7 +583,7 @@ fn backends_are_counted_as_their_connections_come_and_go() {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        let headings = ["SERVICE", "BACKEND", "LOCAL", "WEIGHT", "BEGUN", "OPEN"];
+        let headings = ["SERVICE", "BACKEND", "LOCAL", "WEIGHT", "STARTED", "OPEN"];
         assert_eq!(lines[0], headings, "{screen}");
         assert_eq!(
             lines.len(),

@@ -1,4 +1,4 @@
-//! Who talks to whom, whichever way the packets of a flow go. Pure.
+//! Client, VIP and backend of a flow, for either direction.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,12 +6,12 @@ use dormouse_ebpf::flow::{Flow, FlowKey, REPLY};
 
 use dormouse_agent_datapath::Place;
 
-/// The ends of a flow.
+/// The addresses and ports of a connection.
 pub(super) struct Ends {
     pub(super) client: SocketAddr,
     pub(super) vip: SocketAddr,
     pub(super) backend: SocketAddr,
-    /// From which address the backend sees the client.
+    /// The client as the backend sees it: the node's address and NAT port where it is masqueraded.
     pub(super) via: SocketAddr,
 }
 

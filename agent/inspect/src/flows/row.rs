@@ -1,4 +1,4 @@
-//! A flow as a row.
+//! One row of `flows`.
 
 use std::net::SocketAddr;
 
@@ -8,21 +8,21 @@ use serde::Serialize;
 use crate::output::{Column, Row, age};
 use dormouse_agent_datapath::Pinned;
 
-/// What a flow is.
+/// The kind of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// To a backend, from the client's own address
-    Direct,
-    /// To a backend, from an address of the node's own
-    Hidden,
-    /// To the node of the backend, which knows the VIP as well
-    Onward,
-    /// To an activator
-    Activated,
-    /// Nowhere any more: its packets are refused
-    Ended,
-    /// The answers to one of the others
+    /// DNAT to a backend; the source is the client's
+    Dnat,
+    /// DNAT to a backend, and masquerade (SNAT) to an address of the node
+    Masqueraded,
+    /// Forwarded to the backend's node, which translates the VIP
+    Forwarded,
+    /// DNAT to an activator
+    Activator,
+    /// Revoked: its backend was removed, and its packets are refused
+    Revoked,
+    /// The reverse NAT of another flow
     Reply,
 }
 
@@ -30,48 +30,48 @@ impl Kind {
     pub(super) fn of(flow: &Flow) -> Self {
         let kinds = [
             (REPLY, Self::Reply),
-            (ENDED, Self::Ended),
-            (ONWARD, Self::Onward),
-            (ACTIVATED, Self::Activated),
-            (HIDDEN, Self::Hidden),
+            (ENDED, Self::Revoked),
+            (ONWARD, Self::Forwarded),
+            (ACTIVATED, Self::Activator),
+            (HIDDEN, Self::Masqueraded),
         ];
         let found = kinds.iter().find(|(bit, _)| flow.is(*bit));
-        found.map_or(Self::Direct, |(_, kind)| *kind)
+        found.map_or(Self::Dnat, |(_, kind)| *kind)
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Direct => "direct",
-            Self::Hidden => "hidden",
-            Self::Onward => "onward",
-            Self::Activated => "activated",
-            Self::Ended => "ended",
+            Self::Dnat => "dnat",
+            Self::Masqueraded => "masqueraded",
+            Self::Forwarded => "forwarded",
+            Self::Activator => "activator",
+            Self::Revoked => "revoked",
             Self::Reply => "reply",
         }
     }
 }
 
-/// How far a connection is, as far as the node has to know.
+/// The state of a connection, as far as it is tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// The client asked for it
-    Asked,
-    /// It stands
-    Open,
-    /// One side has ended it
-    Ended,
-    /// The node does not follow it so closely
+    /// The client has sent its first packet
+    Opening,
+    /// Established
+    Established,
+    /// Closed by one side, or revoked
+    Closed,
+    /// Not tracked
     Unknown,
 }
 
 impl State {
     pub(super) fn of(pinned: &Pinned, key: &FlowKey, flow: &Flow) -> Self {
         if flow.is(ENDED) {
-            return Self::Ended;
+            return Self::Closed;
         }
         if flow.open == 1 {
-            return Self::Open;
+            return Self::Established;
         }
         let stage = if !flow.is(HIDDEN) {
             None
@@ -81,46 +81,46 @@ impl State {
             pinned.flow(&key.answered(flow)).map(|reply| reply.stage)
         };
         match stage {
-            Some(stage) if stage == Stage::Asked as u32 => Self::Asked,
-            Some(stage) if stage == Stage::Stands as u32 => Self::Open,
-            Some(_) => Self::Ended,
+            Some(stage) if stage == Stage::Asked as u32 => Self::Opening,
+            Some(stage) if stage == Stage::Stands as u32 => Self::Established,
+            Some(_) => Self::Closed,
             None => Self::Unknown,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Asked => "asked",
-            Self::Open => "open",
-            Self::Ended => "ended",
+            Self::Opening => "opening",
+            Self::Established => "established",
+            Self::Closed => "closed",
             Self::Unknown => "",
         }
     }
 }
 
-/// A flow.
+/// A connection tracking entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlowRow {
     /// `tcp`, `udp`, `sctp`.
     pub protocol: String,
-    /// Who asks.
+    /// Address and port of the client.
     pub client: SocketAddr,
-    /// What it asks for.
+    /// Address and port that the client connects to.
     pub vip: SocketAddr,
-    /// Who answers.
+    /// Address and port of the backend, after DNAT.
     pub backend: SocketAddr,
-    /// The node's own address and port that stand for the client.
+    /// Address and NAT port of the node, for a masqueraded connection.
     pub via: Option<SocketAddr>,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// How far it is.
+    /// The state.
     pub state: State,
-    /// Who has the VIP.
+    /// The Service port, app or address that owns the VIP.
     pub service: Option<String>,
-    /// Seconds since its last packet, in steps of one.
+    /// Seconds since the last packet, in full seconds.
     pub idle_seconds: u64,
-    /// The backend's id in the maps; none: an activator.
+    /// Id of the backend in the maps; none: an activator.
     pub backend_id: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Writes rows as they come, a table too, whose columns the first ones decide.
+//! Writes rows as they are read; the column widths of a table follow from the first rows.
 
 use std::io::Write;
 
@@ -8,15 +8,15 @@ use super::FlowRow;
 use crate::output::{Form, Output, Row, Table, value};
 use crate::{API_VERSION, Exit, Trouble};
 
-/// So many rows decide how wide columns are.
+/// Number of rows that decide the column widths.
 const FITTED: usize = 512;
 
-/// Rows on their way out.
+/// Writes the rows of one answer.
 pub(super) struct Writer<'a> {
     out: &'a mut dyn Write,
     form: Form,
     table: Table,
-    /// Rows that wait until it is known how wide they are.
+    /// Rows that wait until the column widths are known.
     waiting: Vec<FlowRow>,
     pub(super) count: usize,
 }

@@ -1,4 +1,4 @@
-//! The agent's read-only route that tells its services, and who asks it.
+//! `GET /services`, the agent's read-only route, and its client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,29 +14,33 @@ use crate::client;
 use crate::output::{Row, listed};
 use crate::{Exit, Trouble};
 
-/// Where the agent tells its services.
+/// Path of the route.
 pub const PATH: &str = "/services";
 
-/// The route; without Services its list is empty.
+/// The route; without Services, the list is empty.
 pub fn route(services: Option<SharedServices>) -> Router {
-    Router::new().route(PATH, get(tell)).with_state(services)
+    Router::new().route(PATH, get(list)).with_state(services)
 }
 
-async fn tell(
+async fn list(
     State(services): State<Option<SharedServices>>,
     ConnectInfo(caller): ConnectInfo<SocketAddr>,
     Query(wanted): Query<Wanted>,
 ) -> Response {
     if !is_here(caller.ip()) {
-        // Metrics name nobody; services do.
-        return (StatusCode::FORBIDDEN, "only callers on this node are told").into_response();
+        // Metrics contain no names; this route does.
+        return (
+            StatusCode::FORBIDDEN,
+            "only callers on this node may read Services",
+        )
+            .into_response();
     }
-    let told = tokio::task::spawn_blocking(move || {
-        // Who changes services waits for the rows, but not for their text.
+    let rows = tokio::task::spawn_blocking(move || {
+        // The lock is held for the rows, not for their serialization.
         let rows = services.map(|services| rows(&services.lock(), &wanted));
         listed(&rows.unwrap_or_default())
     });
-    match told.await {
+    match rows.await {
         Ok(list) => Json(list).into_response(),
         Err(error) => {
             let kind = [(header::CONTENT_TYPE, "text/plain")];
@@ -45,7 +49,7 @@ async fn tell(
     }
 }
 
-/// Whether an address is this machine's own.
+/// Whether an address is local to this machine.
 fn is_here(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let own = |interface: nix::ifaddrs::InterfaceAddress| {
@@ -57,19 +61,19 @@ fn is_here(address: IpAddr) -> bool {
         || nix::ifaddrs::getifaddrs().is_ok_and(|mut all| all.any(|one| own(one) == Some(address)))
 }
 
-/// What the route answers.
+/// The document of the route.
 #[derive(Deserialize)]
 struct List {
     kind: String,
     items: Vec<ServiceRow>,
 }
 
-/// Asks the agent for service ports.
+/// Reads service ports from the agent.
 pub fn read(agent: SocketAddr, wanted: &Wanted) -> Result<Vec<ServiceRow>, Trouble> {
     let path = format!("{PATH}?{}", wanted.query());
     let list: List = client::read(agent, &path, "services")?;
     if list.kind != ServiceRow::KIND {
-        let message = format!("the agent at {agent} answered with a {}", list.kind);
+        let message = format!("the agent at {agent} sent a {}", list.kind);
         let hint = "use the same version of command and agent";
         return Err(Trouble::new(Exit::Unreachable, message, hint));
     }

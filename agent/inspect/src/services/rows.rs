@@ -1,4 +1,4 @@
-//! Makes the rows from the services that the agent serves. Pure.
+//! Builds the rows from the Services of the agent; pure.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 use super::{Answers, Backends, Endpoint, Policies, ServiceRow, VipRow};
 use crate::client::encoded;
 
-/// Which service ports are asked for.
+/// The requested Services.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Wanted {
-    /// Of this namespace; none: of all.
+    /// Namespace; none: all.
     pub namespace: Option<String>,
-    /// Of this name; none: all.
+    /// Name; none: all.
     pub name: Option<String>,
 }
 
 impl Wanted {
-    /// As the query of an address.
+    /// The query string of the route.
     pub(super) fn query(&self) -> String {
         let pair = |key: &str, value: &Option<String>| {
             let value = value.as_deref()?;
@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// The rows of the service ports that are asked for, sorted by name, port and family.
+/// The rows of the requested service ports, sorted by name, port and family.
 pub fn rows(services: &Services, wanted: &Wanted) -> Vec<ServiceRow> {
     let mut ports: Vec<&Arc<ServicePort>> = match (&wanted.namespace, &wanted.name) {
         (Some(namespace), Some(name)) => {
@@ -97,7 +97,7 @@ fn row(services: &Services, port: &Arc<ServicePort>, whole: bool) -> ServiceRow 
     }
 }
 
-/// The VIPs that lead to the service port, and to no other that has the same.
+/// The service port's frontends, without those that another Service with the same address and port has won.
 fn vips(services: &Services, port: &Arc<ServicePort>) -> Vec<VipRow> {
     let won = |vip: Vip| {
         let found = services.frontend(&vip)?;

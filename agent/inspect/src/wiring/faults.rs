@@ -1,49 +1,49 @@
-//! What of a pod address is not as it should be.
+//! Faults of a pod address: differences between journal, kernel and data path.
 
 use std::time::Duration;
 
 use super::Wired;
 
-/// No ADD or DEL takes so long.
+/// Longer than any ADD or DEL takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Wired {
-    /// In words; of its IPv4 address, if it has one: `reached4`: the node knows the way, `known4`: so does the data path.
+    /// The faults, as text. `reached4`: a neighbour entry for the IPv4 address exists; `known4`: a row of the pod table does.
     pub(super) fn faults(&self, reached4: bool, known4: bool) -> Vec<&'static str> {
         let mut faults = Vec::new();
         let mut fault = |wrong: bool, text| faults.extend(wrong.then_some(text));
-        let late = self.held.is_some_and(|held| held > PATIENCE);
+        let late = self.age.is_some_and(|age| age > PATIENCE);
         match self.state {
             "live" => {
                 fault(
                     self.link.is_none(),
-                    "its link is gone: the agent frees it after a while",
+                    "no link: the agent will release the address",
                 );
                 fault(
                     self.link.is_some() && self.bridge.is_none(),
-                    "its link is no port of a bridge",
+                    "the link is not a port of a bridge",
                 );
                 fault(
                     self.neighbour.is_none(),
-                    "the node has no neighbour entry for it",
+                    "no neighbour entry for the IPv6 address",
                 );
                 fault(
                     self.link.is_some() && !reached4,
-                    "the node has no neighbour entry for its IPv4 address",
+                    "no neighbour entry for the IPv4 address",
                 );
-                fault(self.row == Some(None), "the data path does not know it");
+                fault(self.row == Some(None), "not in the data path's pod table");
                 fault(
                     !known4,
-                    "the data path does not know its IPv4 address, and drops what it sends from there",
+                    "the IPv4 address is not in the data path's pod table: its packets are dropped",
                 );
             }
             "reserved" => fault(
                 late,
-                "its ADD ended half done: the next start of the agent undoes it",
+                "an ADD was interrupted: the next start of the agent undoes it",
             ),
             "stray" => fault(
                 true,
-                "no lease explains it: the next start of the agent heals it",
+                "no lease: the next start of the agent removes or repairs it",
             ),
             _ => {}
         }
