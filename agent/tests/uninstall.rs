@@ -310,7 +310,7 @@ fn seen(node: &Node<'_>, pod: &Path) {
         "live",
         "pods/c1/eth0",
         "stray",
-        "no lease explains it",
+        "no lease: the next start",
     ] {
         assert!(addresses.contains(part), "{addresses}");
     }
