@@ -216,7 +216,7 @@ fn what_an_agent_made_goes_and_what_others_made_stays() {
         let said = node.says(&["uninstall", "--dry-run"], true);
         assert!(
             said.contains("would remove link dormouse0\n")
-                && said.contains("pod pods/c1/eth0 lives"),
+                && said.contains("pod pods/c1/eth0 is running"),
             "{said}"
         );
         assert_eq!(node.look(), running, "until now nothing has gone");
