@@ -1,4 +1,4 @@
-//! Serves `dormouse-cni` over a Unix socket: one request, one reply, one connection, a bounded number at a time.
+//! The server for `dormouse-cni` on a Unix socket: one request and one reply per connection, a limited number at a time.
 
 use std::fs;
 use std::io;
@@ -19,12 +19,12 @@ mod answer;
 pub(crate) mod connection;
 mod threads;
 
-/// How often vanished pods and noted deletions are looked for.
+/// Interval of the search for vanished pods and recorded deletions.
 const RECONCILE_EVERY: Duration = Duration::from_mins(1);
-/// A pause after a link changed: pods often go together, and one look is enough for all.
+/// Pause after a link was deleted: pods often go together, and one search finds them all.
 const GONE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes the socket that the plugin connects to, for root only; takes the place of one that nobody serves any more.
+/// Creates the plugin's socket, for root only; replaces a socket that has no server.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -48,15 +48,15 @@ fn unserved(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves until `shutdown`, then finishes what has begun. The kernel's and the disk's answers are waited for on threads of
-/// their own, never on the runtime.
+/// Serves until `shutdown`, then finishes the open requests. Blocking work (kernel, disk) runs on its own threads, never on
+/// the runtime's.
 pub async fn serve(
     listener: UnixListener,
     network: Arc<Network>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     if let Err(error) = remembered::remember(network.config()) {
-        tracing::warn!(%error, "no pod can be wired while the agent is down");
+        tracing::warn!(%error, "failed to save the network configuration: no pod can be added while no agent runs");
     }
     let reconciler = tokio::spawn(reconcile(Arc::clone(&network), shutdown.clone()));
     threads::serve(listener, network, shutdown).await?;
@@ -64,14 +64,14 @@ pub async fn serve(
 }
 
 async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
-    // The first tick is at once: deletions may have been noted between the agent's look and its first connection.
+    // The first tick is immediate: deletions can be recorded between the agent's start and its first connection.
     let mut ticks = tokio::time::interval(RECONCILE_EVERY);
     let pods = PodLinks {
         group: POD_GROUP,
         is_name: |name| names::suffix_of_link(name).is_some(),
     };
     let mut monitor = Monitor::open(pods)
-        .inspect_err(|error| tracing::warn!(%error, "vanished pods are noticed late"))
+        .inspect_err(|error| tracing::warn!(%error, "failed to watch links; vanished pods are found once a minute only"))
         .ok();
     loop {
         tokio::select! {
@@ -87,7 +87,7 @@ async fn reconcile(network: Arc<Network>, shutdown: CancellationToken) {
     }
 }
 
-/// Returns a moment after a link changed. A call that is given up loses nothing: the next tick looks too.
+/// Returns a moment after a link was deleted. A dropped call loses nothing: the next tick searches too.
 async fn link_changed(monitor: Option<&mut Monitor>) {
     match monitor {
         Some(monitor) => monitor.changed().await,

@@ -1,9 +1,9 @@
-//! What load balancers ask: the health ports of Services (`healthCheckNodePort`), and the health of this proxy.
+//! Health servers: the health check node ports of Services (`healthCheckNodePort`), and the health of this service proxy.
 //!
-//! Paths, fields, headers and status codes are kube-proxy's: what probes it probes this as well.
+//! Paths, fields, headers and status codes are the same as kube-proxy's, so its probes work unchanged.
 //!
-//! Reading order: how the proxy itself is ([`ProxyHealth`]), the ports of Services ([`Health`]), and the HTTP server that
-//! both share (`server`).
+//! Reading order: the proxy's state ([`ProxyHealth`]), the ports of Services ([`Health`]), and the HTTP server that both use
+//! (`server`).
 
 mod answer;
 mod ports;

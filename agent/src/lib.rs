@@ -1,9 +1,8 @@
-//! The node's shell: joins the data path, the pod network and the fleet stream in one process.
+//! The node agent: loads the data path, connects and runs pods, and follows control's fleet stream.
 //!
-//! Reading order: where the node learns what to do ([`source`]), Services ([`services_sync`], [`health`]), how the network
-//! finds pods ([`ndp`], [`profile`]), the CNI socket ([`cni`], [`offline`]), how pods are run ([`runtime`]), the loop that
-//! joins them ([`node`]), its [`metrics`], the commands ([`cli`]), and how it goes again ([`uninstall`]). The kernel's half
-//! is in `agent/datapath`, the pod network in `agent/pod`, the read-only views in `agent/inspect`.
+//! Reading order: maps and programs ([`datapath`]), the pod network ([`pod`], [`cni`], [`offline`]), its advertisement to the
+//! network ([`ndp`], [`profile`]), the pods' processes ([`runtime`]), the sources of desired state ([`source`]), the loop that
+//! joins them ([`node`]), inspection ([`see`]) and removal ([`uninstall`]).
 
 #![forbid(unsafe_code)]
 

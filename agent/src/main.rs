@@ -1,4 +1,4 @@
-//! `dormouse-agent`: reads the command line, starts logging, and says why it failed.
+//! `dormouse-agent`: parses the command line, starts logging, and prints the error of a failed command.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Text for people at a terminal, JSON for whatever collects the rest.
+/// Text on a terminal, JSON otherwise.
 fn log(filter: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
     let filter = filter.parse::<EnvFilter>()?;
     let log = tracing_subscriber::fmt()

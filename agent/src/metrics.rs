@@ -1,4 +1,4 @@
-//! What the node tells Prometheus; numbers are read when they are asked for, and no label names an app, pod or address.
+//! Prometheus metrics: values are read at each scrape, and no label contains the name of an app, pod or address.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ mod collect;
 
 pub use collect::Collected;
 
-/// Serves `/metrics` and `/healthz`, and other read-only routes, until `shutdown`.
+/// Serves `/metrics`, `/healthz` and other read-only routes until `shutdown`.
 pub async fn serve(
     listener: TcpListener,
     collected: Collected,
@@ -41,7 +41,7 @@ pub async fn serve(
     .await
 }
 
-/// Binds the address that metrics are served on.
+/// Binds the metrics server's address.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }

@@ -1,8 +1,9 @@
-//! Pods on the link of the uplink (RFC 4861): there without being there. The kernel's half answers solicitations for pods
-//! that exist; this one announces pods by itself (7.2.6, RFC 9131) and has their solicitations delivered.
+//! NDP for pods on the link of the uplink (RFC 4861), without the pods' interfaces being on that link. The eBPF program
+//! answers solicitations for existing pods; this module sends unsolicited advertisements (7.2.6, RFC 9131), and joins the
+//! multicast groups in which solicitations arrive.
 //!
-//! Reading order: the frame ([`advertisement`]) and who sends it ([`advertiser`]), when ([`schedule`], pure), what the
-//! kernel says of the uplink ([`uplink`]), the multicast groups ([`groups`]), and the task that joins them ([`Announcer`]).
+//! Reading order: the frame ([`advertisement`]) and its sender ([`advertiser`]), the times ([`schedule`], pure), the state
+//! of the uplink ([`uplink`]), the multicast groups ([`groups`]), and the task that joins them ([`Announcer`]).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,13 +31,13 @@ mod groups;
 mod schedule;
 mod uplink;
 
-/// A table of pods whose changes an [`Announcer`] hears of.
+/// A pod table that reports its changes to an [`Announcer`].
 pub struct Announced<T> {
     table: T,
     changes: Arc<Changes>,
 }
 
-/// The last that happened to each pod of an [`Announced`] table and was not taken note of yet: never more than pods.
+/// The latest change of each pod that the announcer has not processed yet; at most one per pod.
 #[derive(Default)]
 pub struct Changes {
     changed: Mutex<BTreeMap<Ipv6Addr, Change>>,
@@ -49,7 +50,7 @@ enum Change {
     Went,
 }
 
-/// Has the pods of a table announced.
+/// Wraps a pod table so that its pods are announced.
 pub fn announced<T: PodTable>(table: T) -> (Announced<T>, Arc<Changes>) {
     let changes = Arc::<Changes>::default();
     let heard = Arc::clone(&changes);
@@ -57,7 +58,7 @@ pub fn announced<T: PodTable>(table: T) -> (Announced<T>, Arc<Changes>) {
 }
 
 impl Changes {
-    fn tell(&self, address: Ipv6Addr, change: Change) {
+    fn record(&self, address: Ipv6Addr, change: Change) {
         self.changed.lock().insert(address, change);
         self.news.notify_one();
     }
@@ -66,7 +67,7 @@ impl Changes {
         mem::take(&mut *self.changed.lock())
     }
 
-    /// Those since the last look, when there are any. Cancel safe.
+    /// Resolves with the changes since the last call, when there are any. Cancel safe.
     async fn next(&self) -> BTreeMap<Ipv6Addr, Change> {
         loop {
             let changes = self.take();
@@ -81,18 +82,18 @@ impl Changes {
 impl<T: PodTable> PodTable for Announced<T> {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
         self.table.add(pod)?;
-        self.changes.tell(pod.address, Change::Came);
+        self.changes.record(pod.address, Change::Came);
         Ok(())
     }
 
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
-        self.changes.tell(address, Change::Went);
+        self.changes.record(address, Change::Went);
         self.table.remove(address, address4)
     }
 }
 
-/// Tells the uplink's link where the node's pods are: each when it comes, all when the agent starts and when the uplink
-/// is another or comes back.
+/// Announces pods on the uplink: each pod when it is added, all pods when the agent starts and when the uplink is replaced
+/// or comes back.
 pub struct Announcer {
     profile: &'static Profile,
     uplink: String,
@@ -101,11 +102,11 @@ pub struct Announcer {
     renewed: Renewed,
 }
 
-/// Hears that the uplink is there, back, or another.
+/// Called when the uplink appears, comes back, or is replaced.
 type Renewed = Box<dyn FnMut() + Send>;
 
 impl Announcer {
-    /// For the pods of a node's prefix. What `changes` holds when it runs is there already, and no news.
+    /// An announcer for the pods of a node's prefix. Pods in `changes` when it starts count as existing, not as new.
     pub fn new(
         profile: &'static Profile,
         uplink: impl Into<String>,
@@ -121,14 +122,14 @@ impl Announcer {
         }
     }
 
-    /// Calls this before all pods are announced: who answers for them may have to answer otherwise.
+    /// Sets a function that is called before all pods are announced, to renew what the eBPF program answers with.
     #[must_use]
     pub fn on_renewal(mut self, renewed: impl FnMut() + Send + 'static) -> Self {
         self.renewed = Box::new(renewed);
         self
     }
 
-    /// Runs until `shutdown`, in the calling thread's network namespace. Groups stay, as pods do.
+    /// Runs until `shutdown`, in the calling thread's network namespace. Group memberships stay, as the pods do.
     pub async fn run(self, shutdown: CancellationToken) -> io::Result<()> {
         let session = Session {
             profile: self.profile,
@@ -150,7 +151,7 @@ impl Announcer {
     }
 }
 
-/// The announcer at work.
+/// The state of a running announcer.
 struct Session {
     profile: &'static Profile,
     prefix: NodePrefix,
@@ -158,7 +159,7 @@ struct Session {
     uplink: Uplink,
     groups: Option<Groups>,
     advertiser: Option<Advertiser>,
-    /// Whether the last announcement was refused: that is said once.
+    /// Whether the last announcement failed; a series of failures is logged once.
     is_refused: bool,
     renewed: Renewed,
     schedule: Schedule,
@@ -173,14 +174,14 @@ impl Session {
         loop {
             let due = self.due();
             tokio::select! {
-                changes = changes.next() => self.obey(&changes).await,
+                changes = changes.next() => self.apply(&changes).await,
                 news = self.watch.news() => self.see(news).await,
                 () = sleep_until(due) => self.announce(),
             }
         }
     }
 
-    async fn obey(&mut self, changes: &BTreeMap<Ipv6Addr, Change>) {
+    async fn apply(&mut self, changes: &BTreeMap<Ipv6Addr, Change>) {
         self.note(changes);
         if self.answers() {
             self.announce();
@@ -207,7 +208,7 @@ impl Session {
             Change::Went => groups.leave(address).await,
         };
         if let Err(error) = done {
-            warn!(%address, %error, "a switch that snoops may not deliver what asks for a pod");
+            warn!(%address, %error, "failed to change a multicast group; a switch with MLD snooping may not deliver solicitations for the pod");
         }
     }
 
@@ -222,25 +223,25 @@ impl Session {
             }
         };
         if is_lost {
-            self.begin_anew().await;
+            self.announce_all().await;
         }
     }
 
-    /// The link knows nothing of the pods.
-    async fn begin_anew(&mut self) {
+    /// Announces all pods, for a link whose neighbours may have none of them in their caches.
+    async fn announce_all(&mut self) {
         (self.renewed)();
         let index = self.uplink.index;
         let groups = Groups::on(index, self.prefix, self.watch.handle().clone());
         let living = self.schedule.living().filter(|_| self.answers());
         if let Err(error) = groups.settle(&living.collect()).await {
-            warn!(%error, "a switch that snoops may not deliver what asks for pods");
+            warn!(%error, "failed to join multicast groups; a switch with MLD snooping may not deliver solicitations for pods");
         }
         self.groups = Some(groups);
         if !self.answers() {
             return;
         }
         self.advertiser = Advertiser::open(self.watch.name())
-            .inspect_err(|error| warn!(%error, "pods are not announced on the uplink"))
+            .inspect_err(|error| warn!(%error, "failed to open the uplink for advertisements; pods are not announced"))
             .ok();
         let pods = self.schedule.living().count();
         info!(pods, index, "announcing all pods on the uplink");
@@ -262,7 +263,7 @@ impl Session {
         }
     }
 
-    /// When there is something to say, if somebody can hear it.
+    /// The time of the next announcement, if the uplink is up.
     fn due(&self) -> Option<Instant> {
         let can_speak = self.uplink.is_running && self.advertiser.is_some();
         let due = self.schedule.due_at().filter(|_| can_speak);
@@ -282,7 +283,7 @@ impl Session {
                 mtu,
                 delivered,
                 profile = self.profile.name,
-                "the network loses the uplink's largest packets: set the uplink's MTU to what is delivered"
+                "the uplink's MTU is larger than the network's: set it to the MTU of the network profile"
             );
         }
     }

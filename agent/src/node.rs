@@ -1,4 +1,4 @@
-//! The node's loop: joins what control says with what the kernel does, in one task that owns both.
+//! The node's loop: one task that owns the fleet client, the pods and the kernel's events.
 
 mod apply;
 mod routes;
@@ -23,40 +23,40 @@ use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath, expire_
 pub use apply::{ApplyError, Graced};
 pub use routes::Routes;
 
-/// How often the data plane's counts are read and told.
+/// Interval at which connection counts are read and reported.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// How often flows that ended without a word are looked for.
+/// Interval of the garbage collection of flows.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
-/// While the wire is full, how long until it is tried again.
+/// Pause before the next attempt while the stream's send queue is full.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
-/// A node without a stream has nothing due; its loop looks around this often all the same.
+/// Maximum pause of the loop: without a stream nothing is due.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pods of a standalone node and what they say.
+/// The standalone pods of a node.
 pub struct Pods {
-    /// Runs them.
+    /// Starts and stops them.
     pub runtime: Runtime,
-    /// Their states.
+    /// Their state changes.
     pub statuses: mpsc::Receiver<PodStatus>,
 }
 
-/// Everything that the loop owns.
+/// All parts that the loop owns.
 pub struct Node {
-    /// The fleet's half that knows what is followed and what is due.
+    /// The node's half of the fleet protocol: followed VIPs, lease, messages that are due.
     pub fleet: fleet::Node,
-    /// The stream; none without control.
+    /// The fleet stream; none without control.
     pub source: Option<Source>,
-    /// What the kernel does.
+    /// The maps and programs.
     pub datapath: SharedDatapath,
-    /// Misses and wakes.
+    /// Misses and wakes, from the programs' ring buffer.
     pub events: KernelEvents,
-    /// None when somebody else runs the pods.
+    /// None if another runtime (kubelet) runs the pods.
     pub pods: Option<Pods>,
-    /// Ways to the activators.
+    /// Routes to the activators.
     pub routes: Routes,
-    /// What metrics tell of the stream.
+    /// State of the stream, for metrics.
     pub state: Arc<FleetState>,
-    /// A message whose entries are in place and that waits for the kernel; the next one waits for it.
+    /// A message whose entries are written and whose grace period is not over; later messages wait for it.
     pub graced: Option<Graced>,
 }
 
@@ -72,10 +72,10 @@ enum Event {
 }
 
 impl Node {
-    /// Runs until `shutdown`. Data path and pods stay as they are.
+    /// Runs until `shutdown`. Programs, maps and pods stay.
     pub async fn run(mut self, shutdown: CancellationToken) {
         match self.source {
-            // Nobody renews: entries last for ever.
+            // Without control the lease is never renewed: entries must not expire.
             None => self.datapath.lock().grant(u64::MAX),
             Some(_) => self.datapath.lock().expect_grants(),
         }
@@ -95,21 +95,21 @@ impl Node {
                 () = tokio::time::sleep_until(due) => Event::Due,
             };
             if matches!(event, Event::Shutdown) {
-                info!("stopping; data path and pods stay");
+                info!("stopping; the data path and the pods keep running");
                 return;
             }
             self.take(event).await;
-            self.speak();
+            self.send_due();
         }
     }
 
     async fn take(&mut self, event: Event) {
         match event {
             Event::Signal(Signal::Connected) => self.open(),
-            Event::Signal(Signal::Down(down)) => self.obey(*down).await,
+            Event::Signal(Signal::Down(down)) => self.apply(*down).await,
             Event::Signal(Signal::Lost(error)) => self.lost(&error),
             Event::Kernel(event) => self.noticed(event),
-            Event::Pod(status) => self.told(status),
+            Event::Pod(status) => self.report(status),
             Event::Graced => self.finish_graced(),
             Event::Count => self.count(),
             Event::Expire => self.expire(),
@@ -125,8 +125,8 @@ impl Node {
         }
     }
 
-    /// Puts a message in force, in its order; a wait for the kernel is left to the loop.
-    async fn obey(&mut self, down: Down) {
+    /// Applies a message. Messages are applied in order; the loop goes on while one waits for a grace period.
+    async fn apply(&mut self, down: Down) {
         self.state.connected(true);
         let step = match self.fleet.receive(down, Boottime::now()) {
             Ok(step) => step,
@@ -148,17 +148,18 @@ impl Node {
         }
     }
 
-    /// Not acknowledged and soon without a lease, the node is safe; a new stream brings everything again.
+    /// Closes the stream after a failed message: without an acknowledgement the node's lease expires, and a new stream starts
+    /// with the full state.
     fn refuse(&mut self, error: &dyn std::error::Error) {
         let cause = error.source().map(ToString::to_string);
-        warn!(%error, cause, "control's message is not in force: connecting again");
+        warn!(%error, cause, "failed to apply a message of control; reconnecting");
         self.close();
     }
 
     fn lost(&mut self, error: &LinkError) {
         if self.state.connected(false) {
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            warn!(%error, cause, "no fleet stream; entries stay until the node's lease is over");
+            warn!(%error, cause, "no fleet stream; entries stay until the node lease expires");
         }
         self.fleet.close();
     }
@@ -174,18 +175,18 @@ impl Node {
 
     fn check_silence(&mut self) {
         if self.fleet.is_silent(Boottime::now()) {
-            warn!("control grants nothing: connecting again");
+            warn!("no lease from control for too long; reconnecting");
             self.close();
         }
     }
 
     fn noticed(&mut self, event: KernelEvent) {
-        // A VIP that this node does not follow may be asleep as well: control knows, and wakes each app once.
+        // A VIP without an entry may belong to a sleeping app: control decides, and wakes each app once.
         self.fleet
             .woke(event.vip, Boottime(event.at_ns), Boottime::now());
     }
 
-    fn told(&mut self, status: PodStatus) {
+    fn report(&mut self, status: PodStatus) {
         if status.phase() == Phase::Gone
             && let Some(pods) = &mut self.pods
         {
@@ -207,14 +208,14 @@ impl Node {
         }
     }
 
-    /// On a thread of its own: a full table takes a second to walk, and wakes cannot wait.
+    /// Runs on a thread of its own: to walk a full table takes a second, and wakes cannot wait that long.
     fn expire(&self) {
         let datapath = Arc::clone(&self.datapath);
         tokio::task::spawn_blocking(move || expire_flows(&datapath));
     }
 
-    /// Says what is due as long as the wire takes it.
-    fn speak(&mut self) {
+    /// Sends the messages that are due, as long as the stream accepts them.
+    fn send_due(&mut self) {
         let Some(source) = &self.source else { return };
         while source.has_room()
             && let Some(up) = self.fleet.next(Boottime::now())

@@ -1,5 +1,5 @@
-//! Serves one request of the plugin while no agent runs: the same network under the same journal's lock, but without
-//! a data path. The agent finds what was made when it starts, and tells the data path then.
+//! Serves one request of the plugin while no agent runs: the same pod network under the same journal lock, without a data
+//! path. The next agent finds the pods when it starts, and adds them to the data path then.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,14 +13,14 @@ use crate::cni::connection;
 use dormouse_agent_pod::remembered::recall;
 use dormouse_agent_pod::{Network, PodEntry, PodTable};
 
-/// Serves the plugin at the other end of standard input.
+/// Serves the plugin on the connection that is standard input.
 pub fn serve(state_dir: &Path) -> Result<()> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let stream = UnixStream::from(input);
     stream
         .peer_addr()
-        .context("standard input is no connection; dormouse-cni calls this by itself")?;
-    let opened = recall(state_dir).and_then(|config| Network::open(config, Box::new(Nobody)));
+        .context("standard input is not a connection; only dormouse-cni runs this command")?;
+    let opened = recall(state_dir).and_then(|config| Network::open(config, Box::new(NoTable)));
     match opened {
         Ok(network) => connection::serve(&stream, &network)?,
         Err(error) => connection::refuse(&stream, &error)?,
@@ -28,10 +28,10 @@ pub fn serve(state_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The data path is left as the last agent left it.
-struct Nobody;
+/// No pod table: the data path stays as the last agent left it.
+struct NoTable;
 
-impl PodTable for Nobody {
+impl PodTable for NoTable {
     fn add(&mut self, _: PodEntry) -> io::Result<()> {
         Ok(())
     }

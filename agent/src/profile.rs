@@ -1,33 +1,33 @@
-//! How networks deliver a node's prefix: what differs between them is this table, and nothing else asks where it runs.
+//! Network profiles: the ways in which networks deliver a node's prefix. All differences are in this table.
 
 use std::ops::RangeInclusive;
 
-/// Whether the network asks for each address.
+/// Neighbour discovery for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ndp {
-    /// The prefix is on the link: routers solicit each pod, and only an answer brings its packets.
+    /// The prefix is on-link: routers solicit each pod, and need an answer to deliver its packets.
     Answer,
-    /// The prefix is routed to the node: nobody asks, and nothing is said.
+    /// The prefix is routed to the node: there are no solicitations, and no answers or announcements.
     Routed,
 }
 
 /// A kind of network.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// What `--network-profile` calls it.
+    /// The value of `--network-profile`.
     pub name: &'static str,
-    /// Whether pods are asked for.
+    /// Whether pods are solicited.
     pub ndp: Ndp,
-    /// The largest packet that it delivers in bytes, where all of its kind agree.
+    /// The network's MTU in bytes, if it is the same in all networks of the kind.
     pub mtu: Option<u32>,
-    /// Lengths of the prefixes that it hands to a node; of one shorter than /96 the node takes the first /96.
+    /// Possible lengths of the delivered prefix; of one shorter than /96 the node takes the first /96.
     pub prefix_lengths: RangeInclusive<u8>,
 }
 
-/// The kind that needs no arrangement with the network: its router finds each pod by neighbour discovery.
+/// The profile that needs no configuration in the network: its router finds each pod by neighbour discovery.
 pub const DEFAULT: &str = "on-link";
 
-/// All kinds. Sources of what clouds do: docs/NETWORK.md.
+/// All profiles. Sources for the clouds' behaviour: docs/NETWORK.md.
 pub static PROFILES: [Profile; 4] = [
     Profile {
         name: DEFAULT,
@@ -41,15 +41,15 @@ pub static PROFILES: [Profile; 4] = [
         mtu: None,
         prefix_lengths: 64..=96,
     },
-    // A /80 is delegated to the interface, and frames count only with the interface's own link-layer address, as all of a
-    // node's have. Whether each address is asked for is not documented, so answers are ready.
+    // A /80 is delegated to the interface, which accepts frames to its own link-layer address only; all pods share it.
+    // Whether each address is solicited is not documented, so the node answers.
     Profile {
         name: "aws",
         ndp: Ndp::Answer,
         mtu: Some(9_001),
         prefix_lengths: 80..=96,
     },
-    // A /96 belongs to the machine, whose own address is in it. The same doubt, the same answers.
+    // A /96 is assigned to the machine, and contains its own address. Whether each address is solicited is not documented.
     Profile {
         name: "gcp",
         ndp: Ndp::Answer,
@@ -58,13 +58,13 @@ pub static PROFILES: [Profile; 4] = [
     },
 ];
 
-/// The profile of that name.
+/// The profile with that name.
 pub fn named(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
 }
 
 impl Profile {
-    /// What the network delivers, if packets of `mtu` bytes are larger.
+    /// The network's MTU, if packets of `mtu` bytes exceed it.
     pub fn exceeded_by(&self, mtu: u32) -> Option<u32> {
         self.mtu.filter(|delivered| mtu > *delivered)
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uplink_that_sends_more_than_the_network_delivers_is_told() {
+    fn an_mtu_above_the_networks_is_reported() {
         let gcp = named("gcp").unwrap();
         assert_eq!(gcp.exceeded_by(1_500), Some(1_460));
         assert_eq!(gcp.exceeded_by(1_460), None);

@@ -1,7 +1,7 @@
-//! Runs pods without kubelet: each as a process in its own network namespace and cgroup, wired by the real CNI plugin.
+//! The runtime of standalone pods: each is a process in its own network namespace and cgroup, connected by the CNI plugin.
 //!
-//! Pods outlive their agent: what is running is recorded, found again and kept. One task a pod ([`life`]); what it
-//! says goes to the node's loop.
+//! Pods outlive the agent: each has a record, by which the next agent finds its process. One task per pod ([`life`]) reports
+//! to the node's loop.
 
 mod cgroup;
 mod failure;
@@ -25,27 +25,27 @@ use tracing::{info, warn};
 
 use record::{Record, RecordError};
 
-/// Pod states that wait for the node's loop.
+/// Capacity of the channel of pod states to the node's loop.
 const STATUSES_MAX: usize = 256;
 /// The interface inside a pod.
 const POD_IFNAME: &str = "eth0";
-/// The network that the runtime asks the plugin for.
+/// The name of the CNI network configuration.
 const NETWORK: &str = "dormouse";
 
-/// Where the runtime finds and keeps what it needs.
+/// Paths and names that the runtime needs.
 #[derive(Clone, Debug)]
 pub struct RuntimeConfig {
-    /// The node's name: pods are told it, and their namespaces bear it.
+    /// Name of the node: in the pods' environment, and in the names of their namespaces.
     pub node: String,
-    /// Holds `pods/`, with a record and a log for each pod.
+    /// Contains `pods/`, with a record and a log per pod.
     pub state_dir: PathBuf,
-    /// The node's cgroup (v2); each pod gets a child of it.
+    /// cgroup (v2) of the node; each pod gets a child of it.
     pub cgroup: PathBuf,
-    /// The plugin's binary.
+    /// The plugin binary.
     pub cni: PathBuf,
-    /// The agent's socket, which the plugin calls.
+    /// The agent's socket, passed to the plugin.
     pub socket: PathBuf,
-    /// This agent's own binary, for `pod-init`.
+    /// The agent's own binary, for `pod-init`.
     pub agent: PathBuf,
 }
 
@@ -72,7 +72,7 @@ impl RuntimeConfig {
     }
 }
 
-/// The pods of this node.
+/// The standalone pods of this node.
 pub struct Runtime {
     config: Arc<RuntimeConfig>,
     pods: BTreeMap<String, CancellationToken>,
@@ -80,8 +80,8 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Finds the pods that an agent before this one left, and goes on with each where it stands. The plugin's socket
-    /// need not be served yet: pods wait for it.
+    /// Recovers the pods of the previous agent from their records, and continues each in its state. The plugin's socket need not
+    /// be served yet: pods wait for it.
     pub fn open(config: RuntimeConfig) -> Result<(Self, mpsc::Receiver<PodStatus>), RecordError> {
         record::make_dir(&config.pods_dir())?;
         let records = record::read_all(&config.pods_dir())?;
@@ -92,28 +92,28 @@ impl Runtime {
             statuses,
         };
         for record in records {
-            info!(pod = %record.name, uid = %record.uid, state = ?record.state, "pod found again");
+            info!(pod = %record.name, uid = %record.uid, state = ?record.state, "pod recovered");
             runtime.start(record);
         }
         Ok((runtime, receiver))
     }
 
-    /// Runs a pod, or stops it. Asking twice changes nothing.
+    /// Starts a pod, or stops it, as its specification says. Idempotent.
     pub fn run(&mut self, spec: PodSpec) {
         if !record::is_uid(&spec.uid) {
-            warn!(uid = %spec.uid, "a pod's uid must be letters, digits and dashes: ignored");
+            warn!(uid = %spec.uid, "pod ignored: its uid must consist of letters, digits and dashes");
             return;
         }
         match (self.pods.get(&spec.uid), spec.stop) {
             (Some(stop), true) => stop.cancel(),
             (Some(_), false) => {}
-            // Its last word was lost, or it never came here.
+            // Its last state was lost on the stream, or the pod never was on this node.
             (None, true) => self.say_gone(spec),
             (None, false) => self.start(Record::new(spec)),
         }
     }
 
-    /// Runs these pods, and stops all others.
+    /// Starts these pods, and stops all others.
     pub fn sync(&mut self, specs: Vec<PodSpec>) {
         for (uid, stop) in &self.pods {
             if !specs.iter().any(|spec| spec.uid == *uid) {
@@ -125,17 +125,17 @@ impl Runtime {
         }
     }
 
-    /// A pod said its last word: it may be asked for anew.
+    /// Removes a pod whose final state was sent; its uid may be started again.
     pub fn forget(&mut self, uid: &str) {
         self.pods.remove(uid);
     }
 
-    /// How many pods are here, in whatever state.
+    /// Number of pods, in any state.
     pub fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no pods.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Follows Kubernetes Services: objects from a source become changes, changes become words in the kernel's maps.
+//! Service synchronization: objects from a source become changes of service ports, which become writes to the kernel's maps.
 
 mod addresses;
 
@@ -21,48 +21,48 @@ use dormouse_agent_datapath::{ClusterFacts, DatapathError, ServiceFlows, SharedD
 use dormouse_agent_inspect::services::SharedServices;
 use dormouse_agent_sys::memory;
 
-/// So many changed service ports came with objects that were worth giving back.
+/// After a change of more service ports than this, freed memory is returned to the kernel.
 const LARGE: usize = 1_000;
 
-/// What a node is told about Services.
+/// Settings of the Service synchronization.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The folder of manifests.
+    /// Folder of manifests.
     pub manifests: PathBuf,
-    /// The node and its cluster; its addresses are kept up to date from the interfaces.
+    /// The node and its cluster; `addresses` is kept up to date from the interfaces.
     pub node: Node,
     /// Which sources load balancers' addresses admit whose source ranges have no valid range.
     pub strictness: Strictness,
-    /// Control gives this node apps, whose VIPs have slots of their own.
+    /// Control also gives this node apps, whose VIPs have slots of their own.
     pub apps: bool,
-    /// Where the proxy tells its own health.
+    /// Address and port of the health server.
     pub health: SocketAddr,
 }
 
-/// Services cannot be followed.
+/// Why Services cannot be synchronized.
 #[derive(Debug, thiserror::Error)]
 pub enum ServicesSyncError {
-    /// The folder of manifests.
+    /// The folder of manifests cannot be read or watched.
     #[error(transparent)]
     Manifests(#[from] ManifestsError),
-    /// The data path refused the cluster's ranges.
-    #[error("failed to tell the data path about the cluster")]
+    /// The data path refused the cluster's address ranges.
+    #[error("failed to configure the data path with the cluster's ranges")]
     Datapath(#[from] DatapathError),
     /// The node's addresses cannot be read or watched.
-    #[error("failed to follow the node's addresses")]
+    #[error("failed to watch the node's addresses")]
     Addresses(#[source] std::io::Error),
-    /// The health port.
+    /// The health server cannot listen.
     #[error("failed to listen on {address} for health; give another --health")]
     Health {
-        /// What was asked for.
+        /// The requested address and port.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// The follower.
+/// The synchronization of Services.
 pub struct ServicesSync {
     manifests: Manifests,
     services: SharedServices,
@@ -75,7 +75,7 @@ pub struct ServicesSync {
 }
 
 impl ServicesSync {
-    /// Puts in force what the folder says now, and only then takes away what an agent before left and nobody wants.
+    /// Programs the folder's current objects, and only then removes what a previous agent left and no object needs.
     pub async fn open(
         config: Config,
         datapath: SharedDatapath,
@@ -118,32 +118,32 @@ impl ServicesSync {
             sync.datapath.lock().settle(&sync.services.lock());
         } else {
             warn!(
-                "not all manifests could be read: what was served before stays, until a start without faults"
+                "some manifests could not be read: Services of the previous agent stay programmed until a start without such errors"
             );
         }
-        info!(objects, took = ?began.elapsed(), health = %address, "services are in force");
+        info!(objects, took = ?began.elapsed(), health = %address, "services are programmed");
         Ok(sync)
     }
 
-    /// The services, to be asked.
+    /// The Services, for the routes that list them.
     pub fn services(&self) -> SharedServices {
         Arc::clone(&self.services)
     }
 
-    /// Follows until `shutdown`. What is served stays served.
+    /// Applies changes until `shutdown`. The programmed Services stay.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 batch = self.manifests.next() => self.take(batch).await,
                 () = self.addresses.changed() => self.moved().await,
-                errors = self.health.retry() => told(errors),
+                errors = self.health.retry() => report(errors),
             }
         }
         while self.servers.join_next().await.is_some() {}
     }
 
-    /// Takes a look's batches in, up to the last. Returns how many objects they told of, and whether they lose nothing.
+    /// Applies all batches of one look at the folder. Returns the number of objects, and whether the look was complete.
     async fn take_all(&mut self, mut batch: Batch) -> (usize, bool) {
         let (mut objects, mut whole) = (0, true);
         loop {
@@ -158,13 +158,13 @@ impl ServicesSync {
         }
     }
 
-    /// Takes a batch of changed objects in, and puts a look in force with its last one.
+    /// Applies a batch of changed objects, and programs the changes with the look's last batch.
     async fn take(&mut self, batch: Batch) {
         self.proxy.queued(Instant::now());
         for problem in &batch.problems {
             warn!(%problem, "manifest");
         }
-        // Not on the threads that parse: what stays would lie between what goes, and keep its memory from being given back.
+        // Not on the threads that parse: long-lived objects between freed ones would keep the memory from being returned.
         let services = &self.services;
         let (changes, eligible) = tokio::task::block_in_place(move || apply(services, &batch));
         if let Some(eligible) = eligible {
@@ -176,11 +176,11 @@ impl ServicesSync {
         }
     }
 
-    /// The node's addresses changed: node ports answer elsewhere.
+    /// Applies a change of the node's addresses, on which node ports are served.
     async fn moved(&mut self) {
         let local = match self.addresses.read() {
             Ok(local) => local,
-            Err(error) => return warn!(%error, "the node's addresses cannot be read"),
+            Err(error) => return warn!(%error, "failed to read the node's addresses; node ports keep the previous ones"),
         };
         let changes = {
             let mut services = self.services.lock();
@@ -197,12 +197,12 @@ impl ServicesSync {
         };
         info!("the node's addresses changed");
         if let Err(error) = self.datapath.lock().set_cluster(&self.facts) {
-            return error!(%error, "the node's new addresses are not in force");
+            return error!(%error, "failed to program the node's new addresses");
         }
         self.serve(changes).await;
     }
 
-    /// Tells the kernel what changed, then the load balancers that ask.
+    /// Writes the changes to the kernel's maps, then updates the health check node ports.
     async fn serve(&mut self, changes: Changes) {
         for problem in &changes.problems {
             warn!(%problem, "service");
@@ -226,7 +226,7 @@ impl ServicesSync {
         let changes = match served.await {
             Ok((Ok(served), changes)) => {
                 for (port, reason) in &served.shed {
-                    error!(%port, %reason, "a service port is not served as it should be");
+                    error!(%port, %reason, "a service port could not be programmed completely");
                 }
                 changes
             }
@@ -238,7 +238,7 @@ impl ServicesSync {
         };
         for key in &changes.health {
             let answers = self.services.lock().health_checks(key);
-            told(self.health.set(key, answers).await);
+            report(self.health.set(key, answers).await);
         }
     }
 }
@@ -285,14 +285,14 @@ fn end_stale(flows: &ServiceFlows, services: &SharedServices, changes: &Changes)
     }
 }
 
-fn told(errors: Vec<health::HealthError>) {
+fn report(errors: Vec<health::HealthError>) {
     for error in errors {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
-        warn!(%error, cause, "a health port does not answer; it is tried again");
+        warn!(%error, cause, "failed to serve a health check node port; retrying");
     }
 }
 
-/// Kubernetes' default for where node ports answer: `primary`, or ranges.
+/// Parses `--node-port-addresses`: `primary` (Kubernetes' default), or ranges.
 pub fn node_port_addresses(texts: &[String]) -> Result<services::NodePortAddresses, String> {
     if texts.is_empty() || texts == ["primary"] {
         return Ok(services::NodePortAddresses::Primary);
@@ -300,7 +300,7 @@ pub fn node_port_addresses(texts: &[String]) -> Result<services::NodePortAddress
     prefixes(texts).map(services::NodePortAddresses::Within)
 }
 
-/// Ranges of addresses; an error names the one that is none.
+/// Parses address ranges; the error is the text that is not a range.
 pub fn prefixes(texts: &[String]) -> Result<Vec<services::Prefix>, String> {
     texts
         .iter()

@@ -1,4 +1,4 @@
-//! Where a node learns what to do. With control that is the fleet stream.
+//! Sources of a node's desired state: control's fleet stream, and a folder of Kubernetes manifests.
 
 pub mod fleet;
 pub mod fleet_state;

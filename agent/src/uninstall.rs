@@ -1,8 +1,8 @@
-//! Takes all that Dormouse made off a node, and nothing else. What is ours is told by what it bears (a name and a mark of
-//! ours, a place in a folder of ours), never by its looks alone. First everything is looked at ([`plan`]: what goes, and
-//! what stands in the way), then it is removed.
+//! Removal of everything that Dormouse created on a node, and of nothing else. An object belongs to Dormouse if it carries
+//! Dormouse's name and mark, or lies in one of its folders; appearance alone is not enough. First all objects are collected
+//! ([`plan`]: objects to remove, and obstacles), then they are removed.
 //!
-//! Settings of the kernel (forwarding, limits of tables) stay: nobody knows who else relies on them by now.
+//! Kernel settings (forwarding, table limits) stay: other software may depend on them by now.
 
 mod files;
 mod plan;
@@ -23,40 +23,40 @@ use dormouse_agent_sys::netns;
 
 pub use plan::{Plan, Removal};
 
-/// Where a node's things are.
+/// The paths and names of a node's objects.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// Its folder of pins.
+    /// Folder of its pins.
     pub bpffs: PathBuf,
     /// Its state folder.
     pub state_dir: PathBuf,
-    /// The socket that the plugin calls.
+    /// The plugin's socket.
     pub socket: PathBuf,
-    /// The bridge of its pods; further ones have names that begin so.
+    /// Its first bridge; the names of further bridges begin with it.
     pub bridge: String,
-    /// Its cgroup: standalone pods have children of it.
+    /// Its cgroup; standalone pods have children of it.
     pub cgroup: PathBuf,
 }
 
-/// Why a node is not cleaned.
+/// Why a node's objects are not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UninstallError {
-    /// An agent would make again what is removed.
+    /// A running agent would create the objects again.
     #[error("an agent uses {0}: stop it first (systemctl stop dormouse-agent), or give --force")]
     AgentRuns(PathBuf),
-    /// Pods would lose their network.
+    /// Running pods would lose their network.
     #[error(
-        "{} of this node's pods live, such as {}: drain the node first, or give --force",
+        "{} pods of this node are running, such as {}: drain the node first, or give --force",
         .0.len(), .0.first().map(String::as_str).unwrap_or_default()
     )]
     PodsLive(Vec<String>),
-    /// What is there cannot be seen.
-    #[error("failed to look at what is there: {0}")]
+    /// The objects cannot be listed.
+    #[error("failed to list the node's objects: {0}")]
     Look(String),
-    /// Some of it is still there.
-    #[error("failed to remove {} things: {}; try again", .0.len(), .0.join("; "))]
+    /// Some objects could not be removed.
+    #[error("failed to remove {} objects: {}; try again", .0.len(), .0.join("; "))]
     Incomplete(Vec<String>),
 }
 
@@ -66,7 +66,7 @@ impl From<Trouble> for UninstallError {
     }
 }
 
-/// Looks at all that there is to remove.
+/// Lists all objects that are to be removed.
 pub fn look(place: &Place) -> Result<Plan, UninstallError> {
     let unreadable = |error: io::Error| UninstallError::Look(error.to_string());
     let pinned = Pinned::open(&place.bpffs).ok();
@@ -81,16 +81,16 @@ pub fn look(place: &Place) -> Result<Plan, UninstallError> {
     Ok(plan)
 }
 
-/// Removes what was planned, and tells each thing that is gone. What fails does not keep the rest.
+/// Removes the planned objects, and calls `removed` for each. A failure does not stop the removal of the others.
 ///
-/// `force`: also under a running agent, and under pods that live.
+/// `force`: also while an agent runs, and with running pods.
 pub fn remove(
     place: &Place,
     plan: &Plan,
     force: bool,
-    mut tell: impl FnMut(&Removal),
+    mut removed: impl FnMut(&Removal),
 ) -> Result<(), UninstallError> {
-    // Held to the end: no agent begins meanwhile.
+    // Locked until the end, so that no agent starts meanwhile.
     let _lock = match lock(&place.state_dir) {
         Err(_) if force => None,
         lock => lock?,
@@ -101,7 +101,7 @@ pub fn remove(
     let mut failures = Vec::new();
     for removal in &plan.removals {
         match remove_one(removal, force) {
-            Ok(true) => tell(removal),
+            Ok(true) => removed(removal),
             Ok(false) => {}
             Err(error) => failures.push(format!("{removal}: {error}")),
         }
@@ -113,7 +113,7 @@ pub fn remove(
     }
 }
 
-/// The lock that a running agent holds; none where there is no file to lock.
+/// Takes the running agent's lock; none if there is no lock file.
 fn lock(state_dir: &Path) -> Result<Option<Flock<OwnedFd>>, UninstallError> {
     let Ok(file) = File::open(state_dir.join("agent.lock")) else {
         return Ok(None);
@@ -124,7 +124,7 @@ fn lock(state_dir: &Path) -> Result<Option<Flock<OwnedFd>>, UninstallError> {
         .map_err(|_busy| UninstallError::AgentRuns(state_dir.to_owned()))
 }
 
-/// Whether it was there.
+/// Removes one object. Returns whether it existed.
 fn remove_one(removal: &Removal, force: bool) -> io::Result<bool> {
     match removal {
         Removal::Link { index, .. } => {
@@ -143,7 +143,7 @@ fn remove_one(removal: &Removal, force: bool) -> io::Result<bool> {
         Removal::Pins(path) => remove_pins(path, force),
         Removal::File(path) => was_there(fs::remove_file(path)),
         Removal::Folder(path) => match fs::remove_dir(path) {
-            // Somebody else has something in it.
+            // The folder contains something that Dormouse did not create.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
             done => was_there(done),
         },
@@ -164,7 +164,7 @@ fn was_there(done: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// What went with something else, such as a bridge's routes, is gone already.
+/// Objects that were removed with another one, such as a bridge's routes, count as removed.
 fn gone(done: Result<(), rtnetlink::Error>) -> io::Result<bool> {
     const GONE: [i32; 3] = [libc::ENODEV, libc::ENOENT, libc::ESRCH];
     match done {

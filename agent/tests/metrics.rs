@@ -170,6 +170,6 @@ fn adds_deletes_the_pool_and_what_was_healed_are_told() {
             });
         });
         assert_eq!(count(healed), 1);
-        assert_eq!(count(&pool("held")), 0);
+        assert_eq!(count(&pool("leased")), 0);
     });
 }

@@ -1,4 +1,4 @@
-//! The memory-mapped arrays of the data path, and how rows lie in their words.
+//! The memory-mapped arrays of the data path, and the layout of rows in 64-bit words.
 
 use std::net::IpAddr;
 
@@ -12,26 +12,26 @@ use super::extents;
 use super::load::Loaded;
 use dormouse_agent_sys::words::Words;
 
-/// The arrays. The kernel reads all of them; `touch` it writes, and the agent never; to `loads` both add.
+/// The arrays. Programs read all of them; `touch` is written by programs only, `loads` by programs and agent.
 #[derive(Debug)]
 pub(super) struct Arrays {
-    /// Two words an entry: route, set.
+    /// Two words per slot: route, set.
     pub(super) svc: Words,
-    /// A word a VIP: what the kernel noted.
+    /// One word per app VIP, written by programs.
     pub(super) touch: Words,
-    /// The arena of sets: two ids a word.
+    /// The arena of sets: two ids per word.
     pub(super) vec: Words,
-    /// Two words a backend: where, and what.
+    /// Two words per backend: address, state.
     pub(super) backend: Words,
-    /// Two words a backend: what it is given in flows, and in sockets.
+    /// Two words per backend: connection counts of flows and of sockets.
     pub(super) loads: Words,
-    /// Two words a prefix.
+    /// Two words per prefix.
     pub(super) prefix: Words,
-    /// The filter before the foreign addresses.
+    /// The frontend Bloom filter.
     pub(super) filter: Words,
-    /// The end of the node lease.
+    /// End of the node lease.
     pub(super) lease: Words,
-    /// The slot of `config` in force.
+    /// Index of the active slot of `config`.
     pub(super) current: Words,
 }
 
@@ -44,7 +44,7 @@ impl Arrays {
         })
     }
 
-    /// The arrays, each mapped by its name and its number of words.
+    /// The arrays, each created from its name and number of words.
     pub(super) fn of(
         map: impl Fn(&'static str, usize) -> Result<Words, DatapathError>,
     ) -> Result<Self, DatapathError> {
@@ -62,7 +62,7 @@ impl Arrays {
         })
     }
 
-    /// Arrays of the same sizes that no kernel reads.
+    /// Arrays of the same sizes in user memory, for tests.
     #[cfg(test)]
     pub(super) fn anonymous() -> Result<Self, DatapathError> {
         Self::of(|name, words| {
@@ -78,36 +78,36 @@ impl Arrays {
         }
     }
 
-    /// The id in a place of the arena.
+    /// The id at an index of the arena.
     pub(super) fn id(&self, place: u32) -> Option<u32> {
         let pair = halves(self.vec.load(place as usize / 2)?);
         Some(pair[place as usize % 2])
     }
 
-    /// The two words of a slot; a slot past the end is a slot that nobody follows.
+    /// The two words of a slot; an index beyond the end is an empty slot.
     pub(super) fn slot(&self, slot: u32) -> (Route, Set) {
         let word = |half| self.svc.load(slot as usize * 2 + half).unwrap_or(0);
         (Route::unpack(word(0)), Set::unpack(word(1)))
     }
 
-    /// Says how a slot acts.
+    /// Writes a slot's route word.
     pub(super) fn write_route(&self, slot: u32, route: Route) {
         self.svc.store(slot as usize * 2, route.pack());
     }
 
-    /// Says where a slot's backends are.
+    /// Writes a slot's set word.
     pub(super) fn write_set(&self, slot: u32, set: Set) {
         self.svc.store(slot as usize * 2 + 1, set.pack());
     }
 
-    /// The ids of a set, those that are leaving last.
+    /// The ids of a set, terminating ones last.
     pub(super) fn ids(&self, set: Set) -> impl Iterator<Item = u32> {
         (set.offset..)
             .take(extents::len(set) as usize)
             .map_while(|place| self.id(place))
     }
 
-    /// Writes a backend: where it is before what it is, so that a new one is whole before its generation says so.
+    /// Writes a backend: the address before the state, so that the row is complete when the new generation is visible.
     pub(super) fn write_backend(&self, id: u32, backend: &Backend) {
         let place = id as usize * 2;
         let host = u32::from_ne_bytes(backend.host);
@@ -115,7 +115,7 @@ impl Arrays {
         self.write_state(id, backend);
     }
 
-    /// Writes all of a backend but its address: one store.
+    /// Writes a backend's state word: one store.
     pub(super) fn write_state(&self, id: u32, backend: &Backend) {
         let mut bytes = [0; 8];
         let fields = [
@@ -131,7 +131,7 @@ impl Arrays {
         self.backend.store(place, u64::from_ne_bytes(bytes));
     }
 
-    /// A backend.
+    /// A backend's row.
     pub(super) fn backend(&self, id: u32) -> Option<Backend> {
         let place = id as usize * 2;
         let [prefix, host] = halves(self.backend.load(place)?);
@@ -147,7 +147,7 @@ impl Arrays {
         })
     }
 
-    /// What a backend is given.
+    /// A backend's connection counts.
     pub(super) fn load(&self, id: u32) -> Load {
         let word = |half| self.loads.load(id as usize * 2 + half).unwrap_or(0);
         Load {
@@ -156,20 +156,20 @@ impl Arrays {
         }
     }
 
-    /// Counts ends of flows that nobody saw.
+    /// Counts the end of flows that no program saw.
     pub(super) fn end_flows(&self, id: u32, flows: u32) {
         self.loads
             .add(id as usize * 2, u64::from(flows) * Tally::ENDED);
     }
 
-    /// Has an id's next backend counted from zero.
+    /// Clears the counts before an id gets its next generation.
     pub(super) fn clear_load(&self, id: u32) {
         for half in 0..2 {
             self.loads.store(id as usize * 2 + half, 0);
         }
     }
 
-    /// Writes a prefix that no backend names.
+    /// Writes a prefix that no backend refers to.
     pub(super) fn write_prefix(&self, id: u32, prefix: [u8; 12]) {
         let mut row = [0; 16];
         row[..12].copy_from_slice(&prefix);
@@ -184,7 +184,7 @@ impl Arrays {
         }
     }
 
-    /// A prefix.
+    /// The prefix with this id: 12 bytes.
     pub(super) fn prefix(&self, id: u32) -> Option<[u8; 12]> {
         let place = id as usize * 2;
         let mut prefix = [0; 12];
@@ -193,7 +193,7 @@ impl Arrays {
         Some(prefix)
     }
 
-    /// A prefix as the begin of an address, the rest zero.
+    /// The prefix as the upper part of an address, the rest zero.
     pub(super) fn upper(&self, id: u32) -> Option<[u8; 16]> {
         let mut address = [0; 16];
         address[..12].copy_from_slice(&self.prefix(id)?);
@@ -201,7 +201,7 @@ impl Arrays {
     }
 }
 
-/// An address as maps have it; IPv4 is mapped.
+/// An address as in map keys; IPv4 is mapped.
 pub fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -209,7 +209,7 @@ pub fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Two 32-bit numbers as they lie one after the other in memory.
+/// Two adjacent 32-bit numbers as one word in memory order.
 fn words_of([first, second]: [u32; 2]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());

@@ -1,6 +1,6 @@
-//! A set of small numbers, a bit each.
+//! A bit set.
 
-/// Numbers `0..len`.
+/// A set of numbers `0..len`.
 #[derive(Debug, Clone)]
 pub(super) struct Bits {
     words: Vec<u64>,
@@ -8,7 +8,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// None of them.
+    /// The empty set.
     pub(super) fn none(len: u32) -> Self {
         Self {
             words: vec![0; len.div_ceil(64) as usize],
@@ -16,7 +16,7 @@ impl Bits {
         }
     }
 
-    /// Puts a number in; whether it was not there.
+    /// Inserts a number. Returns whether it was absent.
     pub(super) fn put(&mut self, number: u32) -> bool {
         let (place, bit) = place(number);
         match self.words.get_mut(place) {
@@ -28,7 +28,7 @@ impl Bits {
         }
     }
 
-    /// Takes a number out; whether it was there.
+    /// Removes a number. Returns whether it was present.
     pub(super) fn take(&mut self, number: u32) -> bool {
         let (place, bit) = place(number);
         match self.words.get_mut(place) {
@@ -45,13 +45,13 @@ impl Bits {
         self.words.get(place).is_some_and(|word| word & bit != 0)
     }
 
-    /// All numbers in it.
+    /// The numbers in the set.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.len).filter(|number| self.has(*number))
     }
 
-    /// The first number from `from` on, and if there is none before it, such that it and the `run - 1` after it are not
-    /// there; it is a multiple of `run`, which is a power of two.
+    /// The first number from `from` on (wrapping around) that starts `run` absent numbers; a multiple of `run`, which is a power
+    /// of two.
     pub(super) fn gap(&self, from: u32, run: u32) -> Option<u32> {
         let from = from & !(run - 1);
         self.gap_in(from, self.len, run)
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_found_round_the_end_and_only_where_all_is_free() {
+    fn gaps_are_found_with_wrap_around_and_only_where_all_bits_are_free() {
         let mut bits = Bits::none(200);
         for number in 0..130 {
             assert!(bits.put(number));

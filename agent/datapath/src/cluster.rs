@@ -1,4 +1,4 @@
-//! The facts of a cluster that decisions read, as the kernel compares them: pure.
+//! The cluster's configuration that decisions read, in the layout of the `config` map; pure.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use dormouse_ebpf::service::VIPS_MAX;
 use super::error::DatapathError;
 use super::services::layout::{end, net};
 
-/// What a node knows of itself and of its cluster.
+/// The configuration of the node and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterFacts {
     pub(super) node: Node,
@@ -17,7 +17,7 @@ pub struct ClusterFacts {
 }
 
 impl ClusterFacts {
-    /// The facts by which Services are decided. The slots of apps are left alone: control may give ranges of them later.
+    /// The configuration for Services. Slots for apps are reserved: control may assign ranges of them later.
     pub fn new(node: &Node) -> Self {
         Self {
             node: node.clone(),
@@ -25,7 +25,7 @@ impl ClusterFacts {
         }
     }
 
-    /// There will be no apps: large service ranges get their slots.
+    /// There will be no apps: large service ranges may use their slots.
     #[must_use]
     pub fn without_apps(self) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl ClusterFacts {
         }
     }
 
-    /// The same with what has become of the node.
+    /// The same with changed properties of the node.
     #[must_use]
     pub fn with_node(self, node: &Node) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl ClusterFacts {
         }
     }
 
-    /// Where the slots of service ranges may begin.
+    /// The first index that service ranges may use.
     pub(super) fn low(&self, config: &Config) -> u32 {
         if self.apps {
             VIPS_MAX
@@ -53,7 +53,7 @@ impl ClusterFacts {
     }
 }
 
-/// Puts a node's facts, and where the service ranges have their slots, into the configuration.
+/// Fills the node's addresses and ranges, and the base indexes of the service ranges, into the configuration.
 pub(super) fn fill(
     config: &mut Config,
     node: &Node,
@@ -83,12 +83,12 @@ pub(super) fn fill(
     refuse_overlap(config)
 }
 
-/// The cluster's pods, by family.
+/// The pod ranges, by family.
 pub(super) fn pods(node: &Node) -> [Net; 2] {
     Family::ALL.map(|family| node.pod_range(family).map(net).unwrap_or_default())
 }
 
-/// Apps' ranges and Services' must not want the same slots.
+/// Refuses ranges of apps and Services that overlap in the `svc` map.
 pub(super) fn refuse_overlap(config: &Config) -> Result<(), DatapathError> {
     let apps = config.ranges.iter().take(config.ranges_len as usize);
     let services = || config.services.iter().take(config.services_len as usize);
@@ -105,13 +105,13 @@ pub(super) fn refuse_overlap(config: &Config) -> Result<(), DatapathError> {
     Ok(())
 }
 
-/// Where the service ranges have their slots.
+/// The service ranges with their base indexes.
 pub(super) fn direct(config: &Config) -> &[Range] {
     let len = config.services_len as usize;
     &config.services[..len.min(SERVICE_RANGES_MAX)]
 }
 
-/// The end of the slots that apps' ranges may use now.
+/// The end of the indexes that the apps' ranges use.
 fn apps_end(config: &Config) -> u32 {
     let apps = config.ranges.iter().take(config.ranges_len as usize);
     apps.map(end).max().unwrap_or(0)
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_want_the_same_slots_are_refused_by_name() {
+    fn overlapping_ranges_are_refused_by_name() {
         let range = |prefix: &str, mask, base| Range {
             prefix: match prefix.parse().unwrap() {
                 IpAddr::V4(address) => address.to_ipv6_mapped().octets(),

@@ -1,4 +1,4 @@
-//! Connections per VIP: differences of the kernel's sums, and the statistics of verdicts.
+//! Connections per VIP, as differences of the kernel's sums, and the verdict counters.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -11,30 +11,30 @@ use super::clock;
 use super::error::DatapathError;
 use super::load::Loaded;
 
-/// How often a copy that was taken in the middle of a change is taken again.
+/// Maximum number of attempts to read a row that a program is changing.
 const TRIES: usize = 8;
 
-/// What one VIP had on this node in an interval: connections that went straight to pods.
+/// Connections to one VIP on this node in an interval, without those to an activator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VipCount {
-    /// The VIP's index.
+    /// Index of the VIP.
     pub vip: u32,
-    /// Connections begun.
+    /// Connections started.
     pub connections: u64,
-    /// The integral of open connections, in connection-nanoseconds.
+    /// Integral of the number of open connections over time, in connection-nanoseconds.
     pub connection_ns: u64,
-    /// Connections open at its end.
+    /// Connections open at the end of the interval.
     pub open: u64,
-    /// How long it was, in nanoseconds.
+    /// Length of the interval, in nanoseconds.
     pub interval_ns: u64,
 }
 
-/// The counters of the VIPs that this node has ever served: others have no connections to count.
+/// The counters of the VIPs that this node has served; other VIPs have no connections to count.
 pub(super) struct Counters {
     sums: PerCpuHashMap<MapData, u32, Counts>,
     expired: HashMap<MapData, u32, Counts>,
     cpus: usize,
-    /// The sums at the end of the last interval, and when that was.
+    /// The sums at the end of the last interval, and its time.
     before: BTreeMap<u32, (Counts, u64)>,
 }
 
@@ -59,7 +59,7 @@ impl Counters {
             before: BTreeMap::new(),
         };
         for vip in followed {
-            // The others were never served here.
+            // The other VIPs were never served on this node.
             if counters.sums.get(&vip, 0).is_ok() {
                 counters.follow(vip)?;
             }
@@ -67,7 +67,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// Makes a VIP's counters, or goes on with those that there are.
+    /// Creates a VIP's counters, or continues with existing ones.
     pub(super) fn follow(&mut self, vip: u32) -> Result<(), DatapathError> {
         if self.before.contains_key(&vip) {
             return Ok(());
@@ -84,7 +84,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Drops a VIP's counters.
+    /// Removes a VIP's counters.
     pub(super) fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
         if self.before.remove(&vip).is_some() {
             let _ = self.expired.remove(&vip);
@@ -95,7 +95,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Counts connections whose end nobody saw.
+    /// Counts the end of connections that no program saw.
     pub(super) fn expire(
         &mut self,
         vip: u32,
@@ -113,12 +113,12 @@ impl Counters {
             .map_err(DatapathError::map("insert into", "expired"))
     }
 
-    /// What happened since the call before; VIPs without any connection are left out.
+    /// The counts since the last call; VIPs without connections are omitted.
     pub(super) fn take(&mut self, now_ns: u64) -> Vec<VipCount> {
         let followed: Vec<u32> = self.before.keys().copied().collect();
         let mut counts = Vec::new();
         for vip in followed {
-            // In the middle of a change each time: its next interval covers this one too.
+            // It was changed at each attempt: its next interval covers this one too.
             let Some(sum) = self.sum(vip) else { continue };
             if let Some((old, at_ns)) = self.before.insert(vip, (sum, now_ns)) {
                 counts.push(difference(vip, &(old, at_ns), &(sum, now_ns)));
@@ -128,7 +128,7 @@ impl Counters {
         counts
     }
 
-    /// The sums of the VIPs whose flows have connections open.
+    /// The sums of the VIPs with open connections.
     pub(super) fn open_ones(&self) -> Vec<(u32, Counts)> {
         self.before
             .keys()
@@ -137,7 +137,7 @@ impl Counters {
             .collect()
     }
 
-    /// A VIP's sums over all CPUs, if none was in the middle of a change.
+    /// A VIP's sums over all CPUs, if no CPU was changing its row.
     pub(super) fn sum(&self, vip: u32) -> Option<Counts> {
         let settled = (0..TRIES).find_map(|_| {
             let cpus = self.sums.get(&vip, 0).ok()?;
@@ -148,7 +148,7 @@ impl Counters {
     }
 }
 
-/// An interval's counts from the sums at its two ends.
+/// The counts of an interval, from the sums at its two ends.
 fn difference(
     vip: u32,
     (old, from_ns): &(Counts, u64),
@@ -160,7 +160,7 @@ fn difference(
     VipCount {
         vip,
         connections: new.opened.wrapping_sub(old.opened),
-        // A change between the clock and the copy may take the sum below zero by a moment.
+        // A change between reading the clock and reading the sums can make the integral slightly negative.
         connection_ns: if integral.cast_signed() < 0 {
             0
         } else {
@@ -175,7 +175,7 @@ fn difference(
     }
 }
 
-/// What became of packets, all CPUs together.
+/// Verdict counters, summed over all CPUs.
 pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
     let stats = loaded
         .map("stats")
@@ -184,7 +184,7 @@ pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
     stats.map_or_else(Vec::new, |stats| sums(&stats))
 }
 
-/// A counter of each verdict, all CPUs together.
+/// The sum of each verdict's counter over all CPUs.
 pub(super) fn sums<M: Borrow<MapData>>(stats: &PerCpuArray<M, u64>) -> Vec<(Verdict, u64)> {
     let sum = |verdict: Verdict| {
         let cpus = stats.get(&(verdict as u32), 0).ok()?;
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_open_for_half_of_the_interval_is_half_a_connection_on_average() {
+    fn a_connection_open_for_half_the_interval_counts_as_half_a_connection() {
         let old = Counts::default();
         let new = Counts {
             opened: 1,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_opened_after_the_clock_was_read_counts_for_nothing_yet() {
+    fn a_connection_opened_after_the_clock_was_read_does_not_count_yet() {
         let new = Counts {
             opened: 1,
             opened_ns: 2_001,

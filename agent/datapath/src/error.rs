@@ -1,4 +1,4 @@
-//! What can go wrong between the agent and the kernel, each with the operation that failed.
+//! Errors of the data path, each with the failed operation.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -6,30 +6,30 @@ use std::path::PathBuf;
 
 use super::probe::Unsupported;
 
-/// An operation on the data path failed.
+/// Why an operation of the data path failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatapathError {
-    /// This machine or this user cannot run the data path.
+    /// The kernel or the user's privileges are not sufficient.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// A folder of pins.
+    /// The folder of pins cannot be created or removed.
     #[error("failed to prepare or remove the pins in {path}", path = path.display())]
     Folder {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The folder of pins that was given is no such folder.
+    /// The given folder is not on a bpffs.
     #[error("{path} is not on a bpffs, so it holds no pins: check --bpffs and --node", path = path.display())]
     NoPins {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
-    /// Somebody else writes the maps.
+    /// Another agent writes the maps.
     #[error("an agent uses the pins in {path}: stop it first, or give another --node or --bpffs", path = path.display())]
     InUse {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
     /// The object did not load.
@@ -38,97 +38,97 @@ pub enum DatapathError {
     /// A program did not load or attach.
     #[error("failed to {operation} program `{program}`")]
     Program {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// Which.
+        /// The program's name.
         program: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A map could not be used.
+    /// A map operation failed.
     #[error("failed to {operation} map `{map}`")]
     Map {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// Which.
+        /// The map's name.
         map: &'static str,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The object lacks a part: agent and object are not of one build.
+    /// The object lacks a program or map: agent and object are from different builds.
     #[error("the BPF object has no `{name}`")]
     Absent {
-        /// The map or program.
+        /// The map's or program's name.
         name: &'static str,
     },
-    /// The uplink is not there.
+    /// There is no such uplink.
     #[error(
-        "there is no interface `{name}` with a link-layer address: name the outer interface by --uplink"
+        "there is no interface `{name}` with a link-layer address: give the node's uplink with --uplink"
     )]
     Uplink {
-        /// The name that was given.
+        /// The given name.
         name: String,
     },
     /// The cgroup cannot be opened.
     #[error("failed to open the cgroup {path}: it must be a folder of a cgroup2 file system", path = path.display())]
     Cgroup {
-        /// The path that was given.
+        /// The given path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A prefix of a length that the maps cannot hold.
+    /// A prefix of an unsupported length.
     #[error("{prefix}/{len} cannot be {what}")]
     Prefix {
-        /// Its address.
+        /// Network address.
         prefix: Ipv6Addr,
-        /// Its length.
+        /// Prefix length in bits.
         len: u8,
-        /// What it was given as, and what that needs.
+        /// Its intended use, and the requirement.
         what: &'static str,
     },
-    /// More than the maps hold.
+    /// More entries than the maps can hold.
     #[error("too many {what}: at most {max}")]
     Full {
-        /// Of what.
+        /// The kind of entries.
         what: &'static str,
-        /// How many there may be.
+        /// The maximum number.
         max: usize,
     },
-    /// Somebody reads the events already.
-    #[error("the kernel's events were taken before: they have one reader")]
+    /// The reader of events was taken before.
+    #[error("the kernel's events have a reader already")]
     Taken,
-    /// Services came before the facts by which they are decided.
-    #[error("the cluster's facts were not told yet: Services cannot be placed")]
+    /// Services were written before the cluster's configuration.
+    #[error("the cluster's ranges are not configured yet: Services cannot be programmed")]
     NoCluster,
-    /// An app's VIP where a Service's is.
+    /// An app's VIP has the index of a Service's slot.
     #[error("VIP index {vip} belongs to a Service")]
     NotAnApp {
-        /// The index.
+        /// Index of the VIP.
         vip: u32,
     },
-    /// Two ranges want the same slots.
+    /// Two ranges overlap in the `svc` map.
     #[error(
         "VIP range {range} (indexes from {base}) overlaps with the slots of service range {services}: give it a lower base"
     )]
     Overlap {
         /// The apps' range.
         range: String,
-        /// Where control puts it.
+        /// First index of the apps' range, set by control.
         base: u32,
         /// The Services' range.
         services: String,
     },
-    /// An index past the maps.
+    /// An index beyond the end of the maps.
     #[error("VIP index {vip} is past the maps' end")]
     Index {
-        /// The index.
+        /// Index of the VIP.
         vip: u32,
     },
 }
 
 impl DatapathError {
-    /// For `map_err`: an operation on a map failed.
+    /// For `map_err`: a failed map operation.
     pub(super) fn map<E>(operation: &'static str, map: &'static str) -> impl FnOnce(E) -> Self
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -140,7 +140,7 @@ impl DatapathError {
         }
     }
 
-    /// For `map_err`: an operation on a program failed.
+    /// For `map_err`: a failed program operation.
     pub(super) fn program<E>(
         operation: &'static str,
         program: &'static str,

@@ -1,4 +1,4 @@
-//! The kernel's events: first packets to sleeping VIPs, and to VIPs that the node does not follow.
+//! The kernel's events: first packets to sleeping VIPs, and to VIPs without an entry.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,22 +13,22 @@ use super::error::DatapathError;
 use super::load::Loaded;
 use dormouse_agent_sys::readiness;
 
-/// One event.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelEvent {
-    /// The VIP's index.
+    /// Index of the VIP.
     pub vip: u32,
-    /// What happened.
+    /// Wake or miss.
     pub kind: EventKind,
-    /// When the packet was seen, CLOCK_BOOTTIME nanoseconds.
+    /// Time of the packet, as CLOCK_BOOTTIME in nanoseconds.
     pub at_ns: u64,
 }
 
-/// The ring of events; it has one reader.
+/// The reader of the ring buffer; there is only one.
 pub struct KernelEvents {
     again: VecDeque<KernelEvent>,
     ring: RingBuf<MapData>,
-    /// Made at the first wait, which is where a runtime is.
+    /// Created at the first wait, inside the async runtime.
     watch: Option<AsyncFd<OwnedFd>>,
 }
 
@@ -54,31 +54,31 @@ impl KernelEvents {
         })
     }
 
-    /// The next event. Cancelling the wait loses none.
+    /// The next event. Cancel safe.
     pub async fn next(&mut self) -> KernelEvent {
         loop {
             if let Some(event) = self.try_next() {
                 return event;
             }
             if let Err(error) = self.readable().await {
-                tracing::error!(%error, "the ring of events cannot be waited for");
+                tracing::error!(%error, "failed to wait for the ring buffer of events; polling");
                 return std::future::pending().await;
             }
         }
     }
 
-    /// Waits until there may be an event.
+    /// Waits until the ring buffer may have an event.
     async fn readable(&mut self) -> io::Result<()> {
         let watch = match self.watch.take() {
             Some(watch) => watch,
             None => readiness::watch(self.ring.as_fd().try_clone_to_owned()?)?,
         };
-        // What comes from here on wakes again; what came before is read next.
+        // Readiness is cleared before reading: later events wake again.
         self.watch.insert(watch).readable().await?.clear_ready();
         Ok(())
     }
 
-    /// The next event, if there is one. What an agent before may have read without telling comes again first, at the
+    /// The next event, if there is one. Events that the previous agent may have read without reporting them come first, with the
     /// time of this agent's start.
     pub fn try_next(&mut self) -> Option<KernelEvent> {
         if let Some(event) = self.again.pop_front() {
@@ -93,7 +93,7 @@ impl KernelEvents {
     }
 }
 
-/// The record as the kernel wrote it; one of a kind that this agent does not know is none.
+/// Parses a record; none if its kind is unknown.
 fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     let vip = u32::from_ne_bytes(*bytes.first_chunk()?);
     let kind = match u32::from_ne_bytes(*bytes.get(4..)?.first_chunk()?) {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_cut_short_or_of_an_unknown_kind_is_no_event() {
+    fn a_truncated_record_or_an_unknown_kind_is_no_event() {
         let mut record = Vec::from(7_u32.to_ne_bytes());
         record.extend(1_u32.to_ne_bytes());
         record.extend(99_u64.to_ne_bytes());

@@ -1,7 +1,8 @@
-//! The programs once more, loaded to explain: the same object over the same maps to read, with maps of their own to write.
+//! A second copy of the programs for explanations: it shares the maps that programs only read, and has its own copies of those
+//! that they write.
 //!
-//! What the running programs write (flows, sticky clients, touches, counters, loads, events) is not shared: a run changes nothing
-//! that they see. What this one packet's decision reads of it is copied in before the run.
+//! Flows, affinity, touch words, counters, loads and events are not shared, so a run changes nothing that the running programs
+//! see. The entries that this one packet's decision reads are copied in before the run.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ const SHARED: &[&str] = &[
     "admitted", "config", "pod",
 ];
 
-/// Maps of which one packet needs little, and how much.
+/// Maps of which one packet needs few entries, and their reduced sizes.
 const SMALL: &[(&str, u32)] = &[
     ("flow", 1 << 10),
     ("load", 1),
@@ -32,39 +33,39 @@ const SMALL: &[(&str, u32)] = &[
     ("fragment", 1 << 10),
     ("peer", 1 << 10),
     ("drops", 1 << 10),
-    // A ring's size is a power of two of whole pages.
+    // A ring buffer's size is a power of two, and whole pages.
     ("events", 1 << 16),
 ];
 
-/// What `__sk_buff` has room for, in bytes, and where it names the interface (linux/bpf.h).
+/// Size of `__sk_buff` in bytes, and the offset of its ifindex (linux/bpf.h).
 const CONTEXT_LEN: usize = 192;
 const CONTEXT_IFINDEX: usize = 40;
 
-/// What a packet's decision reads of what programs write.
+/// The entries, written by programs, that a packet's decision reads.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// The packet's flow, and what belongs to it.
+    /// The packet's flow, and its reverse flow.
     pub flows: Vec<(FlowKey, Flow)>,
-    /// The client's backends.
+    /// The client's affinity entries.
     pub sticky: Vec<(StickyKey, Sticky)>,
-    /// The VIP, and what is noted of its sleep.
+    /// The VIP's index and its touch word.
     pub touch: Option<(u32, u64)>,
 }
 
-/// What a run told.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Explained {
-    /// The program's verdict, as its hook defines it.
+    /// The program's return code (TC_ACT_*).
     pub verdict: u32,
-    /// The frame as the program left it.
+    /// The frame after the run.
     pub frame: Vec<u8>,
-    /// The steps of its decision.
+    /// The recorded steps.
     pub steps: Vec<Told>,
-    /// What it counted.
+    /// The verdicts that it counted.
     pub counted: Vec<(Verdict, u64)>,
 }
 
-/// A program that explains.
+/// A loaded copy of one program.
 pub struct Explainer {
     object: Ebpf,
     hook: Hook,
@@ -79,7 +80,7 @@ impl std::fmt::Debug for Explainer {
 }
 
 impl Explainer {
-    /// Loads the program of a hook. The agent that may run beside is not asked, and not disturbed.
+    /// Loads the program of a hook. A running agent is not involved.
     pub fn open(pinned: &Pinned, hook: Hook) -> Result<Self, DatapathError> {
         probe::judge(&probe::Findings {
             root: nix::unistd::geteuid().is_root(),
@@ -104,7 +105,7 @@ impl Explainer {
         Ok(Self { object, hook })
     }
 
-    /// Copies in what the packet's decision reads.
+    /// Copies in the entries that the packet's decision reads.
     pub fn remember(&mut self, memory: &Memory) -> Result<(), DatapathError> {
         let mut flows: HashMap<_, FlowKey, Flow> = self.map("flow")?;
         for (key, flow) in &memory.flows {
@@ -113,7 +114,7 @@ impl Explainer {
         }
         let mut flowing: Array<_, u64> = self.map("flowing")?;
         for place in 0..FLOWING_WORDS {
-            // Any address may have flows here: the table is small.
+            // Any address may have flows here: the flow table is small.
             let set = flowing.set(place, u64::MAX, 0);
             set.map_err(DatapathError::map("write", "flowing"))?;
         }
@@ -130,7 +131,7 @@ impl Explainer {
         Ok(())
     }
 
-    /// Runs the program over a frame that comes by an interface. Once: a second packet would find what the first left.
+    /// Runs the program over a frame on an interface. Only once: a second packet would see the state left by the first.
     pub fn run(mut self, frame: &[u8], ifindex: u32) -> Result<Explained, DatapathError> {
         let name = self.hook.program();
         let mut room = vec![0; frame.len() + RUN_ROOM];
@@ -186,15 +187,15 @@ impl Explainer {
     }
 }
 
-/// A folder in which the shared maps are pinned once more, so that a loader finds them and makes the others anew; gone as
-/// soon as it has.
+/// A temporary folder in which the shared maps are pinned a second time, so that the loader reuses them and creates the others;
+/// removed after loading.
 struct Borrowed {
     folder: PathBuf,
 }
 
 impl Borrowed {
     fn make(pins: &Path) -> Result<Self, DatapathError> {
-        // A bpffs takes no dots in names.
+        // File names on a bpffs must not contain dots.
         let (process, now_ns) = (std::process::id(), clock::boottime_ns());
         let folder = pins.with_file_name(format!("explain-{process}-{now_ns}"));
         let failed = |source| DatapathError::Folder {
@@ -207,7 +208,7 @@ impl Borrowed {
             let map =
                 MapData::from_pin(pins.join(name)).map_err(DatapathError::map("open", name))?;
             map.pin(borrowed.folder.join(name))
-                .map_err(DatapathError::map("pin once more", name))?;
+                .map_err(DatapathError::map("pin a second time", name))?;
         }
         Ok(borrowed)
     }
@@ -216,7 +217,7 @@ impl Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            tracing::warn!(folder = %self.folder.display(), %error, "a folder of pins stays behind");
+            tracing::warn!(folder = %self.folder.display(), %error, "failed to remove a temporary folder of pins");
         }
     }
 }

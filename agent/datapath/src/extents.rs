@@ -1,4 +1,4 @@
-//! Places in the arena of sets; one that was given back rests until no program in the kernel can still read it.
+//! Allocator of the arena of backend sets; a freed extent is in quarantine until no program can still read it.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,22 @@ use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, Set};
 use super::bits::Bits;
 use super::grace::Moment;
 
-/// Of a set of `u16::MAX` backends, followed by as many that are leaving.
+/// Size classes, up to a set of `u16::MAX` backends and as many terminating ones.
 const CLASSES: usize = 14;
 
-/// Rows of the arena by size class: a set of up to `16 << class` backends has `1 << class` rows.
+/// Rows of the arena by size class: a set of up to `16 << class` backends takes `1 << class` rows.
 #[derive(Debug)]
 pub(super) struct Extents {
     taken: Bits,
     used: u32,
-    /// Where the search for a place of each class begins.
+    /// Start of the next search, by class.
     next: [u32; CLASSES],
-    /// When each was given back, oldest first, with its class.
+    /// Quarantine, oldest first: grace period of the release, class, row.
     resting: VecDeque<(u64, u32, u32)>,
 }
 
 impl Extents {
-    /// All of the arena is free but its first row: its offset stands for nowhere.
+    /// All rows are free except the first: offset 0 means "no set".
     pub(super) fn new() -> Self {
         let mut taken = Bits::none(SETS_MAX / ROW_LEN);
         taken.put(0);
@@ -34,7 +34,7 @@ impl Extents {
         }
     }
 
-    /// Marks the place of a set that was found in use. Several sets may share one.
+    /// Marks the extent of a set that was found in use. Several sets may share one.
     pub(super) fn mark(&mut self, set: Set) {
         if len(set) == 0 {
             return;
@@ -45,12 +45,12 @@ impl Extents {
         }
     }
 
-    /// How many rows are in use.
+    /// Number of used rows.
     pub(super) fn used(&self) -> u32 {
         self.used
     }
 
-    /// The offset of a place for so many ids; none are nowhere.
+    /// Allocates an extent for `len` ids; 0 for none.
     pub(super) fn take(&mut self, len: u32, now: Moment) -> Option<u32> {
         if len == 0 {
             return Some(0);
@@ -74,12 +74,12 @@ impl Extents {
         Some(row * ROW_LEN)
     }
 
-    /// Gives the place of a set back.
+    /// Frees the extent of a set.
     pub(super) fn rest(&mut self, set: Set, now: Moment) {
         self.rest_len(set.offset, len(set), now);
     }
 
-    /// Gives a place of so many ids back.
+    /// Frees an extent of `len` ids.
     pub(super) fn rest_len(&mut self, offset: u32, len: u32, now: Moment) {
         if len > 0 {
             let class = class(len);
@@ -88,13 +88,13 @@ impl Extents {
         }
     }
 
-    /// Whether more would be free after a grace period.
+    /// Whether a grace period would free more.
     pub(super) fn has_resting(&self) -> bool {
         !self.resting.is_empty()
     }
 }
 
-/// How many ids there are in a set.
+/// Number of ids in a set, with terminating ones.
 pub(super) fn len(set: Set) -> u32 {
     u32::from(set.count) + u32::from(set.leaving)
 }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn places_do_not_overlap_and_come_back_after_a_grace_period() {
+    fn extents_do_not_overlap_and_are_reused_after_a_grace_period() {
         let now = |over| Moment { begun: over, over };
         let mut extents = Extents::new();
         extents.mark(set(32, 1));

@@ -1,4 +1,4 @@
-//! The filter before the flow table, made anew now and then: an address whose flows are gone would stay in it for ever.
+//! The Bloom filter in front of the flow table. It is rebuilt periodically, because addresses cannot be removed from it.
 
 use dormouse_ebpf::maps::{FLOWING_WORDS, flowing_bit};
 
@@ -8,17 +8,17 @@ use dormouse_agent_sys::readers;
 use dormouse_agent_sys::words::Words;
 
 const WORDS: usize = FLOWING_WORDS as usize;
-/// The word that says which of the two filters programs ask.
+/// Index of the word that selects the filter that programs read.
 const ASKED: usize = 2 * WORDS;
 
-/// Both filters.
+/// Both filters: one is read by programs, the other is rebuilt.
 #[derive(Debug)]
 pub(super) struct Flowing {
     words: Words,
 }
 
-/// The filter that is not asked, on its way to be.
-#[must_use = "nothing is asked of it before its end"]
+/// The filter that is being rebuilt.
+#[must_use = "programs do not read it before `finish`"]
 pub(super) struct Renewal<'a> {
     words: &'a Words,
     filter: usize,
@@ -32,7 +32,7 @@ impl Flowing {
         Ok(Self { words })
     }
 
-    /// Empties the filter that is not asked, and waits until each flow whose mark that took is in the table.
+    /// Clears the unused filter, and waits a grace period, until each flow that was only marked in it is in the table.
     pub(super) fn renew(&self) -> Renewal<'_> {
         let filter = usize::from(self.words.load(ASKED) == Some(0));
         for place in filter * WORDS..(filter + 1) * WORDS {
@@ -47,13 +47,13 @@ impl Flowing {
 }
 
 impl Renewal<'_> {
-    /// Flows come from the address.
+    /// Adds the source address of a flow.
     pub(super) fn mark(&self, address: &[u8; 16]) {
         let (word, bit) = flowing_bit(address);
         self.words.set(self.filter * WORDS + word as usize, bit);
     }
 
-    /// Has it asked, once all flows are marked.
+    /// Makes programs read the rebuilt filter, after all flows have been added.
     pub(super) fn finish(self) {
         self.words.store(ASKED, self.filter as u64);
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_unmarked_by_the_second_renewal_and_what_is_there_stays() {
+    fn a_removed_address_leaves_with_the_second_rebuild_and_present_ones_stay() {
         let flowing = flowing();
         let (there, gone) = ([1; 16], [2; 16]);
         for marked in [&[there, gone][..], &[there]] {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_that_is_given_up_changes_nothing() {
+    fn an_abandoned_rebuild_changes_nothing() {
         let flowing = flowing();
         let renewal = flowing.renew();
         renewal.mark(&[1; 16]);

@@ -1,7 +1,7 @@
-//! Ends flows whose peers vanished without a word, and connections that the full table has forgotten.
+//! Garbage collection of the flow table: removes idle flows, and counts the end of connections that a full table evicted.
 //!
-//! Full tables take a second to walk, so the walk needs no access to the data path. It renews the filter before the flow
-//! table on its way.
+//! To walk over a full table takes a second, so the walk needs no access to the data path. It also rebuilds the flow Bloom
+//! filter.
 
 mod stale;
 
@@ -23,7 +23,7 @@ use super::loads::{self, Audit};
 use super::pinned::walk;
 pub use stale::ServiceFlows;
 
-/// The table of connections.
+/// The flow table.
 #[derive(Debug, Clone)]
 pub(super) struct Flows {
     tables: Arc<Mutex<Tables>>,
@@ -33,31 +33,31 @@ struct Tables {
     flows: HashMap<MapData, FlowKey, Flow>,
     flowing: Flowing,
     arrays: Arc<Arrays>,
-    /// How many flows there is room for.
+    /// Capacity, in flows.
     room: u32,
-    /// The table was found so full that it may let flows go.
+    /// The last walk found the table so full that it may evict flows.
     crowded: bool,
 }
 
-/// A look at all connections that is about to begin.
+/// A collection that has not started yet.
 #[derive(Debug)]
-#[must_use = "nothing ends before the walk, nothing is counted before the end"]
+#[must_use = "flows end in `walk`, and are counted by `count`"]
 pub struct Sweep {
     flows: Flows,
-    /// The sums of VIPs with connections, from before the walk.
+    /// The sums of VIPs with open connections, before the walk.
     counted: Vec<(u32, Counts)>,
 }
 
-/// What a walk has found and done.
+/// The result of a walk.
 #[derive(Debug)]
-#[must_use = "what ended is to be counted"]
+#[must_use = "the ended flows must be counted"]
 pub struct Swept {
     counted: Vec<(u32, Counts)>,
-    /// Open connections that the table holds, or held until the walk came to them, by VIP.
+    /// Open connections in the table, also those removed by the walk, by VIP.
     remembered: BTreeMap<u32, u64>,
-    /// Those of them that were ended, by VIP.
+    /// Open connections that the walk removed, by VIP.
     ended: BTreeMap<u32, u64>,
-    /// Flows that were removed, in either direction.
+    /// Number of removed flows, of both directions.
     removed: usize,
 }
 
@@ -76,7 +76,7 @@ impl Flows {
         let tables = Tables {
             flows,
             room: info.max_entries(),
-            // What the agent before saw is not known.
+            // Evictions under the previous agent are unknown.
             crowded: true,
             arrays: Arc::clone(arrays),
             flowing: Flowing::open(loaded)?,
@@ -99,17 +99,17 @@ impl Flows {
 }
 
 impl Sweep {
-    /// Removes flows without a packet for `idle_ns`, and counts what is open. Blocks for up to some seconds.
+    /// Removes flows without a packet for `idle_ns`, and counts the open ones. Blocks for up to some seconds.
     pub fn walk(self, now_ns: u64, idle_ns: u64) -> Swept {
         let Self { flows, counted } = self;
         let mut tables = flows.tables.lock();
         let (mut remembered, mut ended) = (BTreeMap::new(), BTreeMap::new());
-        // Another flow may take a removed one's place in the walk, so what is found is removed after it.
+        // Removed after the walk: during it, another flow could take the place of a removed one.
         let mut idle = Vec::new();
         let mut audit = tables.crowded.then(|| Audit::begin(&tables.arrays));
         let mut found_flows = 0;
         let renewal = tables.flowing.renew();
-        // By whole buckets: a walk from key to key goes astray when the table gives a key's place to another.
+        // By whole buckets (batch lookup): a walk from key to key loses its place when the table reuses a key's element.
         let walked = walk(&tables.flows, "flow", |key: &FlowKey, flow: &Flow| {
             renewal.mark(&key.source);
             found_flows += 1;
@@ -123,19 +123,19 @@ impl Sweep {
             true
         });
         let whole = walked
-            .inspect_err(|error| tracing::warn!(%error, "the flows were not looked through"))
+            .inspect_err(|error| tracing::warn!(%error, "failed to walk over the flow table"))
             .is_ok();
         if whole {
             renewal.finish();
         }
         if let Some(forgotten @ 1..) = audit.filter(|_| whole).map(|it| it.finish(&tables.arrays)) {
-            tracing::debug!(forgotten, "flows to backends had no room in the table");
+            tracing::debug!(forgotten, "flows to backends were evicted from the full table");
         }
-        // Full tables lose flows; one that is half empty has had room for all.
+        // A full table evicts flows; one that is half empty had room for all.
         tables.crowded = found_flows > tables.room / 2;
         let mut removed = 0;
         for key in idle {
-            // One that the kernel removed meanwhile was not idle, or is no longer ours to count.
+            // A flow that the kernel evicted meanwhile was counted by the audit, not here.
             let Ok(flow) = tables.flows.get(&key, 0) else {
                 continue;
             };
@@ -155,7 +155,7 @@ impl Sweep {
 }
 
 impl Swept {
-    /// Counts what was open and has ended, or was let go by the full table: each would else keep its app awake for ever.
+    /// Counts the end of removed and evicted connections: each would keep its app awake for ever.
     pub(super) fn count(
         self,
         counters: &mut Counters,
@@ -166,7 +166,7 @@ impl Swept {
             if let Some(after) = counters.sum(vip).filter(|_| before.open_flows() > held)
                 && let forgotten @ 1.. = forgotten(&before, &after, held)
             {
-                tracing::debug!(vip, forgotten, "connections had no room in the table");
+                tracing::debug!(vip, forgotten, "connections were evicted from the full table");
                 counters.expire(vip, forgotten, now_ns)?;
             }
         }
@@ -179,8 +179,8 @@ impl Swept {
     }
 }
 
-/// A connection to a Service may be silent for as long as kube-proxy lets it (`--conntrack-tcp-timeout-established`): only
-/// apps are kept awake by one that has lost its client.
+/// Idle timeout of a flow. Established connections to Services have kube-proxy's (`--conntrack-tcp-timeout-established`); only
+/// apps must not be kept awake by a connection that lost its client.
 fn patience_ns(key: &FlowKey, flow: &Flow) -> u64 {
     const DAY_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
     if flow.is(SERVICE) && key.protocol != UDP {
@@ -190,8 +190,8 @@ fn patience_ns(key: &FlowKey, flow: &Flow) -> u64 {
     }
 }
 
-/// How many connections are counted as open and remembered by no socket and not by the table, at least: `held` were found
-/// there on a walk between the two sums, and what was closed meanwhile may have escaped it.
+/// Minimum number of connections that are counted as open but belong to no socket and are not in the table: the walk found
+/// `held` between the two sums, and connections closed meanwhile may be among the missing.
 fn forgotten(before: &Counts, after: &Counts, held: u64) -> u64 {
     let closed_meanwhile = after.closed.wrapping_sub(before.closed);
     before
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_holds_is_forgotten() {
+    fn only_connections_missing_in_the_table_are_evicted() {
         assert_eq!(forgotten(&counts(9, 2), &counts(9, 2), 7), 0);
         assert_eq!(forgotten(&counts(9, 2), &counts(9, 2), 4), 3);
         let by_sockets = Counts {

@@ -1,4 +1,4 @@
-//! Grace periods: when what was replaced can no longer be in use, told by two counters.
+//! Grace periods, after which replaced words are no longer in use by programs; two counters order releases and periods.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,10 @@ struct Counters {
     over: AtomicU64,
 }
 
-/// A moment among grace periods. What is given back now may be used again once a period that begins later is over.
+/// A point in time between grace periods. What is released now may be reused when a period that begins later is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
-    /// Periods begun so far.
+    /// Number of periods begun.
     pub(super) begun: u64,
     /// The newest period that is over.
     pub(super) over: u64,
@@ -35,7 +35,7 @@ pub struct Grace {
 }
 
 impl Graces {
-    /// Begins a period: everything stored before is covered by it.
+    /// Begins a period: it covers all stores before.
     pub(super) fn begin(&self) -> Grace {
         let number = self.counters.begun.fetch_add(1, Ordering::AcqRel) + 1;
         Grace {
@@ -53,7 +53,7 @@ impl Graces {
 }
 
 impl Grace {
-    /// Blocks for about 10 ms, until no program can still decide by a word that was replaced before the beginning.
+    /// Blocks for about 10 ms, until no program uses a word that was replaced before the period began.
     pub fn wait(self) {
         readers::wait_for_readers();
         self.counters.over.fetch_max(self.number, Ordering::AcqRel);
@@ -65,12 +65,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_during_a_period_is_not_covered_by_it() {
+    fn a_release_during_a_period_is_not_covered_by_it() {
         let graces = Graces::default();
         let period = graces.begin();
         let given_back = graces.now().begun;
         period.wait();
-        assert!(given_back >= graces.now().over, "it rests on");
+        assert!(given_back >= graces.now().over, "it stays in quarantine");
         graces.begin().wait();
         assert!(given_back < graces.now().over);
     }

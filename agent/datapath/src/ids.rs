@@ -1,4 +1,4 @@
-//! Hands out ids; one that was given back rests until no program in the kernel can still hold it.
+//! Allocator of ids; a released id is in quarantine until no program can still use it.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use super::grace::Moment;
 /// Ids `0..max`. Time is counted in grace periods.
 #[derive(Debug)]
 pub(super) struct Ids {
-    /// In use or at rest.
+    /// In use or in quarantine.
     taken: Bits,
     used: u32,
-    /// Where the search for a free one begins: ids go round, so that one which was used lately is used again late.
+    /// Start of the next search: ids are used in turn, so a released one is reused late.
     next: u32,
-    /// When each was given back, oldest first.
+    /// Quarantine, oldest first: grace period of the release, id.
     resting: VecDeque<(u64, u32)>,
 }
 
 impl Ids {
-    /// All of them free.
+    /// All ids are free.
     pub(super) fn new(max: u32) -> Self {
         Self {
             taken: Bits::none(max),
@@ -28,7 +28,7 @@ impl Ids {
         }
     }
 
-    /// Marks an id that was found in use; whether it was not known to be.
+    /// Marks an id that was found in use. Returns whether it was free.
     pub(super) fn mark(&mut self, id: u32) -> bool {
         let new = self.taken.put(id);
         if new {
@@ -38,17 +38,17 @@ impl Ids {
         new
     }
 
-    /// Whether the id is in use or at rest.
+    /// Whether the id is in use or in quarantine.
     pub(super) fn has(&self, id: u32) -> bool {
         self.taken.has(id)
     }
 
-    /// How many are in use.
+    /// Number of ids in use.
     pub(super) fn used(&self) -> u32 {
         self.used
     }
 
-    /// An id that nobody holds.
+    /// Allocates a free id.
     pub(super) fn take(&mut self, now: Moment) -> Option<u32> {
         self.wake(now);
         let id = self.taken.gap(self.next, 1)?;
@@ -58,26 +58,26 @@ impl Ids {
         Some(id)
     }
 
-    /// An id that nobody holds, from `from` on as long as there is one there.
+    /// Allocates a free id, from `from` on if there is one.
     pub(super) fn take_from(&mut self, from: u32, now: Moment) -> Option<u32> {
         self.next = from;
         self.take(now)
     }
 
-    /// Gives an id back.
+    /// Releases an id into quarantine.
     pub(super) fn rest(&mut self, id: u32, now: Moment) {
         self.used = self.used.saturating_sub(1);
         self.resting.push_back((now.begun, id));
     }
 
-    /// Gives an id back that no program has seen.
+    /// Frees an id that no program has seen, without quarantine.
     pub(super) fn undo(&mut self, id: u32) {
         if self.taken.take(id) {
             self.used = self.used.saturating_sub(1);
         }
     }
 
-    /// Whether some would be free after a grace period.
+    /// Whether a grace period would free ids.
     pub(super) fn has_resting(&self) -> bool {
         !self.resting.is_empty()
     }
@@ -96,7 +96,7 @@ impl Ids {
 mod tests {
     use super::*;
 
-    /// After so many periods, none under way.
+    /// The moment after so many complete periods.
     fn after(periods: u64) -> Moment {
         Moment {
             begun: periods,
@@ -105,19 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn an_id_given_back_rests_for_a_grace_period() {
+    fn a_released_id_is_in_quarantine_for_a_grace_period() {
         let mut ids = Ids::new(2);
         assert_eq!(ids.take(after(1)), Some(0));
         ids.rest(0, after(1));
         assert_eq!(ids.take(after(1)), Some(1));
-        assert_eq!(ids.take(after(1)), None, "0 rests");
+        assert_eq!(ids.take(after(1)), None, "0 is in quarantine");
         assert!(ids.has_resting());
         assert_eq!(ids.take(after(2)), Some(0));
         assert_eq!(ids.used(), 2);
     }
 
     #[test]
-    fn ids_found_in_use_are_never_handed_out() {
+    fn ids_found_in_use_are_never_allocated() {
         let mut ids = Ids::new(6);
         for used in [0, 2, 4, 4] {
             ids.mark(used);

@@ -1,4 +1,4 @@
-//! A map of the kernel's that costs a call for each access, with all that is in it known here: only differences are told.
+//! A write-through cache of a kernel map with one writer: reads need no system call, and only differences are written.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use dormouse_ebpf::maps::Admitted;
 use super::error::DatapathError;
 use super::pool::full;
 
-/// The kernel's side of a map.
+/// The map in the kernel.
 pub(super) trait Held<K, V>: Send {
     fn all(&self) -> Result<Vec<(K, V)>, MapError>;
     fn get(&self, key: &K) -> Option<V>;
@@ -20,7 +20,7 @@ pub(super) trait Held<K, V>: Send {
     fn take(&mut self, key: &K) -> Result<(), MapError>;
 }
 
-/// A map with one writer.
+/// A map with its cached content. The agent is its only writer.
 pub(super) struct Kept<K, V> {
     name: &'static str,
     held: Box<dyn Held<K, V>>,
@@ -38,7 +38,7 @@ impl<K: Debug, V: Debug> Debug for Kept<K, V> {
 }
 
 impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
-    /// Reads what the agent before left.
+    /// Reads the content that the previous agent left.
     pub(super) fn open(
         name: &'static str,
         held: Box<dyn Held<K, V>>,
@@ -57,7 +57,7 @@ impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
         self.known.get(key).copied()
     }
 
-    /// What the kernel itself would find: ranges match by their longest prefix.
+    /// Looks the key up in the kernel: a trie matches by the longest prefix.
     pub(super) fn look_up(&self, key: &K) -> Option<V> {
         self.held.get(key)
     }
@@ -70,7 +70,7 @@ impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
         self.known.len()
     }
 
-    /// Puts a value in force; whether anything changed.
+    /// Writes a value if it differs. Returns whether it did.
     pub(super) fn put(&mut self, key: K, value: V) -> Result<bool, DatapathError> {
         let known = self.known.get(&key);
         if known == Some(&value) {
@@ -86,13 +86,13 @@ impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
         Ok(true)
     }
 
-    /// Takes a key away; whether it was there.
+    /// Removes a key. Returns whether it was present.
     pub(super) fn take(&mut self, key: &K) -> bool {
         if self.known.remove(key).is_none() {
             return false;
         }
         if let Err(error) = self.held.take(key) {
-            tracing::warn!(map = self.name, %error, "an entry cannot be removed");
+            tracing::warn!(map = self.name, %error, "failed to remove an entry");
         }
         true
     }
@@ -116,7 +116,7 @@ impl<K: Pod + Send, V: Pod + Send> Held<K, V> for BpfHashMap<MapData, K, V> {
     }
 }
 
-/// A source range of a slot: how many bits of slot and address count, the slot in network order, the address.
+/// A source range of a slot: prefix length over slot and address, the slot in network order, the address.
 pub(super) type Range = (u32, [u8; 4], [u8; 16]);
 
 fn key(&(length, slot, address): &Range) -> Key<Admitted> {
@@ -150,7 +150,7 @@ impl Held<Range, u32> for LpmTrie<MapData, Admitted, u32> {
 
 #[cfg(test)]
 pub(super) mod memory {
-    //! Maps that no kernel reads, which outlive the agent that writes them.
+    //! Maps in user memory, shared by successive agents of a test.
 
     use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Loads the object, pins what it makes, attaches it, or hands pinned links the new programs.
+//! Loading of the BPF object: pins new maps, attaches programs, or updates pinned links with the new programs.
 
 use std::fs::File;
 use std::io;
@@ -21,28 +21,28 @@ use super::{Config, network};
 use dormouse_agent_netlink::classifier::Side;
 use dormouse_agent_sys::bpf;
 
-/// The object, built by the build script.
+/// The object file, built by the build script.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
 
-/// Room for what a program may add to a frame in a run.
+/// Extra room for a program that enlarges the frame in a test run, in bytes.
 pub(super) const RUN_ROOM: usize = 256;
 
-/// Links share a cgroup with others always, and take no flag that says so.
+/// BPF links always allow several programs on a cgroup, without BPF_F_ALLOW_MULTI.
 const LINK: CgroupAttachMode = CgroupAttachMode::Single;
 
-/// Where a program can be run for one frame.
+/// A hook whose program can be run over a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// What arrives on the uplink.
+    /// Ingress of the uplink.
     UplinkIn,
-    /// What leaves by the uplink.
+    /// Egress of the uplink.
     UplinkOut,
-    /// What a pod sends.
+    /// Ingress of a pod's host side: packets that the pod sends.
     PodIn,
 }
 
 impl Hook {
-    /// The name of its program.
+    /// The name of the hook's program.
     pub const fn program(self) -> &'static str {
         match self {
             Self::UplinkIn => "tcx_uplink_in",
@@ -52,20 +52,20 @@ impl Hook {
     }
 }
 
-/// The programs of the pods' links, which come and go.
+/// The programs on the pods' links, which are attached per pod.
 pub(super) const POD_PROGRAMS: [(&str, Side); 2] =
     [("tcx_pod_out", Side::Egress), ("tcx_pod_in", Side::Ingress)];
 
-/// What a run of a program gave.
+/// The result of a test run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// The program's verdict, as its hook defines it.
+    /// The program's return code (TC_ACT_*).
     pub verdict: u32,
-    /// The frame as the program left it.
+    /// The frame after the run.
     pub frame: Vec<u8>,
 }
 
-/// The programs in the order in which they are attached: what answers for pods comes last, when all behind it works.
+/// The programs in the order of attachment: the one that answers for pods is last, when all others work.
 const PROGRAMS: &[&str] = &[
     "cg_sock_release",
     "cg_getpeername4",
@@ -87,7 +87,7 @@ pub(super) struct Loaded {
     object: Ebpf,
 }
 
-/// What programs are attached to, by the kernel's numbers.
+/// What programs are attached to: ifindex of the uplink, inode of the cgroup.
 #[derive(Debug)]
 pub(super) struct Target {
     uplink: u64,
@@ -95,7 +95,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Looks for both, before anything is made.
+    /// Finds both, before anything is created.
     pub(super) fn find(config: &Config) -> Result<Self, DatapathError> {
         let (uplink, _) = network::interface(&config.uplink)?;
         let wrong = |source| DatapathError::Cgroup {
@@ -105,7 +105,7 @@ impl Target {
         let cgroup = cgroup(&config.cgroup)?;
         let found = nix::sys::statfs::fstatfs(&cgroup).map_err(|error| wrong(error.into()))?;
         if found.filesystem_type() != nix::sys::statfs::CGROUP2_SUPER_MAGIC {
-            return Err(wrong(io::Error::other("it is of another file system")));
+            return Err(wrong(io::Error::other("it is not a cgroup2 file system")));
         }
         Ok(Self {
             uplink: uplink.into(),
@@ -124,12 +124,12 @@ impl Target {
 }
 
 impl Loaded {
-    /// Loads all programs; maps pinned in `pins` are taken over, others are made and pinned there.
+    /// Loads all programs; reuses the maps that are pinned in `pins`, creates and pins the others.
     pub(super) fn open(pins: &Path, flows_max: u32) -> Result<Self, DatapathError> {
         let mut object = EbpfLoader::new()
             .default_map_pin_directory(pins)
             .map_max_entries("flow", flows_max)
-            // Its definition has no place for a pin.
+            // This map's definition in the object cannot say that it is pinned.
             .map_pin_path("socket", pins.join("socket"))
             .load(OBJECT)?;
         for &name in PROGRAMS
@@ -144,7 +144,7 @@ impl Loaded {
         Ok(Self { object })
     }
 
-    /// Attaches each program, or gives it to the link that is pinned under its name.
+    /// Attaches each program, or updates the link that is pinned under its name.
     pub(super) fn attach(
         &mut self,
         pins: &Path,
@@ -183,7 +183,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// A program for packets.
+    /// A packet program (classifier).
     pub(super) fn classifier(
         &mut self,
         name: &'static str,
@@ -194,7 +194,7 @@ impl Loaded {
         }
     }
 
-    /// Runs a hook's program over a frame.
+    /// Runs a hook's program over a frame (BPF_PROG_TEST_RUN).
     pub(super) fn run(&self, hook: Hook, frame: &[u8]) -> Result<Run, DatapathError> {
         let name = hook.program();
         let mut room = vec![0; frame.len() + RUN_ROOM];
@@ -215,26 +215,26 @@ impl Loaded {
         })
     }
 
-    /// A map.
+    /// A map, for reading.
     pub(super) fn map(&self, name: &'static str) -> Result<&Map, DatapathError> {
         self.object.map(name).ok_or(DatapathError::Absent { name })
     }
 
-    /// A map to write to.
+    /// A map, for writing.
     pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, DatapathError> {
         self.object
             .map_mut(name)
             .ok_or(DatapathError::Absent { name })
     }
 
-    /// A map of one's own.
+    /// Takes a map out of the object, to own it.
     pub(super) fn take(&mut self, name: &'static str) -> Result<Map, DatapathError> {
         self.object
             .take_map(name)
             .ok_or(DatapathError::Absent { name })
     }
 
-    /// An array to map into memory.
+    /// An array, to map it into memory.
     pub(super) fn array(&self, name: &'static str) -> Result<&MapData, DatapathError> {
         match self.map(name)? {
             Map::Array(array) => Ok(array),
@@ -243,9 +243,9 @@ impl Loaded {
     }
 }
 
-/// Loads a program. The verifier gives up when a signal comes, and is to be asked again.
+/// Loads a program. A signal makes the verifier return EAGAIN, and loading is tried again.
 fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> {
-    /// As often as libbpf.
+    /// The same number as in libbpf.
     const TRIES: usize = 5;
     let mut tries = 0;
     loop {
@@ -265,8 +265,8 @@ fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> 
     }
 }
 
-/// Gives a pinned link the new program. A link whose interface or cgroup is gone, or is not the target any more, is
-/// thrown away: false.
+/// Updates a pinned link with the new program. A link whose interface or cgroup was deleted, or is not the target, is removed:
+/// false.
 fn taken_over(
     pin: &Path,
     program: BorrowedFd<'_>,
@@ -278,11 +278,11 @@ fn taken_over(
         Err(error) => return Err(DatapathError::program("open the link of", name)(error)),
     };
     let attached =
-        bpf::attached_to(link.as_fd()).map_err(DatapathError::program("look at", name))?;
+        bpf::attached_to(link.as_fd()).map_err(DatapathError::program("inspect", name))?;
     if attached != target {
         tracing::warn!(
             program = name,
-            "attached elsewhere before; attaching anew where --uplink and --cgroup say"
+            "the pinned link is attached elsewhere; attaching to --uplink and --cgroup"
         );
         std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
         return Ok(false);
@@ -292,7 +292,7 @@ fn taken_over(
         Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => {
             tracing::warn!(
                 program = name,
-                "what the link was attached to is gone; attaching anew"
+                "the target of the pinned link was deleted; attaching again"
             );
             std::fs::remove_file(pin).map_err(DatapathError::program("unpin", name))?;
             Ok(false)
@@ -368,7 +368,7 @@ fn cgroup(path: &Path) -> Result<File, DatapathError> {
     })
 }
 
-/// What the kernel refused: the machine's fault where the judgement says so, else the program's.
+/// The error of a refused program: the machine's fault if the kernel check says so, else the program's.
 fn refused(
     operation: &'static str,
     program: &'static str,
@@ -384,7 +384,7 @@ fn refused(
         root: true,
         failed: number.map(|number| (step, number)),
     }) {
-        // A verifier's refusal is EACCES too, but comes with its log.
+        // The verifier also returns EACCES, but with a log.
         Err(unsupported) if !matches!(&error, ProgramError::LoadError { verifier_log, .. } if !verifier_log.to_string().is_empty()) => {
             unsupported.into()
         }

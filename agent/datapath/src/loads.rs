@@ -1,4 +1,4 @@
-//! What backends are given: read from the kernel's words, and corrected where the kernel saw no end.
+//! Connection counts of backends: read from the map, and corrected for connections whose end the programs did not see.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,22 +9,22 @@ use dormouse_ebpf::maps::{BACKENDS_MAX, join};
 
 use super::arrays::Arrays;
 
-/// What a slot's backend has of this node.
+/// A backend of a slot, with its connection counts on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackendCount {
-    /// Its id; another backend may have it later.
+    /// Id; it can be reused for another backend later.
     pub id: u32,
-    /// Its address.
+    /// Backend address.
     pub address: IpAddr,
-    /// Its port.
+    /// Backend port.
     pub port: u16,
-    /// Its weight among the others; 0: it only keeps what it has.
+    /// Weight for new connections; 0: no new ones (terminating).
     pub weight: u16,
-    /// What it was given since it got its id.
+    /// Connections since the backend got its id.
     pub load: Load,
 }
 
-/// The backends of a slot, those that are leaving last.
+/// The backends of a slot, terminating ones last.
 pub(super) fn of_slot(arrays: &Arrays, slot: u32) -> Vec<BackendCount> {
     let (route, set) = arrays.slot(slot);
     if !route.present {
@@ -44,7 +44,7 @@ pub(super) fn of_slot(arrays: &Arrays, slot: u32) -> Vec<BackendCount> {
     arrays.ids(set).filter_map(count).collect()
 }
 
-/// Counts the end of a flow that was taken from the table.
+/// Counts the end of a flow that was removed from the table.
 pub(super) fn flow_ended(arrays: &Arrays, flow: &Flow) {
     if flow.open & LOADED != 0 && is_current(arrays, flow.backend, flow.generation) {
         arrays.end_flows(flow.backend, 1);
@@ -57,15 +57,15 @@ fn is_current(arrays: &Arrays, id: u32, generation: u32) -> bool {
         .is_some_and(|backend| u32::from(backend.generation) == generation)
 }
 
-/// A look for flows that a full table let go without a word: their backends would else seem loaded for ever.
+/// Detects flows that a full (LRU) table evicted: their backends would seem loaded for ever.
 #[derive(Debug)]
 pub(super) struct Audit {
-    /// The backends that had flows before the walk: their generations, what was counted, and how many the walk found.
+    /// Backends with open flows before the walk: generation, counts, and number of flows found by the walk.
     backends: HashMap<u32, (u32, Tally, u32)>,
 }
 
 impl Audit {
-    /// Begins before the walk through the table.
+    /// Takes the counts before the walk over the table.
     pub(super) fn begin(arrays: &Arrays) -> Self {
         let loaded = |id| {
             let flows = arrays.load(id).flows;
@@ -77,7 +77,7 @@ impl Audit {
         }
     }
 
-    /// The table holds this flow.
+    /// Adds a flow that the walk found.
     pub(super) fn holds(&mut self, flow: &Flow) {
         if flow.open & LOADED != 0
             && let Some((generation, _, held)) = self.backends.get_mut(&flow.backend)
@@ -87,8 +87,8 @@ impl Audit {
         }
     }
 
-    /// Counts the ends of what was open before the walk and is not in the table. Returns how many. What ended during the
-    /// walk may have escaped it, so that many are left for the next one.
+    /// Counts the end of flows that were open before the walk and are not in the table. Returns their number. Flows that ended
+    /// during the walk may be among the missing ones; that many are left for the next audit.
     pub(super) fn finish(self, arrays: &Arrays) -> u64 {
         let mut forgotten = 0;
         for (id, (generation, before, held)) in self.backends {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_table_does_not_hold_has_ended() {
+    fn flows_missing_in_the_table_have_ended() {
         let arrays = arrays(5);
         let mut audit = Audit::begin(&arrays);
         for generation in [3, 3, 2] {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_or_ends_during_the_walk_is_never_taken_for_forgotten() {
+    fn flows_that_begin_or_end_during_the_walk_are_not_counted_as_evicted() {
         let arrays = arrays(5);
         let mut audit = Audit::begin(&arrays);
         arrays.loads.add(ID as usize * 2, 10);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_another_backend_has_since_is_left_alone() {
+    fn the_counts_of_a_reused_id_are_not_changed() {
         let arrays = arrays(5);
         let audit = Audit::begin(&arrays);
         let next = Backend {

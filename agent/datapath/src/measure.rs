@@ -1,4 +1,4 @@
-//! What the data path costs: for measurements.
+//! Memory and run time of the data path, for benchmarks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use aya::programs::{TestRun as _, TestRunOptions};
 use super::error::DatapathError;
 use super::load::Loaded;
 
-/// The shortest frame that the kernel takes for a run.
+/// Minimum length of a frame for a test run, in bytes.
 const FRAME_LEN: usize = 64;
 
-/// The memory of each pinned map in bytes, as the kernel accounts for it.
+/// Memory of each pinned map in bytes, as accounted by the kernel.
 pub(super) fn memory(pins: &Path) -> Result<Vec<(String, u64)>, DatapathError> {
     let failed = |source| DatapathError::Folder {
         path: pins.to_path_buf(),
@@ -22,7 +22,7 @@ pub(super) fn memory(pins: &Path) -> Result<Vec<(String, u64)>, DatapathError> {
     for pin in std::fs::read_dir(pins).map_err(failed)? {
         let pin = pin.map_err(failed)?;
         let name = pin.file_name().to_string_lossy().into_owned();
-        // Links are pinned beside the maps.
+        // Links are pinned in the same folder.
         let Ok(map) = MapInfo::from_pin(pin.path()) else {
             continue;
         };
@@ -32,7 +32,7 @@ pub(super) fn memory(pins: &Path) -> Result<Vec<(String, u64)>, DatapathError> {
     Ok(maps)
 }
 
-/// `memlock` of the map's fdinfo: what it holds now, not only what it was made with.
+/// `memlock` of the map's fdinfo: the current memory, not the size at creation.
 fn locked(map: &MapInfo) -> Option<u64> {
     use std::os::fd::{AsFd as _, AsRawFd as _};
     let fd = map.fd().ok()?;
@@ -44,7 +44,7 @@ fn locked(map: &MapInfo) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// The mean time of one run of a program that is attached nowhere.
+/// Mean duration of one test run of a program that is not attached.
 pub(super) fn time(
     loaded: &mut Loaded,
     name: &'static str,

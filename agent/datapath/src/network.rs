@@ -1,4 +1,4 @@
-//! The node's own facts in the maps: ranges, activators, addresses, pods.
+//! The node's configuration in the maps: ranges, activators, addresses, pods.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -16,7 +16,7 @@ use super::load::Loaded;
 use super::{Config, cluster};
 use dormouse_agent_sys::{netns, readers};
 
-/// Writes what `config` says, and keeps the ranges and activators that an agent before was told.
+/// Writes the agent's settings, and keeps the ranges and activators that control sent to a previous agent.
 pub(super) fn keep(
     loaded: &mut Loaded,
     arrays: &Arrays,
@@ -44,7 +44,7 @@ pub(super) fn keep(
     Ok(facts)
 }
 
-/// Writes ranges and activators.
+/// Writes ranges and activators, as control sent them.
 pub(super) fn configure(
     loaded: &mut Loaded,
     arrays: &Arrays,
@@ -78,12 +78,12 @@ pub(super) fn configure(
     facts.ranges_len = u32::try_from(ranges.len()).unwrap_or(0);
     facts.activators_len = u32::try_from(acting.len()).unwrap_or(0);
     cluster::refuse_overlap(&facts)?;
-    // The interface may have been made anew since.
+    // The interface may have been recreated meanwhile.
     (facts.uplink, facts.uplink_mac) = interface(&config.uplink)?;
     put(loaded, arrays, &facts)
 }
 
-/// Follows the uplink: its number and link-layer address may be others than when the facts were written.
+/// Updates the uplink's ifindex and link-layer address.
 pub(super) fn refresh_uplink(
     loaded: &mut Loaded,
     arrays: &Arrays,
@@ -97,7 +97,7 @@ pub(super) fn refresh_uplink(
     })
 }
 
-/// A range as the kernel reads it.
+/// A VIP range in the map's layout.
 fn layout(range: &VipRange) -> Result<config::Range, DatapathError> {
     let wrong = |what| DatapathError::Prefix {
         prefix: range.prefix,
@@ -124,7 +124,7 @@ fn layout(range: &VipRange) -> Result<config::Range, DatapathError> {
     })
 }
 
-/// The facts in force.
+/// The active configuration.
 pub(super) fn current(loaded: &Loaded, arrays: &Arrays) -> Result<config::Config, DatapathError> {
     let slots: Array<_, config::Config> =
         Array::try_from(loaded.map("config")?).map_err(DatapathError::map("open", "config"))?;
@@ -133,8 +133,8 @@ pub(super) fn current(loaded: &Loaded, arrays: &Arrays) -> Result<config::Config
         .map_err(DatapathError::map("read", "config"))
 }
 
-/// Fills the slot that nobody reads, waits until that is true, then makes it the one in force. Facts that are in force
-/// already are left alone.
+/// Writes the inactive slot of the double-buffered configuration, waits a grace period, then activates it. An unchanged
+/// configuration is not written.
 pub(super) fn put(
     loaded: &mut Loaded,
     arrays: &Arrays,
@@ -167,7 +167,7 @@ fn slot(arrays: &Arrays) -> u32 {
     u32::from(arrays.current.load(0).unwrap_or(0) & 1 == 1)
 }
 
-/// The number and link-layer address of an interface of this network namespace.
+/// ifindex and link-layer address of an interface of this network namespace.
 pub(super) fn interface(name: &str) -> Result<(u32, [u8; 6]), DatapathError> {
     let absent = || DatapathError::Uplink {
         name: name.to_owned(),
@@ -187,7 +187,7 @@ fn masked(address: Ipv6Addr, len: u8) -> [u8; 16] {
     (address.to_bits() & mask).to_be_bytes()
 }
 
-/// Makes a pod known, and whether a program sees what it sends.
+/// Adds a pod's row; `seen`: the program on its link sees its egress packets.
 pub(super) fn add_pod(
     loaded: &mut Loaded,
     pod: &PodEntry,
@@ -207,7 +207,7 @@ pub(super) fn add_pod(
     Ok(())
 }
 
-/// Whether solicitations for pods are answered.
+/// Sets whether the programs answer neighbour solicitations for pods.
 pub(super) fn answer(
     loaded: &mut Loaded,
     arrays: &Arrays,
@@ -219,7 +219,7 @@ pub(super) fn answer(
     })
 }
 
-/// Who forwards packets between pods, and who these are.
+/// Sets the bridge that packets between pods are forwarded through directly, and the pod ranges.
 pub(super) fn forward_by(
     loaded: &mut Loaded,
     arrays: &Arrays,
@@ -228,13 +228,13 @@ pub(super) fn forward_by(
 ) -> Result<(), DatapathError> {
     change(loaded, arrays, |facts| config::Config {
         forwarder: forwarder.unwrap_or(0),
-        // A node that follows no Services is told nothing else of its cluster.
+        // On a node without Services, nothing else sets the cluster's ranges.
         pods: cluster::pods(node),
         ..facts
     })
 }
 
-/// No older programs stand before these any more.
+/// Records that no programs of a previous agent are left in front of these.
 pub(super) fn end_take_over(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
     change(loaded, arrays, |facts| config::Config {
         forwarder: if facts.forwarder == TAKING_OVER {
@@ -246,7 +246,7 @@ pub(super) fn end_take_over(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), 
     })
 }
 
-/// From now on, what comes from somewhere else may be a pod's that no program has seen.
+/// From now on, a packet with a pod's source address may come from a pod whose link has no program.
 pub(super) fn expect_unseen(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
     change(loaded, arrays, |facts| config::Config {
         unseen_pods: 1,
@@ -254,7 +254,7 @@ pub(super) fn expect_unseen(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), 
     })
 }
 
-/// Forgets an address of a pod.
+/// Removes an address of a pod.
 pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), DatapathError> {
     match pod_map(loaded)?.remove(&address.octets()) {
         Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
@@ -267,7 +267,7 @@ pub(super) fn remove_pod(loaded: &mut Loaded, address: Ipv6Addr) -> Result<(), D
     }
 }
 
-/// The host's ends of all pods' links.
+/// ifindexes of the host sides of all pods' links.
 pub(super) fn interfaces(loaded: &Loaded) -> Result<Vec<u32>, DatapathError> {
     let pods = table(loaded)?;
     pods.iter()
@@ -282,7 +282,7 @@ fn table(loaded: &Loaded) -> Result<HashMap<&MapData, [u8; 16], Pod>, DatapathEr
     HashMap::try_from(loaded.map("pod")?).map_err(DatapathError::map("open", "pod"))
 }
 
-/// The addresses of the pods that are known; IPv4 is mapped.
+/// The addresses in the pod table; IPv4 is mapped.
 pub(super) fn pods(loaded: &Loaded) -> Result<BTreeSet<Ipv6Addr>, DatapathError> {
     table(loaded)?
         .keys()
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_kept_by_its_first_address() {
+    fn a_range_is_stored_with_its_network_address() {
         let layout = layout(&range(108, 0)).unwrap();
         assert_eq!(
             layout.prefix,

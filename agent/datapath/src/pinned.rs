@@ -1,7 +1,7 @@
-//! The pinned maps of a node, for whoever only looks: without the agent, beside it, and never in its way.
+//! Read-only access to a node's pinned maps, for inspection, with or without a running agent.
 //!
-//! Nothing is written: arrays are mapped read-only, other maps are only looked up. Decisions are repeated over the maps by
-//! the very function that the programs run ([`Tables`]), and tell their steps here.
+//! Nothing is written: arrays are mapped read-only, and other maps are only looked up. The programs' own decision function
+//! runs over the maps ([`Tables`]), and records its steps here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -32,21 +32,21 @@ use super::{SCHEMA, Verdict};
 use dormouse_agent_sys::bpf;
 use dormouse_agent_sys::words::Words;
 
-/// Entries that are read at once.
+/// Number of entries per batch read.
 const BATCH: usize = 1 << 12;
 
-/// Where a slot is reached: address, port, IP protocol number.
+/// A frontend: address, port, IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The address.
+    /// Frontend address.
     pub address: IpAddr,
-    /// The port; 0: any.
+    /// Port; 0: any.
     pub port: u16,
     /// IP protocol number; 0: any.
     pub protocol: u8,
 }
 
-/// Maps of a node.
+/// The opened maps of a node.
 pub struct Pinned {
     folder: PathBuf,
     arrays: Arrays,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Pinned {
 }
 
 impl Pinned {
-    /// Opens the maps that are pinned for a node: `bpffs` is its folder of pins.
+    /// Opens the maps; `bpffs` is the node's folder of pins.
     pub fn open(bpffs: &Path) -> Result<Self, DatapathError> {
         let folder = in_force(bpffs);
         let arrays = arrays(&folder)?;
@@ -94,12 +94,12 @@ impl Pinned {
         })
     }
 
-    /// Where the maps are pinned.
+    /// The folder that contains the opened pins.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The node's facts, as they were when the maps were opened.
+    /// The node's configuration at the time of opening.
     pub fn facts(&self) -> &Config {
         &self.config
     }
@@ -109,18 +109,18 @@ impl Pinned {
         self.arrays.slot(slot)
     }
 
-    /// What the kernel noted of a VIP's sleep.
+    /// The `touch` word of an app's VIP, which programs write.
     pub fn touch(&self, vip: u32) -> Option<u64> {
         self.arrays.touch.load(vip as usize)
     }
 
-    /// The slots that the node follows.
+    /// The slots with an entry.
     pub fn followed(&self) -> impl Iterator<Item = (u32, Route, Set)> {
         let slots = (0..SLOTS_MAX).map(|slot| (slot, self.arrays.slot(slot)));
         slots.filter_map(|(slot, (route, set))| route.present.then_some((slot, route, set)))
     }
 
-    /// Where a backend is, and its generation.
+    /// Address, port and generation of a backend.
     pub fn endpoint(&self, id: u32) -> Option<(IpAddr, u16, u16)> {
         let backend = self.arrays.backend(id)?;
         let prefix = self.arrays.upper(backend.prefix)?;
@@ -128,12 +128,12 @@ impl Pinned {
         Some((address, backend.port, backend.generation))
     }
 
-    /// The backends of a slot, and what they are given.
+    /// The backends of a slot with their connection counts.
     pub fn backend_counts(&self, slot: u32) -> Vec<BackendCount> {
         loads::of_slot(&self.arrays, slot)
     }
 
-    /// The backends of a set that new connections may go to.
+    /// The backends of a set that new connections may use.
     pub fn backends(&self, set: Set) -> impl Iterator<Item = (IpAddr, u16)> {
         let places = (set.offset..).take(set.count.into());
         places.filter_map(|place| {
@@ -142,12 +142,12 @@ impl Pinned {
         })
     }
 
-    /// A pod of this node.
+    /// The row of a pod of this node.
     pub fn pod(&self, address: IpAddr) -> Option<Pod> {
         self.pods.get(&octets(address), 0).ok()
     }
 
-    /// The pods of this node, by address.
+    /// All pods of this node.
     pub fn pods(&self) -> Result<Vec<(Ipv6Addr, Pod)>, DatapathError> {
         let mut pods = Vec::new();
         walk(&self.pods, "pod", |key: &[u8; 16], pod: &Pod| {
@@ -158,26 +158,26 @@ impl Pinned {
         Ok(pods)
     }
 
-    /// A flow.
+    /// A flow table entry.
     pub fn flow(&self, key: &FlowKey) -> Option<Flow> {
         self.flows.get(key, 0).ok()
     }
 
-    /// Shows flows, in no order, until nobody wants more.
+    /// Calls `show` for each flow, in no particular order, while it returns true.
     pub fn flows(&self, show: impl FnMut(&FlowKey, &Flow) -> bool) -> Result<(), DatapathError> {
         walk(&self.flows, "flow", show)
     }
 
-    /// What became of packets, all CPUs together, since the maps were made.
+    /// Verdict counters since the maps were created, summed over all CPUs.
     pub fn stats(&self) -> Result<Vec<(Verdict, u64)>, DatapathError> {
         let stats: PerCpuArray<MapData, u64> = typed(&self.folder, "stats")?;
         Ok(sums(&stats))
     }
 
-    /// Refused and dropped packets by slot and verdict, all CPUs together; the rarest may have been forgotten.
+    /// Refused and dropped packets by slot and verdict, summed over all CPUs; rare keys may have been evicted (LRU).
     pub fn drops(&self) -> Result<HashMap<DropKey, u64>, DatapathError> {
         let drops: PerCpuHashMap<MapData, DropKey, u64> = typed(&self.folder, "drops")?;
-        // A key that goes in between begins the walk anew: it is bounded, and sums are not added twice.
+        // A concurrent insert restarts the walk: it is bounded, and a key is never added twice.
         let counted = drops.iter().take(2 * DROPS_MAX as usize);
         let counted = counted.filter_map(Result::ok);
         Ok(counted
@@ -185,7 +185,7 @@ impl Pinned {
             .collect())
     }
 
-    /// Where each slot of a Service is reached; of several places one. Slots for insiders are where the others are.
+    /// The frontend of each slot; of several, the smallest. Slots for sources inside the cluster have that of the external slot.
     pub fn places(&self) -> Result<HashMap<u32, Place>, DatapathError> {
         let mut places = HashMap::new();
         walk(&self.foreign, "foreign", |key: &ForeignKey, value: &u32| {
@@ -209,7 +209,7 @@ impl Pinned {
         Ok(places)
     }
 
-    /// Where a slot with an address of its own is reached: a cluster IP's, or an app's.
+    /// The frontend of a slot with an address of its own: a cluster IP, or an app's VIP.
     pub fn own_place(&self, slot: u32) -> Option<Place> {
         let (route, _) = self.arrays.slot(slot);
         let services = self.config.services.iter();
@@ -230,18 +230,18 @@ impl Pinned {
         })
     }
 
-    /// The steps that decisions told since the call before.
+    /// The steps of decisions since the last call.
     pub fn take_steps(&self) -> Vec<Told> {
         self.told.take()
     }
 
-    /// What was remembered of the clients that decisions asked for since the call before.
+    /// The affinity entries that decisions looked up since the last call.
     pub fn take_asked(&self) -> Vec<(StickyKey, Sticky)> {
         self.asked.take()
     }
 }
 
-/// IP's number of a slot's protocol; 0: any.
+/// The IP protocol number of a slot's protocol; 0: any.
 fn number(protocol: dormouse_ebpf::service::Protocol) -> u8 {
     use dormouse_ebpf::packet::{SCTP, TCP, UDP};
     use dormouse_ebpf::service::Protocol;
@@ -323,8 +323,8 @@ impl Tables for Pinned {
     }
 }
 
-/// The folder of this schema that is in force: the maps may be of other sizes than by default. Of two, as there are while
-/// an agent changes over, the one that has the links.
+/// The active folder of this schema (the flow table's size is part of its name). During a take-over there are two; the one
+/// with the links is active.
 fn in_force(bpffs: &Path) -> PathBuf {
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy());
@@ -362,7 +362,7 @@ fn arrays(folder: &Path) -> Result<Arrays, DatapathError> {
     })
 }
 
-/// Shows the entries of a hash map until nobody wants more.
+/// Calls `show` for the entries of a hash map while it returns true.
 pub(super) fn walk<K: aya::Pod + Default, V: aya::Pod + Default>(
     map: &BpfHashMap<MapData, K, V>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! The folder in which a node's maps and links are pinned: on a bpffs, and of one agent.
+//! The folder on a bpffs in which a node's maps and links are pinned, and its lock.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -8,7 +8,7 @@ use dormouse_agent_sys::retry;
 
 const BPFFS: &str = "/sys/fs/bpf";
 
-/// Makes the folder of pins, on a bpffs that is mounted if it is not.
+/// Creates the folder of pins; mounts a bpffs if there is none.
 pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
     let failed = |source| DatapathError::Folder {
         path: pins.to_path_buf(),
@@ -38,7 +38,7 @@ pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
     std::fs::create_dir_all(pins).map_err(failed)
 }
 
-/// Locks a node's folder of pins for as long as the file is open: maps have one writer.
+/// Locks a node's folder of pins until the file is closed: maps have one writer.
 pub(super) fn lock(bpffs: &Path) -> Result<File, DatapathError> {
     let is_held = |error: &_| matches!(error, DatapathError::InUse { .. });
     retry::wait(retry::INSTANT, is_held, || try_lock(bpffs))

@@ -1,5 +1,5 @@
-//! The programs on each pod's link: attached when the pod comes, exchanged in place when another agent takes over. They go
-//! with the link.
+//! The programs on each pod's link: attached when the pod is added, replaced in place by the next agent, and removed with the
+//! link.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -14,17 +14,17 @@ use super::load::{Loaded, POD_PROGRAMS};
 use dormouse_agent_netlink::classifier::{Side, displace, filter, place, remove};
 use dormouse_agent_netlink::{Request, Rtnl};
 
-/// Where the programs stand among the classifiers of a link.
+/// The position of the programs among the classifiers of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stand {
-    /// Where they belong, in the place of an agent's before.
+    /// The normal position, replacing the programs of a previous agent.
     Own,
-    /// Behind those of an agent before, until its connections have been carried over.
+    /// Behind the programs of the previous agent, until its connections have been copied.
     Behind,
 }
 
 impl Stand {
-    /// Behind the pod's limits, which have lower ones.
+    /// Higher than the pod's limiter, so it runs later.
     const fn priority(self) -> u16 {
         match self {
             Self::Own => 16,
@@ -33,7 +33,7 @@ impl Stand {
     }
 }
 
-/// Sees to it that the programs run on a pod's link. False if there is none in this namespace.
+/// Attaches the programs to a pod's link. False if there is no such link in this namespace.
 pub(super) fn attach(
     loaded: &mut Loaded,
     rtnl: &mut Rtnl,
@@ -70,7 +70,7 @@ fn program(
     ))
 }
 
-/// Takes away what stands behind the programs' own place; nothing is no error.
+/// Removes the programs behind the normal position; no error if there are none.
 pub(super) fn clear(rtnl: &mut Rtnl, ifindex: u32) -> Result<(), DatapathError> {
     let requests = POD_PROGRAMS.map(|(_, side)| remove(ifindex, (side, Stand::Behind.priority())));
     let done = rtnl.carry_out(&requests);
@@ -79,7 +79,7 @@ pub(super) fn clear(rtnl: &mut Rtnl, ifindex: u32) -> Result<(), DatapathError> 
         .map_err(|error| DatapathError::program("detach", name)(error))
 }
 
-/// Takes the programs off the links of all pods that are known in a node's folder.
+/// Removes the programs from the links of all pods in a node's pod table.
 pub(super) fn detach(bpffs: &Path) -> Result<(), DatapathError> {
     let failed = |source| DatapathError::Folder {
         path: bpffs.to_path_buf(),
@@ -99,7 +99,7 @@ pub(super) fn detach(bpffs: &Path) -> Result<(), DatapathError> {
         let pods = pods.iter().filter_map(Result::ok);
         requests.extend(pods.map(|(_, pod)| displace(pod.ifindex)));
     }
-    // What is refused is not there any more.
+    // Errors are ignored: the link has been deleted.
     let done = Rtnl::open().and_then(|mut rtnl| rtnl.carry_out(&requests));
     done.map(drop).map_err(failed)
 }

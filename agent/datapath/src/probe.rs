@@ -1,19 +1,19 @@
-//! Whether this kernel and this user can run the data path: a pure judgement over what was found.
+//! The check whether this kernel and this user can run the data path; pure.
 
 use nix::errno::Errno;
 
 /// A step that the kernel may refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Making a map or loading a program.
+    /// Creating a map or loading a program.
     Load,
-    /// Attaching to the uplink's ingress or egress by a TCX link.
+    /// Attaching to ingress or egress of the uplink by a TCX link.
     AttachTcx,
     /// Attaching to the node's cgroup.
     AttachCgroup,
 }
 
-/// What was found.
+/// The facts that the check uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Findings {
     /// The agent runs as root.
@@ -22,17 +22,17 @@ pub struct Findings {
     pub failed: Option<(Step, i32)>,
 }
 
-/// The data path cannot run here; the message names the way out.
+/// Why the data path cannot run on this machine; the message contains the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// Not root.
     #[error("the agent needs root to load BPF programs: run it as root, for instance by sudo")]
     NotRoot,
     /// No TCX.
-    #[error("this kernel has no TCX links: run Linux 6.6 or newer")]
+    #[error("this kernel has no TCX: use Linux 6.6 or newer")]
     NoTcx,
     /// No bpf(2).
-    #[error("this kernel has no bpf(2): run one that is built with CONFIG_BPF_SYSCALL")]
+    #[error("this kernel has no bpf(2): use one built with CONFIG_BPF_SYSCALL")]
     NoBpf,
     /// bpf(2) is forbidden.
     #[error(
@@ -41,11 +41,11 @@ pub enum Unsupported {
     )]
     Forbidden,
     /// The cgroup is not of version 2.
-    #[error("the kernel refuses the cgroup: --cgroup must name a folder of a cgroup2 file system")]
+    #[error("the kernel refuses the cgroup: give a folder of a cgroup2 file system with --cgroup")]
     NoCgroup2,
 }
 
-/// Judges what was found; a failure that says nothing of the machine is none of this function's.
+/// Checks the facts. A failure with another cause passes: it is reported by the caller.
 pub fn judge(found: &Findings) -> Result<(), Unsupported> {
     if !found.root {
         return Err(Unsupported::NotRoot);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_or_an_odd_kernel_refuses_is_told_apart() {
+    fn errors_of_containers_and_of_unusual_kernels_are_distinguished() {
         check(Step::Load, libc::EPERM, &Err(Unsupported::Forbidden));
         check(Step::Load, libc::ENOSYS, &Err(Unsupported::NoBpf));
         check(
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_says_nothing_of_the_machine_is_not_blamed_on_it() {
+    fn an_unrelated_failure_is_not_attributed_to_the_machine() {
         check(Step::Load, libc::EINVAL, &Ok(()));
         check(Step::AttachTcx, libc::EBUSY, &Ok(()));
         check(Step::AttachTcx, libc::ENODEV, &Ok(()));
     }
 
     #[test]
-    fn without_root_nothing_is_tried() {
+    fn without_root_the_check_fails_first() {
         assert_eq!(
             judge(&Findings {
                 root: false,

@@ -1,15 +1,15 @@
-//! Takes over a data path whose maps are laid out otherwise, and loses nothing of what is under way.
+//! Take-over of a data path whose maps have another layout, without losing connections.
 //!
-//! Maps of the same layout are shared. Of the table of flows there are two for a while, and at each hook for packets the
-//! old program and behind it the new one: what the old one does not know it leaves to the next. Then the old programs
-//! forget every VIP, by one word: from then on connections begin in the new table, while those before go on in the old
-//! one. When all of these have been carried over, the old programs go. Until then the old ones send nothing on that they do not
-//! know, and of the node's ports each data path draws from a half of its own.
+//! Maps with the same layout are shared. During the take-over there are two flow tables, and at each packet hook the old
+//! program runs in front of the new one: packets that the old program does not know are passed on to the new one. Then one
+//! word removes all VIPs from the old programs: from now on connections begin in the new table, while established ones
+//! continue in the old one. When all of them have been copied, the old programs are detached. Until then the old programs
+//! forward nothing that they do not know, and each data path uses its own half of the NAT ports.
 //!
-//! An agent that dies on the way leaves two data paths that do the same together. The next one takes over both; on pods' links
-//! it stands where the second did, so connections that this one begins meanwhile may be lost.
+//! An agent that is killed in between leaves two data paths that work together. The next agent takes over both; on pods' links
+//! its programs run in the place of the second, so connections that the second one creates meanwhile may be lost.
 //!
-//! Layouts of another version cannot be read: of those only the links are handed over, and connections end.
+//! Layouts of another schema version cannot be read: only their links are taken over, and connections end.
 
 mod carry;
 mod folders;
@@ -29,27 +29,27 @@ use super::clock;
 use super::error::DatapathError;
 use dormouse_agent_sys::readers;
 
-/// Maps that the new data path has for itself: of another size, or such that the old programs shall forget what they say.
+/// Maps that are not shared: they differ in size, or the old programs must lose their content.
 const OWN: &[&str] = &["flow", "config", "current", "foreign"];
 
-/// The data paths that were in force before, oldest first.
+/// The data paths of previous agents, oldest first.
 #[derive(Debug)]
 pub(super) struct Formers {
     all: Vec<Former>,
-    /// The folder that takes over.
+    /// The folder of the new data path.
     heir: PathBuf,
 }
 
-/// The folder of a data path before.
+/// The folder of a previous data path.
 #[derive(Debug)]
 struct Former {
     folder: PathBuf,
-    /// Its entries mean the same; only the sizes of maps differ.
+    /// Its entries have the same meaning; only the sizes of maps differ.
     alike: bool,
 }
 
-/// The pins of other layouts beside `folder`, if agents before left some, and those in `folder` itself if they are of a
-/// take-over that was cut off. A folder that no link is in is taken away: nothing runs by it.
+/// The folders of other layouts beside `folder`, and the one of an interrupted take-over in `folder` itself. A folder without
+/// links is removed: no program uses it.
 pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, DatapathError> {
     let mut all = Vec::new();
     for other in beside(folder)? {
@@ -89,7 +89,7 @@ pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, Da
 }
 
 impl Formers {
-    /// Pins the maps in the new folder that both data paths use.
+    /// Pins the shared maps in the new folder.
     pub(super) fn share(&self) -> Result<(), DatapathError> {
         let Some(last) = self.last() else {
             return Ok(());
@@ -104,7 +104,7 @@ impl Formers {
         Ok(())
     }
 
-    /// Fills the maps that are not shared, before anything reads them. Flows that begin from now on are carried over by
+    /// Copies the maps that are not shared, before any program reads them. Flows that begin from now on are copied by
     /// [`Formers::retire`].
     pub(super) fn fill(&self) -> Result<Vec<Carried>, DatapathError> {
         if let Some(last) = self.last() {
@@ -122,8 +122,8 @@ impl Formers {
             .collect()
     }
 
-    /// Has the old programs send nothing on by themselves, so that what they do not know comes to the new ones behind them; and
-    /// draw other ports than those.
+    /// Stops the old programs from forwarding directly, so that unknown packets reach the new programs behind them, and restricts
+    /// them to their half of the NAT ports.
     pub(super) fn make_way(&self) -> Result<(), DatapathError> {
         for former in self.all.iter().filter(|former| former.alike) {
             change_facts(&former.folder, |facts| Facts {
@@ -135,7 +135,7 @@ impl Formers {
         Ok(())
     }
 
-    /// Hands the links of cgroups over, so that attaching finds them: what these programs remember is shared.
+    /// Moves the cgroup links to the new folder, where attaching finds them: these programs' maps are shared.
     pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
         for former in &self.all {
             for link in links(&former.folder)? {
@@ -148,7 +148,7 @@ impl Formers {
         Ok(())
     }
 
-    /// Ends the old data paths. To be called when the new programs are attached everywhere, behind the old ones.
+    /// Ends the old data paths. Must be called when the new programs are attached everywhere, behind the old ones.
     pub(super) fn retire(self, mut carried: Vec<Carried>) -> Result<(), DatapathError> {
         for flows in &mut carried {
             flows.catch_up(NOT_YET)?;
@@ -158,7 +158,7 @@ impl Formers {
             flows.catch_up(NOT_YET)?;
         }
         let forgotten_ns = clock::boottime_ns();
-        // The youngest first: what it does not know it leaves to those before, which know their VIPs still.
+        // The youngest first: packets that it does not know reach the older ones, which still have their VIPs.
         for former in self.all.iter().rev().filter(|former| former.alike) {
             former.forget_vips()?;
         }
@@ -166,7 +166,7 @@ impl Formers {
             flows.catch_up(forgotten_ns)?;
             flows.clear(forgotten_ns)?;
         }
-        // Programs that ran by the old facts have written down what they began.
+        // A grace period: programs that ran with the old configuration have stored their flows.
         readers::wait_for_readers();
         for mut flows in carried {
             flows.catch_up(forgotten_ns)?;
@@ -174,19 +174,19 @@ impl Formers {
         }
         for former in &self.all {
             former.remove()?;
-            tracing::info!(former = %former.folder.display(), "took over a data path of another layout");
+            tracing::info!(former = %former.folder.display(), "took over the data path of a previous layout");
         }
         Ok(())
     }
 
-    /// The one whose facts are the newest.
+    /// The youngest one of the same schema.
     fn last(&self) -> Option<&Former> {
         self.all.iter().rev().find(|former| former.alike)
     }
 }
 
 impl Former {
-    /// Grows with the time when its maps were made.
+    /// Orders data paths by the creation of their maps.
     fn age(&self) -> Result<(bool, u32, PathBuf), DatapathError> {
         let id = if self.alike {
             let flows = open(&self.folder, "flow")?;
@@ -198,8 +198,7 @@ impl Former {
         Ok((self.alike, id, self.folder.clone()))
     }
 
-    /// Makes its programs take every VIP for somebody else's address: they follow the flows that they know, and begin
-    /// none.
+    /// Removes every VIP from its programs: they continue to translate the flows that they know, and begin no new ones.
     fn forget_vips(&self) -> Result<(), DatapathError> {
         change_facts(&self.folder, |facts| Facts {
             ranges_len: 0,
@@ -210,7 +209,7 @@ impl Former {
         self.forget_foreign()
     }
 
-    /// That an address is a cluster IP goes first: it would refuse the ports that go next.
+    /// Cluster IPs are removed first: with them present, removing the ports would make the programs refuse packets.
     fn forget_foreign(&self) -> Result<(), DatapathError> {
         let mut foreign: HashMap<_, ForeignKey, u32> = typed(&self.folder, "foreign")?;
         let keys: Vec<_> = foreign.keys().filter_map(Result::ok).collect();
@@ -224,7 +223,7 @@ impl Former {
         Ok(())
     }
 
-    /// Links go first: a folder without them is known for what it is.
+    /// Removes links first: a folder without links is recognized as unused.
     fn remove(&self) -> Result<(), DatapathError> {
         for link in links(&self.folder)? {
             let pin = self.folder.join(link);
@@ -234,7 +233,7 @@ impl Former {
     }
 }
 
-/// Puts other facts in force for the programs of a folder; once in each grace period.
+/// Activates a changed configuration for the programs of a folder; at most once per grace period.
 fn change_facts(folder: &Path, change: impl FnOnce(Facts) -> Facts) -> Result<(), DatapathError> {
     let failed = || DatapathError::map("write", "config");
     let mut current: Array<_, u64> = typed(folder, "current")?;

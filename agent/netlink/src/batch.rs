@@ -1,5 +1,5 @@
-//! One routing socket for many threads. The kernel carries out one change of links at a time, so more sockets would only
-//! wait for each other: whoever holds this one sends for all that wait for it, and each gets its own answer.
+//! One netlink socket for many threads. The kernel executes one link change at a time, so more sockets would only wait for
+//! each other: the thread that holds the socket sends the requests of all waiting threads, and each gets its own result.
 
 use std::io;
 use std::mem;
@@ -9,20 +9,20 @@ use parking_lot::Mutex;
 
 use crate::rtnl::{Request, RequestError, Rtnl, first_refusal};
 
-/// What one thread wants.
+/// The requests of one thread.
 struct Job {
     requests: Vec<Request>,
     answer: SyncSender<Result<(), RequestError>>,
 }
 
-/// Sends requests of any thread, together with those of others that wait.
+/// Sends the requests of any thread, together with those of other waiting threads.
 pub struct Batch {
     waiting: Mutex<Vec<Job>>,
     rtnl: Mutex<Rtnl>,
 }
 
 impl Batch {
-    /// Works in the calling thread's namespace from now on.
+    /// Opens the socket in the calling thread's network namespace.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             waiting: Mutex::default(),
@@ -30,8 +30,8 @@ impl Batch {
         })
     }
 
-    /// Has all requests carried out in their order and returns the first refusal. Those after a refused one were
-    /// carried out all the same.
+    /// Sends requests that are executed in order, and returns the first error. Requests after a refused one are executed all
+    /// the same.
     pub fn send(&self, requests: Vec<Request>) -> Result<(), RequestError> {
         let (answer, answered) = sync_channel(1);
         self.waiting.lock().push(Job { requests, answer });
@@ -39,7 +39,7 @@ impl Batch {
         if let Ok(done) = answered.try_recv() {
             return done;
         }
-        // Ours is among them: only a holder of the socket takes jobs, and answers them before it lets go.
+        // This thread's job is among them: only the holder of the socket takes jobs, and it answers them before it unlocks.
         let jobs = mem::take(&mut *self.waiting.lock());
         carry_out(&mut rtnl, jobs);
         drop(rtnl);
@@ -62,12 +62,12 @@ fn carry_out(rtnl: &mut Rtnl, jobs: Vec<Job>) {
             Ok(codes) => first_refusal(&all[range.clone()], &codes[range]),
             Err(error) => Err(RequestError::socket(again(error))),
         };
-        // Whoever asked waits for nothing else.
+        // The receiver waits for nothing else: it cannot be gone.
         let _ = answer.send(done);
     }
 }
 
-/// The same error for one more asker.
+/// The same error for another waiting thread.
 pub fn again(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),

@@ -1,5 +1,5 @@
-//! Classifiers on a link. A program that is a classifier is attached in microseconds and goes with its link; a TCX link
-//! would make the kernel hold its lock for a grace period, 16 ms, each time. Pure.
+//! Classifiers on a link. A classifier is attached in microseconds and removed with its link; attaching a TCX link would hold
+//! the RTNL for a grace period, 16 ms each time. Pure.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -12,35 +12,35 @@ use nix::libc;
 
 use crate::rtnl::Request;
 
-/// The filters of one priority are one program or one limit.
+/// One handle per priority: a program or a limit.
 const HANDLE: u32 = 1;
 
-/// Which packets a classifier sees.
+/// The direction of the packets that a classifier sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What the link receives: from the pod.
+    /// Ingress of the host side: packets from the pod.
     Ingress,
-    /// What the link sends: to the pod.
+    /// Egress of the host side: packets to the pod.
     Egress,
 }
 
-/// The place for classifiers on a link; one that is there already is no error.
+/// Creates the clsact qdisc; an existing one is no error.
 pub fn place(ifindex: u32) -> Request {
     let message = clsact(ifindex);
     Request {
         tolerated: &[libc::EEXIST],
         ..Request::new(
-            "make room for classifiers on the pod's link",
+            "add the clsact qdisc to the pod's link",
             RouteNetlinkMessage::NewQueueDiscipline(message),
             NLM_F_CREATE | NLM_F_EXCL,
         )
     }
 }
 
-/// Takes the place for classifiers away, with all of them.
+/// Deletes the clsact qdisc with all classifiers.
 pub fn displace(ifindex: u32) -> Request {
     let message = RouteNetlinkMessage::DelQueueDiscipline(clsact(ifindex));
-    Request::new("take the classifiers off the pod's link", message, 0)
+    Request::new("delete the clsact qdisc of the pod's link", message, 0)
 }
 
 fn clsact(ifindex: u32) -> TcMessage {
@@ -54,13 +54,13 @@ fn clsact(ifindex: u32) -> TcMessage {
     message
 }
 
-/// Takes the classifier of this side and priority away.
+/// Deletes the classifier of this side and priority.
 pub fn remove(ifindex: u32, at: (Side, u16)) -> Request {
     let message = RouteNetlinkMessage::DelTrafficFilter(of(ifindex, at));
-    Request::new("take a classifier off the pod's link", message, 0)
+    Request::new("delete a classifier of the pod's link", message, 0)
 }
 
-/// A program as the classifier of all packets, in the place of the one that has this side and priority; lower ones come
+/// Attaches a program as classifier of all packets, replacing the one with this side and priority; lower priorities run
 /// first.
 pub fn filter(
     what: &'static str,
@@ -82,7 +82,7 @@ pub fn filter(
     Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// The filter of this side and priority.
+/// The header of a message about the filter with this side and priority.
 fn of(ifindex: u32, (side, priority): (Side, u16)) -> TcMessage {
     let mut message = TcMessage::with_index(ifindex.cast_signed());
     message.header.parent = TcHandle {

@@ -1,5 +1,5 @@
-//! Spares whoever listens to the kernel's messages about links those about pods' links: a pod that comes causes a dozen, each
-//! copied, received and parsed while its ADD waits. That a pod's link goes is told all the same.
+//! A socket filter for link notifications that drops those about pods' links: a new pod causes a dozen, each of which would be
+//! copied, received and parsed during its ADD. Notifications of deleted links pass.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,25 +10,25 @@ use nix::libc::{
 };
 use socket2::{SockFilter, SockRef};
 
-/// Where a message's type is, behind its length; in bytes, as all that follow.
+/// Offset of a message's type in its header, in bytes like the offsets below.
 const TYPE_AT: u32 = 4;
-/// Where the address family of a message about a link is.
+/// Offset of the address family in a message about a link.
 const FAMILY_AT: u32 = 16;
-/// Where its attributes begin.
+/// Offset of its attributes.
 const ATTRIBUTES_AT: u32 = 32;
-/// An attribute's value is behind its length and type.
+/// Offset of an attribute's value, after length and type.
 const VALUE_AT: u32 = 4;
-/// Finds the attribute of type X from A on: `SKF_AD_OFF + SKF_AD_NLATTR` of `linux/filter.h`.
+/// Finds the attribute with type X, searching from offset A: `SKF_AD_OFF + SKF_AD_NLATTR` of `linux/filter.h`.
 const FIND_ATTRIBUTE: u32 = (-0x1000_i32 + 12).cast_unsigned();
 const WHOLE: u32 = u32::MAX;
 
-/// The socket gets no more messages about pods' links and about ports of bridges, but those that tell that a link is gone.
+/// Attaches the filter: messages about pods' links and bridge ports are dropped, except for deleted links.
 pub fn skip_group(socket: &impl AsFd, group: u32) -> io::Result<()> {
     SockRef::from(socket).attach_filter(&program(group))
 }
 
 fn program(group: u32) -> [SockFilter; 13] {
-    // A load swaps bytes as if all were in the network's order.
+    // A load converts from network byte order, but netlink messages are in host byte order.
     let new_link = u16::from_be_bytes(libc::RTM_NEWLINK.to_ne_bytes());
     let group = u32::from_be_bytes(group.to_ne_bytes());
     let bridge = u32::try_from(libc::AF_BRIDGE).unwrap_or_default();
@@ -74,8 +74,8 @@ mod tests {
         assert!(done.unwrap().success(), "ip {words}");
     }
 
-    /// What it hears until a link of that name is gone: whether it is new, and its name.
-    fn hear(socket: &netlink_sys::Socket, last: &str) -> Vec<(bool, String)> {
+    /// The links in received messages until the link `last` is deleted: whether each is new, and its name.
+    fn receive(socket: &netlink_sys::Socket, last: &str) -> Vec<(bool, String)> {
         let mut heard = Vec::new();
         loop {
             for message in rtnl::receive(socket).unwrap() {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_links_only_their_end_is_heard_and_of_others_all() {
+    fn only_deletions_pass_for_pod_links_and_everything_for_others() {
         let heard = std::thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             let socket = rtnl::socket().unwrap();
@@ -118,7 +118,7 @@ mod tests {
             ip("link set other mtu 1400");
             ip("link del pod");
             ip("link del other");
-            hear(&socket, "other")
+            receive(&socket, "other")
         });
         let heard = heard.join().unwrap();
         let count = |is_new: bool, name: &str| {

@@ -1,5 +1,5 @@
-//! Hears from the kernel when a pod's link goes, so that a pod that vanished without DEL is noticed at once, and when
-//! another link, as the uplink is, has another largest packet.
+//! Link notifications: a pod's link was deleted, so the pod vanished without DEL; or another link, such as the uplink, has a
+//! new MTU.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,17 +24,17 @@ pub struct PodLinks {
     pub is_name: fn(&str) -> bool,
 }
 
-/// Tells of links that changed, in the namespace in which it was opened.
+/// Watches links in the network namespace in which it was opened.
 pub struct Monitor {
     pods: PodLinks,
-    /// The largest packets of links that are no pod's, by the links' numbers.
+    /// MTU by ifindex, of links that are not a pod's.
     mtus: HashMap<u32, u32>,
     messages: futures::stream::BoxStream<'static, RouteNetlinkMessage>,
     connection: AbortHandle,
 }
 
 impl Monitor {
-    /// Subscribes to the kernel's messages about links.
+    /// Subscribes to the kernel's link notifications.
     pub fn open(pods: PodLinks) -> io::Result<Self> {
         let groups = [MulticastGroup::Link];
         let (mut connection, _, messages) = rtnetlink::new_multicast_connection(&groups)?;
@@ -52,7 +52,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Returns when a pod's link has gone or another link has changed; never, if the kernel's messages end. Cancel safe.
+    /// Resolves when a pod's link was deleted or another link's MTU changed; never, if the notifications end. Cancel safe.
     pub async fn changed(&mut self) {
         while let Some(message) = self.messages.next().await {
             if self.is_news(&message) {

@@ -1,4 +1,4 @@
-//! Reads the kernel's routes, of both families.
+//! Reads the kernel's routes of both families.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,7 +19,7 @@ pub async fn all(handle: &Handle) -> Result<Vec<RouteMessage>, Error> {
     Ok(routes)
 }
 
-/// An address that a route names, if it is one of IP.
+/// The IP address in a route attribute.
 pub fn address(named: &RouteAddress) -> Option<IpAddr> {
     match named {
         RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),

@@ -1,5 +1,5 @@
-//! Talks to the kernel's routing socket: many requests in one send. It carries them out in order and tells of each that it
-//! refuses; that of the last is acknowledged in any case, and what was not refused before it is done.
+//! The routing socket (rtnetlink): many requests in one send. The kernel executes them in order and reports each error; only
+//! the last request asks for an acknowledgement, so no error for an earlier one means success.
 
 use std::io;
 
@@ -11,37 +11,37 @@ use netlink_packet_route::link::LinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// What the kernel says.
+/// A message of the kernel.
 pub type Message = NetlinkMessage<RouteNetlinkMessage>;
 
-/// One request to the kernel.
+/// One request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What it does, for errors.
+    /// The operation, for errors.
     pub what: &'static str,
     /// The message.
     pub message: RouteNetlinkMessage,
-    /// Flags beside REQUEST and ACK.
+    /// Flags besides REQUEST and ACK.
     pub flags: u16,
-    /// An error number that means that there was nothing left to do.
+    /// Error numbers that mean that there was nothing to do.
     pub tolerated: &'static [i32],
 }
 
-/// A request that the kernel refused. Later ones of the same batch were carried out all the same.
+/// The error of a refused request. Later requests of the batch are executed all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {what}")]
 pub struct RequestError {
-    /// What the request does.
+    /// The operation.
     pub what: &'static str,
-    /// The kernel's reason.
+    /// The kernel's error.
     #[source]
     pub source: io::Error,
 }
 
-/// Requests in one send. What is answered waits in the socket's receive buffer until all are carried out, and a
-/// link that was asked for takes up to 2.5 KB there.
+/// Maximum number of requests in one send. Replies wait in the socket's receive buffer until all are executed, and a link
+/// that is read takes up to 2.5 KB of it.
 const SEND_MAX: usize = 64;
-/// Room for one answer that is no dump, in bytes: an acknowledgement, or one link.
+/// Receive buffer for a reply that is not a dump, in bytes: an acknowledgement, or one link.
 const ANSWER_LEN_MAX: usize = 32 * 1024;
 
 impl Request {
@@ -57,16 +57,16 @@ impl Request {
 }
 
 impl RequestError {
-    /// The socket itself failed.
+    /// An error of the socket itself.
     pub fn socket(source: io::Error) -> Self {
         Self {
-            what: "talk to the kernel's routing socket",
+            what: "use the kernel's routing socket",
             source,
         }
     }
 }
 
-/// A routing socket of the namespace in which it was opened.
+/// A routing socket, in the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Rtnl {
     socket: Socket,
@@ -74,7 +74,7 @@ pub struct Rtnl {
 }
 
 impl Rtnl {
-    /// Opens a socket in the calling thread's namespace.
+    /// Opens a socket in the calling thread's network namespace.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             socket: socket()?,
@@ -82,13 +82,13 @@ impl Rtnl {
         })
     }
 
-    /// Sends all requests together and returns the first refusal.
+    /// Sends all requests and returns the first error.
     pub fn batch(&mut self, requests: &[Request]) -> Result<(), RequestError> {
         let codes = self.carry_out(requests).map_err(RequestError::socket)?;
         first_refusal(requests, &codes)
     }
 
-    /// Sends all requests together; each one's error number, 0 where it was carried out.
+    /// Sends all requests. Returns the error number of each, 0 for success.
     pub fn carry_out(&mut self, requests: &[Request]) -> io::Result<Vec<i32>> {
         let mut codes = Vec::with_capacity(requests.len());
         for requests in requests.chunks(SEND_MAX) {
@@ -141,7 +141,7 @@ impl Rtnl {
     }
 }
 
-/// A socket whose errors come back without the request that caused them.
+/// A socket with NETLINK_CAP_ACK: errors do not quote the request.
 pub fn socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -150,7 +150,7 @@ pub fn socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The first request that the kernel refused.
+/// The first error, as the error of its request.
 pub fn first_refusal(requests: &[Request], codes: &[i32]) -> Result<(), RequestError> {
     for (request, &code) in requests.iter().zip(codes) {
         if code != 0 && !request.tolerated.contains(&code) {
@@ -163,7 +163,7 @@ pub fn first_refusal(requests: &[Request], codes: &[i32]) -> Result<(), RequestE
     Ok(())
 }
 
-/// Which requests the kernel acknowledges that it carries out.
+/// The requests of a batch that ask for an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Every one.
@@ -172,7 +172,7 @@ pub enum Ask {
     Last,
 }
 
-/// The bytes of requests numbered from `first` on.
+/// Serializes requests with sequence numbers from `first` on.
 pub fn encode(first: u32, requests: &[Request], ask: Ask) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut sequence = first;
@@ -186,7 +186,7 @@ pub fn encode(first: u32, requests: &[Request], ask: Ask) -> Vec<u8> {
     bytes
 }
 
-/// Notes the error number of the request that a message acknowledges, if it does, in the place from `first` on.
+/// Stores the error number if the message acknowledges a request of the batch.
 pub fn note(codes: &mut [Option<i32>], first: u32, message: &Message) {
     if let NetlinkPayload::Error(error) = &message.payload {
         let index = message.header.sequence_number.wrapping_sub(first);
@@ -201,18 +201,18 @@ fn count(requests: &[Request]) -> u32 {
     u32::try_from(requests.len()).unwrap_or(u32::MAX)
 }
 
-/// Waits for messages of the kernel, of whatever length.
+/// Receives messages of any length.
 fn receive_dump(socket: &Socket) -> io::Result<Vec<Message>> {
     let (bytes, _) = socket.recv_from_full()?;
     parse(&bytes)
 }
 
-/// Waits for messages of the kernel that are no dump.
+/// Receives messages that are not a dump.
 pub fn receive(socket: &Socket) -> io::Result<Vec<Message>> {
     parse(&receive_bytes(socket)?)
 }
 
-/// The same, without what cannot be read: a notification may be about any link there is.
+/// Like [`receive`], but skips messages that cannot be parsed: a notification can be about any kind of link.
 pub fn receive_readable(socket: &Socket) -> io::Result<Vec<Message>> {
     Ok(readable(&receive_bytes(socket)?))
 }
@@ -238,7 +238,7 @@ fn parse(bytes: &[u8]) -> io::Result<Vec<Message>> {
         .collect()
 }
 
-/// The messages one after the other, each from its header on; what has none is the last.
+/// Splits bytes into messages by the length in each header; bytes without a valid header are the last one.
 fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -280,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_hides_nothing_that_can() {
-        // A link without the header that each link has.
+    fn an_unreadable_message_does_not_hide_the_others() {
+        // RTM_NEWLINK without its mandatory header.
         let mut broken = 20_u32.to_ne_bytes().to_vec();
         broken.extend(SETLINK.to_ne_bytes());
         broken.resize(20, 0);

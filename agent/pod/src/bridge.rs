@@ -1,5 +1,5 @@
-//! The bridges behind which the node's pods are: made or found as they shall be, each with the gateway's addresses, so
-//! that no pod can tell on which it is.
+//! The bridges of the node's pods: created, or brought into the required state. All of them have the gateway's addresses, so
+//! a pod's configuration does not depend on its bridge.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,46 +16,46 @@ use super::refusal::{self, Net};
 use super::{GATEWAY, GATEWAY4, shards, sysctl};
 use dormouse_agent_netlink::links;
 
-/// Largest packet where the uplink does not tell one, in bytes.
+/// MTU in bytes, if the uplink does not report one.
 const MTU_DEFAULT: u32 = 1500;
 
-/// Why the bridge cannot be had.
+/// Why a bridge cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// The outer interface does not exist.
-    #[error("there is no uplink `{0}`: name the node's outer interface")]
+    /// There is no interface with the uplink's name.
+    #[error("there is no interface `{0}`: give the node's uplink with --uplink")]
     NoUplink(String),
-    /// The kernel refused.
+    /// The kernel refused a request.
     #[error("failed to {what} `{name}`")]
     Kernel {
-        /// What was attempted.
+        /// The operation.
         what: &'static str,
-        /// The interface.
+        /// The interface's name.
         name: String,
-        /// The kernel's reason.
+        /// The kernel's error.
         #[source]
         source: rtnetlink::Error,
     },
-    /// No routing socket.
+    /// The routing socket cannot be opened.
     #[error("failed to open a routing socket")]
     Socket(#[source] io::Error),
-    /// A setting could not be made.
+    /// A sysctl cannot be set.
     #[error(transparent)]
     Sysctl(#[from] sysctl::SysctlError),
 }
 
-/// The interfaces that pods are wired to.
+/// The interfaces of the pod network, by ifindex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fabric {
-    /// The bridges, in the order in which they were made.
+    /// The bridges, in the order of their numbers.
     pub(crate) bridges: Vec<u32>,
-    /// The outer interface.
+    /// The uplink.
     pub(crate) uplink: u32,
-    /// Largest packet of all, in bytes.
+    /// MTU of all of them, in bytes.
     pub(crate) mtu: u32,
 }
 
-/// Makes the first bridge, finds those after it, and has packets to addresses that no pod has refused, in these networks.
+/// Creates the first bridge, finds further ones, and refuses packets to unused addresses of `networks`.
 pub(crate) fn ensure(
     name: &str,
     uplink: &str,
@@ -84,7 +84,7 @@ pub(crate) fn ensure(
         }
         let refused = refusal::settle(&handle, refused).await;
         refused.map_err(|source| BridgeError::Kernel {
-            what: "refuse what no pod has, for pods behind",
+            what: "add unreachable routes beside",
             name: name.to_owned(),
             source,
         })?;
@@ -96,7 +96,7 @@ pub(crate) fn ensure(
     })
 }
 
-/// Makes the bridge after `count` others; its number.
+/// Creates the bridge after `count` others. Returns its ifindex.
 pub(crate) fn ensure_next(
     base: &str,
     count: usize,
@@ -113,7 +113,7 @@ pub(crate) fn ensure_next(
     })
 }
 
-/// Works on a thread with a runtime of its own: this is rare, and callers may be inside another.
+/// Runs on a thread with its own runtime: it is rare, and the caller may be inside another runtime.
 fn on_a_thread<T: Send>(
     work: impl AsyncFnOnce(Handle) -> Result<T, BridgeError> + Send,
 ) -> Result<T, BridgeError> {
@@ -142,7 +142,7 @@ async fn find(handle: &Handle, name: &str) -> Option<LinkMessage> {
 struct Bridge {
     name: String,
     handle: Handle,
-    /// Its pods have IPv4 addresses too.
+    /// Its pods have IPv4 addresses besides the IPv6 ones.
     has_ipv4: bool,
 }
 
@@ -183,7 +183,7 @@ impl Bridge {
         made.map_err(|source| self.error("create bridge", source))
     }
 
-    /// Only where it has another name: even the same one, set again, costs the bridge its fixed neighbours.
+    /// Sets the link-layer address only if it differs: setting the same one again flushes the bridge's permanent neighbours.
     async fn name_itself(&self, bridge: u32) -> Result<(), BridgeError> {
         let named = LinkUnspec::new_with_index(bridge)
             .address(BRIDGE_MAC.to_vec())
@@ -192,7 +192,7 @@ impl Bridge {
         set.map_err(|source| self.error("give its address to bridge", source))
     }
 
-    /// In two steps: an interface that comes up makes its own address unless it was told before not to.
+    /// In two steps: an interface that comes up creates a link-local address, unless that was disabled before.
     async fn settle(&self, bridge: u32, mtu: u32) -> Result<(), BridgeError> {
         let quiet = LinkUnspec::new_with_index(bridge)
             .mtu(mtu)
@@ -215,7 +215,7 @@ impl Bridge {
         let mut request = addresses.add(bridge, address, length).replace();
         let message = request.message_mut();
         message.header.scope = AddressScope::Link;
-        // A /32's would be the gateway's own address.
+        // With a length of 32, the broadcast address would be the gateway's own.
         let is_broadcast = |it: &AddressAttribute| matches!(it, AddressAttribute::Broadcast(_));
         message.attributes.retain(|it| !is_broadcast(it));
         message

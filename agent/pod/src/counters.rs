@@ -1,4 +1,4 @@
-//! How often each request of the plugin was answered how, and how long that took: for the agent's metrics.
+//! Counters of the plugin's requests, by command and result, with durations; for the agent's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,20 +7,20 @@ use std::time::Duration;
 /// Requests of one command that ended with one code.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RequestCount {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// Their durations' sum, in seconds.
+    /// Sum of their durations, in seconds.
     pub seconds: f64,
 }
 
-/// Counts by command (`ADD`, …) and CNI error code (0 = success).
+/// Counters by command (`ADD`, …) and CNI error code (0 = success).
 #[derive(Debug, Default)]
 pub struct RequestCounters {
     counts: Mutex<BTreeMap<(&'static str, u32), RequestCount>>,
 }
 
 impl RequestCounters {
-    /// One more.
+    /// Counts one request.
     pub fn record(&self, command: &'static str, code: u32, took: Duration) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = counts.entry((command, code)).or_default();
@@ -28,7 +28,7 @@ impl RequestCounters {
         entry.seconds += took.as_secs_f64();
     }
 
-    /// All of them.
+    /// The current values.
     pub fn snapshot(&self) -> BTreeMap<(&'static str, u32), RequestCount> {
         self.counts
             .lock()

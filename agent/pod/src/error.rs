@@ -1,4 +1,4 @@
-//! Why a pod cannot be wired, unwired or checked.
+//! Errors of the pod network: adding, removing and checking pods.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -9,83 +9,83 @@ use super::bridge::BridgeError;
 use super::sysctl::SysctlError;
 use dormouse_agent_netlink::RequestError;
 
-/// What can fail in the node's network.
+/// Why an operation of the pod network failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// The node itself cannot be set up.
+    /// The bridge cannot be set up.
     #[error("failed to set up the node's bridge")]
     Bridge(#[from] BridgeError),
-    /// A setting could not be made.
+    /// A sysctl cannot be set.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// No address, or no journal.
+    /// No address is free, or the journal failed.
     #[error(transparent)]
     Leases(#[from] LeasesError),
-    /// The kernel refused.
+    /// The kernel refused a request.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// Something on this machine failed.
+    /// A system call on the node failed.
     #[error("failed to {what}")]
     Machine {
-        /// What was attempted.
+        /// The operation.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// What the runtime gave as namespace is none.
-    #[error("CNI_NETNS is no network namespace")]
+    /// CNI_NETNS is not a network namespace.
+    #[error("CNI_NETNS is not a network namespace")]
     NoNetns(#[source] io::Error),
-    /// The runtime gave the agent's own namespace.
+    /// CNI_NETNS is the agent's own namespace.
     #[error("CNI_NETNS is the node's own network namespace")]
     OwnNetns,
-    /// The runtime gave no namespace.
-    #[error("no network namespace came with the request")]
+    /// The request has no namespace.
+    #[error("the request has no network namespace")]
     MissingNetns,
-    /// The interface's name is taken inside the pod.
+    /// The pod has an interface of that name.
     #[error("interface `{0}` exists already in the pod's network namespace")]
     InterfaceExists(String),
     /// The data path refused.
     #[error("failed to {what} the pod in the data path")]
     Table {
-        /// What was attempted.
+        /// The operation.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Someone else works on this attachment.
-    #[error("{0} is still being worked on")]
+    /// Another request works on the attachment for too long.
+    #[error("another request on {0} is still running")]
     Busy(LeaseKey),
-    /// STATUS: every address is held or rests.
+    /// STATUS: every address is leased or in quarantine.
     #[error("{0}")]
     Full(AllocateError),
-    /// STATUS: an interface that all pods need is gone.
-    #[error("interface `{0}` is gone: no pod of this node can be reached; restart dormouse-agent")]
+    /// STATUS: an interface that all pods need was deleted.
+    #[error("interface `{0}` was deleted: no pod of this node can be reached; restart dormouse-agent")]
     Cut(String),
     /// CHECK: there is no such attachment.
     #[error("{0} has no address lease")]
     NotHeld(LeaseKey),
-    /// CHECK: it is not as ADD made it.
-    #[error("{key} at {address} differs from what ADD made: {how}")]
+    /// CHECK: the attachment differs from what ADD created.
+    #[error("{key} at {address} differs from what ADD created: {how}")]
     Differs {
         /// The attachment.
         key: LeaseKey,
-        /// Its address.
+        /// Its IPv6 address.
         address: Ipv6Addr,
-        /// In which way.
+        /// The difference.
         how: String,
     },
-    /// GC: some could not be removed.
+    /// GC: some attachments could not be removed.
     #[error("failed to remove {} of the attachments: {}", failures.len(), failures.join("; "))]
     Incomplete {
-        /// Why, each.
+        /// One error each.
         failures: Vec<String>,
     },
 }
 
 impl NetworkError {
-    /// The whole chain of reasons in one line.
+    /// The error and its causes in one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut source = std::error::Error::source(self);

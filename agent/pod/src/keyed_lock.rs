@@ -1,4 +1,4 @@
-//! One operation at a time for each attachment: a DEL that overtakes its ADD waits for it.
+//! A lock per attachment: a DEL that overtakes its ADD waits for it.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use dormouse_agent_ipam::LeaseKey;
 
-/// The attachments that someone works on.
+/// The locked attachments.
 #[derive(Default)]
 pub(crate) struct KeyedLock {
     keys: Mutex<HashSet<LeaseKey>>,
     freed: Condvar,
 }
 
-/// Ends the work on an attachment when dropped.
+/// Unlocks the attachment when dropped.
 pub(crate) struct KeyGuard<'a> {
     lock: &'a KeyedLock,
     key: LeaseKey,
 }
 
 impl KeyedLock {
-    /// Waits until nobody else works on `key`; none if that takes too long.
+    /// Waits until no other thread works on `key`; none after `patience`.
     pub(crate) fn enter(&self, key: &LeaseKey, patience: Duration) -> Option<KeyGuard<'_>> {
         let keys = self.lock();
         let waited = self

@@ -1,9 +1,9 @@
-//! The node's network as pods see it: a bridge, one veth each, an address of the node's prefix, all by netlink.
+//! The pod network of a node: bridges, a veth pair per pod, addresses of the node's prefix; all by netlink.
 //!
-//! Reading order: names and addresses ([`names`]), the messages to the kernel ([`messages`], pure), how links go
-//! ([`removal`]), the bridges ([`bridge`]) and their ports ([`shards`], pure), refused networks ([`refusal`]), what a restart
-//! has to heal ([`recovery`], pure), rate limits ([`limiter`]), the operations that CNI needs ([`network`]) with their
-//! [`metrics`], and the settings that outlive the agent ([`remembered`]).
+//! Reading order: names and addresses ([`names`]), the netlink messages ([`messages`], pure), the removal of links ([`removal`]),
+//! the bridges ([`bridge`]) and the distribution of pods over them ([`shards`], pure), unreachable routes ([`refusal`]),
+//! recovery after a restart ([`recovery`], pure), rate limits ([`limiter`]), the operations that CNI needs ([`network`]) with
+//! their [`metrics`], and the settings that outlive the agent ([`remembered`]).
 
 #![forbid(unsafe_code)]
 
@@ -33,15 +33,15 @@ pub use error::NetworkError;
 pub use messages::POD_GROUP;
 pub use network::{Network, NetworkConfig, Pod};
 
-/// The default gateway of each pod: the bridge.
+/// The default gateway of each pod: the bridge's link-local address.
 pub const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
-/// The same for IPv4: link-local, so that it takes nothing of the node's range.
+/// The IPv4 default gateway: link-local, so that it takes no address of the node's range.
 pub const GATEWAY4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
-/// Where the data path keeps the node's pods. Adding a pod that is there and removing one that is not succeed.
+/// The data path's table of pods. Adding a pod again and removing an absent one succeed.
 pub trait PodTable: Send {
-    /// The pod exists from now on.
+    /// Adds a pod, or replaces its row.
     fn add(&mut self, pod: PodEntry) -> io::Result<()>;
-    /// It no longer does.
+    /// Removes a pod.
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()>;
 }

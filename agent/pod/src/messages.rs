@@ -1,4 +1,4 @@
-//! The netlink messages that wire and unwire a pod. Pure.
+//! The netlink messages that add a pod to the network and remove it. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -27,44 +27,44 @@ pub(crate) use inside::pod_side;
 pub(crate) use limit::allowed;
 pub(crate) use reach::{reach, unreach};
 
-/// The interface group of the pods' links.
+/// The interface group of the pods' links (IFLA_GROUP).
 pub const POD_GROUP: u32 = 0x646d_0001;
-/// The group of links that are about to be removed together.
+/// The group of links that are about to be deleted together.
 pub(crate) const DOOMED_GROUP: u32 = 0x646d_0002;
 
-/// Queues of each end, one way. The kernel makes as many as there are CPUs, and registers each; a link that passes packets
-/// on at once, as these do, uses none.
+/// Transmit and receive queues of each side of the veth pair. The default is one per CPU, each with a kernel object; a veth
+/// without a qdisc uses none of them.
 const QUEUES: u32 = 1;
 
-/// A pod's wiring as it shall be.
+/// The wiring of a pod that is to be created.
 #[derive(Clone, Debug)]
 pub(crate) struct Wiring<'a> {
     pub(crate) key: &'a LeaseKey,
     pub(crate) suffix: Suffix,
     pub(crate) address: Ipv6Addr,
     pub(crate) address4: Option<Ipv4Addr>,
-    /// Link-layer address of the pod's end.
+    /// Link-layer address of the pod's side.
     pub(crate) mac: [u8; 6],
     /// Index of either end, each in its namespace.
     pub(crate) ifindex: u32,
-    /// The bridge that it is a port of.
+    /// The bridge of the host side.
     pub(crate) bridge: u32,
-    /// The uplink that shall answer for the pod by the kernel's own neighbour proxy.
+    /// The uplink, if the kernel's proxy NDP answers for the pod.
     pub(crate) proxy_on: Option<u32>,
-    /// Largest packet, in bytes.
+    /// MTU in bytes.
     pub(crate) mtu: u32,
-    /// How much the pod may send and receive.
+    /// The pod's rate limits.
     pub(crate) limits: Option<Bandwidth>,
 }
 
 impl Wiring<'_> {
-    /// The pod's addresses of both families.
+    /// The pod's IPv6 address, and its IPv4 address if it has one.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         both(self.address, self.address4)
     }
 }
 
-/// Addresses of one pod.
+/// One pod's addresses of both families.
 pub(crate) fn both(address: Ipv6Addr, address4: Option<Ipv4Addr>) -> impl Iterator<Item = IpAddr> {
     [IpAddr::V6(address)]
         .into_iter()
@@ -80,11 +80,11 @@ fn tolerate(what: &'static str, message: RouteNetlinkMessage, codes: &'static [i
     }
 }
 
-/// What [`host_side`] does first; the other requests depend on it.
+/// The first request of [`host_side`], on which the others depend.
 pub(crate) const CREATE: &str = "create the pod's veth";
 
-/// The host's namespace: the veth with its peer already inside the pod, isolated on the bridge, with its addresses
-/// fixed, so that nothing is learned and nothing is flooded.
+/// The messages in the host's namespace: the veth pair with its peer already inside the pod, an isolated bridge port, and
+/// permanent neighbour and forwarding entries, so that the bridge learns and floods nothing.
 pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
     let mut requests = vec![
         Request::new(
@@ -93,12 +93,12 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
             NLM_F_CREATE | NLM_F_EXCL,
         ),
         Request::new(
-            "set the pod's bridge port",
+            "configure the pod's bridge port",
             RouteNetlinkMessage::NewLink(port(wiring)),
             0,
         ),
         Request::new(
-            "fix the pod's forwarding entry",
+            "add the pod's forwarding entry",
             RouteNetlinkMessage::NewNeighbour(forwarding_entry(wiring)),
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
@@ -107,7 +107,7 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
     requests.extend(reached.flat_map(|address| reach(address, wiring.mac, wiring.bridge)));
     if let Some(uplink) = wiring.proxy_on {
         requests.push(Request::new(
-            "answer for the pod on the uplink",
+            "add the pod's proxy entry on the uplink",
             RouteNetlinkMessage::NewNeighbour(reach::proxy(wiring.address, uplink)),
             NLM_F_CREATE | NLM_F_REPLACE,
         ));
@@ -115,19 +115,19 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
     requests
 }
 
-/// When both ends are there: the limits at the host's end, and a look that makes the kernel take notice that the link is up
-/// before anyone sends. Since Linux 6.8 a look at the link runs the pending carrier work, which otherwise runs a moment later.
+/// Requests after both sides exist: the host side's limits, and a read of the link. Since Linux 6.8 that read runs pending
+/// carrier work, which would otherwise run a moment later and delay the first packets.
 pub(crate) fn settle(wiring: &Wiring<'_>, limiter: Option<BorrowedFd<'_>>) -> Vec<Request> {
     let mut link = LinkMessage::default();
     link.header.index = wiring.ifindex;
     let look = Request::new(
-        "look at the pod's link",
+        "read the pod's link",
         RouteNetlinkMessage::GetLink(link),
         0,
     );
     let received = wiring.limits.and_then(|limits| limits.ingress);
     let limit = received.map(|rate| {
-        let what = "limit what the pod receives";
+        let what = "limit the pod's ingress";
         limit::limit(what, wiring.ifindex, wiring.mtu, rate)
     });
     let enforced = limiter.map(|limiter| limit::enforce(wiring.ifindex, limiter));
@@ -135,7 +135,7 @@ pub(crate) fn settle(wiring: &Wiring<'_>, limiter: Option<BorrowedFd<'_>>) -> Ve
     limits.chain([look]).collect()
 }
 
-/// Puts a link among those that are about to be removed; one that is gone is no error.
+/// Moves a link to the group of links to delete; a missing link is no error.
 pub(crate) fn doom(name: &str) -> Request {
     let mut link = LinkMessage::default();
     link.attributes = vec![
@@ -149,7 +149,7 @@ pub(crate) fn doom(name: &str) -> Request {
     )
 }
 
-/// Removes all that are marked; none is no error.
+/// Deletes the links of that group; an empty group is no error.
 pub(crate) fn remove_doomed() -> Request {
     let mut link = LinkMessage::default();
     link.attributes = vec![LinkAttribute::Group(DOOMED_GROUP)];
@@ -160,13 +160,13 @@ pub(crate) fn remove_doomed() -> Request {
     )
 }
 
-/// Sets the largest packet of a link of this namespace, in bytes.
+/// Sets the MTU of a link of this namespace, in bytes.
 pub(crate) fn set_mtu(ifindex: u32, mtu: u32) -> Request {
     let mut link = LinkMessage::default();
     link.header.index = ifindex;
     link.attributes = vec![LinkAttribute::Mtu(mtu)];
     let message = RouteNetlinkMessage::SetLink(link);
-    tolerate("set the largest packet", message, &[libc::ENODEV])
+    tolerate("set the MTU", message, &[libc::ENODEV])
 }
 
 fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
@@ -200,8 +200,8 @@ fn veth(wiring: &Wiring<'_>, netns: RawFd) -> LinkMessage {
     link
 }
 
-/// Alias, no addresses of its own, and the port's flags; none of these can ride in the create message. The link is named,
-/// for its number may be someone else's where it could not be created.
+/// Alias, address generation mode and bridge port flags, which the create message cannot contain. The link is identified by
+/// name: if it could not be created, its ifindex may belong to another one.
 fn port(wiring: &Wiring<'_>) -> LinkMessage {
     let flags = vec![
         InfoBridgePort::Learning(false),
@@ -229,7 +229,7 @@ fn port(wiring: &Wiring<'_>) -> LinkMessage {
     link
 }
 
-/// The kernel gives the link no address by itself, so nothing waits for duplicate address detection.
+/// No automatic link-local address, so nothing waits for duplicate address detection.
 pub(crate) fn no_generated_addresses() -> LinkAttribute {
     LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(
         In6AddrGenMode::None,

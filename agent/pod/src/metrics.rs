@@ -1,5 +1,5 @@
-//! What wiring pods costs and mends: a histogram for each stage of ADD and DEL, and leaks that were healed. The pod network
-//! writes into it.
+//! Metrics of the pod network: a histogram for each stage of ADD and DEL, and counts of repaired leaks. The pod network
+//! writes them.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -10,37 +10,37 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-/// From 50 µs, doubled up to 1.6 s: a record that is synced takes 100 µs, a link that is removed some 20 ms.
+/// Bounds from 50 µs, doubled up to 1.6 s: a synced record takes 100 µs, the removal of a link some 20 ms.
 const BUCKETS: (f64, f64, u16) = (5e-5, 2.0, 16);
 
-/// What is done for a pod.
+/// A request on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// ADD.
     Add,
-    /// DEL, and whatever else takes a pod's wiring away.
+    /// DEL, and every other removal of a pod from the network.
     Del,
 }
 
-/// A part of ADD or DEL.
+/// A stage of ADD or DEL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// The journal: an address reserved, confirmed, released or freed.
+    /// The journal: reserve, confirm, release or free an address.
     Journal,
-    /// The node's side of the link, made or removed.
+    /// The host side of the veth pair: created or deleted.
     Host,
-    /// The pod's side.
+    /// The pod's side: addresses, routes.
     Inside,
-    /// The data path's row and programs.
+    /// The data path: pod table and programs.
     Datapath,
 }
 
-/// What was put right by itself.
+/// A repaired leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Healed {
-    /// A lease whose pod vanished, or whose ADD or DEL was cut off.
+    /// A lease whose pod vanished, or whose ADD or DEL was interrupted.
     Lease,
-    /// A link that no lease explained.
+    /// A link without a lease.
     Link,
     /// A pod that the journal had lost.
     Adopted,
@@ -87,7 +87,7 @@ impl EncodeLabelValue for Healed {
     }
 }
 
-/// The numbers. Clones share them.
+/// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct WiringMetrics {
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
@@ -109,7 +109,7 @@ fn histogram() -> Histogram {
 }
 
 impl WiringMetrics {
-    /// A part of a request took so long.
+    /// Records the duration of a stage.
     pub fn took(&self, command: Command, stage: Stage, took: Duration) {
         let labels = StageLabels { command, stage };
         self.stages
@@ -117,20 +117,20 @@ impl WiringMetrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Something was put right by itself.
+    /// Counts a repaired leak.
     pub fn healed(&self, what: Healed) {
         self.healed.get_or_create(&HealedLabels { what }).inc();
     }
 
-    /// Offers all of them to who asks for metrics.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
-        let help = "Time that each part of ADD and DEL takes";
+        let help = "Duration of each stage of ADD and DEL, in seconds";
         registry.register(
             "dormouse_cni_stage_duration_seconds",
             help,
             self.stages.clone(),
         );
-        let help = "Leftovers of crashes and of pods that vanished, put right";
+        let help = "Repaired leaks of crashes and of vanished pods, by kind";
         registry.register("dormouse_addresses_reclaimed", help, self.healed.clone());
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_told() {
+    fn recorded_values_are_exported() {
         let metrics = WiringMetrics::default();
         let mut registry = Registry::default();
         metrics.register(&mut registry);

@@ -1,33 +1,33 @@
-//! Names and addresses that follow from a pod's suffix, so that kernel state explains itself without any table. Pure.
+//! Names and addresses derived from a pod's suffix, so the kernel's objects can be mapped to pods without a table. Pure.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dormouse_agent_ipam::{LeaseKey, Suffix};
 
-/// The bridge's link-layer address: fixed, so that pods may know their gateway for ever.
+/// Link-layer address of all bridges: constant, so that pods have a permanent neighbour entry for the gateway.
 pub const BRIDGE_MAC: [u8; 6] = [0x02, 0xd0, 0, 0, 0, 1];
-/// Begins the name of each pod's link on the host.
+/// Prefix of the names of the pods' links on the host.
 pub const LINK_PREFIX: &str = "dm";
 const ALIAS_PREFIX: &str = "dormouse";
 
-/// Host end of the pod's veth.
+/// Name of the host side of the pod's veth pair.
 pub fn link_name(suffix: Suffix) -> String {
     format!("{LINK_PREFIX}{suffix}")
 }
 
-/// The suffix that a link's name says.
+/// The suffix in a link's name.
 pub fn suffix_of_link(name: &str) -> Option<Suffix> {
     let digits = name.strip_prefix(LINK_PREFIX).filter(|d| d.len() == 8)?;
     u32::from_str_radix(digits, 16).ok().map(Suffix)
 }
 
-/// Link-layer address of the pod's end.
+/// Link-layer address of the pod's side.
 pub fn pod_mac(suffix: Suffix) -> [u8; 6] {
     mac(0xd0, suffix)
 }
 
-/// Link-layer address of the host's end.
+/// Link-layer address of the host side.
 pub fn host_mac(suffix: Suffix) -> [u8; 6] {
     mac(0xd1, suffix)
 }
@@ -37,31 +37,31 @@ fn mac(second: u8, suffix: Suffix) -> [u8; 6] {
     [0x02, second, a, b, c, d]
 }
 
-/// As `02:d0:…`.
+/// A link-layer address as `02:d0:…`.
 pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The pod's link-local address. Suffixes below 16 are the host's, so it is never the gateway's.
+/// The pod's link-local address. Suffixes below 16 are reserved for the host, so it never equals the gateway's.
 pub fn link_local(suffix: Suffix) -> Ipv6Addr {
     Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(suffix.0))
 }
 
-/// The interface index that is asked for first: choosing it saves looking it up.
+/// The preferred ifindex: choosing it avoids reading it back.
 pub fn ifindex(suffix: Suffix) -> u32 {
     (suffix.0 & 0x7fff_ffff).max(1 << 16)
 }
 
-/// The link's alias: what it is, for people and for a restarted agent.
+/// The alias of a pod's link (IFLA_IFALIAS), from which a restarted agent recovers the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alias {
-    /// Whose it is.
+    /// The holder.
     pub key: LeaseKey,
-    /// Which pod's.
+    /// The pod's suffix.
     pub suffix: Suffix,
-    /// Link-layer address of the pod's end; told only where someone chose it.
+    /// Link-layer address of the pod's side; written only if it was requested explicitly.
     pub mac: [u8; 6],
-    /// The pod's IPv4 address; told as eight hexadecimal digits, for the longest key leaves no room for more.
+    /// The pod's IPv4 address; written as eight hexadecimal digits, because the longest key leaves no more room.
     pub address4: Option<Ipv4Addr>,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Alias {
     }
 }
 
-/// Reads an alias.
+/// Parses an alias.
 pub fn parse_alias(text: &str) -> Option<Alias> {
     let mut words = text.split(' ');
     if words.next()? != ALIAS_PREFIX {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_says_whose_it_is() {
+    fn an_alias_is_read_back() {
         let key = LeaseKey {
             network: "pods".into(),
             container: "c1".into(),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_follow_from_the_suffix() {
+    fn addresses_are_derived_from_the_suffix() {
         let suffix = Suffix(0x1_0002);
         assert_eq!(mac_text(pod_mac(suffix)), "02:d0:00:01:00:02");
         assert_eq!(link_local(suffix).to_string(), "fe80::1:2");

@@ -1,5 +1,5 @@
-//! The node's network: the leases, the kernel's state and the data path's table, kept in step. Every operation may be
-//! called from any thread; those on different attachments run side by side.
+//! The pod network: keeps leases, the kernel's objects and the data path's table consistent. Every operation can be called
+//! from any thread; operations on different attachments run in parallel.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -40,36 +40,36 @@ mod queues;
 mod reserve;
 mod stages;
 
-/// The bridge's name unless told otherwise.
+/// Default name of the first bridge.
 pub const BRIDGE_DEFAULT: &str = "dormouse0";
 const JOURNAL: &str = "leases";
-/// How long to wait for the journal: agents that serve one request while no other runs hold it for milliseconds.
+/// Time limit for the journal's lock: `dormouse-agent offline` holds it for milliseconds.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a node's network is made of.
+/// Settings of the pod network.
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
-    /// The node's prefix.
+    /// The node's /96.
     pub prefix: NodePrefix,
-    /// What the network delivers to the node: its prefix, or more.
+    /// The prefix that the network delivers to the node: the /96, or a shorter one that contains it.
     pub delivered: NodePrefix,
-    /// What pods get IPv4 addresses from; none: they get IPv6 ones only.
+    /// The range of the pods' IPv4 addresses; none: pods are IPv6 only.
     pub range4: Option<Ipv4Range>,
     /// The node's state folder.
     pub state_dir: PathBuf,
-    /// The bridge's name.
+    /// Name of the first bridge.
     pub bridge: String,
-    /// The outer interface.
+    /// Name of the uplink.
     pub uplink: String,
-    /// How long a released address rests.
+    /// Quarantine of a released address.
     pub rest: Duration,
-    /// Whether the kernel's neighbour proxy answers for pods on the uplink: for nodes without the data path's answers.
+    /// Use the kernel's proxy NDP for pods on the uplink, for nodes whose data path does not answer solicitations.
     pub proxy_neighbors: bool,
 }
 
 impl NetworkConfig {
-    /// IPv6 only, the usual bridge and rest; the network delivers no more than the prefix, and the data path answers for
-    /// pods.
+    /// IPv6 only, default bridge and quarantine; the network delivers exactly the node's prefix, and the data path answers
+    /// solicitations.
     pub fn new(prefix: NodePrefix, state_dir: PathBuf, uplink: impl Into<String>) -> Self {
         Self {
             prefix,
@@ -83,13 +83,13 @@ impl NetworkConfig {
         }
     }
 
-    /// Whether the journal in the state folder fits; [`Network::open`] asks too, but late for those who make other
-    /// changes before.
+    /// Checks that the journal in the state folder fits these settings. [`Network::open`] checks it too; callers that make other
+    /// changes first call this before them.
     pub fn check(&self) -> Result<(), NetworkError> {
         self.leases().map(drop)
     }
 
-    /// The networks of which the node has what pods have, and nothing else.
+    /// The networks in which addresses without a pod are refused.
     fn refused(&self) -> HashSet<Net> {
         let v6 = |prefix: NodePrefix| (prefix.network().into(), prefix.length());
         let v4 = |range: Ipv4Range| (range.network().into(), range.length());
@@ -116,30 +116,30 @@ impl NetworkConfig {
         if bytes > 0 {
             tracing::warn!(
                 bytes,
-                "cut what a crash left unfinished in the journal of leases"
+                "truncated an incomplete record at the end of the lease journal"
             );
         }
         Ok(leases)
     }
 }
 
-/// A pod that is wired.
+/// A pod that is connected to the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Whose it is.
+    /// The holder of its lease.
     pub key: LeaseKey,
-    /// Its address.
+    /// IPv6 address.
     pub address: Ipv6Addr,
-    /// Its IPv4 address, where it has one.
+    /// IPv4 address, if it has one.
     pub address4: Option<Ipv4Addr>,
 }
 
-/// The node's network.
+/// The pod network of a node.
 pub struct Network {
     config: NetworkConfig,
-    /// The outer interface.
+    /// ifindex of the uplink.
     uplink: u32,
-    /// Largest packet of the uplink and of everything behind it, in bytes.
+    /// MTU of the uplink, and so of bridges and pods, in bytes.
     mtu: AtomicU32,
     shards: Mutex<Shards>,
     leases: Leases,
@@ -147,17 +147,17 @@ pub struct Network {
     remover: Remover,
     table: Mutex<Box<dyn PodTable>>,
     in_work: KeyedLock,
-    /// Live leases whose link was found missing, and when first (since boot).
+    /// Live leases whose link is missing, and since when (time since boot).
     missing: Mutex<HashMap<Suffix, Duration>>,
-    /// Pods whose packets may have to wait on the host's end of their link, as the data path was told.
+    /// Pods whose host side has a qdisc that queues, as reported to the data path.
     queued: Mutex<HashSet<Suffix>>,
     counters: RequestCounters,
     wiring: WiringMetrics,
 }
 
 impl Network {
-    /// Makes or finds the bridge, reads the journal, heals what a crash or a reboot left, and tells `table` of every
-    /// pod that lives. Works in the calling thread's network namespace, and so must all later calls.
+    /// Sets up the bridge, opens the journal, repairs what a crash or reboot left, and adds every pod to `table`. Uses the
+    /// calling thread's network namespace; all later calls must be made in the same one.
     pub fn open(config: NetworkConfig, table: Box<dyn PodTable>) -> Result<Self, NetworkError> {
         let leases = config.leases()?;
         let range4 = config.range4;
@@ -193,17 +193,17 @@ impl Network {
         let began = Instant::now();
         let kept = network.heal()?;
         let took_us = began.elapsed().as_micros();
-        tracing::info!(pods = kept, took_us, "found the node's pods again");
+        tracing::info!(pods = kept, took_us, "recovered the node's pods");
         network.consume_pending()?;
         Ok(network)
     }
 
-    /// What it was opened with.
+    /// The settings.
     pub fn config(&self) -> &NetworkConfig {
         &self.config
     }
 
-    /// The pods that are wired, by address.
+    /// The connected pods, ordered by address.
     pub fn pods(&self) -> Vec<Pod> {
         let leases = self.leases.leases();
         let live = leases
@@ -220,17 +220,17 @@ impl Network {
             .collect()
     }
 
-    /// How often each request was answered how.
+    /// Counters of the plugin's requests.
     pub fn counters(&self) -> &RequestCounters {
         &self.counters
     }
 
-    /// What wiring takes, and what was put right.
+    /// Metrics of stages and repairs.
     pub fn wiring(&self) -> &WiringMetrics {
         &self.wiring
     }
 
-    /// How many addresses are in use, and are left.
+    /// Numbers of leased, quarantined and free addresses.
     pub fn usage(&self) -> Usage {
         self.leases.usage(since_boot())
     }
@@ -249,7 +249,7 @@ impl Network {
         Ok(())
     }
 
-    /// Removes whatever the data path and the kernel have of a lease, then frees it.
+    /// Removes a lease's pod from the data path and the kernel, then frees the lease.
     fn unwire(&self, lease: &Lease) -> Result<(), NetworkError> {
         let mut stages = Stages::begin(&self.wiring, Command::Del);
         let address = self.address(lease.suffix);
@@ -281,14 +281,14 @@ impl Network {
         Ok(())
     }
 
-    /// Unwires what a crash left, or a pod that vanished without DEL.
+    /// Removes the pod of a lease that a crash left, or that vanished without DEL.
     fn reclaim(&self, lease: &Lease) -> Result<(), NetworkError> {
         self.unwire(lease)?;
         self.wiring.healed(Healed::Lease);
         Ok(())
     }
 
-    /// Where a pod's routes may lead.
+    /// The bridges that the pod's routes may point to.
     fn bridges_of(&self, lease: &Lease) -> Vec<u32> {
         let shards = self.shards.lock();
         match shards.bridge_of(lease.suffix) {
@@ -298,7 +298,7 @@ impl Network {
         }
     }
 
-    /// Whether a pod's link is plugged in.
+    /// Whether a pod's link is a port of one of the bridges.
     fn is_port(&self, link: &PodLink) -> bool {
         let shards = self.shards.lock();
         link.controller
@@ -326,7 +326,7 @@ fn is_busy(error: &LeasesError) -> bool {
     matches!(error, LeasesError::Journal { source, .. } if source.kind() == io::ErrorKind::ResourceBusy)
 }
 
-/// All links of the namespace, by a socket of its own: an answer that is so long would hold others up.
+/// All links of the namespace, read over a socket of its own: such a long reply would delay other threads.
 fn links() -> Result<Vec<LinkMessage>, NetworkError> {
     let links = Rtnl::open().and_then(|mut rtnl| rtnl.links());
     links.map_err(machine("list the node's links"))

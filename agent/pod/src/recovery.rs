@@ -1,4 +1,4 @@
-//! What a restarted agent has to heal: the journal's leases against the kernel's links. Pure.
+//! Recovery plan of a restarted agent: compares the journal's leases with the kernel's links. Pure.
 
 use std::collections::HashMap;
 
@@ -13,26 +13,26 @@ use dormouse_agent_netlink::links;
 #[cfg(test)]
 mod tests;
 
-/// The queues of a link that sends at once: while it is up, and before.
+/// Qdiscs without a queue: of a link that is up, and of one that is down.
 const UNQUEUED: [&str; 2] = ["noqueue", "noop"];
 
-/// A link on the host that bears a pod's name.
+/// A link on the host with a pod's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodLink {
     pub(crate) suffix: Suffix,
     pub(crate) ifindex: u32,
-    /// The bridge it is a port of.
+    /// ifindex of the bridge that it is a port of.
     pub(crate) controller: Option<u32>,
-    /// Whose it is, as it says itself.
+    /// The lease's data in the link's alias.
     pub(crate) alias: Option<Alias>,
-    /// Largest packet, in bytes.
+    /// MTU in bytes.
     pub(crate) mtu: u32,
-    /// What is sent to the pod may have to wait: it has a limit.
+    /// It has a queueing qdisc, because the pod has a rate limit.
     pub(crate) queues: bool,
 }
 
 impl PodLink {
-    /// Reads a link; none if it is no pod's.
+    /// Reads a link; none if it is not a pod's.
     pub(crate) fn read(link: &LinkMessage) -> Option<Self> {
         let (mut suffix, mut controller, mut alias) = (None, None, None);
         let (mut ours, mut queues) = (false, false);
@@ -48,7 +48,7 @@ impl PodLink {
         }
         let suffix = suffix?;
         let alias = alias.filter(|alias| alias.suffix == suffix);
-        // Somebody else's link may have such a name.
+        // Other software's link may have such a name.
         if !ours && alias.is_none() {
             return None;
         }
@@ -62,27 +62,27 @@ impl PodLink {
         })
     }
 
-    /// The link-layer address of the pod's end.
+    /// Link-layer address of the pod's side.
     pub(crate) fn mac(&self) -> [u8; 6] {
-        let told = self.alias.as_ref().map(|alias| alias.mac);
-        told.unwrap_or(names::pod_mac(self.suffix))
+        let chosen = self.alias.as_ref().map(|alias| alias.mac);
+        chosen.unwrap_or(names::pod_mac(self.suffix))
     }
 }
 
-/// One thing to do at start.
+/// One step of the recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Healing {
-    /// The pod lives: tell the data path.
+    /// The pod is live: add it to the data path.
     Keep(PodLink),
-    /// Half made, half removed, or its namespace is gone: remove what is left and free the address.
+    /// An interrupted ADD or DEL, or a deleted namespace: remove what is left and free the lease.
     Unwire(Lease),
-    /// The pod lives but the journal has lost it: take the lease back.
+    /// The pod is live but the journal has no lease: restore it.
     Adopt(Lease, PodLink),
-    /// A link that is nobody's.
+    /// A link without a lease and without an alias: delete it.
     RemoveLink(String),
 }
 
-/// Compares.
+/// Compares leases and links.
 pub(crate) fn plan<'a>(
     leases: impl Iterator<Item = &'a Lease>,
     links: &[PodLink],

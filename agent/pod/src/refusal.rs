@@ -1,5 +1,5 @@
-//! Packets to addresses of the node that no pod has are refused: the default route would send them back to where they came
-//! from.
+//! Unreachable routes for addresses of the node that no pod has: the default route would send such packets back to where they
+//! came from.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,15 +9,15 @@ use rtnetlink::{Handle, RouteMessageBuilder};
 
 use dormouse_agent_netlink::routes;
 
-/// What our refusals say of who made them, so that later agents know them: no other program of `rt_protos` has this number.
+/// The protocol number of these routes, by which later agents recognize them; not assigned to other software in `rt_protos`.
 pub const MADE_BY: RouteProtocol = RouteProtocol::Other(0xd0);
-/// Behind every other route to the same network, such as the one of a link that has addresses of it.
+/// Metric: lower priority than every other route to the same network, such as the connected route of a link.
 const METRIC: u32 = 0xffff_0000;
 
-/// A network: its first address, and how many bits its addresses share.
+/// A network: its address and prefix length.
 pub type Net = (IpAddr, u8);
 
-/// Refuses what lies in these networks and has no route of its own, and no more what an agent before refused.
+/// Creates unreachable routes for these networks, and deletes those of a previous agent for others.
 pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(), rtnetlink::Error> {
     let mut there = HashSet::new();
     for route in routes::all(handle).await?.into_iter().filter(is_refusal) {
@@ -32,7 +32,7 @@ pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(),
     Ok(())
 }
 
-/// Whether an agent made the route to refuse what no pod has.
+/// Whether the route is an unreachable route of an agent.
 pub fn is_refusal(route: &RouteMessage) -> bool {
     route.header.kind == RouteType::Unreachable && route.header.protocol == MADE_BY
 }

@@ -1,4 +1,4 @@
-//! What the last agent was told of the node's network, so that pods can be wired without its command line.
+//! The last agent's network configuration, saved for `offline`, which has no command line flags.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,14 +10,14 @@ use crate::{Ipv4Range, NetworkConfig, NetworkError, NodePrefix};
 
 const FILE: &str = "network.json";
 
-/// The part of [`NetworkConfig`] that is not the state folder.
+/// The fields of [`NetworkConfig`] except the state folder.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Remembered {
     prefix: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     range4: Option<String>,
-    /// None where the network delivers no more than the prefix.
+    /// None if the delivered prefix is the node's prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivered: Option<String>,
     bridge: String,
@@ -25,7 +25,7 @@ struct Remembered {
     proxy_neighbors: bool,
 }
 
-/// Writes it into the state folder, durably.
+/// Writes the configuration into the state folder, durably.
 pub fn remember(config: &NetworkConfig) -> io::Result<()> {
     let remembered = Remembered {
         prefix: config.prefix.to_string(),
@@ -44,10 +44,10 @@ pub fn remember(config: &NetworkConfig) -> io::Result<()> {
     File::open(&config.state_dir)?.sync_all()
 }
 
-/// Reads it again.
+/// Reads the saved configuration.
 pub fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
     let failed = |source| NetworkError::Machine {
-        what: "read what the last agent knew of the node's network; run dormouse-agent once",
+        what: "read the network configuration of the last agent; run dormouse-agent once",
         source,
     };
     let bytes = fs::read(path(state_dir)).map_err(failed)?;
@@ -84,25 +84,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_agent_was_told_the_next_one_knows() {
+    fn a_saved_configuration_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let error = recall(folder.path()).unwrap_err();
         assert!(error.to_string().contains("run dormouse-agent once"));
         let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
-        let mut told = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
-        told.range4 = Some("10.1.2.0/24".parse().unwrap());
-        told.bridge = "br7".into();
-        told.delivered = "2001:db8:d0::/64".parse().unwrap();
-        told.proxy_neighbors = true;
-        remember(&told).unwrap();
-        remember(&told).unwrap();
-        let known = recall(folder.path()).unwrap();
-        assert_eq!((known.prefix, known.range4), (prefix, told.range4));
-        assert_eq!(known.delivered, told.delivered);
+        let mut saved = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
+        saved.range4 = Some("10.1.2.0/24".parse().unwrap());
+        saved.bridge = "br7".into();
+        saved.delivered = "2001:db8:d0::/64".parse().unwrap();
+        saved.proxy_neighbors = true;
+        remember(&saved).unwrap();
+        remember(&saved).unwrap();
+        let read = recall(folder.path()).unwrap();
+        assert_eq!((read.prefix, read.range4), (prefix, told.range4));
+        assert_eq!(read.delivered, told.delivered);
         assert_eq!(
-            (known.bridge.as_str(), known.uplink.as_str()),
+            (read.bridge.as_str(), read.uplink.as_str()),
             ("br7", "eth0")
         );
-        assert!(known.proxy_neighbors);
+        assert!(read.proxy_neighbors);
     }
 }

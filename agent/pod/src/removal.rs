@@ -1,6 +1,6 @@
-//! Removes links many at a time. The kernel takes 10 to 30 ms to let go of a link's memory, however many go together, so
-//! doomed links are put into one interface group and removed by one message. A link is gone for everyone before that:
-//! the kernel says so as soon as nobody can find it any more, and no caller waits longer.
+//! Deletion of links, many at a time. The kernel takes 10 to 30 ms to free a link's memory, no matter how many are deleted
+//! together, so links are put into one interface group and deleted by one message. A link is invisible before that: the kernel
+//! sends a notification when it can no longer be found, and the caller waits no longer than that.
 
 use std::collections::HashSet;
 use std::io;
@@ -23,24 +23,24 @@ use dormouse_agent_netlink::batch::again;
 use dormouse_agent_netlink::rtnl::{Ask, Message, encode, note, receive_readable, socket};
 use dormouse_agent_netlink::{Request, RequestError, first_refusal};
 
-/// Links that go together: the kernel changes no other link meanwhile, 0.3 ms for each.
+/// Maximum number of links in a group: other link changes wait meanwhile, 0.3 ms per link.
 const GROUP_MAX: usize = 16;
-/// The kernel's messages about other links arrive too, in bytes.
+/// Receive buffer in bytes: notifications about other links arrive too.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
-/// How long the kernel may say nothing, in seconds.
+/// Maximum time without a message of the kernel, in seconds.
 const PATIENCE_S: i64 = 30;
-/// Number of a group's first request.
+/// Sequence number of a group's first request.
 const FIRST: u32 = 1;
 
-/// One link that shall go.
+/// A link to delete.
 struct Doomed {
     link: String,
-    /// Puts it into the group, and what else shall be done.
+    /// The request that moves it into the group, and further requests of the caller.
     requests: Vec<Request>,
     answer: SyncSender<Result<(), RequestError>>,
 }
 
-/// Removes links for any thread, together with those that others want gone.
+/// Deletes links of any thread, together with those of other waiting threads.
 #[derive(Default)]
 pub(crate) struct Remover {
     waiting: Mutex<Vec<Doomed>>,
@@ -48,8 +48,7 @@ pub(crate) struct Remover {
 }
 
 impl Remover {
-    /// Carries out `requests` and removes the link. One that is not there is no error. Works in the calling thread's
-    /// namespace.
+    /// Executes `requests` and deletes the link. A missing link is no error. Uses the calling thread's network namespace.
     pub(crate) fn remove(&self, link: &str, requests: Vec<Request>) -> Result<(), RequestError> {
         let (answer, answered) = sync_channel(1);
         self.waiting.lock().push(Doomed {
@@ -97,22 +96,22 @@ fn remove_group(group: Vec<Doomed>) {
                 .and_then(|()| first_refusal(&all[all.len() - 1..], &codes[all.len() - 1..])),
             Err(error) => Err(RequestError::socket(again(error))),
         };
-        // Whoever asked waits for nothing else.
+        // The receiver waits for nothing else: it cannot be gone.
         let _ = answer.send(done);
     }
 }
 
-/// A group that is being removed.
+/// A group that is being deleted.
 struct Removal {
     socket: Arc<Socket>,
     codes: Vec<Option<i32>>,
-    /// The links by the place of the request that dooms each.
+    /// The links, by the index of the request that moves each into the group.
     links: Vec<(usize, String)>,
     gone: HashSet<String>,
 }
 
 impl Removal {
-    /// Sends from a thread of its own, for the kernel returns from the call only when it has let go of all memory.
+    /// Sends on a thread of its own, because the system call returns only when all memory is freed.
     fn begin(requests: &[Request], links: Vec<(usize, String)>) -> io::Result<Self> {
         let socket = socket()?;
         socket.add_membership(libc::RTNLGRP_LINK)?;
@@ -130,11 +129,11 @@ impl Removal {
         })
     }
 
-    /// Waits until all links are gone; each request's error number.
+    /// Waits until all links are gone. Returns the error number of each request.
     fn finish(mut self) -> io::Result<Vec<i32>> {
         while !self.is_done() {
             for message in receive_readable(&self.socket)? {
-                self.hear(&message);
+                self.receive(&message);
             }
         }
         Ok(self
@@ -144,7 +143,7 @@ impl Removal {
             .collect())
     }
 
-    fn hear(&mut self, message: &Message) {
+    fn receive(&mut self, message: &Message) {
         note(&mut self.codes, FIRST, message);
         if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) = &message.payload
             && let Some(name) = name(link)
@@ -153,7 +152,7 @@ impl Removal {
         }
     }
 
-    /// The last request's acknowledgement comes when even the memory is free.
+    /// The last request is acknowledged when the memory is freed.
     fn is_done(&self) -> bool {
         let Some((removed, others)) = self.codes.split_last() else {
             return true;
@@ -164,7 +163,7 @@ impl Removal {
     }
 }
 
-/// The name of a link that is gone; none where only a bridge tells that it lost a port.
+/// Name of a deleted link; none if the message is only a bridge's about a lost port.
 fn name(link: &LinkMessage) -> Option<&str> {
     if link.header.interface_family != AddressFamily::Unspec {
         return None;

@@ -1,12 +1,12 @@
-//! Which bridge each pod's link is a port of: bridges with many ports are slow to take more, a node may have any number of
+//! Distribution of pods over bridges: adding a port to a bridge with many ports is slow, and a node can have any number of
 //! pods. Pure.
 
 use std::collections::HashMap;
 
 use dormouse_agent_ipam::Suffix;
 
-/// Ports of one bridge that are used. The kernel would take 1,023, but walks over all of them several times to add one more:
-/// at 1,000 that takes as long as all the rest of it.
+/// Ports used per bridge. The kernel allows 1,023, but walks over all of them several times to add one: at 1,000 this takes
+/// as long as the rest of an ADD.
 pub(crate) const PORTS_MAX: usize = 128;
 
 /// One bridge.
@@ -14,11 +14,11 @@ pub(crate) const PORTS_MAX: usize = 128;
 struct Shard {
     ifindex: u32,
     ports: usize,
-    /// The kernel took no further port: others have the rest.
+    /// The kernel refused a further port: other software uses the rest.
     refused: bool,
 }
 
-/// The bridges in the order in which they were made, and who is where.
+/// The bridges in the order of their numbers, and the bridge of each pod.
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
     shards: Vec<Shard>,
@@ -34,7 +34,7 @@ pub(crate) fn name(base: &str, count: usize) -> String {
 }
 
 impl Shards {
-    /// One more bridge, without any pod.
+    /// Adds a bridge without pods.
     pub(crate) fn push(&mut self, ifindex: u32) {
         self.shards.push(Shard {
             ifindex,
@@ -43,30 +43,30 @@ impl Shards {
         });
     }
 
-    /// How many bridges there are.
+    /// Number of bridges.
     pub(crate) fn len(&self) -> usize {
         self.shards.len()
     }
 
-    /// All of them.
+    /// The bridges, by ifindex.
     pub(crate) fn bridges(&self) -> impl Iterator<Item = u32> {
         self.shards.iter().map(|shard| shard.ifindex)
     }
 
-    /// The bridge that a pod's link is a port of.
+    /// The bridge of a pod.
     pub(crate) fn bridge_of(&self, suffix: Suffix) -> Option<u32> {
         let place = self.placed.get(&suffix)?;
         self.shards.get(*place).map(|shard| shard.ifindex)
     }
 
-    /// Takes a port for a pod, and says on which bridge; none if one more is needed.
+    /// Reserves a port for a pod. Returns the bridge; none if all are full.
     pub(crate) fn place(&mut self, suffix: Suffix) -> Option<u32> {
         let has_room = |shard: &Shard| shard.ports < PORTS_MAX && !shard.refused;
         let place = self.shards.iter().position(has_room)?;
         self.put(suffix, place)
     }
 
-    /// The kernel took no further port on the pod's bridge.
+    /// Records that the kernel refused a further port on the pod's bridge, and frees the reservation.
     pub(crate) fn refuse(&mut self, suffix: Suffix) {
         let place = self.placed.get(&suffix).copied();
         self.remove(suffix);
@@ -75,13 +75,13 @@ impl Shards {
         }
     }
 
-    /// A pod's link was found on a bridge. False if it is none of these.
+    /// Records that a pod's link was found on a bridge. False if it is not one of these.
     pub(crate) fn found(&mut self, suffix: Suffix, bridge: u32) -> bool {
         let place = self.shards.iter().position(|shard| shard.ifindex == bridge);
         place.and_then(|place| self.put(suffix, place)).is_some()
     }
 
-    /// The pod's port is free again.
+    /// Frees the pod's port.
     pub(crate) fn remove(&mut self, suffix: Suffix) {
         let place = self.placed.remove(&suffix);
         if let Some(shard) = place.and_then(|place| self.shards.get_mut(place)) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bridge_asks_for_the_next_and_takes_pods_again_when_some_went() {
+    fn a_full_bridge_needs_the_next_and_takes_pods_again_after_removals() {
         let mut shards = full();
         assert_eq!(shards.place(Suffix(5_000)), None);
         shards.push(SECOND);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_whose_ports_others_have_is_left_until_one_of_ours_is_free() {
+    fn a_refused_bridge_is_skipped_until_one_of_its_pods_is_removed() {
         let mut shards = Shards::default();
         shards.push(FIRST);
         shards.push(SECOND);

@@ -1,4 +1,4 @@
-//! Settings that the kernel offers only as files, of the calling thread's network namespace.
+//! Sysctls of the calling thread's network namespace, which netlink does not offer.
 
 use std::fs;
 use std::io;
@@ -6,32 +6,32 @@ use std::io;
 const IPV6: &str = "/proc/sys/net/ipv6";
 const IPV4: &str = "/proc/sys/net/ipv4";
 
-/// The neighbour table is shared by all namespaces and its entries of pods count: (setting, least value).
+/// Minimum sizes of the neighbour table, which all namespaces share and which contains the pods' entries.
 const NEIGHBOR_LIMITS: [(&str, u64); 3] = [
     ("gc_thresh1", 8192),
     ("gc_thresh2", 32_768),
     ("gc_thresh3", 65_536),
 ];
 
-/// Kinds of reverse path filters.
+/// Values of rp_filter.
 const STRICT: u8 = 1;
 const LOOSE: &str = "2";
 
-/// A setting that could not be read or written.
+/// Why a sysctl could not be set.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to set {path} to {value}")]
 pub struct SysctlError {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// What it should say.
+    /// The required value.
     pub value: String,
-    /// Why it does not.
+    /// The cause.
     #[source]
     pub source: io::Error,
 }
 
-/// Makes the node a router that keeps its own default routes: an interface that listens to router advertisements stops
-/// to once it forwards, and loses what it learnt, unless told otherwise before.
+/// Enables IPv6 forwarding, and keeps the node's default routes: without accept_ra=2, a forwarding interface ignores router
+/// advertisements and loses the routes it has learned.
 pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
     for interface in interfaces()? {
         keep_listening(&interface, interface == uplink)?;
@@ -40,7 +40,7 @@ pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
     make_room(IPV6)
 }
 
-/// The same for IPv4.
+/// Enables IPv4 forwarding.
 pub(crate) fn forward4() -> Result<(), SysctlError> {
     set(&format!("{IPV4}/ip_forward"), "1")?;
     make_room(IPV4)
@@ -49,7 +49,7 @@ pub(crate) fn forward4() -> Result<(), SysctlError> {
 /// Enlarges a family's neighbour table.
 fn make_room(family: &str) -> Result<(), SysctlError> {
     for (name, least) in NEIGHBOR_LIMITS {
-        // Only the initial namespace has them.
+        // The files exist in the initial namespace only.
         let path = format!("{family}/neigh/default/{name}");
         let now = read(&path).and_then(|value| value.parse::<u64>().ok());
         if now.is_some_and(|now| now < least) {
@@ -59,23 +59,23 @@ fn make_room(family: &str) -> Result<(), SysctlError> {
     Ok(())
 }
 
-/// Only 1 stops to listen; 2 is what keeps on. 0 is left alone too: systemd-networkd and NetworkManager write it where they
-/// listen themselves. Apart from the uplink, an interface that forwards already listens no more, and that stays so.
+/// Sets accept_ra from 1 to 2. 0 is not changed: systemd-networkd and NetworkManager write it when they process
+/// advertisements themselves. Apart from the uplink, an interface that forwards already ignores advertisements, and stays so.
 fn keep_listening(interface: &str, is_uplink: bool) -> Result<(), SysctlError> {
-    let says = |name: &str, value: &str| {
+    let is = |name: &str, value: &str| {
         read(&format!("{IPV6}/conf/{interface}/{name}")).is_some_and(|now| now == value)
     };
-    if says("accept_ra", "1") && (is_uplink || says("forwarding", "0")) {
+    if is("accept_ra", "1") && (is_uplink || is("forwarding", "0")) {
         write(&format!("{IPV6}/conf/{interface}/accept_ra"), "2")?;
     }
     Ok(())
 }
 
-/// All interfaces; not what is said of those to come, which follow the kernel's rule.
+/// All interfaces, without the defaults for new ones, which follow the kernel's rule.
 fn interfaces() -> Result<Vec<String>, SysctlError> {
     let names = nix::net::if_::if_nameindex().map_err(|error| SysctlError {
         path: format!("{IPV6}/conf"),
-        value: "listen to router advertisements".to_owned(),
+        value: "accept router advertisements".to_owned(),
         source: error.into(),
     })?;
     let names = names
@@ -84,36 +84,36 @@ fn interfaces() -> Result<Vec<String>, SysctlError> {
     Ok(names.collect())
 }
 
-/// The uplink answers at once for neighbours that it stands for.
+/// Enables proxy NDP on the uplink, without its random delay.
 pub(crate) fn proxy_neighbors(uplink: &str) -> Result<(), SysctlError> {
     set(&format!("{IPV6}/conf/{uplink}/proxy_ndp"), "1")?;
     set(&format!("{IPV6}/neigh/{uplink}/proxy_delay"), "0")
 }
 
-/// A bridge takes no part in autoconfiguration.
+/// Disables autoconfiguration on a bridge.
 pub(crate) fn quiet_bridge(bridge: &str) -> Result<(), SysctlError> {
     set(&format!("{IPV6}/conf/{bridge}/accept_ra"), "0")
 }
 
-/// What a pod answers in a service's name comes from where no route to that name leads. Programs check what pods send; of
-/// the kernel's own two checks the loose one lets it pass, and counts where both are asked for.
+/// Sets rp_filter to loose on an IPv4 bridge: replies of pods in a VIP's name have a source address without a route to the
+/// pod. The programs check the pods' source addresses, so strict mode is not needed.
 pub(crate) fn trust_bridge4(bridge: &str) -> Result<(), SysctlError> {
     let path = |interface: &str| format!("{IPV4}/conf/{interface}/rp_filter");
-    let says = |interface: &str| read(&path(interface)).and_then(|value| value.parse::<u8>().ok());
-    if says("all").max(says(bridge)) == Some(STRICT) {
+    let filter = |interface: &str| read(&path(interface)).and_then(|value| value.parse::<u8>().ok());
+    if filter("all").max(filter(bridge)) == Some(STRICT) {
         return write(&path(bridge), LOOSE);
     }
     Ok(())
 }
 
-/// Pods reach each other through the gateway; the redirects that the kernel sends because both are behind one link
-/// would lead them to a neighbour that their isolated port cannot reach. A new link has neither setting.
+/// Disables ICMPv6 redirects and router advertisements inside the pod: pods reach each other through the gateway, and the
+/// kernel's redirects (both pods are behind one link) would point to a neighbour that the isolated port cannot reach.
 pub(crate) fn quiet_pod(ifname: &str) -> Result<(), SysctlError> {
     write(&format!("{IPV6}/conf/{ifname}/accept_redirects"), "0")?;
     write(&format!("{IPV6}/conf/{ifname}/accept_ra"), "0")
 }
 
-/// The same for IPv4, where the namespace's own setting counts too.
+/// The same for IPv4, where the namespace's setting counts too.
 pub(crate) fn quiet_pod4(ifname: &str) -> Result<(), SysctlError> {
     write(&format!("{IPV4}/conf/all/accept_redirects"), "0")?;
     write(&format!("{IPV4}/conf/{ifname}/accept_redirects"), "0")

@@ -1,4 +1,4 @@
-//! Says in CNI's terms what the node's network said in its own. Pure.
+//! Conversion of the pod network's errors to CNI errors. Pure.
 
 use dormouse_agent_ipam::{AllocateError, LeasesError};
 use dormouse_cni::error::{CniError, code};
@@ -6,7 +6,7 @@ use dormouse_cni::message::{Reply, Request};
 
 use dormouse_agent_pod::NetworkError;
 
-/// The request's name, for counters.
+/// The request's name, as label of the counters.
 pub(super) fn command(request: &Request) -> &'static str {
     match request {
         Request::Add { .. } | Request::Reserve { .. } => "ADD",
@@ -25,7 +25,7 @@ pub(super) fn reply(done: Result<(), NetworkError>) -> Reply {
     }
 }
 
-/// Its code; 0 is success.
+/// The CNI error code; 0 is success.
 pub(super) fn code_of(reply: &Reply) -> u32 {
     match reply {
         Reply::Done | Reply::Wired(_) | Reply::Reserved(_) => 0,
@@ -33,7 +33,7 @@ pub(super) fn code_of(reply: &Reply) -> u32 {
     }
 }
 
-/// What the runtime reads.
+/// The CNI error object.
 pub(super) fn error(error: &NetworkError) -> CniError {
     let code = match error {
         NetworkError::Leases(LeasesError::Allocate(reason)) => match reason {

@@ -1,4 +1,4 @@
-//! One connection of the plugin: who it is, what it asks, and what becomes of an ADD that nobody waits for any more.
+//! One connection of the plugin: checks the peer, runs its request, and undoes an ADD whose plugin has gone.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,12 +13,12 @@ use dormouse_cni::wire;
 use super::answer;
 use dormouse_agent_pod::{Network, NetworkError};
 
-/// How long a connected plugin may take to say what it wants, and to read its answer.
+/// Time limit for receiving the request, and for sending the reply.
 const TALK_DEADLINE: Duration = Duration::from_secs(5);
-/// An ADD that took longer is undone: the runtime may have given up and will ask again.
+/// An ADD that took longer is undone: the runtime may have given up, and will call again.
 const ADD_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Serves one request to its end.
+/// Runs one request and sends the reply.
 pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
     let began = Instant::now();
     let Some((request, netns)) = receive(stream)? else {
@@ -62,7 +62,7 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
     wire::send_reply(stream, &reply)
 }
 
-/// Answers a request that cannot be served.
+/// Replies to a request that cannot be run.
 pub(crate) fn refuse(stream: &UnixStream, error: &NetworkError) -> io::Result<()> {
     let Some((request, _)) = receive(stream)? else {
         return Ok(());
@@ -75,14 +75,14 @@ pub(crate) fn refuse(stream: &UnixStream, error: &NetworkError) -> io::Result<()
     wire::send_reply(stream, &Reply::Failed(CniError { code, ..error }))
 }
 
-/// What a plugin that may ask wants; none if that was answered with a refusal.
+/// Receives the request of an authorized plugin; none if it was refused.
 fn receive(stream: &UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>> {
     stream.set_read_timeout(Some(TALK_DEADLINE))?;
     stream.set_write_timeout(Some(TALK_DEADLINE))?;
     let refuse = |error| wire::send_reply(stream, &Reply::Failed(error)).map(|()| None);
     let uid = wire::peer_uid(stream)?;
     if uid != 0 {
-        let msg = format!("user {uid} asked; the agent answers root only");
+        let msg = format!("peer has uid {uid}; only root may call the agent");
         return refuse(CniError::new(code::NODE, msg));
     }
     let (request, netns) = wire::receive_request(stream)?;
@@ -92,15 +92,15 @@ fn receive(stream: &UnixStream) -> io::Result<Option<(Request, Option<OwnedFd>)>
     }
 }
 
-/// Whose pod was wired, for people who look for it by its name in Kubernetes.
+/// Logs the pod's name in Kubernetes with its key in the journal.
 fn note(key: &LeaseKey, wanted: &Wanted, is_wired: bool) {
     if let Some(pod) = wanted.pod.as_ref().filter(|_| is_wired) {
         let uid = pod.uid.as_deref().unwrap_or_default();
-        tracing::info!(%key, namespace = pod.namespace, pod = pod.name, uid, "wired a pod");
+        tracing::info!(%key, namespace = pod.namespace, pod = pod.name, uid, "pod connected to the network");
     }
 }
 
-/// Answers an ADD, or undoes it when there is nobody to answer to.
+/// Replies to an ADD, or undoes it if the plugin has gone.
 fn add(
     stream: &UnixStream,
     network: &Network,
@@ -134,7 +134,7 @@ fn add(
 }
 
 fn undo(network: &Network, key: &LeaseKey) -> io::Result<()> {
-    tracing::info!(%key, "undoes an ADD that nobody waits for");
+    tracing::info!(%key, "undoing an ADD whose plugin has gone");
     network
         .del(key)
         .map_err(|error| io::Error::other(error.chain()))

@@ -1,5 +1,5 @@
-//! The threads that take the plugin's requests from the socket and serve them. Each waits in accept itself, so that a
-//! request wakes one thread and is served there: every hand-over to another would cost some 50 µs.
+//! The threads that serve the plugin's requests. Each calls accept itself, so a request wakes one thread and is served there:
+//! handing it over to another thread would take some 50 µs.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,27 +16,27 @@ use tokio_util::task::TaskTracker;
 use super::connection;
 use dormouse_agent_pod::Network;
 
-/// Requests served at one time; more wait in the socket's own queue, first come, first served.
+/// Maximum number of requests that are served at a time; more wait in the socket's backlog, in order.
 const SERVED_MAX: usize = 128;
-/// Threads that wait for a request at one time: whoever would be one more ends.
+/// Maximum number of threads that wait in accept; a thread beyond it ends.
 const WAITING_MAX: usize = 4;
-/// A pause after an error of accept, such as too many open files, so that it does not become a busy loop.
+/// Pause after an error of accept, such as too many open files, to avoid a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the threads share. Each has a reference, and so has [`End`].
+/// The state that the threads share. Each thread holds a reference, and so does [`End`].
 struct Threads {
     listener: UnixListener,
     network: Arc<Network>,
     stop: CancellationToken,
-    /// Those that wait for a request.
+    /// Number of threads that wait in accept.
     waiting: AtomicUsize,
     alive: TaskTracker,
 }
 
-/// Takes no more requests once dropped.
+/// Ends the acceptance of requests when dropped.
 struct End(Arc<Threads>);
 
-/// Serves until `stop`, then finishes what has begun. When it is given up, what has begun goes on, and nothing new begins.
+/// Serves until `stop`, then finishes the open requests. If the future is dropped, open requests finish and no new ones start.
 pub(super) async fn serve(
     listener: UnixListener,
     network: Arc<Network>,
@@ -61,7 +61,7 @@ pub(super) async fn serve(
 impl Drop for End {
     fn drop(&mut self) {
         self.0.stop.cancel();
-        // Wakes those that wait; whoever comes from now on is refused.
+        // Wakes the threads in accept; later connections are refused.
         if let Err(error) = shutdown(self.0.listener.as_raw_fd(), Shutdown::Both) {
             tracing::warn!(%error, "failed to close the plugin's socket");
         }
@@ -69,7 +69,7 @@ impl Drop for End {
 }
 
 impl Threads {
-    /// One more, in the network namespace of the caller.
+    /// Starts a thread, in the caller's network namespace.
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
         let (threads, alive) = (Arc::clone(self), self.alive.token());
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Threads {
                         self.replace();
                     }
                     if let Err(error) = connection::serve(&stream, &self.network) {
-                        tracing::warn!(%error, "a request of the plugin was not answered");
+                        tracing::warn!(%error, "failed to reply to a request of the plugin");
                     }
                 }
                 Err(error) => {
@@ -113,13 +113,13 @@ impl Threads {
         }
     }
 
-    /// Nobody waits for the next request.
+    /// Starts a thread if none is left in accept.
     fn replace(self: &Arc<Self>) {
         let threads = Arc::strong_count(self) - 1;
         if threads < SERVED_MAX
             && let Err(error) = self.spawn()
         {
-            tracing::warn!(%error, threads, "requests of the plugin wait for a thread");
+            tracing::warn!(%error, threads, "failed to start a thread; requests of the plugin wait");
         }
     }
 }

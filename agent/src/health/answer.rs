@@ -1,4 +1,4 @@
-//! The answers, byte by byte as kube-proxy gives them.
+//! The responses, byte by byte the same as kube-proxy's.
 
 use dormouse_agent_services::ServiceKey;
 use http_body_util::Full;
@@ -7,10 +7,10 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTION
 use hyper::{Response, StatusCode};
 use serde_json::Value;
 
-/// Google's load balancers share traffic out by it.
+/// Google's load balancers distribute traffic by this header.
 const WEIGHT: HeaderName = HeaderName::from_static("x-load-balancing-endpoint-weight");
 
-/// Whether a load balancer should send this service's traffic here: if there is a local endpoint, and the proxy works.
+/// The response of a Service's port: 200 if there is a local endpoint and the proxy is healthy, else 503.
 pub(super) fn service(
     service: &ServiceKey,
     local_endpoints: usize,
@@ -28,7 +28,7 @@ pub(super) fn service(
     response
 }
 
-/// How the proxy itself is; times are RFC 3339. `/livez` does not say whether the node is eligible.
+/// The response of the proxy's own port; times are RFC 3339. `/livez` has no field for eligibility.
 pub(super) fn proxy(
     is_healthy: bool,
     last_updated: jiff::Timestamp,
@@ -42,7 +42,7 @@ pub(super) fn proxy(
     json(is_healthy, body)
 }
 
-/// Nothing is served at this path.
+/// The response for an unknown path.
 pub(super) fn nothing() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from("404 page not found\n"));
     *response.status_mut() = StatusCode::NOT_FOUND;

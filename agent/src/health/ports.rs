@@ -1,4 +1,4 @@
-//! The health ports of Services: opened, closed and kept true as Services change.
+//! The health check node ports of Services: opened, updated and closed as Services change.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::proxy::ProxyHealth;
 use super::{answer, server};
 
-/// A port that could not be opened may become free without our being told.
+/// Interval of attempts for ports that could not be opened: there is no notification when a port becomes free.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// Where health ports listen.
+/// The addresses on which health check node ports listen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listen {
-    /// On every address of the node.
+    /// All addresses of the node.
     Everywhere,
-    /// On these addresses, as `nodePortAddresses` chooses them; a family of which none is given has no health ports.
+    /// These addresses, as selected by `nodePortAddresses`; a family without addresses has no health check ports.
     At(Vec<IpAddr>),
 }
 
@@ -42,66 +42,66 @@ impl Listen {
     }
 }
 
-/// Why a health port is not open. It is tried again when its service changes, when a service gives that port up, and
-/// every minute.
+/// Why a health check node port is not open. Opening is tried again when its Service changes, when another Service releases
+/// the port, and every minute.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
-    /// The port cannot be listened on.
+    /// The kernel refused to listen on the port.
     #[error(
         "failed to open {address}, the health port of Service {service}: stop what uses it, or give the Service another \
          healthCheckNodePort; it is tried again every minute"
     )]
     Bind {
-        /// Whose port it is.
+        /// The port's Service.
         service: ServiceKey,
-        /// Where it should listen.
+        /// The address and port.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Two Services want one port.
+    /// Two Services have the same port.
     #[error(
         "Service {service} cannot have health port {port} ({}): it is Service {owner}'s; give one of them another \
          healthCheckNodePort", family.name()
     )]
     Taken {
-        /// Who does not get it.
+        /// The Service without the port.
         service: ServiceKey,
-        /// Who has it.
+        /// The Service that has it.
         owner: ServiceKey,
-        /// The port's number.
+        /// The port number.
         port: u16,
-        /// The family of the addresses it is wanted on.
+        /// The family of the addresses.
         family: Family,
     },
 }
 
-/// One open health port.
+/// An open health check node port.
 #[derive(Debug)]
 struct Open {
     service: ServiceKey,
-    /// Read at every request.
+    /// The current answer; read at every request.
     local_endpoints: Arc<AtomicUsize>,
     end: CancellationToken,
     servers: Vec<JoinHandle<()>>,
 }
 
-/// The health ports of all Services. One owner; dropping it closes them.
+/// The health check node ports of all Services. There is one owner; dropping it closes the ports.
 #[derive(Debug)]
 pub struct Health {
     listen: Listen,
     proxy: Arc<ProxyHealth>,
     shutdown: CancellationToken,
-    /// What each service that has a health port should answer.
+    /// The answers of each Service with a health check node port, by family.
     wanted: HashMap<ServiceKey, [Option<Answer>; 2]>,
     open: HashMap<(Family, u16), Open>,
     failed: BTreeSet<(u16, Family, ServiceKey)>,
-    /// When to try the failed ones again; none if there are none.
+    /// Time of the next attempt for ports that could not be opened; none if all are open.
     retry_at: Option<Instant>,
 }
 
 impl Health {
-    /// No ports yet; those to come close at `shutdown`, once they have answered what they were asked.
+    /// Starts without ports; at `shutdown`, ports close after their open requests.
     pub fn new(listen: Listen, proxy: Arc<ProxyHealth>, shutdown: CancellationToken) -> Self {
         Self {
             listen,
@@ -114,24 +114,24 @@ impl Health {
         }
     }
 
-    /// Has a service answer like this in each family (as [`dormouse_agent_services::Services::health_checks`] gives it);
-    /// without an answer its port closes. Costs what differs. When this returns, ports that were given up are free.
+    /// Sets a Service's answer in each family (from [`dormouse_agent_services::Services::health_checks`]); without an answer, its
+    /// port closes. Cost: the ports that differ. When this returns, released ports are free.
     ///
-    /// Returns the ports that could not be opened. Not cancel safe: to be awaited to its end.
+    /// Returns the ports that could not be opened. Not cancel safe: must be awaited to its end.
     pub async fn set(
         &mut self,
         service: &ServiceKey,
         answers: [Option<Answer>; 2],
     ) -> Vec<HealthError> {
-        let former = match answers {
+        let previous = match answers {
             [None, None] => self.wanted.remove(service),
             _ => self.wanted.insert(service.clone(), answers),
         };
-        let former = former.unwrap_or_default();
+        let previous = previous.unwrap_or_default();
         let mut errors = Vec::new();
         for family in Family::ALL {
             let port = |answers: [Option<Answer>; 2]| answers[family.index()].map(|it| it.port);
-            let (old, new) = (port(former), port(answers));
+            let (old, new) = (port(previous), port(answers));
             if let Some(port) = old.filter(|port| new != Some(*port)) {
                 errors.extend(self.give_up(service, family, port).await);
             }
@@ -143,8 +143,8 @@ impl Health {
         errors
     }
 
-    /// Waits until ports that could not be opened are to be tried again, tries, and returns what still fails; without
-    /// such ports it waits for ever. Cancel safe.
+    /// Waits for the next attempt, tries to open the failed ports, and returns those that still fail. Without failed ports it
+    /// never resolves. Cancel safe.
     pub async fn retry(&mut self) -> Vec<HealthError> {
         match self.retry_at {
             Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -160,7 +160,7 @@ impl Health {
         errors
     }
 
-    /// How many ports are open, and how many should be and are not.
+    /// Number of open ports, and of ports that failed to open.
     pub fn counts(&self) -> (usize, usize) {
         (self.open.len(), self.failed.len())
     }
@@ -173,7 +173,7 @@ impl Health {
         }
     }
 
-    /// Closes a service's port; whoever waited for it gets it.
+    /// Closes a Service's port; if another Service waits for the port, it gets it.
     async fn give_up(
         &mut self,
         service: &ServiceKey,
@@ -196,7 +196,7 @@ impl Health {
         self.provide(service, family, answer)
     }
 
-    /// Has the service's port open, with this answer.
+    /// Opens the Service's port with this answer, or updates the answer of the open port.
     fn provide(
         &mut self,
         service: &ServiceKey,
@@ -231,7 +231,7 @@ impl Health {
         }
     }
 
-    /// Opens a port on all its addresses or on none.
+    /// Opens a port on all its addresses, or on none.
     fn open(
         &self,
         service: &ServiceKey,
@@ -268,7 +268,7 @@ impl Health {
 }
 
 impl Open {
-    /// Returns once the listening sockets are closed.
+    /// Returns when the listening sockets are closed.
     async fn close(mut self) {
         self.end.cancel();
         for server in self.servers.drain(..) {

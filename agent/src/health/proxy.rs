@@ -1,5 +1,5 @@
-//! How this proxy itself is: healthy as long as it keeps up with what changes (`/livez`), and worth traffic as long as its
-//! node stays besides (`/healthz`).
+//! Health of this service proxy: healthy while it keeps up with changes (`/livez`), and eligible for traffic while its node
+//! is not about to be removed (`/healthz`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{answer, server};
 
-/// A change that has not come into force for so long means that the proxy is stuck; kube-proxy waits as long.
+/// A change that is pending for longer means that the proxy is stuck; kube-proxy uses the same limit.
 pub const PENDING_MAX: Duration = Duration::from_mins(1);
 
-/// The cluster autoscaler's mark on a node that it is about to remove.
+/// The taint of a node that the cluster autoscaler is about to remove.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// What is known of the proxy, written by the node's loop and read by the servers.
+/// The proxy's state, written by the node's loop and read by the servers.
 #[derive(Debug)]
 pub struct ProxyHealth {
     state: Mutex<State>,
@@ -30,14 +30,14 @@ pub struct ProxyHealth {
 
 #[derive(Debug)]
 struct State {
-    /// Since when something waits to come into force.
+    /// Arrival of the oldest change that is not programmed yet.
     pending_since: Option<Instant>,
     last_updated: Timestamp,
     is_eligible: bool,
 }
 
 impl ProxyHealth {
-    /// A proxy that starts: healthy until it is late, eligible until its node says otherwise.
+    /// The state at start: healthy until a change is late, eligible until the Node object says otherwise.
     pub fn new() -> Self {
         let state = State {
             pending_since: None,
@@ -49,24 +49,24 @@ impl ProxyHealth {
         }
     }
 
-    /// A change arrived that is not in force yet.
+    /// Records the arrival of a change.
     pub fn queued(&self, now: Instant) {
         self.state.lock().pending_since.get_or_insert(now);
     }
 
-    /// All that arrived is in force.
+    /// Records that all changes are programmed.
     pub fn updated(&self) {
         let mut state = self.state.lock();
         state.pending_since = None;
         state.last_updated = Timestamp::now();
     }
 
-    /// Whether the node may get new traffic: see [`is_eligible`].
+    /// Sets whether the node may get new traffic; see [`is_eligible`].
     pub fn set_eligible(&self, is_eligible: bool) {
         self.state.lock().is_eligible = is_eligible;
     }
 
-    /// Whether nothing has been waiting to come into force for [`PENDING_MAX`].
+    /// Whether no change has been pending for [`PENDING_MAX`].
     pub fn is_healthy(&self, now: Instant) -> bool {
         self.state.lock().is_healthy(now)
     }
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-/// Whether this node (`v1 Node`) may get new traffic: it is neither deleted nor about to be removed by the cluster
+/// Whether the node (`v1 Node`) may get new traffic: it is neither being deleted nor about to be removed by the cluster
 /// autoscaler.
 pub fn is_eligible(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
@@ -93,8 +93,8 @@ pub fn is_eligible(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_none() && !taints.any(|taint| taint.key == TO_BE_DELETED)
 }
 
-/// Binds this address (kube-proxy's port is 10256) and returns the address that it got, and what serves `/healthz` and
-/// `/livez` there until `shutdown`.
+/// Binds this address (kube-proxy's port is 10256). Returns the bound address, and the server of `/healthz` and `/livez`,
+/// which runs until `shutdown`.
 pub fn serve(
     address: SocketAddr,
     health: Arc<ProxyHealth>,
@@ -115,7 +115,7 @@ fn respond(health: &ProxyHealth, path: &str) -> Response<Full<Bytes>> {
     };
     let is_healthy = state.is_healthy(Instant::now()) && eligible != Some(false);
     let now = Timestamp::now();
-    // Recent if all is well, even when nothing changed for long: what reads it takes an old one for a fault.
+    // Always recent while healthy, even without changes: clients take an old time for a fault.
     let last_updated = if is_healthy { now } else { state.last_updated };
     answer::proxy(is_healthy, last_updated, now, eligible)
 }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_unhealthy_from_the_moment_that_a_change_is_late_until_all_are_in_force() {
+    fn the_proxy_is_unhealthy_while_a_change_is_late() {
         let (health, start) = (ProxyHealth::new(), Instant::now());
         assert!(health.is_healthy(start + 10 * PENDING_MAX));
         health.queued(start);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn healthz_follows_the_node_and_livez_does_not() {
+    async fn healthz_depends_on_the_node_and_livez_does_not() {
         let (health, shutdown) = (Arc::new(ProxyHealth::new()), CancellationToken::new());
         let any = "127.0.0.1:0".parse().unwrap();
         let (address, server) = serve(any, Arc::clone(&health), shutdown.clone()).unwrap();

@@ -1,5 +1,5 @@
-//! One listening socket that answers every request at once. Its port is open to whoever reaches the node: what a
-//! connection may cost is limited.
+//! An HTTP server on one listening socket, with a limit on connections: its port is reachable by every host that reaches the
+//! node.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,33 +18,33 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Probes of a few load balancers; at the limit further connections wait until one ends.
+/// Maximum number of connections, enough for the probes of a few load balancers; further connections wait.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Who says nothing for so long is no probe: kube-proxy's clients ask every few seconds.
+/// An idle connection is closed after this time: load balancers probe every few seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Connections that the kernel completes while others are served.
+/// Backlog of the listening socket.
 const BACKLOG: i32 = 128;
 
-/// After a failed accept (no descriptor left) the next one waits, or it would take a whole core.
+/// Pause after a failed accept (no descriptor left), to avoid a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens on this address. `[::]` takes IPv6 only, so that `0.0.0.0` can have the same port.
+/// Listens on this address. `[::]` is IPv6 only, so that `0.0.0.0` can have the same port.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let kind = Type::STREAM.nonblocking();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Connections of an agent before, or of the port's last service, may still linger.
+    // Connections of a previous agent, or of the port's previous Service, may still be in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
-/// Answers until `end`; the listening socket is closed when this returns, connections finish the request they are at.
+/// Serves until `end`; when this returns, the listening socket is closed, and open connections finish their request.
 pub(super) async fn answer<F>(listener: TcpListener, respond: F, end: CancellationToken)
 where
     F: Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + 'static,
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// What goes wrong with one connection is its client's affair.
+/// Serves one connection; its errors concern its client only.
 async fn connection<F>(stream: TcpStream, respond: &F, end: CancellationToken)
 where
     F: Fn(&Request<Incoming>) -> Response<Full<Bytes>>,
@@ -87,7 +87,7 @@ where
         _ = connection.as_mut() => return,
         () = end.cancelled() => connection.as_mut().graceful_shutdown(),
     }
-    // Whoever does not take its answer is not waited for.
+    // A client that does not read its response is not waited for.
     let _ = tokio::time::timeout(SILENCE_MAX, connection).await;
 }
 
@@ -98,7 +98,7 @@ pub(super) mod tests {
     use super::*;
     use crate::health::answer::nothing;
 
-    /// The whole answer, as text.
+    /// The whole response, as text.
     pub(in crate::health) async fn get(address: SocketAddr, path: &str) -> io::Result<String> {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -109,7 +109,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_idle_end_with_the_server() {
+    async fn idle_connections_end_with_the_server() {
         let end = CancellationToken::new();
         let listener = listen("[::1]:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Reads every number of the node at the moment it is asked for.
+//! The collector: reads all values of the node at each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use dormouse_agent_pod::{Network, Usage};
 
 use crate::source::fleet_state::FleetState;
 
-/// Where the numbers are.
+/// The sources of the values.
 pub struct Collected {
-    /// Packets, drops, maps.
+    /// Packets, drops, fill of maps.
     pub datapath: SharedDatapath,
     /// CNI requests, addresses.
     pub network: Arc<Network>,
-    /// The stream.
+    /// State of the fleet stream.
     pub fleet: Arc<FleetState>,
 }
 
@@ -29,10 +29,10 @@ impl fmt::Debug for Collected {
     }
 }
 
-/// How the names of verdicts begin that are drops.
+/// Prefix of the names of drop verdicts.
 const DROPPED: &str = "dropped_";
 
-/// One sample: its labels, then its number.
+/// One sample: labels and value.
 type Sample = (Vec<(&'static str, String)>, u64);
 
 impl Collector for Collected {
@@ -49,7 +49,7 @@ impl Collected {
         encoder
             .encode_descriptor(
                 "dormouse_fleet_connected",
-                "Whether the fleet stream to control stands",
+                "Whether the fleet stream to control is open (0 or 1)",
                 None,
                 MetricType::Gauge,
             )?
@@ -57,7 +57,7 @@ impl Collected {
         encoder
             .encode_descriptor(
                 "dormouse_fleet_lag_seconds",
-                "Time since control renewed the node's lease",
+                "Seconds since control renewed the node lease",
                 None,
                 MetricType::Gauge,
             )?
@@ -76,7 +76,7 @@ impl Collected {
         let drops = drops
             .into_iter()
             .map(|(verdict, count)| (vec![("reason", reason(verdict.name()))], count));
-        let help = "Packets and connections by what a program decided";
+        let help = "Packets and connections, by verdict of the eBPF programs";
         counters(encoder, "dormouse_packets", help, packets.collect())?;
         counters(
             encoder,
@@ -88,12 +88,12 @@ impl Collected {
         let (answered, ignored) = solicitations(&self.datapath.lock().stats());
         let of = |result: &str, count| (vec![("result", result.to_owned())], count);
         let help =
-            "Neighbour Solicitations at the uplink: for pods, and for nobody in the node's prefix";
+            "Neighbour Solicitations at the uplink for the node's prefix: answered (for a pod), ignored (no such pod)";
         let samples = vec![of("answered", answered), of("ignored", ignored)];
         counters(encoder, "dormouse_ndp_solicitations", help, samples)
     }
 
-    /// How full the maps are: what has no room is shed, and this says so before.
+    /// Fill of the maps: a full map rejects or evicts entries.
     fn maps(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let fill = self.datapath.lock().fill();
         let of = |number: fn(&(&'static str, usize, usize)) -> usize| {
@@ -104,9 +104,9 @@ impl Collected {
                 })
                 .collect()
         };
-        let help = "Entries in use of the maps that the agent fills";
+        let help = "Used entries of the eBPF maps that the agent writes";
         gauges(encoder, "dormouse_map_entries", help, of(|map| map.1))?;
-        let help = "Entries that the maps have room for";
+        let help = "Capacity of the eBPF maps that the agent writes, in entries";
         gauges(encoder, "dormouse_map_capacity", help, of(|map| map.2))
     }
 
@@ -121,7 +121,7 @@ impl Collected {
                 requests.count,
             )
         });
-        let help = "CNI requests by command and error code (0: success)";
+        let help = "CNI requests, by command and error code (0: success)";
         counters(encoder, "dormouse_cni_requests", help, requests.collect())?;
         let pods = self.network.pods();
         let ipv4 = pods.iter().filter(|pod| pod.address4.is_some()).count();
@@ -133,7 +133,7 @@ impl Collected {
         gauges(
             encoder,
             "dormouse_addresses",
-            "Pod addresses of this node",
+            "Addresses of live pods, by family",
             addresses,
         )?;
         let Usage {
@@ -142,7 +142,7 @@ impl Collected {
             free,
         } = self.network.usage();
         let of = |state: &str, count| (vec![("state", state.to_owned())], count);
-        let help = "Addresses of the node's prefix by state; free ones are those for pods without a cohort";
+        let help = "IPv6 addresses of the node's prefix: leased, quarantined (released a short time ago), free (for pods without a cohort)";
         let pool = vec![
             of("leased", held),
             of("quarantined", quarantined),
@@ -157,7 +157,7 @@ fn build(encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
     gauges(
         encoder,
         "dormouse_build_info",
-        "The running version",
+        "Version of the running agent",
         vec![(labels, 1)],
     )
 }

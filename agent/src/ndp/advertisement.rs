@@ -1,19 +1,19 @@
-//! The frame that says where a pod is.
+//! The frame of an unsolicited Neighbour Advertisement.
 
 use std::net::Ipv6Addr;
 
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise};
 
-/// An unsolicited Neighbour Advertisement (RFC 4861, 7.2.6): `target` is at `mac`. Sent from the target itself, as its
-/// own kernel would: what the kernel's programs answer to a host that asks without an address.
+/// An unsolicited Neighbour Advertisement (RFC 4861, 7.2.6): `target` is at `mac`. It is sent from the target's address, as
+/// the target's own kernel would, like the program's answer to a solicitation from the unspecified address.
 pub(super) fn advertisement(target: Ipv6Addr, mac: [u8; 6]) -> [u8; ADVERTISEMENT_LEN] {
-    let nobody = Solicitation {
+    let unspecified = Solicitation {
         source: Ipv6Addr::UNSPECIFIED.octets(),
         mac: [0; 6],
         target: target.octets(),
     };
     let mut frame = [0; ADVERTISEMENT_LEN];
-    advertise(&nobody, mac, &mut frame);
+    advertise(&unspecified, mac, &mut frame);
     frame
 }
 

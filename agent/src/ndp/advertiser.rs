@@ -1,4 +1,4 @@
-//! Puts advertisements on the uplink.
+//! Sends advertisements on the uplink.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -11,10 +11,10 @@ use nix::sys::socket::{
 
 use super::advertisement::advertisement;
 
-/// Sends advertisements on one interface.
+/// A packet socket on one interface.
 pub(super) struct Advertiser {
     socket: OwnedFd,
-    /// The interface's own address: it names the interface to send on as well.
+    /// The interface's link-layer address, and the socket address to send to.
     uplink: LinkAddr,
     mac: [u8; 6],
 }
@@ -52,7 +52,7 @@ impl Advertiser {
         })
     }
 
-    /// Says once that the uplink is the way to `target`.
+    /// Sends one unsolicited advertisement for `target`.
     pub(super) fn announce(&self, target: Ipv6Addr) -> io::Result<()> {
         let frame = advertisement(target, self.mac);
         let to: &dyn SockaddrLike = &self.uplink;

@@ -1,9 +1,9 @@
-//! The multicast groups in which pods are asked for. A switch that snoops delivers a solicitation only where somebody
-//! has reported the group (RFC 4541), and a network card only what its filter names.
+//! The solicited-node multicast groups of pods. A switch with MLD snooping delivers a solicitation only to ports that have
+//! reported the group (RFC 4541), and a network card only what its filter contains.
 //!
-//! The kernel is a member on behalf of every neighbour that it stands for (`ip -6 neighbour show proxy`): it reports,
-//! answers the querier and sets the filter. Such an entry outlives the agent, as pods do; a socket's membership would
-//! not. It answers nothing as long as the uplink's `proxy_ndp` is off, which is the default.
+//! The kernel joins the group of each proxy neighbour entry (`ip -6 neighbour show proxy`): it reports the group, answers the
+//! querier and sets the filter. Such an entry outlives the agent, as pods do; a socket's membership would not. The kernel
+//! answers no solicitations for it while the uplink's `proxy_ndp` is off, which is the default.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,7 +17,7 @@ use netlink_packet_route::neighbour::{
 use nix::libc;
 use rtnetlink::{Error, Handle};
 
-/// The groups of pods on one interface.
+/// The groups of the pods on one interface.
 pub(super) struct Groups {
     handle: Handle,
     prefix: NodePrefix,
@@ -25,7 +25,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Those of the node's prefix on an interface.
+    /// The groups of pods of the node's prefix on an interface.
     pub(super) fn on(uplink: u32, prefix: NodePrefix, handle: Handle) -> Self {
         Self {
             handle,
@@ -34,7 +34,7 @@ impl Groups {
         }
     }
 
-    /// Joins the group of a pod; being there already is no error.
+    /// Joins the group of a pod; a membership that exists already is no error.
     pub(super) async fn join(&self, pod: Ipv6Addr) -> Result<(), Error> {
         let request = self.handle.neighbours().add(self.uplink, IpAddr::V6(pod));
         let request = request.state(NeighbourState::Permanent);
@@ -42,7 +42,7 @@ impl Groups {
         request.execute().await
     }
 
-    /// Leaves it, unless another pod is in it too; not being there is no error.
+    /// Leaves the group of a pod, unless another pod shares it; a missing membership is no error.
     pub(super) async fn leave(&self, pod: Ipv6Addr) -> Result<(), Error> {
         let mut entry = NeighbourMessage::default();
         entry.header.family = AddressFamily::Inet6;
@@ -56,7 +56,7 @@ impl Groups {
         }
     }
 
-    /// Is a member for these pods and no others of the node.
+    /// Joins the groups of these pods, and leaves those of all other pods of the node.
     pub(super) async fn settle(&self, living: &BTreeSet<Ipv6Addr>) -> Result<(), Error> {
         let joined = self.joined().await?;
         for pod in joined.difference(living) {
@@ -75,7 +75,7 @@ impl Groups {
         entries.try_filter_map(ours).try_collect().await
     }
 
-    /// The pod for which an entry is; none for what others made.
+    /// The pod of a proxy entry; none for entries that others created.
     fn ours(&self, entry: &NeighbourMessage) -> Option<Ipv6Addr> {
         let pod = entry
             .attributes

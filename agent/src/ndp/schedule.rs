@@ -1,27 +1,27 @@
-//! When which pod is announced. Pure: time is what the caller says, as a duration since some start.
+//! The times at which pods are announced. Pure: the time is an argument, as a duration since some start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-/// How often an address is announced, and the pause between (RFC 4861, 10: `MAX_NEIGHBOR_ADVERTISEMENT` and
+/// Number of announcements of an address, and the pause between them (RFC 4861, 10: `MAX_NEIGHBOR_ADVERTISEMENT` and
 /// `RETRANS_TIMER`).
 const TIMES: u8 = 3;
 const RETRANSMIT: Duration = Duration::from_secs(1);
-/// Between two announcements of whatever pods: 1,000 a second, or 86 kB.
+/// Minimum average time between two announcements: 1,000 a second, or 86 kB/s.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// How many may go out together after a quiet time.
+/// Announcements that may be sent together after a pause.
 const BURST: u32 = 100;
-/// Between two pods when all are announced anew. Three rounds side by side stay below [`INTERVAL`], so that a pod that
-/// comes meanwhile does not wait.
+/// Time between two pods when all are announced. The three rounds overlap, and together stay below the rate of
+/// [`INTERVAL`], so that a new pod does not wait.
 const SPREAD: Duration = Duration::from_micros(3_400);
 
-/// The living pods, and what is yet to be said of them.
+/// The announced pods, and their pending announcements.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     living: BTreeMap<Ipv6Addr, Turn>,
     due: BTreeSet<(Duration, Ipv6Addr)>,
-    /// When the bucket is full again: it is one announcement emptier for each [`INTERVAL`] until then.
+    /// Token bucket: the time at which it is full again; each announcement moves it by one [`INTERVAL`].
     full_at: Duration,
 }
 
@@ -32,20 +32,20 @@ struct Turn {
 }
 
 impl Schedule {
-    /// A pod has come, or is announced anew: at once.
+    /// Adds a pod, or announces it again: the first announcement is due at once.
     pub(super) fn add(&mut self, address: Ipv6Addr, now: Duration) {
         self.remove(address);
         self.put(address, now, TIMES);
     }
 
-    /// A pod has gone.
+    /// Removes a pod.
     pub(super) fn remove(&mut self, address: Ipv6Addr) {
         if let Some(turn) = self.living.remove(&address) {
             self.due.remove(&(turn.at, address));
         }
     }
 
-    /// The link has forgotten all of them, or never knew: announces each, one after the other.
+    /// Announces all pods again, spread over time.
     pub(super) fn again(&mut self, now: Duration) {
         let mut at = now;
         for address in self.living().collect::<Vec<_>>() {
@@ -55,12 +55,12 @@ impl Schedule {
         }
     }
 
-    /// The living pods, in order.
+    /// The pods, in order.
     pub(super) fn living(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.living.keys().copied()
     }
 
-    /// A pod to be announced now.
+    /// The next pod whose announcement is due.
     pub(super) fn next(&mut self, now: Duration) -> Option<Ipv6Addr> {
         if self.due_at()? > now {
             return None;
@@ -72,7 +72,7 @@ impl Schedule {
         Some(address)
     }
 
-    /// When there will be one.
+    /// The time of the next announcement.
     pub(super) fn due_at(&self) -> Option<Duration> {
         let (at, _) = self.due.first()?;
         let allowed = self.full_at.saturating_sub(INTERVAL * (BURST - 1));
@@ -95,7 +95,7 @@ mod tests {
         Ipv6Addr::from_bits(0x2001_0db8 << 96 | number)
     }
 
-    /// Everything that is sent until nothing is left, as (time, pod).
+    /// All announcements until none is left, as (time, pod).
     fn play(schedule: &mut Schedule) -> Vec<(Duration, Ipv6Addr)> {
         let mut sent = Vec::new();
         while let Some(at) = schedule.due_at() {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_went_is_not_announced_again() {
+    fn a_removed_pod_is_not_announced_again() {
         let mut schedule = Schedule::default();
         schedule.add(pod(1), Duration::ZERO);
         assert_eq!(schedule.next(Duration::ZERO), Some(pod(1)));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn announcing_all_anew_leaves_room_for_a_pod_that_comes_meanwhile() {
+    fn announcing_all_pods_leaves_room_for_a_new_pod() {
         let mut schedule = Schedule::default();
         for number in 0..10_000 {
             schedule.add(pod(number), Duration::ZERO);
@@ -169,6 +169,6 @@ mod tests {
         let waited = sent.iter().position(|(_, address)| *address == pod(10_000));
         assert!(waited.unwrap() < 4, "it waited for {waited:?} others");
         let all = SPREAD * 10_000 + RETRANSMIT * 3;
-        assert!(sent.last().unwrap().0 < start + all, "and all were told");
+        assert!(sent.last().unwrap().0 < start + all, "and all were announced");
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of the uplink: when neighbours may have lost sight of the pods behind it.
+//! The state of the uplink, and the changes of it after which neighbours may need new advertisements.
 
 use std::io;
 
@@ -14,16 +14,16 @@ use tokio::task::AbortHandle;
 use dormouse_agent_netlink::link_filter;
 use dormouse_agent_pod::POD_GROUP;
 
-/// The uplink as the kernel describes it.
+/// The uplink's attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uplink {
-    /// Its number.
+    /// ifindex; 0: no such interface.
     pub(super) index: u32,
-    /// Its link-layer address.
+    /// Link-layer address.
     pub(super) mac: Vec<u8>,
     /// It is up and has a carrier.
     pub(super) is_running: bool,
-    /// Largest packet in bytes.
+    /// MTU in bytes.
     pub(super) mtu: Option<u32>,
 }
 
@@ -44,24 +44,24 @@ impl Uplink {
         uplink
     }
 
-    /// Whether the link learns nothing of the pods by itself: the carrier is back, perhaps of another switch, or frames
-    /// come from elsewhere.
+    /// Whether neighbours must be informed of all pods: the carrier came back (perhaps at another switch), or the link-layer
+    /// address changed.
     pub(super) fn needs_announcing_after(&self, before: &Self) -> bool {
         let moved = !before.is_running || self.index != before.index || self.mac != before.mac;
         self.is_running && moved
     }
 }
 
-/// News of the uplink.
+/// A notification about the uplink.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// So it is now; all zero when there is none.
+    /// The current attributes; all zero if there is no such interface.
     Is(Uplink),
-    /// Its kernel asks to tell neighbours: a bond or a virtual machine has moved.
+    /// The kernel requests announcements: a bond failed over, or a virtual machine was migrated.
     Moved,
 }
 
-/// Watches one interface of the namespace in which it was opened.
+/// A watch of one interface, in the network namespace in which it was opened.
 pub(super) struct Watch {
     name: String,
     handle: Handle,
@@ -70,7 +70,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Subscribes to the kernel's messages about links.
+    /// Subscribes to the kernel's link notifications.
     pub(super) fn open(name: &str) -> io::Result<Self> {
         let groups = [MulticastGroup::Link];
         let (mut connection, handle, messages) = rtnetlink::new_multicast_connection(&groups)?;
@@ -84,25 +84,25 @@ impl Watch {
         })
     }
 
-    /// Of what.
+    /// The interface's name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The socket, for requests.
+    /// The netlink socket, for requests.
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// The uplink now; all zero when there is none.
+    /// The current attributes; all zero if there is no such interface.
     pub(super) async fn look(&mut self) -> Uplink {
         let request = self.handle.link().get().match_name(self.name.clone());
         let found = request.execute().try_next().await.ok().flatten();
         found.as_ref().map(Uplink::read).unwrap_or_default()
     }
 
-    /// The next news; never, if the kernel's messages end. Cancel safe but for messages that were lost, which the next
-    /// ones make good.
+    /// The next notification; never, if the notifications end. Cancel safe; notifications that overran the socket's buffer are
+    /// made up for by reading the current attributes.
     pub(super) async fn news(&mut self) -> News {
         while let Some(message) = self.messages.next().await {
             match message.payload {
@@ -111,7 +111,7 @@ impl Watch {
                         return news;
                     }
                 }
-                // More was said than the socket held.
+                // The socket's buffer overran: notifications were lost.
                 NetlinkPayload::Overrun(_) => return News::Is(self.look().await),
                 _ => {}
             }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_uplink_makes_news() {
+    fn notifications_of_other_interfaces_are_ignored() {
         assert_eq!(read(&link("eth0", &[]), "eth0"), Some(News::Is(uplink())));
         assert_eq!(read(&link("eth00", &[]), "eth0"), None);
         let RouteNetlinkMessage::NewLink(gone) = link("eth0", &[]) else {
@@ -186,17 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_asks_to_tell_neighbours_is_heard() {
+    fn a_request_to_notify_peers_is_reported() {
         for event in [LinkEvent::NotifyPeers, LinkEvent::BondingFailover] {
-            let told = link("eth0", &[LinkAttribute::Event(event)]);
-            assert_eq!(read(&told, "eth0"), Some(News::Moved));
+            let message = link("eth0", &[LinkAttribute::Event(event)]);
+            assert_eq!(read(&message, "eth0"), Some(News::Moved));
         }
-        let told = link("eth0", &[LinkAttribute::Event(LinkEvent::Features)]);
-        assert_eq!(read(&told, "eth0"), Some(News::Is(uplink())));
+        let message = link("eth0", &[LinkAttribute::Event(LinkEvent::Features)]);
+        assert_eq!(read(&message, "eth0"), Some(News::Is(uplink())));
     }
 
     #[test]
-    fn pods_are_announced_anew_when_the_way_to_them_is_another() {
+    fn pods_are_announced_again_when_their_path_changes() {
         let down = Uplink {
             is_running: false,
             ..uplink()

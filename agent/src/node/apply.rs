@@ -1,4 +1,4 @@
-//! Puts one message of control in force: settings, entries, a grace period, the lease, then pods.
+//! Applies one message of control: settings, entries, a grace period, the lease, then pods.
 
 use std::net::Ipv6Addr;
 
@@ -12,58 +12,58 @@ use super::Node;
 use dormouse_agent_datapath as datapath;
 use dormouse_agent_datapath::{DatapathError, SharedDatapath, VipRange};
 
-/// What control said cannot be put in force.
+/// Why a message of control cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The data path refused it.
     #[error(transparent)]
     Datapath(#[from] DatapathError),
-    /// An entry's backends are no backends.
+    /// The entry's list of backends is malformed.
     #[error("entry of VIP index {vip}")]
     Backends {
-        /// VIP index.
+        /// Index of the VIP.
         vip: u32,
-        /// What is wrong.
+        /// The defect.
         #[source]
         source: UnpackError,
     },
-    /// A prefix in the node's settings is none.
-    #[error("control's settings name {0:?}, which is no such prefix")]
+    /// A prefix in the node's settings cannot be parsed.
+    #[error("control's settings name {0:?}, which is not an IPv6 prefix")]
     Prefix(String),
-    /// An activator's next hop is no address.
-    #[error("control's settings name the next hop {0:?}, which is no IPv6 address")]
+    /// An activator's next hop cannot be parsed.
+    #[error("control's settings name the next hop {0:?}, which is not an IPv6 address")]
     NextHop(String),
-    /// A route to an activator.
+    /// A route to an activator cannot be set.
     #[error("failed to route {prefix} via {via}")]
     Route {
         /// The acting prefix.
         prefix: String,
         /// Its next hop.
         via: Ipv6Addr,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: rtnetlink::Error,
     },
-    /// A number of an entry is too large.
+    /// A number of an entry is out of range.
     #[error("entry of VIP index {vip}: {what} {value} is out of range")]
     Range {
-        /// VIP index.
+        /// Index of the VIP.
         vip: u32,
-        /// Which number.
+        /// The field.
         what: &'static str,
-        /// As it came.
+        /// The received value.
         value: u32,
     },
 }
 
-/// A message that waits until no program can decide by what it replaced.
+/// A message that waits until no program uses the words that it replaced.
 pub struct Graced {
     wait: JoinHandle<()>,
     pub(super) step: Step,
 }
 
 impl Graced {
-    /// Begins the wait, on a thread of its own: the loop goes on meanwhile.
+    /// Starts the grace period on a thread of its own; the loop continues meanwhile.
     pub(super) fn begin(datapath: &SharedDatapath, step: Step) -> Self {
         let grace = datapath.lock().grace_period();
         Self {
@@ -73,17 +73,17 @@ impl Graced {
     }
 }
 
-/// Resolves when the wait is over. Cancel safe.
+/// Resolves when the grace period is over. Cancel safe.
 pub(super) async fn graced(graced: &mut Option<Graced>) {
     match graced {
-        // The thread does nothing that could fail; it is cut off only when the agent stops.
+        // The thread cannot fail; it is only cut off when the agent stops.
         Some(graced) => drop((&mut graced.wait).await),
         None => std::future::pending().await,
     }
 }
 
 impl Node {
-    /// The first half of a step: settings and entries.
+    /// The first half of a message: settings and entries.
     pub(super) async fn begin(&mut self, step: &Step) -> Result<(), ApplyError> {
         if let Some(config) = &step.config {
             self.configure(config).await?;
@@ -91,7 +91,7 @@ impl Node {
         self.publish(&step.entries)
     }
 
-    /// The second half: the lease, pods, and the acknowledgement.
+    /// The second half, after the grace period: lease, pods, acknowledgement.
     pub(super) fn finish(&mut self, step: Step) {
         if let Some(until) = step.lease_until {
             self.datapath.lock().grant(until.0);
@@ -150,7 +150,7 @@ impl Node {
     }
 }
 
-/// An entry as it travels to an entry as the data path has it.
+/// Converts an entry of the protocol to one of the data path.
 fn translate(entry: &Entry) -> Result<datapath::Entry, ApplyError> {
     let fail = |source| ApplyError::Backends {
         vip: entry.vip,

@@ -1,25 +1,25 @@
-//! Keeps the ways to the activators: one route per acting prefix, by the next hop that control names.
+//! Routes to the activators: one per acting prefix, via the next hop in control's settings.
 
 use std::io;
 use std::net::Ipv6Addr;
 
 use rtnetlink::{Handle, RouteMessageBuilder};
 
-/// Sets routes on the uplink.
+/// Sets routes through the uplink.
 pub struct Routes {
     handle: Handle,
     uplink: u32,
 }
 
 impl Routes {
-    /// Routes in the current network namespace, out of the interface with this index.
+    /// Opens a netlink socket in the current network namespace; `uplink` is the interface's index.
     pub fn open(uplink: u32) -> io::Result<Self> {
         let (connection, handle, _) = rtnetlink::new_connection()?;
         tokio::spawn(connection);
         Ok(Self { handle, uplink })
     }
 
-    /// Leads a prefix to its next hop, in place of another one.
+    /// Sets the route of a prefix, and replaces an earlier one.
     pub async fn lead(
         &self,
         prefix: Ipv6Addr,

@@ -1,4 +1,4 @@
-//! Why a pod did not start, or is not cleared yet, in words for its state and for the log.
+//! Errors of starting and clearing a pod, for its state and the log.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use super::spec::SpecError;
 pub(super) enum StartError {
     #[error(transparent)]
     Spec(#[from] SpecError),
-    #[error("failed to make {path}")]
+    #[error("failed to create {path}")]
     Make {
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
-    #[error("failed to wire the pod")]
+    #[error("failed to connect the pod to the network")]
     Wire(#[source] PluginError),
     #[error("failed to start the process")]
     Process(#[source] std::io::Error),
@@ -37,7 +37,7 @@ impl StartError {
     }
 }
 
-/// An error with its causes in one line.
+/// The error and its causes in one line.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

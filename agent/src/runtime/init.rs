@@ -1,4 +1,4 @@
-//! The moment between the agent and the pod's command: enters the pod's namespace and cgroup, then becomes the command.
+//! `pod-init`: joins the pod's cgroup and network namespace, then executes the pod's command.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, setns};
 
-/// What `pod-init` is told.
+/// The flags of `pod-init`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PodInit {
     /// The pod's network namespace
@@ -18,7 +18,7 @@ pub struct PodInit {
     /// The pod's cgroup
     #[arg(long)]
     pub cgroup: PathBuf,
-    /// Where the command starts; without it, where the agent did
+    /// Working directory of the command; default: the agent's
     #[arg(long)]
     pub working_dir: Option<PathBuf>,
     /// The command and its arguments
@@ -26,12 +26,12 @@ pub struct PodInit {
     pub command: Vec<OsString>,
 }
 
-/// Returns only when something failed.
+/// Executes the command; returns only on an error.
 pub fn become_pod(init: &PodInit) -> Result<()> {
     let Some((program, arguments)) = init.command.split_first() else {
-        bail!("no command")
+        bail!("no command given")
     };
-    // The cgroup first: whatever fails later is found there and killed.
+    // The cgroup first, so that the process is killed with it if a later step fails.
     let procs = init.cgroup.join("cgroup.procs");
     fs::write(&procs, "0").with_context(|| format!("failed to join {}", procs.display()))?;
     let netns = File::open(&init.netns)

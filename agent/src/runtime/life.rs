@@ -1,4 +1,4 @@
-//! A pod's life as a state machine: one function a state, each ends with the next state written down.
+//! The lifecycle of a pod as a state machine: one function per state, and each transition is recorded.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -20,13 +20,13 @@ use super::spec::{Check, Spec};
 use super::{RuntimeConfig, cgroup, probe, sockets};
 use dormouse_agent_sys::netns;
 
-/// How often a draining pod's connections are looked at; it must be idle twice.
+/// Interval at which a draining pod's connections are checked; two checks without connections end the drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
-/// Between tries to clear what is left of a pod.
+/// First and last pause between attempts to clear a pod.
 const CLEAR_PAUSE: Duration = Duration::from_millis(200);
 const CLEAR_PAUSE_LAST: Duration = Duration::from_secs(10);
 
-/// One pod and what it is told and says.
+/// A pod with its record, its stop signal and its status channel.
 struct Pod {
     config: Arc<RuntimeConfig>,
     record: Record,
@@ -35,7 +35,7 @@ struct Pod {
     ready: bool,
 }
 
-/// Lives a pod from where its record says it stands to its end.
+/// Runs a pod from its recorded state to its end.
 pub(super) async fn live(
     config: Arc<RuntimeConfig>,
     record: Record,
@@ -72,13 +72,13 @@ pub(super) async fn live(
 }
 
 impl Pod {
-    /// Makes everything the pod needs and starts its process.
+    /// Creates everything the pod needs and starts its process.
     async fn starting(&mut self, found: bool) -> Option<Running> {
         if found {
-            // Left half made by an agent that died.
+            // Left incomplete by an agent that was killed.
             self.clear().await;
         }
-        self.say(Phase::Pending).await;
+        self.report(Phase::Pending).await;
         match self.start().await {
             Ok(running) => Some(running),
             Err(error) => {
@@ -111,25 +111,25 @@ impl Pod {
         self.write()?;
         let pid = running.process.pid;
         info!(pod = %self.record.name, uid = %self.record.uid, %address, pid, "pod started");
-        self.say(Phase::Running).await;
+        self.report(Phase::Running).await;
         Ok(running)
     }
 
-    /// Goes on with the process of an agent before this one.
+    /// Continues with a process that a previous agent started.
     async fn found(&mut self, process: Process) -> Option<Running> {
         let running = Running::adopt(process);
         if running.is_none() {
             let message = "the process ended while no agent ran".to_owned();
             self.end(false, "ProcessGone", message).await;
         } else {
-            // A probe may take its time; nobody shall take the pod for unready meanwhile.
+            // A probe can take long; meanwhile the pod must not be taken for unready.
             self.ready = self.record.times.ready_ns > 0;
-            self.say(Phase::Running).await;
+            self.report(Phase::Running).await;
         }
         running
     }
 
-    /// Watches process and readiness until the process ends, or (`None`) the pod is to stop.
+    /// Watches the process and its readiness until the process ends, or (`None`) the pod is to stop.
     async fn running(&mut self, running: &Running) -> Option<Exit> {
         let spec = Spec::parse(&self.record.pod).ok();
         let (check, period) = spec.map_or((Check::None, Duration::from_secs(10)), |spec| {
@@ -147,15 +147,15 @@ impl Pod {
             }
             if self.ready && self.record.times.ready_ns == 0 {
                 self.record.times.ready_ns = Boottime::now().0;
-                self.say(Phase::Running).await;
+                self.report(Phase::Running).await;
                 self.note();
             } else {
-                self.say(Phase::Running).await;
+                self.report(Phase::Running).await;
             }
         }
     }
 
-    /// The process ended by itself. It is not started again: control replaces pods.
+    /// Records that the process ended by itself. It is not restarted: control replaces pods.
     async fn exited(&mut self, exit: Exit) {
         let log = self.config.log_path(&self.record.uid);
         let (succeeded, how) = match exit {
@@ -182,7 +182,7 @@ impl Pod {
             message,
         };
         self.note();
-        self.say(if succeeded {
+        self.report(if succeeded {
             Phase::Succeeded
         } else {
             Phase::Failed
@@ -190,10 +190,10 @@ impl Pod {
         .await;
     }
 
-    /// Stays as it is until it is told to stop.
+    /// Waits until the ended pod is to be removed.
     async fn ended(&mut self) {
         if let State::Ended { succeeded, .. } = self.record.state {
-            self.say(if succeeded {
+            self.report(if succeeded {
                 Phase::Succeeded
             } else {
                 Phase::Failed
@@ -203,13 +203,13 @@ impl Pod {
         self.stop.cancelled().await;
     }
 
-    /// Lets connections end, then the process, then everything that belonged to it.
+    /// Waits for connections to end, then stops the process, then clears the pod.
     async fn stopping(&mut self, running: Option<Running>) {
         self.ready = false;
         self.record.state = State::Stopping(running.as_ref().map(|running| running.process));
         self.note();
         if let Some(running) = running {
-            self.say(Phase::Running).await;
+            self.report(Phase::Running).await;
             let spec = Spec::parse(&self.record.pod).ok();
             let grace = spec.as_ref().map_or(Duration::ZERO, |spec| spec.grace);
             if let Some(port) = spec.and_then(|spec| spec.port) {
@@ -217,7 +217,7 @@ impl Pod {
             }
             running.terminate();
             if tokio::time::timeout(grace, running.ended()).await.is_err() {
-                warn!(pod = %self.record.name, ?grace, "pod killed after its grace period");
+                warn!(pod = %self.record.name, ?grace, "pod killed: its grace period is over");
                 let _ = cgroup::kill(&self.paths().0);
                 running.ended().await;
             }
@@ -225,21 +225,21 @@ impl Pod {
         self.clear().await;
     }
 
-    /// The last word: no trace is left but the log.
+    /// Reports the removal. Only the log remains.
     async fn gone(&mut self) {
         let path = self.config.record_path(&self.record.uid);
         if let Err(error) = std::fs::remove_file(&path) {
-            warn!(path = %path.display(), %error, "a pod's record stays");
+            warn!(path = %path.display(), %error, "failed to remove a pod's record");
         }
-        info!(pod = %self.record.name, uid = %self.record.uid, "pod gone");
-        self.say(Phase::Gone).await;
+        info!(pod = %self.record.name, uid = %self.record.uid, "pod removed");
+        self.report(Phase::Gone).await;
     }
 
-    /// Removes whatever exists of the pod's processes, wiring and namespace; tries until it is done.
+    /// Removes the pod's processes, wiring and namespace; repeats until it succeeds.
     async fn clear(&mut self) {
         let mut pause = CLEAR_PAUSE;
         while let Err(error) = self.try_clear().await {
-            warn!(pod = %self.record.name, error = chain(&error), "pod not cleared yet");
+            warn!(pod = %self.record.name, error = chain(&error), "failed to clear a pod; retrying");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(CLEAR_PAUSE_LAST);
         }
@@ -286,12 +286,12 @@ impl Pod {
     /// Writes the record where a failure must not stop the pod: a restarted agent then finds an older state.
     fn note(&self) {
         if let Err(error) = self.write() {
-            warn!(pod = %self.record.name, error = chain(&error), "pod's state not recorded");
+            warn!(pod = %self.record.name, error = chain(&error), "failed to record a pod's state");
         }
     }
 
-    async fn say(&self, phase: Phase) {
-        // A closed channel: the agent is stopping, and a next one will say it all again.
+    async fn report(&self, phase: Phase) {
+        // A closed channel: the agent stops, and the next one reports all states again.
         let _ = self
             .statuses
             .send(self.record.status(phase, self.ready))
@@ -299,12 +299,12 @@ impl Pod {
     }
 }
 
-/// Makes the pod's namespace; the plugin raises its loopback.
+/// Creates the pod's namespace; the plugin brings up its loopback interface.
 async fn make_netns(path: PathBuf) -> io::Result<()> {
     tokio::task::spawn_blocking(move || netns::create(&path)).await?
 }
 
-/// Resolves when the pod has had no connection on its port for two looks.
+/// Resolves when two consecutive checks found no connection on the pod's port.
 async fn drained(running: &Running, port: u16) {
     let mut idle = 0;
     while idle < 2 {

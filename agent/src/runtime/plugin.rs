@@ -1,4 +1,4 @@
-//! Calls the CNI plugin as a container runtime does: environment, configuration on standard input, answer on output.
+//! The caller of the CNI plugin, as in a container runtime: environment, configuration on stdin, result on stdout.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -12,10 +12,10 @@ use tokio::process::Command;
 
 use super::{NETWORK, POD_IFNAME, RuntimeConfig};
 
-/// A call that takes longer is given up.
+/// Time limit of a call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The plugin did not do it.
+/// Why a call of the plugin failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginError {
     #[error("failed to execute {path}")]
@@ -24,15 +24,15 @@ pub(super) enum PluginError {
         #[source]
         source: io::Error,
     },
-    #[error("the plugin did not answer within {TIMEOUT:?}")]
+    #[error("the plugin did not end within {TIMEOUT:?}")]
     Timeout,
     #[error("{0}")]
     Refused(String),
-    #[error("the plugin's result names no IPv6 address: {0}")]
+    #[error("the plugin's result contains no IPv6 address: {0}")]
     NoAddress(String),
 }
 
-/// The pod that a call is about.
+/// The pod of a call.
 pub(super) struct Attachment<'a> {
     pub(super) config: &'a RuntimeConfig,
     pub(super) uid: &'a str,
@@ -42,13 +42,13 @@ pub(super) struct Attachment<'a> {
 }
 
 impl Attachment<'_> {
-    /// Wires the pod and says its address.
+    /// ADD: connects the pod to the network. Returns its IPv6 address.
     pub(super) async fn add(&self) -> Result<Ipv6Addr, PluginError> {
         let answer = self.call("ADD").await?;
         address(&answer).ok_or_else(|| PluginError::NoAddress(answer.to_string()))
     }
 
-    /// Unwires the pod, whatever is left of it.
+    /// DEL: disconnects the pod, whatever exists of its wiring.
     pub(super) async fn del(&self) -> Result<(), PluginError> {
         self.call("DEL").await.map(|_nothing| ())
     }
@@ -74,7 +74,7 @@ impl Attachment<'_> {
             .spawn()
             .map_err(fail)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A plugin that refuses early does not read: its answer says more than the broken pipe.
+            // A plugin that refuses early does not read stdin: its result says more than EPIPE.
             let _ = stdin.write_all(self.configuration().as_bytes()).await;
         }
         let output = tokio::time::timeout(TIMEOUT, child.wait_with_output())
@@ -119,7 +119,7 @@ fn address(result: &Value) -> Option<Ipv6Addr> {
     })
 }
 
-/// A failed call in words: the specification's error object, or what was printed instead.
+/// The error of a failed call: the specification's error object, or the plugin's output.
 fn refusal(stdout: &[u8], stderr: &[u8]) -> String {
     let error: Value = serde_json::from_slice(stdout).unwrap_or(Value::Null);
     let text = |key: &str| {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_plugins_own_words() {
+    fn an_error_object_is_quoted() {
         let object = br#"{"code":11,"msg":"no address left","details":"500 of 500"}"#;
         assert_eq!(refusal(object, b""), "no address left: 500 of 500");
         assert_eq!(refusal(b"", b"panicked\n"), "panicked");

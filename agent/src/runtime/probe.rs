@@ -1,4 +1,4 @@
-//! Asks a pod whether it is ready: often at first, so that a wake waits for the app and not for its probe.
+//! Readiness probes: frequent at first, so that a wake waits for the app and not for its next probe.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::timeout;
 
 use super::spec::Check;
 
-/// The first pause between two tries; pauses grow by half.
+/// First pause between two probes; each next one is half longer.
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
-/// A pod that takes long is asked this often.
+/// Longest pause, for pods that start slowly.
 const PAUSE_LAST: Duration = Duration::from_millis(250);
-/// A try that takes longer has failed.
+/// Timeout of a probe.
 const TRY_TIMEOUT: Duration = Duration::from_secs(1);
-/// A ready pod is unready after so many failures, as Kubernetes has it.
+/// Number of failures in a row that make a ready pod unready, as in Kubernetes.
 const FAILURES_MAX: u32 = 3;
 
 /// Resolves when the pod is ready. Cancel safe.
@@ -27,7 +27,7 @@ pub(super) async fn ready(check: &Check, address: Ipv6Addr) {
     }
 }
 
-/// Resolves when a ready pod is ready no longer. Cancel safe.
+/// Resolves when a ready pod is no longer ready. Cancel safe.
 pub(super) async fn unready(check: &Check, address: Ipv6Addr, period: Duration) {
     let mut failures = 0;
     while failures < FAILURES_MAX {
@@ -61,7 +61,7 @@ async fn answers(check: &Check, address: Ipv6Addr) -> bool {
     matches!(tried.await, Ok(Some(true)))
 }
 
-/// Whether an answer starts like `HTTP/1.1 200`, with 200 to 399.
+/// Whether a response begins like `HTTP/1.1 200`, with a status of 200 to 399.
 fn is_success(start: &[u8; 12]) -> bool {
     start.starts_with(b"HTTP/1.") && matches!(start[9], b'2' | b'3')
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_200_to_399_is_ready() {
+    fn only_status_200_to_399_is_ready() {
         assert!(is_success(b"HTTP/1.1 200"));
         assert!(is_success(b"HTTP/1.0 302"));
         assert!(!is_success(b"HTTP/1.1 503"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_answer_is_not_ready() {
+    async fn an_error_response_is_not_ready() {
         let listener = TcpListener::bind("[::1]:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let check = Check::Get {

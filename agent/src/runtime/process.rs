@@ -1,4 +1,4 @@
-//! A pod's process, held by a pidfd, so that no signal ever reaches a later process with its number.
+//! A pod's process, referred to by a pidfd, so that no signal reaches a later process with the same pid.
 
 use std::fs;
 use std::io;
@@ -15,25 +15,25 @@ use super::record::{Process, Record};
 use super::spec::Spec;
 use dormouse_agent_sys::readiness::watch;
 
-/// A process that runs, or that nobody has waited for yet.
+/// A process that runs, or that has ended and was not waited for.
 pub(super) struct Running {
     pub(super) process: Process,
     fd: AsyncFd<OwnedFd>,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// With this status.
+    /// Exited with this status.
     Status(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// Somebody else's child: nobody told us.
+    /// Unknown: it was started by a previous agent, so it is not a child of this one.
     Unknown,
 }
 
 impl Running {
-    /// Starts the pod's command through `pod-init`, which enters namespace and cgroup before it becomes the command.
+    /// Starts the pod's command through `pod-init`, which joins namespace and cgroup and then executes the command.
     pub(super) fn start(config: &RuntimeConfig, record: &Record, spec: &Spec) -> io::Result<Self> {
         let log = fs::OpenOptions::new()
             .create(true)
@@ -47,7 +47,7 @@ impl Running {
             command.arg("--working-dir").arg(dir);
         }
         command.arg("--").args(&spec.command);
-        // Programs are looked for where the agent looks; nothing else of its environment reaches the pod.
+        // PATH is passed on, because the command is searched there; no other variable of the agent reaches the pod.
         let path = std::env::var_os("PATH").map(|path| ("PATH", path));
         command
             .env_clear()
@@ -59,15 +59,15 @@ impl Running {
             .stderr(log);
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        // Until it is waited for, the number cannot be used again.
+        // The pid cannot be reused until the child is waited for.
         let start_time = start_time(pid).unwrap_or(0);
         Self::open(Process { pid, start_time })
     }
 
-    /// Takes over a process that an agent before this one started. None when it is gone.
+    /// Takes over a process that a previous agent started. None if it has ended.
     pub(super) fn adopt(process: Process) -> Option<Self> {
         let running = Self::open(process).ok()?;
-        // Read after the pidfd was opened: it is of the process that bears the number now.
+        // Read after the pidfd was opened, so the start time belongs to the process of the pidfd.
         (start_time(process.pid) == Some(process.start_time)).then_some(running)
     }
 
@@ -80,7 +80,7 @@ impl Running {
         })
     }
 
-    /// Resolves when the process has ended; leaves no zombie of ours. Cancel safe.
+    /// Resolves when the process has ended, and reaps it if it is a child. Cancel safe.
     pub(super) async fn ended(&self) -> Exit {
         // A pidfd becomes readable when its process ends, and stays so.
         let _ = self.fd.readable().await;
@@ -95,13 +95,13 @@ impl Running {
         }
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(super) fn terminate(&self) {
-        // ESRCH: it has ended, which is what was wanted.
+        // ESRCH: it has ended already.
         let _ = pidfd_send_signal(self.fd.get_ref(), Signal::TERM);
     }
 
-    /// Its TCP table; empty when it is gone.
+    /// The TCP table of its network namespace; empty if it has ended.
     pub(super) fn tcp_table(&self) -> String {
         fs::read_to_string(format!("/proc/{}/net/tcp6", self.process.pid)).unwrap_or_default()
     }
@@ -123,13 +123,13 @@ fn environment(config: &RuntimeConfig, record: &Record, spec: &Spec) -> Vec<(Str
     environment
 }
 
-/// When a process started, in clock ticks since boot. A zombie counts as gone.
+/// Start time of a process, in clock ticks since boot. None for a zombie.
 fn start_time(pid: i32) -> Option<u64> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 fn parse_stat(stat: &str) -> Option<u64> {
-    // The name is in parentheses and may hold anything, parentheses too.
+    // The name is in parentheses and can contain any characters, also parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let run_state = fields.next()?;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_time_is_found_behind_any_name() {
+    fn the_start_time_is_found_after_any_name() {
         let stat = |state: &str| {
             format!("7 (a) b ({state}) {state} 1 7 7 0 -1 4 5 6 7 8 9 10 11 12 20 0 1 0 4711 99 0")
         };
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_number_that_another_process_bears_is_not_adopted() {
+    async fn a_pid_of_another_process_is_not_adopted() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let start_time = start_time(pid).unwrap();
         assert!(

@@ -1,6 +1,6 @@
-//! What is known of a pod across the agent's death: one small file a pod, replaced as a whole.
+//! The record of a standalone pod, which outlives the agent: one small file per pod, replaced as a whole.
 //!
-//! The files are not synced to disk: what they describe (processes, namespaces) does not survive the machine either.
+//! The files are not synced to disk: processes and namespaces do not survive a crash of the machine either.
 
 use std::fs;
 use std::io;
@@ -13,63 +13,63 @@ use dormouse_fleet::proto::{PodSpec, PodStatus, Stages};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// The longest uid: Kubernetes' have 36 characters, and one becomes part of a file's name.
+/// Maximum length of a uid, in bytes: Kubernetes' have 36; uids become parts of file names.
 const UID_LEN_MAX: usize = 64;
 
-/// A record could not be kept.
+/// Why records cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("failed to create {path}")]
     Create {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The folder cannot be read.
     #[error("failed to read {path}")]
     Read {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// A record cannot be written.
     #[error("failed to write {path}")]
     Write {
-        /// The record.
+        /// Path of the record.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// How far a pod has come.
+/// The recorded state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum State {
-    /// Not all of its parts exist; those that do are to be cleared before it is started again.
+    /// Some of its parts exist; they are cleared before the next start.
     Starting,
     /// Its process runs.
     Running(Process),
-    /// Its process ended, or could not be started; it stays so until it is told to stop.
+    /// Its process ended, or could not be started; the pod stays until it is removed.
     Ended {
-        /// In order: exit status 0.
+        /// Exit status 0.
         succeeded: bool,
-        /// CamelCase.
+        /// The reason in CamelCase, as in Kubernetes.
         reason: String,
-        /// For people.
+        /// The message for users.
         message: String,
     },
-    /// It is to go; the process may still run.
+    /// It is being removed; the process may still run.
     Stopping(Option<Process>),
 }
 
-/// A process, told from a later one with the same number by its start.
+/// A process, identified by pid and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Process {
@@ -78,7 +78,7 @@ pub(super) struct Process {
     pub(super) start_time: u64,
 }
 
-/// Times as in the fleet's `Stages`.
+/// Times of the start, as in the fleet's `Stages`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(clippy::struct_field_names, reason = "units are part of names")]
@@ -102,16 +102,16 @@ impl From<Times> for Stages {
     }
 }
 
-/// One pod.
+/// The record of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
     pub(super) uid: String,
     pub(super) namespace: String,
     pub(super) name: String,
-    /// The Pod object as control sent it.
+    /// The Pod object as JSON, as control sent it.
     pub(super) pod: String,
-    /// The set of pods that it is of, if control named one.
+    /// The pod's cohort, if control set one.
     #[serde(default)]
     pub(super) cohort: Option<u32>,
     pub(super) state: State,
@@ -120,7 +120,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A pod that control asks for.
+    /// The record of a pod that is to be started.
     pub(super) fn new(spec: PodSpec) -> Self {
         Self {
             uid: spec.uid,
@@ -137,7 +137,7 @@ impl Record {
         }
     }
 
-    /// What control is told of the pod.
+    /// The status that is reported to control.
     pub(super) fn status(&self, phase: Phase, ready: bool) -> PodStatus {
         let mut status = PodStatus {
             namespace: self.namespace.clone(),
@@ -175,7 +175,7 @@ impl Record {
     }
 }
 
-/// Whether a uid may name files.
+/// Whether a uid can be part of a file name.
 pub(super) fn is_uid(uid: &str) -> bool {
     let fits = (1..=UID_LEN_MAX).contains(&uid.len());
     fits && uid
@@ -183,7 +183,7 @@ pub(super) fn is_uid(uid: &str) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Makes the folder, for root only: a pod's environment may hold secrets, and its record repeats it.
+/// Creates the folder, for root only: a pod's environment can contain secrets, and its record repeats it.
 pub(super) fn make_dir(path: &Path) -> Result<(), RecordError> {
     fs::create_dir_all(path)
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
@@ -193,7 +193,7 @@ pub(super) fn make_dir(path: &Path) -> Result<(), RecordError> {
         })
 }
 
-/// All records of the folder. One that cannot be understood is set aside: its pod is told from the list of control.
+/// All records of the folder. An unreadable one is renamed: control's list of pods restores its pod.
 pub(super) fn read_all(dir: &Path) -> Result<Vec<Record>, RecordError> {
     let fail = |source| RecordError::Read {
         path: dir.to_owned(),
@@ -209,7 +209,7 @@ pub(super) fn read_all(dir: &Path) -> Result<Vec<Record>, RecordError> {
         match serde_json::from_slice(&bytes) {
             Ok(record) => records.push(record),
             Err(error) => {
-                warn!(path = %path.display(), %error, "a pod's record is unreadable: set aside");
+                warn!(path = %path.display(), %error, "a pod's record is unreadable; renamed");
                 let _ = fs::rename(&path, path.with_extension("unreadable"));
             }
         }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written_in_every_state() {
+    fn a_record_of_each_state_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let process = Process {
             pid: 4,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_record_is_set_aside_and_hides_no_other() {
+    fn a_torn_record_is_renamed_and_the_others_are_read() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("b.json"), b"{\"uid\":").unwrap();
         fs::write(dir.path().join("c.log"), b"lines").unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_that_could_leave_its_folder_is_none() {
+    fn a_uid_that_could_leave_its_folder_is_refused() {
         for bad in ["", "../x", "a/b", "a.b", &"a".repeat(65)] {
             assert!(!is_uid(bad), "{bad}");
         }

@@ -1,10 +1,10 @@
-//! Reads a pod's TCP table, so that a pod that is to stop is left until its last connection is closed. Pure.
+//! Connections in a pod's TCP table, so that a stopping pod runs until its last connection is closed. Pure.
 
-/// States in which a connection is alive, or about to be (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, and
-/// CLOSE_WAIT, in which a client has said all and waits for its answer.
+/// The states of open connections (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, and CLOSE_WAIT, in which the client has
+/// finished its request and waits for the response.
 const ALIVE: [&str; 3] = ["01", "03", "08"];
 
-/// Whether `/proc/PID/net/tcp6` shows a live connection on this local port.
+/// Whether `/proc/PID/net/tcp6` contains an open connection on this local port.
 pub(super) fn has_connection(table: &str, port: u16) -> bool {
     table.lines().skip(1).any(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -32,24 +32,24 @@ mod tests {
 ";
 
     #[test]
-    fn only_live_connections_of_the_port_count() {
+    fn only_open_connections_of_the_port_count() {
         assert!(
             !has_connection(TABLE, 0x1F40),
-            "a listener is no connection"
+            "a listening socket is not a connection"
         );
         assert!(has_connection(TABLE, 0x1F41));
-        assert!(!has_connection(TABLE, 0x1F42), "TIME_WAIT is over");
-        assert!(has_connection(TABLE, 0x1F43), "a handshake will be one");
+        assert!(!has_connection(TABLE, 0x1F42), "TIME_WAIT is closed");
+        assert!(has_connection(TABLE, 0x1F43), "SYN_RECV is open");
         let half_closed = TABLE.replace(" 06 ", " 08 ");
         assert!(
             has_connection(&half_closed, 0x1F42),
-            "the answer is still to come"
+            "CLOSE_WAIT is open"
         );
         assert!(!has_connection(TABLE, 0x9C40), "remote ports do not count");
     }
 
     #[test]
-    fn a_table_that_is_cut_has_no_connection() {
+    fn a_truncated_table_has_no_connection() {
         for table in ["", "header only", "header\n 0: 12", "header\n 0: :zz x 01"] {
             assert!(!has_connection(table, 80));
         }

@@ -1,4 +1,4 @@
-//! Reads from a Pod object what a process needs: command, environment, probe, times. Pure.
+//! The part of a Pod object that a process needs: command, environment, probe, times. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,53 +6,53 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Kubernetes' default.
+/// Kubernetes' default terminationGracePeriodSeconds.
 const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A Pod that cannot run here.
+/// Why a Pod cannot run as a standalone pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SpecError {
-    #[error("the pod is no Pod object: {0}")]
+    #[error("the object is not a Pod: {0}")]
     Decode(String),
-    #[error("the pod has {0} containers, a standalone pod has exactly one")]
+    #[error("the pod has {0} containers: a standalone pod must have exactly one")]
     Containers(usize),
-    #[error("container `{0}` names no command: a standalone pod runs a command of the node")]
+    #[error("container `{0}` has no command: set `command`, a standalone pod runs a program of the node")]
     Command(String),
-    #[error("environment variable `{0}` has no literal value: valueFrom needs Kubernetes")]
+    #[error("environment variable `{0}` has no literal value: valueFrom is not supported in standalone pods")]
     Environment(String),
-    #[error("the readiness probe names no port of the container")]
+    #[error("the readiness probe's port is not a port of the container")]
     ProbePort,
 }
 
-/// How readiness is found out.
+/// The readiness check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Ready as soon as it runs.
+    /// None: ready when the process runs.
     None,
-    /// The port takes a connection.
+    /// TCP: the port accepts a connection.
     Connect(u16),
-    /// GET answers with 200 to 399.
+    /// HTTP: GET returns a status of 200 to 399.
     Get { port: u16, path: String },
 }
 
-/// What to run.
+/// The process of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     /// Program and arguments.
     pub(super) command: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
     pub(super) working_dir: Option<String>,
-    /// The port that requests come to; it is watched when the pod drains.
+    /// The port of the requests; its connections are watched while the pod drains.
     pub(super) port: Option<u16>,
     pub(super) check: Check,
-    /// Between checks once the pod has been ready.
+    /// Interval of the checks after the pod has become ready.
     pub(super) check_period: Duration,
-    /// Both for draining and from SIGTERM to SIGKILL.
+    /// Time limit for draining, and again from SIGTERM to SIGKILL.
     pub(super) grace: Duration,
 }
 
 impl Spec {
-    /// Reads the object.
+    /// Parses the Pod object.
     pub(super) fn parse(json: &str) -> Result<Self, SpecError> {
         let pod: Pod =
             serde_json::from_str(json).map_err(|error| SpecError::Decode(error.to_string()))?;
@@ -121,7 +121,7 @@ fn check(
     Ok(port.map_or(Check::None, Check::Connect))
 }
 
-/// A probe's port: a number, or the name of one of the container's.
+/// A probe's port: a number, or the name of a port of the container.
 fn number(container: &Container, port: &IntOrString) -> Result<u16, SpecError> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_alone_is_probed_by_connecting() {
+    fn a_port_without_probe_is_checked_by_connecting() {
         let spec = parse(&json!({
             "name": "app", "command": ["sleep"], "args": ["9"],
             "ports": [{ "containerPort": 8000 }],
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_names_its_port_by_number_or_name() {
+    fn a_probe_refers_to_its_port_by_number_or_name() {
         let container = |port: Value| {
             json!({
                 "name": "app", "command": ["x"], "ports": [{ "name": "web", "containerPort": 81 }],
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_here_is_refused_with_its_name() {
+    fn an_unsupported_pod_is_refused_with_the_cause() {
         assert!(matches!(Spec::parse("[]"), Err(SpecError::Decode(_))));
         assert_eq!(Spec::parse("{}"), Err(SpecError::Containers(0)));
         let image = json!({ "name": "app", "image": "nginx" });

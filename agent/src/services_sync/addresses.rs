@@ -1,4 +1,4 @@
-//! The addresses on the node's interfaces, and when they change.
+//! The addresses of the node's interfaces, and a watch for their changes.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,14 +9,14 @@ use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::MulticastGroup;
 use tokio::task::AbortHandle;
 
-/// Watches the addresses of the namespace in which it was opened.
+/// A watch of the addresses in the network namespace in which it was opened.
 pub(super) struct Addresses {
     changes: futures::stream::BoxStream<'static, ()>,
     connection: AbortHandle,
 }
 
 impl Addresses {
-    /// Subscribes to the kernel's messages about addresses.
+    /// Subscribes to the kernel's address notifications.
     pub(super) fn open() -> io::Result<Self> {
         let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
         let (connection, _, messages) = rtnetlink::new_multicast_connection(&groups)?;
@@ -33,17 +33,17 @@ impl Addresses {
         })
     }
 
-    /// Resolves when some address came or went; never, if the kernel's messages end. Cancel safe.
+    /// Resolves when an address was added or removed; never, if the notifications end. Cancel safe.
     pub(super) async fn changed(&mut self) {
         if self.changes.next().await.is_none() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Every address, each once, sorted.
+    /// All addresses, sorted, without duplicates.
     #[expect(
         clippy::unused_self,
-        reason = "read only by who watches, or the answer grows old"
+        reason = "without a watch the list would become outdated"
     )]
     pub(super) fn read(&self) -> io::Result<Vec<IpAddr>> {
         let mut all: Vec<IpAddr> = nix::ifaddrs::getifaddrs()?

@@ -1,4 +1,4 @@
-//! Keeps one fleet stream to control open: dials, waits with patience, and tells the node's loop what happened.
+//! The client of control's fleet stream: connects, reconnects with backoff, and reports what happened to the node's loop.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,14 +11,14 @@ use tonic::transport::{Channel, Endpoint};
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send>>;
 
-/// What the loop has to know.
+/// Events of the stream.
 #[derive(Debug)]
 pub enum Signal {
-    /// A connection stands: answer with [`Source::open`].
+    /// The connection is established: answer with [`Source::open`].
     Connected,
     /// A message from control.
     Down(Box<Down>),
-    /// The stream, or the attempt at one, is over; another attempt follows by itself.
+    /// The stream, or the attempt to connect, has ended; the next attempt follows without a call.
     Lost(LinkError),
 }
 
@@ -38,7 +38,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source that will dial control at this URL.
+    /// A source that will connect to control at this URL.
     pub fn new(url: &str) -> Result<Self, LinkError> {
         let endpoint = endpoint(url)?;
         Ok(Self {
@@ -48,12 +48,12 @@ impl Source {
         })
     }
 
-    /// What happens next. Cancel safe: an attempt under way goes on when asked again.
+    /// The next event. Cancel safe: an attempt in progress continues with the next call.
     pub async fn next(&mut self) -> Signal {
         loop {
             match &mut self.state {
                 State::Waiting(until) => {
-                    // A moment, not a pause: the node's loop drops this wait at every other event.
+                    // A deadline, not a sleep: the node's loop drops this future at every other event.
                     tokio::time::sleep_until(*until).await;
                     self.state = State::Connecting(Box::pin(connect(self.endpoint.clone())));
                 }
@@ -83,31 +83,31 @@ impl Source {
         }
     }
 
-    /// Opens the stream on the connection that stands, with this first message.
+    /// Opens the stream on the established connection, with this first message.
     pub fn open(&mut self, hello: Up) {
         if let State::Connected(channel) = &self.state {
             self.state = State::Opening(Box::pin(Link::open(channel.clone(), hello)));
         }
     }
 
-    /// Whether a message can be sent now.
+    /// Whether the send queue has room for a message.
     pub fn has_room(&self) -> bool {
         matches!(&self.state, State::Open(link) if link.has_room())
     }
 
-    /// Whether the stream stands.
+    /// Whether the stream is open.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
     }
 
-    /// Sends a message; ask [`Source::has_room`] before. A stream that ended meanwhile says so in [`Source::next`].
+    /// Sends a message; check [`Source::has_room`] before. If the stream has ended, [`Source::next`] reports it.
     pub fn send(&self, up: Up) {
         if let State::Open(link) = &self.state {
             let _ = link.send(up);
         }
     }
 
-    /// Gives the stream up; another attempt follows.
+    /// Closes the stream; the next attempt to connect follows.
     pub fn close(&mut self) {
         let pause = self.backoff.next(jitter());
         self.state = State::Waiting(Instant::now() + pause);
@@ -119,7 +119,7 @@ impl Source {
     }
 }
 
-/// Uniform in 0..1; nodes that lost control together shall not return together.
+/// Uniform in 0..1, so that nodes that lost control together do not reconnect together.
 fn jitter() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_wait_that_is_dropped_again_and_again_still_ends() {
+    async fn a_backoff_whose_future_is_dropped_repeatedly_still_ends() {
         let mut source = Source::new("http://[::1]:1").unwrap();
         source.state = State::Waiting(Instant::now() + Duration::from_millis(300));
         let events = async {
@@ -145,6 +145,6 @@ mod tests {
         };
         timeout(Duration::from_secs(20), events)
             .await
-            .expect("it never dialled");
+            .expect("it never connected");
     }
 }

@@ -1,18 +1,17 @@
-//! A folder of Kubernetes manifests as the source of Services, EndpointSlices and Nodes, for a node without an
-//! apiserver.
+//! A folder of Kubernetes manifests (Services, EndpointSlices, Nodes), the source of objects for a node without an API server.
 //!
-//! Files `*.yaml`, `*.yml` and `*.json` that are not hidden count, in that folder and not below it; a symbolic link
-//! counts as the file that it leads to, and a change is seen when the link changes (as kubelet's `..data` does), not when
-//! only the file behind it does. A file is read when its writer has closed it or it was moved into place.
+//! Files `*.yaml`, `*.yml` and `*.json` directly in the folder are read, except hidden ones. A symbolic link is read as its
+//! target; a change is seen when the link is replaced (as kubelet does with `..data`), not when only the target changes. A
+//! file is read when its writer has closed it, or when it was moved into the folder.
 //!
-//! Nothing is lost by a mistake: what a file that cannot be read described stays as it was, and so does what a folder
-//! that is gone described. Of two descriptions of one object the one in the file that is first by name counts.
+//! A mistake loses no objects: the objects of a file that cannot be read stay, and so do those of a deleted folder. If two
+//! files describe the same object, the first file by name wins.
 //!
-//! Objects are handed over and not kept, as a large cluster's are gigabytes; a large folder's come in parts. So when a file loses an object that another
-//! file describes too, that other file is read again.
+//! Objects are passed on and not stored, because a large cluster's are gigabytes; those of a large folder come in batches. So
+//! when a file loses an object that another file describes too, that other file is read again.
 //!
-//! Reading order: what comes out ([`Batch`], [`Change`], [`Problem`]), how text is read (`text`), what files say together
-//! (`folder`), which of them to read (`look`), and when (`watch`, [`Manifests`]).
+//! Reading order: the output ([`Batch`], [`Change`], [`Problem`]), parsing (`text`), the merge of all files (`folder`), the
+//! selection of files to read (`look`), and the trigger (`watch`, [`Manifests`]).
 
 mod folder;
 mod look;
@@ -38,23 +37,23 @@ pub use problem::{ManifestsError, Problem};
 
 use look::{Look, Looker};
 
-/// A change of several files counts as one if no two of its steps are further apart.
+/// Changes of several files are processed together if the pauses between them are not longer.
 const QUIET: Duration = Duration::from_millis(5);
 
-/// A folder that never comes to rest is looked at this often all the same.
+/// Maximum delay for a folder that changes all the time.
 const UNREST_MAX: Duration = Duration::from_millis(100);
 
 const _: () = assert!(QUIET.as_millis() < UNREST_MAX.as_millis());
 
-/// What one look at the folder changed, or a part of it: a large folder's objects are gigabytes.
+/// The changes of one look at the folder, or a part of them: a large folder's objects are gigabytes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Batch {
-    /// The objects that differ, each once: Nodes, then Services, then EndpointSlices, each by namespace and name.
+    /// The changed objects, each once: Nodes, then Services, then EndpointSlices, each by namespace and name.
     pub changes: Vec<Change>,
-    /// What has to be mended; each is told when it arises, and again when its file was read again and it is still there.
+    /// The problems, each reported when it appears, and again when its file is read again and still has it.
     pub problems: Vec<Problem>,
-    /// The same look goes on in the next batch: only with the last one is it whole. An object that went to a file which
-    /// comes later is deleted, and applied then.
+    /// More batches of the same look follow; only with the last one is it complete. An object that moved to a file in a later
+    /// batch is deleted first, and then applied.
     pub more: bool,
 }
 
@@ -64,33 +63,33 @@ impl Batch {
     }
 }
 
-/// When to look.
+/// Times of the first and the last change that were not processed yet.
 #[derive(Clone, Copy, Debug)]
 struct Unrest {
     first: Instant,
     last: Instant,
 }
 
-/// A folder of manifests, watched.
+/// A watched folder of manifests.
 #[derive(Debug)]
 pub struct Manifests {
-    /// Shared with the thread that looks: nobody waits for the lock, as one looks only while the other waits.
+    /// Shared with the reading thread; the lock is never contended, because one side waits for the other.
     looker: Arc<Mutex<Looker>>,
-    /// Made at the first wait, which is where a runtime is.
+    /// Created at the first wait, inside the async runtime.
     heard: Option<AsyncFd<OwnedFd>>,
     unrest: Option<Unrest>,
     looking: Option<JoinHandle<Look>>,
-    /// Whether more of a look is to come.
+    /// Whether more batches of a look follow.
     is_midway: bool,
-    /// Whether the watch failed, and it was told.
+    /// Whether the watch failed, which is reported once.
     is_blind: bool,
 }
 
 impl Manifests {
-    /// Opens the folder and begins to read it: with the first batch that has no [`Batch::more`] all of it is told. Blocks
-    /// as long as the first part takes.
+    /// Opens the folder and starts to read it; it is complete with the first batch without [`Batch::more`]. Blocks until the
+    /// first batch is read.
     ///
-    /// Fails if the folder is not there or cannot be watched; what is wrong with files is told in the batch.
+    /// Fails if the folder does not exist or cannot be watched; problems of files are in the batch.
     pub fn open(folder: &Path) -> Result<(Self, Batch), ManifestsError> {
         let (looker, look) = Looker::open(folder)?;
         let mut manifests = Self {
@@ -107,8 +106,8 @@ impl Manifests {
         Ok((manifests, look.batch))
     }
 
-    /// The next batch that says something, if only that there is no more. Cancel safe: whatever has begun goes on when
-    /// asked again.
+    /// The next batch with changes or problems, or the last one of a look. Cancel safe: a started look continues with the next
+    /// call.
     pub async fn next(&mut self) -> Batch {
         loop {
             let was_midway = self.is_midway;
@@ -130,7 +129,7 @@ impl Manifests {
         }
     }
 
-    /// Waits until the folder has changed and come to rest.
+    /// Waits until the folder has changed, and then has not changed for [`QUIET`].
     async fn wait(&mut self) -> io::Result<()> {
         loop {
             let due = self.unrest.map(Unrest::due);
@@ -149,7 +148,7 @@ impl Manifests {
                 () = rest => return Ok(()),
                 ready = heard.readable() => ready?.clear_ready(),
             }
-            // What comes from here on wakes again; what came before is heard now.
+            // Readiness is cleared before reading: later events wake again.
             if self.looker.lock().hear()?.look {
                 self.stir();
             }
@@ -170,7 +169,7 @@ impl Manifests {
         self.unrest = Some(Unrest { first, last: now });
     }
 
-    /// Begins a look or goes on with it, on a thread that may block.
+    /// Starts a look or continues it, on a blocking thread.
     fn begin(&mut self) -> Batch {
         if !self.is_midway {
             self.unrest = None;
@@ -193,7 +192,7 @@ impl Manifests {
         }
     }
 
-    /// Tells that changes are not seen any more. A last look shows what came before.
+    /// Reports that the watch failed. A last look finds the changes before.
     fn blind(&mut self, error: &io::Error) -> Batch {
         self.is_blind = true;
         self.is_midway = false;

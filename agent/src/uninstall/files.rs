@@ -1,4 +1,4 @@
-//! Which files, folders, namespaces and cgroups are ours, and which standalone pods live.
+//! The node's files, folders, namespaces and cgroups, and its running standalone pods.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Place, Removal};
 
-/// Files that the agent keeps in its state folder.
+/// The agent's files in its state folder.
 const STATE: [&str; 5] = [
     "leases",
     "leases.new",
@@ -17,17 +17,17 @@ const STATE: [&str; 5] = [
     "network.new",
     "agent.lock",
 ];
-/// Folders in it, and how the names of files in them end.
+/// The agent's folders in its state folder, and the suffixes of the file names in them.
 const FOLDERS: [(&str, &[&str]); 2] = [
     ("pending-del", &["json", "new"]),
     ("pods", &["json", "log"]),
 ];
-/// The folder of sockets, and of pins, is ours if it is called so.
+/// A folder of sockets or pins with this name belongs to Dormouse.
 const OWN: &str = "dormouse";
-/// A namespace's name has so much of its pod's uid.
+/// Number of bytes of a pod's uid in the name of its namespace.
 const UID_LEN: usize = 13;
 
-/// What there is, in the order in which it can be removed.
+/// The existing objects, in the order in which they can be removed.
 pub(super) fn removals(place: &Place) -> io::Result<Vec<Removal>> {
     let mut removals = Vec::new();
     for (uid, record) in records(place)? {
@@ -63,7 +63,7 @@ pub(super) fn removals(place: &Place) -> io::Result<Vec<Removal>> {
     Ok(removals)
 }
 
-/// Standalone pods whose processes live.
+/// Standalone pods whose processes run.
 pub(super) fn processes(place: &Place) -> io::Result<Vec<String>> {
     let alive = records(place)?.into_iter().filter_map(|(uid, record)| {
         let pid = process(&record)?;
@@ -99,14 +99,14 @@ fn records(place: &Place) -> io::Result<Vec<(String, Value)>> {
     Ok(read.collect())
 }
 
-/// The process of a record, if it lives: a later one with its number began at another time.
+/// The process of a record, if it runs: a later process with the same pid has another start time.
 fn process(record: &Value) -> Option<u64> {
     let state = &record["state"];
     let known = [&state["running"], &state["stopping"]];
     let known = known.into_iter().find(|known| known["pid"].is_u64())?;
     let pid = known["pid"].as_u64()?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Field 22; the name before may have spaces, and ends with the last parenthesis.
+    // Field 22; the name before it can contain spaces, and ends at the last parenthesis.
     let began = stat
         .rsplit_once(')')?
         .1
@@ -127,7 +127,7 @@ fn own_parent(path: &Path) -> Option<PathBuf> {
     (parent.file_name()? == OWN).then(|| parent.to_owned())
 }
 
-/// The entries of a folder, in order; none if there is no such folder.
+/// The entries of a folder, sorted; none if there is no such folder.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_others_stay() {
+    fn files_that_dormouse_did_not_create_stay() {
         let folder = tempfile::tempdir().unwrap();
         let place = Place {
             node: "n1".into(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_from_a_later_one_with_its_number() {
+    fn a_process_is_distinguished_from_a_later_one_with_its_pid() {
         let pid = std::process::id();
         let record = |start: u64| serde_json::json!({"state": {"running": {"pid": pid, "startTime": start}}});
         assert_eq!(process(&record(1)), None);

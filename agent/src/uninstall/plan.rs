@@ -1,4 +1,4 @@
-//! What of the kernel's links, neighbours and routes is ours. Pure.
+//! The node's links, neighbour entries and routes in the kernel. Pure.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,40 +13,40 @@ use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
 use dormouse_agent_pod::refusal;
 
-/// An acting prefix's length, in bits.
+/// Length of an acting prefix, in bits.
 const ACTING_LENGTH: u8 = 96;
 
-/// What is to be removed, in order, and what speaks against it.
+/// The objects to remove, in order, and the obstacles.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What goes.
+    /// The objects.
     pub removals: Vec<Removal>,
-    /// Pods that live.
+    /// Running pods, which forbid the removal without `force`.
     pub live: Vec<String>,
 }
 
-/// One thing that goes.
+/// An object to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// A pod's link, or a bridge; its routes, neighbours and addresses go with it.
+    /// A pod's link, or a bridge; its routes, neighbour entries and addresses are removed with it.
     Link {
-        /// Its number.
+        /// ifindex.
         index: u32,
-        /// Its name.
+        /// Interface name.
         name: String,
     },
-    /// An entry by which the kernel answers for a pod.
+    /// A proxy neighbour entry of a pod.
     Neighbour {
         /// The entry.
         entry: Box<Neighbour>,
-        /// On which interface.
+        /// Name of its interface.
         on: String,
     },
-    /// A route that outlives our links.
+    /// A route that is not removed with a link of Dormouse.
     Route {
         /// The route.
         route: Box<Route>,
-        /// As people read it.
+        /// The route as text.
         text: String,
     },
     /// A standalone pod's network namespace.
@@ -55,7 +55,7 @@ pub enum Removal {
     Pins(PathBuf),
     /// A file, or a socket.
     File(PathBuf),
-    /// A folder, or a cgroup, if nothing is left in it.
+    /// A folder or cgroup; removed only if it is empty.
     Folder(PathBuf),
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Removal {
     }
 }
 
-/// What there is in the kernel. `facts` are the data path's, where its maps are; `uplink` is what the last agent said.
+/// The objects in the kernel. `facts`: the data path's configuration, if its maps exist; `uplink`: from the last agent.
 pub(super) fn of_kernel(
     place: &Place,
     wiring: &Wiring,
@@ -122,12 +122,12 @@ pub(super) fn of_kernel(
     }
 }
 
-/// Bears one of our names and the one link-layer address of all our bridges.
+/// Whether the link has the name of a Dormouse bridge, and the link-layer address that all of them share.
 fn is_bridge(link: &Link, base: &str) -> bool {
     link.is_bridge && link.name.starts_with(base) && link.mac == BRIDGE_MAC
 }
 
-/// Bears a pod's name, and either says whose it is or is behind one of our bridges.
+/// Whether the link has a pod's name, and either an alias with the pod's key or a Dormouse bridge.
 fn is_pod(link: &Link, bridges: &[&Link]) -> bool {
     let behind = link
         .controller
@@ -135,8 +135,8 @@ fn is_pod(link: &Link, bridges: &[&Link]) -> bool {
     suffix_of_link(&link.name).is_some() && (behind || parse_alias(&link.alias).is_some())
 }
 
-/// Stands for an address of the node's prefix: on the uplink such entries are the agent's, also of pods that nothing else
-/// tells of any more.
+/// Whether the proxy entry is for the node's prefix: such entries on the uplink are the agent's, also those of pods without
+/// any other trace.
 fn stands_for_pod(entry: &Neighbour, wiring: &Wiring) -> bool {
     let suffix = |prefix: NodePrefix| match entry.address {
         IpAddr::V6(address) => prefix.suffix(address),
@@ -145,7 +145,7 @@ fn stands_for_pod(entry: &Neighbour, wiring: &Wiring) -> bool {
     wiring.prefix().and_then(suffix).is_some()
 }
 
-/// Leads to an activator as control told it.
+/// Whether the route goes to an activator, as in control's settings.
 fn leads_to_activator(route: &Route, facts: &Config) -> bool {
     let known = facts.activators.iter().take(facts.activators_len as usize);
     let is = |address: [u8; 16]| IpAddr::V6(Ipv6Addr::from(address));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_is_ours_by_name_kind_and_link_layer_address() {
+    fn a_bridge_is_recognized_by_name_kind_and_link_layer_address() {
         let ours = |name: &str| Link {
             is_bridge: true,
             mac: BRIDGE_MAC.to_vec(),
@@ -205,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_link_is_ours_by_its_name_and_what_it_says_or_where_it_is() {
+    fn a_pods_link_is_recognized_by_name_and_by_alias_or_bridge() {
         let bridge = link("dormouse0");
-        let says = Link {
+        let aliased = Link {
             alias: "dormouse 00010002 pods/c1/eth0".into(),
             ..link("dm00010002")
         };
@@ -215,11 +215,11 @@ mod tests {
             controller: Some(7),
             ..link("dm00010002")
         };
-        assert!(is_pod(&says, &[]));
+        assert!(is_pod(&aliased, &[]));
         assert!(is_pod(&behind, &[&bridge]));
         assert!(
             !is_pod(&link("dm00010002"), &[&bridge]),
-            "only the name is alike"
+            "only the name matches"
         );
         assert!(
             !is_pod(
@@ -229,11 +229,11 @@ mod tests {
                 },
                 &[&bridge]
             ),
-            "behind somebody else's bridge"
+            "on another bridge"
         );
         assert!(!is_pod(
             &Link {
-                alias: says.alias,
+                alias: aliased.alias,
                 ..link("veth0")
             },
             &[]
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_ours_only_as_control_told_it() {
+    fn a_route_is_recognized_by_prefix_and_next_hop() {
         let (prefix, via): (Ipv6Addr, Ipv6Addr) = (
             "2001:db8:a1::".parse().unwrap(),
             "2001:db8::c".parse().unwrap(),

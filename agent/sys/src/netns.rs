@@ -1,4 +1,4 @@
-//! Network namespaces: made under a path, removed, told apart, and entered.
+//! Network namespaces: create, delete, identify, enter.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ pub use living::living;
 
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Makes a namespace and binds it to `path`, as `ip netns add` does. Fails if the path exists.
+/// Creates a namespace and mounts it at `path`, like `ip netns add`. Fails if the path exists.
 pub fn create(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -39,13 +39,13 @@ pub fn create(path: &Path) -> io::Result<()> {
         Ok(())
     });
     if bound.is_err() {
-        // The error that made it fail says more than one of removing an empty file.
+        // The first error says more than a failed cleanup.
         let _ = fs::remove_file(path);
     }
     bound
 }
 
-/// Removes a namespace made by [`create`]; one that is gone is no error. It lives on while processes are inside.
+/// Removes a namespace created by [`create`]; a missing one is no error. The namespace exists while processes are in it.
 pub fn remove(path: &Path) -> io::Result<()> {
     match umount2(path, MntFlags::MNT_DETACH) {
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
@@ -57,7 +57,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Which namespace a descriptor refers to; an error if it refers to none.
+/// The namespace of a descriptor (device and inode); an error if it is not a network namespace.
 pub fn identity(netns: impl AsFd) -> io::Result<NetnsId> {
     let netns = netns.as_fd();
     if fstatfs(netns)?.filesystem_type() != NSFS_MAGIC {
@@ -73,25 +73,25 @@ pub fn identity(netns: impl AsFd) -> io::Result<NetnsId> {
     })
 }
 
-/// The calling thread's own namespace.
+/// The calling thread's namespace.
 pub fn own_identity() -> io::Result<NetnsId> {
     identity(File::open(OWN)?)
 }
 
-/// The paths under which namespaces are kept, as container runtimes do, by the namespaces' inodes.
+/// Mounted namespaces, as container runtimes create them: paths by inode.
 pub fn kept() -> io::Result<HashMap<u64, PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     Ok(mounts.lines().filter_map(kept_by).collect())
 }
 
-/// Reads a line of mountinfo: the fourth word is what of the file system is mounted, the fifth is where.
+/// Parses a line of mountinfo: the fourth field is the mounted file, the fifth the mount point.
 fn kept_by(mount: &str) -> Option<(u64, PathBuf)> {
     let mut words = mount.split(' ').skip(3);
     let inode = words.next()?.strip_prefix("net:[")?.strip_suffix(']')?;
     Some((inode.parse().ok()?, words.next()?.into()))
 }
 
-/// Runs `work` inside the namespace, on the calling thread, and brings that back however `work` ends.
+/// Runs `work` inside the namespace on the calling thread, and returns to the previous one afterwards, also after a panic.
 pub fn enter<T>(netns: BorrowedFd<'_>, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let own = Own(File::open(OWN)?);
     setns(netns, CloneFlags::CLONE_NEWNET)?;
@@ -100,13 +100,13 @@ pub fn enter<T>(netns: BorrowedFd<'_>, work: impl FnOnce() -> io::Result<T>) -> 
     done
 }
 
-/// The namespace that a thread belongs to and returns to.
+/// The thread's namespace, to which it returns on drop.
 struct Own(File);
 
 impl Drop for Own {
     fn drop(&mut self) {
         if let Err(error) = setns(&self.0, CloneFlags::CLONE_NEWNET) {
-            // On this thread the next pod's wiring would be done in this pod.
+            // The next pod's wiring on this thread would be done in this pod.
             tracing::error!(%error, "failed to leave a pod's namespace");
             std::process::abort();
         }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_found_by_their_mounts() {
+    fn mounted_namespaces_are_found() {
         let mount = "44 43 0:4 net:[4026532202] /run/netns/a rw shared:2 - nsfs nsfs rw";
         assert_eq!(kept_by(mount), Some((4_026_532_202, "/run/netns/a".into())));
         assert_eq!(

@@ -1,14 +1,14 @@
-//! What a process that was killed still holds for an instant: a child of its that has not yet become its program has the
+//! Retries for resources of a killed process: until a child that it has just forked has called exec, that child holds the
 //! same locks and sockets.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long what a killed process held may stay so.
+/// Time limit for such a child.
 pub const INSTANT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Tries again until nobody holds it, for so long as `limit`.
+/// Calls `attempt` until it does not fail with an error of `is_held`, or until `limit` is over.
 pub fn wait<T, E>(
     limit: Duration,
     is_held: impl Fn(&E) -> bool,

@@ -96,7 +96,7 @@ fn check_finds_a_removed_address_and_a_missing_way() {
     check().fails(101, "no IPv4 default route");
     let mut forgetful = result.clone();
     forgetful["ips"].as_array_mut().unwrap().pop();
-    Call::check(&node, "a", &pod, &forgetful).fails(101, "does not name");
+    Call::check(&node, "a", &pod, &forgetful).fails(101, "does not contain");
 }
 
 #[test]

@@ -299,11 +299,11 @@ fn check_tolerates_what_later_plugins_change_and_misses_what_is_gone() {
     ]);
     Call::check(&node, "a", &pod, &result).ok();
     let other = json!({"cniVersion": "1.1.0", "ips": [{"address": "2001:db8::1/128"}]});
-    Call::check(&node, "a", &pod, &other).fails(101, "prevResult does not name");
+    Call::check(&node, "a", &pod, &other).fails(101, "prevResult does not contain");
     pod.ip(&["link", "set", "eth0", "down"]);
     Call::check(&node, "a", &pod, &result).fails(101, "is down");
     pod.ip(&["link", "del", "eth0"]);
-    Call::check(&node, "a", &pod, &result).fails(101, "link is gone");
+    Call::check(&node, "a", &pod, &result).fails(101, "link was deleted");
 }
 
 #[test]

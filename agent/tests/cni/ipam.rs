@@ -32,7 +32,7 @@ fn a_kept_address_is_told_without_interfaces_and_outlives_the_agent() {
     check(&a, &kept).conf(&previous).ok();
     check(&b, &kept)
         .conf(&previous)
-        .fails(101, "namespace is another");
+        .fails(101, "namespace is a different");
     Call::del(&node, "a").delegated().ok();
     Call::del(&node, "a").delegated().ok();
     check(&a, &kept)

@@ -139,7 +139,7 @@ fn check_tells_what_changed() {
     let node = Node::start("check");
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
-    Call::check(&node, "a", &b, &result).fails(101, "namespace is another");
+    Call::check(&node, "a", &b, &result).fails(101, "namespace is a different");
     Call::check(&node, "b", &b, &result).fails(3, "no address lease");
     a.ip(&["link", "set", "eth0", "mtu", "1400"]);
     a.ip(&["addr", "add", "2001:db8:ffff::1/128", "dev", "eth0"]);

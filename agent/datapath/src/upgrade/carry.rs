@@ -1,7 +1,7 @@
-//! Carries flows from one table to another while packets go on.
+//! Copies flows from the old table to the new one while packets are processed.
 //!
-//! Programs look into the old table first, so what it says of a flow is true as long as it knows the flow. Flows are
-//! taken out of it only when the new table has all of them.
+//! Programs look into the old table first, so its entry is the valid one while it exists. Flows are removed from it only when
+//! the new table has all of them.
 
 use std::path::Path;
 
@@ -15,28 +15,28 @@ use crate::clock;
 use crate::error::DatapathError;
 use crate::pinned::walk;
 
-/// A program writes a flow down within this time after the moment that the flow names.
+/// A program stores a flow within this time after the flow's timestamp.
 const WRITTEN_WITHIN_NS: u64 = 100_000_000;
 
-/// No VIP has been forgotten yet: the old table begins all flows.
+/// The VIPs have not been removed from the old programs: all flows begin in the old table.
 pub(super) const NOT_YET: u64 = u64::MAX;
 
 type Table = HashMap<MapData, FlowKey, Flow>;
 
-/// A table whose flows are carried over.
+/// A flow table that is copied.
 pub(crate) struct Carried {
     from: Table,
     to: Table,
-    /// For flows without a packet since then the new table has no room.
+    /// Flows without a packet since this time are not copied: the new table has no room for them.
     oldest_ns: u64,
-    /// The new table has all flows of before.
+    /// The new table has all older flows.
     done_ns: u64,
-    /// Flows that the new table did not take.
+    /// Number of flows that the new table refused.
     lost: usize,
 }
 
 impl Carried {
-    /// Copies what one folder's table holds into another's: the latest, if there is not room for all.
+    /// Copies one folder's flow table into another's: the most recently used flows, if there is not enough room.
     pub(super) fn begin(from: &Path, to: &Path) -> Result<Self, DatapathError> {
         let mut carried = Self {
             from: typed(from, "flow")?,
@@ -60,7 +60,7 @@ impl Carried {
         Ok(carried)
     }
 
-    /// Copies what has begun since the copy before. From `forgotten_ns` on, CLOCK_BOOTTIME, the new table begins flows.
+    /// Copies the flows since the last copy. From `forgotten_ns` on (CLOCK_BOOTTIME), flows begin in the new table.
     pub(super) fn catch_up(&mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
         let Self { from, to, lost, .. } = self;
         let now_ns = clock::boottime_ns();
@@ -84,8 +84,8 @@ impl Carried {
         Ok(())
     }
 
-    /// Takes out of the old table what need not be in it. The new programs may give the ends of a connection that is over
-    /// to another one, whose replies the old programs would else lead to where they led before.
+    /// Removes flows from the old table that need not be in it: the new programs may reuse the addresses and ports of a closed
+    /// connection for another one, whose replies the old programs would translate by the old flow.
     pub(super) fn clear(&mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
         let now_ns = clock::boottime_ns();
         self.take_out(forgotten_ns, |key, flow| {
@@ -93,18 +93,18 @@ impl Carried {
         })
     }
 
-    /// Takes everything out of the old table, when all of it is in the new one: what is sent before what is answered, so
-    /// that the end of a connection is noted in one table only.
+    /// Moves the rest, when all of it is in the new table: forward flows before replies, so that the end of a connection is
+    /// recorded in one table only.
     pub(super) fn hand_over(mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
         self.take_out(forgotten_ns, |_, flow| !flow.is(REPLY))?;
         self.take_out(forgotten_ns, |_, flow| flow.is(REPLY))?;
         if self.lost > 0 {
-            tracing::warn!(flows = self.lost, "the new table of flows did not take all");
+            tracing::warn!(flows = self.lost, "some flows could not be copied to the new flow table");
         }
         Ok(())
     }
 
-    /// Moves flows, each as it is at that moment.
+    /// Moves flows, each with its state at that moment.
     fn take_out(
         &mut self,
         forgotten_ns: u64,
@@ -119,7 +119,7 @@ impl Carried {
             true
         })?;
         for key in wanted {
-            // A flow that has gone meanwhile, or is another one by now, stays where it is.
+            // A flow that was evicted or replaced meanwhile stays in the old table.
             let flow = self.from.get(&key, 0).ok();
             let Some(flow) = flow.filter(|flow| is_wanted(&key, flow)) else {
                 continue;
@@ -128,7 +128,7 @@ impl Carried {
             if has(key) || has(key.answered(&flow)) {
                 self.lost += usize::from(!put(&mut self.to, &key, &flow, forgotten_ns));
             } else if leads(&key, &flow, now_ns) {
-                // It began behind the copy, which the next one makes good.
+                // It began after the copy; the next copy includes it.
                 continue;
             }
             let _ = self.from.remove(&key);
@@ -143,22 +143,22 @@ impl std::fmt::Debug for Carried {
     }
 }
 
-/// Whether a flow is to be carried over, and the one that it answers with it. Of both together: a table that remembers
-/// where a connection goes, but not what its answers become, leads the next one from the same port nowhere. As long as the
-/// old table may know whose a port was, the new one has to.
+/// Whether a flow is copied, together with its reverse flow. Always both: a table with a forward flow but without its reply
+/// flow would break the next connection from the same port. While the old table may have a NAT port's owner, the new one must
+/// have it.
 fn leads(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
     let is_free = flow.is(HIDDEN) && flow.gives_port(key.protocol, now_ns);
     flow.is(ONWARD | ENDED) || flow.is(REPLY) && !is_free
 }
 
-/// Whether the connection has ended, or was never begun: only of one through a port of the node's own is that known.
+/// Whether the connection is closed, or was never established; only known for masqueraded connections.
 fn is_over(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
     let silent_ns = now_ns.saturating_sub(flow.seen_ns);
     let has_ended = flow.stage == Stage::Ended as u32 && silent_ns > NAT_REST_NS / 2;
     flow.is(REPLY) && flow.is(HIDDEN) && (has_ended || flow.gives_port(key.protocol, now_ns))
 }
 
-/// Makes the new table say of a flow what the old one does; whether it could.
+/// Writes the old table's flow, or the merged one, to the new table. Returns whether it succeeded.
 fn put(to: &mut Table, key: &FlowKey, old: &Flow, forgotten_ns: u64) -> bool {
     let new = to.get(key, 0).ok();
     match merged(old, new.as_ref(), forgotten_ns) {
@@ -167,7 +167,7 @@ fn put(to: &mut Table, key: &FlowKey, old: &Flow, forgotten_ns: u64) -> bool {
     }
 }
 
-/// What the new table is to say of a flow; none: what it says is right.
+/// The flow to write to the new table; none: its entry is right.
 fn merged(old: &Flow, new: Option<&Flow>, forgotten_ns: u64) -> Option<Flow> {
     let Some(new) = new else {
         return Some(*old);
@@ -179,7 +179,7 @@ fn merged(old: &Flow, new: Option<&Flow>, forgotten_ns: u64) -> Option<Flow> {
         ..*flow
     };
     if progress(new) != *old {
-        // Another connection has the same ends: the later one.
+        // Another connection with the same addresses and ports: the later one wins.
         return (new.seen_ns < forgotten_ns).then_some(*old);
     }
     let merged = Flow {
@@ -194,12 +194,12 @@ fn merged(old: &Flow, new: Option<&Flow>, forgotten_ns: u64) -> Option<Flow> {
     (merged != *new).then_some(merged)
 }
 
-/// How many connections are copied into a table, of two flows each: what begins meanwhile needs room, too.
+/// Number of connections that are copied into a table, of two flows each: new ones need room meanwhile.
 fn room(entries_max: u32) -> usize {
     (entries_max - entries_max / 8) as usize / 2
 }
 
-/// The time from which on not more than `room` connections had a packet.
+/// The time since which no more than `room` connections had a packet.
 fn latest(seen_ns: &mut [u64], room: usize) -> u64 {
     let Some(first) = seen_ns.len().checked_sub(room) else {
         return 0;

@@ -1,4 +1,4 @@
-//! The folders of pins: which there are, and what is in them.
+//! The folders of pins, and their content.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,7 +23,7 @@ pub(super) fn beside(folder: &Path) -> Result<Vec<PathBuf>, DatapathError> {
     Ok(found)
 }
 
-/// Gives a folder a name that no layout has, beside its own.
+/// Renames a folder to a name that is not a layout's.
 pub(super) fn set_aside(folder: &Path) -> Result<PathBuf, DatapathError> {
     let mut aside = folder.as_os_str().to_owned();
     while Path::new(&aside).exists() {
@@ -33,32 +33,32 @@ pub(super) fn set_aside(folder: &Path) -> Result<PathBuf, DatapathError> {
     Ok(aside.into())
 }
 
-/// Takes a folder away with all that is in it.
+/// Removes a folder with its content.
 pub(super) fn remove(folder: &Path) -> Result<(), DatapathError> {
     fs::remove_dir_all(folder).map_err(failed(folder))
 }
 
-/// The names of pinned links.
+/// The names of the pinned links.
 pub(super) fn links(folder: &Path) -> Result<Vec<OsString>, DatapathError> {
     let mut links = pins(folder)?;
     links.retain(is_link);
     Ok(links)
 }
 
-/// Whether a pin of this name is a link's.
+/// Whether a pin of this name is a link.
 pub(super) fn is_link(name: &OsString) -> bool {
     let text = name.to_string_lossy();
     text.starts_with("link_") || text.starts_with("pod_")
 }
 
-/// The names of all that is pinned.
+/// The names of all pins.
 pub(super) fn pins(folder: &Path) -> Result<Vec<OsString>, DatapathError> {
     let pins = fs::read_dir(folder).map_err(failed(folder))?;
     pins.map(|pin| Ok(pin.map_err(failed(folder))?.file_name()))
         .collect()
 }
 
-/// What went wrong with a folder.
+/// For `map_err`: a failed operation on a folder.
 pub(super) fn failed(path: &Path) -> impl Fn(std::io::Error) -> DatapathError {
     move |source| DatapathError::Folder {
         path: path.to_path_buf(),

@@ -1,4 +1,4 @@
-//! The messages that are sent inside the pod's namespace. Pure.
+//! The messages inside the pod's network namespace. Pure.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,8 +18,8 @@ use dormouse_agent_netlink::Request;
 
 const LOOPBACK_IFINDEX: u32 = 1;
 
-/// The pod's namespace: loopback, its link with two addresses that are usable at once, its default route, and the limit
-/// of what it sends.
+/// Loopback, the pod's interface with two addresses that are usable at once (no DAD), the default route, and the egress
+/// limit.
 pub(crate) fn pod_side(wiring: &Wiring<'_>) -> Vec<Request> {
     let ifindex = wiring.ifindex;
     let mut quiet = LinkMessage::default();
@@ -29,22 +29,22 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>) -> Vec<Request> {
     let gateway = permanent(ifindex, GATEWAY.into(), names::BRIDGE_MAC);
     let requests = vec![
         Request::new(
-            "set the pod's loopback up",
+            "bring up the pod's loopback interface",
             RouteNetlinkMessage::SetLink(up(LOOPBACK_IFINDEX)),
             0,
         ),
         Request::new(
-            "quiet the pod's link",
+            "disable address generation on the pod's link",
             RouteNetlinkMessage::SetLink(quiet),
             0,
         ),
         Request::new(
-            "set the pod's link up",
+            "bring up the pod's link",
             RouteNetlinkMessage::SetLink(up(ifindex)),
             0,
         ),
         Request::new(
-            "give the pod its link-local address",
+            "add the pod's link-local address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
                 names::link_local(wiring.suffix).into(),
@@ -54,7 +54,7 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>) -> Vec<Request> {
             new,
         ),
         Request::new(
-            "give the pod its address",
+            "add the pod's address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
                 wiring.address.into(),
@@ -64,29 +64,29 @@ pub(crate) fn pod_side(wiring: &Wiring<'_>) -> Vec<Request> {
             new,
         ),
         Request::new(
-            "tell the pod its gateway's link-layer address",
+            "add the pod's neighbour entry for the gateway",
             RouteNetlinkMessage::NewNeighbour(gateway),
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
         Request::new(
-            "give the pod its default route",
+            "add the pod's default route",
             RouteNetlinkMessage::NewRoute(default_route(ifindex, GATEWAY.into())),
             NLM_F_CREATE,
         ),
     ];
     let sent = wiring.limits.and_then(|limits| limits.egress);
-    let limit = sent.map(|rate| limit("limit what the pod sends", ifindex, wiring.mtu, rate));
+    let limit = sent.map(|rate| limit("limit the pod's egress", ifindex, wiring.mtu, rate));
     let ipv4 = wiring.address4.map(|address| ipv4(ifindex, address));
     let ipv4 = ipv4.into_iter().flatten();
     requests.into_iter().chain(ipv4).chain(limit).collect()
 }
 
-/// The same for IPv4.
+/// Address, neighbour entry and default route for IPv4.
 fn ipv4(ifindex: u32, address: Ipv4Addr) -> [Request; 3] {
     let gateway = permanent(ifindex, GATEWAY4.into(), names::BRIDGE_MAC);
     [
         Request::new(
-            "give the pod its IPv4 address",
+            "add the pod's IPv4 address",
             RouteNetlinkMessage::NewAddress(pod_address(
                 ifindex,
                 address.into(),
@@ -96,12 +96,12 @@ fn ipv4(ifindex: u32, address: Ipv4Addr) -> [Request; 3] {
             NLM_F_CREATE | NLM_F_EXCL,
         ),
         Request::new(
-            "tell the pod its IPv4 gateway's link-layer address",
+            "add the pod's neighbour entry for the IPv4 gateway",
             RouteNetlinkMessage::NewNeighbour(gateway),
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
         Request::new(
-            "give the pod its IPv4 default route",
+            "add the pod's IPv4 default route",
             RouteNetlinkMessage::NewRoute(default_route(ifindex, GATEWAY4.into())),
             NLM_F_CREATE,
         ),
@@ -122,7 +122,7 @@ fn pod_address(ifindex: u32, address: IpAddr, length: u8, scope: AddressScope) -
     message.header.prefix_len = length;
     message.header.scope = scope;
     message.header.index = ifindex;
-    // What an IPv4 address is called in its peer's place; IPv6 has duplicate address detection to be spared.
+    // IPv4 needs IFA_LOCAL; IPv6 needs IFA_F_NODAD, which skips duplicate address detection.
     let other = match address {
         IpAddr::V4(_) => AddressAttribute::Local(address),
         IpAddr::V6(_) => AddressAttribute::Flags(AddressFlags::Nodad),
@@ -139,7 +139,7 @@ fn default_route(ifindex: u32, gateway: IpAddr) -> RouteMessage {
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
     if gateway.is_ipv4() {
-        // No route of the pod leads to the gateway.
+        // RTNH_F_ONLINK: no route of the pod contains the gateway.
         message.header.flags = RouteFlags::Onlink;
     }
     message.attributes = vec![

@@ -1,5 +1,5 @@
-//! How much a pod may send and receive: what is too much waits for its turn at the end of the link that sends it. What the
-//! pod sends in spite of that is dropped at the host's end. Pure.
+//! Rate limits of a pod: a TBF qdisc on the sending side of each direction delays packets. What the pod sends beyond its limit
+//! anyway (it can remove its qdisc) is dropped on the host side. Pure.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,30 +10,30 @@ use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
-/// What may wait: this part of what may pass in a second.
+/// Queue length as a fraction of the bytes per second: 1/20 s.
 const QUEUES_PER_SECOND: u64 = 20;
-/// Packets that must fit into a burst, for the kernel lets only whole ones pass.
+/// Minimum burst in packets: TBF only passes a packet that fits as a whole.
 const BURST_PACKETS_MIN: u64 = 4;
-/// What must fit too, in bytes: a packet of the largest usual kind, for the MTU may grow while the pod runs.
+/// Minimum burst in bytes: a jumbo frame, because the MTU may grow while the pod runs.
 const BURST_MIN: u64 = 9_216;
 
-/// Before the data path's programs.
+/// Lower than the priority of the data path's programs, so it runs first.
 const PRIORITY: u16 = 8;
-/// What a pod that keeps its own limit may send at once beyond it, as the host sees it: one packet that is not cut yet, in
-/// bytes, and what comes late, as a part of what may pass in a second.
+/// Tolerance of the host side's limit above the pod's own: one GSO packet that is not segmented yet, in bytes, and packets
+/// that are delayed in the pod, as a fraction of the bytes per second (1/50 s).
 const UNCUT_LEN_MAX: u64 = 1 << 16;
 const LATE_PER_SECOND: u64 = 50;
-/// The part by which the kernel's queue is less exact than the host's count: it cuts a packet's time to whole nanoseconds.
+/// The fraction (1/100) by which TBF may exceed the rate: it truncates a packet's time to whole nanoseconds.
 const INEXACT: u64 = 100;
 
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
 const LINK_LAYER_ETHERNET: u8 = 1;
-/// The kernel's unit of time for bursts, in nanoseconds.
+/// The kernel's time unit of bursts (PSCHED tick), in nanoseconds.
 const TICK_NS: u128 = 64;
 
-/// Delays what the link of that number sends; its `mtu` is in bytes.
+/// Adds a TBF qdisc to a link; `mtu` in bytes.
 pub(super) fn limit(what: &'static str, ifindex: u32, mtu: u32, rate: Rate) -> Request {
     let rate = Bytes::of(rate, mtu);
     let queue = rate.per_second / QUEUES_PER_SECOND + u64::from(rate.burst);
@@ -61,7 +61,7 @@ pub(super) fn limit(what: &'static str, ifindex: u32, mtu: u32, rate: Rate) -> R
     Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// What the host lets pass of what a pod sends: bytes in a second, and at once.
+/// The host side's limit of the pod's egress: bytes per second, and burst in bytes.
 pub(crate) fn allowed(rate: Rate, mtu: u32) -> (u64, u64) {
     let rate = Bytes::of(rate, mtu);
     let late = rate.per_second / LATE_PER_SECOND;
@@ -71,9 +71,9 @@ pub(crate) fn allowed(rate: Rate, mtu: u32) -> (u64, u64) {
     )
 }
 
-/// Has a classifier drop what comes from a pod beyond its limit.
+/// Attaches the classifier that drops the pod's egress beyond its limit.
 pub(crate) fn enforce(ifindex: u32, limiter: BorrowedFd<'_>) -> [Request; 2] {
-    let what = "enforce the limit of what the pod sends";
+    let what = "attach the limiter of the pod's egress";
     let at = (Side::Ingress, PRIORITY);
     [
         place(ifindex),
@@ -81,7 +81,7 @@ pub(crate) fn enforce(ifindex: u32, limiter: BorrowedFd<'_>) -> [Request; 2] {
     ]
 }
 
-/// A token bucket in bytes.
+/// Rate and burst in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bytes {
     per_second: u64,
@@ -102,7 +102,7 @@ impl Bytes {
     fn spec(self) -> [u8; 12] {
         let rate = u32::try_from(self.per_second).unwrap_or(u32::MAX);
         let mut spec = [0; 12];
-        // The size of the table's cells: any but 0.
+        // log2 of the rate table's cell size: any value but 0.
         spec[0] = 3;
         spec[1] = LINK_LAYER_ETHERNET;
         spec[8..].copy_from_slice(&rate.to_ne_bytes());
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_told_in_bytes_and_lets_whole_packets_pass() {
+    fn a_rate_is_in_bytes_and_its_burst_fits_whole_packets() {
         let asked = Rate {
             bits_per_second: 8_000_000,
             burst_bits: 8,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_lets_pass_what_a_pod_that_keeps_its_limit_sends() {
+    fn the_host_side_passes_a_pod_that_observes_its_limit() {
         let asked = Rate {
             bits_per_second: 8_000_000,
             burst_bits: 80_000,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_the_kernel_cannot_hold_are_its_largest() {
+    fn numbers_beyond_the_kernels_range_are_clamped() {
         let asked = Rate {
             bits_per_second: u64::MAX,
             burst_bits: u64::MAX,

@@ -1,4 +1,4 @@
-//! How the node reaches a pod: a route to its bridge, its link-layer address, and an answer for it on the uplink. Pure.
+//! The messages that make a pod reachable from the node: host route, permanent neighbour entry, proxy entry. Pure.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -15,24 +15,24 @@ use nix::libc;
 use super::tolerate;
 use dormouse_agent_netlink::Request;
 
-/// How the node reaches a pod: by its bridge, without asking for its link-layer address.
+/// The pod's host route to its bridge, and its permanent neighbour entry.
 pub(crate) fn reach(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request; 2] {
     let neighbor = permanent(bridge, address, mac);
     [
         Request::new(
-            "fix the pod's neighbour entry",
+            "add the pod's neighbour entry",
             RouteNetlinkMessage::NewNeighbour(neighbor),
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
         Request::new(
-            "route the pod's address to its bridge",
+            "add the pod's host route",
             RouteNetlinkMessage::NewRoute(route(address, bridge)),
             NLM_F_CREATE | NLM_F_REPLACE,
         ),
     ]
 }
 
-/// Removes what [`host_side`] made, but for the link; what is gone already is no error.
+/// Deletes what [`host_side`] created except the link; missing objects are no error.
 pub(crate) fn unreach(address: IpAddr, bridge: u32, proxy_on: Option<u32>) -> Vec<Request> {
     let mut entry = NeighbourMessage::default();
     entry.header.family = address.into();
@@ -40,12 +40,12 @@ pub(crate) fn unreach(address: IpAddr, bridge: u32, proxy_on: Option<u32>) -> Ve
     entry.attributes = vec![NeighbourAttribute::Destination(address.into())];
     let mut requests = vec![
         tolerate(
-            "remove the pod's route",
+            "delete the pod's host route",
             RouteNetlinkMessage::DelRoute(route(address, bridge)),
             &[libc::ESRCH, libc::ENODEV],
         ),
         tolerate(
-            "remove the pod's neighbour entry",
+            "delete the pod's neighbour entry",
             RouteNetlinkMessage::DelNeighbour(entry),
             &[libc::ENOENT, libc::ENODEV],
         ),
@@ -53,7 +53,7 @@ pub(crate) fn unreach(address: IpAddr, bridge: u32, proxy_on: Option<u32>) -> Ve
     if let (IpAddr::V6(address), Some(uplink)) = (address, proxy_on) {
         let entry = RouteNetlinkMessage::DelNeighbour(proxy(address, uplink));
         requests.push(tolerate(
-            "stop to answer on the uplink",
+            "delete the pod's proxy entry on the uplink",
             entry,
             &[libc::ENOENT, libc::ENODEV],
         ));
@@ -67,7 +67,7 @@ fn route(address: IpAddr, bridge: u32) -> RouteMessage {
     message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
-    // Also of IPv4: with a link's scope the kernel would send from the gateway's address, not from the node's own.
+    // Global scope, also for IPv4: with link scope the kernel would choose the gateway's address as source.
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unicast;
     message.attributes = vec![
@@ -77,7 +77,7 @@ fn route(address: IpAddr, bridge: u32) -> RouteMessage {
     message
 }
 
-/// A neighbour whose link-layer address nobody asks for.
+/// A permanent neighbour entry: it is never resolved.
 pub(super) fn permanent(ifindex: u32, address: IpAddr, mac: [u8; 6]) -> NeighbourMessage {
     let mut entry = NeighbourMessage::default();
     entry.header.family = address.into();

@@ -1,4 +1,4 @@
-//! Wires a pod: address, veth, addresses inside, data path; or nothing at all.
+//! ADD: lease, veth pair, addresses inside the pod, data path; on an error, everything is undone.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,16 +22,16 @@ use crate::{GATEWAY, GATEWAY4, PodEntry, bridge, limiter, shards, sysctl};
 use dormouse_agent_netlink::{RequestError, Rtnl};
 use dormouse_agent_sys::netns;
 
-/// How long a request waits for another one on the same attachment.
+/// Time limit for another request on the same attachment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a link is tried to be made before giving up: an interface index may be taken by someone else's, a bridge may
-/// be full of others' ports.
+/// Maximum number of attempts to create a link: the preferred ifindex may be in use, or the bridge may be full of other
+/// software's ports.
 const TRIES: u32 = 8;
-/// Distance between the indexes that are tried; tunnels and bridges have small ones.
+/// Distance between the tried ifindexes; the kernel assigns small ones.
 const IFINDEX_STRIDE: u32 = 1 << 24;
 
 impl Network {
-    /// Wires an interface into `netns` as the runtime wants it. On an error nothing is left of it.
+    /// Connects `netns` to the network as requested. On an error, nothing is left.
     pub fn add(
         &self,
         key: &LeaseKey,
@@ -61,10 +61,10 @@ impl Network {
             .inspect_err(|_| self.undo(&lease))
     }
 
-    /// An earlier pod of the same name whose namespace died without DEL is in nobody's way.
+    /// Removes an earlier pod of the same key whose namespace was deleted without DEL.
     fn forget_vanished(&self, key: &LeaseKey) -> Result<(), NetworkError> {
-        let held = self.leases.lease(key).filter(|lease| lease.wired);
-        let Some(lease) = held else { return Ok(()) };
+        let earlier = self.leases.lease(key).filter(|lease| lease.wired);
+        let Some(lease) = earlier else { return Ok(()) };
         if pod_links()?.iter().any(|link| link.suffix == lease.suffix) {
             return Ok(());
         }
@@ -107,11 +107,11 @@ impl Network {
         };
         self.tell(lease.suffix, entry)?;
         let table_us = stages.ended(Stage::Datapath);
-        tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "wired a pod");
+        tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "pod connected");
         Ok(self.wired(&wiring))
     }
 
-    /// Takes a port on a bridge that has one; makes one more bridge where none has.
+    /// Reserves a port on a bridge; creates one more bridge if all are full.
     fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
         let kind = (self.mtu(), self.config.range4.is_some());
         let mut shards = self.shards.lock();
@@ -120,7 +120,7 @@ impl Network {
                 return Ok(bridge);
             }
             let next = bridge::ensure_next(&self.config.bridge, shards.len(), kind)?;
-            tracing::info!(bridges = shards.len() + 1, "made one more bridge for pods");
+            tracing::info!(bridges = shards.len() + 1, "created one more bridge for pods");
             shards.push(next);
         }
     }
@@ -145,7 +145,7 @@ impl Network {
         made.map_err(|error| explain(error, wiring))
     }
 
-    /// The kernel took no further port on the bridge: the requests after the refused one are undone there.
+    /// Handles a full bridge: undoes the requests after the refused one, and takes another bridge.
     fn move_on(&self, wiring: &mut Wiring<'_>) -> Result<(), NetworkError> {
         let left = wiring.addresses();
         let left = left.flat_map(|address| messages::unreach(address, wiring.bridge, None));
@@ -155,7 +155,7 @@ impl Network {
         Ok(())
     }
 
-    /// What may be asked for: an address of each family. On a node with an IPv4 range every pod gets one of it.
+    /// The requested address of each family. On a node with an IPv4 range every pod gets an IPv4 address.
     pub(super) fn addresses(&self, wanted: &Wanted) -> (Option<Ipv6Addr>, Ipv4Wish) {
         let (mut v6, mut v4) = (
             None,
@@ -178,12 +178,12 @@ impl Network {
         });
         let limiter = limiter
             .transpose()
-            .map_err(machine("load the limit of what the pod sends"))?;
+            .map_err(machine("load the limiter of the pod's egress"))?;
         let requests = messages::settle(wiring, limiter.as_ref().map(AsFd::as_fd));
         Ok(self.batch.send(requests)?)
     }
 
-    /// If this fails too, the journal says that the lease was never live: the next reconciliation finishes it.
+    /// If the undo fails too, the journal shows that the lease was never live, and the next reconciliation removes it.
     pub(super) fn undo(&self, lease: &Lease) {
         if let Err(error) = self.unwire(lease) {
             tracing::error!(key = %lease.key, error = error.chain(), "failed to undo an ADD");
@@ -216,10 +216,10 @@ impl Network {
     }
 }
 
-/// A pod's namespace: not the node's own.
+/// The identity of a pod's namespace; an error if it is the node's own.
 pub(super) fn foreign(netns: BorrowedFd<'_>) -> Result<NetnsId, NetworkError> {
     let id = netns::identity(netns).map_err(NetworkError::NoNetns)?;
-    let own = netns::own_identity().map_err(machine("look at the agent's namespace"))?;
+    let own = netns::own_identity().map_err(machine("identify the agent's namespace"))?;
     if id == own {
         return Err(NetworkError::OwnNetns);
     }
@@ -230,7 +230,7 @@ fn refused(error: &RequestError, code: i32) -> bool {
     error.what == CREATE && error.source.raw_os_error() == Some(code)
 }
 
-/// Newer kernels say of a number what they say of a name: it exists.
+/// Whether the ifindex is in use: newer kernels return EEXIST for it, as for a name in use.
 fn is_taken(error: &RequestError, ifindex: u32) -> bool {
     refused(error, libc::EEXIST) && if_indextoname(ifindex).is_ok()
 }
@@ -239,7 +239,7 @@ fn explain(error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
     if refused(&error, libc::EEXIST) {
         return NetworkError::InterfaceExists(wiring.key.ifname.clone());
     }
-    // The only thing in the request that can be of a wrong kind.
+    // The namespace is the only argument of the request that can be of a wrong type.
     if refused(&error, libc::EINVAL) {
         return NetworkError::NoNetns(error.source);
     }
@@ -256,6 +256,6 @@ fn wire_pod(wiring: &Wiring<'_>, netns: BorrowedFd<'_>) -> Result<(), NetworkErr
         let requests = messages::pod_side(wiring);
         Ok(Rtnl::open()?.batch(&requests))
     };
-    netns::enter(netns, inside).map_err(machine("wire the pod's side"))??;
+    netns::enter(netns, inside).map_err(machine("enter the pod's namespace"))??;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Compares a pod's wiring with what ADD made. Additions and changes by other plugins are tolerated.
+//! CHECK: compares a pod's wiring with what ADD created. Additions and changes by other plugins are tolerated.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,11 +18,11 @@ use crate::names::mac_text;
 use crate::{messages, shards};
 use dormouse_agent_sys::netns;
 
-/// The IPv4 routes of a thread's namespace, one a line: destination and mask are the second and the eighth word.
+/// The IPv4 routes of a thread's namespace, one per line: destination and mask are the second and the eighth field.
 const ROUTES4: &str = "/proc/thread-self/net/route";
 
 impl Network {
-    /// Fails if ADD could not succeed now.
+    /// STATUS: fails if ADD could not succeed now.
     pub fn status(&self) -> Result<(), NetworkError> {
         let bridges: Vec<u32> = self.shards.lock().bridges().collect();
         let bridges = bridges.into_iter().enumerate();
@@ -47,7 +47,7 @@ impl Network {
             .map_err(NetworkError::Full)
     }
 
-    /// Fails with the first difference. `addresses` and `mac` are those that ADD's result named.
+    /// Fails with the first difference. `addresses` and `mac` are from ADD's result.
     pub fn check(
         &self,
         key: &LeaseKey,
@@ -64,18 +64,18 @@ impl Network {
             .find(|link| link.suffix == lease.suffix);
         let unnamed = messages::both(address, lease.ipv4).find(|one| !addresses.contains(one));
         let how = if let Some(address) = unnamed {
-            Some(format!("prevResult does not name {address}"))
+            Some(format!("prevResult does not contain {address}"))
         } else if lease.netns != NetnsId::default() && lease.netns != id {
-            Some("the network namespace is another one".to_owned())
+            Some("the network namespace is a different one".to_owned())
         } else if !is_ours {
             None
         } else if link.is_none() {
-            Some("its link is gone".to_owned())
+            Some("its link was deleted".to_owned())
         } else if link.is_some_and(|link| !self.is_port(&link)) {
-            Some(format!("its link is no port of {}", self.config.bridge))
+            Some(format!("its link is not a port of {}", self.config.bridge))
         } else {
             let found = || inside(&key.ifname, (address, lease.ipv4), mac);
-            netns::enter(netns, found).map_err(machine("look inside the pod's namespace"))?
+            netns::enter(netns, found).map_err(machine("inspect the pod's namespace"))?
         };
         match how {
             None => Ok(()),
@@ -105,13 +105,13 @@ fn inside(
     let lacking = messages::both(address, address4).find(|one| !held.contains(one));
     let differs = mac.filter(|mac| found.is_some_and(|found| found != *mac));
     Ok(if !there {
-        Some(format!("interface {ifname} is gone"))
+        Some(format!("interface {ifname} was deleted"))
     } else if !up {
         Some(format!("interface {ifname} is down"))
     } else if let Some(lacking) = lacking {
         Some(format!("interface {ifname} lacks the address {lacking}"))
     } else if address4.is_some() && !has_default_route4()? {
-        Some("no IPv4 default route is left".to_owned())
+        Some("there is no IPv4 default route".to_owned())
     } else {
         differs.map(|mac| {
             let mac = mac_text(mac);
@@ -125,7 +125,7 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     v6.or_else(|| address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip())))
 }
 
-/// Whether the thread's namespace has any: a later plugin may lead it elsewhere.
+/// Whether the thread's namespace has an IPv4 default route; a later plugin may have changed its next hop.
 fn has_default_route4() -> io::Result<bool> {
     let routes = fs::read_to_string(ROUTES4)?;
     let is_default = |line: &str| {

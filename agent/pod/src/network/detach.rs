@@ -1,4 +1,4 @@
-//! Unwires pods: on request, when the runtime no longer knows them, and when they vanished without a word.
+//! DEL and garbage collection: removes pods on request, when the runtime no longer lists them, and when they vanished.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,17 +15,16 @@ use crate::error::NetworkError;
 use crate::metrics::Healed;
 use crate::recovery::PodLink;
 
-/// How long a pod's link may be missing before its lease is freed without DEL: a runtime that is slow to call DEL
-/// should find what it expects.
+/// Time after which the lease of a pod without a link is freed without DEL: a runtime whose DEL is late should find the lease.
 const VANISHED_GRACE: Duration = Duration::from_mins(5);
 
 impl Network {
-    /// Unwires an attachment, whatever is left of it; one that is not there is no error.
+    /// Removes an attachment, whatever exists of it; a missing one is no error.
     pub fn del(&self, key: &LeaseKey) -> Result<(), NetworkError> {
         self.del_if(key, |_| true).map(drop)
     }
 
-    /// Whether there was something to unwire.
+    /// Returns whether there was something to remove.
     fn del_if(
         &self,
         key: &LeaseKey,
@@ -42,8 +41,8 @@ impl Network {
         }
     }
 
-    /// Unwires all of a network but the valid attachments (container, interface), as far as possible. Without a list
-    /// only those go whose links are gone.
+    /// Removes all attachments of a network but the valid ones (container, interface), as far as possible. Without a list, only
+    /// those without a link are removed.
     pub fn gc(
         &self,
         network: &str,
@@ -60,7 +59,7 @@ impl Network {
             key.network == network
                 && !valid.contains(&(key.container.as_str(), key.ifname.as_str()))
         };
-        // Attachments that appear from now on are newer than the list.
+        // Attachments created from now on are newer than the list.
         let mut stale = self.leases.leases();
         stale.retain(|lease| lease.state != State::Reserved && is_stale(&lease.key));
         collect(stale.iter().map(|lease| {
@@ -69,15 +68,15 @@ impl Network {
         }))
     }
 
-    /// Frees the leases of pods that vanished a while ago, finishes what could not be finished before, and follows the
-    /// uplink.
+    /// Frees the leases of pods that vanished some time ago, completes interrupted removals, and applies changes of the uplink's
+    /// MTU and of the links' qdiscs.
     pub fn reconcile(&self) -> Result<(), NetworkError> {
         self.consume_pending()?;
         self.reconcile_within(VANISHED_GRACE)
     }
 
     fn reconcile_within(&self, grace: Duration) -> Result<(), NetworkError> {
-        // Leases first: a link made in between belongs to a lease that is not looked at.
+        // Leases before links: a link that is created in between belongs to a lease that is not in the list.
         let leases = self.leases.leases();
         let links = links()?;
         let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
@@ -91,7 +90,7 @@ impl Network {
                 let seen = linked.contains(&lease.suffix) || alive.contains(&lease.suffix);
                 self.is_overdue(lease, seen, now, grace)
             }
-            // In use unless nobody works on it, which `del_if` waits for and then looks again.
+            // A lease is in use while another request works on it: `del_if` waits for that, and calls this check afterwards.
             State::Reserved | State::Releasing => now > lease.since + PATIENCE,
         });
         collect(due.map(|lease| {
@@ -114,10 +113,10 @@ impl Network {
         now >= *missing.entry(lease.suffix).or_insert(now) + grace
     }
 
-    /// Carries out the deletions that the plugin noted while no agent answered.
+    /// Runs the deletions that the plugin recorded while no agent answered.
     pub fn consume_pending(&self) -> Result<(), NetworkError> {
         let waiting = pending::read_all(&self.config.state_dir)
-            .map_err(machine("read the deletions noted while the agent was down"))?;
+            .map_err(machine("read the deletions recorded while the agent was down"))?;
         if waiting.is_empty() {
             return Ok(());
         }
@@ -128,7 +127,7 @@ impl Network {
                 let asked_at = Duration::from_nanos(pending.at_ns);
                 self.del_if(&key(&pending), |lease| lease.since < asked_at)?;
             }
-            fs::remove_file(path).map_err(machine("remove a deletion that is done"))?;
+            fs::remove_file(path).map_err(machine("delete the record of a completed deletion"))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a start does for the pods that it finds: those that live are reached again, the rest is taken away.
+//! Recovery at start: routes and entries of live pods are written again, leftovers are removed.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use crate::recovery::{self, Healing, PodLink};
 use dormouse_agent_netlink::Request;
 
 impl Network {
-    /// Brings journal, kernel and data path in step; how many pods live.
+    /// Makes journal, kernel and data path consistent. Returns the number of live pods.
     pub(super) fn heal(&self) -> Result<usize, NetworkError> {
         let links = pod_links()?;
         let mut shards = self.shards.lock();
@@ -42,18 +42,18 @@ impl Network {
         Ok(living.len())
     }
 
-    /// The pod's link, if it lives.
+    /// Repairs one lease or link. Returns the pod's link, if the pod is live.
     fn heal_one(&self, healing: Healing) -> Result<Option<PodLink>, NetworkError> {
         match healing {
             Healing::Keep(link) => Ok(Some(link)),
             Healing::Adopt(lease, link) => Ok(self.adopt(lease)?.then_some(link)),
             Healing::Unwire(lease) => {
-                tracing::info!(key = %lease.key, "freed what a crash or a vanished pod left");
+                tracing::info!(key = %lease.key, "freed the lease of a crash or a vanished pod");
                 self.reclaim(&lease)?;
                 Ok(None)
             }
             Healing::RemoveLink(name) => {
-                tracing::warn!(link = name, "removed a link that is nobody's");
+                tracing::warn!(link = name, "removed a pod link without a lease");
                 self.remover.remove(&name, Vec::new())?;
                 self.wiring.healed(Healed::Link);
                 Ok(None)
@@ -61,8 +61,8 @@ impl Network {
         }
     }
 
-    /// Takes back a pod that the journal lost; false if its addresses are another's by now. One such pod is no reason to
-    /// leave all others without an agent.
+    /// Restores the lease of a pod that is missing in the journal; false if its address was leased to another pod. Such a pod
+    /// must not stop the agent.
     fn adopt(&self, lease: Lease) -> Result<bool, NetworkError> {
         let without = lease.ipv4.is_some().then(|| Lease {
             ipv4: None,
@@ -71,12 +71,12 @@ impl Network {
         for lease in [Some(lease), without].into_iter().flatten() {
             match self.leases.adopt(&lease) {
                 Ok(()) => {
-                    tracing::warn!(key = %lease.key, "took back a pod that the journal had lost");
+                    tracing::warn!(key = %lease.key, "restored the lease of a pod that is missing in the journal");
                     self.wiring.healed(Healed::Adopted);
                     return Ok(true);
                 }
                 Err(LeasesError::Allocate(error)) => {
-                    tracing::error!(key = %lease.key, %error, ipv4 = lease.ipv4.is_some(), "cannot take back a pod that the journal had lost");
+                    tracing::error!(key = %lease.key, %error, ipv4 = lease.ipv4.is_some(), "failed to restore the lease of a pod that is missing in the journal");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -84,7 +84,7 @@ impl Network {
         Ok(false)
     }
 
-    /// What leads to a pod, in case someone took it away.
+    /// The route and neighbour entries of a pod, written again in case they were deleted.
     fn reach(&self, link: &PodLink, addresses4: &HashMap<Suffix, Ipv4Addr>) -> Vec<Request> {
         let Some(bridge) = self.shards.lock().bridge_of(link.suffix) else {
             return Vec::new();
@@ -95,7 +95,7 @@ impl Network {
             .collect()
     }
 
-    /// Who holds which IPv4 address.
+    /// IPv4 addresses by suffix.
     fn addresses4(&self) -> HashMap<Suffix, Ipv4Addr> {
         let leases = self.leases.leases().into_iter();
         leases

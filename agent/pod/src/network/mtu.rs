@@ -1,4 +1,4 @@
-//! Keeps the largest packet of bridges and pods that of the uplink: clouds and tunnels have their own.
+//! The MTU of bridges and pods follows the uplink's, which clouds and tunnels set to different values.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ use dormouse_agent_netlink::links;
 use dormouse_agent_sys::netns;
 
 impl Network {
-    /// Follows the uplink, whose new value is among all `links`, with the pods' own.
+    /// Applies the uplink's MTU, which is in `links`, to bridges and pods.
     pub(super) fn follow_mtu(
         &self,
         links: &[LinkMessage],
@@ -34,28 +34,28 @@ impl Network {
             tracing::info!(
                 before,
                 mtu,
-                "the uplink has another largest packet; pods follow"
+                "the uplink's MTU changed; applying it to bridges and pods"
             );
             let bridges: Vec<u32> = self.shards.lock().bridges().collect();
             let bridges = bridges.into_iter();
             let requests = bridges.map(|bridge| messages::set_mtu(bridge, mtu));
             self.batch.send(requests.collect())?;
-            // Only now: what failed is tried again by the next look.
+            // Stored only now: what failed is tried again at the next reconciliation.
             self.mtu.store(mtu, Ordering::Relaxed);
         }
         self.fit(pods)
     }
 
-    /// Gives both ends of the pods' links the uplink's value where the host's has another. Where the namespace of a pod
-    /// cannot be found its link stays whole as it is, for ends that differ lose packets; the node then tells the pod
-    /// what is too big.
+    /// Sets the uplink's MTU on both sides of the pods' links whose host side has another one. If a pod's namespace cannot be
+    /// found, both sides stay as they are, because different MTUs lose packets; the node then sends "packet too big" to the
+    /// pod.
     pub(super) fn fit(&self, pods: &[PodLink]) -> Result<(), NetworkError> {
         let mtu = self.mtu();
         let unfit: Vec<&PodLink> = pods.iter().filter(|pod| pod.mtu != mtu).collect();
         if unfit.is_empty() {
             return Ok(());
         }
-        let kept = netns::kept().map_err(machine("look for the pods' namespaces"))?;
+        let kept = netns::kept().map_err(machine("list the pods' namespaces"))?;
         let mut hosts = Vec::new();
         for pod in unfit {
             let Some(lease) = self.lease_of(pod) else {
@@ -67,10 +67,10 @@ impl Network {
             match set {
                 Some(Ok(())) => hosts.push(messages::set_mtu(pod.ifindex, mtu)),
                 Some(Err(error)) => {
-                    tracing::debug!(key = %lease.key, %error, "a pod keeps its largest packet");
+                    tracing::debug!(key = %lease.key, %error, "the MTU of a pod could not be changed");
                 }
                 None => {
-                    tracing::debug!(key = %lease.key, "a pod without a path to it keeps its largest packet");
+                    tracing::debug!(key = %lease.key, "the MTU of a pod without a mounted namespace is not changed");
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Network {
 
 fn fit_inside(file: &File, lease: &Lease, mtu: u32) -> io::Result<()> {
     if netns::identity(file)? != lease.netns {
-        return Err(io::Error::other("another namespace has its path"));
+        return Err(io::Error::other("its path is another namespace now"));
     }
     netns::enter(file.as_fd(), || {
         let ifindex = if_nametoindex(lease.key.ifname.as_str())?;

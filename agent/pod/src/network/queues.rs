@@ -1,5 +1,5 @@
-//! On which pods' links packets may have to wait: what is for these must not be led past the host's end. Limits of ours are known
-//! from the beginning; another plugin of a chain, or an operator, may give a link a queue later.
+//! Pods' links with a queueing qdisc: packets to them must not be redirected past the host side, where the qdisc is. Links with
+//! Dormouse's own limits are known from ADD; other plugins and operators can add a qdisc later.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::error::NetworkError;
 use crate::recovery::PodLink;
 
 impl Network {
-    /// Tells the data path of links that got a queue, or lost theirs. The `leases` are of before the pods' links were listed: a link
-    /// that is still being made has no queue yet.
+    /// Reports links that got or lost a qdisc to the data path. `leases` must be read before the links: a link that is being
+    /// created has no qdisc yet.
     pub(super) fn follow_queues(
         &self,
         leases: &[Arc<Lease>],
@@ -28,19 +28,19 @@ impl Network {
             let Some(lease) = lease.filter(|lease| lease.state == State::Live) else {
                 continue;
             };
-            // Who works on the pod knows better; the next look comes.
+            // Another request is working on the pod; the next reconciliation checks again.
             let Some(_busy) = self.in_work.enter(&lease.key, Duration::ZERO) else {
                 continue;
             };
             if self.leases.lease(&lease.key).as_ref() == Some(lease) {
-                tracing::info!(key = %lease.key, queue = pod.queues, "a pod's link has another queue");
+                tracing::info!(key = %lease.key, queue = pod.queues, "the qdisc of a pod's link changed");
                 self.tell_of(pod, lease.ipv4)?;
             }
         }
         Ok(())
     }
 
-    /// Tells the data path of a pod as its link is.
+    /// Updates the pod's row in the data path from its link.
     pub(super) fn tell_of(
         &self,
         link: &PodLink,

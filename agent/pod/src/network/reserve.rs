@@ -1,4 +1,4 @@
-//! Keeps an address for a pod that another plugin wires: a lease without a link of ours.
+//! Reservation of an address for a pod that another plugin connects: a lease without a link.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -14,11 +14,11 @@ use super::{Network, machine};
 use crate::error::NetworkError;
 use dormouse_agent_sys::netns;
 
-/// The host's address in the node's prefix that the other plugin makes its pods' gateway; it is never a pod's.
+/// Suffix of the host address that the other plugin uses as gateway; never a pod's.
 const GATEWAY_SUFFIX: Suffix = Suffix(1);
 
 impl Network {
-    /// Keeps an address durably, until DEL, GC, or the namespace's end.
+    /// Reserves an address durably, until DEL, GC, or the end of the namespace.
     pub fn reserve(
         &self,
         key: &LeaseKey,
@@ -54,10 +54,10 @@ impl Network {
         })
     }
 
-    /// An earlier pod of the same name whose namespace died without DEL is in nobody's way.
+    /// Frees an earlier reservation of the same key whose namespace was deleted without DEL.
     fn forget_dead(&self, key: &LeaseKey) -> Result<(), NetworkError> {
-        let held = self.leases.lease(key);
-        match held {
+        let earlier = self.leases.lease(key);
+        match earlier {
             Some(lease) if kept_alive([&*lease].into_iter())?.is_empty() => self.reclaim(&lease),
             _ => Ok(()),
         }
@@ -72,7 +72,7 @@ fn reserved4((range, address): (Ipv4Range, Ipv4Addr)) -> Reserved4 {
     }
 }
 
-/// Those of the leases that are kept for other plugins' pods whose namespaces live.
+/// Of the leases that are reserved for other plugins' pods, those whose namespaces exist.
 pub(super) fn kept_alive<'a>(
     leases: impl Iterator<Item = &'a Lease>,
 ) -> Result<HashSet<Suffix>, NetworkError> {
@@ -87,7 +87,7 @@ pub(super) fn kept_alive<'a>(
     Ok(alive.map(|lease| lease.suffix).collect())
 }
 
-/// Whether another plugin's pod uses the lease, so that no link says whether it lives.
+/// Whether the lease is for another plugin's pod, which has no link that shows whether it is alive.
 pub(super) fn is_kept(lease: &Lease) -> bool {
     lease.state == State::Live && !lease.wired
 }

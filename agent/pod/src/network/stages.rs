@@ -1,10 +1,10 @@
-//! Tells the stages of an ADD or a DEL apart, for the metrics and the log.
+//! Durations of the stages of ADD and DEL, for metrics and log.
 
 use std::time::{Duration, Instant};
 
 use crate::metrics::{Command, Stage, WiringMetrics};
 
-/// A request under way. When it ends, well or not, what it took is noted: once for each stage that was done.
+/// The stages of one request. When dropped, also after an error, the duration of each completed stage is recorded.
 pub(super) struct Stages<'a> {
     metrics: &'a WiringMetrics,
     command: Command,
@@ -13,7 +13,7 @@ pub(super) struct Stages<'a> {
 }
 
 impl<'a> Stages<'a> {
-    /// The first stage begins.
+    /// Starts the first stage.
     pub(super) fn begin(metrics: &'a WiringMetrics, command: Command) -> Self {
         Self {
             metrics,
@@ -23,7 +23,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// A part ended; the next begins. Returns the microseconds that it took.
+    /// Ends a stage and starts the next. Returns its duration in microseconds.
     pub(super) fn ended(&mut self, stage: Stage) -> u64 {
         let now = Instant::now();
         let part = now - std::mem::replace(&mut self.since, now);

@@ -1,4 +1,4 @@
-//! Each way in which journal and kernel can differ after a crash.
+//! Differences between journal and kernel after a crash.
 
 use dormouse_agent_ipam::LeaseKey;
 
@@ -43,7 +43,7 @@ fn link(suffix: u32, holder: Option<&str>) -> PodLink {
 }
 
 #[test]
-fn a_live_pod_is_kept_and_everything_half_done_is_undone() {
+fn a_live_pod_is_recovered_and_everything_incomplete_is_undone() {
     let leases = [
         lease("lives", 0x1_0000, State::Live),
         lease("vanished", 0x1_0001, State::Live),
@@ -67,7 +67,7 @@ fn a_live_pod_is_kept_and_everything_half_done_is_undone() {
 }
 
 #[test]
-fn a_pod_that_the_journal_lost_is_taken_back_and_a_nameless_link_is_removed() {
+fn a_pod_missing_in_the_journal_is_restored_and_an_unknown_link_is_removed() {
     let pod = plan([].into_iter(), &[link(0x1_0000, Some("lives"))], BRIDGES);
     assert_eq!(
         pod,

@@ -1,4 +1,4 @@
-//! Ports open, answer, change and close as the Services that ask for them.
+//! Health check node ports: open, answer, change and close with their Services.
 
 use tokio::time::timeout;
 
@@ -18,7 +18,7 @@ fn health() -> (Health, Arc<ProxyHealth>, CancellationToken) {
     )
 }
 
-/// A port that was free in both families a moment ago.
+/// A port that was free in both families when it was checked.
 fn free_port() -> u16 {
     loop {
         let v4 = std::net::TcpListener::bind((V4, 0)).unwrap();
@@ -33,7 +33,7 @@ fn web() -> ServiceKey {
     ServiceKey::new("shop", "web")
 }
 
-/// Both families' answers from a port and a number of local endpoints each.
+/// The answers of both families, each from a port and a number of local endpoints.
 fn answers<const N: usize>(given: [Option<(u16, usize)>; N]) -> [Option<Answer>; N] {
     given.map(|given| {
         let (port, local_endpoints) = given?;
@@ -50,7 +50,7 @@ async fn status(ip: IpAddr, port: u16) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_answer_is_kube_proxys_to_the_byte() {
+async fn the_response_equals_kube_proxys_byte_by_byte() {
     let (mut health, ..) = health();
     let port = free_port();
     assert!(
@@ -142,11 +142,11 @@ async fn a_port_given_up_is_free_at_once_even_for_another_service() {
     let closed = async { while status(V4, port).await.is_some() {} };
     timeout(Duration::from_secs(20), closed)
         .await
-        .expect("it still answers");
+        .expect("it still listens");
 }
 
 #[tokio::test]
-async fn a_port_that_another_service_has_is_told_and_passed_on_when_that_gives_it_up() {
+async fn a_port_of_another_service_is_reported_and_passed_on_when_released() {
     let (mut health, ..) = health();
     let (port, other) = (free_port(), ServiceKey::new("shop", "other"));
     assert!(
@@ -167,7 +167,7 @@ async fn a_port_that_another_service_has_is_told_and_passed_on_when_that_gives_i
 }
 
 #[tokio::test]
-async fn a_port_that_is_in_use_is_told_and_tried_again_every_minute() {
+async fn a_port_in_use_is_reported_and_tried_again_every_minute() {
     let (mut health, ..) = health();
     let taken = std::net::TcpListener::bind((V4, 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
@@ -188,7 +188,7 @@ async fn a_port_that_is_in_use_is_told_and_tried_again_every_minute() {
 }
 
 #[tokio::test]
-async fn everywhere_is_one_socket_a_family() {
+async fn all_addresses_are_one_socket_per_family() {
     let (mut health, ..) = health();
     health.listen = Listen::Everywhere;
     let port = free_port();

@@ -1,4 +1,4 @@
-//! What a folder's files say together, and what changes when some of them say something else. Pure.
+//! The merged content of a folder's files, and the changes when some files change. Pure.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,38 +15,38 @@ mod claims;
 
 use claims::{Claims, Digest, Digester};
 
-/// A file's name within the folder. Thin: every object that is in force has one.
+/// A file's name within the folder; shared, because every object refers to one.
 pub(super) type FileName = Arc<OsString>;
 
-/// What became of a file.
+/// The new state of a file.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// It was read.
+    /// Its content.
     Read(Parsed),
-    /// It cannot be read: whatever it said stays.
+    /// It cannot be read: its objects stay.
     Unreadable(Problem),
-    /// It is not there any more.
+    /// It was deleted.
     Gone,
 }
 
-/// What an update leads to.
+/// The result of an update.
 #[derive(Debug, Default)]
 pub(super) struct Update {
     pub(super) changes: BTreeMap<Key, Change>,
     pub(super) problems: Vec<Problem>,
-    /// Files to read again: they describe what is in force from now on, and it was not kept.
+    /// Files to read again: they describe objects that are valid from now on, and that were not stored.
     pub(super) again: BTreeSet<FileName>,
 }
 
 impl Update {
-    /// Adds what came of reading again.
+    /// Adds the result of reading files again.
     pub(super) fn then(&mut self, next: Self) {
         self.changes.extend(next.changes);
         self.problems.extend(next.problems);
         self.again = next.again;
     }
 
-    /// What is to be told.
+    /// The batch to pass on.
     pub(super) fn batch(self) -> Batch {
         Batch {
             changes: self.changes.into_values().collect(),
@@ -56,34 +56,34 @@ impl Update {
     }
 }
 
-/// All files and what is in force of them. Objects are not kept: a cluster's are gigabytes.
+/// All files, with digests of their objects. The objects are not stored: a cluster's are gigabytes.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
-    /// For people only: nothing is read here.
+    /// For messages only.
     path: PathBuf,
     digester: Digester,
     files: HashMap<FileName, Claims>,
-    /// For every object, by its key's digest, the first of the files that describe it: its description is in force.
+    /// For every object, by its key's digest, the first file that describes it: this description is valid.
     winners: HashMap<Digest, FileName>,
-    /// The descriptions that are not in force; there are few.
+    /// The other descriptions; there are few.
     losers: BTreeSet<(Digest, FileName)>,
-    /// What was told of objects of which the description in force could not be told yet.
+    /// The last reported digests of objects whose valid description is not available yet.
     stale: HashMap<Digest, Option<Digest>>,
 }
 
-/// What an update touched.
+/// The objects that an update affects.
 #[derive(Default)]
 struct Touched {
-    /// With what was told of it before.
+    /// With the digest that was reported before.
     keys: BTreeMap<Key, Option<Digest>>,
-    /// Descriptions that were not there before: they may be in conflict with others.
+    /// New descriptions: they may conflict with others.
     claims: Vec<(Key, FileName)>,
     /// The objects of the files that were read.
     at_hand: HashMap<FileName, BTreeMap<Key, Object>>,
 }
 
 impl Folder {
-    /// A folder of which nothing is known yet.
+    /// A folder without known files.
     pub(super) fn of(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -91,7 +91,7 @@ impl Folder {
         }
     }
 
-    /// Takes what became of some files; costs what they held and hold.
+    /// Applies the new states of some files; the cost is proportional to their old and new objects.
     pub(super) fn update(&mut self, contents: Vec<(FileName, Content)>) -> Update {
         let mut touched = Touched::default();
         let mut update = Update::default();
@@ -113,7 +113,7 @@ impl Folder {
         update
     }
 
-    /// Puts a file's objects in the place of those that it had.
+    /// Replaces a file's objects.
     fn replace(
         &mut self,
         file: &FileName,
@@ -121,7 +121,7 @@ impl Folder {
         is_whole: bool,
         touched: &mut Touched,
     ) {
-        // Every look names its files anew.
+        // Each look creates its file names: the stored one is reused.
         let (file, had) = match self.files.get_key_value(file) {
             Some((file, had)) => (Arc::clone(file), had),
             None => (Arc::clone(file), &Claims::default()),
@@ -156,7 +156,7 @@ impl Folder {
         }
     }
 
-    /// Notes what was told of an object, before anything of it changes.
+    /// Remembers an object's reported digest before a change.
     fn touch(&self, key: &Key, touched: &mut Touched) {
         if !touched.keys.contains_key(key) {
             touched.keys.insert(key.clone(), self.told(key));
@@ -219,7 +219,7 @@ impl Folder {
         (*of == key).then_some(file)
     }
 
-    /// The conflicts that these new claims are in.
+    /// The conflicts of these new descriptions.
     fn conflicts(&self, claims: Vec<(Key, FileName)>) -> Vec<Problem> {
         let mut losers = BTreeSet::new();
         for (key, file) in claims {
@@ -239,7 +239,7 @@ impl Folder {
         problems.collect()
     }
 
-    /// Tells what there is to tell of an object, or what has to be read to do so.
+    /// Reports an object's change, or requests the file that has to be read for it.
     fn tell(
         &mut self,
         key: Key,
@@ -256,7 +256,7 @@ impl Folder {
             }
             return;
         };
-        // Another description may say the same.
+        // Another file may describe the same.
         if before == Some(now) {
             return;
         }

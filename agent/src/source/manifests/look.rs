@@ -1,4 +1,4 @@
-//! Looks at the folder: reads the files that changed, and no other.
+//! A look at the folder: reads the files that have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,49 +17,49 @@ use super::problem::{ManifestsError, Problem};
 use super::text::{Format, parse};
 use super::watch::{Heard, Watch};
 
-/// Larger than any cluster's Services written out; a file is held in memory while it is read.
+/// Larger than any cluster's Services as text; a file is in memory while it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// So much text is read at a time, or one file: its objects take several times as much.
+/// Maximum text per batch, or one file; its objects take several times as much memory.
 const PART_BYTES: u64 = 8 << 20;
 
-/// Two writes within one tick of the kernel's clock (at most 10 ms) give a file the same times: what was written so
-/// recently may have changed again without a trace.
+/// Two writes within one tick of the kernel's clock (at most 10 ms) leave a file with the same times: a file that was written
+/// so recently may have changed again unnoticed.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 
-/// What a file is known by without being read.
+/// A file's state for the detection of changes without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stamp {
     /// Device, inode, size in bytes, and the times of its content and of its inode in nanoseconds.
     Seen([u64; 2], u64, [i64; 2]),
-    /// It was read so soon after it was written that a later write might not show, or it has to be read again anyway.
+    /// Read so soon after a write that a later write may go unnoticed, or to be read again for another reason.
     Young,
-    /// There is nothing at the end of its link.
+    /// A symbolic link without a target.
     Absent,
 }
 
-/// What one look found.
+/// The result of a look.
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) batch: Batch,
-    /// Whether something happened meanwhile that asks for another look.
+    /// Whether something happened meanwhile that requires another look.
     pub(super) again: bool,
 }
 
-/// The folder, and all that is known of it.
+/// The folder with the state of its files.
 #[derive(Debug)]
 pub(super) struct Looker {
     path: PathBuf,
     watch: Watch,
     known: BTreeMap<FileName, Stamp>,
-    /// The files that the look under way has not come to.
+    /// The files of the current look that were not read yet.
     rest: BTreeSet<FileName>,
     folder: Folder,
     is_gone: bool,
 }
 
 impl Looker {
-    /// Watches the folder before anything is read of it: no change can fall between.
+    /// Watches the folder before reading it, so that no change is missed.
     pub(super) fn open(path: &Path) -> Result<(Self, Look), ManifestsError> {
         let folder = path.to_owned();
         if let Err(source) = fs::read_dir(path) {
@@ -81,22 +81,22 @@ impl Looker {
         Ok((looker, look))
     }
 
-    /// What happened since the last time.
+    /// The events since the last call.
     pub(super) fn hear(&mut self) -> io::Result<Heard> {
         Ok(self.watch.hear()?)
     }
 
-    /// A descriptor that can be read when there is something to hear.
+    /// A descriptor that is readable when there are events.
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.watch.descriptor()
     }
 
-    /// The folder's path, for people.
+    /// The folder's path, for messages.
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// Reads what changed, a part at a time: as long as there is [`Batch::more`], the next look goes on with this one.
+    /// Reads changed files, one batch at a time: after a batch with [`Batch::more`], the next call continues the look.
     pub(super) fn look(&mut self) -> Look {
         match self.try_look() {
             Ok(look) => look,
@@ -113,7 +113,7 @@ impl Looker {
         }
     }
 
-    /// Fails with what is to be told, which is nothing if it was told before.
+    /// Fails with the problem to report; none if it was reported before.
     fn try_look(&mut self) -> Result<Look, Option<Problem>> {
         let mut contents = Vec::new();
         if self.rest.is_empty() {
@@ -143,7 +143,7 @@ impl Looker {
     }
 
     fn read_again(&mut self, names: BTreeSet<FileName>) -> Result<(Update, bool), Problem> {
-        // If somebody is writing one of them, the next look reads it.
+        // If one of them is being written, the next look reads it.
         for name in &names {
             self.known.insert(Arc::clone(name), Stamp::Young);
         }
@@ -154,7 +154,7 @@ impl Looker {
         Ok((self.take(contents), again))
     }
 
-    /// Leaves out what may have changed while it was read; returns whether something happened that asks for a look.
+    /// Removes files that may have changed while they were read; returns whether an event requires another look.
     fn settle(&mut self, contents: &mut Vec<(FileName, Stamp, Content)>) -> Result<bool, Problem> {
         let heard = self.hear().map_err(|error| self.blind(&error))?;
         contents.retain(|(name, _, content)| {
@@ -198,7 +198,7 @@ impl Looker {
             .collect()
     }
 
-    /// Reads files of the look under way, as many as are worth a part.
+    /// Reads files of the current look, up to a batch.
     fn read_part(&mut self) -> Vec<(FileName, Stamp, Content)> {
         let (mut contents, mut bytes) = (Vec::new(), 0);
         while bytes < PART_BYTES
@@ -212,7 +212,7 @@ impl Looker {
         contents
     }
 
-    /// Reads a file, unless it is as it was or somebody is writing it; with its size in bytes.
+    /// Reads a file with its size, unless it is unchanged or being written.
     fn read(&self, name: FileName) -> Option<((FileName, Stamp, Content), u64)> {
         if self.watch.is_written(&name) {
             return None;
@@ -248,7 +248,7 @@ impl Looker {
     }
 }
 
-/// How a file of that name is written; none if it is no manifest. Hidden files are editors' and kubelet's own.
+/// The format by the file's name; none if it is not a manifest. Hidden files belong to editors and kubelet.
 fn format(name: &OsStr) -> Option<Format> {
     if name.as_encoded_bytes().starts_with(b".") {
         return None;
@@ -277,16 +277,16 @@ fn stamp_of(metadata: &Metadata) -> Stamp {
 }
 
 fn text(path: &Path) -> io::Result<String> {
-    // Whoever opens a pipe otherwise waits for its other end.
+    // O_NONBLOCK: opening a pipe would otherwise wait for a writer.
     let flags = libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("it is larger than 1 GiB; split it"));
+        return Err(io::Error::other("larger than 1 GiB; split the file"));
     }
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! What manifests describe, and what became of it.
+//! The objects of manifests, and their changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// An object of a manifest. Its name is not empty; a namespace that was not given is `default`, and a Node has none.
+/// An object of a manifest. Its name is not empty; a missing namespace becomes `default`, and a Node has none.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Object {
     /// `v1 Service`.
@@ -19,17 +19,17 @@ pub enum Object {
     Node(Box<Node>),
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Change {
-    /// It is there, like this, new or changed.
+    /// New or changed.
     Applied(Object),
-    /// It is gone; this has its namespace and its name, and nothing else.
+    /// Deleted; this contains only its namespace and name.
     Deleted(Object),
 }
 
 impl Object {
-    /// The object as [`dormouse_agent_services`] takes it.
+    /// The object as [`dormouse_agent_services`] expects it.
     pub fn borrow(&self) -> change::Object<'_> {
         match self {
             Self::Service(service) => change::Object::Service(service),
@@ -38,7 +38,7 @@ impl Object {
         }
     }
 
-    /// Writes all of it: two that differ are written differently.
+    /// Writes the whole object: objects that differ are written differently.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         let written = match self {
             Self::Service(service) => serde_json::to_writer(to, service),
@@ -53,7 +53,7 @@ impl Object {
 }
 
 impl Change {
-    /// The change as [`dormouse_agent_services`] takes it.
+    /// The change as [`dormouse_agent_services`] expects it.
     pub fn event(&self) -> Event<'_> {
         match self {
             Self::Applied(object) => Event::Applied(object.borrow()),
@@ -62,7 +62,7 @@ impl Change {
     }
 }
 
-/// The kinds that are read, in the order in which a batch tells of them.
+/// The kinds that are read, in the order of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Kind {
     Node,
@@ -71,7 +71,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind of that name in that API, if it is one that is read.
+    /// The kind with this name in this API group; none if it is not read.
     pub(super) fn named(api_version: &str, kind: &str) -> Option<Self> {
         match (api_version, kind) {
             ("v1", "Node") => Some(Self::Node),
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// What tells one object from another.
+/// The identity of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Key {
     pub(super) kind: Kind,
@@ -92,7 +92,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// An object of that name of which nothing else is known.
+    /// An object with this name and nothing else.
     pub(super) fn object(&self) -> Object {
         let namespace = (self.kind != Kind::Node).then(|| self.namespace.as_ref().to_owned());
         let metadata = ObjectMeta {

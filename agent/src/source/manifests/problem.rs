@@ -1,97 +1,97 @@
-//! What is wrong with a folder of manifests: some of it stops the agent's start, the rest is told and lived with.
+//! Problems with a folder of manifests: errors stop the agent's start, problems are reported while it runs.
 
 use std::path::PathBuf;
 
 /// Why a folder cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestsError {
-    /// It is not there, is no folder, or may not be read.
+    /// It does not exist, is not a folder, or cannot be read.
     #[error(
         "failed to read the folder of manifests {}: create it, or give the path of one that this process may read",
         folder.display()
     )]
     Folder {
-        /// The path that was given.
+        /// The given path.
         folder: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// The kernel has no watch left.
+    /// inotify's limits are reached.
     #[error(
         "failed to watch {}: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches (sysctl)",
         folder.display()
     )]
     Watch {
-        /// The path that was given.
+        /// The given path.
         folder: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
 
-/// One thing that a person has to mend; whatever it does not concern goes on.
+/// A mistake that the user has to correct; other objects are not affected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
-    /// A file cannot be read at all.
-    #[error("{file}: {what}; the objects that it had stay as they were")]
+    /// A file cannot be read.
+    #[error("{file}: {what}; its previous objects stay")]
     Unreadable {
         /// The file's path.
         file: String,
-        /// Why not.
+        /// The cause.
         what: String,
     },
-    /// A part of a file says nothing that can be used.
+    /// A part of a file cannot be used.
     #[error(
-        "{file}, document {document}, line {line}: {what}; what the file last said of other objects stays until it is mended"
+        "{file}, document {document}, line {line}: {what}; the file's previous objects stay until it is corrected"
     )]
     Malformed {
         /// The file's path.
         file: String,
-        /// The document's number within the file, from 1; documents without content do not count.
+        /// The document's number within the file, from 1; empty documents are not counted.
         document: usize,
         /// The line within the file, from 1.
         line: u64,
-        /// What is wrong there.
+        /// The mistake.
         what: String,
     },
-    /// More of a file is malformed than is worth telling.
-    #[error("{file}: {count} more faults")]
+    /// A file has more mistakes than are reported.
+    #[error("{file}: {count} more mistakes")]
     More {
         /// The file's path.
         file: String,
-        /// How many were not told.
+        /// Number of mistakes that are not reported.
         count: usize,
     },
-    /// An object is described twice.
+    /// Two descriptions of one object.
     #[error(
-        "{object} is described in {winner} and in {loser}: the first counts; remove or rename the other"
+        "{object} is described in {winner} and in {loser}: the first is used; remove or rename the other"
     )]
     Duplicate {
         /// The object, as `Kind namespace/name`.
         object: String,
-        /// Whose description is in force.
+        /// The place of the used description.
         winner: String,
-        /// Whose is not.
+        /// The place of the ignored description.
         loser: String,
     },
-    /// The folder was removed or moved away.
-    #[error("{folder} is gone: what it last said stays in force; create it again")]
+    /// The folder was deleted or moved away.
+    #[error("{folder} was deleted: its last objects stay in use; create it again")]
     FolderGone {
         /// The folder's path.
         folder: String,
     },
-    /// The folder cannot be watched any more.
-    #[error("changes in {folder} are not seen: {what}; restart the agent")]
+    /// The watch of the folder failed.
+    #[error("changes in {folder} are no longer detected: {what}; restart the agent")]
     Blind {
         /// The folder's path.
         folder: String,
-        /// Why not.
+        /// The cause.
         what: String,
     },
 }
 
 impl Problem {
-    /// Every object of the folder is known in spite of it.
+    /// Whether all objects of the folder are known in spite of the problem.
     pub fn loses_nothing(&self) -> bool {
         matches!(self, Self::Duplicate { .. })
     }

@@ -1,4 +1,4 @@
-//! A real folder: written, moved, linked, removed.
+//! A folder on disk: written, moved, linked, deleted.
 
 use std::fs::{self, File, rename};
 use std::io::Write;
@@ -15,8 +15,8 @@ fn service(name: &str, address: &str) -> String {
     )
 }
 
-fn told(batch: &Batch) -> Vec<String> {
-    let tell = |change: &Change| {
+fn reported(batch: &Batch) -> Vec<String> {
+    let text = |change: &Change| {
         let (sign, Object::Service(service)) = (match change {
             Change::Applied(object) => ('+', object),
             Change::Deleted(object) => ('-', object),
@@ -29,7 +29,7 @@ fn told(batch: &Batch) -> Vec<String> {
         };
         format!("{sign}{name}={}", spec.cluster_ip.as_deref().unwrap())
     };
-    batch.changes.iter().map(tell).collect()
+    batch.changes.iter().map(text).collect()
 }
 
 struct Case {
@@ -63,21 +63,21 @@ impl Case {
 
     async fn next(&mut self) -> Batch {
         let next = timeout(Duration::from_secs(20), self.manifests.next());
-        next.await.expect("nothing was told")
+        next.await.expect("no batch arrived")
     }
 
-    /// What is told until this is the last of it, batches joined.
+    /// The changes up to `last`, of all batches.
     async fn until(&mut self, last: &str) -> Vec<String> {
         let mut all = Vec::new();
         while all.last().is_none_or(|it| it != last) {
-            all.extend(told(&self.next().await));
+            all.extend(reported(&self.next().await));
         }
         all
     }
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_refused_with_what_to_do() {
+fn a_missing_folder_is_refused_with_the_remedy() {
     let error = Manifests::open(Path::new("/nonexistent/m")).unwrap_err();
     assert!(
         error.to_string().contains("/nonexistent/m: create it"),
@@ -91,18 +91,18 @@ fn a_folder_that_is_not_there_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn files_that_come_change_and_go_are_told() {
+async fn created_changed_and_deleted_files_are_reported() {
     let (mut case, first) = Case::open(&[
         ("a.yaml", &service("a", "1")),
         (".b.yaml", &service("b", "1")),
         ("c.txt", "c"),
     ]);
-    assert_eq!(told(&first), ["+a=1"]);
+    assert_eq!(reported(&first), ["+a=1"]);
     case.write("b.yml", &service("b", "1"));
     assert_eq!(case.until("+b=1").await, ["+b=1"]);
     case.write("a.yaml", &service("a", "2"));
     assert_eq!(case.until("+a=2").await, ["+a=2"]);
-    // As sed -i, vim and kubectl cp do.
+    // As sed -i, vim and kubectl cp write files.
     case.write(".new", &service("a", "3"));
     rename(case.folder.join(".new"), case.folder.join("a.yaml")).unwrap();
     assert_eq!(case.until("+a=3").await, ["+a=3"]);
@@ -113,28 +113,28 @@ async fn files_that_come_change_and_go_are_told() {
 }
 
 #[tokio::test]
-async fn a_description_that_was_not_in_force_is_read_again_when_it_is() {
+async fn an_ignored_description_is_read_again_when_it_becomes_valid() {
     let (mut case, first) = Case::open(&[
         ("a.yaml", &(service("a", "1") + &service("b", "1"))),
         ("b.yaml", &(service("b", "2") + &service("c", "1"))),
     ]);
-    assert_eq!(told(&first), ["+a=1", "+b=1", "+c=1"]);
+    assert_eq!(reported(&first), ["+a=1", "+b=1", "+c=1"]);
     // Old enough not to be read at every look.
     tokio::time::sleep(Duration::from_millis(50)).await;
     case.write("z.yaml", &service("z", "1"));
     assert_eq!(case.until("+z=1").await, ["+z=1"]);
     fs::remove_file(case.folder.join("a.yaml")).unwrap();
-    assert_eq!(told(&case.next().await), ["-a", "+b=2"]);
+    assert_eq!(reported(&case.next().await), ["-a", "+b=2"]);
     fs::remove_file(case.folder.join("b.yaml")).unwrap();
-    assert_eq!(told(&case.next().await), ["-b", "-c"]);
+    assert_eq!(reported(&case.next().await), ["-b", "-c"]);
 }
 
 #[tokio::test]
-async fn a_file_half_written_is_not_looked_at_until_it_is_closed() {
+async fn a_file_is_not_read_before_its_writer_closes_it() {
     let (mut case, _) = Case::open(&[("a.yaml", &(service("a", "1") + &service("b", "1")))]);
     let mut file = File::create(case.folder.join("a.yaml")).unwrap();
     file.write_all(service("a", "2").as_bytes()).unwrap();
-    // Another change has the folder looked at meanwhile.
+    // Another change causes a look meanwhile.
     case.write("z.yaml", &service("z", "1"));
     assert_eq!(case.until("+z=1").await, ["+z=1"]);
     file.write_all(service("b", "2").as_bytes()).unwrap();
@@ -143,7 +143,7 @@ async fn a_file_half_written_is_not_looked_at_until_it_is_closed() {
 }
 
 #[tokio::test]
-async fn a_config_map_is_swapped_by_its_link() {
+async fn a_config_map_is_replaced_by_its_link() {
     let (mut case, _) = Case::open(&[]);
     let swap = |address: &str| {
         let data = case.folder.join(format!("..{address}"));
@@ -156,8 +156,8 @@ async fn a_config_map_is_swapped_by_its_link() {
     symlink("..data/web.yaml", case.folder.join("web.yaml")).unwrap();
     swap("2");
     let folder = case.folder.clone();
-    let told = case.until("+web=2").await;
-    assert!(told.len() <= 2, "{told:?}");
+    let reported = case.until("+web=2").await;
+    assert!(reported.len() <= 2, "{reported:?}");
     fs::remove_dir_all(folder.join("..2")).unwrap();
     let batch = case.next().await;
     assert!(
@@ -168,7 +168,7 @@ async fn a_config_map_is_swapped_by_its_link() {
 }
 
 #[tokio::test]
-async fn a_folder_that_goes_keeps_its_objects_and_is_found_again() {
+async fn a_deleted_folder_keeps_its_objects_and_is_found_again() {
     let (mut case, _) = Case::open(&[("a.yaml", &service("a", "1"))]);
     rename(&case.folder, case.root.path().join("away")).unwrap();
     let batch = case.next().await;
@@ -186,7 +186,7 @@ async fn a_folder_that_goes_keeps_its_objects_and_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_dropped_again_and_again_still_ends() {
+async fn a_wait_that_is_dropped_repeatedly_still_ends() {
     let (mut case, _) = Case::open(&[]);
     case.write("a.yaml", &service("a", "1"));
     let batches = async {
@@ -198,12 +198,12 @@ async fn a_wait_that_is_dropped_again_and_again_still_ends() {
     };
     let batch = timeout(Duration::from_secs(20), batches)
         .await
-        .expect("never told");
-    assert_eq!(told(&batch), ["+a=1"]);
+        .expect("no batch arrived");
+    assert_eq!(reported(&batch), ["+a=1"]);
 }
 
 #[tokio::test]
-async fn a_burst_of_files_ends_in_all_of_them() {
+async fn a_burst_of_files_is_read_completely() {
     let (mut case, _) = Case::open(&[]);
     for n in 0..300 {
         case.write(&format!("{n}.yaml"), &service(&format!("s{n}"), "1"));
@@ -228,7 +228,7 @@ fn large(services: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn a_large_folder_is_told_in_parts() {
+async fn a_large_folder_is_reported_in_batches() {
     let (mut case, first) = Case::open(&[
         ("a.json", &large(&[("a", "1")])),
         ("b.json", &large(&[("b", "1")])),
@@ -237,11 +237,11 @@ async fn a_large_folder_is_told_in_parts() {
         ("e.json", ""),
     ]);
     assert_eq!(
-        (told(&first), first.more),
+        (reported(&first), first.more),
         (vec!["+a=1".into(), "+b=1".into()], true)
     );
     let rest = case.next().await;
-    assert_eq!((told(&rest), rest.more), (vec!["+c=1".into()], true));
+    assert_eq!((reported(&rest), rest.more), (vec!["+c=1".into()], true));
     assert!(
         matches!(&*rest.problems, [Problem::Duplicate { .. }]),
         "{rest:?}"
@@ -252,7 +252,7 @@ async fn a_large_folder_is_told_in_parts() {
 }
 
 #[test]
-fn a_look_in_parts_comes_to_what_the_files_say() {
+fn a_look_in_batches_reports_the_content_of_the_files() {
     let root = tempfile::tempdir().unwrap();
     let write = |name, services: &[_]| fs::write(root.path().join(name), large(services)).unwrap();
     write("a.json", &[("moves", "1"), ("stays", "1")]);
@@ -264,10 +264,10 @@ fn a_look_in_parts_comes_to_what_the_files_say() {
     write("c.json", &[("moves", "1"), ("stays", "2")]);
     let [first, last] = [looker.look().batch, looker.look().batch];
     assert_eq!(
-        (told(&first), first.more),
+        (reported(&first), first.more),
         (vec!["+b=2".into(), "-moves".into()], true)
     );
-    assert_eq!((told(&last), last.more), (vec!["+moves=1".into()], false));
+    assert_eq!((reported(&last), last.more), (vec!["+moves=1".into()], false));
 }
 
 fn anonymous_mib() -> u64 {
@@ -296,10 +296,10 @@ fn slice(name: &str, first: usize) -> String {
     )
 }
 
-/// Run with `--ignored --release --nocapture`, alone; says what a cluster's Services and a million endpoints leave.
+/// Run with `--ignored --release --nocapture`, alone; prints the memory that Services of a cluster with a million endpoints leave.
 #[tokio::test]
 #[ignore = "a measurement"]
-async fn a_hundred_thousand_services_are_not_kept() {
+async fn a_hundred_thousand_services_are_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     for part in 0..1_000 {
         let objects = (part * 100..(part + 1) * 100).flat_map(|n| {

@@ -1,4 +1,4 @@
-//! The text of one file to objects, or to a sentence that leads to the line which is wrong.
+//! Parsing of one file into objects, or problems with the line of each mistake.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,10 +17,10 @@ mod document;
 
 use document::{Document, Fault};
 
-/// A person mends the first fault first; a file that is nothing but faults shall not fill the log.
+/// Maximum number of reported problems per file, so that a malformed file does not flood the log.
 const PROBLEMS_MAX: usize = 20;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Format {
     Yaml,
@@ -32,11 +32,11 @@ pub(super) enum Format {
 pub(super) struct Parsed {
     pub(super) objects: BTreeMap<Key, Object>,
     pub(super) problems: Vec<Problem>,
-    /// Whether nothing of it was lost: only then does an object that is not in it no longer exist.
+    /// Whether nothing was lost: only then is an object that is missing in it deleted.
     pub(super) is_whole: bool,
 }
 
-/// Reads all documents of a file; `file` is its name in problems.
+/// Parses all documents of a file; `file` is its name in problems.
 pub(super) fn parse(file: &str, format: Format, text: &str) -> Parsed {
     let mut reader = Reader {
         file,
@@ -133,7 +133,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where an object stands: a document, or an item of the list in it.
+/// The place of an object: a document, or an item of the list in it.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     document: &'a Document<'a>,
@@ -156,7 +156,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The fault of a value that is no `T`: the very line if the document is one object, and the field in any case.
+    /// The mistake of a value that is not a `T`: with the exact line if the document is one object, and always with the field.
     fn misfit<T: DeserializeOwned>(self, error: &impl ToString) -> Fault {
         let alone = self.item.is_none();
         let line = alone.then(|| self.document.line_of_misfit::<T>());
@@ -167,7 +167,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The items of a `List`, or of a list of one kind, whose items need not repeat it.
+/// The items of a `List`, or of a typed list, whose items need not repeat their kind.
 fn list(value: &mut Value) -> Option<Vec<Value>> {
     let kind = value["kind"].as_str()?.strip_suffix("List")?.to_owned();
     let api_version = value["apiVersion"].clone();
@@ -189,7 +189,7 @@ fn object(place: Place<'_>, value: &Value) -> Result<Option<(Key, Object)>, Faul
     let text = |field: &str| match value.get(field).and_then(Value::as_str) {
         Some(text) if !text.is_empty() => Ok(text),
         _ => Err(place.fault(format!(
-            "{field} is missing: every manifest has apiVersion, kind and metadata.name"
+            "{field} is missing: every manifest needs apiVersion, kind and metadata.name"
         ))),
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
@@ -210,7 +210,7 @@ fn object(place: Place<'_>, value: &Value) -> Result<Option<(Key, Object)>, Faul
             (key(kind, &mut slice.metadata), Object::EndpointSlice(slice))
         }
     };
-    let nameless = || place.fault("metadata.name is missing: every object has a name");
+    let nameless = || place.fault("metadata.name is missing: every object needs a name");
     Ok(Some((key.ok_or_else(nameless)?, object)))
 }
 
@@ -218,14 +218,14 @@ fn typed<T: DeserializeOwned>(place: Place<'_>, value: &Value) -> Result<Box<T>,
     if let Ok(object) = T::deserialize(value) {
         return Ok(Box::new(object));
     }
-    // Once more, for the field's path: to keep it costs too much where nothing is wrong.
+    // Parsed a second time for the field's path, which is too expensive to track for valid files.
     let object = serde_path_to_error::deserialize(value);
     object
         .map(Box::new)
         .map_err(|error| place.misfit::<T>(&error))
 }
 
-/// The name that an object goes by, once its namespace is as it counts; none if it has no name.
+/// The object's key, after its default namespace is set; none if it has no name.
 fn key(kind: Kind, metadata: &mut ObjectMeta) -> Option<Key> {
     let name = metadata.name.as_deref().filter(|name| !name.is_empty())?;
     let name = Arc::from(name);

@@ -1,4 +1,4 @@
-//! What the kernel says of the folder: when it is worth a look, and which files somebody is still writing.
+//! The inotify watch of the folder: when a look is needed, and which files are being written.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,20 +11,20 @@ use nix::sys::inotify::{
     AddWatchFlags as Flags, InitFlags, Inotify, InotifyEvent, WatchDescriptor,
 };
 
-/// A watch on the folder, or, while it is gone, on the nearest folder above it that is there.
+/// A watch on the folder, or, while it does not exist, on its nearest existing parent.
 #[derive(Debug)]
 pub(super) struct Watch {
     inotify: Inotify,
     folder: PathBuf,
     on: Option<(WatchDescriptor, PathBuf)>,
-    /// Files that were written and whose writer has not closed them: half of a file is not what anybody meant.
+    /// Files that were written and not closed by their writer: incomplete files must not be read.
     writing: BTreeSet<OsString>,
 }
 
-/// What happened since the last time.
+/// The events since the last read.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// Whether the folder has to be looked at.
+    /// Whether a look at the folder is needed.
     pub(super) look: bool,
     /// Files that were written to.
     pub(super) written: BTreeSet<OsString>,
@@ -33,7 +33,7 @@ pub(super) struct Heard {
 }
 
 impl Watch {
-    /// Watches the folder, which must be there.
+    /// Watches the folder, which must exist.
     pub(super) fn open(folder: &Path) -> Result<Self, Errno> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         let descriptor = inotify.add_watch(folder, interests())?;
@@ -45,17 +45,17 @@ impl Watch {
         })
     }
 
-    /// A descriptor that can be read when there is something to hear.
+    /// A descriptor that is readable when there are events.
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.inotify.as_fd().try_clone_to_owned()
     }
 
-    /// Whether somebody has written to the file and not closed it yet.
+    /// Whether the file was written to and not closed yet.
     pub(super) fn is_written(&self, file: &OsStr) -> bool {
         self.writing.contains(file)
     }
 
-    /// Everything that happened since the last time.
+    /// Reads all events since the last call.
     pub(super) fn hear(&mut self) -> Result<Heard, Errno> {
         let mut heard = Heard::default();
         loop {
@@ -89,7 +89,7 @@ impl Watch {
             return self.watch_again();
         }
         let Some(name) = event.name else {
-            // Of the folder itself: who may read it.
+            // Of the folder itself: its permissions.
             heard.look = true;
             return Ok(());
         };
@@ -97,7 +97,7 @@ impl Watch {
             heard.written.insert(name.clone());
             self.writing.insert(name);
         } else {
-            // The mode of a file may change while it is written.
+            // A file's mode may change while it is written.
             if !event.mask.contains(Flags::IN_ATTRIB) {
                 self.writing.remove(&name);
             }
@@ -106,23 +106,23 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches what is there now: the folder, or the nearest one above it.
+    /// Watches the folder, or its nearest existing parent.
     fn watch_again(&mut self) -> Result<(), Errno> {
         self.writing.clear();
         loop {
             if let Some((descriptor, _)) = self.on.take() {
-                // The kernel has removed it by itself if what it watched is gone.
+                // The kernel has removed the watch itself if its target was deleted.
                 let _ = self.inotify.rm_watch(descriptor);
             }
             let missing = self.watch_nearest()?;
-            // What came between the look for it and the watch above it is not heard of.
+            // A change between the check and the watch of the parent would be missed: check again.
             if !missing.is_some_and(|folder| folder.is_dir()) {
                 return Ok(());
             }
         }
     }
 
-    /// Returns the folder below the one that is watched, if that is not the folder that it should be.
+    /// Returns the missing folder below the watched one, if the watched one is not the folder itself.
     fn watch_nearest(&mut self) -> Result<Option<PathBuf>, Errno> {
         let mut missing = None;
         for folder in self.folder.ancestors() {
@@ -141,8 +141,8 @@ impl Watch {
     }
 }
 
-/// What is heard of. A file counts when its writer closes it: `IN_MODIFY` only says that one is at work. A writer whose
-/// file was removed or replaced meanwhile (`IN_EXCL_UNLINK`, not in nix) is of no interest.
+/// The watched events. A file is read when its writer closes it: `IN_MODIFY` only marks it as being written. The writer of a
+/// file that was deleted or replaced meanwhile (`IN_EXCL_UNLINK`, not in nix) does not matter.
 fn interests() -> Flags {
     Flags::IN_MODIFY
         | Flags::IN_CLOSE_WRITE
@@ -156,7 +156,7 @@ fn interests() -> Flags {
         | Flags::from_bits_retain(libc::IN_EXCL_UNLINK)
 }
 
-/// The end of a watch: the folder is not at its path any more.
+/// The events after which the folder is no longer at its path.
 fn ends() -> Flags {
     Flags::IN_DELETE_SELF | Flags::IN_MOVE_SELF | Flags::IN_IGNORED | Flags::IN_UNMOUNT
 }

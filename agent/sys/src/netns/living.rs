@@ -1,21 +1,21 @@
-//! Which network namespaces live: those that are mounted somewhere and those that some process is in.
+//! Network namespaces that exist: mounted ones, and those of running processes.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The agent's mounts, and the machine's where the agent sees its first process.
+/// The agent's mounts, and the host's where the agent can see the host's first process.
 const MOUNTS: [&str; 2] = ["/proc/self/mountinfo", "/proc/1/mountinfo"];
 
-/// Their inodes. One that only a file descriptor holds is not found.
+/// The inodes of existing namespaces. One that is only held by a file descriptor is not found.
 pub fn living() -> io::Result<HashSet<u64>> {
     let mut inodes = HashSet::new();
     for path in MOUNTS {
         inodes.extend(mounted(&fs::read_to_string(path)?));
     }
     for process in fs::read_dir("/proc")? {
-        // Processes end meanwhile, and not everything in there is one.
+        // Processes end while the list is read, and not every entry is a process.
         if let Ok(namespace) = fs::metadata(process?.path().join("ns/net")) {
             inodes.insert(namespace.ino());
         }
@@ -23,7 +23,7 @@ pub fn living() -> io::Result<HashSet<u64>> {
     Ok(inodes)
 }
 
-/// The namespaces that a `mountinfo` names; the fourth word of a line is what is mounted, as `net:[4026532281]`.
+/// The namespaces in a `mountinfo`; the fourth field of a line is the mounted file, like `net:[4026532281]`.
 fn mounted(mountinfo: &str) -> impl Iterator<Item = u64> {
     mountinfo.lines().filter_map(|line| {
         let root = line.split(' ').nth(3)?;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounted_namespaces_are_told_from_other_mounts() {
+    fn mounted_namespaces_are_distinguished_from_other_mounts() {
         let text = "\
             22 1 8:1 / / rw - ext4 /dev/root rw\n\
             90 22 0:4 net:[4026532281] /run/netns/a rw shared:1 - nsfs nsfs rw\n\
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_that_we_are_in_lives() {
+    fn the_own_namespace_exists() {
         let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
         assert!(living().unwrap().contains(&own));
     }

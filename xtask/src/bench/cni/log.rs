@@ -19,7 +19,7 @@ fn number(fields: &Value, name: &str) -> Option<f64> {
 /// Milliseconds that each ADD waited for the kernel to process its netlink messages: the least time in which any plugin
 /// could create the same links.
 pub(super) fn kernel_ms(log: &str) -> Vec<f64> {
-    let adds = log.lines().filter_map(|line| fields(line, "wired a pod"));
+    let adds = log.lines().filter_map(|line| fields(line, "pod connected"));
     let sum = |add: Value| {
         let stages = ["host_us", "pod_us", "settle_us"];
         let stages = stages.iter().map(|name| number(&add, name));
@@ -28,10 +28,10 @@ pub(super) fn kernel_ms(log: &str) -> Vec<f64> {
     adds.filter_map(sum).map(|us| us / 1e3).collect()
 }
 
-/// The pods that the last start recovered, and the milliseconds that it took.
+/// The number of pods that the last start recovered, and its milliseconds.
 pub(super) fn recovery(log: &str) -> Option<(f64, f64)> {
     let mut lines = log.lines().rev();
-    let found = lines.find_map(|line| fields(line, "found the node's pods again"))?;
+    let found = lines.find_map(|line| fields(line, "recovered the node's pods"))?;
     Some((number(&found, "pods")?, number(&found, "took_us")? / 1e3))
 }
 
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn numbers_are_found_by_their_names() {
-        let log = r#"{"fields":{"message":"wired a pod","host_us":"400","pod_us":150,"settle_us":50}}
-            {"fields":{"message":"found the node's pods again","pods":2,"took_us":"1500"}}"#;
+        let log = r#"{"fields":{"message":"pod connected","host_us":"400","pod_us":150,"settle_us":50}}
+            {"fields":{"message":"recovered the node's pods","pods":2,"took_us":"1500"}}"#;
         assert_eq!(kernel_ms(log), [0.6]);
         assert_eq!(recovery(log), Some((2.0, 1.5)));
         assert_eq!(recovery("nothing"), None);

@@ -1,26 +1,26 @@
-//! What one file describes, as little of it as tells a change: names and digests.
+//! The objects of one file, reduced to names and digests, which is enough to detect changes.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use crate::source::manifests::object::{Key, Kind, Object};
 
-/// Stands for something too large to keep. Of 64 bits with a key of this process: nobody can look for two that agree,
-/// and among a million two do by chance once in ten million folders.
+/// The digest of an object or key: 64 bits with a random key of the process, so collisions cannot be constructed, and occur
+/// among a million objects by chance once in ten million folders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Digest([u8; 8]);
 
-/// Makes digests.
+/// Computes digests with the process's key.
 #[derive(Debug, Default)]
 pub(super) struct Digester(RandomState);
 
 impl Digester {
-    /// What stands for a key.
+    /// The digest of a key.
     pub(super) fn key(&self, key: &Key) -> Digest {
         self.of(key)
     }
 
-    /// What stands for objects.
+    /// The digests of objects.
     pub(super) fn objects(&self, objects: &BTreeMap<Key, Object>) -> BTreeMap<Key, Digest> {
         let mut text = Vec::new();
         let digests = objects.iter().map(|(key, object)| {
@@ -36,28 +36,28 @@ impl Digester {
     }
 }
 
-/// A file's objects, sorted by key. A node may know hundreds of thousands, in as many files: they are packed, and
-/// replaced as a whole.
+/// A file's objects, sorted by key; packed, because a node may have hundreds of thousands in as many files, and replaced as a
+/// whole.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     slots: Box<[Slot]>,
-    /// Namespaces and names, one after the other: each by itself would cost an allocation.
+    /// Namespaces and names, concatenated: each in a string of its own would cost an allocation.
     text: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Where the namespace and the name begin and where the name ends; a file of 1 GiB fits.
+    /// Offsets of namespace and name and of the end; a file of 1 GiB fits.
     bounds: [u32; 3],
     kind: Kind,
     object: Digest,
 }
 
-/// A cluster has several of them per service.
+/// There are several per service.
 const _: () = assert!(size_of::<Slot>() == 24);
 
 impl Claims {
-    /// Packs these.
+    /// Packs digests by key.
     pub(super) fn of(digests: &BTreeMap<Key, Digest>) -> Self {
         let mut text = String::with_capacity(digests.keys().map(len).sum());
         let mut slots = Vec::with_capacity(digests.len());
@@ -79,12 +79,12 @@ impl Claims {
         }
     }
 
-    /// Whether nothing is described.
+    /// Whether there are no objects.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// What stands for the object of that key.
+    /// The digest of the object with this key.
     pub(super) fn find(&self, key: &Key) -> Option<Digest> {
         let wanted = (key.kind, &*key.namespace, &*key.name);
         let place = |slot: &Slot| self.name(slot).cmp(&wanted);
@@ -92,7 +92,7 @@ impl Claims {
         Some(self.slots[index].object)
     }
 
-    /// All that is described, by key.
+    /// All keys and digests.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, Digest)> {
         self.slots.iter().map(|slot| {
             let (kind, namespace, name) = self.name(slot);

@@ -1,4 +1,4 @@
-//! What a look at a folder changes, and what a fault in it does not.
+//! Changes from updates of files, with and without mistakes.
 
 use std::mem;
 
@@ -22,7 +22,7 @@ fn read(name: &str, text: &str) -> (FileName, Content) {
     (file(name), Content::Read(parse(name, Format::Yaml, text)))
 }
 
-/// Updates with files of which none has to be read again.
+/// An update after which no file has to be read again.
 fn update(folder: &mut Folder, contents: Vec<(FileName, Content)>) -> Batch {
     let update = folder.update(contents);
     assert_eq!(update.again, BTreeSet::new());
@@ -30,8 +30,8 @@ fn update(folder: &mut Folder, contents: Vec<(FileName, Content)>) -> Batch {
 }
 
 /// `+name=address` and `-name`.
-fn told(batch: &Batch) -> Vec<String> {
-    let tell = |change: &Change| {
+fn reported(batch: &Batch) -> Vec<String> {
+    let text = |change: &Change| {
         let (sign, object) = match change {
             Change::Applied(object) => ('+', object),
             Change::Deleted(object) => ('-', object),
@@ -45,15 +45,15 @@ fn told(batch: &Batch) -> Vec<String> {
         };
         format!("{sign}{name}={}", spec.cluster_ip.as_deref().unwrap())
     };
-    batch.changes.iter().map(tell).collect()
+    batch.changes.iter().map(text).collect()
 }
 
 #[test]
-fn only_what_really_differs_is_told() {
+fn only_differences_are_reported() {
     let mut folder = Folder::default();
     let both = service("a", "1") + &service("b", "1");
     assert_eq!(
-        told(&update(&mut folder, vec![read("x", &both)])),
+        reported(&update(&mut folder, vec![read("x", &both)])),
         ["+a=1", "+b=1"]
     );
     assert_eq!(
@@ -62,39 +62,39 @@ fn only_what_really_differs_is_told() {
     );
     let changed = service("b", "2") + &service("c", "1");
     assert_eq!(
-        told(&update(&mut folder, vec![read("x", &changed)])),
+        reported(&update(&mut folder, vec![read("x", &changed)])),
         ["-a", "+b=2", "+c=1"]
     );
     let moved = vec![read("x", &service("b", "2")), read("y", &service("c", "1"))];
     assert_eq!(update(&mut folder, moved), Batch::default());
     assert_eq!(
-        told(&update(&mut folder, vec![(file("x"), Content::Gone)])),
+        reported(&update(&mut folder, vec![(file("x"), Content::Gone)])),
         ["-b"]
     );
 }
 
 #[test]
-fn a_typo_loses_nothing_and_holds_nothing_back() {
+fn a_typo_loses_no_object_and_delays_no_other() {
     let mut folder = Folder::default();
     let good = service("a", "1") + &service("b", "1") + &service("c", "1");
     update(&mut folder, vec![read("x", &good)]);
     let typo = service("a", "2") + &service("b", "2").replace("spec", "[") + &service("d", "1");
     let batch = update(&mut folder, vec![read("x", &typo)]);
-    assert_eq!(told(&batch), ["+a=2", "+d=1"]);
+    assert_eq!(reported(&batch), ["+a=2", "+d=1"]);
     assert_eq!(batch.problems.len(), 1);
     let mended = service("a", "2") + &service("b", "3") + &service("d", "1");
     assert_eq!(
-        told(&update(&mut folder, vec![read("x", &mended)])),
+        reported(&update(&mut folder, vec![read("x", &mended)])),
         ["+b=3", "-c"]
     );
 }
 
 #[test]
-fn the_first_file_by_name_wins_whoever_came_first() {
+fn the_first_file_by_name_wins_in_any_order_of_arrival() {
     let mut folder = Folder::default();
     update(&mut folder, vec![read("y", &service("a", "y"))]);
     let batch = update(&mut folder, vec![read("x", &service("a", "x"))]);
-    assert_eq!(told(&batch), ["+a=x"]);
+    assert_eq!(reported(&batch), ["+a=x"]);
     let twice = Problem::Duplicate {
         object: "Service default/a".to_owned(),
         winner: "x".to_owned(),
@@ -109,11 +109,11 @@ fn the_first_file_by_name_wins_whoever_came_first() {
     assert_eq!(lost.again, BTreeSet::from([file("y")]));
     assert_eq!(lost.batch(), Batch::default());
     assert_eq!(
-        told(&update(&mut folder, vec![read("y", &service("a", "z"))])),
+        reported(&update(&mut folder, vec![read("y", &service("a", "z"))])),
         ["+a=z"]
     );
     assert_eq!(
-        told(&update(&mut folder, vec![(file("y"), Content::Gone)])),
+        reported(&update(&mut folder, vec![(file("y"), Content::Gone)])),
         ["-a"]
     );
 }
@@ -130,15 +130,15 @@ fn an_unreadable_file_keeps_its_objects() {
         &mut folder,
         vec![(file("x"), Content::Unreadable(problem.clone()))],
     );
-    assert_eq!((told(&batch), batch.problems), (vec![], vec![problem]));
+    assert_eq!((reported(&batch), batch.problems), (vec![], vec![problem]));
 }
 
 #[test]
-fn a_description_that_moved_is_told_once_it_can_be_read() {
+fn a_moved_description_is_reported_when_it_can_be_read() {
     let mut folder = Folder::default();
     let both = [("x", "1"), ("y", "2"), ("z", "1")];
     let files = both.map(|(file, address)| read(file, &service("a", address)));
-    assert_eq!(told(&update(&mut folder, files.into())), ["+a=1"]);
+    assert_eq!(reported(&update(&mut folder, files.into())), ["+a=1"]);
     let lost = folder.update(vec![read("x", "")]);
     assert_eq!(lost.again, BTreeSet::from([file("y")]));
     let problem = Problem::Unreadable {
@@ -146,50 +146,50 @@ fn a_description_that_moved_is_told_once_it_can_be_read() {
         what: "no".to_owned(),
     };
     let unreadable = vec![(file("y"), Content::Unreadable(problem))];
-    assert_eq!(told(&update(&mut folder, unreadable)), [""; 0]);
+    assert_eq!(reported(&update(&mut folder, unreadable)), [""; 0]);
     let faulty = service("a", "2").replace("spec", "[");
     assert_eq!(
-        told(&update(&mut folder, vec![read("y", &faulty)])),
+        reported(&update(&mut folder, vec![read("y", &faulty)])),
         [""; 0]
     );
     assert_eq!(
-        told(&update(&mut folder, vec![read("y", &service("a", "2"))])),
+        reported(&update(&mut folder, vec![read("y", &service("a", "2"))])),
         ["+a=2"]
     );
-    // The third file says what the first one said: that is a change all the same.
+    // The third file has the first one's content, which is a change again.
     let gone = folder.update(vec![(file("y"), Content::Gone)]);
     assert_eq!(gone.again, BTreeSet::from([file("z")]));
     assert_eq!(
-        told(&update(&mut folder, vec![read("z", &service("a", "1"))])),
+        reported(&update(&mut folder, vec![read("z", &service("a", "1"))])),
         ["+a=1"]
     );
 }
 
 #[test]
-fn a_description_that_moved_to_its_like_is_no_change() {
+fn a_move_to_an_equal_description_is_no_change() {
     let mut folder = Folder::default();
     let files = ["x", "y"].map(|file| read(file, &service("a", "1")));
-    assert_eq!(told(&update(&mut folder, files.into())), ["+a=1"]);
+    assert_eq!(reported(&update(&mut folder, files.into())), ["+a=1"]);
     let gone = vec![(file("x"), Content::Gone)];
     assert_eq!(update(&mut folder, gone), Batch::default());
     let gone = vec![(file("y"), Content::Gone)];
-    assert_eq!(told(&update(&mut folder, gone)), ["-a"]);
+    assert_eq!(reported(&update(&mut folder, gone)), ["-a"]);
 }
 
 #[test]
-fn an_object_that_waits_to_be_told_and_goes_is_deleted() {
+fn a_pending_object_that_is_deleted_is_reported_as_deleted() {
     let mut folder = Folder::default();
     let files = [("x", "1"), ("y", "2")].map(|(file, address)| read(file, &service("a", address)));
     update(&mut folder, files.into());
     let lost = folder.update(vec![(file("x"), Content::Gone)]);
     assert_eq!(lost.again, BTreeSet::from([file("y")]));
     let gone = vec![(file("y"), Content::Gone)];
-    assert_eq!(told(&update(&mut folder, gone)), ["-a"]);
+    assert_eq!(reported(&update(&mut folder, gone)), ["-a"]);
     assert!(folder.winners.is_empty() && folder.losers.is_empty() && folder.stale.is_empty());
 }
 
 #[test]
-fn what_is_deleted_is_told_by_name_only() {
+fn a_deletion_contains_the_name_only() {
     let mut folder = Folder::default();
     let text = "kind: Node\napiVersion: v1\nmetadata: {name: node, labels: {a: b}}\n---\n\
         kind: EndpointSlice\napiVersion: discovery.k8s.io/v1\naddressType: IPv4\nendpoints: []\n\
@@ -225,9 +225,9 @@ fn services(objects: &BTreeMap<u8, u8>) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever came before, who follows the changes knows what the files say now.
+    /// The sum of all changes is the content of the files, in any order of updates.
     #[test]
-    fn the_sum_of_changes_is_what_the_files_say(
+    fn the_sum_of_changes_is_the_content_of_the_files(
         steps in prop::collection::vec(prop::collection::vec((0..3_usize, prop::option::of(prop::collection::btree_map(0..4_u8, 0..3_u8, 0..4))), 1..3), 1..12)
     ) {
         let mut folder = Folder::default();
@@ -253,7 +253,7 @@ proptest! {
                 });
                 update.then(folder.update(contents.collect()));
             }
-            for change in told(&update.batch()) {
+            for change in reported(&update.batch()) {
                 if let Some((name, value)) = change[1..].split_once('=') {
                     let before = followed.insert(name.to_owned(), value.to_owned());
                     prop_assert_ne!(before.as_deref(), Some(value));

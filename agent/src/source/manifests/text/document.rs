@@ -1,4 +1,4 @@
-//! Documents within a text. Each is read by itself, so that a fault in one does not hide the others.
+//! The documents in a text. Each is parsed alone, so that a mistake in one does not hide the others.
 
 use std::cell::OnceCell;
 
@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter, Options, Spanned};
 
-/// What is wrong in a document.
+/// A mistake in a document.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The line within the file, from 1.
@@ -15,7 +15,7 @@ pub(super) struct Fault {
     pub(super) what: String,
 }
 
-/// One document.
+/// A document.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     /// From 1.
@@ -24,7 +24,7 @@ pub(super) struct Document<'a> {
     first_line: u64,
     text: &'a str,
     value: Option<Result<Value, Fault>>,
-    /// The lines within `text` on which items start: asked for only when something is wrong, and then perhaps often.
+    /// The lines within `text` on which list items start; computed only when a mistake is reported.
     item_lines: OnceCell<Vec<u64>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// What the document says; it can be asked once.
+    /// The parsed document; can be called once.
     pub(super) fn take_value(&mut self) -> Result<Value, Fault> {
         match self.value.take() {
             Some(value) => value,
@@ -54,7 +54,7 @@ impl<'a> Document<'a> {
         self.absolute(line.unwrap_or_else(|| content_line(self.text)))
     }
 
-    /// The line on which the document does not fit a type.
+    /// The line on which the document does not match a type.
     pub(super) fn line_of_misfit<T: DeserializeOwned>(&self) -> Option<u64> {
         let error = read::<T>(self.text).err()?;
         Some(self.absolute(error.location()?.line()))
@@ -83,19 +83,19 @@ fn item_lines(text: &str) -> Vec<u64> {
     items.iter().map(|item| item.referenced.line()).collect()
 }
 
-/// The first line, from 1, that is neither empty nor a comment nor only a marker.
+/// The first line, from 1, that is not empty, a comment or a marker.
 fn content_line(text: &str) -> u64 {
     let before = text.lines().take_while(|line| is_void(line)).count();
     before as u64 + 1
 }
 
-/// Reads YAML, of which JSON is a part.
+/// Parses YAML, of which JSON is a subset.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(text, options())
 }
 
-/// A `List` of a whole cluster is one document: what may be in it is limited by the file's size. What a small file can
-/// blow up to by aliases stays limited as it is by default.
+/// A `List` of a whole cluster is one document, so its size is limited only by the file's size. The default limits for aliases
+/// stay, so a small file cannot expand without bound.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -108,8 +108,8 @@ fn options() -> Options {
     }
 }
 
-/// Passes on the documents of a YAML text, but those without content. A line that starts with `---` or `...` ends a
-/// document wherever it stands: YAML allows it inside none.
+/// Calls `each` for the documents of a YAML text, except empty ones. A line that starts with `---` or `...` ends a document
+/// anywhere: YAML allows it inside no document.
 pub(super) fn yaml<'a>(text: &'a str, mut each: impl FnMut(Document<'a>)) {
     let (mut start, mut first_line, mut number) = (0, 1, 0);
     let mut emit = |text: &'a str, first_line: u64| {
@@ -137,7 +137,7 @@ fn is_marker(line: &str, marker: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// Whether nothing is said on this line: it is empty, a comment, a directive, or only a marker.
+/// Whether a line has no content: empty, a comment, a directive, or only a marker.
 fn is_void(line: &str) -> bool {
     let is_marker = is_marker(line, "---");
     let rest = if is_marker { &line[3..] } else { line };
@@ -145,7 +145,7 @@ fn is_void(line: &str) -> bool {
     rest.is_empty() || rest.starts_with('#') || (line.starts_with('%') && !is_marker)
 }
 
-/// Passes on the documents of a JSON text, one after the other; what follows one that cannot be read is lost with it.
+/// Calls `each` for the documents of a JSON text. After a document that cannot be parsed, the rest of the text is skipped.
 pub(super) fn json<'a>(text: &'a str, mut each: impl FnMut(Document<'a>)) {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let (mut start, mut first_line) = (0, 1);
@@ -168,7 +168,7 @@ fn lines_in(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-/// serde_json ends its sentence with the place.
+/// The message without the position that serde_json appends.
 fn json_fault(error: &serde_json::Error) -> Fault {
     let text = error.to_string();
     let what = text

@@ -1,4 +1,4 @@
-//! Documents as people and machines write them, and their faults with the line.
+//! Documents as users and programs write them, and the lines of mistakes.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn json_documents_follow_one_another() {
 }
 
 #[test]
-fn a_document_that_is_not_yaml_is_told_with_its_line_and_the_others_are_read() {
+fn a_malformed_document_is_reported_with_its_line_and_the_others_are_read() {
     let parsed = yaml(&format!(
         "{SERVICE}---\na: [1\nb: 2\n---\n{}",
         SERVICE.replace("web", "x")
@@ -86,7 +86,7 @@ fn a_document_that_is_not_yaml_is_told_with_its_line_and_the_others_are_read() {
 }
 
 #[test]
-fn a_field_of_the_wrong_type_is_told_with_its_path_and_its_very_line() {
+fn a_field_of_the_wrong_type_is_reported_with_its_path_and_line() {
     let bad = SERVICE.replace("port: 80", "port: eighty");
     check_problem(
         &yaml(&format!("---\n{SERVICE}---\n{}", bad.replace("web", "x"))),
@@ -111,7 +111,7 @@ fn a_field_of_the_wrong_type_is_told_with_its_path_and_its_very_line() {
 }
 
 #[test]
-fn what_has_no_kind_or_no_name_is_told() {
+fn a_missing_kind_or_name_is_reported() {
     check_problem(
         &yaml("\n# a\nmetadata: {name: x}\n"),
         1,
@@ -128,7 +128,7 @@ fn what_has_no_kind_or_no_name_is_told() {
 }
 
 #[test]
-fn an_object_described_twice_in_a_file_counts_as_it_was_first() {
+fn of_two_descriptions_in_a_file_the_first_is_used() {
     let parsed = yaml(&format!(
         "{SERVICE}---\n{}",
         SERVICE.replace("None", "10.0.0.1")
@@ -144,7 +144,7 @@ fn an_object_described_twice_in_a_file_counts_as_it_was_first() {
 }
 
 #[test]
-fn many_faults_are_counted_not_told() {
+fn many_mistakes_are_counted_not_listed() {
     let parsed = yaml(&"---\nkind: Service\n".repeat(50));
     assert_eq!(parsed.problems.len(), PROBLEMS_MAX + 1);
     let more = Problem::More {
@@ -155,7 +155,7 @@ fn many_faults_are_counted_not_told() {
 }
 
 #[test]
-fn aliases_do_not_blow_a_small_file_up() {
+fn aliases_do_not_expand_a_small_file_without_bound() {
     let mut lines = vec!["a0: &a0 [x, x, x, x, x, x, x, x, x, x]".to_owned()];
     for level in 1..9 {
         let before = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -165,7 +165,7 @@ fn aliases_do_not_blow_a_small_file_up() {
     assert_eq!(yaml(&text).problems.len(), 1);
 }
 
-/// Run with `--ignored --release --nocapture`; says how long a cluster's Services take.
+/// Run with `--ignored --release --nocapture`; prints the time for a large cluster's Services.
 #[test]
 #[ignore = "a measurement"]
 fn a_hundred_thousand_services_in_one_file_take_seconds() {
