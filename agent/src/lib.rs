@@ -1,8 +1,9 @@
-//! The node agent: loads the data path, connects and runs pods, and follows control's fleet stream.
+//! The node agent: joins the data path, the pod network and the fleet stream in one process.
 //!
-//! Reading order: maps and programs ([`datapath`]), the pod network ([`pod`], [`cni`], [`offline`]), its advertisement to the
-//! network ([`ndp`], [`profile`]), the pods' processes ([`runtime`]), the sources of desired state ([`source`]), the loop that
-//! joins them ([`node`]), inspection ([`see`]) and removal ([`uninstall`]).
+//! Reading order: the sources of desired state ([`source`]), Services ([`services_sync`], [`health`]), neighbour discovery
+//! for pods ([`ndp`], [`profile`]), the CNI socket ([`cni`], [`offline`]), the pods' processes ([`runtime`]), the loop that
+//! joins them ([`node`]), [`metrics`], the commands ([`cli`]) and the removal of it all ([`uninstall`]). Maps and programs are
+//! in `agent/datapath`, the pod network in `agent/pod`, inspection in `agent/inspect`.
 
 #![forbid(unsafe_code)]
 

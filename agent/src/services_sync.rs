@@ -180,7 +180,9 @@ impl ServicesSync {
     async fn moved(&mut self) {
         let local = match self.addresses.read() {
             Ok(local) => local,
-            Err(error) => return warn!(%error, "failed to read the node's addresses; node ports keep the previous ones"),
+            Err(error) => {
+                return warn!(%error, "failed to read the node's addresses; node ports keep the previous ones");
+            }
         };
         let changes = {
             let mut services = self.services.lock();
@@ -243,8 +245,8 @@ impl ServicesSync {
     }
 }
 
-/// Applies a batch; says what the look changed, if that was all of it, and whether this node may be balanced to, if that
-/// was told.
+/// Applies a batch. Returns the changes of the look, if the batch completes it, and whether this node is eligible for load
+/// balancing, if its Node object changed.
 fn apply(services: &SharedServices, batch: &Batch) -> (Option<Changes>, Option<bool>) {
     let mut services = services.lock();
     let mut eligible = None;

@@ -129,7 +129,10 @@ impl Sweep {
             renewal.finish();
         }
         if let Some(forgotten @ 1..) = audit.filter(|_| whole).map(|it| it.finish(&tables.arrays)) {
-            tracing::debug!(forgotten, "flows to backends were evicted from the full table");
+            tracing::debug!(
+                forgotten,
+                "flows to backends were evicted from the full table"
+            );
         }
         // A full table evicts flows; one that is half empty had room for all.
         tables.crowded = found_flows > tables.room / 2;
@@ -166,7 +169,11 @@ impl Swept {
             if let Some(after) = counters.sum(vip).filter(|_| before.open_flows() > held)
                 && let forgotten @ 1.. = forgotten(&before, &after, held)
             {
-                tracing::debug!(vip, forgotten, "connections were evicted from the full table");
+                tracing::debug!(
+                    vip,
+                    forgotten,
+                    "connections were evicted from the full table"
+                );
                 counters.expire(vip, forgotten, now_ns)?;
             }
         }

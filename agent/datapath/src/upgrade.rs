@@ -37,7 +37,7 @@ const OWN: &[&str] = &["flow", "config", "current", "foreign"];
 pub(super) struct Formers {
     all: Vec<Former>,
     /// The folder of the new data path.
-    heir: PathBuf,
+    successor: PathBuf,
 }
 
 /// The folder of a previous data path.
@@ -84,7 +84,7 @@ pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, Da
         .collect::<Result<BTreeMap<_, _>, DatapathError>>()?;
     Ok(Some(Formers {
         all: aged.into_values().collect(),
-        heir: folder.to_path_buf(),
+        successor: folder.to_path_buf(),
     }))
 }
 
@@ -97,7 +97,7 @@ impl Formers {
         for name in pins(&last.folder)? {
             let is_own = OWN.iter().any(|own| name == *own);
             if !is_own && !is_link(&name) {
-                let (from, to) = (last.folder.join(&name), self.heir.join(&name));
+                let (from, to) = (last.folder.join(&name), self.successor.join(&name));
                 fs::hard_link(&from, to).map_err(failed(&from))?;
             }
         }
@@ -108,17 +108,17 @@ impl Formers {
     /// [`Formers::retire`].
     pub(super) fn fill(&self) -> Result<Vec<Carried>, DatapathError> {
         if let Some(last) = self.last() {
-            copy_array::<u64>(&last.folder, &self.heir, "current")?;
-            copy_array::<Facts>(&last.folder, &self.heir, "config")?;
-            change_facts(&self.heir, |facts| Facts {
+            copy_array::<u64>(&last.folder, &self.successor, "current")?;
+            copy_array::<Facts>(&last.folder, &self.successor, "config")?;
+            change_facts(&self.successor, |facts| Facts {
                 forwarder: TAKING_OVER,
                 ..facts
             })?;
-            copy_foreign(&last.folder, &self.heir)?;
+            copy_foreign(&last.folder, &self.successor)?;
         }
         let alike = self.all.iter().filter(|former| former.alike);
         alike
-            .map(|former| Carried::begin(&former.folder, &self.heir))
+            .map(|former| Carried::begin(&former.folder, &self.successor))
             .collect()
     }
 
@@ -140,7 +140,7 @@ impl Formers {
         for former in &self.all {
             for link in links(&former.folder)? {
                 if link.to_string_lossy().starts_with("link_cg_") {
-                    let (from, to) = (former.folder.join(&link), self.heir.join(&link));
+                    let (from, to) = (former.folder.join(&link), self.successor.join(&link));
                     fs::rename(&from, to).map_err(failed(&from))?;
                 }
             }

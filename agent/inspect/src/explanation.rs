@@ -68,19 +68,19 @@ impl Explanation {
     /// Derives the outcome from the program's verdict, its counters and the rewritten frame.
     pub(super) fn judge(
         &mut self,
-        told: &Explained,
+        run: &Explained,
         sent: &Opening,
         stays: bool,
         say: impl Fn(&'static str, String, How) -> Line,
     ) {
-        let counted = || told.counted.iter().map(|(verdict, _)| *verdict);
+        let counted = || run.counted.iter().map(|(verdict, _)| *verdict);
         for why in counted().filter_map(activator) {
             self.lines.push(say("activator", why.to_owned(), How::Run));
         }
         let refused = counted().find(|verdict| verdict.is_refusal());
         let stopped = counted().find(|verdict| reason(*verdict).is_some());
-        self.ends = ends(&told.frame);
-        match told.verdict {
+        self.ends = ends(&run.frame);
+        match run.verdict {
             DROP => {
                 self.stop(Outcome::Dropped, stopped);
                 self.ends = None;
@@ -89,7 +89,7 @@ impl Explanation {
                 self.stop(Outcome::Refused, refused);
                 self.ends = None;
             }
-            REDIRECT if direct(&told.steps) == Some(true) => self.outcome = Outcome::Delivered,
+            REDIRECT if direct(&run.steps) == Some(true) => self.outcome = Outcome::Delivered,
             REDIRECT => self.outcome = Outcome::Forwarded,
             PASS => self.outcome = Outcome::Delivered,
             _ if stays => self.outcome = Outcome::Delivered,

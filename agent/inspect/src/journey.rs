@@ -179,19 +179,19 @@ impl<'a> Journey<'a> {
             // The program ignores frames to another link-layer address.
             frame[..6].copy_from_slice(&self.pinned.facts().uplink_mac);
         }
-        let told = explainer.run(&frame, ifindex)?;
-        let direct = direct(&told.steps);
+        let run = explainer.run(&frame, ifindex)?;
+        let direct = direct(&run.steps);
         // After a socket hook's translation, or on the way out, no frontend is expected: a miss is not worth a line.
         let expected = sent.target == self.opening.target && hook != Hook::UplinkOut;
-        let decided = told.steps.len() > usize::from(direct.is_some());
-        if decides(&told) && (expected || decided) {
-            let said = self.teller(sent, false).tell(&told.steps);
+        let decided = run.steps.len() > usize::from(direct.is_some());
+        if reached_decision(&run) && (expected || decided) {
+            let said = self.teller(sent, false).tell(&run.steps);
             found.lines.extend(
                 said.into_iter()
                     .map(|(topic, text)| say(topic, text, How::Run)),
             );
         }
-        found.judge(&told, &sent, stays, say);
+        found.judge(&run, &sent, stays, say);
         if let Some(into_pod) = direct {
             let way = if into_pod {
                 "directly to the pod"
@@ -330,14 +330,13 @@ fn call(answer: Answer, choice: &Choice, by_node: bool) -> Call {
 }
 
 /// Whether the program reached the decision, rather than dropping the packet before it.
-fn decides(told: &Explained) -> bool {
+fn reached_decision(run: &Explained) -> bool {
     let before = [
         Verdict::DroppedSpoofed,
         Verdict::DroppedMartian,
         Verdict::DroppedMalformed,
     ];
-    !told
-        .counted
+    !run.counted
         .iter()
         .any(|(verdict, _)| before.contains(verdict))
 }

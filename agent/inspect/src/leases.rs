@@ -159,7 +159,10 @@ mod tests {
         let leases = Leases::replay(records).unwrap();
         assert_eq!(leases.held.len(), 1);
         assert_eq!(leases.held[&Suffix(0x1_0000)].state, State::Live);
-        assert_eq!(leases.quarantine(Suffix(0x1_0001), at), Some(QUARANTINE_DEFAULT));
+        assert_eq!(
+            leases.quarantine(Suffix(0x1_0001), at),
+            Some(QUARANTINE_DEFAULT)
+        );
         assert_eq!(
             leases.quarantine(Suffix(0x1_0001), at + QUARANTINE_DEFAULT),
             None

@@ -1,7 +1,7 @@
-//! The kernel's routing socket: requests sent together, links, routes, classifiers, and notifications.
+//! The routing socket (rtnetlink): batches of requests, links, routes, classifiers, and notifications.
 //!
-//! Reading order: one socket and its requests ([`rtnl`]), requests of many threads in one send ([`batch`]), what is asked
-//! of it ([`links`], [`routes`], [`classifier`]), and what it reports by itself ([`monitor`], with [`link_filter`]).
+//! Reading order: one socket and its requests ([`rtnl`]), requests of many threads in one send ([`batch`]), the objects
+//! ([`links`], [`routes`], [`classifier`]), and notifications ([`monitor`], with [`link_filter`]).
 
 #![forbid(unsafe_code)]
 

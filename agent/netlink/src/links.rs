@@ -2,7 +2,7 @@
 
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
-/// Its largest packet, in bytes, where the message has it.
+/// The MTU of a link in bytes, if the message contains it.
 pub fn mtu(link: &LinkMessage) -> Option<u32> {
     link.attributes
         .iter()

@@ -15,12 +15,12 @@ use tokio::task::AbortHandle;
 use crate::rtnl::Rtnl;
 use crate::{link_filter, links};
 
-/// The links of pods.
+/// Recognizes the links of pods.
 #[derive(Clone, Copy, Debug)]
 pub struct PodLinks {
     /// Their interface group.
     pub group: u32,
-    /// Whether a name is that of one of them.
+    /// Whether a name is that of a pod's link.
     pub is_name: fn(&str) -> bool,
 }
 

@@ -45,7 +45,7 @@ const SEND_MAX: usize = 64;
 const ANSWER_LEN_MAX: usize = 32 * 1024;
 
 impl Request {
-    /// A request whose refusal is an error, whatever its number.
+    /// A request without tolerated errors.
     pub fn new(what: &'static str, message: RouteNetlinkMessage, flags: u16) -> Self {
         Self {
             what,
@@ -166,9 +166,9 @@ pub fn first_refusal(requests: &[Request], codes: &[i32]) -> Result<(), RequestE
 /// The requests of a batch that ask for an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Every one.
+    /// All requests.
     Each,
-    /// The last one, and those that it refuses.
+    /// The last one; errors of the others are reported all the same.
     Last,
 }
 

@@ -61,7 +61,9 @@ pub enum NetworkError {
     #[error("{0}")]
     Full(AllocateError),
     /// STATUS: an interface that all pods need was deleted.
-    #[error("interface `{0}` was deleted: no pod of this node can be reached; restart dormouse-agent")]
+    #[error(
+        "interface `{0}` was deleted: no pod of this node can be reached; restart dormouse-agent"
+    )]
     Cut(String),
     /// CHECK: there is no such attachment.
     #[error("{0} has no address lease")]

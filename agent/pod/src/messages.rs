@@ -120,11 +120,7 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
 pub(crate) fn settle(wiring: &Wiring<'_>, limiter: Option<BorrowedFd<'_>>) -> Vec<Request> {
     let mut link = LinkMessage::default();
     link.header.index = wiring.ifindex;
-    let look = Request::new(
-        "read the pod's link",
-        RouteNetlinkMessage::GetLink(link),
-        0,
-    );
+    let look = Request::new("read the pod's link", RouteNetlinkMessage::GetLink(link), 0);
     let received = wiring.limits.and_then(|limits| limits.ingress);
     let limit = received.map(|rate| {
         let what = "limit the pod's ingress";

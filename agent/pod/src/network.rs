@@ -235,7 +235,7 @@ impl Network {
         self.leases.usage(since_boot())
     }
 
-    fn tell(&self, suffix: Suffix, pod: PodEntry) -> Result<(), NetworkError> {
+    fn publish(&self, suffix: Suffix, pod: PodEntry) -> Result<(), NetworkError> {
         let added = self.table().add(pod);
         added.map_err(|source| NetworkError::Table {
             what: "add",

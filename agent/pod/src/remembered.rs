@@ -97,8 +97,8 @@ mod tests {
         remember(&saved).unwrap();
         remember(&saved).unwrap();
         let read = recall(folder.path()).unwrap();
-        assert_eq!((read.prefix, read.range4), (prefix, told.range4));
-        assert_eq!(read.delivered, told.delivered);
+        assert_eq!((read.prefix, read.range4), (prefix, saved.range4));
+        assert_eq!(read.delivered, saved.delivered);
         assert_eq!(
             (read.bridge.as_str(), read.uplink.as_str()),
             ("br7", "eth0")

@@ -99,7 +99,8 @@ pub(crate) fn quiet_bridge(bridge: &str) -> Result<(), SysctlError> {
 /// pod. The programs check the pods' source addresses, so strict mode is not needed.
 pub(crate) fn trust_bridge4(bridge: &str) -> Result<(), SysctlError> {
     let path = |interface: &str| format!("{IPV4}/conf/{interface}/rp_filter");
-    let filter = |interface: &str| read(&path(interface)).and_then(|value| value.parse::<u8>().ok());
+    let filter =
+        |interface: &str| read(&path(interface)).and_then(|value| value.parse::<u8>().ok());
     if filter("all").max(filter(bridge)) == Some(STRICT) {
         return write(&path(bridge), LOOSE);
     }

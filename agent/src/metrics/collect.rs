@@ -87,8 +87,7 @@ impl Collected {
         self.maps(encoder)?;
         let (answered, ignored) = solicitations(&self.datapath.lock().stats());
         let of = |result: &str, count| (vec![("result", result.to_owned())], count);
-        let help =
-            "Neighbour Solicitations at the uplink for the node's prefix: answered (for a pod), ignored (no such pod)";
+        let help = "Neighbour Solicitations at the uplink for the node's prefix: answered (for a pod), ignored (no such pod)";
         let samples = vec![of("answered", answered), of("ignored", ignored)];
         counters(encoder, "dormouse_ndp_solicitations", help, samples)
     }

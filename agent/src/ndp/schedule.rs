@@ -169,6 +169,9 @@ mod tests {
         let waited = sent.iter().position(|(_, address)| *address == pod(10_000));
         assert!(waited.unwrap() < 4, "it waited for {waited:?} others");
         let all = SPREAD * 10_000 + RETRANSMIT * 3;
-        assert!(sent.last().unwrap().0 < start + all, "and all were announced");
+        assert!(
+            sent.last().unwrap().0 < start + all,
+            "and all were announced"
+        );
     }
 }

@@ -41,10 +41,7 @@ mod tests {
         assert!(!has_connection(TABLE, 0x1F42), "TIME_WAIT is closed");
         assert!(has_connection(TABLE, 0x1F43), "SYN_RECV is open");
         let half_closed = TABLE.replace(" 06 ", " 08 ");
-        assert!(
-            has_connection(&half_closed, 0x1F42),
-            "CLOSE_WAIT is open"
-        );
+        assert!(has_connection(&half_closed, 0x1F42), "CLOSE_WAIT is open");
         assert!(!has_connection(TABLE, 0x9C40), "remote ports do not count");
     }
 

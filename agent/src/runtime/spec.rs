@@ -16,9 +16,13 @@ pub(super) enum SpecError {
     Decode(String),
     #[error("the pod has {0} containers: a standalone pod must have exactly one")]
     Containers(usize),
-    #[error("container `{0}` has no command: set `command`, a standalone pod runs a program of the node")]
+    #[error(
+        "container `{0}` has no command: set `command`, a standalone pod runs a program of the node"
+    )]
     Command(String),
-    #[error("environment variable `{0}` has no literal value: valueFrom is not supported in standalone pods")]
+    #[error(
+        "environment variable `{0}` has no literal value: valueFrom is not supported in standalone pods"
+    )]
     Environment(String),
     #[error("the readiness probe's port is not a port of the container")]
     ProbePort,

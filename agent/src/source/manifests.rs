@@ -76,7 +76,7 @@ pub struct Manifests {
     /// Shared with the reading thread; the lock is never contended, because one side waits for the other.
     looker: Arc<Mutex<Looker>>,
     /// Created at the first wait, inside the async runtime.
-    heard: Option<AsyncFd<OwnedFd>>,
+    events: Option<AsyncFd<OwnedFd>>,
     unrest: Option<Unrest>,
     looking: Option<JoinHandle<Look>>,
     /// Whether more batches of a look follow.
@@ -94,7 +94,7 @@ impl Manifests {
         let (looker, look) = Looker::open(folder)?;
         let mut manifests = Self {
             looker: Arc::new(Mutex::new(looker)),
-            heard: None,
+            events: None,
             unrest: None,
             looking: None,
             is_midway: look.batch.more,
@@ -143,24 +143,24 @@ impl Manifests {
                 rest.await;
                 return Ok(());
             }
-            let heard = self.watched()?;
+            let events = self.watched()?;
             tokio::select! {
                 () = rest => return Ok(()),
-                ready = heard.readable() => ready?.clear_ready(),
+                ready = events.readable() => ready?.clear_ready(),
             }
             // Readiness is cleared before reading: later events wake again.
-            if self.looker.lock().hear()?.look {
+            if self.looker.lock().events()?.look {
                 self.stir();
             }
         }
     }
 
     fn watched(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
-        let heard = match self.heard.take() {
-            Some(heard) => heard,
+        let events = match self.events.take() {
+            Some(events) => events,
             None => dormouse_agent_sys::readiness::watch(self.looker.lock().descriptor()?)?,
         };
-        Ok(self.heard.insert(heard))
+        Ok(self.events.insert(events))
     }
 
     fn stir(&mut self) {

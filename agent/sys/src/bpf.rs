@@ -1,4 +1,4 @@
-//! bpf(2) where aya has no call: links that change their program, small programs and maps, reads of many entries at once.
+//! bpf(2) commands that aya does not offer: link updates, small programs and maps, batch lookups.
 #![expect(
     unsafe_code,
     reason = "bpf(2) has no safe form; each block says why it is sound"
@@ -14,7 +14,7 @@ const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 
-/// bpf(2)'s argument for a pinned object; the rest of the union is not looked at.
+/// The argument of BPF_OBJ_GET; the kernel ignores the rest of the union.
 #[repr(C)]
 #[derive(Default)]
 struct ObjGet {
@@ -23,7 +23,7 @@ struct ObjGet {
     file_flags: u32,
 }
 
-/// bpf(2)'s argument for a link that changes its program.
+/// The argument of BPF_LINK_UPDATE.
 #[repr(C)]
 #[derive(Default)]
 struct LinkUpdate {
@@ -33,7 +33,7 @@ struct LinkUpdate {
     old_prog_fd: u32,
 }
 
-/// bpf(2)'s argument for what is known of an object.
+/// The argument of BPF_OBJ_GET_INFO_BY_FD.
 #[repr(C)]
 struct GetInfo {
     bpf_fd: u32,
@@ -41,7 +41,7 @@ struct GetInfo {
     info: u64,
 }
 
-/// What is known of a link (`struct bpf_link_info`): the begin that all kernels with links have.
+/// The beginning of `struct bpf_link_info`, which all kernels with links have.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {
@@ -49,11 +49,11 @@ struct LinkInfo {
     id: u32,
     prog_id: u32,
     pad: u32,
-    /// A cgroup's id, or an interface's index with what follows it.
+    /// The cgroup's id, or the ifindex with the next field.
     target: [u32; 2],
 }
 
-/// What a link is attached to: a cgroup by its id, an interface by its index, 0 when that is gone.
+/// The target of a link: the cgroup's id, or the ifindex; 0 if the interface was deleted.
 pub fn attached_to(link: BorrowedFd<'_>) -> io::Result<u64> {
     const BPF_LINK_TYPE_CGROUP: u32 = 3;
     let mut info = LinkInfo::default();
@@ -84,11 +84,11 @@ pub fn pinned(path: &Path) -> io::Result<OwnedFd> {
         ..ObjGet::default()
     };
     let fd = bpf(BPF_OBJ_GET, &argument)?;
-    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives a link another program in one step: every packet meets the one or the other.
+/// Replaces a link's program atomically: every packet meets the old or the new one.
 pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let argument = LinkUpdate {
         link_fd: link.as_raw_fd().cast_unsigned(),
@@ -101,7 +101,7 @@ pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_PROG_LOAD: libc::c_long = 5;
 
-/// bpf(2)'s argument for a new map; what a newer kernel knows more of is 0.
+/// The argument of BPF_MAP_CREATE; fields of newer kernels are 0.
 #[repr(C)]
 #[derive(Default)]
 struct MapCreate {
@@ -111,7 +111,7 @@ struct MapCreate {
     max_entries: u32,
 }
 
-/// bpf(2)'s argument for a new program; what a newer kernel knows more of is 0.
+/// The argument of BPF_PROG_LOAD; fields of newer kernels are 0.
 #[repr(C)]
 #[derive(Default)]
 struct ProgLoad {
@@ -127,7 +127,7 @@ struct ProgLoad {
     prog_name: [u8; 16],
 }
 
-/// An array of one word, which is 0. It goes with its descriptor and the last program that uses it.
+/// Creates an array of one word with value 0. It exists while its descriptor or a program that uses it does.
 pub fn new_word() -> io::Result<OwnedFd> {
     const BPF_MAP_TYPE_ARRAY: u32 = 2;
     let argument = MapCreate {
@@ -137,11 +137,11 @@ pub fn new_word() -> io::Result<OwnedFd> {
         max_entries: 1,
     };
     let fd = bpf(BPF_MAP_CREATE, &argument)?;
-    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Loads a classifier from the kernel's instructions, which its verifier judges.
+/// Loads a classifier from BPF instructions, which the verifier checks.
 pub fn load_classifier(instructions: &[u64]) -> io::Result<OwnedFd> {
     const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
     let argument = ProgLoad {
@@ -153,13 +153,13 @@ pub fn load_classifier(instructions: &[u64]) -> io::Result<OwnedFd> {
         ..ProgLoad::default()
     };
     let fd = bpf(BPF_PROG_LOAD, &argument)?;
-    // SAFETY: a descriptor that the kernel just gave to us, and to nobody else.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 
-/// bpf(2)'s argument for many entries at once. The kernel writes `count`.
+/// The argument of BPF_MAP_LOOKUP_BATCH. The kernel writes `count`.
 #[repr(C)]
 struct Batch {
     from: u64,
@@ -172,8 +172,8 @@ struct Batch {
     flags: u64,
 }
 
-/// Reads the next entries of a hash map, bucket by bucket, so that a walk ends however much is written meanwhile: fills
-/// both slices from their begin, says with how many, and moves `cursor` on, which begins and ends as `None`.
+/// Reads the next entries of a hash map by whole buckets, so that a walk ends however many writes happen meanwhile. Fills both
+/// slices from the beginning, returns the number of entries, and advances `cursor`, which is `None` before and after a walk.
 pub fn lookup_batch<K: aya::Pod, V: aya::Pod>(
     map: BorrowedFd<'_>,
     cursor: &mut Option<u32>,

@@ -1,7 +1,7 @@
-//! System calls that no crate has, network namespaces, and locks that a killed process holds for an instant.
+//! System calls that no crate offers, network namespaces, and retries for locks that a killed process still holds.
 //!
-//! The agent's `unsafe` code is here: the calls of [`bpf`], mapped memory ([`words`]), waits ([`readers`], [`readiness`]),
-//! [`memory`], and a namespace's number ([`netns`]).
+//! The agent's `unsafe` code is here: [`bpf`], memory-mapped arrays ([`words`]), waits ([`readers`], [`readiness`]),
+//! [`memory`], and a namespace's cookie ([`netns`]).
 
 #![deny(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Grace periods: waiting until no program of the kernel still works with what it read before.
+//! Grace periods for BPF programs.
 #![expect(unsafe_code, reason = "membarrier(2) has no safe form")]
 
 use std::time::Duration;
 
-/// Returns when every program that was running has ended: after it, nobody holds a word read before.
+/// Returns when every program that was running has ended, so none uses a word that it read before.
 pub fn wait_for_readers() {
-    /// Far longer than any program of ours runs; for kernels that refuse the call (`nohz_full`).
+    /// Fallback for kernels that refuse the call (`nohz_full`): far longer than any of these programs runs.
     const INSTEAD: Duration = Duration::from_millis(100);
     let global: libc::c_long = 1; // MEMBARRIER_CMD_GLOBAL: synchronize_rcu()
     // SAFETY: takes numbers only.

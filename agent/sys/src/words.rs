@@ -1,4 +1,4 @@
-//! Memory-mapped BPF arrays: words that the agent and the kernel's programs share.
+//! Memory-mapped BPF arrays: words that the agent and the BPF programs share.
 #![expect(
     unsafe_code,
     reason = "mmap has no safe form; each block says why it is sound"
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A map's memory as words, shared with the kernel's programs.
+/// A map's memory as 64-bit words.
 #[derive(Debug)]
 pub struct Words {
     start: NonNull<AtomicU64>,
@@ -22,13 +22,13 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// Maps the first `len` words of an array that was made with BPF_F_MMAPABLE.
+    /// Maps the first `len` words of an array that was created with BPF_F_MMAPABLE.
     pub fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         Self::mmap(len, libc::MAP_SHARED, access, fd.as_raw_fd())
     }
 
-    /// Maps them for a reader: a store would end the process.
+    /// Maps them read-only: a store would raise SIGSEGV.
     pub fn view(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         Self::mmap(len, libc::MAP_SHARED, libc::PROT_READ, fd.as_raw_fd())
     }
@@ -53,26 +53,26 @@ impl Words {
         Ok(Self { start, len })
     }
 
-    /// The word in a place; `None` past the end.
+    /// The word with this index; `None` beyond the end.
     pub fn load(&self, place: usize) -> Option<u64> {
         self.word(place).map(|word| word.load(Ordering::Acquire))
     }
 
-    /// Replaces a word in one store, after all that this thread stored before. A place past the end is left alone.
+    /// Replaces a word in one store, with release ordering. An index beyond the end is ignored.
     pub fn store(&self, place: usize, value: u64) {
         if let Some(word) = self.word(place) {
             word.store(value, Ordering::Release);
         }
     }
 
-    /// Adds to a word that programs add to as well. A place past the end is left alone.
+    /// Atomically adds to a word, which programs may add to as well. An index beyond the end is ignored.
     pub fn add(&self, place: usize, by: u64) {
         if let Some(word) = self.word(place) {
             word.fetch_add(by, Ordering::AcqRel);
         }
     }
 
-    /// Sets bits of a word that programs set bits of as well. A place past the end is left alone.
+    /// Atomically sets bits of a word, which programs may change as well. An index beyond the end is ignored.
     pub fn set(&self, place: usize, bits: u64) {
         if let Some(word) = self.word(place) {
             word.fetch_or(bits, Ordering::AcqRel);

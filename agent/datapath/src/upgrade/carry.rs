@@ -99,7 +99,10 @@ impl Carried {
         self.take_out(forgotten_ns, |_, flow| !flow.is(REPLY))?;
         self.take_out(forgotten_ns, |_, flow| flow.is(REPLY))?;
         if self.lost > 0 {
-            tracing::warn!(flows = self.lost, "some flows could not be copied to the new flow table");
+            tracing::warn!(
+                flows = self.lost,
+                "some flows could not be copied to the new flow table"
+            );
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl Network {
             mac: wiring.mac,
             direct: wiring.limits.is_none_or(|limits| limits.ingress.is_none()),
         };
-        self.tell(lease.suffix, entry)?;
+        self.publish(lease.suffix, entry)?;
         let table_us = stages.ended(Stage::Datapath);
         tracing::debug!(key = %lease.key, host_us, pod_us, settle_us, confirm_us, table_us, "pod connected");
         Ok(self.wired(&wiring))
@@ -120,7 +120,10 @@ impl Network {
                 return Ok(bridge);
             }
             let next = bridge::ensure_next(&self.config.bridge, shards.len(), kind)?;
-            tracing::info!(bridges = shards.len() + 1, "created one more bridge for pods");
+            tracing::info!(
+                bridges = shards.len() + 1,
+                "created one more bridge for pods"
+            );
             shards.push(next);
         }
     }

@@ -115,8 +115,9 @@ impl Network {
 
     /// Runs the deletions that the plugin recorded while no agent answered.
     pub fn consume_pending(&self) -> Result<(), NetworkError> {
-        let waiting = pending::read_all(&self.config.state_dir)
-            .map_err(machine("read the deletions recorded while the agent was down"))?;
+        let waiting = pending::read_all(&self.config.state_dir).map_err(machine(
+            "read the deletions recorded while the agent was down",
+        ))?;
         if waiting.is_empty() {
             return Ok(());
         }

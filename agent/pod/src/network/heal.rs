@@ -37,7 +37,7 @@ impl Network {
         self.batch.send(living.iter().flat_map(reach).collect())?;
         self.fit(&living)?;
         for link in &living {
-            self.tell_of(link, addresses4.get(&link.suffix).copied())?;
+            self.publish_link(link, addresses4.get(&link.suffix).copied())?;
         }
         Ok(living.len())
     }

@@ -34,14 +34,14 @@ impl Network {
             };
             if self.leases.lease(&lease.key).as_ref() == Some(lease) {
                 tracing::info!(key = %lease.key, queue = pod.queues, "the qdisc of a pod's link changed");
-                self.tell_of(pod, lease.ipv4)?;
+                self.publish_link(pod, lease.ipv4)?;
             }
         }
         Ok(())
     }
 
     /// Updates the pod's row in the data path from its link.
-    pub(super) fn tell_of(
+    pub(super) fn publish_link(
         &self,
         link: &PodLink,
         address4: Option<Ipv4Addr>,
@@ -53,6 +53,6 @@ impl Network {
             mac: link.mac(),
             direct: !link.queues,
         };
-        self.tell(link.suffix, entry)
+        self.publish(link.suffix, entry)
     }
 }

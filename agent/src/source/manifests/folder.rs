@@ -108,7 +108,7 @@ impl Folder {
         }
         update.problems.extend(self.conflicts(touched.claims));
         for (key, before) in touched.keys {
-            self.tell(key, before, &mut touched.at_hand, &mut update);
+            self.report(key, before, &mut touched.at_hand, &mut update);
         }
         update
     }
@@ -159,11 +159,11 @@ impl Folder {
     /// Remembers an object's reported digest before a change.
     fn touch(&self, key: &Key, touched: &mut Touched) {
         if !touched.keys.contains_key(key) {
-            touched.keys.insert(key.clone(), self.told(key));
+            touched.keys.insert(key.clone(), self.reported(key));
         }
     }
 
-    fn told(&self, key: &Key) -> Option<Digest> {
+    fn reported(&self, key: &Key) -> Option<Digest> {
         let stale = self.stale.get(&self.digester.key(key)).copied();
         stale.unwrap_or_else(|| self.in_force(key).map(|(_, digest)| digest))
     }
@@ -240,7 +240,7 @@ impl Folder {
     }
 
     /// Reports an object's change, or requests the file that has to be read for it.
-    fn tell(
+    fn report(
         &mut self,
         key: Key,
         before: Option<Digest>,

@@ -15,7 +15,7 @@ use super::Batch;
 use super::folder::{Content, FileName, Folder, Update};
 use super::problem::{ManifestsError, Problem};
 use super::text::{Format, parse};
-use super::watch::{Heard, Watch};
+use super::watch::{Events, Watch};
 
 /// Larger than any cluster's Services as text; a file is in memory while it is parsed.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -82,8 +82,8 @@ impl Looker {
     }
 
     /// The events since the last call.
-    pub(super) fn hear(&mut self) -> io::Result<Heard> {
-        Ok(self.watch.hear()?)
+    pub(super) fn events(&mut self) -> io::Result<Events> {
+        Ok(self.watch.events()?)
     }
 
     /// A descriptor that is readable when there are events.
@@ -117,7 +117,7 @@ impl Looker {
     fn try_look(&mut self) -> Result<Look, Option<Problem>> {
         let mut contents = Vec::new();
         if self.rest.is_empty() {
-            self.hear().map_err(|error| self.blind(&error))?;
+            self.events().map_err(|error| self.blind(&error))?;
             self.rest = self.list()?;
             contents = self.removed(&self.rest);
         }
@@ -156,12 +156,12 @@ impl Looker {
 
     /// Removes files that may have changed while they were read; returns whether an event requires another look.
     fn settle(&mut self, contents: &mut Vec<(FileName, Stamp, Content)>) -> Result<bool, Problem> {
-        let heard = self.hear().map_err(|error| self.blind(&error))?;
+        let events = self.events().map_err(|error| self.blind(&error))?;
         contents.retain(|(name, _, content)| {
             let is_gone = matches!(content, Content::Gone);
-            is_gone || !(heard.lost || heard.written.contains(&**name))
+            is_gone || !(events.lost || events.written.contains(&**name))
         });
-        Ok(heard.look)
+        Ok(events.look)
     }
 
     fn blind(&self, error: &io::Error) -> Problem {

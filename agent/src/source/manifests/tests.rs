@@ -267,7 +267,10 @@ fn a_look_in_batches_reports_the_content_of_the_files() {
         (reported(&first), first.more),
         (vec!["+b=2".into(), "-moves".into()], true)
     );
-    assert_eq!((reported(&last), last.more), (vec!["+moves=1".into()], false));
+    assert_eq!(
+        (reported(&last), last.more),
+        (vec!["+moves=1".into()], false)
+    );
 }
 
 fn anonymous_mib() -> u64 {

@@ -23,7 +23,7 @@ pub(super) struct Watch {
 
 /// The events since the last read.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Events {
     /// Whether a look at the folder is needed.
     pub(super) look: bool,
     /// Files that were written to.
@@ -56,26 +56,26 @@ impl Watch {
     }
 
     /// Reads all events since the last call.
-    pub(super) fn hear(&mut self) -> Result<Heard, Errno> {
-        let mut heard = Heard::default();
+    pub(super) fn events(&mut self) -> Result<Events, Errno> {
+        let mut events = Events::default();
         loop {
             match self.inotify.read_events() {
-                Ok(events) => {
-                    for event in events {
-                        self.take(event, &mut heard)?;
+                Ok(read) => {
+                    for event in read {
+                        self.take(event, &mut events)?;
                     }
                 }
-                Err(Errno::EAGAIN) => return Ok(heard),
+                Err(Errno::EAGAIN) => return Ok(events),
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn take(&mut self, event: InotifyEvent, heard: &mut Heard) -> Result<(), Errno> {
+    fn take(&mut self, event: InotifyEvent, events: &mut Events) -> Result<(), Errno> {
         if event.mask.contains(Flags::IN_Q_OVERFLOW) {
             self.writing.clear();
-            (heard.look, heard.lost) = (true, true);
+            (events.look, events.lost) = (true, true);
             return Ok(());
         }
         let Some((descriptor, watched)) = &self.on else {
@@ -85,23 +85,23 @@ impl Watch {
             return Ok(());
         }
         if *watched != self.folder || event.mask.intersects(ends()) {
-            heard.look = true;
+            events.look = true;
             return self.watch_again();
         }
         let Some(name) = event.name else {
             // Of the folder itself: its permissions.
-            heard.look = true;
+            events.look = true;
             return Ok(());
         };
         if event.mask.contains(Flags::IN_MODIFY) {
-            heard.written.insert(name.clone());
+            events.written.insert(name.clone());
             self.writing.insert(name);
         } else {
             // A file's mode may change while it is written.
             if !event.mask.contains(Flags::IN_ATTRIB) {
                 self.writing.remove(&name);
             }
-            heard.look = true;
+            events.look = true;
         }
         Ok(())
     }

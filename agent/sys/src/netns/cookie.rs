@@ -1,10 +1,10 @@
-//! The number by which programs in the kernel know a network namespace.
+//! The cookie of a network namespace, by which BPF programs identify it.
 #![expect(unsafe_code, reason = "getsockopt(2) of this option has no safe form")]
 
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// The number of the network namespace that this process is in, as programs in the kernel see it.
+/// The cookie of this process's network namespace.
 pub fn cookie() -> io::Result<u64> {
     /// `SO_NETNS_COOKIE` (asm-generic/socket.h), Linux 5.14.
     const NETNS_COOKIE: i32 = 71;
