@@ -1,4 +1,4 @@
-//! Puts apps' entries into their slots: what is there already is read back from the arrays.
+//! Apps' entries in their slots; the previous content is read back from the arrays.
 
 use dormouse_ebpf::maps::FOR_CLUSTER;
 use dormouse_ebpf::service::{EventKind, Mode, Route, Set, VIPS_MAX, noted};
@@ -10,7 +10,7 @@ use super::events::KernelEvent;
 use super::grace::Moment;
 use super::pool::{self, Member, Pool, Row};
 
-/// The VIPs of apps that the arrays hold, sorted.
+/// The indexes of all apps' VIPs with an entry, sorted.
 pub(super) fn followed(arrays: &Arrays) -> Vec<u32> {
     let held = |vip: &u32| {
         let (route, _) = arrays.slot(*vip);
@@ -19,7 +19,7 @@ pub(super) fn followed(arrays: &Arrays) -> Vec<u32> {
     (0..VIPS_MAX).filter(held).collect()
 }
 
-/// Events that were raised, and may have been lost with the agent that read them: they are told again.
+/// Events that a program raised and that may have been lost with the previous agent; they are reported again.
 pub(super) fn unanswered(arrays: &Arrays) -> Vec<KernelEvent> {
     (0..VIPS_MAX)
         .filter_map(|vip| {
@@ -39,7 +39,7 @@ pub(super) fn unanswered(arrays: &Arrays) -> Vec<KernelEvent> {
         .collect()
 }
 
-/// Puts an entry in force: backends and set first, then the one word that leads to them (or away from them first).
+/// Writes an entry: backends and set first, then the route word that uses them (in the other order for removals).
 pub(super) fn publish(
     arrays: &Arrays,
     pool: &mut Pool,
@@ -90,7 +90,7 @@ pub(super) fn publish(
     Ok(())
 }
 
-/// Switches apps that the arrays hold to another mode, and nothing else of them.
+/// Switches apps to another mode, without any other change.
 pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
     for vip in vips {
         let (route, _) = arrays.slot(*vip);
@@ -100,7 +100,7 @@ pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
     }
 }
 
-/// Takes a VIP's entry away.
+/// Removes a VIP's entry.
 pub(super) fn forget(arrays: &Arrays, pool: &mut Pool, vip: u32, now: Moment) {
     let (route, set) = arrays.slot(vip);
     if !route.present || route.service {
@@ -117,7 +117,7 @@ pub(super) fn forget(arrays: &Arrays, pool: &mut Pool, vip: u32, now: Moment) {
     pool.release_all(arrays, set, now);
 }
 
-/// What an app has in its slot; a word that no route leads to is nobody's.
+/// Route and set of an app's slot; a set without a route has no owner.
 fn own_slot(arrays: &Arrays, vip: u32) -> Result<(Route, Set), DatapathError> {
     let (route, set) = arrays.slot(vip);
     if route.present && route.service {
@@ -131,7 +131,7 @@ fn own_slot(arrays: &Arrays, vip: u32) -> Result<(Route, Set), DatapathError> {
     Ok((route, if route.present { set } else { nothing }))
 }
 
-/// Who is behind an entry, sorted. Those without weight keep the connections that they have.
+/// The backends of an entry, sorted. Those without weight keep their connections only.
 fn wanted(entry: &Entry) -> Vec<Member> {
     let mut wanted: Vec<Member> = entry
         .backends
@@ -150,7 +150,7 @@ fn wanted(entry: &Entry) -> Vec<Member> {
     wanted
 }
 
-/// Gives those their ids that the slot has already. Returns the ids of the others in it.
+/// Assigns existing ids from the slot. Returns the ids of backends that are not wanted any more.
 fn take_ids(arrays: &Arrays, held: Set, wanted: &mut [Member]) -> Vec<u32> {
     let mut had = Vec::new();
     pool::members(arrays, held, &mut had);
@@ -164,7 +164,7 @@ fn take_ids(arrays: &Arrays, held: Set, wanted: &mut [Member]) -> Vec<u32> {
     gone
 }
 
-/// The ids as they lie in the set, and how many of them can be picked.
+/// The ids in the order of the set, and the number of those for new connections.
 fn in_order(members: &[Member]) -> (Vec<u32>, usize) {
     let ids = |picked: bool| {
         let some = members.iter().filter(move |m| (m.row.flags != 0) == picked);
@@ -176,7 +176,7 @@ fn in_order(members: &[Member]) -> (Vec<u32>, usize) {
     (all, picked)
 }
 
-/// The route that an entry asks for; the generation goes up when a sleep begins.
+/// The route for an entry; the generation increases when a sleep begins.
 fn next_route(old: Route, entry: &Entry, wanted: &[Member]) -> Route {
     let begins_sleep = entry.asleep && !(old.present && old.asleep);
     Route {

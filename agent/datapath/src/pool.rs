@@ -1,7 +1,7 @@
-//! Who is behind the slots: the rows of backends, their prefixes, and the places of sets, each with one owner.
+//! Allocation of backends: rows, prefixes, and extents of sets, each with one owner.
 //!
-//! A row belongs to one set's owner alone, so its id and generation tell whether that owner still has that backend. What
-//! is known of a row is read back from the arrays: the agent keeps no second copy of a million backends.
+//! A row belongs to one set's owner, so id and generation show whether that owner still has the backend. Rows are read back
+//! from the arrays: the agent stores no second copy of a million backends.
 
 mod prefixes;
 
@@ -15,10 +15,10 @@ use super::grace::Moment;
 use super::ids::Ids;
 use prefixes::Prefixes;
 
-/// A backend by what it is: address and port.
+/// The identity of a backend: address and port.
 pub(super) type Key = ([u8; 16], u16);
 
-/// What is to be known of a backend.
+/// The content of a backend's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) key: Key,
@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) weight: u16,
 }
 
-/// A backend and its id; none: it has none yet.
+/// A backend with its id, if it has one already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) row: Row,
@@ -34,13 +34,13 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Its id as it lies in sets.
+    /// Its id as stored in sets.
     pub(super) fn clean_id(&self) -> Option<u32> {
         self.id.map(|id| id & !NEW)
     }
 }
 
-/// What is in use of the arrays of backends.
+/// The allocators of backend rows, prefixes and extents.
 #[derive(Debug)]
 pub(super) struct Pool {
     rows: Ids,
@@ -49,7 +49,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// What the slots in the arrays use.
+    /// Finds the rows that the slots in the arrays use.
     pub(super) fn read(arrays: &Arrays) -> Self {
         let mut pool = Self {
             rows: Ids::new(BACKENDS_MAX),
@@ -76,7 +76,7 @@ impl Pool {
         }
     }
 
-    /// Gives each member an id that has none. If there are too few, none gets one.
+    /// Allocates an id for each member without one. If there are too few, no member gets one.
     pub(super) fn admit(
         &mut self,
         arrays: &Arrays,
@@ -98,7 +98,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes the ids away that [`Pool::admit`] gave; nobody has seen them.
+    /// Releases the ids from [`Pool::admit`], which no program has seen.
     pub(super) fn undo(&mut self, arrays: &Arrays, members: &mut [Member]) {
         for member in members {
             if let Some(id) = member.id.filter(|id| id & NEW != 0) {
@@ -112,7 +112,7 @@ impl Pool {
         }
     }
 
-    /// Puts in force what is to be known of members that had an id, and makes new ones like them. No generation changes.
+    /// Writes the rows of members, also the unchanged identities; no generation changes.
     pub(super) fn confirm(arrays: &Arrays, members: &mut [Member]) {
         for member in members {
             let Some(id) = &mut member.id else { continue };
@@ -146,7 +146,7 @@ impl Pool {
             self.rows.undo(id);
             return Err(full("node prefixes", PREFIXES_MAX));
         };
-        // An agent may have died before it could tell that the row's last owner is gone.
+        // A previous agent may have been killed before it changed the generation of the row's last owner.
         let before = arrays.backend(id).unwrap_or_default();
         arrays.clear_load(id);
         arrays.write_backend(
@@ -163,7 +163,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// Lets a backend go: whoever remembers it knows at once.
+    /// Releases a backend: its generation changes at once.
     pub(super) fn release(&mut self, arrays: &Arrays, id: u32, now: Moment) {
         if let Some(backend) = arrays.backend(id) {
             retire(arrays, id, backend);
@@ -172,7 +172,7 @@ impl Pool {
         self.rows.rest(id, now);
     }
 
-    /// Writes a set into a place of its own.
+    /// Writes a set into a new extent.
     pub(super) fn write(
         &mut self,
         arrays: &Arrays,
@@ -188,18 +188,18 @@ impl Pool {
         Ok(offset)
     }
 
-    /// Gives the place of a set back.
+    /// Releases the extent of a set.
     pub(super) fn rest(&mut self, set: Set, now: Moment) {
         self.extents.rest(set, now);
     }
 
-    /// Gives a place back to which so many ids were written.
+    /// Releases an extent of `len` ids.
     pub(super) fn rest_ids(&mut self, offset: u32, len: usize, now: Moment) {
         self.extents
             .rest_len(offset, u32::try_from(len).unwrap_or(0), now);
     }
 
-    /// Lets all backends of a set go, and its place.
+    /// Releases all backends of a set, and its extent.
     pub(super) fn release_all(&mut self, arrays: &Arrays, set: Set, now: Moment) {
         for id in arrays.ids(set) {
             self.release(arrays, id, now);
@@ -207,7 +207,7 @@ impl Pool {
         self.rest(set, now);
     }
 
-    /// Bumps the generation of rows that nobody uses and nobody let go: an agent died in between.
+    /// Changes the generation of unused rows that were not released, because a previous agent was killed.
     pub(super) fn retire_forgotten(&self, arrays: &Arrays) {
         for id in (0..BACKENDS_MAX).filter(|id| !self.rows.has(*id)) {
             if let Some(backend) = arrays.backend(id).filter(|backend| backend.weight != 0) {
@@ -216,18 +216,18 @@ impl Pool {
         }
     }
 
-    /// Whether a grace period would free something.
+    /// Whether a grace period would free anything.
     pub(super) fn has_resting(&self) -> bool {
         self.rows.has_resting() || self.extents.has_resting() || self.prefixes.has_resting()
     }
 
-    /// Backends, prefixes, and rows of the arena in use.
+    /// Used backends, prefixes, and rows of the arena.
     #[cfg(test)]
     pub(super) fn used(&self) -> [u32; 3] {
         self.fill().map(|(_, used, _)| u32::try_from(used).unwrap())
     }
 
-    /// Entries in use and what there is room for.
+    /// Used entries and capacity of each map.
     pub(super) fn fill(&self) -> [(&'static str, usize, usize); 3] {
         let row = |name, used: u32, max: u32| (name, used as usize, max as usize);
         [
@@ -254,11 +254,11 @@ pub(super) fn members(arrays: &Arrays, set: Set, members: &mut Vec<Member>) {
     members.sort_unstable_by_key(|member| (member.row.key, member.id));
 }
 
-/// Marks the id of a member that no set names yet.
+/// Marks the id of a member that is not in a set yet.
 const NEW: u32 = 1 << 31;
 const _: () = assert!(BACKENDS_MAX < NEW);
 
-/// A row without an owner: no flow's generation fits, and no search for a favourite finds it.
+/// Makes a row unused: no flow has its generation, and the rendezvous choice skips it.
 fn retire(arrays: &Arrays, id: u32, backend: Backend) {
     arrays.write_state(
         id,
@@ -271,7 +271,7 @@ fn retire(arrays: &Arrays, id: u32, backend: Backend) {
     );
 }
 
-/// The numbers of a set: how many can be picked, and how many follow them.
+/// The counts of a set: backends for new connections, and terminating ones.
 pub(super) fn counts(picked: usize, all: usize) -> Result<(u16, u16), DatapathError> {
     let short = |number: usize| {
         u16::try_from(number).map_err(|_too_many| full("backends of one VIP", u16::MAX.into()))
@@ -279,12 +279,12 @@ pub(super) fn counts(picked: usize, all: usize) -> Result<(u16, u16), DatapathEr
     Ok((short(picked)?, short(all - picked)?))
 }
 
-/// Whether a set holds just these ids.
+/// Whether a set consists of exactly these ids.
 pub(super) fn holds(arrays: &Arrays, set: Set, ids: &[u32]) -> bool {
     extents::len(set) as usize == ids.len() && arrays.ids(set).eq(ids.iter().copied())
 }
 
-/// Whether the weights of those that can be picked differ.
+/// Whether the weights of backends for new connections differ.
 pub(super) fn differ<'a>(rows: impl Iterator<Item = &'a Row>) -> bool {
     let mut weights = rows.filter(|row| row.flags != 0).map(|row| row.weight);
     let first = weights.next();

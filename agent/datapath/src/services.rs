@@ -1,12 +1,12 @@
-//! Puts Kubernetes Services into the maps: what each service port answers, who is behind it, and where it is found.
+//! Kubernetes Services in the maps: the answers of each service port, its backends, and its frontends.
 //!
-//! A service port has a group of slots, one for each answer that it gives. A slot carries the group's number where an
-//! app's counts its sleeps, and its role where an app's has a share, so the maps alone tell what belongs together, and a
-//! new agent takes over what its VIPs lead to. A slot never becomes another role's or another group's before a grace period is over.
+//! A service port has a group of slots, one per answer. A slot contains the group's number where an app's has its wake
+//! generation, and its role where an app's has a share. So the maps alone show which slots belong together, and a new agent
+//! adopts the group to which a service port's VIPs point. A slot gets another role or group only after a grace period.
 //!
-//! Reading order: what slots there are ([`group`]), what they say ([`roster`]), where cluster IPs lie ([`layout`]), what
-//! is found by address ([`foreign`], [`admitted`]), one service port ([`port`]), VIPs and their winners ([`vips`]), and
-//! what an agent before left ([`inherit`]).
+//! Reading order: the roles of slots ([`group`]), their content ([`roster`]), the slots of cluster IPs ([`layout`]), lookups
+//! by address ([`foreign`], [`admitted`]), one service port ([`port`]), VIPs and their winners ([`vips`]), and the adoption
+//! of the previous agent's slots ([`inherit`]).
 
 mod admitted;
 mod foreign;
@@ -46,14 +46,14 @@ use group::{Group, Groups};
 use inherit::Estate;
 use roster::Roster;
 
-/// So many service ports that had no room are tried again at a time.
+/// Maximum number of service ports without room that are retried at a time.
 const RETRIES_MAX: usize = 64;
 
-/// What became of changes.
+/// The result of applying changes.
 #[derive(Debug, Default)]
 pub struct Served {
-    /// The service ports that could not be put in force, and why: they are as they were before, or not served at all.
-    /// They are tried again with the next changes.
+    /// Service ports that could not be programmed, and the reasons: each is unchanged, or not served at all. They are retried
+    /// with the next changes.
     pub shed: Vec<(PortId, DatapathError)>,
 }
 
@@ -62,7 +62,7 @@ impl Served {
         self.shed.push((port.clone(), error));
     }
 
-    /// Some were tried again, with this outcome.
+    /// Adds the result of a retry; `still`: whether a service port has no room yet.
     pub(super) fn retried(&mut self, again: Self, still: impl Fn(&PortId) -> bool) {
         self.shed.extend(again.shed);
         self.shed.retain(|(port, _)| still(port));
@@ -71,14 +71,14 @@ impl Served {
     }
 }
 
-/// The arrays, who has what in them, and when.
+/// The arrays, the allocators of their rows, and the current grace period.
 pub(super) struct Ledger<'a> {
     pub(super) arrays: &'a Arrays,
     pub(super) pool: &'a mut Pool,
     pub(super) now: Moment,
 }
 
-/// The maps of Services that are reached by calls.
+/// The maps of Services that are written by system calls.
 pub(super) struct Calls {
     pub(super) foreign: Box<dyn Held<ForeignKey, u32>>,
     pub(super) extra: Box<dyn Held<u32, Extra>>,
@@ -86,7 +86,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// The maps of the kernel.
+    /// The kernel's maps.
     pub(super) fn take(loaded: &mut Loaded) -> Result<Self, DatapathError> {
         let foreign: HashMap<_, ForeignKey, u32> = HashMap::try_from(loaded.take("foreign")?)
             .map_err(DatapathError::map("open", "foreign"))?;
@@ -102,33 +102,33 @@ impl Calls {
     }
 }
 
-/// What of the maps is Services'.
+/// The part of the maps that belongs to Services.
 #[derive(Debug)]
 pub(super) struct Registry {
-    /// The ranges of which each address has a slot of its own.
+    /// The ranges of which each address has its own slot (direct slots).
     direct: Vec<Range>,
-    /// The slots beyond the apps'; those of direct ranges are in use.
+    /// The slots beyond the apps'; those of direct ranges count as used.
     slots: Ids,
     groups: Groups,
-    /// What the agent before left.
+    /// The slots that the previous agent left.
     estate: Option<Estate>,
     settled: bool,
     foreign: Foreign,
     extra: Kept<u32, Extra>,
     admitted: Admissions,
     shed: BTreeSet<PortId>,
-    /// The node's own addresses that source ranges were compared with.
+    /// The node's addresses that were matched with source ranges.
     primary: [Option<IpAddr>; 2],
-    /// Room that is used again and again.
+    /// Reused buffers.
     had: Vec<Member>,
-    /// The backends of the port at hand whose flows are decided anew.
+    /// The backends of the current service port whose flows get a new decision.
     silent: Vec<Key>,
     ids: Vec<u32>,
     roster: Roster,
 }
 
 impl Registry {
-    /// Reads what the agent before left.
+    /// Reads what the previous agent left.
     pub(super) fn open(
         arrays: &Arrays,
         calls: Calls,
@@ -155,7 +155,7 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Where the service ranges have their slots; `low` is where those below the apps' end may begin.
+    /// The slots of the service ranges; `low` is the first index that may be used below the apps' end.
     pub(super) fn layout(&self, node: &Node, low: u32) -> Vec<Range> {
         let free = |from: u32, until: u32| {
             (from..until).all(|slot| self.is_direct(slot) || !self.slots.has(slot - VIPS_MAX))
@@ -163,7 +163,7 @@ impl Registry {
         layout::place(&node.service_ranges, &self.direct, low, free)
     }
 
-    /// The ranges in force.
+    /// Sets the active ranges.
     pub(super) fn set_direct(&mut self, direct: &[Range]) {
         self.direct = direct.to_vec();
         for range in direct.iter().filter(|range| range.base >= VIPS_MAX) {
@@ -173,7 +173,7 @@ impl Registry {
         }
     }
 
-    /// Makes the node's own addresses known.
+    /// Writes the node's local addresses.
     pub(super) fn set_local(
         &mut self,
         arrays: &Arrays,
@@ -194,7 +194,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Puts changes in force: what is new before what leads to it, and what led to something before that goes.
+    /// Applies changes: new rows before the words that refer to them, and removals after the words that referred to them.
     pub(super) fn serve(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -230,7 +230,7 @@ impl Registry {
         served
     }
 
-    /// Tries those again that had no room.
+    /// Retries service ports that had no room.
     pub(super) fn retry(&mut self, ledger: &mut Ledger<'_>, services: &Services) -> Served {
         let mut served = Served::default();
         let again: Vec<PortId> = self.shed.iter().take(RETRIES_MAX).cloned().collect();
@@ -244,17 +244,17 @@ impl Registry {
         served
     }
 
-    /// Whether some had no room.
+    /// Whether any service port has no room.
     pub(super) fn has_shed(&self) -> bool {
         !self.shed.is_empty()
     }
 
-    /// Whether this one has no room.
+    /// Whether this service port has no room.
     pub(super) fn is_shed(&self, port: &PortId) -> bool {
         self.shed.contains(port)
     }
 
-    /// Serves a port and finds all its VIPs anew.
+    /// Programs a service port and resolves all its VIPs again.
     fn serve_again(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -284,7 +284,7 @@ impl Registry {
         let outcome = if vips::wins_any(services, port) {
             self.serve_port(ledger, services, port, retired)
         } else {
-            // Nothing leads to it, so nothing of it is in the maps.
+            // No word refers to it, so none of it is in the maps.
             retired.extend(self.leave(&port.id));
             Ok(())
         };
@@ -294,13 +294,13 @@ impl Registry {
         }
     }
 
-    /// A service port is served no more, or by nothing: its slots, if it has some.
+    /// Removes a service port that is no longer served. Returns its slots, if it has any.
     fn leave(&mut self, id: &PortId) -> Option<Group> {
         self.shed.remove(id);
         self.groups.take(id)
     }
 
-    /// Source ranges speak of the node's own address, too: where that changed, all of them are compared again.
+    /// Matches all source ranges again if the node's primary address changed, because they may contain it.
     fn follow_primary(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -321,7 +321,7 @@ impl Registry {
         }
     }
 
-    /// The slot that belongs to an address alone.
+    /// The direct slot of an address.
     fn direct_slot(&self, address: IpAddr) -> Option<u32> {
         let address = octets(address);
         let mut ranges = self.direct.iter();
@@ -337,7 +337,7 @@ impl Registry {
         ranges.find(|range| (range.base..layout::end(range)).contains(&slot))
     }
 
-    /// Entries in use and what there is room for.
+    /// Used entries and capacity of each map.
     pub(super) fn fill(&self) -> [(&'static str, usize, usize); 4] {
         let reserved: u32 = self
             .direct
@@ -368,8 +368,8 @@ impl Registry {
     }
 }
 
-/// The backends of a UDP port that do not answer, though they are ready: with each change the flows to them are decided
-/// anew, as kube-proxy does it. Where clients keep their backends, they would find the same one again.
+/// The backends of a UDP port that are ready but not serving: with each change, their flows get a new decision, as in
+/// kube-proxy. With session affinity, clients would get the same backend again.
 fn silent(change: &PortChange) -> Vec<Key> {
     let PortChange::Replaced { new, .. } = change else {
         return Vec::new();

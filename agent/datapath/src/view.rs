@@ -1,4 +1,4 @@
-//! The maps as a decision reads them outside of the kernel: what would become of a connection here and now.
+//! The maps as seen by the decision function in user space.
 
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::config::Config;
@@ -9,7 +9,7 @@ use super::arrays::Arrays;
 use super::clock;
 use super::services::Registry;
 
-/// A window on the maps. Nothing is changed by looking through it.
+/// A read-only view of the maps.
 pub struct View<'a> {
     pub(super) arrays: &'a Arrays,
     pub(super) registry: &'a Registry,

@@ -1,4 +1,4 @@
-//! The arrays say what entries say, before and after a restart; ids are used again only after a grace period.
+//! Entries in the arrays, before and after a restart, and the reuse of ids after a grace period.
 
 use super::*;
 use crate::entry::Backend;
@@ -15,7 +15,7 @@ fn backend(node: u8, pod: u8) -> Backend {
     }
 }
 
-/// After so many grace periods, none under way.
+/// The moment after so many complete grace periods.
 fn after(periods: u64) -> Moment {
     Moment {
         begun: periods,
@@ -40,7 +40,7 @@ fn entry(vip: u32, backends: &[Backend]) -> Entry {
     }
 }
 
-/// The arrays, and who has what in them.
+/// Arrays and their allocators.
 struct Bench {
     arrays: Arrays,
     pool: Pool,
@@ -61,7 +61,7 @@ impl Bench {
         self.arrays.slot(vip).0
     }
 
-    /// What the kernel would pick from for a VIP, with the ids.
+    /// The backends that programs would choose from, with ids.
     fn seen(&self, vip: u32) -> Vec<(Key, u32)> {
         let (_, set) = self.arrays.slot(vip);
         let mut members = Vec::new();

@@ -1,4 +1,4 @@
-//! The upper parts of backends' addresses: shared, and counted by the rows that use them.
+//! Upper 96 bits of backends' addresses: shared by rows, with a reference count each.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::ids::Ids;
 
 type Upper = [u8; 12];
 
-/// Prefixes in use.
+/// The prefixes in use.
 #[derive(Debug)]
 pub(super) struct Prefixes {
     known: HashMap<Upper, u32>,
-    /// How many rows use each.
+    /// Reference counts.
     uses: Vec<u32>,
     ids: Ids,
-    /// The last that was asked for: the next backend is often on the same node.
+    /// The last result: the next backend is often on the same node.
     last: Option<(Upper, u32)>,
 }
 
@@ -31,7 +31,7 @@ impl Prefixes {
         }
     }
 
-    /// A row was found that uses a prefix.
+    /// Counts a row that was found in use.
     pub(super) fn mark(&mut self, arrays: &Arrays, id: u32) {
         if self.ids.mark(id)
             && let Some(upper) = arrays.prefix(id)
@@ -41,7 +41,7 @@ impl Prefixes {
         self.count(id);
     }
 
-    /// The id of a prefix, used once more; written if it is new.
+    /// The id of a prefix, with its count increased; writes a new prefix.
     pub(super) fn uses(&mut self, arrays: &Arrays, upper: Upper, now: Moment) -> Option<u32> {
         let last = self.last.filter(|(last, _)| *last == upper);
         let known = last
@@ -63,14 +63,14 @@ impl Prefixes {
         Some(id)
     }
 
-    /// One use less.
+    /// Decreases the count.
     pub(super) fn leaves(&mut self, arrays: &Arrays, id: u32, now: Moment) {
         if self.was_last(arrays, id) {
             self.ids.rest(id, now);
         }
     }
 
-    /// One use less, by a row that nobody has seen.
+    /// Decreases the count for a row that no program has seen.
     pub(super) fn undo(&mut self, arrays: &Arrays, id: u32) {
         if self.was_last(arrays, id) {
             self.ids.undo(id);

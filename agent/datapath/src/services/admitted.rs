@@ -1,4 +1,4 @@
-//! The source ranges of load balancers' addresses, by slot.
+//! Source ranges of load balancers, by slot (`loadBalancerSourceRanges`).
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::arrays::octets;
 use crate::error::DatapathError;
 use crate::kept::{Held, Kept, Range};
 
-/// The trie, and which of its ranges are whose.
+/// The trie, and the ranges of each slot.
 #[derive(Debug)]
 pub(super) struct Admissions {
     kept: Kept<Range, u32>,
@@ -17,7 +17,7 @@ pub(super) struct Admissions {
 }
 
 impl Admissions {
-    /// Reads what the agent before left.
+    /// Reads what the previous agent left.
     pub(super) fn open(held: Box<dyn Held<Range, u32>>) -> Result<Self, DatapathError> {
         let kept = Kept::open("admitted", held, ADMITTED_MAX)?;
         let mut slots: HashMap<u32, Vec<Range>> = HashMap::new();
@@ -28,7 +28,7 @@ impl Admissions {
         Ok(Self { kept, slots })
     }
 
-    /// Whether the kernel lets a source in.
+    /// Whether the kernel's trie admits a source.
     pub(super) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
         let slot = slot.to_be_bytes();
         self.kept.look_up(&(160, slot, *source)).is_some()
@@ -38,12 +38,12 @@ impl Admissions {
         self.kept.len()
     }
 
-    /// The slots that have some.
+    /// The slots with source ranges.
     pub(super) fn slots(&self) -> Vec<u32> {
         self.slots.keys().copied().collect()
     }
 
-    /// Admits these sources to a slot; [`Admissions::restrict`] takes the others away, once the slot is meant by nobody else.
+    /// Adds source ranges of a slot; [`Admissions::restrict`] removes the others, when no word refers to the old slot any more.
     pub(super) fn admit(&mut self, slot: u32, ranges: &[Range]) -> Result<(), DatapathError> {
         for range in ranges {
             if self.kept.put(*range, 1)? {
@@ -53,7 +53,7 @@ impl Admissions {
         Ok(())
     }
 
-    /// Takes all sources away from a slot but these.
+    /// Removes all source ranges of a slot except these.
     pub(super) fn restrict(&mut self, slot: u32, ranges: &[Range]) {
         let Some(known) = self.slots.get_mut(&slot) else {
             return;
@@ -66,7 +66,7 @@ impl Admissions {
     }
 }
 
-/// The sources that may use the addresses of a load balancer under this slot.
+/// The source ranges of a load balancer's addresses in this slot.
 pub(super) fn ranges(node: &Node, port: &ServicePort, slot: u32) -> Vec<Range> {
     let addresses = &*port.addresses;
     let Some(prefixes) = &addresses.source_ranges else {
@@ -77,7 +77,7 @@ pub(super) fn ranges(node: &Node, port: &ServicePort, slot: u32) -> Vec<Range> {
     }
     let mut all: Vec<Prefix> = prefixes.to_vec();
     let primary = node.primary(port.id.family);
-    // A node that may call may do so by the VIP itself: then the VIP is the source.
+    // A node that is admitted may connect to the VIP from a socket: then the VIP is the source address.
     if primary.is_some_and(|primary| prefixes.iter().any(|prefix| prefix.contains(primary))) {
         all.extend(
             addresses

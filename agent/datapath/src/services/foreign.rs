@@ -1,4 +1,4 @@
-//! What is found by its address: the map, and the filter that spares most packets the look into it.
+//! The hash of frontends outside of direct ranges, and the Bloom filter that saves most packets the lookup.
 
 use std::net::IpAddr;
 
@@ -11,19 +11,19 @@ use crate::arrays::{Arrays, octets};
 use crate::error::DatapathError;
 use crate::kept::{Held, Kept};
 
-/// So many addresses may go before the filter is made anew, if they are not more than those that stay.
+/// Number of removed addresses after which the filter is rebuilt, if fewer remain.
 const GONE_MAX: usize = 1_024;
 
-/// The map and its filter.
+/// The map and its Bloom filter.
 #[derive(Debug)]
 pub(super) struct Foreign {
     kept: Kept<ForeignKey, u32>,
-    /// How many entries went since the filter was made.
+    /// Entries removed since the filter was built.
     gone: usize,
 }
 
 impl Foreign {
-    /// Reads what the agent before left.
+    /// Reads what the previous agent left.
     pub(super) fn open(held: Box<dyn Held<ForeignKey, u32>>) -> Result<Self, DatapathError> {
         Ok(Self {
             kept: Kept::open("foreign", held, FOREIGN_MAX)?,
@@ -49,7 +49,7 @@ impl Foreign {
         keys.filter(|key| key.kind == kind).collect()
     }
 
-    /// Makes an entry say this, or go.
+    /// Writes an entry, or removes it.
     pub(super) fn set(
         &mut self,
         arrays: &Arrays,
@@ -70,14 +70,14 @@ impl Foreign {
         self.kept.put(key, value).map(drop)
     }
 
-    /// Takes the bits of addresses out that are gone, once they are many.
+    /// Rebuilds the filter if many addresses were removed.
     pub(super) fn tidy(&mut self, arrays: &Arrays) {
         if self.gone > GONE_MAX && self.gone > self.kept.len() {
             self.sweep(arrays);
         }
     }
 
-    /// Takes the bits of addresses out that are gone. No bit of another is missing at any time.
+    /// Clears the bits of removed addresses. Bits of present ones are set at any time.
     pub(super) fn sweep(&mut self, arrays: &Arrays) {
         if self.gone == 0 {
             return;
@@ -96,17 +96,17 @@ impl Foreign {
     }
 }
 
-/// Backends are looked for without the filter, and most packets go to some: their bits would only wear it out.
+/// Local backends are looked up without the filter; most packets go to one, so their bits would only fill it.
 fn is_filtered(key: &ForeignKey) -> bool {
     key.kind != FOREIGN_LOCAL_BACKEND
 }
 
-/// The address as people write it.
+/// The address of a key; a mapped one as IPv4.
 pub(super) fn address(octets: [u8; 16]) -> IpAddr {
     IpAddr::from(octets).to_canonical()
 }
 
-/// IP's number of a protocol.
+/// The IP protocol number of a protocol.
 pub(super) fn number(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Tcp => dormouse_ebpf::packet::TCP,
@@ -115,7 +115,7 @@ pub(super) fn number(protocol: Protocol) -> u8 {
     }
 }
 
-/// The key of an address and port: a VIP, or a backend on this node.
+/// The key of an address and port: a VIP, or a local backend.
 pub(super) fn key(vip: &Vip, kind: u8) -> ForeignKey {
     ForeignKey {
         address: octets(vip.address),
@@ -135,7 +135,7 @@ pub(super) fn address_key(address: IpAddr, kind: u8) -> ForeignKey {
     }
 }
 
-/// The VIP of a key that names a port.
+/// The VIP of a key with a port.
 pub(super) fn vip(key: &ForeignKey) -> Option<Vip> {
     let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
     let mut protocols = protocols.into_iter();

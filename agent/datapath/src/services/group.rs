@@ -1,4 +1,4 @@
-//! The slots that one service port has: one for each answer that it gives.
+//! The group of a service port: one slot for each of its answers.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,18 +11,18 @@ use dormouse_agent_services::{Frontend, Policy, PortId, ServicePort};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::service::Route;
 
-/// What a slot answers.
+/// The role of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The cluster IP. Its set lists all backends of the group, and its number names the group.
+    /// The cluster IP. Its set contains all backends of the group, and its index is the group's number.
     Internal,
-    /// The other addresses.
+    /// External frontends.
     External,
-    /// Pods and the node at the other addresses, where policy Local tells them apart.
+    /// External frontends for sources inside the cluster, if they get another answer because of policy Local.
     Inside,
-    /// The cluster IP as the address of a load balancer too, whose source ranges bind it.
+    /// The cluster IP that is also a load balancer's address, with source ranges.
     Guarded,
-    /// A load balancer's addresses that nobody may use.
+    /// A load balancer's addresses with source ranges that admit no address of this family.
     Refused,
 }
 
@@ -35,14 +35,14 @@ impl Role {
         Self::Refused,
     ];
 
-    /// The role of a slot that the maps hold.
+    /// The role of a slot in the maps.
     pub(super) fn of(route: Route) -> Self {
         let mut all = Self::ALL.into_iter();
         all.find(|role| *role as u8 == route.share)
             .unwrap_or(Self::Internal)
     }
 
-    /// What answers at a frontend, and whether source ranges come before it.
+    /// The role that answers at a frontend, and whether source ranges apply.
     pub(super) fn at(frontend: &Frontend<'_>) -> (Self, bool) {
         let ranges = frontend.port.addresses.source_ranges.as_ref();
         let ranges = ranges.filter(|_| frontend.limited);
@@ -54,7 +54,7 @@ impl Role {
         }
     }
 
-    /// Whether a service port can have use for it, whoever wins its addresses.
+    /// Whether a service port may need this role, independent of which Service wins its addresses.
     pub(super) fn is_of(self, port: &ServicePort) -> bool {
         let addresses = &*port.addresses;
         let ranges = addresses.source_ranges.as_ref();
@@ -78,12 +78,12 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Group {
     slots: [u32; Role::ALL.len()],
-    /// It has backends from before, of which nobody has spoken yet.
+    /// It contains backends of the previous agent that no source has named yet.
     pub(super) unsettled: bool,
 }
 
 impl Group {
-    /// No slots yet.
+    /// No slots.
     pub(super) const NONE: Self = Self {
         slots: [NO_SLOT; Role::ALL.len()],
         unsettled: false,
@@ -98,18 +98,18 @@ impl Group {
         self.slots[role as usize] = slot.unwrap_or(NO_SLOT);
     }
 
-    /// All its slots; the one that all depends on comes last.
+    /// All slots; the one that the others depend on is last.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> + use<> {
         let slots = self.slots.into_iter().rev();
         slots.filter(|slot| *slot != NO_SLOT)
     }
 }
 
-/// The groups of service ports, by their ids.
+/// The groups of service ports, by id.
 #[derive(Debug, Default)]
 pub(super) struct Groups(HashMap<Owner, Group>);
 
-/// A service port by its id. It is kept anyway: its id by itself would be most of what a group takes.
+/// A service port as key by its id. It is stored anyway, and an id of its own would be most of a group's memory.
 #[derive(Debug)]
 struct Owner(Arc<ServicePort>);
 
@@ -138,9 +138,9 @@ impl Groups {
         self.0.get(id).copied()
     }
 
-    /// Gives a service port a group; returns the one that it had.
+    /// Stores a service port's group. Returns the previous one.
     pub(super) fn put(&mut self, port: &Arc<ServicePort>, group: Group) -> Option<Group> {
-        // With the key, which else would keep the service port as it was.
+        // The key is replaced too: it would keep the old service port alive.
         let old = self.0.remove(&port.id);
         self.0.insert(Owner(Arc::clone(port)), group);
         old
@@ -150,17 +150,17 @@ impl Groups {
         self.0.remove(id)
     }
 
-    /// Makes room for so many in all.
+    /// Reserves capacity for so many groups in total.
     pub(super) fn reserve(&mut self, len: usize) {
         self.0.reserve(len.saturating_sub(self.0.len()));
     }
 
-    /// All of them, in no order.
+    /// All groups, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
         self.0.values()
     }
 
-    /// The slots of all.
+    /// The slots of all groups.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         self.iter().flat_map(Group::slots)
     }

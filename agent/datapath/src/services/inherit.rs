@@ -1,4 +1,4 @@
-//! What an agent before left: taken over by whom it serves, and taken away when everybody has spoken.
+//! Adoption of the previous agent's slots: by the service ports whose VIPs point to them; the rest is removed after the sync.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::{Ledger, Registry, Served, layout};
 use crate::arrays::Arrays;
 use crate::bits::Bits;
 
-/// What an agent before left, as long as nobody has claimed it.
+/// Slots of the previous agent that no service port has adopted.
 #[derive(Debug)]
 pub(super) struct Estate {
     slots: Bits,
-    /// Of each group the slots but the first.
+    /// The slots of each group except the first, by the first.
     others: HashMap<u32, Vec<u32>>,
 }
 
 impl Registry {
-    /// Notes which slots are in use; by whom, nobody has said yet.
+    /// Records the slots in use; their owners are not known yet.
     pub(super) fn inherit(&mut self, arrays: &Arrays) {
         for slot in 0..SLOTS_MAX {
             let (route, _) = arrays.slot(slot);
@@ -46,7 +46,7 @@ impl Registry {
         }
     }
 
-    /// Takes over the group that the VIPs of a service port lead to.
+    /// Adopts the group to which the VIPs of a service port point.
     pub(super) fn claim(
         &mut self,
         arrays: &Arrays,
@@ -76,7 +76,7 @@ impl Registry {
         Some(group)
     }
 
-    /// The first slot of the group that a slot belongs to, if nobody has claimed it.
+    /// The first slot of the group that a slot belongs to, if the group is not adopted yet.
     fn base_before(&self, arrays: &Arrays, slot: u32) -> Option<u32> {
         let estate = self.estate.as_ref()?;
         let base = arrays.slot(slot).0.generation.checked_sub(1)?;
@@ -84,7 +84,7 @@ impl Registry {
         (is_first && estate.slots.has(base)).then_some(base)
     }
 
-    /// Where the maps lead a VIP.
+    /// The slot to which the maps send a VIP.
     fn slot_before(&self, arrays: &Arrays, vip: &Vip) -> Option<u32> {
         let direct = self.direct_slot(vip.address).filter(|slot| {
             let (route, _) = arrays.slot(*slot);
@@ -95,7 +95,7 @@ impl Registry {
         direct.or_else(|| Some(entry()? & !FOREIGN_RANGED))
     }
 
-    /// Every source has told all that it has: what nobody spoke of goes.
+    /// Removes everything that no source has named; called when all sources are synced.
     pub(crate) fn settle(&mut self, ledger: &mut Ledger<'_>, services: &Services) -> Served {
         let mut served = Served::default();
         self.settled = true;
@@ -108,7 +108,7 @@ impl Registry {
         for kind in [FOREIGN_VIP, FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND] {
             for key in self.foreign.keys(kind) {
                 if !self.is_claimed(services, &key) {
-                    // Taking an entry away cannot fail for lack of room.
+                    // Removing an entry needs no room.
                     let _ = self.foreign.set(ledger.arrays, key, None);
                 }
             }
@@ -138,7 +138,7 @@ impl Registry {
         }
     }
 
-    /// What slots have besides that no group has: an agent died before it could say so, or after.
+    /// Removes options and source ranges of slots without a group, left by an agent that was killed.
     fn sweep_extras(&mut self) {
         let mut owned = Bits::none(SLOTS_MAX);
         for slot in self.groups.slots() {
@@ -155,7 +155,7 @@ impl Registry {
         }
     }
 
-    /// Slots of addresses that were cluster IPs.
+    /// Clears direct slots of addresses that are no cluster IPs any more.
     fn sweep_shut(&self, arrays: &Arrays, services: &Services) {
         for range in &self.direct {
             for slot in range.base..layout::end(range) {

@@ -1,4 +1,4 @@
-//! Which cluster IPs have slots of their own, and where: pure.
+//! The placement of service ranges: each cluster IP of a placed range has a direct slot; pure.
 
 use std::net::IpAddr;
 
@@ -8,17 +8,17 @@ use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
 
 use crate::arrays::octets;
 
-/// Where slots that belong to no range are looked for first: ranges are placed before it.
+/// First index of the search for other slots: ranges are placed below it.
 pub(super) const DYNAMIC_FROM: u32 = VIPS_MAX + (SLOTS_MAX - VIPS_MAX) / 2;
 
-/// A range of so many addresses, as a power of two, is placed beyond the apps' slots.
+/// Largest range, as a power of two, that is placed beyond the apps' slots.
 const SMALL_BITS: u32 = (DYNAMIC_FROM - VIPS_MAX).ilog2();
 
-/// Fewer slots than that, as a power of two, are not worth a range.
+/// Smallest number of slots, as a power of two, that is worth a range.
 const LEAST_BITS: u32 = 4;
 
-/// Places the service ranges. One that lies there already stays; `free` says whether slots beyond the apps' can be had;
-/// `low` is where the slots below may begin.
+/// Places the service ranges. A placed range stays; `free`: whether slots beyond the apps' are available; `low`: the first index
+/// that may be used below.
 pub(super) fn place(
     wanted: &[Prefix],
     before: &[Range],
@@ -43,7 +43,7 @@ pub(super) fn place(
     placed
 }
 
-/// Beyond the apps' slots, from their start up.
+/// Beyond the apps' slots, from their end upwards.
 fn beyond(prefix: &Prefix, bits: u32, placed: &[Range], before: &[Range]) -> Option<Range> {
     let ends = placed
         .iter()
@@ -54,7 +54,7 @@ fn beyond(prefix: &Prefix, bits: u32, placed: &[Range], before: &[Range]) -> Opt
     (base + (1 << bits) <= DYNAMIC_FROM).then(|| range(prefix, bits, base))
 }
 
-/// At the top of the apps' slots, top down: as much of it as there is room for.
+/// At the upper end of the apps' slots, downwards: as much of the range as there is room for.
 fn below(prefix: &Prefix, bits: u32, low: u32, placed: &[Range]) -> Option<Range> {
     let bases = placed.iter().map(|range| range.base);
     let top = bases
@@ -73,7 +73,7 @@ fn range(prefix: &Prefix, bits: u32, base: u32) -> Range {
     }
 }
 
-/// How many bits of an address the range leaves open.
+/// The number of host bits of a range.
 fn free_bits(prefix: &Prefix) -> u32 {
     let all = if prefix.address().is_ipv4() { 32 } else { 128 };
     all - u32::from(prefix.length())
@@ -83,12 +83,12 @@ fn len_bits(range: &Range) -> u32 {
     range.mask.trailing_zeros()
 }
 
-/// The slot past the last of a range.
+/// The index after the last slot of a range.
 pub(crate) fn end(range: &Range) -> u32 {
     range.base + (1 << len_bits(range))
 }
 
-/// The address that a slot of a range belongs to.
+/// The address of a slot in a range.
 pub(super) fn address(range: &Range, slot: u32) -> IpAddr {
     let mut address = range.prefix;
     let [.., a, b, c, d] = address;
@@ -97,7 +97,7 @@ pub(super) fn address(range: &Range, slot: u32) -> IpAddr {
     super::foreign::address(address)
 }
 
-/// A range as the kernel compares it.
+/// A range in the layout of the configuration.
 pub(crate) fn net(prefix: &Prefix) -> Net {
     let mapped = if prefix.address().is_ipv4() { 96 } else { 0 };
     let free = 128 - mapped - u32::from(prefix.length());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn small_ranges_lie_beyond_the_apps_and_large_ones_at_their_top() {
+    fn small_ranges_are_placed_beyond_the_apps_and_large_ones_at_their_end() {
         assert_eq!(bases(&["fd00::/112"], VIPS_MAX), [(VIPS_MAX, 65_536)]);
         assert_eq!(
             bases(&["10.0.0.0/24", "fd00::/120", "10.96.0.0/12"], 1 << 19),

@@ -1,4 +1,4 @@
-//! One service port: its slots, its backends and its words, all or nothing.
+//! Programming of one service port: its slots, backends and words, all or nothing.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::error::DatapathError;
 use crate::pool::{self, Pool, full};
 
 impl Registry {
-    /// Puts a service port in force. If there is no room, it is left as it was. Slots that it needs no more are retired
-    /// once nothing leads to them.
+    /// Programs a service port. Without room, it stays unchanged. Slots that it does not need any more are removed when no word
+    /// refers to them.
     pub(super) fn serve_port(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -52,7 +52,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Everything that may fail comes before everything that can be seen.
+    /// Every step that can fail comes before the first that programs can see.
     fn put(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -89,7 +89,7 @@ impl Registry {
         Ok(group)
     }
 
-    /// Gives back what nobody has seen.
+    /// Releases everything that was allocated and that no program has seen.
     fn give_back(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -110,7 +110,7 @@ impl Registry {
         }
     }
 
-    /// Ids for new backends, slots for new roles, and a place for the set if it differs.
+    /// Allocates ids for new backends, slots for new roles, and an extent for the set if it changed.
     fn acquire(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -136,7 +136,7 @@ impl Registry {
         Ok(())
     }
 
-    /// A slot for a role; the cluster IP's own, if that is free.
+    /// Allocates a slot for a role; the cluster IP's direct slot, if it is free.
     fn new_slot(
         &mut self,
         ledger: &Ledger<'_>,
@@ -156,7 +156,7 @@ impl Registry {
         Ok(slot + VIPS_MAX)
     }
 
-    /// What the slots have besides, before they say so.
+    /// Writes the options and source ranges of slots, before any route uses them.
     fn prepare(
         &mut self,
         services: &Services,
@@ -176,7 +176,7 @@ impl Registry {
         Ok(())
     }
 
-    /// All that the kernel sees: nothing here can fail.
+    /// Writes everything that programs see; nothing here can fail.
     fn show(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -209,8 +209,8 @@ impl Registry {
         }
     }
 
-    /// The cluster IP's own slot is found by the address alone, so it must not answer what somebody else, or another
-    /// slot, answers.
+    /// The route of the cluster IP's direct slot. It is found by the address alone, so it must not answer for a VIP of another
+    /// Service or another slot.
     fn internal_route(
         &self,
         services: &Services,
@@ -224,8 +224,8 @@ impl Registry {
         }
     }
 
-    /// The number under which the clients of a group are remembered. It changes when they need not keep their backends
-    /// any more: if they have to later, they begin anew.
+    /// The number of the group in affinity entries. It changes when affinity is switched off: if it is switched on later, old
+    /// entries do not count.
     fn clients(&self, port: &ServicePort, group: &Group) -> u32 {
         let base = group.slot(Role::Internal).unwrap_or_default();
         let Some(extra) = self.extra.get(&base) else {
@@ -238,7 +238,7 @@ impl Registry {
         }
     }
 
-    /// Which backends stay that the service port does not name.
+    /// Which backends stay although the service port does not list them.
     fn keep(&self, port: &ServicePort) -> Keep {
         let service = &port.id.service;
         let api_server = (&*service.namespace, &*service.name) == ("default", "kubernetes");
@@ -251,7 +251,7 @@ impl Registry {
         }
     }
 
-    /// Whether the group's first slot is one that the service port may have: no other cluster IP's.
+    /// Whether the group's first slot is suitable for the service port: not another cluster IP's direct slot.
     fn is_at_home(&self, group: &Group, port: &ServicePort) -> bool {
         let Some(base) = group.slot(Role::Internal) else {
             return false;
@@ -259,13 +259,13 @@ impl Registry {
         !self.is_direct(base) || self.direct_slot(port.addresses.cluster_ip) == Some(base)
     }
 
-    /// Takes slots away that nothing leads to, and the backends of the group with its first one.
+    /// Clears slots that no word refers to, and with the first slot releases the backends of the group.
     pub(super) fn retire(&mut self, ledger: &mut Ledger<'_>, services: &Services, group: Group) {
         let base = group.slot(Role::Internal);
         let held = base.map_or_else(Set::default, |_| whole(ledger.arrays, &group));
         for slot in group.slots() {
             self.clear(ledger.arrays, services, slot);
-            // A slot of a range that is gone is the apps' again.
+            // Slots of a removed range belong to the apps again.
             if !self.is_direct(slot) && slot >= VIPS_MAX {
                 self.slots.rest(slot - VIPS_MAX, ledger.now);
             }
@@ -273,7 +273,7 @@ impl Registry {
         ledger.pool.release_all(ledger.arrays, held, ledger.now);
     }
 
-    /// Makes a slot nobody's. That of an address that is a cluster IP still says so.
+    /// Clears a slot. A direct slot of a cluster IP keeps its mark as a cluster IP.
     pub(super) fn clear(&mut self, arrays: &Arrays, services: &Services, slot: u32) {
         let range = self.range_of(slot);
         let stays = range.is_some_and(|range| {
@@ -292,7 +292,7 @@ impl Registry {
     }
 }
 
-/// The slots of roles that the service port has no more.
+/// The slots of roles that the service port does not have any more.
 fn unneeded(port: &ServicePort, before: Option<Group>, group: Group) -> Option<Group> {
     let before =
         before.filter(|before| before.slot(Role::Internal) == group.slot(Role::Internal))?;
@@ -303,7 +303,7 @@ fn unneeded(port: &ServicePort, before: Option<Group>, group: Group) -> Option<G
     (gone != Group::NONE).then_some(gone)
 }
 
-/// The group with the roles that the service port has.
+/// The group without roles that the service port does not have.
 fn needed(port: &ServicePort, mut group: Group) -> Group {
     for role in Role::ALL.into_iter().filter(|role| !role.is_of(port)) {
         group.set(role, None);
@@ -313,12 +313,12 @@ fn needed(port: &ServicePort, mut group: Group) -> Group {
 
 fn slots(group: &Group) -> impl Iterator<Item = (Role, u32)> + use<> {
     let group = *group;
-    // The first slot is written last of those that share its backends: an agent that begins in between reads all.
+    // The first slot is written after the others that share its backends: an agent that starts in between reads all of them.
     let roles = Role::ALL.into_iter().rev();
     roles.filter_map(move |role| Some((role, group.slot(role)?)))
 }
 
-/// The set that lists all backends of a group.
+/// The set with all backends of a group.
 fn whole(arrays: &Arrays, group: &Group) -> Set {
     let base = group.slot(Role::Internal);
     base.map_or_else(Set::default, |base| arrays.slot(base).1)
@@ -358,7 +358,7 @@ fn show_route(arrays: &Arrays, slot: u32, route: Route) {
     }
 }
 
-/// What a role's slot has besides; pods and the node come by the slot of everybody else.
+/// The options of a role's slot; sources inside the cluster are redirected from the external slot.
 fn extra(port: &ServicePort, role: Role, (group, clients): (&Group, u32)) -> Option<Extra> {
     let inside = (role == Role::External).then(|| group.slot(Role::Inside));
     let inside = inside.flatten().filter(|_| Role::Inside.is_of(port));
@@ -373,6 +373,6 @@ fn extra(port: &ServicePort, role: Role, (group, clients): (&Group, u32)) -> Opt
     })
 }
 
-/// Above the group's number: how often its clients were released.
+/// Bits above the group's number: how often its affinity entries were invalidated.
 const CLIENTS_SHIFT: u32 = 21;
 const _: () = assert!(SLOTS_MAX < 1 << CLIENTS_SHIFT);

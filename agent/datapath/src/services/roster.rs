@@ -1,7 +1,7 @@
-//! Who is behind a service port, and what its slots say: pure.
+//! The backends of a service port, and the words of its slots: pure.
 //!
-//! A group's backends lie in one place of the arena, ordered so that each policy's are side by side: those for the policy
-//! of the cluster IP alone, those for both, those for the other alone, and those that only keep their connections.
+//! A group's backends are in one extent of the arena, ordered so that each policy's are adjacent: those for the cluster IP's
+//! policy only, those for both policies, those for the other policy only, and terminating ones.
 
 use std::iter::Peekable;
 
@@ -15,18 +15,18 @@ use crate::arrays::octets;
 use crate::error::DatapathError;
 use crate::pool::{self, Key, Member, Row};
 
-/// A place in the flags that stands for all later ones.
+/// A rank in the flags that stands for all higher ones.
 const PLACE_MAX: usize = (u16::MAX >> PLACE_SHIFT) as usize;
 const USES: u16 = FOR_CLUSTER | FOR_LOCAL;
 
-/// Which backends stay that the service port does not name.
+/// Which backends stay although the service port does not list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// Those to which standing connections may go on, for them only.
+    /// Those with possible established connections, for these only.
     Standing,
-    /// All that no endpoint contradicts: perhaps not every slice has come yet.
+    /// All that no endpoint contradicts: not every slice may have arrived.
     Unheard,
-    /// All: better an old way to the API server than none.
+    /// All: an old path to the API server is better than none.
     All,
 }
 
@@ -35,18 +35,18 @@ pub(super) enum Keep {
 pub(super) struct Roster {
     /// Sorted by address and port.
     pub(super) members: Vec<Member>,
-    /// The ids of those that are not among them any more.
+    /// The ids of removed backends.
     pub(super) gone: Vec<u32>,
-    /// Some are kept that nobody has spoken of.
+    /// Some are from the previous agent, and no source has named them yet.
     pub(super) unheard: bool,
-    /// How many there are for the cluster IP's policy alone, for both, for the other alone.
+    /// Number of backends for the cluster IP's policy only, for both, for the other policy only.
     parts: [usize; 3],
     any: bool,
 }
 
 impl Roster {
-    /// Fills it with a service port's backends, given who was there before, sorted too. Of those that are `silent`
-    /// standing flows end.
+    /// Fills the list with a service port's backends, given the previous ones, sorted too. Established flows to backends in
+    /// `silent` end.
     pub(super) fn fill(
         &mut self,
         port: &ServicePort,
@@ -79,7 +79,7 @@ impl Roster {
         }
     }
 
-    /// A backend, with the row that it had, if there is one.
+    /// Adds a backend, with its existing row if there is one.
     fn stay(&mut self, port: &ServicePort, row: Row, had: &mut Had<'_>, silent: &[Key]) {
         let (mut same, mut old) = match had.peek() {
             Some(other) if other.row.key == row.key => take(had),
@@ -89,8 +89,8 @@ impl Roster {
             self.gone.extend(same.take().and_then(|same| same.id));
             self.gone.extend(old.take().and_then(|old| old.id));
         } else if port.affinity_s.is_some() && same.is_some_and(|same| !is_used(&same)) {
-            // Clients were released from a backend that was away. It comes back by another row, so that they are not
-            // bound again; its standing connections keep the old one.
+            // Affinity to a backend ends while it is away. It comes back with a new row, so old affinity entries do not apply; its
+            // established connections keep the old row.
             old = same.take();
         }
         let id = same.and_then(|same| same.id);
@@ -98,7 +98,7 @@ impl Roster {
         self.members.extend(old.map(leaving));
     }
 
-    /// One that was there before and is no backend now.
+    /// Handles a previous backend that is not listed any more.
     fn leave(&mut self, port: &ServicePort, had: &mut Had<'_>, keep: Keep) {
         let (same, old) = take(had);
         let Some(mut member) = same else { return };
@@ -106,7 +106,7 @@ impl Roster {
         let (octets, number) = member.row.key;
         let place = (address(octets), number);
         if keep != Keep::All && port.stands_at(place) {
-            // The newer row has the newer connections; there is never more than one that only keeps them.
+            // The newer row has the newer connections; there is at most one row for established connections only.
             self.gone.extend(old.and_then(|old| old.id));
             self.members.push(leaving(member));
         } else if keep == Keep::Standing {
@@ -119,7 +119,7 @@ impl Roster {
         }
     }
 
-    /// Notes the places of all in the order of their texts, which decides where a client has two backends to keep.
+    /// Stores each backend's rank by textual order, which decides if a client has two affinity entries.
     fn rank(&mut self) {
         let text = |(address_octets, port): Key| {
             std::net::SocketAddr::new(address(address_octets), port).to_string()
@@ -138,7 +138,7 @@ impl Roster {
         }
     }
 
-    /// The ids as they lie in the arena.
+    /// The ids in the order of the arena.
     pub(super) fn ids(&self, internal: Policy, ids: &mut Vec<u32>) {
         ids.clear();
         for wanted in [Some(0), Some(1), Some(2), None] {
@@ -148,7 +148,7 @@ impl Roster {
         }
     }
 
-    /// The set of a role's slot, for a place that begins at `offset`. Its generation is zero.
+    /// The set of a role's slot, for an extent at `offset`. Its generation is zero.
     pub(super) fn set(
         &self,
         port: &ServicePort,
@@ -178,7 +178,7 @@ impl Roster {
         Ok(if nobody { Set::default() } else { set })
     }
 
-    /// The route of a role's slot; `base` names the group.
+    /// The route of a role's slot; `base` is the group's number.
     pub(super) fn route(&self, port: &ServicePort, role: Role, base: u32) -> Route {
         let policy = policy(port, role);
         let wanted = match policy {
@@ -212,10 +212,10 @@ impl Roster {
     }
 }
 
-/// Those who were there before, in order.
+/// The previous backends, in order.
 type Had<'a> = Peekable<std::slice::Iter<'a, Member>>;
 
-/// The next one, and another row of the same backend that only keeps its connections.
+/// The next previous row with this key, and a second row of the same backend for established connections.
 fn take(had: &mut Had<'_>) -> (Option<Member>, Option<Member>) {
     let Some(first) = had.next().copied() else {
         return (None, None);
@@ -228,18 +228,18 @@ fn take(had: &mut Had<'_>) -> (Option<Member>, Option<Member>) {
     }
 }
 
-/// It only keeps its connections.
+/// A row for established connections only.
 fn leaving(mut member: Member) -> Member {
     member.row.flags = 0;
     member
 }
 
-/// Whether new connections may go to it.
+/// Whether the backend gets new connections.
 fn is_used(member: &Member) -> bool {
     member.row.flags & USES != 0
 }
 
-/// The route of a direct slot that nobody answers at by it: the address is a cluster IP, that is all.
+/// The route of a direct slot that only marks its address as a cluster IP.
 pub(super) fn shut(generation: u32) -> Route {
     Route {
         mode: Mode::Reject,
@@ -250,7 +250,7 @@ pub(super) fn shut(generation: u32) -> Route {
     }
 }
 
-/// Whose backends a role's slot leads to.
+/// The policy whose backends a role's slot uses.
 fn policy(port: &ServicePort, role: Role) -> Policy {
     match role {
         Role::Internal | Role::Guarded => port.internal,
@@ -268,7 +268,7 @@ fn hide(port: &ServicePort, role: Role) -> Hide {
     }
 }
 
-/// The part of the place in which a backend lies; none: it is leaving.
+/// The part of the extent to which a backend belongs; none: it is terminating.
 fn part(row: &Row, internal: Policy) -> Option<usize> {
     let (own, other) = match internal {
         Policy::Cluster => (FOR_CLUSTER, FOR_LOCAL),

@@ -1,4 +1,4 @@
-//! Whatever happens to Services, the maps decide as the Services themselves do; a new agent changes nothing.
+//! The maps give the same decisions as the Services themselves, after any changes; a new agent changes nothing.
 
 mod bench;
 #[path = "../../../services/tests/properties/objects.rs"]
@@ -19,7 +19,7 @@ use super::foreign::{address_key, key};
 use super::group::Role;
 use bench::{Bench, endpoint, service, slice, vip};
 
-/// The ids and generations of the backends behind a VIP, by address.
+/// Ids and generations of the backends of a VIP, by address.
 fn rows(bench: &Bench, at: &str) -> Vec<(String, u32, u16)> {
     let set = bench.arrays().slot(bench.internal(at)).1;
     let mut members = Vec::new();

@@ -1,4 +1,4 @@
-//! Where service ports are found: the winner of each VIP, and what else is known of addresses.
+//! Frontends of service ports: the winner of each VIP, and the marks of addresses.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::error::DatapathError;
 use crate::pool;
 
 impl Registry {
-    /// Leads a VIP to whoever has it now.
+    /// Points a VIP to its current winner.
     pub(super) fn resolve(
         &mut self,
         ledger: &mut Ledger<'_>,
@@ -31,7 +31,7 @@ impl Registry {
             && self.groups.get(&port.id).is_none()
             && !self.shed.contains(&port.id)
         {
-            // It had lost all its VIPs until now.
+            // It had lost all its VIPs before.
             self.try_port(ledger, services, port, retired, served);
         }
         if let Err(error) = self.lead(ledger.arrays, services, vip)
@@ -49,7 +49,7 @@ impl Registry {
         }
     }
 
-    /// Makes the entry of a VIP name its winner's slot, unless that is found by the address alone.
+    /// Writes the frontend entry of a VIP, unless its winner's slot is a direct one.
     pub(super) fn lead(
         &mut self,
         arrays: &Arrays,
@@ -63,7 +63,7 @@ impl Registry {
         self.foreign.set(arrays, key(vip, FOREIGN_VIP), value)
     }
 
-    /// The slot that answers at a VIP, and whether source ranges come before it.
+    /// The slot that answers at a VIP, and whether source ranges apply.
     fn slot_of(&self, services: &Services, vip: &Vip) -> Option<(u32, bool)> {
         let frontend = services.frontend(vip)?;
         let (role, ranged) = Role::at(&frontend);
@@ -71,7 +71,7 @@ impl Registry {
         Some((group.slot(role)?, ranged))
     }
 
-    /// Opens or shuts the cluster IP's own slot, as the VIP was won or lost.
+    /// Opens or closes the cluster IP's direct slot after its VIP was won or lost.
     fn open_or_shut(
         &self,
         arrays: &Arrays,
@@ -94,7 +94,7 @@ impl Registry {
         }
     }
 
-    /// Notes whether a service port's addresses are those of cluster IPs and of backends on this node.
+    /// Updates the marks of a service port's addresses: cluster IPs, and backends on this node.
     pub(super) fn mark_addresses(
         &mut self,
         arrays: &Arrays,
@@ -140,7 +140,7 @@ impl Registry {
         self.foreign.set(arrays, entry, None)
     }
 
-    /// What an entry would say if it were written now.
+    /// Whether an entry would be written now.
     pub(super) fn is_claimed(&self, services: &Services, key: &ForeignKey) -> bool {
         let vip = super::foreign::vip(key);
         match key.kind {
@@ -158,7 +158,7 @@ impl Registry {
     }
 }
 
-/// The route of a slot that was shut, from its set: which backends there are has not changed.
+/// The route of a slot that was closed, from its set: the backends have not changed.
 fn reopen(arrays: &Arrays, port: &ServicePort, base: u32) {
     let (_, set) = arrays.slot(base);
     let mut roster = super::Roster::default();
@@ -169,7 +169,7 @@ fn reopen(arrays: &Arrays, port: &ServicePort, base: u32) {
     arrays.write_route(base, route);
 }
 
-/// Whether the service port's cluster IP is its own, without conditions.
+/// Whether the service port's cluster IP belongs to it unconditionally.
 pub(super) fn is_open(services: &Services, port: &Arc<ServicePort>) -> bool {
     let found = services.frontend(&cluster_vip(port));
     found.is_some_and(|found| {
@@ -177,7 +177,7 @@ pub(super) fn is_open(services: &Services, port: &Arc<ServicePort>) -> bool {
     })
 }
 
-/// Whether some VIP leads to the service port.
+/// Whether the service port has won any VIP.
 pub(super) fn wins_any(services: &Services, port: &Arc<ServicePort>) -> bool {
     let wins = |vip: &Vip| {
         let found = services.frontend(vip);
@@ -186,7 +186,7 @@ pub(super) fn wins_any(services: &Services, port: &Arc<ServicePort>) -> bool {
     wins(&cluster_vip(port)) || services.vips_of(port).iter().any(wins)
 }
 
-/// The VIP of a service port inside the cluster.
+/// The cluster IP and port of a service port.
 fn cluster_vip(port: &ServicePort) -> Vip {
     Vip {
         address: port.addresses.cluster_ip,
