@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
 use crate::services_sync;
-use dormouse_agent_inspect::{Exit, Trouble};
+use dormouse_agent_inspect::{Exit, InspectError};
 use dormouse_agent_pod::{Ipv4Range, NodePrefix};
 
 /// The node agent of Dormouse: eBPF data path, pod network and, in standalone mode, the pods' processes
@@ -389,15 +389,15 @@ pub fn execute(cli: Cli) -> Result<ExitCode> {
 }
 
 /// Writes an answer to stdout, or the error to stderr, and returns the exit code.
-fn answered(answer: impl FnOnce(&mut dyn Write) -> Result<Exit, Trouble>) -> ExitCode {
+fn answered(answer: impl FnOnce(&mut dyn Write) -> Result<Exit, InspectError>) -> ExitCode {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let answer = answer(&mut out).and_then(|exit| {
         out.flush()?;
         Ok(exit)
     });
-    let exit = answer.unwrap_or_else(|trouble| {
-        trouble.print();
-        trouble.exit
+    let exit = answer.unwrap_or_else(|error| {
+        error.print();
+        error.exit
     });
     // A failed flush has been reported already: the writer must not try again when it is dropped.
     drop(out.into_parts());

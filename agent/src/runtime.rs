@@ -1,12 +1,12 @@
 //! The runtime of standalone pods: each is a process in its own network namespace and cgroup, connected by the CNI plugin.
 //!
-//! Pods outlive the agent: each has a record, by which the next agent finds its process. One task per pod ([`life`]) reports
+//! Pods outlive the agent: each has a record, by which the next agent finds its process. One task per pod ([`lifecycle`]) reports
 //! to the node's loop.
 
 mod cgroup;
 mod failure;
 pub mod init;
-mod life;
+mod lifecycle;
 mod plugin;
 mod probe;
 mod process;
@@ -144,7 +144,7 @@ impl Runtime {
         let stop = CancellationToken::new();
         self.pods.insert(record.uid.clone(), stop.clone());
         let config = Arc::clone(&self.config);
-        tokio::spawn(life::live(config, record, stop, self.statuses.clone()));
+        tokio::spawn(lifecycle::run(config, record, stop, self.statuses.clone()));
     }
 
     fn say_gone(&mut self, spec: PodSpec) {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 use dormouse_agent_datapath::{Pinned, detach};
-use dormouse_agent_inspect::Trouble;
+use dormouse_agent_inspect::InspectError;
 use dormouse_agent_inspect::kernel::ask;
 use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_pod::remembered;
@@ -60,9 +60,9 @@ pub enum UninstallError {
     Incomplete(Vec<String>),
 }
 
-impl From<Trouble> for UninstallError {
-    fn from(trouble: Trouble) -> Self {
-        Self::Look(trouble.message)
+impl From<InspectError> for UninstallError {
+    fn from(error: InspectError) -> Self {
+        Self::Look(error.message)
     }
 }
 

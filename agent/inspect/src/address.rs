@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::names::{Names, text};
 use super::output::age;
 use super::wiring::Wired;
-use super::{API_VERSION, Trouble};
+use super::{API_VERSION, InspectError};
 use dormouse_agent_datapath::{Pinned, octets};
 use dormouse_agent_pod::names::mac_text;
 
@@ -26,7 +26,7 @@ pub struct Found {
 }
 
 /// Looks an address up in the node's maps.
-pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, Trouble> {
+pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, InspectError> {
     let mut facts = Vec::new();
     let key = octets(address);
     let config = pinned.facts();
@@ -119,7 +119,7 @@ fn served(
     pinned: &Pinned,
     names: &Names,
     address: IpAddr,
-) -> Result<Vec<(&'static str, String)>, Trouble> {
+) -> Result<Vec<(&'static str, String)>, InspectError> {
     let key = octets(address);
     let own = pinned.facts().cluster_ip(&key);
     let own = own.filter(|slot| pinned.slot(*slot).0.present);

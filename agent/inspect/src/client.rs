@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Exit, Trouble};
+use super::{Exit, InspectError};
 
 /// Limit for connecting: the agent is on the same machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -14,7 +14,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Reads a path of the agent, as JSON. `what` names the data in error messages.
-pub fn read<T: DeserializeOwned>(agent: SocketAddr, path: &str, what: &str) -> Result<T, Trouble> {
+pub fn read<T: DeserializeOwned>(
+    agent: SocketAddr,
+    path: &str,
+    what: &str,
+) -> Result<T, InspectError> {
     let answer = ask(agent, path).map_err(|error| unreachable(agent, what, &error))?;
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -22,7 +26,7 @@ pub fn read<T: DeserializeOwned>(agent: SocketAddr, path: &str, what: &str) -> R
     let other = |why: &str| {
         let message = format!("cannot read {what}: the server at {agent} {why}");
         let hint = "give the agent's metrics address with --metrics, and use the same version as the agent";
-        Trouble::new(Exit::Unreachable, message, hint)
+        InspectError::new(Exit::Unreachable, message, hint)
     };
     if status != "200" {
         return Err(other(&format!("answered {status:?}")));
@@ -44,8 +48,8 @@ fn ask(agent: SocketAddr, path: &str) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-fn unreachable(agent: SocketAddr, what: &str, error: &std::io::Error) -> Trouble {
-    Trouble::new(
+fn unreachable(agent: SocketAddr, what: &str, error: &std::io::Error) -> InspectError {
+    InspectError::new(
         Exit::Unreachable,
         format!("cannot read {what}: no agent answers at {agent}: {error}"),
         "systemctl status dormouse-agent; or give its metrics address with --metrics ADDRESS:PORT",
@@ -70,10 +74,10 @@ mod tests {
     #[test]
     fn an_unreachable_agent_is_reported_with_its_flag() {
         let closed = SocketAddr::from(([127, 0, 0, 1], 1));
-        let trouble = read::<serde_json::Value>(closed, "/services", "services").unwrap_err();
-        assert_eq!(trouble.exit, Exit::Unreachable);
-        assert!(trouble.message.contains("127.0.0.1:1"), "{trouble}");
-        assert!(trouble.hint.contains("--metrics"), "{trouble}");
+        let error = read::<serde_json::Value>(closed, "/services", "services").unwrap_err();
+        assert_eq!(error.exit, Exit::Unreachable);
+        assert!(error.message.contains("127.0.0.1:1"), "{error}");
+        assert!(error.hint.contains("--metrics"), "{error}");
     }
 
     #[test]

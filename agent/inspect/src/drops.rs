@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use dormouse_ebpf::maps::{DropKey, NO_SLOT};
 use serde::Serialize;
 
-use super::Trouble;
+use super::InspectError;
 use super::names::Names;
 use super::output::{Column, Row};
 use super::reason::{Reason, code, reason};
@@ -32,7 +32,7 @@ impl Row for DropRow {
     const KIND: &'static str = "DropList";
     const COLUMNS: &'static [Column] = &[
         ("COUNT", false),
-        ("WHAT", false),
+        ("ACTION", false),
         ("REASON", false),
         ("CODE", false),
         ("SERVICE", false),
@@ -60,7 +60,7 @@ impl Row for DropRow {
 }
 
 /// Reads the counters, the highest first.
-pub fn read(pinned: &Pinned, names: &Names) -> Result<Vec<DropRow>, Trouble> {
+pub fn read(pinned: &Pinned, names: &Names) -> Result<Vec<DropRow>, InspectError> {
     let counted = counted(&pinned.stats()?, &pinned.drops()?);
     let row = |((verdict, slot), count): ((u32, u32), u64)| {
         let verdict = Verdict::ALL.get(verdict as usize).copied()?;

@@ -9,7 +9,7 @@ use super::API_VERSION;
 use super::frame::{Opening, ends};
 use super::names::protocol_name;
 use super::reason::{Reason, code, reason};
-use super::story::{How, Line, activator, direct};
+use super::render::{Evidence, Line, activator, direct};
 use dormouse_agent_datapath::{Explained, Verdict};
 
 /// The return codes of the packet programs (TC_ACT_*).
@@ -66,16 +66,17 @@ pub struct Explanation {
 
 impl Explanation {
     /// Derives the outcome from the program's verdict, its counters and the rewritten frame.
-    pub(super) fn judge(
+    pub(super) fn conclude(
         &mut self,
         run: &Explained,
         sent: &Opening,
         stays: bool,
-        say: impl Fn(&'static str, String, How) -> Line,
+        line: impl Fn(&'static str, String, Evidence) -> Line,
     ) {
         let counted = || run.counted.iter().map(|(verdict, _)| *verdict);
         for why in counted().filter_map(activator) {
-            self.lines.push(say("activator", why.to_owned(), How::Run));
+            self.lines
+                .push(line("activator", why.to_owned(), Evidence::Run));
         }
         let refused = counted().find(|verdict| verdict.is_refusal());
         let stopped = counted().find(|verdict| reason(*verdict).is_some());
@@ -101,11 +102,13 @@ impl Explanation {
                 changes.push(format!("target {target}"));
             }
             if source != sent.source {
-                changes.push(format!("source {source}, a port drawn for each connection"));
+                changes.push(format!(
+                    "source {source}, with a NAT port for each connection"
+                ));
             }
             if !changes.is_empty() {
                 self.lines
-                    .push(say("rewrite", changes.join(", "), How::Run));
+                    .push(line("rewrite", changes.join(", "), Evidence::Run));
             }
         }
     }
@@ -174,13 +177,13 @@ impl Explanation {
         for (place, line) in self.lines.iter().enumerate() {
             let shown = if line.hook == hook { "" } else { line.hook };
             hook = line.hook;
-            let how = match line.how {
-                How::Run => "run",
-                How::Read => "read",
+            let evidence = match line.evidence {
+                Evidence::Run => "run",
+                Evidence::Read => "read",
             };
-            let (number, topic, said) = (place + 1, line.topic, &line.text);
+            let (number, topic, text) = (place + 1, line.topic, &line.text);
             lines.push(format!(
-                "{number:>2} {shown:<15} {topic:<9} {said:<width$}   {how}"
+                "{number:>2} {shown:<15} {topic:<9} {text:<width$}   {evidence}"
             ));
         }
         let (verdict, next) = self.verdict();
@@ -199,9 +202,9 @@ impl Explanation {
                     hook,
                     topic,
                     text,
-                    how,
+                    evidence,
                 } = line;
-                json!({"number": place + 1, "hook": hook, "topic": topic, "text": text, "how": how})
+                json!({"number": place + 1, "hook": hook, "topic": topic, "text": text, "evidence": evidence})
             })
             .collect();
         let (verdict, next) = self.verdict();

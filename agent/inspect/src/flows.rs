@@ -10,7 +10,7 @@ use dormouse_ebpf::flow::{Flow, FlowKey, HIDDEN};
 
 use self::ends::Ends;
 use self::writer::Writer;
-use super::Trouble;
+use super::InspectError;
 use super::names::{Names, protocol_name};
 use super::output::Form;
 use dormouse_agent_datapath::{Pinned, Place};
@@ -106,7 +106,7 @@ pub fn write(
     out: &mut dyn Write,
     (pinned, names): (&Pinned, &Names),
     (filter, limit, form): (&Filter, usize, Form),
-) -> Result<usize, Trouble> {
+) -> Result<usize, InspectError> {
     let mut writer = Writer::new(out, form)?;
     let mut failed = None;
     pinned.flows(|key, flow| {

@@ -14,7 +14,7 @@ use dormouse_agent_ipam::journal;
 use dormouse_agent_ipam::record::Record;
 use dormouse_agent_ipam::{BootId, Lease, NodePrefix, State, Suffix};
 
-use super::{Exit, Trouble};
+use super::{Exit, InspectError};
 
 /// File name of the journal in the state folder.
 const JOURNAL: &str = "leases";
@@ -34,12 +34,12 @@ pub struct Leases {
 
 impl Leases {
     /// Reads the journal in a state folder; none if there is no journal.
-    pub fn read(state_dir: &Path) -> Result<Option<Self>, Trouble> {
+    pub fn read(state_dir: &Path) -> Result<Option<Self>, InspectError> {
         let path = state_dir.join(JOURNAL);
         match fs::read(&path) {
             Ok(bytes) => match journal::scan(&bytes) {
                 Ok((records, _)) => Ok(Self::replay(records)),
-                Err(error) => Err(Trouble::new(
+                Err(error) => Err(InspectError::new(
                     Exit::Unreachable,
                     format!("cannot read {}: {error}", path.display()),
                     "use the version of dormouse-agent that runs on this node",
@@ -54,7 +54,7 @@ impl Leases {
                 } else {
                     Exit::Unreachable
                 };
-                Err(Trouble::new(
+                Err(InspectError::new(
                     exit,
                     message,
                     "run as root: sudo dormouse-agent ...",

@@ -2,15 +2,15 @@
 //! YAML document for programs.
 //!
 //! Inspection changes nothing, and reads the kernel's maps without an agent; only the names of Services need one, from its
-//! read-only route ([`services`]). Reading order: output format ([`output`]) and errors ([`trouble`]), sources ([`services`],
+//! read-only route ([`services`]). Reading order: output format ([`output`]) and errors ([`error`]), sources ([`services`],
 //! [`client`], [`names`]), the wiring of pods ([`kernel`], [`leases`], joined in [`wiring`]; [`pods`], [`addresses`],
 //! [`neighbours`]), counters ([`apps`], [`backends`], [`reason`], [`drops`], [`flows`]), and the path of a packet ([`frame`],
-//! [`story`], [`journey`], [`route`], [`explanation`], [`address`]).
+//! [`render`], [`packet_path`], [`route`], [`explanation`], [`address`]).
 
 #![forbid(unsafe_code)]
 
+pub mod error;
 pub mod output;
-pub mod trouble;
 
 pub mod client;
 pub mod names;
@@ -33,11 +33,11 @@ pub mod reason;
 pub mod address;
 pub mod explanation;
 pub mod frame;
-pub mod journey;
+pub mod packet_path;
+pub mod render;
 pub mod route;
-pub mod story;
 
 /// The `apiVersion` of every JSON or YAML document that the commands write.
 pub const API_VERSION: &str = "dormouse.dev/v1";
 
-pub use trouble::{Exit, Trouble};
+pub use error::{Exit, InspectError};

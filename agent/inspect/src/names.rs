@@ -7,8 +7,8 @@ use dormouse_ebpf::decide::Tables as _;
 use dormouse_ebpf::maps::{FOREIGN_RANGED, FOREIGN_VIP, ForeignKey, NO_SLOT};
 use dormouse_ebpf::packet::{SCTP, TCP, UDP};
 
-use super::Trouble;
-use super::services::{self, ServiceRow, Wanted};
+use super::InspectError;
+use super::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_datapath::{Pinned, Place, octets};
 
 /// Names by frontend and by slot.
@@ -17,13 +17,13 @@ pub struct Names {
     services: HashMap<Place, (String, String)>,
     slots: HashMap<u32, Place>,
     /// The error of reading names from the agent; addresses are shown instead of names.
-    pub failure: Option<Trouble>,
+    pub failure: Option<InspectError>,
 }
 
 impl Names {
     /// Reads the names from the agent. If it does not answer, only the names are missing.
-    pub fn read(agent: SocketAddr, pinned: &Pinned) -> Result<Self, Trouble> {
-        let mut names = match services::read(agent, &Wanted::default()) {
+    pub fn read(agent: SocketAddr, pinned: &Pinned) -> Result<Self, InspectError> {
+        let mut names = match services::read(agent, &ServiceQuery::default()) {
             Ok(rows) => Self::of(&rows),
             Err(failure) => Self {
                 failure: Some(failure),

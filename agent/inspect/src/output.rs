@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{API_VERSION, Exit, Trouble};
+use super::{API_VERSION, Exit, InspectError};
 
 /// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,7 +48,7 @@ pub trait Row: Serialize {
 }
 
 /// Writes a list in the requested format.
-pub fn list<R: Row>(out: &mut dyn Write, rows: &[R], form: Form) -> Result<(), Trouble> {
+pub fn list<R: Row>(out: &mut dyn Write, rows: &[R], form: Form) -> Result<(), InspectError> {
     match form.output {
         Some(output @ (Output::Json | Output::Yaml)) => value(out, &listed(rows), output),
         Some(Output::Name) => {
@@ -76,7 +76,7 @@ pub fn listed<R: Row>(rows: &[R]) -> Value {
 }
 
 /// Writes a document as JSON or YAML.
-pub fn value(out: &mut dyn Write, value: &Value, output: Output) -> Result<(), Trouble> {
+pub fn value(out: &mut dyn Write, value: &Value, output: Output) -> Result<(), InspectError> {
     let text = match output {
         Output::Yaml => serde_saphyr::to_string(value).map_err(|error| unwritable(&error))?,
         _ => serde_json::to_string_pretty(value).map_err(|error| unwritable(&error))?,
@@ -84,9 +84,9 @@ pub fn value(out: &mut dyn Write, value: &Value, output: Output) -> Result<(), T
     Ok(writeln!(out, "{}", text.trim_end())?)
 }
 
-fn unwritable(error: &dyn std::error::Error) -> Trouble {
+fn unwritable(error: &dyn std::error::Error) -> InspectError {
     let message = format!("cannot write the answer: {error}");
-    Trouble::new(Exit::No, message, "use -o json")
+    InspectError::new(Exit::No, message, "use -o json")
 }
 
 /// Aligned columns. Widths only grow, so later rows stay aligned with earlier ones.

@@ -16,7 +16,7 @@ mod route;
 mod rows;
 
 pub use route::{PATH, read, route};
-pub use rows::{Wanted, rows};
+pub use rows::{ServiceQuery, rows};
 
 /// One service port of one family, on this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use dormouse_ebpf::maps::Pod;
 
 use super::kernel::{Kernel, Link, Neighbour};
 use super::leases::Leases;
-use super::{Exit, Trouble};
+use super::{Exit, InspectError};
 use dormouse_agent_datapath::Pinned;
 use dormouse_agent_pod::names::suffix_of_link;
 
@@ -70,10 +70,10 @@ pub struct Wired {
 
 impl Wiring {
     /// Reads the journal, the kernel and the data path's maps.
-    pub fn look(state_dir: &Path, pinned: Option<&Pinned>) -> Result<Self, Trouble> {
+    pub fn look(state_dir: &Path, pinned: Option<&Pinned>) -> Result<Self, InspectError> {
         let unreadable = |error: std::io::Error| {
             let message = format!("cannot read the kernel's links and neighbours: {error}");
-            Trouble::new(
+            InspectError::new(
                 Exit::NotAllowed,
                 message,
                 "run as root: sudo dormouse-agent ...",

@@ -12,10 +12,10 @@ use super::which::Which;
 use dormouse_agent_inspect::address::Found;
 use dormouse_agent_inspect::explanation::From;
 use dormouse_agent_inspect::frame::Opening;
-use dormouse_agent_inspect::journey::Journey;
 use dormouse_agent_inspect::names::{protocol_name, protocol_number};
 use dormouse_agent_inspect::output::{Output, value};
-use dormouse_agent_inspect::{API_VERSION, Exit, Trouble, address, reason};
+use dormouse_agent_inspect::packet_path::PacketPath;
+use dormouse_agent_inspect::{API_VERSION, Exit, InspectError, address, reason};
 
 /// The client's port if none is given; the choice of a backend depends on it.
 const SOURCE_PORT: u16 = 40_000;
@@ -90,7 +90,7 @@ struct CodeFlags {
 }
 
 /// Runs `explain`.
-pub(super) fn explain(flags: &Explain, out: &mut dyn Write) -> Result<Exit, Trouble> {
+pub(super) fn explain(flags: &Explain, out: &mut dyn Write) -> Result<Exit, InspectError> {
     match &flags.what {
         What::Flow(flags) => explain_flow(flags, out),
         What::Address(flags) => explain_address(flags, out),
@@ -98,7 +98,7 @@ pub(super) fn explain(flags: &Explain, out: &mut dyn Write) -> Result<Exit, Trou
     }
 }
 
-fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let opening = opening(flags)?;
     let from = if flags.node_sent {
         Some(From::Node)
@@ -106,8 +106,8 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, Trouble>
         flags.from
     };
     let (pinned, names) = flags.which.named()?;
-    let journey = Journey::new((&pinned, &names), opening, from, flags.bare);
-    let found = journey.explain()?;
+    let path = PacketPath::new((&pinned, &names), opening, from, flags.bare);
+    let found = path.explain()?;
     match flags.output {
         Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
         _ => write!(out, "{}", found.screen())?,
@@ -116,7 +116,7 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, Trouble>
 }
 
 /// The packet to explain, from the command line.
-fn opening(flags: &FlowFlags) -> Result<Opening, Trouble> {
+fn opening(flags: &FlowFlags) -> Result<Opening, InspectError> {
     let (protocol, port) = wanted_port(&flags.port)?;
     let source = source(&flags.source)?;
     let target = match parse_address(flags.target.trim_matches(['[', ']'])) {
@@ -125,7 +125,7 @@ fn opening(flags: &FlowFlags) -> Result<Opening, Trouble> {
     };
     if target.is_ipv4() != source.is_ipv4() {
         let message = format!("{} and {target} are of different families", source.ip());
-        return Err(Trouble::usage(
+        return Err(InspectError::usage(
             message,
             "give both as IPv4, or both as IPv6",
         ));
@@ -137,7 +137,7 @@ fn opening(flags: &FlowFlags) -> Result<Opening, Trouble> {
     })
 }
 
-fn source(text: &str) -> Result<SocketAddr, Trouble> {
+fn source(text: &str) -> Result<SocketAddr, InspectError> {
     let address = parse_address(text.trim_matches(['[', ']']));
     let with_port = || text.parse::<SocketAddr>().ok();
     let source = address
@@ -145,11 +145,11 @@ fn source(text: &str) -> Result<SocketAddr, Trouble> {
         .or_else(with_port);
     source.ok_or_else(|| {
         let message = format!("{text:?} is not a source address");
-        Trouble::usage(message, "write it like 10.1.2.3, [fd00::1]:4711 or fd00::1")
+        InspectError::usage(message, "write it like 10.1.2.3, [fd00::1]:4711 or fd00::1")
     })
 }
 
-fn wanted_port(text: &str) -> Result<(u8, u16), Trouble> {
+fn wanted_port(text: &str) -> Result<(u8, u16), InspectError> {
     let parts = text.split_once('/');
     let read = parts.and_then(|(protocol, port)| {
         let port = port.parse::<u16>().ok().filter(|port| *port > 0)?;
@@ -157,7 +157,7 @@ fn wanted_port(text: &str) -> Result<(u8, u16), Trouble> {
     });
     read.ok_or_else(|| {
         let message = format!("{text:?} is not a protocol and port");
-        Trouble::usage(message, "write it like tcp/80, udp/53 or sctp/3868")
+        InspectError::usage(message, "write it like tcp/80, udp/53 or sctp/3868")
     })
 }
 
@@ -166,7 +166,7 @@ fn service_address(
     flags: &FlowFlags,
     v4: bool,
     (protocol, port): (u8, u16),
-) -> Result<IpAddr, Trouble> {
+) -> Result<IpAddr, InspectError> {
     let rows = service(&flags.target, flags.which.agent())?;
     let mut family = rows
         .iter()
@@ -174,7 +174,7 @@ fn service_address(
         .peekable();
     if family.peek().is_none() {
         let message = format!("{} has no address of the source's family", flags.target);
-        return Err(Trouble::new(
+        return Err(InspectError::new(
             Exit::NotFound,
             message,
             "give a source of the other family",
@@ -186,7 +186,7 @@ fn service_address(
         family.find(|row| row.port == port && protocol_number(&row.protocol) == Some(protocol));
     has.map(|row| row.cluster_ip).or(first).ok_or_else(|| {
         let port = format!("{}/{port}", protocol_name(protocol));
-        Trouble::new(
+        InspectError::new(
             Exit::NotFound,
             format!("{} has no {port}", flags.target),
             "get services -A",
@@ -194,10 +194,10 @@ fn service_address(
     })
 }
 
-fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let address = parse_address(flags.address.trim_matches(['[', ']'])).ok_or_else(|| {
         let message = format!("{:?} is not an address", flags.address);
-        Trouble::usage(message, "write it like 10.96.0.7 or fd00:20::7")
+        InspectError::usage(message, "write it like 10.96.0.7 or fd00:20::7")
     })?;
     let (wiring, pinned) = flags.which.wiring()?;
     let mut facts = wiring
@@ -226,12 +226,12 @@ fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, Tr
     })
 }
 
-fn explain_code(flags: &CodeFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+fn explain_code(flags: &CodeFlags, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let verdict = reason::verdict(&flags.code);
     let found = verdict.and_then(|verdict| Some((reason::code(verdict), reason::reason(verdict)?)));
     let Some((code, found)) = found else {
         let message = format!("no drop code {:?}", flags.code);
-        return Err(Trouble::new(
+        return Err(InspectError::new(
             Exit::NotFound,
             message,
             "sudo dormouse-agent get drops",

@@ -12,8 +12,8 @@ use dormouse_agent_datapath::Place;
 use dormouse_agent_inspect::flows::{self, Filter, Kind, State, To};
 use dormouse_agent_inspect::names::protocol_number;
 use dormouse_agent_inspect::output::Form;
-use dormouse_agent_inspect::services::{self, ServiceRow, Wanted};
-use dormouse_agent_inspect::{Exit, Trouble};
+use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
+use dormouse_agent_inspect::{Exit, InspectError};
 
 /// The flags of `flows`.
 #[derive(Clone, Debug, Args)]
@@ -55,7 +55,7 @@ pub struct Flows {
 }
 
 /// Runs `flows`.
-pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, Trouble> {
+pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let filter = flags.filter()?;
     let (pinned, names) = flags.which.named()?;
     if flags.limit == Some(0) {
@@ -82,7 +82,7 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, Trouble>
 }
 
 impl Flows {
-    fn filter(&self) -> Result<Filter, Trouble> {
+    fn filter(&self) -> Result<Filter, InspectError> {
         Ok(Filter {
             to: self
                 .to
@@ -97,7 +97,7 @@ impl Flows {
         })
     }
 
-    fn to(&self, text: &str) -> Result<To, Trouble> {
+    fn to(&self, text: &str) -> Result<To, InspectError> {
         if let Some(address) = parse_address(text.trim_matches(['[', ']'])) {
             return Ok(To::Address(address));
         }
@@ -115,25 +115,25 @@ impl Flows {
     }
 }
 
-fn from(text: &str) -> Result<Prefix, Trouble> {
+fn from(text: &str) -> Result<Prefix, InspectError> {
     let single = || parse_address(text).map(Prefix::single);
     Prefix::parse(text).or_else(single).ok_or_else(|| {
-        Trouble::usage(
+        InspectError::usage(
             format!("--from {text}: not an address or range"),
             "write it like 10.1.2.3, fd00::1 or 10.1.0.0/16",
         )
     })
 }
 
-fn protocol(text: &str) -> Result<u8, Trouble> {
+fn protocol(text: &str) -> Result<u8, InspectError> {
     protocol_number(text).ok_or_else(|| {
         let message = format!("--proto {text}: unknown protocol");
-        Trouble::usage(message, "write tcp, udp or sctp")
+        InspectError::usage(message, "write tcp, udp or sctp")
     })
 }
 
 /// The service ports of a Service that is given as `NAMESPACE/NAME`, with an optional `service/` prefix.
-pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, Trouble> {
+pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, InspectError> {
     let name = ["service/", "services/", "svc/"]
         .iter()
         .find_map(|noun| text.strip_prefix(noun))
@@ -145,19 +145,19 @@ pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, 
     };
     if !is_name(namespace) || !is_name(name) {
         let message = format!("{text:?} is neither an address nor a Service");
-        return Err(Trouble::usage(
+        return Err(InspectError::usage(
             message,
             "write an address, or NAMESPACE/NAME",
         ));
     }
-    let wanted = Wanted {
+    let wanted = ServiceQuery {
         namespace: Some(namespace.to_owned()),
         name: Some(name.to_owned()),
     };
     let rows = services::read(agent, &wanted)?;
     if rows.is_empty() {
         let message = format!("this node serves no Service {namespace}/{name}");
-        return Err(Trouble::new(
+        return Err(InspectError::new(
             Exit::NotFound,
             message,
             "dormouse-agent get services -A",

@@ -7,8 +7,10 @@ use clap::{Args, Subcommand};
 use super::which::{Which, beside};
 use dormouse_agent_inspect::names::slots;
 use dormouse_agent_inspect::output::{Form, Output, list};
-use dormouse_agent_inspect::services::{self, ServiceRow, Wanted};
-use dormouse_agent_inspect::{Exit, Trouble, addresses, apps, backends, drops, neighbours, pods};
+use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
+use dormouse_agent_inspect::{
+    Exit, InspectError, addresses, apps, backends, drops, neighbours, pods,
+};
 
 /// The flags of `get`.
 #[derive(Clone, Debug, Args)]
@@ -21,11 +23,11 @@ use dormouse_agent_inspect::{Exit, Trouble, addresses, apps, backends, drops, ne
 pub struct Get {
     /// The resource to list
     #[command(subcommand)]
-    noun: Noun,
+    resource: Resource,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum Noun {
+enum Resource {
     /// Service ports: addresses, backends, policies, and the answer to new connections
     #[command(alias = "service", alias = "svc")]
     Services(ServicesFlags),
@@ -82,15 +84,15 @@ struct ServicesFlags {
 }
 
 /// Runs `get`.
-pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
-    match &flags.noun {
-        Noun::Services(flags) => return get_services(flags, out),
-        Noun::Apps(plain) => {
+pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, InspectError> {
+    match &flags.resource {
+        Resource::Services(flags) => return get_services(flags, out),
+        Resource::Apps(plain) => {
             let rows = apps::rows(&plain.which.pinned()?);
             list(out, &rows, plain.form)?;
             say_none("apps that this node follows", rows.is_empty());
         }
-        Noun::Backends(BackendsFlags { of, plain }) => {
+        Resource::Backends(BackendsFlags { of, plain }) => {
             let (pinned, names) = plain.which.named()?;
             let rows = backends::rows(&pinned, &names, of.as_deref());
             list(out, &rows, plain.form)?;
@@ -100,7 +102,7 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
                 rows.is_empty(),
             );
         }
-        Noun::Drops(plain) => {
+        Resource::Drops(plain) => {
             let (pinned, names) = plain.which.named()?;
             let rows = drops::read(&pinned, &names)?;
             list(out, &rows, plain.form)?;
@@ -109,12 +111,12 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
                 beside(&format!("next: dormouse-agent explain code {}", first.code));
             }
         }
-        Noun::Pods(plain) => {
+        Resource::Pods(plain) => {
             let rows = pods::rows(&plain.which.wiring()?.0);
             list(out, &rows, plain.form)?;
             say_none("pods on this node", rows.is_empty());
         }
-        Noun::Addresses(plain) => {
+        Resource::Addresses(plain) => {
             let rows = addresses::rows(&plain.which.wiring()?.0);
             list(out, &rows, plain.form)?;
             say_none(
@@ -122,12 +124,12 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, Trouble> {
                 rows.is_empty(),
             );
         }
-        Noun::Neighbours(plain) => get_neighbours(plain, out)?,
+        Resource::Neighbours(plain) => get_neighbours(plain, out)?,
     }
     Ok(Exit::Yes)
 }
 
-fn get_neighbours(plain: &Plain, out: &mut dyn Write) -> Result<(), Trouble> {
+fn get_neighbours(plain: &Plain, out: &mut dyn Write) -> Result<(), InspectError> {
     let (wiring, pinned) = plain.which.wiring()?;
     let rows = neighbours::rows(&wiring);
     list(out, &rows, plain.form)?;
@@ -147,9 +149,9 @@ fn say_none(what: &str, none: bool) {
     }
 }
 
-fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Trouble> {
+fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let namespace = (!flags.all_namespaces).then(|| flags.namespace.clone());
-    let wanted = Wanted {
+    let wanted = ServiceQuery {
         namespace,
         name: flags.name.clone(),
     };
@@ -161,7 +163,7 @@ fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Trou
     if let (Some(name), true) = (&flags.name, rows.is_empty()) {
         let message = format!("this node serves no Service {name} in {place}");
         let hint = "dormouse-agent get services -A; headless Services have no service ports";
-        return Err(Trouble::new(Exit::NotFound, message, hint));
+        return Err(InspectError::new(Exit::NotFound, message, hint));
     }
     if matches!(
         flags.form.output,
@@ -184,6 +186,6 @@ fn fill_slots(which: &Which, rows: &mut [ServiceRow]) {
                 row.slots = slots(&pinned, row);
             }
         }
-        Err(trouble) => beside(&format!("note: slots are not shown: {}", trouble.message)),
+        Err(error) => beside(&format!("note: slots are not shown: {}", error.message)),
     }
 }

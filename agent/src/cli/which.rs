@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dormouse_agent_datapath::Pinned;
 use dormouse_agent_inspect::names::Names;
 use dormouse_agent_inspect::wiring::Wiring;
-use dormouse_agent_inspect::{Exit, Trouble};
+use dormouse_agent_inspect::{Exit, InspectError};
 
 /// The folder that contains each node's folder of pins.
 const PINS: &str = "/sys/fs/bpf/dormouse";
@@ -44,19 +44,19 @@ impl Which {
     }
 
     /// Opens the node's maps.
-    pub(super) fn pinned(&self) -> Result<Pinned, Trouble> {
+    pub(super) fn pinned(&self) -> Result<Pinned, InspectError> {
         Ok(Pinned::open(&self.folder()?)?)
     }
 
     /// Opens the node's maps and reads the names of their owners; without an agent, prints that names are missing.
-    pub(super) fn named(&self) -> Result<(Pinned, Names), Trouble> {
+    pub(super) fn named(&self) -> Result<(Pinned, Names), InspectError> {
         let pinned = self.pinned()?;
         let names = self.names(&pinned)?;
         Ok((pinned, names))
     }
 
     /// Reads the names of the owners of slots and VIPs.
-    pub(super) fn names(&self, pinned: &Pinned) -> Result<Names, Trouble> {
+    pub(super) fn names(&self, pinned: &Pinned) -> Result<Names, InspectError> {
         let names = Names::read(self.agent(), pinned)?;
         if let Some(hint) = names.hint() {
             beside(&hint);
@@ -65,12 +65,12 @@ impl Which {
     }
 
     /// The wiring of the node's pods; without a readable data path, prints a note and continues.
-    pub(super) fn wiring(&self) -> Result<(Wiring, Option<Pinned>), Trouble> {
+    pub(super) fn wiring(&self) -> Result<(Wiring, Option<Pinned>), InspectError> {
         let pinned = self.pinned();
-        if let Err(trouble) = &pinned {
+        if let Err(error) = &pinned {
             beside(&format!(
                 "note: the data path's columns are empty: {}",
-                trouble.message
+                error.message
             ));
         }
         let pinned = pinned.ok();
@@ -78,12 +78,12 @@ impl Which {
         Ok((wiring, pinned))
     }
 
-    fn folder(&self) -> Result<PathBuf, Trouble> {
+    fn folder(&self) -> Result<PathBuf, InspectError> {
         match (&self.bpffs, &self.node) {
             (Some(bpffs), _) => Ok(bpffs.clone()),
             (None, Some(node)) => {
                 super::check_name(node).map_err(|error| {
-                    Trouble::usage(error.to_string(), "ls /sys/fs/bpf/dormouse")
+                    InspectError::usage(error.to_string(), "ls /sys/fs/bpf/dormouse")
                 })?;
                 Ok(Path::new(PINS).join(node))
             }
@@ -93,12 +93,12 @@ impl Which {
 }
 
 /// The folder of the only node with pins on this machine.
-fn only_node(pins: &Path) -> Result<PathBuf, Trouble> {
+fn only_node(pins: &Path) -> Result<PathBuf, InspectError> {
     let entries = match std::fs::read_dir(pins) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             let message = format!("cannot read {}: {error}", pins.display());
             let hint = "run as root: sudo dormouse-agent ...";
-            return Err(Trouble::new(Exit::NotAllowed, message, hint));
+            return Err(InspectError::new(Exit::NotAllowed, message, hint));
         }
         entries => entries.into_iter().flatten().flatten(),
     };
@@ -106,7 +106,7 @@ fn only_node(pins: &Path) -> Result<PathBuf, Trouble> {
     nodes.sort_unstable();
     match nodes.as_slice() {
         [node] => Ok(node.clone()),
-        [] => Err(Trouble::new(
+        [] => Err(InspectError::new(
             Exit::Unreachable,
             format!("no node has pinned maps in {}", pins.display()),
             "start an agent: sudo dormouse-agent run ...; or give the folder with --bpffs",
@@ -115,7 +115,7 @@ fn only_node(pins: &Path) -> Result<PathBuf, Trouble> {
             let names = nodes.iter().filter_map(|node| node.file_name()?.to_str());
             let names: Vec<&str> = names.collect();
             let message = format!("several nodes have pinned maps here: {}", names.join(", "));
-            Err(Trouble::usage(message, "select one with --node"))
+            Err(InspectError::usage(message, "select one with --node"))
         }
     }
 }

@@ -200,7 +200,7 @@ next     kubectl -n shop get endpointslices -l kubernetes.io/service-name=empty:
             .as_array()
             .unwrap()
             .iter()
-            .any(|step| step["how"] == "run")
+            .any(|step| step["evidence"] == "run")
     );
 
     check(

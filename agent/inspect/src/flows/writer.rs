@@ -6,7 +6,7 @@ use serde_json::to_string;
 
 use super::FlowRow;
 use crate::output::{Form, Output, Row, Table, value};
-use crate::{API_VERSION, Exit, Trouble};
+use crate::{API_VERSION, Exit, InspectError};
 
 /// Number of rows that decide the column widths.
 const FITTED: usize = 512;
@@ -22,7 +22,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(out: &'a mut dyn Write, form: Form) -> Result<Self, Trouble> {
+    pub(super) fn new(out: &'a mut dyn Write, form: Form) -> Result<Self, InspectError> {
         if form.output == Some(Output::Json) {
             let kind = FlowRow::KIND;
             write!(
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    pub(super) fn row(&mut self, row: FlowRow) -> Result<(), Trouble> {
+    pub(super) fn row(&mut self, row: FlowRow) -> Result<(), InspectError> {
         self.count += 1;
         match self.form.output {
             Some(Output::Json) => {
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn flush(&mut self) -> Result<(), Trouble> {
+    fn flush(&mut self) -> Result<(), InspectError> {
         let rows = std::mem::take(&mut self.waiting);
         let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
         for cells in &cells {
@@ -73,7 +73,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    pub(super) fn end(mut self) -> Result<usize, Trouble> {
+    pub(super) fn end(mut self) -> Result<usize, InspectError> {
         match self.form.output {
             Some(Output::Json) => writeln!(self.out, "\n]}}")?,
             Some(Output::Yaml) => {
@@ -87,8 +87,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn unwritable(error: &dyn std::error::Error) -> Trouble {
-    Trouble::new(
+fn unwritable(error: &dyn std::error::Error) -> InspectError {
+    InspectError::new(
         Exit::No,
         format!("cannot write the answer: {error}"),
         "use -o wide",

@@ -9,10 +9,10 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 
-use super::{ServiceRow, SharedServices, Wanted, rows};
+use super::{ServiceQuery, ServiceRow, SharedServices, rows};
 use crate::client;
 use crate::output::{Row, listed};
-use crate::{Exit, Trouble};
+use crate::{Exit, InspectError};
 
 /// Path of the route.
 pub const PATH: &str = "/services";
@@ -25,7 +25,7 @@ pub fn route(services: Option<SharedServices>) -> Router {
 async fn list(
     State(services): State<Option<SharedServices>>,
     ConnectInfo(caller): ConnectInfo<SocketAddr>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<ServiceQuery>,
 ) -> Response {
     if !is_here(caller.ip()) {
         // Metrics contain no names; this route does.
@@ -69,13 +69,13 @@ struct List {
 }
 
 /// Reads service ports from the agent.
-pub fn read(agent: SocketAddr, wanted: &Wanted) -> Result<Vec<ServiceRow>, Trouble> {
+pub fn read(agent: SocketAddr, wanted: &ServiceQuery) -> Result<Vec<ServiceRow>, InspectError> {
     let path = format!("{PATH}?{}", wanted.query());
     let list: List = client::read(agent, &path, "services")?;
     if list.kind != ServiceRow::KIND {
         let message = format!("the agent at {agent} sent a {}", list.kind);
         let hint = "use the same version of command and agent";
-        return Err(Trouble::new(Exit::Unreachable, message, hint));
+        return Err(InspectError::new(Exit::Unreachable, message, hint));
     }
     Ok(list.items)
 }

@@ -14,14 +14,14 @@ use crate::client::encoded;
 
 /// The requested Services.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct ServiceQuery {
     /// Namespace; none: all.
     pub namespace: Option<String>,
     /// Name; none: all.
     pub name: Option<String>,
 }
 
-impl Wanted {
+impl ServiceQuery {
     /// The query string of the route.
     pub(super) fn query(&self) -> String {
         let pair = |key: &str, value: &Option<String>| {
@@ -43,7 +43,7 @@ impl Wanted {
 }
 
 /// The rows of the requested service ports, sorted by name, port and family.
-pub fn rows(services: &Services, wanted: &Wanted) -> Vec<ServiceRow> {
+pub fn rows(services: &Services, wanted: &ServiceQuery) -> Vec<ServiceRow> {
     let mut ports: Vec<&Arc<ServicePort>> = match (&wanted.namespace, &wanted.name) {
         (Some(namespace), Some(name)) => {
             let key = ServiceKey::new(namespace, name);

@@ -36,7 +36,7 @@ struct Pod {
 }
 
 /// Runs a pod from its recorded state to its end.
-pub(super) async fn live(
+pub(super) async fn run(
     config: Arc<RuntimeConfig>,
     record: Record,
     stop: CancellationToken,

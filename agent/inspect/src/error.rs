@@ -38,7 +38,7 @@ impl From<Exit> for ExitCode {
 
 /// A failed command.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct InspectError {
     /// The exit code of the process.
     pub exit: Exit,
     /// The operation, its object, and the cause.
@@ -49,7 +49,7 @@ pub struct Trouble {
     quiet: bool,
 }
 
-impl Trouble {
+impl InspectError {
     /// An error with its next step.
     pub fn new(exit: Exit, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
@@ -85,29 +85,29 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for InspectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (code, message, hint) = (self.code(), &self.message, &self.hint);
         write!(f, "error[{code}]: {message}\n  try: {hint}")
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for InspectError {
     fn from(error: io::Error) -> Self {
-        let mut trouble = Self::new(
+        let mut failure = Self::new(
             Exit::No,
             format!("cannot write the answer: {error}"),
             "write to another file or pipe",
         );
         if error.kind() == io::ErrorKind::BrokenPipe {
-            trouble.exit = Exit::Yes;
-            trouble.quiet = true;
+            failure.exit = Exit::Yes;
+            failure.quiet = true;
         }
-        trouble
+        failure
     }
 }
 
-impl From<DatapathError> for Trouble {
+impl From<DatapathError> for InspectError {
     fn from(error: DatapathError) -> Self {
         let denied = matches!(&error, DatapathError::Unsupported(_))
             || number(&error) == Some(libc::EPERM)
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_no_failure() {
-        let trouble = Trouble::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        assert!(trouble.quiet && trouble.exit == Exit::Yes);
+        let error = InspectError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(error.quiet && error.exit == Exit::Yes);
     }
 
     #[test]
     fn an_error_names_the_next_step() {
-        let text = Trouble::usage("what is \"x\"?", "write it so").to_string();
+        let text = InspectError::usage("what is \"x\"?", "write it so").to_string();
         assert_eq!(text, "error[DM2002]: what is \"x\"?\n  try: write it so");
     }
 }

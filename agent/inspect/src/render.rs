@@ -7,7 +7,7 @@ use dormouse_ebpf::service::{Hide, Mode, Route, SHARE_WHOLE, Set};
 use dormouse_ebpf::trace::{Step, Told};
 use serde::Serialize;
 
-use super::names::{Names, text};
+use super::names::{self, Names};
 use dormouse_agent_datapath::{Pinned, Place, Verdict};
 
 /// Maximum number of a set's backends that are listed by address.
@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 3;
 /// The evidence for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum How {
+pub enum Evidence {
     /// The program ran in the kernel and recorded the step.
     Run,
     /// The programs' decision function ran in user space, over the same maps.
@@ -33,12 +33,12 @@ pub struct Line {
     /// The finding.
     pub text: String,
     /// The evidence for it.
-    pub how: How,
+    pub evidence: Evidence,
 }
 
 /// Renders recorded steps as lines of text.
 #[derive(Debug)]
-pub struct Teller<'a> {
+pub struct Renderer<'a> {
     /// The node's maps.
     pub pinned: &'a Pinned,
     /// The names of slots and frontends.
@@ -49,38 +49,38 @@ pub struct Teller<'a> {
     pub by_socket: bool,
 }
 
-type Said = (&'static str, String);
+type TopicText = (&'static str, String);
 
-impl Teller<'_> {
+impl Renderer<'_> {
     /// The lines for the steps of one decision.
-    pub fn tell(&self, steps: &[Told]) -> Vec<Said> {
+    pub fn render(&self, steps: &[Told]) -> Vec<TopicText> {
         let find = |wanted: Step| {
             let mut found = steps
                 .iter()
                 .filter(|told| Step::of(told.step) == Some(wanted));
             found.next().map(|told| told.values)
         };
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         let route = find(Step::Route).map(|[slot, word]| (number(slot), Route::unpack(word)));
-        said.push(self.frontend(find(Step::ClusterIp), find(Step::Address), route));
+        lines.push(self.frontend(find(Step::ClusterIp), find(Step::Address), route));
         if let Some([slot, ranged]) = find(Step::Address) {
-            said.extend(source(number(slot), ranged == 1, route));
+            lines.extend(source(number(slot), ranged == 1, route));
         }
         let Some((_, route)) = route else {
-            return said;
+            return lines;
         };
-        said.push(("answer", answer(&route)));
+        lines.push(("answer", answer(&route)));
         let kept = find(Step::Kept);
         if route.sticky && route.mode == Mode::Serve {
-            said.push(("affinity", self.affinity(kept)));
+            lines.push(("affinity", self.affinity(kept)));
         }
         if let Some([_, word]) = find(Step::Set) {
-            said.push(("backends", self.backends(Set::unpack(word))));
+            lines.push(("backends", self.backends(Set::unpack(word))));
         }
         if let Some([id, alike]) = find(Step::Picked) {
-            said.push(("pick", self.pick(number(id), alike == 1)));
+            lines.push(("pick", self.pick(number(id), alike == 1)));
         }
-        said
+        lines
     }
 
     fn frontend(
@@ -88,8 +88,8 @@ impl Teller<'_> {
         cluster_ip: Option<[u64; 2]>,
         address: Option<[u64; 2]>,
         route: Option<(u32, Route)>,
-    ) -> Said {
-        let who = |slot: u64| {
+    ) -> TopicText {
+        let of = |slot: u64| {
             let named = self.names.at(&self.target).map(ToOwned::to_owned);
             let named = named.or_else(|| self.names.of_slot(self.pinned, number(slot)));
             format!(
@@ -97,9 +97,9 @@ impl Teller<'_> {
                 named.unwrap_or_else(|| "an unknown service".to_owned())
             )
         };
-        let told = match (cluster_ip, address, route) {
-            (Some([slot, _]), _, _) => format!("cluster IP {}", who(slot)),
-            (_, Some([slot, _]), _) => format!("{} {}", self.kind(), who(slot)),
+        let text = match (cluster_ip, address, route) {
+            (Some([slot, _]), _, _) => format!("cluster IP {}", of(slot)),
+            (_, Some([slot, _]), _) => format!("{} {}", self.kind(), of(slot)),
             (_, _, Some((vip, route))) if !route.service => {
                 let known = if route.present {
                     ""
@@ -108,9 +108,9 @@ impl Teller<'_> {
                 };
                 format!("app VIP {}, index {vip}{known}", self.target.address)
             }
-            _ => format!("none: no service at {}", text(&self.target)),
+            _ => format!("none: no service at {}", names::text(&self.target)),
         };
-        ("frontend", told)
+        ("frontend", text)
     }
 
     /// The kind of the frontend, as its Service names it.
@@ -178,7 +178,7 @@ pub fn direct(steps: &[Told]) -> Option<bool> {
 }
 
 /// The parts of the answer that depend on the source address.
-fn source(slot: u32, ranged: bool, route: Option<(u32, Route)>) -> Option<Said> {
+fn source(slot: u32, ranged: bool, route: Option<(u32, Route)>) -> Option<TopicText> {
     let admitted = if !ranged {
         None
     } else if route.is_some() {

@@ -5,12 +5,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Trouble;
+use super::InspectError;
 use super::explanation::{Explanation, From, Outcome};
 use super::frame::Opening;
 use super::names::Names;
+use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
-use super::story::{How, Line, Teller, activator, direct};
 use dormouse_agent_datapath::{Explained, Explainer, Hook, Memory, Pinned, Place, Verdict, octets};
 use dormouse_ebpf::decide::{
     Answer, Asked, Choice, Tables as _, decide, is_local, is_the_packets, may_be_ours,
@@ -21,7 +21,7 @@ use dormouse_ebpf::pick::{flow_hash, mix};
 
 /// One packet to explain.
 #[derive(Debug)]
-pub struct Journey<'a> {
+pub struct PacketPath<'a> {
     pinned: &'a Pinned,
     names: &'a Names,
     opening: Opening,
@@ -30,7 +30,7 @@ pub struct Journey<'a> {
     bare: bool,
 }
 
-impl<'a> Journey<'a> {
+impl<'a> PacketPath<'a> {
     /// A packet to explain; `bare`: it bypasses the socket hooks. Without `from`, the origin follows from the source address.
     pub fn new(
         (pinned, names): (&'a Pinned, &'a Names),
@@ -58,7 +58,7 @@ impl<'a> Journey<'a> {
     }
 
     /// Runs the hooks that the packet meets, and explains their decisions.
-    pub fn explain(self) -> Result<Explanation, Trouble> {
+    pub fn explain(self) -> Result<Explanation, InspectError> {
         let mut found = Explanation {
             opening: self.opening,
             from: self.from,
@@ -71,8 +71,8 @@ impl<'a> Journey<'a> {
         let mut sent = self.opening;
         if self.from != From::Outside && !self.bare {
             match self.socket(&mut found.lines) {
-                Call::Led(target) => sent.target = target,
-                Call::AsNamed => {}
+                Call::Translated(target) => sent.target = target,
+                Call::Unchanged => {}
                 Call::Refused(verdict) => {
                     found.stop(Outcome::Refused, Some(verdict));
                     found.ends = None;
@@ -87,20 +87,20 @@ impl<'a> Journey<'a> {
     /// The socket hooks (connect(2), sendmsg(2)): the VIP becomes a backend before there is a packet.
     fn socket(&self, lines: &mut Vec<Line>) -> Call {
         let hook = self.socket_hook();
-        let mut say = |topic, text: String| {
+        let mut line = |topic, text: String| {
             lines.push(Line {
                 hook,
                 topic,
                 text,
-                how: How::Read,
+                evidence: Evidence::Read,
             });
         };
         let (pinned, config) = (self.pinned, self.pinned.facts());
         let target = octets(self.opening.target.ip());
         let by_node = self.from == From::Node;
         if !may_be_ours(pinned, config, &target) {
-            say("frontend", "none: no service at this address".to_owned());
-            return Call::AsNamed;
+            line("frontend", "none: no service at this address".to_owned());
+            return Call::Unchanged;
         }
         let mut asked = Asked {
             target,
@@ -115,29 +115,32 @@ impl<'a> Journey<'a> {
             asked.source = *config.node_address_for(&target);
         } else if is_the_packets(pinned, config, &asked) {
             let text = "left to the packet programs: the answer depends on the client's address";
-            say("frontend", text.to_owned());
-            return Call::AsNamed;
+            line("frontend", text.to_owned());
+            return Call::Unchanged;
         }
         let mut choice = Choice::default();
         pinned.take_steps();
         let answer = decide(pinned, &asked, &mut choice);
-        for (topic, text) in self.teller(self.opening, true).tell(&pinned.take_steps()) {
-            say(topic, text);
+        for (topic, text) in self
+            .renderer(self.opening, true)
+            .render(&pinned.take_steps())
+        {
+            line(topic, text);
         }
         let call = call(answer, &choice, by_node);
         match &call {
-            Call::Led(target) => {
+            Call::Translated(target) => {
                 if let Answer::Go(Some(verdict)) = answer {
                     let why = activator(verdict).unwrap_or("used");
-                    say("activator", why.to_owned());
+                    line("activator", why.to_owned());
                 }
-                say(
+                line(
                     "socket",
                     format!("connected to {target}; getpeername(2) returns the VIP"),
                 );
             }
-            Call::AsNamed => say("socket", "unchanged: the packet programs decide".to_owned()),
-            Call::Refused(_) => say("socket", "refused: ECONNREFUSED".to_owned()),
+            Call::Unchanged => line("socket", "unchanged: the packet programs decide".to_owned()),
+            Call::Refused(_) => line("socket", "refused: ECONNREFUSED".to_owned()),
         }
         call
     }
@@ -152,26 +155,26 @@ impl<'a> Journey<'a> {
     }
 
     /// The packet program at the hook where the packet enters.
-    fn packet(&self, sent: Opening, found: &mut Explanation) -> Result<(), Trouble> {
+    fn packet(&self, sent: Opening, found: &mut Explanation) -> Result<(), InspectError> {
         let (hook, ifindex) = self.hook(sent.source.ip());
-        let say = |topic, text: String, how| Line {
+        let line = |topic, text: String, evidence| Line {
             hook: hook.program(),
             topic,
             text,
-            how,
+            evidence,
         };
         let stays = self.stays(sent.target.ip());
         if self.from == From::Node && stays {
             found.outcome = Outcome::Delivered;
             found.ends = Some((sent.source, sent.target));
             let text = "local: the packet does not leave by the uplink".to_owned();
-            found.lines.push(say("route", text, How::Read));
+            found.lines.push(line("route", text, Evidence::Read));
             return Ok(());
         }
         let memory = self.memory(&sent);
         found
             .lines
-            .push(say("flow", self.known(&memory), How::Read));
+            .push(line("flow", self.known(&memory), Evidence::Read));
         let mut explainer = Explainer::open(self.pinned, hook)?;
         explainer.remember(&memory)?;
         let mut frame = sent.frame();
@@ -185,13 +188,14 @@ impl<'a> Journey<'a> {
         let expected = sent.target == self.opening.target && hook != Hook::UplinkOut;
         let decided = run.steps.len() > usize::from(direct.is_some());
         if reached_decision(&run) && (expected || decided) {
-            let said = self.teller(sent, false).tell(&run.steps);
+            let rendered = self.renderer(sent, false).render(&run.steps);
             found.lines.extend(
-                said.into_iter()
-                    .map(|(topic, text)| say(topic, text, How::Run)),
+                rendered
+                    .into_iter()
+                    .map(|(topic, text)| line(topic, text, Evidence::Run)),
             );
         }
-        found.judge(&run, &sent, stays, say);
+        found.conclude(&run, &sent, stays, line);
         if let Some(into_pod) = direct {
             let way = if into_pod {
                 "directly to the pod"
@@ -199,7 +203,7 @@ impl<'a> Journey<'a> {
                 "directly to the uplink"
             };
             let text = format!("{way}, bypassing the host's network stack");
-            found.lines.push(say("forward", text, How::Run));
+            found.lines.push(line("forward", text, Evidence::Run));
         }
         let travels_on = matches!(found.outcome, Outcome::Forwarded | Outcome::Passed);
         if let Some((_, target)) = found.ends.filter(|_| travels_on) {
@@ -207,9 +211,9 @@ impl<'a> Journey<'a> {
             let by_other_node = forwarded && target == sent.target;
             let line = if by_other_node {
                 let text = "unchanged, to the backend's node, which translates the VIP";
-                say("forward", text.to_owned(), How::Run)
+                line("forward", text.to_owned(), Evidence::Run)
             } else {
-                say("route", route::to(target.ip()), How::Read)
+                line("route", route::to(target.ip()), Evidence::Read)
             };
             found.lines.push(line);
         }
@@ -293,8 +297,8 @@ impl<'a> Journey<'a> {
         config.is_local(&address) || is_local(self.pinned, config, &address)
     }
 
-    fn teller(&self, opening: Opening, by_socket: bool) -> Teller<'a> {
-        Teller {
+    fn renderer(&self, opening: Opening, by_socket: bool) -> Renderer<'a> {
+        Renderer {
             by_socket,
             pinned: self.pinned,
             names: self.names,
@@ -313,8 +317,8 @@ fn place(opening: &Opening) -> Place {
 
 /// The result of a socket hook.
 enum Call {
-    Led(SocketAddr),
-    AsNamed,
+    Translated(SocketAddr),
+    Unchanged,
     Refused(Verdict),
 }
 
@@ -322,10 +326,10 @@ fn call(answer: Answer, choice: &Choice, by_node: bool) -> Call {
     match answer {
         Answer::Go(_) => {
             let address = IpAddr::from(choice.address).to_canonical();
-            Call::Led(SocketAddr::new(address, choice.port))
+            Call::Translated(SocketAddr::new(address, choice.port))
         }
         Answer::Reject(verdict) if by_node => Call::Refused(verdict),
-        _ => Call::AsNamed,
+        _ => Call::Unchanged,
     }
 }
 
