@@ -97,7 +97,7 @@ fn the_kernel_reads_what_was_published_sorted() {
 }
 
 #[test]
-fn another_agent_goes_on_with_what_the_arrays_hold() {
+fn a_new_agent_continues_with_the_content_of_the_arrays() {
     let mut bench = Bench::new();
     let both = [backend(1, 1), backend(2, 2)];
     bench.publish(&entry(1, &both), after(1)).unwrap();
@@ -134,7 +134,7 @@ fn two_apps_never_share_the_row_of_a_backend() {
 }
 
 #[test]
-fn a_removed_backend_has_another_generation_at_once_and_its_id_rests_for_a_grace_period() {
+fn a_removed_backend_changes_generation_at_once_and_its_id_is_in_quarantine_for_a_grace_period() {
     let mut bench = Bench::new();
     let all = |bench: &Bench| bench.pool.used()[0];
     bench
@@ -176,7 +176,7 @@ fn a_backend_without_weight_keeps_its_connections_and_gets_no_new_ones() {
 }
 
 #[test]
-fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_begin_one() {
+fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_start_one() {
     let mut bench = Bench::new();
     let generation = |bench: &mut Bench, backends: &[Backend]| {
         bench.publish(&entry(1, backends), after(1)).unwrap();
@@ -198,7 +198,7 @@ fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_begin_one() {
 }
 
 #[test]
-fn an_event_that_may_have_been_lost_is_told_again_until_it_is_answered() {
+fn an_event_that_may_have_been_lost_is_repeated_until_it_is_answered() {
     let mut bench = Bench::new();
     bench.publish(&entry(1, &[]), after(1)).unwrap();
     bench.arrays.touch.store(1, noted(bench.route(1)));

@@ -38,7 +38,7 @@ fn rows(bench: &Bench, at: &str) -> Vec<(String, u32, u16)> {
 }
 
 #[test]
-fn the_first_port_of_a_cluster_ip_has_its_own_slot_and_the_others_are_foreign() {
+fn the_first_port_of_a_cluster_ip_has_the_direct_slot_and_the_others_are_in_the_hash() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
     bench.apply(&service("s", "172.30.0.7", &json!({"ports": ports})));
@@ -68,7 +68,7 @@ fn the_first_port_of_a_cluster_ip_has_its_own_slot_and_the_others_are_foreign() 
     assert_eq!(
         bench.arrays().slot(direct).0,
         super::roster::shut(0),
-        "it is served still"
+        "it is still served"
     );
     bench.delete(&service("s", "172.30.0.7", &json!({})));
     bench.serve();
@@ -77,7 +77,7 @@ fn the_first_port_of_a_cluster_ip_has_its_own_slot_and_the_others_are_foreign() 
 }
 
 #[test]
-fn a_cluster_ip_outside_of_the_ranges_is_known_by_its_address() {
+fn a_cluster_ip_outside_of_the_ranges_has_an_address_entry() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     bench.apply(&service("s", "10.9.9.9", &json!({})));
     bench.serve();
@@ -102,7 +102,7 @@ fn a_backend_keeps_its_row_as_long_as_it_is_listed_and_loses_its_generation_at_o
     assert_eq!(
         rows(&bench, "172.30.0.7:80"),
         before,
-        "its connections go on"
+        "its connections continue"
     );
     let set = bench.arrays().slot(bench.internal("172.30.0.7:80")).1;
     assert_eq!((set.count, set.leaving), (1, 1));
@@ -123,7 +123,7 @@ fn a_backend_keeps_its_row_as_long_as_it_is_listed_and_loses_its_generation_at_o
 }
 
 #[test]
-fn nothing_is_taken_away_before_everybody_has_spoken() {
+fn nothing_is_removed_before_all_sources_are_synced() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let all = [endpoint("10.244.1.1", true), endpoint("10.244.2.2", true)];
     bench.apply(&service("s", "172.30.0.7", &json!({})));
@@ -131,10 +131,10 @@ fn nothing_is_taken_away_before_everybody_has_spoken() {
     bench.apply(&slice("s", "", &all));
     bench.serve();
     let before = (bench.snapshot(), rows(&bench, "172.30.0.7:80"));
-    bench.begin_anew();
+    bench.restart_empty();
     bench.apply(&service("s", "172.30.0.7", &json!({})));
     bench.serve();
-    assert_eq!(bench.snapshot(), before.0, "its slices may come yet");
+    assert_eq!(bench.snapshot(), before.0, "its slices may still arrive");
     bench.apply(&slice("s", "", &all[..1]));
     bench.serve();
     assert_eq!(rows(&bench, "172.30.0.7:80"), before.1);
@@ -149,7 +149,7 @@ fn nothing_is_taken_away_before_everybody_has_spoken() {
 }
 
 #[test]
-fn the_way_to_the_api_server_is_kept_when_its_endpoints_vanish() {
+fn the_api_servers_backends_stay_when_its_endpoints_vanish() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     bench.apply(&service("kubernetes", "172.30.0.1", &json!({})));
     bench.apply(&slice("kubernetes", "", &[endpoint("192.168.7.7", true)]));
@@ -169,7 +169,7 @@ fn the_way_to_the_api_server_is_kept_when_its_endpoints_vanish() {
 }
 
 #[test]
-fn a_load_balancers_ranges_bind_its_own_addresses_only() {
+fn source_ranges_apply_to_the_load_balancers_addresses_only() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let spec = json!({
         "type": "LoadBalancer", "externalIPs": ["198.18.0.2"],
@@ -202,7 +202,7 @@ fn a_load_balancers_ranges_bind_its_own_addresses_only() {
 }
 
 #[test]
-fn what_has_no_room_is_told_by_name_and_the_rest_goes_on() {
+fn a_service_port_without_room_is_reported_and_the_others_are_served() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let many: Vec<_> = (0..70_000_u32)
         .map(|n| {
@@ -224,14 +224,14 @@ fn what_has_no_room_is_told_by_name_and_the_rest_goes_on() {
         .collect();
     assert_eq!(shed, ["big"]);
     assert!(bench.is_served("10.244.3.3", "172.30.0.8:80"));
-    assert_eq!(bench.used()[0], 1, "nothing is left of it");
+    assert_eq!(bench.used()[0], 1, "none of it is left");
     bench.apply(&slice("big", "", &many[..2]));
     assert!(bench.serve().shed.is_empty());
     assert!(bench.is_served("10.244.3.3", "172.30.0.7:80"));
 }
 
 #[test]
-fn the_older_of_two_services_has_a_shared_address_and_the_other_gets_it_after() {
+fn the_older_of_two_services_wins_a_shared_address_and_the_other_gets_it_next() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let old = bench::created(
         service("old", "172.30.0.7", &json!({})),
@@ -250,12 +250,12 @@ fn the_older_of_two_services_has_a_shared_address_and_the_other_gets_it_after() 
     assert_eq!(
         bench.arrays().slot(slot).0.mode,
         Mode::Reject,
-        "the older has nobody"
+        "the older has no endpoint"
     );
     assert_eq!(
         bench.registry().groups.iter().count(),
         1,
-        "nothing leads to the younger"
+        "no VIP points to the younger"
     );
     bench.delete(&old);
     bench.serve();
@@ -264,7 +264,7 @@ fn the_older_of_two_services_has_a_shared_address_and_the_other_gets_it_after() 
 }
 
 #[test]
-fn pods_and_the_node_have_a_slot_of_their_own_where_policy_local_tells_sources_apart() {
+fn sources_inside_the_cluster_have_their_own_slot_where_policy_local_differs() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let spec = json!({
         "type": "NodePort", "externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP",
@@ -288,7 +288,7 @@ fn pods_and_the_node_have_a_slot_of_their_own_where_policy_local_tells_sources_a
 }
 
 #[test]
-fn clients_that_were_released_are_not_bound_by_what_is_remembered_of_them() {
+fn old_affinity_entries_do_not_apply_after_affinity_was_switched_off() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let mut number = |affinity: &str| {
         bench.apply(&service(
@@ -301,7 +301,7 @@ fn clients_that_were_released_are_not_bound_by_what_is_remembered_of_them() {
         let slot = bench.internal("172.30.0.7:80");
         bench.registry().extra.get(&slot).map(|extra| extra.group)
     };
-    assert_eq!(number("None"), None, "nobody was ever bound");
+    assert_eq!(number("None"), None, "no client had affinity");
     let first = number("ClientIP");
     assert_eq!(number("ClientIP"), first);
     number("None");
@@ -309,7 +309,7 @@ fn clients_that_were_released_are_not_bound_by_what_is_remembered_of_them() {
 }
 
 #[test]
-fn a_backend_that_was_away_keeps_its_connections_but_not_its_clients() {
+fn a_backend_that_was_away_keeps_its_connections_but_not_its_affinity() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     let spec = json!({"sessionAffinity": "ClientIP"});
     bench.apply(&service("s", "172.30.0.7", &spec));
@@ -327,7 +327,7 @@ fn a_backend_that_was_away_keeps_its_connections_but_not_its_clients() {
     let counts: Vec<_> = seen.iter().map(Vec::len).collect();
     assert_eq!(counts, [1, 1, 2, 1, 2]);
     assert_eq!(seen[0], seen[1]);
-    assert!(seen[2].contains(&seen[0][0]), "its connections go on");
+    assert!(seen[2].contains(&seen[0][0]), "its connections continue");
     assert!(
         !seen[3].contains(&seen[0][0]),
         "one row is enough for those"

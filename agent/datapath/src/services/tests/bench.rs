@@ -1,4 +1,4 @@
-//! Maps that no kernel reads, the agent that writes them, and the Services that it follows.
+//! A test bench: maps in user memory, the agent that writes them, and the Services that it follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -41,11 +41,11 @@ pub(super) struct Bench {
     pub(super) services: Services,
     strictness: Strictness,
     world: World,
-    /// Grace periods so far: one passes with each change.
+    /// Grace periods so far: one per change.
     periods: u64,
 }
 
-/// Everything that lies in the maps.
+/// The content of all maps.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Snapshot {
     slots: BTreeMap<u32, (u64, u64, Vec<u32>)>,
@@ -56,7 +56,7 @@ pub(super) struct Snapshot {
     admitted: BTreeSet<String>,
 }
 
-/// What may become of a packet.
+/// The possible outcomes for a packet.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug, Clone)]
 pub(super) enum Outcome {
     Pass,
@@ -161,15 +161,15 @@ impl Bench {
     }
 
     pub(super) fn apply(&mut self, told: &Told) {
-        self.tell(told, true);
+        self.apply_object(told, true);
     }
 
     pub(super) fn delete(&mut self, told: &Told) {
-        self.tell(told, false);
+        self.apply_object(told, false);
     }
 
-    pub(super) fn tell(&mut self, told: &Told, present: bool) {
-        tell(&mut self.services, told, present);
+    pub(super) fn apply_object(&mut self, told: &Told, present: bool) {
+        apply(&mut self.services, told, present);
         self.world.apply(told, present);
     }
 
@@ -205,27 +205,27 @@ impl Bench {
         assert!(served.shed.is_empty(), "{served:?}");
     }
 
-    /// Another agent, which knows no object yet.
-    pub(super) fn begin_anew(&mut self) {
+    /// Starts another agent without any objects.
+    pub(super) fn restart_empty(&mut self) {
         let node = self.services.node().clone();
         (self.pool, self.registry) = self.maps.open(&node);
         self.services = Services::new(node, self.strictness);
         self.world = World::default();
     }
 
-    /// Another agent, which is told all objects at once.
+    /// Starts another agent with all objects.
     pub(super) fn restart(&mut self) {
         (self.pool, self.registry) = self.maps.open(self.services.node());
-        self.services = self.told_at_once();
+        self.services = self.all_services();
         self.serve_all();
         self.settle();
     }
 
-    fn told_at_once(&self) -> Services {
+    fn all_services(&self) -> Services {
         let node = self.services.node().clone();
         let mut services = Services::new(node, self.strictness);
         for told in self.world.objects() {
-            tell(&mut services, told, true);
+            apply(&mut services, told, true);
         }
         services
     }
@@ -238,7 +238,7 @@ impl Bench {
     /// The same objects in empty maps.
     pub(super) fn afresh(&self) -> Self {
         let mut fresh = Self::new(self.strictness);
-        fresh.services = self.told_at_once();
+        fresh.services = self.all_services();
         fresh.serve_all();
         fresh
     }
@@ -259,7 +259,7 @@ impl Bench {
         group.slot(Role::Internal).unwrap()
     }
 
-    /// Whether a packet goes to some backend.
+    /// Whether some backend gets the packet.
     pub(super) fn is_served(&self, source: &str, target: &str) -> bool {
         let vip = vip(target);
         let outcomes = self.outcomes(&Packet {
@@ -273,7 +273,7 @@ impl Bench {
             .all(|outcome| matches!(outcome, Outcome::Go(..)))
     }
 
-    /// All that the maps may do with a packet.
+    /// All outcomes that the maps allow for a packet.
     pub(super) fn outcomes(&self, packet: &Packet) -> BTreeSet<Outcome> {
         let view = self.view();
         let asked = Asked {
@@ -299,7 +299,7 @@ impl Bench {
         (0..64).map(|n| one(n << 26)).collect()
     }
 
-    /// All that the Services themselves may do with it.
+    /// All outcomes that the Services themselves allow.
     pub(super) fn wanted(&self, packet: &Packet) -> BTreeSet<Outcome> {
         match self.services.decide(packet, &Affinities::default(), 0) {
             Decision::Pass => [Outcome::Pass].into(),
@@ -321,7 +321,7 @@ impl Bench {
         }
     }
 
-    /// What is counted is what the maps hold.
+    /// The allocators' counts equal the maps' content.
     pub(super) fn check(&self) {
         let read = Pool::read(&self.maps.arrays);
         assert_eq!(self.pool.used(), read.used(), "backends, prefixes, rows");
@@ -384,7 +384,7 @@ impl Bench {
     }
 }
 
-fn tell(services: &mut Services, told: &Told, present: bool) {
+fn apply(services: &mut Services, told: &Told, present: bool) {
     let object = match told {
         Told::Service(service) => Object::Service(service),
         Told::Slice(slice) => Object::EndpointSlice(slice),
@@ -407,7 +407,7 @@ pub(super) fn vip(text: &str) -> Vip {
     }
 }
 
-/// A Service in `default` with port 80, and what its spec says besides.
+/// A Service in `default` with port 80 and further fields of its spec.
 pub(super) fn service(name: &str, cluster_ip: &str, more: &Value) -> Told {
     let mut spec = json!({
         "type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
@@ -420,7 +420,7 @@ pub(super) fn service(name: &str, cluster_ip: &str, more: &Value) -> Told {
     read(Told::Service, json!({"metadata": metadata, "spec": spec}))
 }
 
-/// With addresses of a load balancer.
+/// Sets the addresses of a load balancer.
 pub(super) fn balance(service: &mut Told, addresses: &[&str]) {
     if let Told::Service(service) = service {
         let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
@@ -429,7 +429,7 @@ pub(super) fn balance(service: &mut Told, addresses: &[&str]) {
     }
 }
 
-/// Made then.
+/// Sets the creation time.
 pub(super) fn created(mut service: Told, time: &str) -> Told {
     if let Told::Service(service) = &mut service {
         service.metadata.creation_timestamp = Some(serde_json::from_value(json!(time)).unwrap());

@@ -1,4 +1,4 @@
-//! What holds for every sequence of events.
+//! Properties of every sequence of events.
 
 use std::net::IpAddr;
 
@@ -48,10 +48,10 @@ fn packets() -> Vec<Packet> {
     packets
 }
 
-/// Of the packets after a step, each step has another of so many parts: at the end all are compared.
+/// After each step another part of the packets is compared; at the end all are.
 const PARTS: usize = 4;
 
-/// So many cases take seconds in an unoptimised build; `PROPTEST_CASES` asks for more.
+/// Some seconds in an unoptimised build; `PROPTEST_CASES` sets more.
 const CASES: u32 = 8;
 
 fn config() -> ProptestConfig {
@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_maps_decide_as_the_services_do_and_a_restart_changes_nothing(
+    fn the_maps_decide_like_the_services_and_a_restart_changes_nothing(
         steps in prop::collection::vec(prop::collection::vec(objects::event(), 0..8), 1..8),
         settles in 0_usize..8,
         strictness in prop::sample::select(vec![Strictness::SourceRanges, Strictness::KubeProxy]),
@@ -84,7 +84,7 @@ proptest! {
         bench.settle();
         for (number, step) in steps.iter().enumerate() {
             for (told, present) in step {
-                bench.tell(told, *present);
+                bench.apply_object(told, *present);
             }
             let served = bench.serve();
             prop_assert!(served.shed.is_empty(), "{:?}", served);

@@ -1,4 +1,4 @@
-//! How long 100,000 services with a million backends take to be in force, and one change among them.
+//! Time to program 100,000 services with a million backends, and one change among them.
 //!
 //! `cargo test --release -p dormouse-agent services::tests::scale -- --ignored --nocapture`
 
@@ -61,7 +61,7 @@ fn large(range: &str) -> Node {
     }
 }
 
-/// Resident memory that is no map's, in MB.
+/// Resident memory without the maps, in MB.
 fn resident_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -85,13 +85,13 @@ fn translate(
 
 #[test]
 #[ignore = "needs a release build and a gigabyte for the objects"]
-fn a_hundred_thousand_services_are_in_force_in_a_second() {
+fn a_hundred_thousand_services_are_programmed_in_a_second() {
     measure("fd00:172:30::/108", SERVICES);
 }
 
 #[test]
 #[ignore = "needs a release build and half a gigabyte for the objects"]
-fn so_are_fifty_thousand_of_which_each_is_found_by_its_port() {
+fn fifty_thousand_services_with_several_ports_are_programmed_in_a_second() {
     measure("fd00:99::/64", SERVICES / 2);
 }
 
@@ -118,7 +118,7 @@ fn measure(range: &str, services: u32) {
         all_mb - translated_mb
     );
     start = Instant::now();
-    bench.begin_anew();
+    bench.restart_empty();
     println!("  read by another:   {:?}", start.elapsed());
     let changes = translate(&mut bench.services, &objects);
     assert!(bench.serve_changes(&changes).shed.is_empty());
