@@ -3,9 +3,9 @@
 mod explain;
 mod flows;
 mod get;
+mod node_flags;
 mod start;
 mod uninstall;
-mod which;
 
 use std::io::{BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -55,7 +55,7 @@ pub async fn serve(
     network: Arc<Network>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    if let Err(error) = remembered::remember(network.config()) {
+    if let Err(error) = saved_config::save(network.config()) {
         tracing::warn!(%error, "failed to save the network configuration: no pod can be added while no agent runs");
     }
     let reconciler = tokio::spawn(reconcile(Arc::clone(&network), shutdown.clone()));

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::cni::connection;
-use dormouse_agent_pod::remembered::recall;
+use dormouse_agent_pod::saved_config;
 use dormouse_agent_pod::{Network, PodEntry, PodTable};
 
 /// Serves the plugin on the connection that is standard input.
@@ -20,7 +20,7 @@ pub fn serve(state_dir: &Path) -> Result<()> {
     stream
         .peer_addr()
         .context("standard input is not a connection; only dormouse-cni runs this command")?;
-    let opened = recall(state_dir).and_then(|config| Network::open(config, Box::new(NoTable)));
+    let opened = saved_config::load(state_dir).and_then(|config| Network::open(config, Box::new(NoTable)));
     match opened {
         Ok(network) => connection::serve(&stream, &network)?,
         Err(error) => connection::refuse(&stream, &error)?,

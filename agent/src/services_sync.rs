@@ -221,7 +221,7 @@ impl ServicesSync {
             grace.wait();
             end_stale(&flows, &services, &changes);
             if is_large {
-                memory::give_memory_back();
+                memory::return_free_memory();
             }
             (served, changes)
         });

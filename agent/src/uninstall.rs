@@ -71,7 +71,7 @@ pub fn look(place: &Place) -> Result<Plan, UninstallError> {
     let unreadable = |error: io::Error| UninstallError::Look(error.to_string());
     let pinned = Pinned::open(&place.bpffs).ok();
     let wiring = Wiring::look(&place.state_dir, pinned.as_ref())?;
-    let uplink = remembered::recall(&place.state_dir).map(|config| config.uplink);
+    let uplink = saved_config::load(&place.state_dir).map(|config| config.uplink);
     let facts = pinned.as_ref().map(Pinned::facts);
     let mut plan = plan::of_kernel(place, &wiring, facts, uplink.ok().as_deref());
     plan.removals

@@ -159,8 +159,8 @@ fn adds_deletes_the_pool_and_what_was_healed_are_told() {
         let states = ["leased", "quarantined", "free"].map(|state| count(&pool(state)));
         assert_eq!(states, [1, 1, free - 2]);
 
-        let healed = r#"dormouse_addresses_reclaimed_total{what="lease"}"#;
-        assert_eq!(count(healed), 0);
+        let repaired = r#"dormouse_addresses_reclaimed_total{what="lease"}"#;
+        assert_eq!(count(repaired), 0);
         node.crash(move || {
             drop(b);
             wait("the pod's link to go", || {
@@ -169,7 +169,7 @@ fn adds_deletes_the_pool_and_what_was_healed_are_told() {
                 names.all(|name| !name.starts_with("dm0"))
             });
         });
-        assert_eq!(count(healed), 1);
+        assert_eq!(count(repaired), 1);
         assert_eq!(count(&pool("leased")), 0);
     });
 }

@@ -11,7 +11,7 @@ use nix::libc;
 
 use super::error::DatapathError;
 use super::load::{Loaded, POD_PROGRAMS};
-use dormouse_agent_netlink::classifier::{Side, displace, filter, place, remove};
+use dormouse_agent_netlink::classifier::{Side, filter, place, remove, remove_clsact};
 use dormouse_agent_netlink::{Request, Rtnl};
 
 /// The position of the programs among the classifiers of a link.
@@ -97,7 +97,7 @@ pub(super) fn detach(bpffs: &Path) -> Result<(), DatapathError> {
         let pods: HashMap<_, [u8; 16], Pod> =
             HashMap::try_from(map).map_err(DatapathError::map("open", "pod"))?;
         let pods = pods.iter().filter_map(Result::ok);
-        requests.extend(pods.map(|(_, pod)| displace(pod.ifindex)));
+        requests.extend(pods.map(|(_, pod)| remove_clsact(pod.ifindex)));
     }
     // Errors are ignored: the link has been deleted.
     let done = Rtnl::open().and_then(|mut rtnl| rtnl.carry_out(&requests));

@@ -25,7 +25,7 @@ pub enum Side {
 }
 
 /// Creates the clsact qdisc; an existing one is no error.
-pub fn place(ifindex: u32) -> Request {
+pub fn add_clsact(ifindex: u32) -> Request {
     let message = clsact(ifindex);
     Request {
         tolerated: &[libc::EEXIST],
@@ -38,7 +38,7 @@ pub fn place(ifindex: u32) -> Request {
 }
 
 /// Deletes the clsact qdisc with all classifiers.
-pub fn displace(ifindex: u32) -> Request {
+pub fn remove_clsact(ifindex: u32) -> Request {
     let message = RouteNetlinkMessage::DelQueueDiscipline(clsact(ifindex));
     Request::new("delete the clsact qdisc of the pod's link", message, 0)
 }

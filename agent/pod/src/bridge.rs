@@ -12,7 +12,7 @@ use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec};
 
 use super::messages::no_generated_addresses;
 use super::names::BRIDGE_MAC;
-use super::refusal::{self, Net};
+use super::unreachable_routes::{self, Net};
 use super::{GATEWAY, GATEWAY4, shards, sysctl};
 use dormouse_agent_netlink::links;
 
@@ -82,7 +82,7 @@ pub(crate) fn ensure(
                 .await?,
             );
         }
-        let refused = refusal::settle(&handle, refused).await;
+        let refused = unreachable_routes::settle(&handle, refused).await;
         refused.map_err(|source| BridgeError::Kernel {
             what: "add unreachable routes beside",
             name: name.to_owned(),
@@ -162,10 +162,10 @@ impl Bridge {
             self.name_itself(bridge).await?;
         }
         self.settle(bridge, mtu).await?;
-        sysctl::quiet_bridge(&self.name)?;
+        sysctl::ignore_router_advertisements(&self.name)?;
         self.address(bridge, (GATEWAY.into(), 64)).await?;
         if self.has_ipv4 {
-            sysctl::trust_bridge4(&self.name)?;
+            sysctl::loosen_rp_filter(&self.name)?;
             self.address(bridge, (GATEWAY4.into(), 32)).await?;
         }
         Ok(bridge)

@@ -1,9 +1,9 @@
 //! The pod network of a node: bridges, a veth pair per pod, addresses of the node's prefix; all by netlink.
 //!
 //! Reading order: names and addresses ([`names`]), the netlink messages ([`messages`], pure), the removal of links ([`removal`]),
-//! the bridges ([`bridge`]) and the distribution of pods over them ([`shards`], pure), unreachable routes ([`refusal`]),
+//! the bridges ([`bridge`]) and the distribution of pods over them ([`shards`], pure), unreachable routes ([`unreachable_routes`]),
 //! recovery after a restart ([`recovery`], pure), rate limits ([`limiter`]), the operations that CNI needs ([`network`]) with
-//! their [`metrics`], and the settings that outlive the agent ([`remembered`]).
+//! their [`metrics`], and the settings that outlive the agent ([`saved_config`]).
 
 #![forbid(unsafe_code)]
 
@@ -20,11 +20,11 @@ pub mod metrics;
 pub mod names;
 pub mod network;
 mod recovery;
-pub mod refusal;
-pub mod remembered;
 mod removal;
+pub mod saved_config;
 mod shards;
 mod sysctl;
+pub mod unreachable_routes;
 
 pub use counters::{RequestCount, RequestCounters};
 pub use dormouse_agent_datapath::PodEntry;

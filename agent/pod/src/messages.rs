@@ -19,18 +19,18 @@ use nix::libc;
 use super::names;
 use dormouse_agent_netlink::Request;
 
+mod host_route;
 mod inside;
 mod limit;
-mod reach;
 
+pub(crate) use host_route::{host_route, remove_host_route};
 pub(crate) use inside::pod_side;
 pub(crate) use limit::allowed;
-pub(crate) use reach::{reach, unreach};
 
 /// The interface group of the pods' links (IFLA_GROUP).
 pub const POD_GROUP: u32 = 0x646d_0001;
 /// The group of links that are about to be deleted together.
-pub(crate) const DOOMED_GROUP: u32 = 0x646d_0002;
+pub(crate) const DELETED_GROUP: u32 = 0x646d_0002;
 
 /// Transmit and receive queues of each side of the veth pair. The default is one per CPU, each with a kernel object; a veth
 /// without a qdisc uses none of them.
@@ -104,11 +104,11 @@ pub(crate) fn host_side(wiring: &Wiring<'_>, netns: RawFd) -> Vec<Request> {
         ),
     ];
     let reached = wiring.addresses();
-    requests.extend(reached.flat_map(|address| reach(address, wiring.mac, wiring.bridge)));
+    requests.extend(reached.flat_map(|address| host_route(address, wiring.mac, wiring.bridge)));
     if let Some(uplink) = wiring.proxy_on {
         requests.push(Request::new(
             "add the pod's proxy entry on the uplink",
-            RouteNetlinkMessage::NewNeighbour(reach::proxy(wiring.address, uplink)),
+            RouteNetlinkMessage::NewNeighbour(host_route::proxy(wiring.address, uplink)),
             NLM_F_CREATE | NLM_F_REPLACE,
         ));
     }
@@ -132,11 +132,11 @@ pub(crate) fn settle(wiring: &Wiring<'_>, limiter: Option<BorrowedFd<'_>>) -> Ve
 }
 
 /// Moves a link to the group of links to delete; a missing link is no error.
-pub(crate) fn doom(name: &str) -> Request {
+pub(crate) fn mark_for_deletion(name: &str) -> Request {
     let mut link = LinkMessage::default();
     link.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),
-        LinkAttribute::Group(DOOMED_GROUP),
+        LinkAttribute::Group(DELETED_GROUP),
     ];
     tolerate(
         "mark the pod's veth for removal",
@@ -146,9 +146,9 @@ pub(crate) fn doom(name: &str) -> Request {
 }
 
 /// Deletes the links of that group; an empty group is no error.
-pub(crate) fn remove_doomed() -> Request {
+pub(crate) fn delete_marked() -> Request {
     let mut link = LinkMessage::default();
-    link.attributes = vec![LinkAttribute::Group(DOOMED_GROUP)];
+    link.attributes = vec![LinkAttribute::Group(DELETED_GROUP)];
     tolerate(
         "remove the pod's veth",
         RouteNetlinkMessage::DelLink(link),

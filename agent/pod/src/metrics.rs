@@ -37,7 +37,7 @@ pub enum Stage {
 
 /// A repaired leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Healed {
+pub enum Repaired {
     /// A lease whose pod vanished, or whose ADD or DEL was interrupted.
     Lease,
     /// A link without a lease.
@@ -53,8 +53,8 @@ struct StageLabels {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HealedLabels {
-    what: Healed,
+struct RepairedLabels {
+    what: Repaired,
 }
 
 impl EncodeLabelValue for Command {
@@ -77,7 +77,7 @@ impl EncodeLabelValue for Stage {
     }
 }
 
-impl EncodeLabelValue for Healed {
+impl EncodeLabelValue for Repaired {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         encoder.write_str(match self {
             Self::Lease => "lease",
@@ -91,14 +91,14 @@ impl EncodeLabelValue for Healed {
 #[derive(Clone, Debug)]
 pub struct WiringMetrics {
     stages: Family<StageLabels, Histogram, fn() -> Histogram>,
-    healed: Family<HealedLabels, Counter>,
+    repaired: Family<RepairedLabels, Counter>,
 }
 
 impl Default for WiringMetrics {
     fn default() -> Self {
         Self {
             stages: Family::new_with_constructor(histogram),
-            healed: Family::default(),
+            repaired: Family::default(),
         }
     }
 }
@@ -118,8 +118,8 @@ impl WiringMetrics {
     }
 
     /// Counts a repaired leak.
-    pub fn healed(&self, what: Healed) {
-        self.healed.get_or_create(&HealedLabels { what }).inc();
+    pub fn repaired(&self, what: Repaired) {
+        self.repaired.get_or_create(&RepairedLabels { what }).inc();
     }
 
     /// Registers the metrics.
@@ -131,7 +131,7 @@ impl WiringMetrics {
             self.stages.clone(),
         );
         let help = "Repaired leaks of crashes and of vanished pods, by kind";
-        registry.register("dormouse_addresses_reclaimed", help, self.healed.clone());
+        registry.register("dormouse_addresses_reclaimed", help, self.repaired.clone());
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         metrics.took(Command::Add, Stage::Host, Duration::from_millis(1));
-        metrics.healed(Healed::Lease);
+        metrics.repaired(Repaired::Lease);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [

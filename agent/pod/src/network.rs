@@ -22,11 +22,11 @@ use super::counters::RequestCounters;
 use super::error::NetworkError;
 use super::keyed_lock::KeyedLock;
 use super::recovery::PodLink;
-use super::refusal::Net;
 use super::removal::Remover;
 use super::shards::Shards;
+use super::unreachable_routes::Net;
 use super::{PodEntry, PodTable, messages, names, sysctl};
-use crate::metrics::{Command, Healed, Stage, WiringMetrics};
+use crate::metrics::{Command, Repaired, Stage, WiringMetrics};
 use dormouse_agent_netlink::{Batch, Rtnl};
 use dormouse_agent_sys::retry;
 use stages::Stages;
@@ -34,9 +34,9 @@ use stages::Stages;
 mod attach;
 mod check;
 mod detach;
-mod heal;
 mod mtu;
 mod queues;
+mod repair;
 mod reserve;
 mod stages;
 
@@ -191,7 +191,7 @@ impl Network {
             wiring: WiringMetrics::default(),
         };
         let began = Instant::now();
-        let kept = network.heal()?;
+        let kept = network.repair()?;
         let took_us = began.elapsed().as_micros();
         tracing::info!(pods = kept, took_us, "recovered the node's pods");
         network.consume_pending()?;
@@ -266,8 +266,12 @@ impl Network {
         let bridges = self.bridges_of(lease);
         let proxy_on = self.proxy_on();
         let requests = messages::both(address, lease.ipv4).flat_map(|address| {
-            let unreach = |bridge: &u32| messages::unreach(address, *bridge, proxy_on);
-            bridges.iter().flat_map(unreach).collect::<Vec<_>>()
+            let remove_host_route =
+                |bridge: &u32| messages::remove_host_route(address, *bridge, proxy_on);
+            bridges
+                .iter()
+                .flat_map(remove_host_route)
+                .collect::<Vec<_>>()
         });
         let requests = requests.collect();
         self.remover
@@ -284,7 +288,7 @@ impl Network {
     /// Removes the pod of a lease that a crash left, or that vanished without DEL.
     fn reclaim(&self, lease: &Lease) -> Result<(), NetworkError> {
         self.unwire(lease)?;
-        self.wiring.healed(Healed::Lease);
+        self.wiring.repaired(Repaired::Lease);
         Ok(())
     }
 

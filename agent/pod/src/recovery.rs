@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use dormouse_agent_ipam::{Lease, NetnsId, State, Suffix};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
-use super::messages::{DOOMED_GROUP, POD_GROUP};
+use super::messages::{DELETED_GROUP, POD_GROUP};
 use super::names;
 use super::names::Alias;
 use dormouse_agent_netlink::links;
@@ -42,7 +42,7 @@ impl PodLink {
                 LinkAttribute::Controller(index) => controller = Some(*index),
                 LinkAttribute::IfAlias(text) => alias = names::parse_alias(text),
                 LinkAttribute::Qdisc(kind) => queues = !UNQUEUED.contains(&kind.as_str()),
-                LinkAttribute::Group(group) => ours = [POD_GROUP, DOOMED_GROUP].contains(group),
+                LinkAttribute::Group(group) => ours = [POD_GROUP, DELETED_GROUP].contains(group),
                 _ => {}
             }
         }
@@ -71,7 +71,7 @@ impl PodLink {
 
 /// One step of the recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Healing {
+pub(crate) enum Repair {
     /// The pod is live: add it to the data path.
     Keep(PodLink),
     /// An interrupted ADD or DEL, or a deleted namespace: remove what is left and free the lease.
@@ -87,7 +87,7 @@ pub(crate) fn plan<'a>(
     leases: impl Iterator<Item = &'a Lease>,
     links: &[PodLink],
     bridges: &[u32],
-) -> Vec<Healing> {
+) -> Vec<Repair> {
     let mut left: HashMap<Suffix, &PodLink> =
         links.iter().map(|link| (link.suffix, link)).collect();
     let is_ours = |link: &PodLink| link.controller.is_some_and(|c| bridges.contains(&c));
@@ -95,13 +95,13 @@ pub(crate) fn plan<'a>(
     for lease in leases {
         let link = left.remove(&lease.suffix);
         healings.push(match (lease.state, link) {
-            (State::Live, Some(link)) => Healing::Keep(link.clone()),
-            _ => Healing::Unwire(lease.clone()),
+            (State::Live, Some(link)) => Repair::Keep(link.clone()),
+            _ => Repair::Unwire(lease.clone()),
         });
     }
     healings.extend(left.into_values().map(|link| match &link.alias {
-        Some(alias) if is_ours(link) => Healing::Adopt(adopted(alias), link.clone()),
-        _ => Healing::RemoveLink(names::link_name(link.suffix)),
+        Some(alias) if is_ours(link) => Repair::Adopt(adopted(alias), link.clone()),
+        _ => Repair::RemoveLink(names::link_name(link.suffix)),
     }));
     healings
 }

@@ -33,7 +33,7 @@ const PATIENCE_S: i64 = 30;
 const FIRST: u32 = 1;
 
 /// A link to delete.
-struct Doomed {
+struct Deletion {
     link: String,
     /// The request that moves it into the group, and further requests of the caller.
     requests: Vec<Request>,
@@ -43,7 +43,7 @@ struct Doomed {
 /// Deletes links of any thread, together with those of other waiting threads.
 #[derive(Default)]
 pub(crate) struct Remover {
-    waiting: Mutex<Vec<Doomed>>,
+    waiting: Mutex<Vec<Deletion>>,
     turn: Mutex<()>,
 }
 
@@ -51,7 +51,7 @@ impl Remover {
     /// Executes `requests` and deletes the link. A missing link is no error. Uses the calling thread's network namespace.
     pub(crate) fn remove(&self, link: &str, requests: Vec<Request>) -> Result<(), RequestError> {
         let (answer, answered) = sync_channel(1);
-        self.waiting.lock().push(Doomed {
+        self.waiting.lock().push(Deletion {
             link: link.to_owned(),
             requests,
             answer,
@@ -71,21 +71,21 @@ impl Remover {
     }
 }
 
-fn remove_group(group: Vec<Doomed>) {
+fn remove_group(group: Vec<Deletion>) {
     let mut all = Vec::new();
     let mut askers = Vec::new();
-    for Doomed {
+    for Deletion {
         link,
         requests,
         answer,
     } in group
     {
         let first = all.len();
-        all.push(messages::doom(&link));
+        all.push(messages::mark_for_deletion(&link));
         all.extend(requests);
         askers.push((link, first..all.len(), answer));
     }
-    all.push(messages::remove_doomed());
+    all.push(messages::delete_marked());
     let links = askers
         .iter()
         .map(|(link, range, _)| (range.start, link.clone()));

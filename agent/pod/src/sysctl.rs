@@ -34,7 +34,7 @@ pub struct SysctlError {
 /// advertisements and loses the routes it has learned.
 pub(crate) fn forward(uplink: &str) -> Result<(), SysctlError> {
     for interface in interfaces()? {
-        keep_listening(&interface, interface == uplink)?;
+        keep_accepting_ra(&interface, interface == uplink)?;
     }
     set(&format!("{IPV6}/conf/all/forwarding"), "1")?;
     make_room(IPV6)
@@ -61,7 +61,7 @@ fn make_room(family: &str) -> Result<(), SysctlError> {
 
 /// Sets accept_ra from 1 to 2. 0 is not changed: systemd-networkd and NetworkManager write it when they process
 /// advertisements themselves. Apart from the uplink, an interface that forwards already ignores advertisements, and stays so.
-fn keep_listening(interface: &str, is_uplink: bool) -> Result<(), SysctlError> {
+fn keep_accepting_ra(interface: &str, is_uplink: bool) -> Result<(), SysctlError> {
     let is = |name: &str, value: &str| {
         read(&format!("{IPV6}/conf/{interface}/{name}")).is_some_and(|now| now == value)
     };
@@ -91,13 +91,13 @@ pub(crate) fn proxy_neighbors(uplink: &str) -> Result<(), SysctlError> {
 }
 
 /// Disables autoconfiguration on a bridge.
-pub(crate) fn quiet_bridge(bridge: &str) -> Result<(), SysctlError> {
+pub(crate) fn ignore_router_advertisements(bridge: &str) -> Result<(), SysctlError> {
     set(&format!("{IPV6}/conf/{bridge}/accept_ra"), "0")
 }
 
 /// Sets rp_filter to loose on an IPv4 bridge: replies of pods in a VIP's name have a source address without a route to the
 /// pod. The programs check the pods' source addresses, so strict mode is not needed.
-pub(crate) fn trust_bridge4(bridge: &str) -> Result<(), SysctlError> {
+pub(crate) fn loosen_rp_filter(bridge: &str) -> Result<(), SysctlError> {
     let path = |interface: &str| format!("{IPV4}/conf/{interface}/rp_filter");
     let filter =
         |interface: &str| read(&path(interface)).and_then(|value| value.parse::<u8>().ok());
@@ -109,13 +109,13 @@ pub(crate) fn trust_bridge4(bridge: &str) -> Result<(), SysctlError> {
 
 /// Disables ICMPv6 redirects and router advertisements inside the pod: pods reach each other through the gateway, and the
 /// kernel's redirects (both pods are behind one link) would point to a neighbour that the isolated port cannot reach.
-pub(crate) fn quiet_pod(ifname: &str) -> Result<(), SysctlError> {
+pub(crate) fn ignore_redirects(ifname: &str) -> Result<(), SysctlError> {
     write(&format!("{IPV6}/conf/{ifname}/accept_redirects"), "0")?;
     write(&format!("{IPV6}/conf/{ifname}/accept_ra"), "0")
 }
 
 /// The same for IPv4, where the namespace's setting counts too.
-pub(crate) fn quiet_pod4(ifname: &str) -> Result<(), SysctlError> {
+pub(crate) fn ignore_redirects4(ifname: &str) -> Result<(), SysctlError> {
     write(&format!("{IPV4}/conf/all/accept_redirects"), "0")?;
     write(&format!("{IPV4}/conf/{ifname}/accept_redirects"), "0")
 }

@@ -8,7 +8,7 @@ use dormouse_agent_services::address::parse_address;
 use serde_json::json;
 
 use super::flows::service;
-use super::which::Which;
+use super::node_flags::NodeFlags;
 use dormouse_agent_inspect::address::Found;
 use dormouse_agent_inspect::explanation::From;
 use dormouse_agent_inspect::frame::Opening;
@@ -66,7 +66,7 @@ struct FlowFlags {
     #[arg(short, long)]
     output: Option<Output>,
     #[command(flatten)]
-    which: Which,
+    node: NodeFlags,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -77,7 +77,7 @@ struct AddressFlags {
     #[arg(short, long)]
     output: Option<Output>,
     #[command(flatten)]
-    which: Which,
+    node: NodeFlags,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -105,7 +105,7 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, InspectE
     } else {
         flags.from
     };
-    let (pinned, names) = flags.which.named()?;
+    let (pinned, names) = flags.node.named()?;
     let path = PacketPath::new((&pinned, &names), opening, from, flags.bare);
     let found = path.explain()?;
     match flags.output {
@@ -167,7 +167,7 @@ fn service_address(
     v4: bool,
     (protocol, port): (u8, u16),
 ) -> Result<IpAddr, InspectError> {
-    let rows = service(&flags.target, flags.which.agent())?;
+    let rows = service(&flags.target, flags.node.agent())?;
     let mut family = rows
         .iter()
         .filter(|row| row.cluster_ip.is_ipv4() == v4)
@@ -199,7 +199,7 @@ fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, In
         let message = format!("{:?} is not an address", flags.address);
         InspectError::usage(message, "write it like 10.96.0.7 or fd00:20::7")
     })?;
-    let (wiring, pinned) = flags.which.wiring()?;
+    let (wiring, pinned) = flags.node.wiring()?;
     let mut facts = wiring
         .one(address)
         .as_ref()
@@ -207,11 +207,11 @@ fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, In
         .unwrap_or_default();
     match pinned {
         Some(pinned) => {
-            let names = flags.which.names(&pinned)?;
+            let names = flags.node.names(&pinned)?;
             facts.extend(address::find(&pinned, &names, address)?.facts);
         }
         // The data path was not read: "nothing known" would not be true.
-        None if facts.is_empty() => drop(flags.which.pinned()?),
+        None if facts.is_empty() => drop(flags.node.pinned()?),
         None => {}
     }
     let found = Found { address, facts };

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::Args;
 use dormouse_agent_services::{Prefix, address::parse_address};
 
-use super::which::{Which, beside};
+use super::node_flags::{NodeFlags, print_note};
 use dormouse_agent_datapath::Place;
 use dormouse_agent_inspect::flows::{self, Filter, Kind, State, To};
 use dormouse_agent_inspect::names::protocol_number;
@@ -51,13 +51,13 @@ pub struct Flows {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
-    which: Which,
+    node: NodeFlags,
 }
 
 /// Runs `flows`.
 pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let filter = flags.filter()?;
-    let (pinned, names) = flags.which.named()?;
+    let (pinned, names) = flags.node.named()?;
     if flags.limit == Some(0) {
         let all = usize::MAX;
         let form = Form::default();
@@ -72,9 +72,9 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectE
     let limit = flags.limit.unwrap_or(usize::MAX);
     let count = flows::write(out, (&pinned, &names), (&filter, limit, flags.form))?;
     if count == 0 {
-        beside("no such flows");
+        print_note("no such flows");
     } else if count == limit {
-        beside(&format!(
+        print_note(&format!(
             "note: the first {limit} flows; raise --limit to see more"
         ));
     }
@@ -110,7 +110,7 @@ impl Flows {
             };
             return Ok(To::Places(protocols.map(place).into_iter().collect()));
         }
-        let rows = service(text, self.which.agent())?;
+        let rows = service(text, self.node.agent())?;
         Ok(To::Places(places(&rows)))
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use super::which::{Which, beside};
+use super::node_flags::{NodeFlags, print_note};
 use dormouse_agent_inspect::names::slots;
 use dormouse_agent_inspect::output::{Form, Output, list};
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
@@ -56,7 +56,7 @@ struct Plain {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
-    which: Which,
+    node: NodeFlags,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -80,7 +80,7 @@ struct ServicesFlags {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
-    which: Which,
+    node: NodeFlags,
 }
 
 /// Runs `get`.
@@ -88,12 +88,12 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, InspectError
     match &flags.resource {
         Resource::Services(flags) => return get_services(flags, out),
         Resource::Apps(plain) => {
-            let rows = apps::rows(&plain.which.pinned()?);
+            let rows = apps::rows(&plain.node.pinned()?);
             list(out, &rows, plain.form)?;
             say_none("apps that this node follows", rows.is_empty());
         }
         Resource::Backends(BackendsFlags { of, plain }) => {
-            let (pinned, names) = plain.which.named()?;
+            let (pinned, names) = plain.node.named()?;
             let rows = backends::rows(&pinned, &names, of.as_deref());
             list(out, &rows, plain.form)?;
             let of = of.as_ref().map(|of| format!(" of {of}"));
@@ -103,21 +103,21 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, InspectError
             );
         }
         Resource::Drops(plain) => {
-            let (pinned, names) = plain.which.named()?;
+            let (pinned, names) = plain.node.named()?;
             let rows = drops::read(&pinned, &names)?;
             list(out, &rows, plain.form)?;
             say_none("drops, rejections or resets", rows.is_empty());
             if let Some(first) = rows.first().filter(|_| plain.form.output.is_none()) {
-                beside(&format!("next: dormouse-agent explain code {}", first.code));
+                print_note(&format!("next: dormouse-agent explain code {}", first.code));
             }
         }
         Resource::Pods(plain) => {
-            let rows = pods::rows(&plain.which.wiring()?.0);
+            let rows = pods::rows(&plain.node.wiring()?.0);
             list(out, &rows, plain.form)?;
             say_none("pods on this node", rows.is_empty());
         }
         Resource::Addresses(plain) => {
-            let rows = addresses::rows(&plain.which.wiring()?.0);
+            let rows = addresses::rows(&plain.node.wiring()?.0);
             list(out, &rows, plain.form)?;
             say_none(
                 "addresses that are leased or in quarantine",
@@ -130,13 +130,13 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, InspectError
 }
 
 fn get_neighbours(plain: &Plain, out: &mut dyn Write) -> Result<(), InspectError> {
-    let (wiring, pinned) = plain.which.wiring()?;
+    let (wiring, pinned) = plain.node.wiring()?;
     let rows = neighbours::rows(&wiring);
     list(out, &rows, plain.form)?;
     say_none("permanent or proxy neighbour entries", rows.is_empty());
     if let (Some(pinned), None) = (pinned, plain.form.output) {
         let (answered, ignored) = neighbours::solicitations(&pinned.stats()?);
-        beside(&format!(
+        print_note(&format!(
             "solicitations at the uplink: {answered} for pods, answered; {ignored} for addresses without a pod, not answered"
         ));
     }
@@ -145,7 +145,7 @@ fn get_neighbours(plain: &Plain, out: &mut dyn Write) -> Result<(), InspectError
 
 fn say_none(what: &str, none: bool) {
     if none {
-        beside(&format!("no {what}"));
+        print_note(&format!("no {what}"));
     }
 }
 
@@ -155,7 +155,7 @@ fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Insp
         namespace,
         name: flags.name.clone(),
     };
-    let mut rows = services::read(flags.which.agent(), &wanted)?;
+    let mut rows = services::read(flags.node.agent(), &wanted)?;
     let place = wanted.namespace.as_ref().map_or_else(
         || "any namespace".to_owned(),
         |namespace| format!("namespace {namespace}"),
@@ -169,23 +169,23 @@ fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Insp
         flags.form.output,
         Some(Output::Wide | Output::Json | Output::Yaml)
     ) {
-        fill_slots(&flags.which, &mut rows);
+        fill_slots(&flags.node, &mut rows);
     }
     list(out, &rows, flags.form)?;
     if rows.is_empty() {
-        beside(&format!("no services in {place}"));
+        print_note(&format!("no services in {place}"));
     }
     Ok(Exit::Yes)
 }
 
 /// Adds the slots, which only root can read in the maps; without root the rows are written without them.
-fn fill_slots(which: &Which, rows: &mut [ServiceRow]) {
-    match which.pinned() {
+fn fill_slots(node: &NodeFlags, rows: &mut [ServiceRow]) {
+    match node.pinned() {
         Ok(pinned) => {
             for row in rows {
                 row.slots = slots(&pinned, row);
             }
         }
-        Err(error) => beside(&format!("note: slots are not shown: {}", error.message)),
+        Err(error) => print_note(&format!("note: slots are not shown: {}", error.message)),
     }
 }

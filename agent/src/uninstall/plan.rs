@@ -11,7 +11,7 @@ use super::Place;
 use dormouse_agent_inspect::kernel::{Kernel, Link, Neighbour, Route};
 use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
-use dormouse_agent_pod::refusal;
+use dormouse_agent_pod::unreachable_routes;
 
 /// Length of an acting prefix, in bits.
 const ACTING_LENGTH: u8 = 96;
@@ -106,7 +106,7 @@ pub(super) fn of_kernel(
         on: kernel.name(entry.ifindex),
     }));
     let routes = kernel.routes.iter().filter(|route| {
-        refusal::is_refusal(&route.message)
+        unreachable_routes::is_unreachable_route(&route.message)
             || facts.is_some_and(|facts| leads_to_activator(route, facts))
     });
     removals.extend(routes.map(|route| Removal::Route {

@@ -5,7 +5,7 @@
 )]
 
 /// Returns free memory to the kernel (malloc_trim), which the allocator otherwise keeps.
-pub fn give_memory_back() {
+pub fn return_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes a number, and touches only what is free.
     unsafe {

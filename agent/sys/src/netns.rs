@@ -14,10 +14,10 @@ use nix::sys::stat::fstat;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
 mod cookie;
-mod living;
+mod existing;
 
 pub use cookie::cookie;
-pub use living::living;
+pub use existing::existing;
 
 const OWN: &str = "/proc/thread-self/ns/net";
 
@@ -79,13 +79,13 @@ pub fn own_identity() -> io::Result<NetnsId> {
 }
 
 /// Mounted namespaces, as container runtimes create them: paths by inode.
-pub fn kept() -> io::Result<HashMap<u64, PathBuf>> {
+pub fn mounted() -> io::Result<HashMap<u64, PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    Ok(mounts.lines().filter_map(kept_by).collect())
+    Ok(mounts.lines().filter_map(mounted_at).collect())
 }
 
 /// Parses a line of mountinfo: the fourth field is the mounted file, the fifth the mount point.
-fn kept_by(mount: &str) -> Option<(u64, PathBuf)> {
+fn mounted_at(mount: &str) -> Option<(u64, PathBuf)> {
     let mut words = mount.split(' ').skip(3);
     let inode = words.next()?.strip_prefix("net:[")?.strip_suffix(']')?;
     Some((inode.parse().ok()?, words.next()?.into()))
@@ -129,9 +129,12 @@ mod tests {
     #[test]
     fn mounted_namespaces_are_found() {
         let mount = "44 43 0:4 net:[4026532202] /run/netns/a rw shared:2 - nsfs nsfs rw";
-        assert_eq!(kept_by(mount), Some((4_026_532_202, "/run/netns/a".into())));
         assert_eq!(
-            kept_by("25 30 0:23 / /sys rw,relatime - sysfs sysfs rw"),
+            mounted_at(mount),
+            Some((4_026_532_202, "/run/netns/a".into()))
+        );
+        assert_eq!(
+            mounted_at("25 30 0:23 / /sys rw,relatime - sysfs sysfs rw"),
             None
         );
     }

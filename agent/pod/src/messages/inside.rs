@@ -10,8 +10,8 @@ use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 
+use super::host_route::permanent;
 use super::limit::limit;
-use super::reach::permanent;
 use super::{Wiring, no_generated_addresses};
 use crate::{GATEWAY, GATEWAY4, names};
 use dormouse_agent_netlink::Request;

@@ -46,7 +46,7 @@ impl Network {
             .in_work
             .enter(key, PATIENCE)
             .ok_or_else(|| NetworkError::Busy(key.clone()))?;
-        self.forget_vanished(key)?;
+        self.free_vanished(key)?;
         let (address, ipv4) = self.addresses(wanted);
         let request = LeaseRequest {
             address,
@@ -62,7 +62,7 @@ impl Network {
     }
 
     /// Removes an earlier pod of the same key whose namespace was deleted without DEL.
-    fn forget_vanished(&self, key: &LeaseKey) -> Result<(), NetworkError> {
+    fn free_vanished(&self, key: &LeaseKey) -> Result<(), NetworkError> {
         let earlier = self.leases.lease(key).filter(|lease| lease.wired);
         let Some(lease) = earlier else { return Ok(()) };
         if pod_links()?.iter().any(|link| link.suffix == lease.suffix) {
@@ -151,7 +151,8 @@ impl Network {
     /// Handles a full bridge: undoes the requests after the refused one, and takes another bridge.
     fn move_on(&self, wiring: &mut Wiring<'_>) -> Result<(), NetworkError> {
         let left = wiring.addresses();
-        let left = left.flat_map(|address| messages::unreach(address, wiring.bridge, None));
+        let left =
+            left.flat_map(|address| messages::remove_host_route(address, wiring.bridge, None));
         self.batch.send(left.collect())?;
         self.shards.lock().refuse(wiring.suffix);
         wiring.bridge = self.place(wiring.suffix)?;
@@ -252,9 +253,9 @@ fn explain(error: RequestError, wiring: &Wiring<'_>) -> NetworkError {
 fn wire_pod(wiring: &Wiring<'_>, netns: BorrowedFd<'_>) -> Result<(), NetworkError> {
     let inside = || {
         let ifname = wiring.key.ifname.as_str();
-        sysctl::quiet_pod(ifname).map_err(io::Error::other)?;
+        sysctl::ignore_redirects(ifname).map_err(io::Error::other)?;
         if wiring.address4.is_some() {
-            sysctl::quiet_pod4(ifname).map_err(io::Error::other)?;
+            sysctl::ignore_redirects4(ifname).map_err(io::Error::other)?;
         }
         let requests = messages::pod_side(wiring);
         Ok(Rtnl::open()?.batch(&requests))

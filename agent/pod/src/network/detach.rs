@@ -9,10 +9,10 @@ use dormouse_cni::message::Attachment;
 use dormouse_cni::pending::{self, PendingDel, since_boot};
 
 use super::attach::PATIENCE;
-use super::reserve::kept_alive;
+use super::reserve::alive_reservations;
 use super::{Network, boot_id, links, machine};
 use crate::error::NetworkError;
-use crate::metrics::Healed;
+use crate::metrics::Repaired;
 use crate::recovery::PodLink;
 
 /// Time after which the lease of a pod without a link is freed without DEL: a runtime whose DEL is late should find the lease.
@@ -80,10 +80,10 @@ impl Network {
         let leases = self.leases.leases();
         let links = links()?;
         let pods: Vec<PodLink> = links.iter().filter_map(PodLink::read).collect();
-        self.follow_mtu(&links, &pods)?;
-        self.follow_queues(&leases, &pods)?;
+        self.apply_uplink_mtu(&links, &pods)?;
+        self.update_queues(&leases, &pods)?;
         let linked: HashSet<Suffix> = pods.iter().map(|link| link.suffix).collect();
-        let alive = kept_alive(leases.iter().map(AsRef::as_ref))?;
+        let alive = alive_reservations(leases.iter().map(AsRef::as_ref))?;
         let now = since_boot();
         let due = leases.iter().filter(|lease| match lease.state {
             State::Live => {
@@ -98,7 +98,7 @@ impl Network {
                 held.since == lease.since && held.state == lease.state
             })?;
             if freed {
-                self.wiring.healed(Healed::Lease);
+                self.wiring.repaired(Repaired::Lease);
             }
             Ok(())
         }))

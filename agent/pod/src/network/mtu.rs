@@ -20,7 +20,7 @@ use dormouse_agent_sys::netns;
 
 impl Network {
     /// Applies the uplink's MTU, which is in `links`, to bridges and pods.
-    pub(super) fn follow_mtu(
+    pub(super) fn apply_uplink_mtu(
         &self,
         links: &[LinkMessage],
         pods: &[PodLink],
@@ -43,27 +43,27 @@ impl Network {
             // Stored only now: what failed is tried again at the next reconciliation.
             self.mtu.store(mtu, Ordering::Relaxed);
         }
-        self.fit(pods)
+        self.apply_mtu(pods)
     }
 
     /// Sets the uplink's MTU on both sides of the pods' links whose host side has another one. If a pod's namespace cannot be
     /// found, both sides stay as they are, because different MTUs lose packets; the node then sends "packet too big" to the
     /// pod.
-    pub(super) fn fit(&self, pods: &[PodLink]) -> Result<(), NetworkError> {
+    pub(super) fn apply_mtu(&self, pods: &[PodLink]) -> Result<(), NetworkError> {
         let mtu = self.mtu();
         let unfit: Vec<&PodLink> = pods.iter().filter(|pod| pod.mtu != mtu).collect();
         if unfit.is_empty() {
             return Ok(());
         }
-        let kept = netns::kept().map_err(machine("list the pods' namespaces"))?;
+        let mounted = netns::mounted().map_err(machine("list the pods' namespaces"))?;
         let mut hosts = Vec::new();
         for pod in unfit {
             let Some(lease) = self.lease_of(pod) else {
                 continue;
             };
-            let path = kept.get(&lease.netns.ino);
-            let set =
-                path.map(|path| File::open(path).and_then(|file| fit_inside(&file, &lease, mtu)));
+            let path = mounted.get(&lease.netns.ino);
+            let set = path
+                .map(|path| File::open(path).and_then(|file| apply_mtu_inside(&file, &lease, mtu)));
             match set {
                 Some(Ok(())) => hosts.push(messages::set_mtu(pod.ifindex, mtu)),
                 Some(Err(error)) => {
@@ -83,7 +83,7 @@ impl Network {
     }
 }
 
-fn fit_inside(file: &File, lease: &Lease, mtu: u32) -> io::Result<()> {
+fn apply_mtu_inside(file: &File, lease: &Lease, mtu: u32) -> io::Result<()> {
     if netns::identity(file)? != lease.netns {
         return Err(io::Error::other("its path is another namespace now"));
     }

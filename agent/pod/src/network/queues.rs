@@ -15,7 +15,7 @@ use crate::recovery::PodLink;
 impl Network {
     /// Reports links that got or lost a qdisc to the data path. `leases` must be read before the links: a link that is being
     /// created has no qdisc yet.
-    pub(super) fn follow_queues(
+    pub(super) fn update_queues(
         &self,
         leases: &[Arc<Lease>],
         pods: &[PodLink],

@@ -34,7 +34,7 @@ impl Network {
             .in_work
             .enter(key, PATIENCE)
             .ok_or_else(|| NetworkError::Busy(key.clone()))?;
-        self.forget_dead(key)?;
+        self.free_dead(key)?;
         let request = LeaseRequest {
             address,
             ipv4,
@@ -55,10 +55,12 @@ impl Network {
     }
 
     /// Frees an earlier reservation of the same key whose namespace was deleted without DEL.
-    fn forget_dead(&self, key: &LeaseKey) -> Result<(), NetworkError> {
+    fn free_dead(&self, key: &LeaseKey) -> Result<(), NetworkError> {
         let earlier = self.leases.lease(key);
         match earlier {
-            Some(lease) if kept_alive([&*lease].into_iter())?.is_empty() => self.reclaim(&lease),
+            Some(lease) if alive_reservations([&*lease].into_iter())?.is_empty() => {
+                self.reclaim(&lease)
+            }
             _ => Ok(()),
         }
     }
@@ -73,21 +75,21 @@ fn reserved4((range, address): (Ipv4Range, Ipv4Addr)) -> Reserved4 {
 }
 
 /// Of the leases that are reserved for other plugins' pods, those whose namespaces exist.
-pub(super) fn kept_alive<'a>(
+pub(super) fn alive_reservations<'a>(
     leases: impl Iterator<Item = &'a Lease>,
 ) -> Result<HashSet<Suffix>, NetworkError> {
-    let kept: Vec<_> = leases.filter(|lease| is_kept(lease)).collect();
-    if kept.is_empty() {
+    let reservations: Vec<_> = leases.filter(|lease| is_reservation(lease)).collect();
+    if reservations.is_empty() {
         return Ok(HashSet::new());
     }
-    let living = netns::living().map_err(machine("list the namespaces that live"))?;
-    let alive = kept
+    let existing = netns::existing().map_err(machine("list the existing namespaces"))?;
+    let alive = reservations
         .into_iter()
-        .filter(|lease| living.contains(&lease.netns.ino));
+        .filter(|lease| existing.contains(&lease.netns.ino));
     Ok(alive.map(|lease| lease.suffix).collect())
 }
 
 /// Whether the lease is for another plugin's pod, which has no link that shows whether it is alive.
-pub(super) fn is_kept(lease: &Lease) -> bool {
+pub(super) fn is_reservation(lease: &Lease) -> bool {
     lease.state == State::Live && !lease.wired
 }

@@ -58,10 +58,10 @@ fn a_live_pod_is_recovered_and_everything_incomplete_is_undone() {
     assert_eq!(
         plan(leases.iter(), &links, BRIDGES),
         [
-            Healing::Keep(links[0].clone()),
-            Healing::Unwire(leases[1].clone()),
-            Healing::Unwire(leases[2].clone()),
-            Healing::Unwire(leases[3].clone()),
+            Repair::Keep(links[0].clone()),
+            Repair::Unwire(leases[1].clone()),
+            Repair::Unwire(leases[2].clone()),
+            Repair::Unwire(leases[3].clone()),
         ]
     );
 }
@@ -71,7 +71,7 @@ fn a_pod_missing_in_the_journal_is_restored_and_an_unknown_link_is_removed() {
     let pod = plan([].into_iter(), &[link(0x1_0000, Some("lives"))], BRIDGES);
     assert_eq!(
         pod,
-        [Healing::Adopt(
+        [Repair::Adopt(
             lease("lives", 0x1_0000, State::Live),
             link(0x1_0000, Some("lives"))
         )]
@@ -80,7 +80,7 @@ fn a_pod_missing_in_the_journal_is_restored_and_an_unknown_link_is_removed() {
     let address4 = Some("10.1.2.3".parse().unwrap());
     dual.alias.as_mut().unwrap().address4 = address4;
     let pod = plan([].into_iter(), &[dual], BRIDGES);
-    assert!(matches!(&pod[0], Healing::Adopt(lease, _) if lease.ipv4 == address4));
+    assert!(matches!(&pod[0], Repair::Adopt(lease, _) if lease.ipv4 == address4));
     let nameless = plan([].into_iter(), &[link(0x1_0001, None)], BRIDGES);
-    assert_eq!(nameless, [Healing::RemoveLink("dm00010001".into())]);
+    assert_eq!(nameless, [Repair::RemoveLink("dm00010001".into())]);
 }

@@ -13,22 +13,22 @@ const PINS: &str = "/sys/fs/bpf/dormouse";
 
 /// The flags of `get`, `flows` and `explain` that select a node.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Which {
+pub(super) struct NodeFlags {
     /// Name of the node; needed if this machine has pins of several
     #[arg(long, env = "DORMOUSE_NODE")]
     node: Option<String>,
-    /// Folder in which its maps are pinned [default: /sys/fs/bpf/dormouse/NODE]
+    /// Folder in flags its maps are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     bpffs: Option<PathBuf>,
-    /// Address and port of its agent's metrics server, which also serves the Services' names
+    /// Address and port of its agent's metrics server, flags also serves the Services' names
     #[arg(long, env = "DORMOUSE_METRICS", default_value = "[::1]:10249")]
     metrics: SocketAddr,
-    /// State folder of the node, which contains the journal of address leases
+    /// State folder of the node, flags contains the journal of address leases
     #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
     state_dir: PathBuf,
 }
 
-impl Which {
+impl NodeFlags {
     /// The agent's address; an unspecified listen address becomes the loopback address.
     pub(super) fn agent(&self) -> SocketAddr {
         let mut agent = self.metrics;
@@ -59,7 +59,7 @@ impl Which {
     pub(super) fn names(&self, pinned: &Pinned) -> Result<Names, InspectError> {
         let names = Names::read(self.agent(), pinned)?;
         if let Some(hint) = names.hint() {
-            beside(&hint);
+            print_note(&hint);
         }
         Ok(names)
     }
@@ -68,7 +68,7 @@ impl Which {
     pub(super) fn wiring(&self) -> Result<(Wiring, Option<Pinned>), InspectError> {
         let pinned = self.pinned();
         if let Err(error) = &pinned {
-            beside(&format!(
+            print_note(&format!(
                 "note: the data path's columns are empty: {}",
                 error.message
             ));
@@ -121,7 +121,7 @@ fn only_node(pins: &Path) -> Result<PathBuf, InspectError> {
 }
 
 /// Writes a note to stderr, beside the answer on stdout.
-pub(super) fn beside(text: &str) {
+pub(super) fn print_note(text: &str) {
     use std::io::Write as _;
     // There is no other place to report a failure to.
     drop(writeln!(std::io::stderr(), "{text}"));
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn a_listeners_any_address_is_this_machine_to_a_client() {
-        let which = |metrics: &str| Which {
+        let flags = |metrics: &str| NodeFlags {
             node: None,
             bpffs: None,
             metrics: metrics.parse().unwrap(),
             state_dir: PathBuf::new(),
         };
-        assert_eq!(which("[::]:7").agent().to_string(), "[::1]:7");
-        assert_eq!(which("0.0.0.0:7").agent().to_string(), "127.0.0.1:7");
-        assert_eq!(which("10.0.0.1:7").agent().to_string(), "10.0.0.1:7");
+        assert_eq!(flags("[::]:7").agent().to_string(), "[::1]:7");
+        assert_eq!(flags("0.0.0.0:7").agent().to_string(), "127.0.0.1:7");
+        assert_eq!(flags("10.0.0.1:7").agent().to_string(), "10.0.0.1:7");
     }
 }

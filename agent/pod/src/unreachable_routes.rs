@@ -10,7 +10,7 @@ use rtnetlink::{Handle, RouteMessageBuilder};
 use dormouse_agent_netlink::routes;
 
 /// The protocol number of these routes, by which later agents recognize them; not assigned to other software in `rt_protos`.
-pub const MADE_BY: RouteProtocol = RouteProtocol::Other(0xd0);
+pub const PROTOCOL: RouteProtocol = RouteProtocol::Other(0xd0);
 /// Metric: lower priority than every other route to the same network, such as the connected route of a link.
 const METRIC: u32 = 0xffff_0000;
 
@@ -20,7 +20,11 @@ pub type Net = (IpAddr, u8);
 /// Creates unreachable routes for these networks, and deletes those of a previous agent for others.
 pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(), rtnetlink::Error> {
     let mut there = HashSet::new();
-    for route in routes::all(handle).await?.into_iter().filter(is_refusal) {
+    for route in routes::all(handle)
+        .await?
+        .into_iter()
+        .filter(is_unreachable_route)
+    {
         if destination(&route).is_some_and(|net| wanted.contains(&net) && there.insert(net)) {
             continue;
         }
@@ -33,8 +37,8 @@ pub(super) async fn settle(handle: &Handle, wanted: &HashSet<Net>) -> Result<(),
 }
 
 /// Whether the route is an unreachable route of an agent.
-pub fn is_refusal(route: &RouteMessage) -> bool {
-    route.header.kind == RouteType::Unreachable && route.header.protocol == MADE_BY
+pub fn is_unreachable_route(route: &RouteMessage) -> bool {
+    route.header.kind == RouteType::Unreachable && route.header.protocol == PROTOCOL
 }
 
 fn refusal((address, length): Net) -> RouteMessage {
@@ -47,7 +51,7 @@ fn refusal((address, length): Net) -> RouteMessage {
             .build(),
     };
     route.header.kind = RouteType::Unreachable;
-    route.header.protocol = MADE_BY;
+    route.header.protocol = PROTOCOL;
     route.attributes.push(RouteAttribute::Priority(METRIC));
     route
 }

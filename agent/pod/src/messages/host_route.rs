@@ -16,7 +16,7 @@ use super::tolerate;
 use dormouse_agent_netlink::Request;
 
 /// The pod's host route to its bridge, and its permanent neighbour entry.
-pub(crate) fn reach(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request; 2] {
+pub(crate) fn host_route(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request; 2] {
     let neighbor = permanent(bridge, address, mac);
     [
         Request::new(
@@ -33,7 +33,11 @@ pub(crate) fn reach(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request; 2] 
 }
 
 /// Deletes what [`host_side`] created except the link; missing objects are no error.
-pub(crate) fn unreach(address: IpAddr, bridge: u32, proxy_on: Option<u32>) -> Vec<Request> {
+pub(crate) fn remove_host_route(
+    address: IpAddr,
+    bridge: u32,
+    proxy_on: Option<u32>,
+) -> Vec<Request> {
     let mut entry = NeighbourMessage::default();
     entry.header.family = address.into();
     entry.header.ifindex = bridge;

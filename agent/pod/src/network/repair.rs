@@ -8,13 +8,13 @@ use dormouse_agent_ipam::{Lease, LeasesError, Suffix};
 use super::{Network, pod_links, reserve};
 use crate::error::NetworkError;
 use crate::messages;
-use crate::metrics::Healed;
-use crate::recovery::{self, Healing, PodLink};
+use crate::metrics::Repaired;
+use crate::recovery::{self, PodLink, Repair};
 use dormouse_agent_netlink::Request;
 
 impl Network {
     /// Makes journal, kernel and data path consistent. Returns the number of live pods.
-    pub(super) fn heal(&self) -> Result<usize, NetworkError> {
+    pub(super) fn repair(&self) -> Result<usize, NetworkError> {
         let links = pod_links()?;
         let mut shards = self.shards.lock();
         for link in &links {
@@ -26,16 +26,16 @@ impl Network {
         drop(shards);
         let leases = self.leases.leases();
         let ours = leases.iter().map(AsRef::as_ref);
-        let ours = ours.filter(|lease| !reserve::is_kept(lease));
+        let ours = ours.filter(|lease| !reserve::is_reservation(lease));
         let plan = recovery::plan(ours, &links, &bridges);
         let mut living = Vec::new();
-        for healing in plan {
-            living.extend(self.heal_one(healing)?);
+        for repair in plan {
+            living.extend(self.repair_one(repair)?);
         }
         let addresses4 = self.addresses4();
-        let reach = |link| self.reach(link, &addresses4);
-        self.batch.send(living.iter().flat_map(reach).collect())?;
-        self.fit(&living)?;
+        let routes = |link| self.routes(link, &addresses4);
+        self.batch.send(living.iter().flat_map(routes).collect())?;
+        self.apply_mtu(&living)?;
         for link in &living {
             self.publish_link(link, addresses4.get(&link.suffix).copied())?;
         }
@@ -43,19 +43,19 @@ impl Network {
     }
 
     /// Repairs one lease or link. Returns the pod's link, if the pod is live.
-    fn heal_one(&self, healing: Healing) -> Result<Option<PodLink>, NetworkError> {
-        match healing {
-            Healing::Keep(link) => Ok(Some(link)),
-            Healing::Adopt(lease, link) => Ok(self.adopt(lease)?.then_some(link)),
-            Healing::Unwire(lease) => {
+    fn repair_one(&self, repair: Repair) -> Result<Option<PodLink>, NetworkError> {
+        match repair {
+            Repair::Keep(link) => Ok(Some(link)),
+            Repair::Adopt(lease, link) => Ok(self.adopt(lease)?.then_some(link)),
+            Repair::Unwire(lease) => {
                 tracing::info!(key = %lease.key, "freed the lease of a crash or a vanished pod");
                 self.reclaim(&lease)?;
                 Ok(None)
             }
-            Healing::RemoveLink(name) => {
+            Repair::RemoveLink(name) => {
                 tracing::warn!(link = name, "removed a pod link without a lease");
                 self.remover.remove(&name, Vec::new())?;
-                self.wiring.healed(Healed::Link);
+                self.wiring.repaired(Repaired::Link);
                 Ok(None)
             }
         }
@@ -72,7 +72,7 @@ impl Network {
             match self.leases.adopt(&lease) {
                 Ok(()) => {
                     tracing::warn!(key = %lease.key, "restored the lease of a pod that is missing in the journal");
-                    self.wiring.healed(Healed::Adopted);
+                    self.wiring.repaired(Repaired::Adopted);
                     return Ok(true);
                 }
                 Err(LeasesError::Allocate(error)) => {
@@ -85,13 +85,13 @@ impl Network {
     }
 
     /// The route and neighbour entries of a pod, written again in case they were deleted.
-    fn reach(&self, link: &PodLink, addresses4: &HashMap<Suffix, Ipv4Addr>) -> Vec<Request> {
+    fn routes(&self, link: &PodLink, addresses4: &HashMap<Suffix, Ipv4Addr>) -> Vec<Request> {
         let Some(bridge) = self.shards.lock().bridge_of(link.suffix) else {
             return Vec::new();
         };
         let address4 = addresses4.get(&link.suffix).copied();
         messages::both(self.address(link.suffix), address4)
-            .flat_map(|address| messages::reach(address, link.mac(), bridge))
+            .flat_map(|address| messages::host_route(address, link.mac(), bridge))
             .collect()
     }
 

@@ -13,7 +13,7 @@ const FILE: &str = "network.json";
 /// The fields of [`NetworkConfig`] except the state folder.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Remembered {
+struct SavedConfig {
     prefix: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     range4: Option<String>,
@@ -26,8 +26,8 @@ struct Remembered {
 }
 
 /// Writes the configuration into the state folder, durably.
-pub fn remember(config: &NetworkConfig) -> io::Result<()> {
-    let remembered = Remembered {
+pub fn save(config: &NetworkConfig) -> io::Result<()> {
+    let remembered = SavedConfig {
         prefix: config.prefix.to_string(),
         range4: config.range4.map(Ipv4Range::cidr),
         delivered: (config.delivered != config.prefix).then(|| config.delivered.to_string()),
@@ -45,13 +45,13 @@ pub fn remember(config: &NetworkConfig) -> io::Result<()> {
 }
 
 /// Reads the saved configuration.
-pub fn recall(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
+pub fn load(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
     let failed = |source| NetworkError::Machine {
         what: "read the network configuration of the last agent; run dormouse-agent once",
         source,
     };
     let bytes = fs::read(path(state_dir)).map_err(failed)?;
-    let remembered: Remembered = serde_json::from_slice(&bytes)
+    let remembered: SavedConfig = serde_json::from_slice(&bytes)
         .map_err(io::Error::from)
         .map_err(failed)?;
     let read = |text: &str| -> Result<NodePrefix, NetworkError> {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_saved_configuration_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
-        let error = recall(folder.path()).unwrap_err();
+        let error = load(folder.path()).unwrap_err();
         assert!(error.to_string().contains("run dormouse-agent once"));
         let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
         let mut saved = NetworkConfig::new(prefix, folder.path().to_owned(), "eth0");
@@ -94,9 +94,9 @@ mod tests {
         saved.bridge = "br7".into();
         saved.delivered = "2001:db8:d0::/64".parse().unwrap();
         saved.proxy_neighbors = true;
-        remember(&saved).unwrap();
-        remember(&saved).unwrap();
-        let read = recall(folder.path()).unwrap();
+        save(&saved).unwrap();
+        save(&saved).unwrap();
+        let read = load(folder.path()).unwrap();
         assert_eq!((read.prefix, read.range4), (prefix, saved.range4));
         assert_eq!(read.delivered, saved.delivered);
         assert_eq!(

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 const MOUNTS: [&str; 2] = ["/proc/self/mountinfo", "/proc/1/mountinfo"];
 
 /// The inodes of existing namespaces. One that is only held by a file descriptor is not found.
-pub fn living() -> io::Result<HashSet<u64>> {
+pub fn existing() -> io::Result<HashSet<u64>> {
     let mut inodes = HashSet::new();
     for path in MOUNTS {
         inodes.extend(mounted(&fs::read_to_string(path)?));
@@ -47,6 +47,6 @@ mod tests {
     #[test]
     fn the_own_namespace_exists() {
         let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
-        assert!(living().unwrap().contains(&own));
+        assert!(existing().unwrap().contains(&own));
     }
 }
