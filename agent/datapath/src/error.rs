@@ -120,7 +120,7 @@ pub enum DatapathError {
         services: String,
     },
     /// An index beyond the end of the maps.
-    #[error("VIP index {vip} is past the maps' end")]
+    #[error("VIP index {vip} is beyond the maps' capacity")]
     Index {
         /// Index of the VIP.
         vip: u32,

@@ -116,7 +116,7 @@ pub fn expire_flows(datapath: &Mutex<Datapath>) {
     match datapath.lock().swept(swept, now_ns) {
         Ok(0) => {}
         Ok(ended) => tracing::debug!(ended, "idle flows ended"),
-        Err(error) => tracing::warn!(%error, "ended connections were not counted"),
+        Err(error) => tracing::warn!(%error, "failed to count ended connections"),
     }
 }
 

@@ -118,12 +118,12 @@ impl Explanation {
         self.stopped = verdict.and_then(|verdict| Some((reason(verdict)?, code(verdict))));
     }
 
-    /// Whether the packet goes its way.
-    pub fn goes(&self) -> bool {
+    /// Whether the packet is delivered or forwarded, rather than refused or dropped.
+    pub fn is_delivered(&self) -> bool {
         !matches!(self.outcome, Outcome::Refused | Outcome::Dropped)
     }
 
-    /// The last lines of the screen: what becomes of the packet, and what to ask next.
+    /// The last lines of the screen: the outcome and the next step.
     pub fn verdict(&self) -> (String, String) {
         let to = self.ends.map_or_else(
             || "no destination".to_owned(),

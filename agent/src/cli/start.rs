@@ -202,7 +202,7 @@ async fn wait_for_the_end(
         _ = terminate.recv() => info!("SIGTERM"),
         _ = interrupt.recv() => info!("SIGINT"),
         Some(ended) = tasks.join_next() => {
-            error!(?ended, "a server ended");
+            error!(?ended, "a server task ended unexpectedly");
             shutdown.cancel();
             ended??;
         }

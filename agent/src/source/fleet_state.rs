@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dormouse_fleet::Boottime;
 
-/// What is known of the fleet stream, written by the node's loop.
+/// The state of the fleet stream, written by the node's loop.
 #[derive(Debug, Default)]
 pub struct FleetState {
     connected: AtomicBool,

@@ -27,7 +27,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) objects: BTreeMap<Key, Object>,
