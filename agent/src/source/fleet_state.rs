@@ -1,4 +1,4 @@
-//! The state of the fleet stream, in numbers: the node's loop writes them, metrics read them.
+//! The state of the fleet stream, written by the node loop and read by the metrics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,17 +12,17 @@ pub struct FleetState {
 }
 
 impl FleetState {
-    /// Whether the stream stands now. Returns whether it stood before.
+    /// Sets whether the stream is open. Returns the previous state.
     pub fn connected(&self, now: bool) -> bool {
         self.connected.swap(now, Ordering::Relaxed)
     }
 
-    /// A grant was put in force.
+    /// Records an applied grant.
     pub fn granted(&self) {
         self.granted_at.store(Boottime::now().0, Ordering::Relaxed);
     }
 
-    /// Whether the stream stands.
+    /// Whether the stream is open.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
     }

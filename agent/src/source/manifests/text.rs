@@ -98,7 +98,7 @@ impl Reader<'_> {
                 document = place.document.number,
                 api_version = %value["apiVersion"],
                 kind = %value["kind"],
-                "this kind is not read"
+                "object skipped: its kind is not read"
             ),
             Err(fault) => self.fault(place.document, fault),
         }
