@@ -336,7 +336,7 @@ fn a_node_that_cannot_take_pods_says_so() {
     let node = Node::start("status");
     Call::status(&node).ok();
     node.netns().ip(&["link", "del", "dormouse0"]);
-    Call::status(&node).fails(51, "`dormouse0` is gone");
+    Call::status(&node).fails(51, "`dormouse0` was deleted");
     let full = Node::start_with("full", "2001:db8:d0::2:0:0/120".parse().unwrap());
     let pod = full.pod("a");
     // Reservations are enough to use up a narrow prefix.
@@ -355,7 +355,7 @@ fn a_node_that_cannot_take_pods_says_so() {
 }
 
 #[test]
-fn nobody_but_root_is_answered() {
+fn only_root_is_served() {
     let node = Node::start("nobody");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(node.state_dir(), open).unwrap();
