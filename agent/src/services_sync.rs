@@ -236,7 +236,9 @@ impl ServicesSync {
                 error!(%error, "the data path refused a change");
                 changes
             }
-            Err(error) => return error!(%error, "a task failed; a change of Services is not programmed"),
+            Err(error) => {
+                return error!(%error, "a task failed; a change of Services is not programmed");
+            }
         };
         for key in &changes.health {
             let answers = self.services.lock().health_checks(key);

@@ -112,7 +112,11 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, InspectE
         Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
         _ => write!(out, "{}", found.screen())?,
     }
-    Ok(if found.is_delivered() { Exit::Yes } else { Exit::No })
+    Ok(if found.is_delivered() {
+        Exit::Yes
+    } else {
+        Exit::No
+    })
 }
 
 /// The packet to explain, from the command line.

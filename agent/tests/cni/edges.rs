@@ -383,7 +383,7 @@ fn only_root_is_served() {
     let output = child.wait_with_output().unwrap();
     let error: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(
-        error["msg"].as_str().unwrap().contains("user 65534"),
+        error["msg"].as_str().unwrap().contains("uid 65534"),
         "{error}"
     );
 }
