@@ -99,7 +99,7 @@ pub struct Run {
     /// First bridge of the pods; created if it does not exist
     #[arg(long, env = "DORMOUSE_BRIDGE", default_value = "dormouse0", value_parser = bridge)]
     pub bridge: String,
-    /// How the network routes the node's prefix to the node
+    /// Kind of network, which decides how the node's prefix is delivered and pods are announced
     #[arg(
         long,
         env = "DORMOUSE_NETWORK_PROFILE",
@@ -141,7 +141,7 @@ pub struct Run {
     /// Folder of manifests (YAML or JSON: Service, EndpointSlice, Node) to serve; watched for changes
     #[arg(long, env = "DORMOUSE_MANIFESTS")]
     pub manifests: Option<PathBuf>,
-    /// Range of cluster IPs, like fd00:20::/112 or 10.96.0.0/16; at most one per family
+    /// Range of cluster IPs, like fd00:20::/112 or 10.96.0.0/16; repeat it for the other family
     #[arg(
         long = "service-range",
         env = "DORMOUSE_SERVICE_RANGES",

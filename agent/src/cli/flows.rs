@@ -18,9 +18,9 @@ use dormouse_agent_inspect::{Exit, InspectError};
 /// The flags of `flows`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  sudo dormouse-agent flows --to shop/web            connections to a Service
+  sudo dormouse-agent flows --to shop/web                   connections to a Service
   sudo dormouse-agent flows --from 10.1.0.0/16 --proto udp
-  sudo dormouse-agent flows --kind masqueraded -o json   connections that use a NAT port of the node
+  sudo dormouse-agent flows --kind masqueraded -o json      connections that use a NAT port of the node
 
 Connections that the socket hooks translated at connect(2) have no flow: their packets need no NAT.")]
 pub struct Flows {

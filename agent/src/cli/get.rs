@@ -15,11 +15,11 @@ use dormouse_agent_inspect::{
 /// The flags of `get`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  dormouse-agent get services -A           every service port that this node serves
+  dormouse-agent get services -A              every service port that this node serves
   dormouse-agent get services web -n shop -o yaml
   dormouse-agent get backends shop/web         connections of each backend: started, and still open
-  sudo dormouse-agent get drops            dropped and refused packets, by reason and Service
-  sudo dormouse-agent get addresses        address leases; works without a running agent")]
+  sudo dormouse-agent get drops                dropped and refused packets, by reason and Service
+  sudo dormouse-agent get addresses            address leases; works without a running agent")]
 pub struct Get {
     /// The resource to list
     #[command(subcommand)]
