@@ -11,7 +11,7 @@ use nix::libc;
 
 use super::error::DatapathError;
 use super::load::{Loaded, POD_PROGRAMS};
-use dormouse_agent_netlink::classifier::{Side, filter, place, remove, remove_clsact};
+use dormouse_agent_netlink::classifier::{Side, add_clsact, filter, remove, remove_clsact};
 use dormouse_agent_netlink::{Request, Rtnl};
 
 /// The position of the programs among the classifiers of a link.
@@ -39,7 +39,7 @@ pub(super) fn attach(
     rtnl: &mut Rtnl,
     (ifindex, stands): (u32, Stand),
 ) -> Result<bool, DatapathError> {
-    let mut requests = vec![place(ifindex)];
+    let mut requests = vec![add_clsact(ifindex)];
     for (name, side) in POD_PROGRAMS {
         requests.push(program(loaded, (name, side), ifindex, stands)?);
     }
