@@ -22,7 +22,7 @@ pub(super) enum Role {
     Inside,
     /// The cluster IP that is also a load balancer's address, with source ranges.
     Guarded,
-    /// A load balancer's addresses with source ranges that admit no address of this family.
+    /// A load balancer's addresses that admit no source.
     Refused,
 }
 
