@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use dormouse_agent_netlink::monitor::{Monitor, PodLinks};
 use dormouse_agent_pod::Network;
-use dormouse_agent_pod::{POD_GROUP, names, remembered};
+use dormouse_agent_pod::{POD_GROUP, names, saved_config};
 use dormouse_agent_sys::retry;
 
 mod answer;

@@ -18,7 +18,7 @@ use dormouse_agent_datapath::{Pinned, detach};
 use dormouse_agent_inspect::InspectError;
 use dormouse_agent_inspect::kernel::ask;
 use dormouse_agent_inspect::wiring::Wiring;
-use dormouse_agent_pod::remembered;
+use dormouse_agent_pod::saved_config;
 use dormouse_agent_sys::netns;
 
 pub use plan::{Plan, Removal};

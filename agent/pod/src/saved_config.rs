@@ -27,7 +27,7 @@ struct SavedConfig {
 
 /// Writes the configuration into the state folder, durably.
 pub fn save(config: &NetworkConfig) -> io::Result<()> {
-    let remembered = SavedConfig {
+    let saved = SavedConfig {
         prefix: config.prefix.to_string(),
         range4: config.range4.map(Ipv4Range::cidr),
         delivered: (config.delivered != config.prefix).then(|| config.delivered.to_string()),
@@ -38,7 +38,7 @@ pub fn save(config: &NetworkConfig) -> io::Result<()> {
     let path = path(&config.state_dir);
     let fresh = path.with_extension("new");
     let mut file = File::create(&fresh)?;
-    file.write_all(&serde_json::to_vec(&remembered)?)?;
+    file.write_all(&serde_json::to_vec(&saved)?)?;
     file.sync_all()?;
     fs::rename(&fresh, &path)?;
     File::open(&config.state_dir)?.sync_all()
@@ -51,26 +51,26 @@ pub fn load(state_dir: &Path) -> Result<NetworkConfig, NetworkError> {
         source,
     };
     let bytes = fs::read(path(state_dir)).map_err(failed)?;
-    let remembered: SavedConfig = serde_json::from_slice(&bytes)
+    let saved: SavedConfig = serde_json::from_slice(&bytes)
         .map_err(io::Error::from)
         .map_err(failed)?;
     let read = |text: &str| -> Result<NodePrefix, NetworkError> {
         text.parse().map_err(io::Error::other).map_err(failed)
     };
-    let prefix = read(&remembered.prefix)?;
-    let delivered = remembered.delivered.as_deref().map(read).transpose()?;
-    let range4: Option<Ipv4Range> = remembered
+    let prefix = read(&saved.prefix)?;
+    let delivered = saved.delivered.as_deref().map(read).transpose()?;
+    let range4: Option<Ipv4Range> = saved
         .range4
         .map(|text| text.parse())
         .transpose()
         .map_err(io::Error::other)
         .map_err(failed)?;
-    let config = NetworkConfig::new(prefix, state_dir.to_owned(), remembered.uplink);
+    let config = NetworkConfig::new(prefix, state_dir.to_owned(), saved.uplink);
     Ok(NetworkConfig {
         range4,
-        bridge: remembered.bridge,
+        bridge: saved.bridge,
         delivered: delivered.unwrap_or(prefix),
-        proxy_neighbors: remembered.proxy_neighbors,
+        proxy_neighbors: saved.proxy_neighbors,
         ..config
     })
 }
