@@ -1,107 +1,143 @@
-//! Packets between pods: past the host's hooks or through them, as the node was told, with the host's care for limits and
-//! neighbours.
+//! Packets between pods: redirected past the host's hooks or forwarded through them, as the agent is configured; limits and
+//! neighbour discovery apply either way.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd as _;
-use std::path::PathBuf;
 
-use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, sendto, socket};
+use dormouse_rig::client::{tcp, transfer, udp};
+use dormouse_rig::frame::mac;
+use dormouse_rig::server::Server;
+use dormouse_rig::shared::{Fixture, Shared};
+use dormouse_rig::{Netns, Sockets, Tap, wait};
 use serde_json::{Value, json};
 
-use crate::acts::Acts;
-use crate::client::{tcp, transfer, udp};
+use crate::cluster::{Cluster, POD_PORT};
 use crate::node::attach;
-use crate::place::Place;
-use crate::server::{Server, servers};
-use crate::stage::{POD_PORT, Stage, wait};
-use crate::wiring::ip;
 
-/// Many packets, of every size up to the largest that the kernel joins.
+/// A stream's length in bytes: many packets, of every size up to the largest that the kernel joins.
 const STREAM_LEN: usize = 4 << 20;
-/// What the limited pod may receive: more than it is asked to.
+/// What the limited pod may receive, in bits a second: more than it is sent.
 const LIMIT_BITS: u64 = 1_000_000_000;
 
-/// The ports of segments that a pod makes itself.
+/// The ports of segments that a test makes itself.
 const TAGGED: u16 = 55_555;
 const PLAIN: u16 = 55_556;
 
-pub(crate) struct Forwarding {
-    pub(crate) stage: Stage,
-    /// A pod of the first node that may not receive as much as others.
+/// A cluster whose nodes count what their own forwarding sees.
+struct Forwarding {
+    /// The address of a pod of the first node with a limit of what it may receive.
     limited: SocketAddr,
+    limited_pod: Netns,
     _servers: Vec<Server>,
+    cluster: Cluster,
+}
+
+static FORWARDING: Shared<Forwarding> = Shared::new();
+
+impl Fixture for Forwarding {
+    fn build() -> Self {
+        let cluster = Cluster::build();
+        let mut servers = cluster.servers();
+        let node = &cluster.nodes[0];
+        let pod = Netns::named(&format!("{}-limited", node.host.name));
+        pod.ip("link set lo up");
+        let limit = json!({"bandwidth": {"ingressRate": LIMIT_BITS, "ingressBurst": LIMIT_BITS}});
+        let address = attach(node, "limited", &pod, &limit);
+        let sockets = Sockets::bare(pod.path());
+        servers.push(Server::start(&sockets, "limited", POD_PORT));
+        let it = Self {
+            limited: (address, POD_PORT).into(),
+            limited_pod: pod,
+            _servers: servers,
+            cluster,
+        };
+        it.count();
+        it
+    }
+
+    fn prefix(&self) -> String {
+        self.cluster.prefix()
+    }
+
+    fn report(&self) -> String {
+        self.cluster.report()
+    }
+}
+
+#[test]
+fn the_hosts_hooks_see_no_packet_between_pods() {
+    let it = FORWARDING.lease();
+    assert_eq!(it.seen_of_an_exchange(), [0, 0]);
+}
+
+#[test]
+fn a_stale_neighbour_is_solicited_although_the_host_sees_no_packet() {
+    let it = FORWARDING.lease();
+    tcp(&it.cluster.pod(0, 0).bare, it.far()).unwrap();
+    let before = it.seen();
+    it.age();
+    wait("the neighbour to be reachable", || {
+        tcp(&it.cluster.pod(0, 0).bare, it.far()).unwrap();
+        it.neighbor().contains("REACHABLE")
+    });
+    assert_eq!(it.seen(), before, "by packets that the host does not see");
+}
+
+#[test]
+fn what_a_pod_may_receive_is_limited() {
+    FORWARDING.lease().check_limited();
+}
+
+#[test]
+fn a_pods_frames_with_a_vlan_tag_do_not_leave_the_node() {
+    FORWARDING.lease().check_tagged();
+}
+
+#[test]
+fn a_queue_that_a_link_gets_later_is_noticed() {
+    FORWARDING.lease().check_later_queue();
+}
+
+#[test]
+fn without_an_agent_the_hosts_hooks_see_no_packet_either() {
+    let mut it = FORWARDING.lease();
+    it.cluster.crash(0);
+    assert_eq!(it.seen_of_an_exchange(), [0, 0]);
+    it.cluster.revive(0);
+    it.cluster.in_force();
+}
+
+#[test]
+fn the_hosts_hooks_see_packets_where_the_kernel_forwards() {
+    let mut it = FORWARDING.lease();
+    it.start_all(&["--forwarding", "kernel"]);
+    let seen = it.seen_of_an_exchange();
+    assert!(seen.iter().all(|packets| *packets > 0), "{seen:?}");
+    it.start_all(&[]);
+    assert_eq!(it.seen_of_an_exchange()[0], 0);
+    it.check_limited();
+}
+
+#[test]
+fn the_next_agent_knows_a_pod_with_a_limit() {
+    let mut it = FORWARDING.lease();
+    it.cluster.crash(0);
+    it.cluster.revive(0);
+    it.cluster.in_force();
+    assert_eq!(it.seen_of_an_exchange()[0], 0);
+    it.check_limited();
 }
 
 impl Forwarding {
-    pub(crate) fn set() -> Self {
-        let stage = Stage::set();
-        let mut servers = servers(&stage);
-        let node = &stage.nodes[0];
-        let namespace = format!("{}-limited", node.host.name);
-        ip(&format!("netns add {namespace}"));
-        let netns = PathBuf::from("/run/netns").join(&namespace);
-        ip(&format!("-n {namespace} link set lo up"));
-        let limit = json!({"bandwidth": {"ingressRate": LIMIT_BITS, "ingressBurst": LIMIT_BITS}});
-        let address = attach(node, "limited", &netns, &limit);
-        let place = Place::outside(&netns);
-        servers.push(Server::start(&place, "limited", POD_PORT));
-        Self {
-            limited: (address, POD_PORT).into(),
-            stage,
-            _servers: servers,
-        }
-    }
-
-    pub(crate) fn play(&mut self, acts: &mut Acts) {
-        self.count();
-        acts.play("the host's hooks see no packet between pods", || {
-            assert_eq!(self.seen_of_an_exchange(), [0, 0]);
-        });
-        acts.play("a neighbour that packets go to is asked after", || {
-            let before = self.seen();
-            self.age();
-            wait("the neighbour to be known to be there", || {
-                tcp(&self.stage.pod(0, 0).bare, self.far()).unwrap();
-                self.neighbor().contains("REACHABLE")
-            });
-            assert_eq!(self.seen(), before, "by packets that the host does not see");
-        });
-        acts.play("what a pod may receive is limited all the same", || {
-            self.limited();
-        });
-        acts.play(
-            "a pod's frames with a VLAN tag leave the node by no way",
-            || {
-                self.tagged();
-            },
-        );
-        acts.play("a queue that comes later is noticed", || {
-            self.queue_later();
-        });
-        self.stage.crash(0);
-        acts.play("it stays so without an agent", || {
-            assert_eq!(self.seen_of_an_exchange(), [0, 0]);
-        });
-        self.stage.crash(1);
+    /// Replaces both agents.
+    fn start_all(&mut self, more: &[&str]) {
         for node in [0, 1] {
-            self.stage.revive_with(node, &["--forwarding", "kernel"]);
+            self.cluster.crash(node);
+            self.cluster.revive_with(node, more);
         }
-        self.stage.in_force();
-        acts.play("the host's hooks see them where they are asked to", || {
-            let seen = self.seen_of_an_exchange();
-            assert!(seen.iter().all(|packets| *packets > 0), "{seen:?}");
-        });
-        self.stage.crash(0);
-        self.stage.revive(0);
-        self.stage.in_force();
-        acts.play("a pod with a limit is known again by another agent", || {
-            assert_eq!(self.seen_of_an_exchange()[0], 0);
-            self.limited();
-        });
+        self.cluster.in_force();
     }
 
-    /// Counts what is forwarded between pods, on both nodes, and drops what answers nothing that the host has seen.
+    /// Counts what the nodes' own forwarding sees between pods, and drops replies to packets that it has not seen.
     fn count(&self) {
         for node in [0, 1] {
             let rules = "add table inet see; \
@@ -113,16 +149,16 @@ impl Forwarding {
         }
     }
 
-    /// Packets that the nodes' hooks have seen.
+    /// Packets between pods that the nodes' hooks have seen.
     fn seen(&self) -> [u64; 2] {
         [0, 1].map(|node| self.host(node).counted("inet see between"))
     }
 
-    /// What they see of streams both ways and datagrams between pods, on one node and across.
+    /// How many packets they see of streams both ways and datagrams between pods, on one node and across.
     fn seen_of_an_exchange(&self) -> [u64; 2] {
-        let near = (self.stage.pod(0, 1).end.address, POD_PORT).into();
-        let pod = &self.stage.pod(0, 0).bare;
-        // The first packet to a neighbour that is not known yet is the host's.
+        let near = (self.cluster.pod(0, 1).end.address, POD_PORT).into();
+        let pod = &self.cluster.pod(0, 0).bare;
+        // The first packet to an unknown neighbour is the host's to send.
         tcp(pod, self.far()).unwrap();
         let before = self.seen();
         for target in [near, self.far()] {
@@ -133,15 +169,16 @@ impl Forwarding {
         [now[0] - before[0], now[1] - before[1]]
     }
 
-    fn host(&self, node: usize) -> Place {
-        Place::outside(&self.stage.nodes[node].host.netns)
+    /// The node's namespace, by sockets of no cgroup.
+    fn host(&self, node: usize) -> Sockets {
+        Sockets::bare(&self.cluster.nodes[node].host.netns)
     }
 
     fn far(&self) -> SocketAddr {
-        (self.stage.pod(1, 0).end.address, POD_PORT).into()
+        (self.cluster.pod(1, 0).end.address, POD_PORT).into()
     }
 
-    /// Makes the first node doubt that the far pod is where it was.
+    /// Makes the first node's neighbour entry of the far pod stale.
     fn age(&self) {
         let change = format!("-6 neighbour change {} dev eth0 nud stale", self.far().ip());
         self.host(0).run("ip", &change);
@@ -153,10 +190,10 @@ impl Forwarding {
         self.host(0).run("ip", &show)
     }
 
-    /// The pod with a limit hears everything by the queue that keeps it.
-    fn limited(&self) {
+    /// All packets to the pod with a limit pass the queue that enforces it.
+    fn check_limited(&self) {
         let link = self.limited_link();
-        for pod in [self.stage.pod(0, 0), self.stage.pod(1, 0)] {
+        for pod in [self.cluster.pod(0, 0), self.cluster.pod(1, 0)] {
             let before = self.passed(&link);
             transfer(&pod.bare, self.limited, STREAM_LEN).unwrap();
             let queued = self.passed(&link) - before;
@@ -164,42 +201,38 @@ impl Forwarding {
         }
     }
 
-    /// Somebody else gives a pod's link a queue, as a plugin of a chain may.
-    fn queue_later(&self) {
+    /// Gives a pod's link a queue, as another plugin of a chain may, and takes it away again.
+    fn check_later_queue(&self) {
         let host = self.host(0);
-        let pod = self.stage.pod(0, 1);
-        let routes = host.run("bridge", "-j fdb show");
-        let routes: Value = serde_json::from_str(&routes).unwrap();
-        let own = own_mac(&pod.bare);
-        let mut ports = routes.as_array().unwrap().iter();
-        let port = ports.find(|entry| entry["mac"] == own).unwrap();
-        let link = port["ifname"].as_str().unwrap();
+        let pod = self.cluster.pod(0, 1);
+        let link = self.link_of(&pod.bare);
         let queue = "root tbf rate 1gbit burst 1mb latency 50ms";
         host.run("tc", &format!("qdisc replace dev {link} {queue}"));
-        // Another link's change is a reason to look at all.
+        // The agent looks again when any link changes.
         host.run("ip", "link add other0 type veth peer name other1");
         host.run("ip", "link set other0 mtu 1400");
-        let before = self.passed(link);
+        let before = self.passed(&link);
         wait("packets to wait in the queue", || {
             transfer(
-                &self.stage.pod(0, 0).bare,
+                &self.cluster.pod(0, 0).bare,
                 (pod.end.address, POD_PORT).into(),
                 STREAM_LEN,
             )
             .unwrap();
-            self.passed(link) - before > STREAM_LEN as u64
+            self.passed(&link) - before > STREAM_LEN as u64
         });
         host.run("tc", &format!("qdisc delete dev {link} root"));
         host.run("ip", "link set other0 mtu 1300");
         wait("packets to pass by again", || {
             self.seen_of_an_exchange() == [0, 0]
         });
+        host.run("ip", "link delete other0");
     }
 
-    /// A pod puts a tag into its frames, which a switch may take for another network's.
-    fn tagged(&self) {
-        let (pod, target) = (self.stage.pod(0, 0), self.far());
-        let switch = self.stage.switch();
+    /// Sends frames with a VLAN tag, which a switch may take for another network's.
+    fn check_tagged(&self) {
+        let (pod, target) = (self.cluster.pod(0, 0), self.far());
+        let switch = self.cluster.switch();
         let rules = format!(
             "add table netdev see; \
              add counter netdev see tagged; add counter netdev see plain; \
@@ -208,12 +241,13 @@ impl Forwarding {
              add rule netdev see come tcp sport {PLAIN} counter name plain"
         );
         switch.run("nft", &rules);
+        // From here on the pod knows its router's link-layer address.
+        tcp(&pod.bare, target).unwrap();
         let router = pod.bare.run("ip", "-6 neighbour show fe80::1 dev eth0");
-        let router = mac(router
-            .split(' ')
-            .skip_while(|word| *word != "lladdr")
-            .nth(1));
-        let ends = [router, mac(Some(&own_mac(&pod.bare)))].concat();
+        let router = router.split(' ').skip_while(|word| *word != "lladdr");
+        let router = mac(router.clone().nth(1).unwrap());
+        let ends = [router, mac(&own_mac(&pod.bare))].concat();
+        let tap = Tap::on(pod.bare.netns(), "eth0");
         let frame = |tag: &[u8], port: u16| {
             let segment = [
                 &port.to_be_bytes()[..],
@@ -228,9 +262,9 @@ impl Forwarding {
             let header = [&header[..], &addresses.concat()].concat();
             [&ends, tag, &header, &segment.concat()].concat()
         };
-        send(&pod.bare, &frame(&[0x81, 0, 0, 5], TAGGED));
+        tap.send(&frame(&[0x81, 0, 0, 5], TAGGED));
         wait("a frame without a tag to leave", || {
-            send(&pod.bare, &frame(&[], PLAIN));
+            tap.send(&frame(&[], PLAIN));
             switch.counted("netdev see plain") > 0
         });
         assert_eq!(switch.counted("netdev see tagged"), 0);
@@ -243,43 +277,33 @@ impl Forwarding {
         queue.unwrap()["bytes"].as_u64().unwrap()
     }
 
-    /// The host's end of the link of the pod with a limit, as long as there is no other.
+    /// The host's end of the link of the pod with a limit.
     fn limited_link(&self) -> String {
-        self.queues()[0]["dev"].as_str().unwrap().to_owned()
+        self.link_of(&Sockets::bare(self.limited_pod.path()))
+    }
+
+    /// The host's end of a pod's link on the first node: the port of the bridge that has its link-layer address.
+    fn link_of(&self, pod: &Sockets) -> String {
+        let entries = self.host(0).run("bridge", "-j fdb show");
+        let entries: Value = serde_json::from_str(&entries).unwrap();
+        let own = own_mac(pod);
+        let mut ports = entries.as_array().unwrap().iter();
+        let port = ports.find(|entry| entry["mac"] == own).unwrap();
+        port["ifname"].as_str().unwrap().to_owned()
     }
 
     /// The queues of the first node's links in which packets wait.
     fn queues(&self) -> Vec<Value> {
-        let told = self.host(0).run("tc", "-s -j qdisc show");
-        let mut queues: Vec<Value> = serde_json::from_str(&told).unwrap();
+        let shown = self.host(0).run("tc", "-s -j qdisc show");
+        let mut queues: Vec<Value> = serde_json::from_str(&shown).unwrap();
         queues.retain(|queue| queue["kind"] == "tbf");
         queues
     }
 }
 
 /// The link-layer address of a pod, as text.
-fn own_mac(place: &Place) -> String {
-    let told = place.run("ip", "-j link show dev eth0");
-    let told: Value = serde_json::from_str(&told).unwrap();
-    told[0]["address"].as_str().unwrap().to_owned()
-}
-
-fn mac(text: Option<&str>) -> Vec<u8> {
-    let bytes = text.unwrap().split(':');
-    bytes
-        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-        .collect()
-}
-
-/// Sends a frame as it is.
-fn send(place: &Place, frame: &[u8]) {
-    place.inside(|| {
-        let link = getifaddrs().unwrap();
-        let mut link = link.filter(|entry| entry.interface_name == "eth0");
-        let link = link.find_map(|entry| entry.address?.as_link_addr().copied());
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, None).unwrap();
-        let sent = sendto(socket.as_raw_fd(), frame, &link.unwrap(), MsgFlags::empty());
-        assert_eq!(sent.unwrap(), frame.len());
-    });
+fn own_mac(sockets: &Sockets) -> String {
+    let shown = sockets.run("ip", "-j link show dev eth0");
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    shown[0]["address"].as_str().unwrap().to_owned()
 }

@@ -1,4 +1,4 @@
-//! The folder that the agents follow, written as a person would: whole files, moved into place.
+//! The folder of manifests that the agents follow: whole files, moved into place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) struct End {
     pub(crate) condition: Condition,
 }
 
-/// How an endpoint is.
+/// An endpoint's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     Ready,
@@ -42,6 +42,7 @@ pub(crate) struct Service {
     node_port: Option<u16>,
     target_port: u16,
     ends: Vec<End>,
+    ingress: Option<&'static str>,
 }
 
 /// A service at these cluster IPs, whose backends listen on `target_port`.
@@ -65,11 +66,12 @@ pub(crate) fn service(name: &str, ips: &[&str], target_port: u16) -> Service {
         node_port: None,
         target_port,
         ends: Vec::new(),
+        ingress: None,
     }
 }
 
 impl Service {
-    /// Its endpoints from now on.
+    /// Replaces its endpoints.
     pub(crate) fn to(mut self, ends: &[End]) -> Self {
         self.ends = ends.to_vec();
         self
@@ -96,12 +98,18 @@ impl Service {
         self
     }
 
-    /// A load balancer with this address.
+    /// Makes it a load balancer, with these fields of its spec.
     pub(crate) fn balanced(self, more: &Value) -> Self {
         self.with(&json!({"type": "LoadBalancer"})).with(more)
     }
 
-    fn objects(&self, ingress: Option<&str>) -> Vec<Value> {
+    /// Gives the load balancer an address.
+    pub(crate) fn ingress(mut self, address: &'static str) -> Self {
+        self.ingress = Some(address);
+        self
+    }
+
+    fn objects(&self) -> Vec<Value> {
         let port = |name: &str, protocol: &str| {
             let mut port = json!({"name": name, "protocol": protocol, "port": self.port, "targetPort": self.target_port});
             if let Some(number) = self.node_port {
@@ -115,7 +123,7 @@ impl Service {
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": "test", "name": self.name}, "spec": spec,
         });
-        if let Some(ip) = ingress {
+        if let Some(ip) = self.ingress {
             object["status"] = json!({"loadBalancer": {"ingress": [{"ip": ip}]}});
         }
         let slices = [("IPv6", true), ("IPv4", false)].map(|(kind, v6)| self.slice(kind, v6));
@@ -154,7 +162,7 @@ impl Service {
     }
 }
 
-/// The health port of the service that marks how far an agent has come.
+/// The health check node port of the service that marks which write an agent has in force.
 pub(crate) const MARK_PORT: u16 = 30_999;
 /// No two changes in a row leave the same mark.
 const MARKS: usize = 8;
@@ -185,10 +193,15 @@ impl Manifests {
         &self.folder
     }
 
-    /// Notes services for the next write, each with the address of its load balancer if it has one.
-    pub(crate) fn note(&mut self, service: &Service, ingress: Option<&str>) {
+    /// Notes a service for the next write.
+    pub(crate) fn note(&mut self, service: &Service) {
         self.services
-            .insert(service.name.clone(), service.objects(ingress));
+            .insert(service.name.clone(), service.objects());
+    }
+
+    /// Whether the service was noted as it is.
+    pub(crate) fn has(&self, service: &Service) -> bool {
+        self.services.get(&service.name) == Some(&service.objects())
     }
 
     /// Writes everything as one file: one change.
@@ -202,10 +215,7 @@ impl Manifests {
 
     /// Moves one file of other services into place.
     pub(crate) fn put_file(&self, name: &str, services: &[Service]) {
-        let items: Vec<_> = services
-            .iter()
-            .flat_map(|service| service.objects(None))
-            .collect();
+        let items: Vec<_> = services.iter().flat_map(Service::objects).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         self.put(name, &list);
     }
@@ -221,7 +231,7 @@ impl Manifests {
         fs::rename(&hidden, self.folder.join(name)).unwrap();
     }
 
-    /// What the mark's health port says once the last write is in force.
+    /// A part of what the mark's health port answers once the last write is in force.
     pub(crate) fn mark(&self) -> String {
         format!("\"localEndpoints\": {},", 1 + self.changes % MARKS)
     }
@@ -247,6 +257,6 @@ impl Manifests {
                 "externalTrafficPolicy": "Local", "healthCheckNodePort": MARK_PORT,
             }))
             .to(&ends);
-        marking.objects(None)
+        marking.objects()
     }
 }

@@ -1,19 +1,22 @@
-//! The agent dies under load, and thousands of other services come and go: who uses a service notices nothing.
+//! Agents die under load, and thousands of other services come and go: clients of a service notice nothing.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::acts::Acts;
+use dormouse_rig::client::tcp;
+use dormouse_rig::load::{Load, Resets};
+use dormouse_rig::server::Server;
+use dormouse_rig::shared::{Fixture, Shared};
+use dormouse_rig::wait;
+use dormouse_world::Process;
+
 use crate::checks::{at, falls_silent};
-use crate::client::tcp;
-use crate::load::{Load, Resets};
+use crate::cluster::{Cluster, LIGHT_PORT, Origin, POD_PORT};
 use crate::manifests::{Service, service};
 use crate::node::command;
-use crate::server::Server;
-use crate::stage::{LIGHT_PORT, POD_PORT, Stage, wait};
-use crate::wiring::hurry;
+use crate::routes::reuse_ports;
 
-/// What each load has to do in each phase.
+/// How much each load does in each phase.
 const PHASE: u64 = 1_000;
 /// Of so many exchanges one may be reset and tried again.
 const RESET_IN: u64 = 100_000;
@@ -21,29 +24,33 @@ const RESET_IN: u64 = 100_000;
 const OTHERS: usize = 1_000;
 const FILE_LEN: usize = 100;
 
-pub(crate) struct Restart {
-    pub(crate) stage: Stage,
+/// A cluster whose agents die. Each test leaves both nodes with an agent that has all manifests in force.
+struct Restart {
     resets: Vec<Resets>,
     _servers: Vec<Server>,
+    cluster: Cluster,
 }
 
-impl Restart {
-    pub(crate) fn set() -> Self {
-        let mut stage = Stage::set();
-        let backends = [(0, 1), (1, 0), (1, 1)].map(|(node, pod)| stage.pod(node, pod));
+static RESTART: Shared<Restart> = Shared::new();
+
+impl Fixture for Restart {
+    fn build() -> Self {
+        let mut cluster = Cluster::build();
+        let backends = [(0, 1), (1, 0), (1, 1)].map(|(node, pod)| cluster.pod(node, pod));
         let servers = backends.iter().flat_map(|pod| {
-            let echo = Server::start(&pod.place, "echo", POD_PORT);
-            [Server::light(&pod.place, LIGHT_PORT), echo]
+            let echo = Server::start(&pod.sockets, "echo", POD_PORT);
+            [Server::light(&pod.sockets, LIGHT_PORT), echo]
         });
         let servers = servers.collect();
         let watched = backends.map(|pod| pod.bare.clone());
         let ends = backends.map(|pod| pod.end.clone());
-        let watched = watched.iter().chain([&stage.client, &stage.pod(0, 0).bare]);
+        let packets = [0, 1].map(|pod| cluster.pod(0, pod).bare.clone());
+        let watched = watched.iter().chain([&cluster.client, &packets[0]]);
         let resets = watched.map(Resets::count).collect();
-        for place in [&stage.client, &stage.pod(0, 0).bare, &stage.pod(0, 1).bare] {
-            hurry(place);
+        for sockets in [&cluster.client, &packets[0], &packets[1]] {
+            reuse_ports(sockets);
         }
-        stage.apply(&[
+        cluster.apply(&[
             service("light", &["fd00:20::61"], LIGHT_PORT)
                 .node_port(30_061)
                 .to(&ends),
@@ -52,93 +59,93 @@ impl Restart {
                 .to(&ends),
         ]);
         Self {
-            stage,
             resets,
             _servers: servers,
+            cluster,
         }
     }
 
-    pub(crate) fn play(&mut self, acts: &mut Acts) {
-        self.planted(acts);
-        acts.play(
-            "an agent dies and comes again under load: nothing is lost",
-            || {
-                let loads = self.loads();
-                let before = self.resets();
-                self.die_and_come(&loads);
-                self.judge(loads, &before);
-            },
-        );
-        acts.play(
-            "an agent comes again with maps of other sizes: nothing is lost",
-            || {
-                let loads = self.loads();
-                let before = self.resets();
-                self.come_with_other_maps(&loads);
-                self.judge(loads, &before);
-            },
-        );
-        acts.play(
-            "an agent without its folder says so and changes nothing",
-            || {
-                let loads = self.loads();
-                let before = self.resets();
-                self.come_without_folder(&loads);
-                self.judge(loads, &before);
-            },
-        );
-        acts.play(
-            "a thousand other services come, change and go: nothing is lost",
-            || {
-                let loads = self.loads();
-                let before = self.resets();
-                self.churn(&loads);
-                self.judge(loads, &before);
-            },
-        );
+    fn prefix(&self) -> String {
+        self.cluster.prefix()
     }
 
-    fn resets(&self) -> Vec<u64> {
+    fn report(&self) -> String {
+        self.cluster.report()
+    }
+}
+
+/// Plays a disturbance while all loads go on: none of them fails, and no connection is reset.
+fn under_load(disturb: fn(&mut Restart, &[Load])) {
+    let mut it = RESTART.lease();
+    let loads = it.loads();
+    let before = it.so_far();
+    disturb(&mut it, &loads);
+    it.judge(loads, &before);
+}
+
+/// A counter that counts nothing would prove everything.
+#[test]
+fn the_counters_of_resets_count() {
+    let it = RESTART.lease();
+    let before = it.so_far();
+    for pod in it.cluster.nodes.iter().flat_map(|node| &node.pods) {
+        let closed = SocketAddr::new(pod.end.address, 1);
+        it.cluster.client.dial(closed).unwrap_err();
+    }
+    // One in each backend, four at the client, one in the pod that asks.
+    assert_eq!(it.since(&before), [1, 1, 1, 4, 1]);
+}
+
+#[test]
+fn nothing_is_lost_while_an_agent_dies_and_the_next_one_starts() {
+    under_load(Restart::die_and_start);
+}
+
+#[test]
+fn nothing_is_lost_while_an_agent_starts_with_maps_of_other_sizes() {
+    under_load(Restart::start_with_other_maps);
+}
+
+#[test]
+fn nothing_is_lost_while_an_agent_refuses_to_start_without_its_folder() {
+    under_load(Restart::start_without_folder);
+}
+
+#[test]
+fn nothing_is_lost_while_a_thousand_other_services_come_and_go() {
+    under_load(Restart::churn);
+}
+
+impl Restart {
+    fn so_far(&self) -> Vec<u64> {
         self.resets.iter().map(Resets::so_far).collect()
     }
 
-    /// A counter that counts nothing would prove everything.
-    fn planted(&self, acts: &mut Acts) {
-        acts.play("the counters of resets count", || {
-            let before = self.resets();
-            for node in [0, 1] {
-                for pod in &self.stage.nodes[node].pods {
-                    let closed = SocketAddr::new(pod.end.address, 1);
-                    self.stage.client.dial(closed).unwrap_err();
-                }
-            }
-            let counted: Vec<_> = self
-                .resets()
-                .iter()
-                .zip(&before)
-                .map(|(now, then)| now - then)
-                .collect();
-            // One in each backend, four at the client, one in the pod that asks.
-            assert_eq!(counted, [1, 1, 1, 4, 1]);
-        });
+    /// Resets since then.
+    fn since(&self, before: &[u64]) -> Vec<u64> {
+        let pairs = self.so_far().into_iter().zip(before);
+        pairs.map(|(now, then)| now - then).collect()
     }
 
     fn loads(&self) -> Vec<Load> {
-        // Not one pod both ways: its connections would share the backend's view of its ports.
-        let (pod, bare) = (self.stage.pod(0, 0), self.stage.pod(0, 1));
-        let node: IpAddr = self.stage.nodes[0].address();
+        // Not one pod for both: by sockets and by packets its connections could have the same ports.
+        let (pod, bare) = (
+            self.cluster.sockets(Origin::PodSocket),
+            &self.cluster.pod(0, 1).bare,
+        );
+        let node = self.cluster.nodes[0].address();
         let (light, echo) = (at("fd00:20::61", 80), at("fd00:20::62", 80));
         let outer = |port| SocketAddr::new(node, port);
-        let client = &self.stage.client;
+        let client = &self.cluster.client;
         let loads = vec![
-            Load::connections("a pod's sockets", &pod.place, light),
-            Load::connections("a pod's packets", &bare.bare, light),
+            Load::connections("a pod's sockets", pod, light),
+            Load::connections("a pod's packets", bare, light),
             Load::connections("outside", client, outer(30_061)),
-            Load::questions("a pod's one connection", &pod.place, echo),
-            Load::questions("a pod's one connection by packets", &bare.bare, echo),
+            Load::questions("a pod's one connection", pod, echo),
+            Load::questions("a pod's one connection by packets", bare, echo),
             Load::questions("one connection from outside", client, outer(30_062)),
-            Load::datagrams("a pod's datagrams", &pod.place, echo),
-            Load::datagrams("a pod's datagrams by packets", &bare.bare, echo),
+            Load::datagrams("a pod's datagrams", pod, echo),
+            Load::datagrams("a pod's datagrams by packets", bare, echo),
             Load::datagrams("datagrams from outside", client, outer(30_062)),
         ];
         for load in &loads {
@@ -147,39 +154,39 @@ impl Restart {
         loads
     }
 
-    fn die_and_come(&mut self, loads: &[Load]) {
-        self.stage.crash(0);
+    fn die_and_start(&mut self, loads: &[Load]) {
+        self.cluster.crash(0);
         advance(loads);
-        // Others change while nobody looks, and once more while the agent starts.
-        self.stage
+        // Other services change while no agent runs, and once more while the next one starts.
+        self.cluster
             .manifests
             .put_file("others.json", &others(0, 20, POD_PORT));
-        self.stage.manifests.write();
-        self.stage.revive(0);
-        self.stage
+        self.cluster.manifests.write();
+        self.cluster.revive(0);
+        self.cluster
             .manifests
             .put_file("others.json", &others(0, 20, LIGHT_PORT));
-        self.stage.manifests.write();
-        self.stage.in_force();
+        self.cluster.manifests.write();
+        self.cluster.in_force();
         advance(loads);
-        self.stage.manifests.remove_file("others.json");
-        self.stage.apply(&[]);
+        self.cluster.manifests.remove_file("others.json");
+        self.cluster.apply(&[]);
     }
 
     /// To a smaller table of flows, and back to a larger one.
-    fn come_with_other_maps(&mut self, loads: &[Load]) {
+    fn start_with_other_maps(&mut self, loads: &[Load]) {
         for more in [&["--flows-max", "65536"][..], &[]] {
-            self.stage.crash(0);
+            self.cluster.crash(0);
             advance(loads);
-            self.stage.revive_with(0, more);
-            self.stage.in_force();
+            self.cluster.revive_with(0, more);
+            self.cluster.in_force();
             advance(loads);
         }
     }
 
-    fn come_without_folder(&mut self, loads: &[Load]) {
-        self.stage.crash(0);
-        let node = &self.stage.nodes[0];
+    fn start_without_folder(&mut self, loads: &[Load]) {
+        self.cluster.crash(0);
+        let node = &self.cluster.nodes[0];
         let log = node.host.log("agent-without-folder");
         let program = command(
             &node.host,
@@ -187,22 +194,22 @@ impl Restart {
             &node.host.folder.join("nowhere"),
         )
         .log(log);
-        let mut agent = self.stage.world.spawn(&node.host, &program).unwrap();
+        let mut agent = Process::start(&node.host, &program).unwrap();
         let mut status = None;
         wait("the agent to refuse", || {
             status = agent.ended();
             status.is_some()
         });
         assert!(!status.unwrap().success());
-        let said = agent.output();
+        let output = agent.output();
         let wrong = "failed to read the folder of manifests";
         assert!(
-            said.contains(wrong) && said.contains("nowhere: create it"),
-            "{said}"
+            output.contains(wrong) && output.contains("nowhere: create it"),
+            "{output}"
         );
         advance(loads);
-        self.stage.revive(0);
-        self.stage.in_force();
+        self.cluster.revive(0);
+        self.cluster.in_force();
         advance(loads);
     }
 
@@ -210,23 +217,23 @@ impl Restart {
         let began = Instant::now();
         for (what, port) in [("created", POD_PORT), ("changed", LIGHT_PORT)] {
             for number in 0..OTHERS / FILE_LEN {
-                let ends = self.stage.ends();
+                let ends = self.cluster.ends();
                 let services = others(number * FILE_LEN, FILE_LEN, port);
                 let services: Vec<_> = services
                     .into_iter()
                     .map(|service| service.to(&ends[1..]))
                     .collect();
-                self.stage
+                self.cluster
                     .manifests
                     .put_file(&format!("churn-{number}.json"), &services);
             }
-            self.stage.apply(&[]);
+            self.cluster.apply(&[]);
             eprintln!(
                 "  {OTHERS} services {what} after {} ms",
                 began.elapsed().as_millis()
             );
             let last = at(&address(OTHERS - 1), 80);
-            let name = tcp(&self.stage.pod(0, 0).place, last).map(|heard| heard.name);
+            let name = tcp(self.cluster.sockets(Origin::PodSocket), last).map(|answer| answer.name);
             if port == POD_PORT {
                 assert_eq!(name.unwrap(), "echo");
             } else {
@@ -234,17 +241,17 @@ impl Restart {
             }
         }
         for number in 0..OTHERS / FILE_LEN {
-            self.stage
+            self.cluster
                 .manifests
                 .remove_file(&format!("churn-{number}.json"));
         }
-        self.stage.apply(&[]);
+        self.cluster.apply(&[]);
         eprintln!(
             "  {OTHERS} services deleted after {} ms",
             began.elapsed().as_millis()
         );
         for number in [0, OTHERS - 1] {
-            falls_silent(&self.stage.pod(0, 0).bare, at(&address(number), 80));
+            falls_silent(&self.cluster.pod(0, 0).bare, at(&address(number), 80));
         }
         advance(loads);
     }
@@ -260,19 +267,14 @@ impl Restart {
                 outcome.what, outcome.done, outcome.per_second, outcome.slow, outcome.failed
             );
             if outcome.failed > 0 {
-                failed.push((outcome.what, outcome.told));
+                failed.push((outcome.what, outcome.failures));
             }
         }
-        let resets: Vec<_> = self
-            .resets()
-            .iter()
-            .zip(before)
-            .map(|(now, then)| now - then)
-            .collect();
+        let resets = self.since(before);
         eprintln!("  resets: {resets:?}");
         assert!(failed.is_empty(), "{failed:#?}");
-        // A hidden port that is used again may meet what its server remembers of the connection before: one reset, and the
-        // client's next try stands. What an agent's end would break are hundreds.
+        // A masquerading port that is used again may meet its server's TIME_WAIT of the connection before: one reset, and the
+        // client's next attempt succeeds. What an agent's end would break are hundreds.
         let most = done / RESET_IN;
         assert!(resets.iter().all(|count| *count <= most), "{resets:?}");
     }

@@ -145,13 +145,19 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "iperf3",
-        why: "`cargo xtask bench dataplane` measures streams with it",
+        why: "the tests of Services and `cargo xtask bench dataplane` measure streams with it",
         probe: Probe::Program("iperf3"),
         cure: Cure::Packages(&["iperf3"]),
     },
     Need {
+        name: "strace",
+        why: "the tests of crashes count system calls with it",
+        probe: Probe::Program("strace"),
+        cure: Cure::Packages(&["strace"]),
+    },
+    Need {
         name: "the reference CNI plugins",
-        why: "`cargo xtask bench cni` compares with bridge and host-local",
+        why: "the plugin's tests and `cargo xtask bench cni` compare with bridge and host-local",
         probe: Probe::File("/usr/lib/cni/bridge"),
         cure: Cure::Packages(&["containernetworking-plugins"]),
     },

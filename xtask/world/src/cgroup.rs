@@ -1,18 +1,50 @@
 //! Makes cgroups, and ends and removes them with everything inside.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::WorldError;
+use crate::mounts;
 
 /// How long killed processes may take to be gone.
 const EMPTY_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How often a parent may vanish under us: another world's removal takes it when it is empty.
 const ATTEMPTS_MAX: u32 = 10;
+
+/// A cgroup (version 2) beside those of worlds. Dropping it kills every process in it, and removes it.
+#[derive(Debug)]
+pub struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// Makes the cgroup `name` among those of `prefix`, which [`World::clear`](crate::World::clear) removes together.
+    pub fn create(prefix: &str, name: &str) -> Result<Self, WorldError> {
+        let path = mounts::cgroups()?.join("dormouse").join(prefix).join(name);
+        create(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.0) {
+            // A drop cannot fail, but the failure must be seen.
+            let _ = writeln!(io::stderr(), "{}", error.chain());
+        }
+        // Others of the prefix may still be there: then it is not empty, and stays.
+        for parent in self.0.ancestors().skip(1).take(2) {
+            let _ = fs::remove_dir(parent);
+        }
+    }
+}
 
 /// Makes a cgroup and those above it.
 pub(crate) fn create(path: &Path) -> Result<(), WorldError> {

@@ -15,9 +15,11 @@ mod process;
 mod removal;
 mod world;
 
+pub use cgroup::Cgroup;
 pub use error::WorldError;
 pub use host::Host;
-pub use netns::enter;
+pub use mounts::cgroups;
+pub use netns::{Netns, enter};
 pub use plan::{
     ACTING_PREFIX, CLIENT, CONTROL, LINK_PREFIX_LEN, NODES_MAX, Spec, VIP_RANGE, VIP_RANGE_LEN,
 };

@@ -10,7 +10,7 @@ use crate::error::WorldError;
 
 /// Where the BPF file system belongs.
 const BPFFS: &str = "/sys/fs/bpf";
-/// Where cgroups are mounted when nobody else has.
+/// Where cgroups are mounted on a machine that has them nowhere.
 const CGROUPS: &str = "/run/dormouse-cgroups";
 
 /// Mounts the BPF file system where it is missing.
@@ -28,7 +28,7 @@ pub(crate) fn bpffs() -> Result<(), WorldError> {
 }
 
 /// The root of the cgroups of version 2, mounted where it is missing.
-pub(crate) fn cgroups() -> Result<PathBuf, WorldError> {
+pub fn cgroups() -> Result<PathBuf, WorldError> {
     if let Some(found) = find("cgroup2").into_iter().next() {
         return Ok(found);
     }

@@ -1,9 +1,10 @@
-//! Builds a world, hands its hosts out and removes it, whatever way its run ends.
+//! A world: built, used and removed, whatever way its run ends.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::cgroup;
@@ -22,7 +23,7 @@ pub struct World {
     nodes: Vec<Host>,
     client: Host,
     control: Host,
-    /// Its name is taken as long as this lives; the kernel frees it even when we are killed.
+    /// The claim on the world's name; the kernel closes it even when the process is killed.
     _claim: UnixListener,
 }
 
@@ -67,12 +68,22 @@ impl World {
         begin(prefix).map(drop)
     }
 
+    /// The name in front of everything that belongs to it.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The namespace in which the cables of all hosts meet.
+    pub fn switch(&self) -> PathBuf {
+        crate::netns::path(&format!("{}-switch", self.prefix))
+    }
+
     /// The nodes, in the order of their numbers.
     pub fn nodes(&self) -> &[Host] {
         &self.nodes
     }
 
-    /// The host that asks for apps.
+    /// The host of clients.
     pub fn client(&self) -> &Host {
         &self.client
     }
@@ -108,7 +119,7 @@ impl World {
         ip(None, &plan::cables(&self.prefix, seats))?;
         let switch = format!("{}-switch", self.prefix);
         ip(Some(&switch), &plan::switch(seats))?;
-        crate::netns::enter(&crate::netns::path(&switch), || merge_on_arrival(seats))??;
+        crate::netns::enter(&self.switch(), || merge_on_arrival(seats))??;
         for (host, seat) in self.hosts().zip(seats) {
             ip(Some(&host.name), &plan::host(seat, seats))?;
         }
@@ -119,13 +130,13 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            // A drop cannot fail, but who runs this must hear of it.
+            // A drop cannot fail, but the failure must be seen.
             let _ = writeln!(io::stderr(), "{error}");
         }
     }
 }
 
-/// Claims the world's name, and clears what is left of an earlier one.
+/// Claims the world's name, and removes what is left of an earlier one.
 fn begin(prefix: &str) -> Result<(UnixListener, Roots), WorldError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(WorldError::NotRoot);

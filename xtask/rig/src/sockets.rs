@@ -1,7 +1,7 @@
-//! Where a socket stands: a network namespace, and the cgroup whose programs lead it.
+//! Where sockets are opened: a network namespace, and the cgroup whose programs apply to them.
 //!
-//! Which cgroup a socket belongs to is fixed when it is made. So one small process in each node's cgroup makes the
-//! sockets of its pods and hands them over, and the test uses them as if it were the pod.
+//! A socket belongs to the cgroup of the process that opens it. So one small process in each node's cgroup opens the sockets
+//! of the node and its pods, and passes them to the test.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -10,11 +10,10 @@ use std::net::{Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dormouse_world::{Host, Process, Program, World, enter};
+use dormouse_world::{Host, Process, enter};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBufForce;
@@ -25,31 +24,29 @@ use rustix::net::{
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How long a connection and an answer may take. Longer is a failure.
-pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+use crate::netns::run_in;
+use crate::role;
 
-/// What a socket keeps of datagrams that nobody has read yet, in bytes of the kernel's.
+/// How long a connection and an answer may take. Longer is a failure.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// The receive buffer of a socket for datagrams, in bytes of the kernel's.
 const DATAGRAMS_LEN_MAX: usize = 8 << 20;
 
-/// Names the socket on which the maker is asked.
-const MAKER: &str = "DORMOUSE_TEST_MAKER";
-
-/// Makes sockets in a node's cgroup.
-pub(crate) struct Maker {
+/// Opens sockets in a node's cgroup.
+#[derive(Debug)]
+pub struct Opener {
     stream: Mutex<UnixStream>,
     _process: Process,
 }
 
-impl Maker {
-    /// Starts the maker in this host's cgroup: this test program once more, with one test to run.
-    pub(crate) fn start(world: &World, host: &Host) -> Arc<Self> {
-        let path = host.folder.join("maker.sock");
+impl Opener {
+    /// Starts the process in this host's cgroup.
+    pub fn start(host: &Host) -> Arc<Self> {
+        let path = host.folder.join("opener.sock");
         let listener = UnixListener::bind(&path).unwrap();
-        let program = Program::new(std::env::current_exe().unwrap())
-            .args(["sockets_for_others", "--exact", "--ignored", "--nocapture"])
-            .env(MAKER, &path)
-            .log(host.log("maker"));
-        let process = world.spawn(host, &program).unwrap();
+        let program = role::program(role::OPENER, path.to_str().unwrap()).log(host.log("opener"));
+        let process = Process::start(host, &program).unwrap();
         let (stream, _) = listener.accept().unwrap();
         Arc::new(Self {
             stream: Mutex::new(stream),
@@ -57,28 +54,25 @@ impl Maker {
         })
     }
 
-    fn make(&self, netns: &File, domain: Domain, kind: Type) -> io::Result<Socket> {
+    fn open(&self, netns: &File, domain: Domain, kind: Type) -> io::Result<Socket> {
         let stream = self.stream.lock().unwrap();
         send(&stream, request(domain, kind), Some(netns.as_fd()))?;
         let (_, socket) = receive(&stream)?;
         socket
             .map(Socket::from)
-            .ok_or_else(|| io::Error::other("the maker could not make a socket"))
+            .ok_or_else(|| io::Error::other("no socket could be opened"))
     }
 }
 
-/// The maker's whole life: makes what it is asked for until nobody is left to ask.
-pub(crate) fn make_sockets() -> io::Result<()> {
-    let Some(path) = std::env::var_os(MAKER) else {
-        return Ok(());
-    };
+/// The opener's process: opens what is requested on the socket at `path` until the test closes it.
+pub(crate) fn open_for(path: &str) -> io::Result<()> {
     let stream = UnixStream::connect(path)?;
     while let Ok((what, Some(netns))) = receive(&stream) {
         setns(netns, CloneFlags::CLONE_NEWNET)?;
         let [domain, kind] = what.map(i32::from);
-        let made = Socket::new(Domain::from(domain), Type::from(kind), None);
-        let made = made.as_ref().ok().map(AsFd::as_fd);
-        send(&stream, what, made)?;
+        let opened = Socket::new(Domain::from(domain), Type::from(kind), None);
+        let opened = opened.as_ref().ok().map(AsFd::as_fd);
+        send(&stream, what, opened)?;
     }
     Ok(())
 }
@@ -115,69 +109,75 @@ fn receive(stream: &UnixStream) -> io::Result<([u8; 2], Option<OwnedFd>)> {
     Ok((what, file))
 }
 
-#[derive(Clone)]
-enum Home {
-    /// The namespace of the calling thread, no cgroup of a node.
-    Here,
-    /// That namespace, no cgroup of a node: what its sockets send, only packet programs see.
-    Netns,
-    /// That namespace, and the cgroup of the maker.
-    Cgroup(Arc<Maker>, Arc<File>),
+#[derive(Clone, Debug)]
+enum By {
+    /// By the calling thread, in its own namespace.
+    Thread,
+    /// By a thread in the namespace. No program of a cgroup applies to what they send, only those of links.
+    Entering,
+    /// By the opener, in the namespace and in the node's cgroup.
+    Opener(Arc<Opener>, Arc<File>),
 }
 
-/// Where sockets are made.
-#[derive(Clone)]
-pub(crate) struct Place {
+/// Where sockets are opened.
+#[derive(Clone, Debug)]
+pub struct Sockets {
     netns: PathBuf,
-    home: Home,
+    by: By,
 }
 
-impl Place {
-    /// A place whose sockets no program of a cgroup sees.
-    pub(crate) fn outside(netns: &Path) -> Self {
+impl Sockets {
+    /// Sockets in this namespace and in no cgroup of a node.
+    pub fn bare(netns: &Path) -> Self {
         Self {
             netns: netns.to_owned(),
-            home: Home::Netns,
+            by: By::Entering,
         }
     }
 
-    /// A place in a node's cgroup.
-    pub(crate) fn of(maker: &Arc<Maker>, netns: &Path) -> Self {
+    /// Sockets in this namespace and in the opener's cgroup.
+    pub fn of(opener: &Arc<Opener>, netns: &Path) -> Self {
         let file = Arc::new(File::open(netns).unwrap());
         Self {
             netns: netns.to_owned(),
-            home: Home::Cgroup(Arc::clone(maker), file),
+            by: By::Opener(Arc::clone(opener), file),
         }
     }
 
+    /// The file that names the namespace.
+    pub fn netns(&self) -> &Path {
+        &self.netns
+    }
+
     /// Runs `work` in the namespace.
-    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         enter(&self.netns, work).unwrap()
     }
 
-    /// The same place for a thread that stays there: its sockets cost no entering.
-    pub(crate) fn stay(&self) -> Self {
-        if let Home::Netns = self.home {
+    /// The same for a thread that stays in the namespace: no thread is started for each socket.
+    #[must_use]
+    pub fn stay(&self) -> Self {
+        if let By::Entering = self.by {
             setns(File::open(&self.netns).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
             return Self {
                 netns: self.netns.clone(),
-                home: Home::Here,
+                by: By::Thread,
             };
         }
         self.clone()
     }
 
     /// A new socket.
-    pub(crate) fn socket(&self, domain: Domain, kind: Type) -> io::Result<Socket> {
-        match &self.home {
-            Home::Here => Socket::new(domain, kind, None),
-            Home::Netns => self.inside(|| Socket::new(domain, kind, None)),
-            Home::Cgroup(maker, netns) => maker.make(netns, domain, kind),
+    pub fn socket(&self, domain: Domain, kind: Type) -> io::Result<Socket> {
+        match &self.by {
+            By::Thread => Socket::new(domain, kind, None),
+            By::Entering => self.inside(|| Socket::new(domain, kind, None)),
+            By::Opener(opener, netns) => opener.open(netns, domain, kind),
         }
     }
 
     /// A connection.
-    pub(crate) fn dial(&self, to: SocketAddr) -> io::Result<TcpStream> {
+    pub fn dial(&self, to: SocketAddr) -> io::Result<TcpStream> {
         let socket = self.socket(Domain::for_address(to), Type::STREAM)?;
         socket.connect_timeout(&to.into(), ANSWER_LIMIT)?;
         let stream = TcpStream::from(socket);
@@ -186,20 +186,20 @@ impl Place {
         Ok(stream)
     }
 
-    /// A socket for datagrams to such an address.
-    pub(crate) fn datagrams(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+    /// A socket for datagrams to an address of this family.
+    pub fn datagrams(&self, to: SocketAddr) -> io::Result<UdpSocket> {
         let socket = self.socket(Domain::for_address(to), Type::DGRAM)?;
         socket.set_read_timeout(Some(ANSWER_LIMIT))?;
         Ok(socket.into())
     }
 
-    /// Room for all datagrams of all loads at once.
-    pub(crate) fn widen(socket: &impl AsFd) {
+    /// Gives a socket room for all datagrams of all loads at once.
+    pub fn widen(socket: &impl AsFd) {
         setsockopt(socket, RcvBufForce, &DATAGRAMS_LEN_MAX).unwrap();
     }
 
     /// Listening sockets for both families, of TCP and of UDP.
-    pub(crate) fn listen(&self, port: u16) -> (Socket, Socket) {
+    pub fn listen(&self, port: u16) -> (Socket, Socket) {
         let [streams, datagrams] = [Type::STREAM, Type::DGRAM].map(|kind| {
             let socket = self.socket(Domain::IPV6, kind).unwrap();
             socket.set_only_v6(false).unwrap();
@@ -215,21 +215,16 @@ impl Place {
     }
 
     /// Packets that a counter of nftables has counted; it is named by family, table and its own name.
-    pub(crate) fn counted(&self, counter: &str) -> u64 {
+    pub fn counted(&self, counter: &str) -> u64 {
         let text = self.run("nft", &format!("-j list counter {counter}"));
-        let told: Value = serde_json::from_str(&text).unwrap();
-        let objects = told["nftables"].as_array().unwrap();
+        let listed: Value = serde_json::from_str(&text).unwrap();
+        let objects = listed["nftables"].as_array().unwrap();
         let counter = objects.iter().find_map(|object| object.get("counter"));
         counter.unwrap()["packets"].as_u64().unwrap()
     }
 
-    /// Runs a command in the namespace; what it wrote.
-    pub(crate) fn run(&self, program: &str, arguments: &str) -> String {
-        let done = self
-            .inside(|| Command::new(program).args(arguments.split(' ')).output())
-            .unwrap();
-        let errors = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(done.status.success(), "{program} {arguments}: {errors}");
-        String::from_utf8(done.stdout).unwrap()
+    /// Runs a command in the namespace, its arguments separated by single spaces; returns what it wrote.
+    pub fn run(&self, program: &str, arguments: &str) -> String {
+        run_in(&self.netns, program, arguments)
     }
 }

@@ -1,4 +1,4 @@
-//! Load that counts what goes wrong: connections that fail, datagrams that never come back, resets on the wire.
+//! Load that counts what goes wrong: connections that fail, datagrams that are lost, resets.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Type};
 
-use crate::place::Place;
 use crate::server::{LIGHT, PLAIN};
-use crate::stage::wait;
+use crate::sockets::Sockets;
+use crate::wait::wait;
 
 /// Datagrams that leave at once.
 const WINDOW: usize = 32;
-/// Between questions over one connection, and between windows of datagrams: an agent that starts needs a processor, too.
+/// Between questions over one connection, and between windows of datagrams: leaves the processor to an agent that starts.
 const PAUSE: Duration = Duration::from_millis(1);
 /// A datagram that is not back by then is lost.
 const LOST_AFTER: Duration = Duration::from_secs(2);
@@ -25,26 +25,26 @@ const LOST_AFTER: Duration = Duration::from_secs(2);
 const CONNECT_LIMIT: Duration = Duration::from_millis(2_500);
 /// A first segment is repeated after a second.
 const REPEATED_AFTER: Duration = Duration::from_millis(900);
-/// As many failures are told.
-const TOLD_MAX: usize = 10;
+/// How many failures are described.
+const FAILURES_MAX: usize = 10;
 
 /// What a load has seen.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Tally {
     over: AtomicBool,
     done: AtomicU64,
     /// Of the connections, those that took as long as a repeated first segment takes.
     slow: AtomicU64,
     failed: AtomicU64,
-    told: Mutex<Vec<String>>,
+    failures: Mutex<Vec<String>>,
 }
 
 impl Tally {
     fn fail(&self, what: String) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        let mut told = self.told.lock().unwrap();
-        if told.len() < TOLD_MAX {
-            told.push(what);
+        let mut failures = self.failures.lock().unwrap();
+        if failures.len() < FAILURES_MAX {
+            failures.push(what);
         }
     }
 
@@ -53,48 +53,56 @@ impl Tally {
     }
 }
 
-/// A load under way; ends with its value.
-pub(crate) struct Load {
+/// A load that goes on until it is dropped.
+#[derive(Debug)]
+pub struct Load {
     what: &'static str,
     began: Instant,
     tally: Arc<Tally>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a load was in the end.
-pub(crate) struct Outcome {
-    pub(crate) what: &'static str,
-    pub(crate) done: u64,
-    pub(crate) slow: u64,
-    pub(crate) failed: u64,
-    pub(crate) per_second: u128,
-    pub(crate) told: Vec<String>,
+/// What a load did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its name.
+    pub what: &'static str,
+    /// Connections, questions or datagrams that were answered.
+    pub done: u64,
+    /// Connections whose first segment was repeated.
+    pub slow: u64,
+    /// What was not answered, or wrongly.
+    pub failed: u64,
+    /// `done` by time.
+    pub per_second: u128,
+    /// The first failures.
+    pub failures: Vec<String>,
 }
 
 impl Load {
     /// Connections to a light server, one after the other.
-    pub(crate) fn connections(what: &'static str, place: &Place, to: SocketAddr) -> Self {
-        Self::run(what, place, move |place, tally| {
+    pub fn connections(what: &'static str, sockets: &Sockets, to: SocketAddr) -> Self {
+        Self::run(what, sockets, move |sockets, tally| {
             while !tally.is_over() {
-                connect(place, to, tally);
+                connect(sockets, to, tally);
             }
         })
     }
 
     /// One connection to an echoing server that is asked again and again.
-    pub(crate) fn questions(what: &'static str, place: &Place, to: SocketAddr) -> Self {
-        Self::run(what, place, move |place, tally| {
-            if let Err(error) = converse(place, to, tally) {
+    pub fn questions(what: &'static str, sockets: &Sockets, to: SocketAddr) -> Self {
+        Self::run(what, sockets, move |sockets, tally| {
+            if let Err(error) = ask_again(sockets, to, tally) {
                 tally.fail(format!("{to}: {error}"));
             }
         })
     }
 
     /// Numbered datagrams of one socket to an echoing server, as many as come back.
-    pub(crate) fn datagrams(what: &'static str, place: &Place, to: SocketAddr) -> Self {
-        Self::run(what, place, move |place, tally| {
-            let socket = place.datagrams(to).unwrap();
-            Place::widen(&socket);
+    pub fn datagrams(what: &'static str, sockets: &Sockets, to: SocketAddr) -> Self {
+        Self::run(what, sockets, move |sockets, tally| {
+            let socket = sockets.datagrams(to).unwrap();
+            Sockets::widen(&socket);
             socket
                 .set_read_timeout(Some(Duration::from_millis(100)))
                 .unwrap();
@@ -116,12 +124,12 @@ impl Load {
 
     fn run(
         what: &'static str,
-        place: &Place,
-        work: impl Fn(&Place, &Tally) + Send + 'static,
+        sockets: &Sockets,
+        work: impl Fn(&Sockets, &Tally) + Send + 'static,
     ) -> Self {
         let tally = Arc::new(Tally::default());
-        let (stands, tells) = (place.clone(), Arc::clone(&tally));
-        let thread = std::thread::spawn(move || work(&stands.stay(), &tells));
+        let (own, counts) = (sockets.clone(), Arc::clone(&tally));
+        let thread = std::thread::spawn(move || work(&own.stay(), &counts));
         Self {
             what,
             began: Instant::now(),
@@ -131,17 +139,17 @@ impl Load {
     }
 
     /// How much was done so far.
-    pub(crate) fn done(&self) -> u64 {
+    pub fn done(&self) -> u64 {
         self.tally.done.load(Ordering::Relaxed)
     }
 
     /// Waits until so much more is done, or something went wrong.
-    pub(crate) fn go_on(&self, more: u64) {
+    pub fn go_on(&self, more: u64) {
         self.until(self.done() + more);
     }
 
     /// Waits until so much is done, or something went wrong.
-    pub(crate) fn until(&self, goal: u64) {
+    pub fn until(&self, goal: u64) {
         let failed = || self.tally.failed.load(Ordering::Relaxed) > 0;
         wait(&format!("the load of {} to go on", self.what), || {
             self.done() >= goal || failed()
@@ -149,7 +157,7 @@ impl Load {
     }
 
     /// Ends it.
-    pub(crate) fn end(mut self) -> Outcome {
+    pub fn end(mut self) -> Outcome {
         let took = self.began.elapsed();
         self.stop();
         let tally = &self.tally;
@@ -160,7 +168,7 @@ impl Load {
             slow: tally.slow.load(Ordering::Relaxed),
             failed: tally.failed.load(Ordering::Relaxed),
             per_second: u128::from(done) * 1_000 / took.as_millis().max(1),
-            told: tally.told.lock().unwrap().clone(),
+            failures: tally.failures.lock().unwrap().clone(),
         }
     }
 
@@ -169,7 +177,7 @@ impl Load {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            self.tally.fail("the load broke off".to_owned());
+            self.tally.fail("the load's thread panicked".to_owned());
         }
     }
 }
@@ -180,18 +188,18 @@ impl Drop for Load {
     }
 }
 
-/// One connection, to the word of the server.
-fn connect(place: &Place, to: SocketAddr, tally: &Tally) {
+/// One connection, until the server has sent its line.
+fn connect(sockets: &Sockets, to: SocketAddr, tally: &Tally) {
     let began = Instant::now();
-    let heard = || {
-        let socket = place.socket(Domain::for_address(to), Type::STREAM)?;
+    let ask = || {
+        let socket = sockets.socket(Domain::for_address(to), Type::STREAM)?;
         socket.set_read_timeout(Some(CONNECT_LIMIT))?;
         socket.connect_timeout(&to.into(), CONNECT_LIMIT)?;
         let mut word = [0; LIGHT.len()];
         (&socket).read_exact(&mut word)?;
         io::Result::Ok(word)
     };
-    match heard() {
+    match ask() {
         Ok(word) if word[..] == *LIGHT => {
             tally.done.fetch_add(1, Ordering::Relaxed);
             if began.elapsed() > REPEATED_AFTER {
@@ -203,8 +211,8 @@ fn connect(place: &Place, to: SocketAddr, tally: &Tally) {
 }
 
 /// Asks over one connection until it is over.
-fn converse(place: &Place, to: SocketAddr, tally: &Tally) -> io::Result<()> {
-    let mut stream = place.dial(to)?;
+fn ask_again(sockets: &Sockets, to: SocketAddr, tally: &Tally) -> io::Result<()> {
+    let mut stream = sockets.dial(to)?;
     let mut byte = [0; 1];
     while byte != *b"\n" {
         stream.read_exact(&mut byte)?;
@@ -268,11 +276,12 @@ impl Datagrams {
 }
 
 /// Counts resets that come to a namespace or leave it.
-pub(crate) struct Resets(Place);
+#[derive(Debug)]
+pub struct Resets(Sockets);
 
 impl Resets {
     /// Counts from now on.
-    pub(crate) fn count(place: &Place) -> Self {
+    pub fn count(sockets: &Sockets) -> Self {
         let rules = "table inet resets {
             counter resets { }
             chain come { type filter hook input priority -300; tcp flags & rst == rst counter name resets; }
@@ -286,12 +295,15 @@ impl Resets {
             nft.stdin.take().unwrap().write_all(rules.as_bytes())?;
             nft.wait()
         };
-        assert!(place.inside(add).unwrap().success(), "nft takes the rules");
-        Self(place.clone())
+        assert!(
+            sockets.inside(add).unwrap().success(),
+            "nft takes the rules"
+        );
+        Self(sockets.clone())
     }
 
     /// How many so far.
-    pub(crate) fn so_far(&self) -> u64 {
+    pub fn so_far(&self) -> u64 {
         self.0.counted("inet resets resets")
     }
 }

@@ -1,42 +1,42 @@
-//! Clients: who answers, as whom do they see us, and whom do we see.
+//! Clients: which server answers, which address of the client it sees, and which address the client sees.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 
-use crate::place::Place;
+use crate::sockets::Sockets;
 
-/// What a client learns by one question.
+/// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
-    /// Who answered.
-    pub(crate) name: String,
-    /// The client's address as the server saw it.
-    pub(crate) seen: IpAddr,
-    /// Where the answer came from, as the client sees it.
-    pub(crate) from: SocketAddr,
+pub struct Answer {
+    /// The server's name for itself.
+    pub name: String,
+    /// The client's address as the server sees it.
+    pub seen: IpAddr,
+    /// The server's address as the client sees it.
+    pub from: SocketAddr,
 }
 
-/// Asks over a new connection; what getpeername says counts as the sender.
-pub(crate) fn tcp(place: &Place, to: SocketAddr) -> io::Result<Heard> {
-    let stream = place.dial(to)?;
+/// Asks over a new connection; the server's address is that of getpeername(2).
+pub fn tcp(sockets: &Sockets, to: SocketAddr) -> io::Result<Answer> {
+    let stream = sockets.dial(to)?;
     let from = stream.peer_addr()?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    heard(&line, from)
+    answer(&line, from)
 }
 
 /// Asks with a datagram of an unconnected socket.
-pub(crate) fn udp(place: &Place, to: SocketAddr) -> io::Result<Heard> {
-    sized_udp(place, to, 9)
+pub fn udp(sockets: &Sockets, to: SocketAddr) -> io::Result<Answer> {
+    sized_udp(sockets, to, 9)
 }
 
-/// The same with a datagram of this length, which has to come back whole.
-pub(crate) fn sized_udp(place: &Place, to: SocketAddr, length: usize) -> io::Result<Heard> {
-    ask_from(&place.datagrams(to)?, to, length)
+/// The same with a datagram of this length in bytes, which has to come back whole.
+pub fn sized_udp(sockets: &Sockets, to: SocketAddr, length: usize) -> io::Result<Answer> {
+    ask_from(&sockets.datagrams(to)?, to, length)
 }
 
 /// Asks with a datagram of this socket.
-pub(crate) fn ask_from(socket: &UdpSocket, to: SocketAddr, length: usize) -> io::Result<Heard> {
+pub fn ask_from(socket: &UdpSocket, to: SocketAddr, length: usize) -> io::Result<Answer> {
     let payload = pattern(length);
     socket.send_to(&payload, to)?;
     let mut bytes = vec![0; 65_536];
@@ -44,15 +44,15 @@ pub(crate) fn ask_from(socket: &UdpSocket, to: SocketAddr, length: usize) -> io:
     parse(&bytes[..length], &payload, from)
 }
 
-/// Asks with a datagram of a connected socket; what getpeername says counts as the sender.
-pub(crate) fn connected_udp(place: &Place, to: SocketAddr) -> io::Result<Heard> {
-    let socket = place.datagrams(to)?;
+/// Asks with a datagram of a connected socket; the server's address is that of getpeername(2).
+pub fn connected_udp(sockets: &Sockets, to: SocketAddr) -> io::Result<Answer> {
+    let socket = sockets.datagrams(to)?;
     socket.connect(to)?;
     ask_connected(&socket)
 }
 
 /// Asks with a datagram of this connected socket.
-pub(crate) fn ask_connected(socket: &UdpSocket) -> io::Result<Heard> {
+pub fn ask_connected(socket: &UdpSocket) -> io::Result<Answer> {
     let payload = pattern(9);
     socket.send(&payload)?;
     let mut bytes = vec![0; 65_536];
@@ -60,30 +60,30 @@ pub(crate) fn ask_connected(socket: &UdpSocket) -> io::Result<Heard> {
     parse(&bytes[..length], &payload, socket.peer_addr()?)
 }
 
-fn parse(bytes: &[u8], payload: &[u8], from: SocketAddr) -> io::Result<Heard> {
+fn parse(bytes: &[u8], payload: &[u8], from: SocketAddr) -> io::Result<Answer> {
     let newline = bytes.iter().position(|byte| *byte == b'\n');
     let newline = newline.ok_or_else(|| io::Error::other("no line"))?;
     if &bytes[newline + 1..] != payload {
         return Err(io::Error::other("the datagram came back changed"));
     }
-    heard(&String::from_utf8_lossy(&bytes[..newline]), from)
+    answer(&String::from_utf8_lossy(&bytes[..newline]), from)
 }
 
-fn heard(line: &str, from: SocketAddr) -> io::Result<Heard> {
+fn answer(line: &str, from: SocketAddr) -> io::Result<Answer> {
     let (name, peer) = line
         .trim_end()
         .split_once(' ')
         .ok_or_else(|| io::Error::other(format!("no greeting: {line:?}")))?;
     let peer: SocketAddr = peer.parse().map_err(io::Error::other)?;
-    Ok(Heard {
+    Ok(Answer {
         name: name.to_owned(),
         seen: peer.ip(),
         from: SocketAddr::new(from.ip().to_canonical(), from.port()),
     })
 }
 
-/// Bytes that differ at every place of any stretch that the network could swap or lose.
-pub(crate) fn pattern(length: usize) -> Vec<u8> {
+/// Bytes in which no stretch repeats nearby, so that lost and swapped ones are noticed.
+pub fn pattern(length: usize) -> Vec<u8> {
     let mut state: u32 = 0x9e37_79b9;
     let bytes = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -95,8 +95,8 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 }
 
 /// Sends `length` bytes to an echoing server and takes them back at the same time; each must be right.
-pub(crate) fn transfer(place: &Place, to: SocketAddr, length: usize) -> io::Result<()> {
-    let stream = place.dial(to)?;
+pub fn transfer(sockets: &Sockets, to: SocketAddr, length: usize) -> io::Result<()> {
+    let stream = sockets.dial(to)?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -131,9 +131,9 @@ fn send_all(mut stream: &TcpStream, block: &[u8], length: usize) -> io::Result<(
     Ok(())
 }
 
-/// What an HTTP server says to GET.
-pub(crate) fn get(place: &Place, to: SocketAddr, path: &str) -> io::Result<String> {
-    let mut stream = place.dial(to)?;
+/// An HTTP server's whole response to GET.
+pub fn get(sockets: &Sockets, to: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = sockets.dial(to)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Servers that say who they are and whom they see, and echo.
+//! Servers that send their name and the client's address as they see it, and echo.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -10,22 +10,22 @@ use std::time::Duration;
 
 use socket2::Socket;
 
-use crate::place::Place;
-use crate::stage::{NODE_PORT, POD_PORT, Stage};
+use crate::sockets::Sockets;
 
-/// How often a server looks whether it shall end.
+/// How often a server looks whether it is dropped.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The largest datagram.
 const DATAGRAM_LEN_MAX: usize = 65_536;
 /// A datagram that begins so comes back as it is.
-pub(crate) const PLAIN: u8 = b'!';
+pub const PLAIN: u8 = b'!';
 /// Connections that the light server keeps open while others come.
 const OPEN_LEN: usize = 64;
-/// What the light server says.
-pub(crate) const LIGHT: &[u8] = b"light\n";
+/// What the light server sends.
+pub const LIGHT: &[u8] = b"light\n";
 
-/// A server of TCP and UDP; ends with its value.
-pub(crate) struct Server {
+/// A server of TCP and UDP; ends when dropped.
+#[derive(Debug)]
+pub struct Server {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -33,8 +33,8 @@ pub(crate) struct Server {
 impl Server {
     /// Greets every connection with its name and the client's address and echoes what comes; answers every datagram
     /// with the same line and the datagram.
-    pub(crate) fn start(place: &Place, name: &str, port: u16) -> Self {
-        let (streams, datagrams) = place.listen(port);
+    pub fn start(sockets: &Sockets, name: &str, port: u16) -> Self {
+        let (streams, datagrams) = sockets.listen(port);
         let over = Arc::new(AtomicBool::new(false));
         let accepting = {
             let (over, name) = (Arc::clone(&over), name.to_owned());
@@ -56,23 +56,23 @@ impl Server {
         }
     }
 
-    /// Says one word to every connection, and ends it a good while after the client has.
+    /// Sends one line to every connection, and ends it a good while after the client has.
     ///
-    /// Two resets are no fault, and shall not happen. Would the server be the first to end, it would keep the ends of the
-    /// connection for a minute, and answer with an acknowledgement when the node's address comes again by the same port.
-    /// Would it end at once when the client has, its last two segments could overtake each other between two processors.
-    pub(crate) fn light(place: &Place, port: u16) -> Self {
-        let (streams, _) = place.listen(port);
+    /// So two kinds of resets that are no fault do not happen. A server that ends first keeps the connection in TIME_WAIT for
+    /// a minute, and acknowledges a segment from the node's address and the same port. The last two segments of a server
+    /// that ends right after the client can overtake each other between two processors.
+    pub fn light(sockets: &Sockets, port: u16) -> Self {
+        let (streams, _) = sockets.listen(port);
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let accepting = std::thread::spawn(move || {
             let (mut open, mut idle) = (VecDeque::new(), 0);
             accept(streams, &ends, |stream| {
-                // Who has come last shall have ended long before.
+                // By then the last client has ended long ago.
                 idle = if stream.is_some() { 0 } else { idle + 1 };
                 let left = if idle > 1 { 0 } else { OPEN_LEN };
                 if let Some(mut stream) = stream {
-                    // A client that is gone needs no word.
+                    // A client may be gone.
                     let _ = stream.write_all(LIGHT);
                     open.push_back(stream);
                 }
@@ -97,23 +97,7 @@ impl Drop for Server {
     }
 }
 
-/// A server in each pod and on each node.
-pub(crate) fn servers(stage: &Stage) -> Vec<Server> {
-    let mut servers = Vec::new();
-    for (node, number) in stage.nodes.iter().zip(1..) {
-        servers.push(Server::start(&node.place, &format!("h{number}"), NODE_PORT));
-        for (pod, letter) in node.pods.iter().zip(["a", "b"]) {
-            servers.push(Server::start(
-                &pod.place,
-                &format!("{number}{letter}"),
-                POD_PORT,
-            ));
-        }
-    }
-    servers
-}
-
-/// Serves every connection, and nobody when nobody has come for a while.
+/// Serves every connection, and none when none came for a while.
 fn accept(streams: Socket, over: &AtomicBool, mut serve: impl FnMut(Option<TcpStream>)) {
     // An accept that waits ends with the time to look.
     streams.set_read_timeout(Some(LOOK_EVERY)).unwrap();
@@ -131,7 +115,7 @@ fn has_ended(stream: &TcpStream) -> bool {
 fn greet(mut stream: TcpStream, name: &str) {
     let line = stream.peer_addr().map(|peer| greeting(name, peer));
     std::thread::spawn(move || -> io::Result<()> {
-        // An accepted socket takes the listener's patience over.
+        // An accepted socket inherits the listener's timeout.
         stream.set_read_timeout(None)?;
         stream.write_all(line?.as_bytes())?;
         io::copy(&mut stream.try_clone()?, &mut stream)?;
@@ -148,7 +132,7 @@ fn answer(datagrams: &Socket, name: &str, over: &AtomicBool) {
             continue;
         };
         let asked = &bytes[..length];
-        // A client that is gone needs no answer.
+        // A client may be gone.
         let _ = if asked.first() == Some(&PLAIN) {
             datagrams.send_to(asked, peer)
         } else {

@@ -1,0 +1,95 @@
+//! Frames on an interface: captured, and sent as they are.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dormouse_world::enter;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::sockopt::ReceiveTimeout;
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, sendto,
+    setsockopt, socket,
+};
+use nix::sys::time::TimeVal;
+
+use crate::wait::PATIENCE;
+
+const TICK: Duration = Duration::from_millis(10);
+
+/// Captures all frames of one interface from when it is opened, also those that the interface itself sends.
+#[derive(Debug)]
+pub struct Tap {
+    socket: OwnedFd,
+    link: LinkAddr,
+}
+
+impl Tap {
+    /// Opens an interface of the namespace that the file `netns` names.
+    pub fn on(netns: &Path, interface: &str) -> Self {
+        enter(netns, || Self::here(interface)).unwrap().unwrap()
+    }
+
+    fn here(interface: &str) -> io::Result<Self> {
+        let link = getifaddrs()?
+            .filter(|entry| entry.interface_name == interface)
+            .find_map(|entry| entry.address?.as_link_addr().copied())
+            .ok_or_else(|| io::Error::other("no such interface"))?;
+        let socket = socket(
+            AddressFamily::Packet,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::EthAll,
+        )?;
+        bind(socket.as_raw_fd(), &link)?;
+        let tick = TimeVal::new(0, i64::from(TICK.subsec_micros()));
+        setsockopt(&socket, ReceiveTimeout, &tick)?;
+        Ok(Self { socket, link })
+    }
+
+    /// Sends a frame.
+    pub fn send(&self, frame: &[u8]) {
+        let sent = sendto(
+            self.socket.as_raw_fd(),
+            frame,
+            &self.link,
+            MsgFlags::empty(),
+        );
+        assert_eq!(sent.unwrap(), frame.len());
+    }
+
+    /// The next frame, if one comes before the deadline.
+    fn frame(&self, deadline: Instant) -> Option<Vec<u8>> {
+        let mut bytes = [0; 2048];
+        while Instant::now() < deadline {
+            match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
+                Ok(length) => return Some(bytes[..length].to_vec()),
+                Err(nix::Error::EAGAIN | nix::Error::EINTR) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        None
+    }
+
+    /// The frames of the next `time` that `read` can read, with when they came.
+    pub fn watch<T>(&self, time: Duration, read: impl Fn(&[u8]) -> Option<T>) -> Vec<(Instant, T)> {
+        let deadline = Instant::now() + time;
+        let mut seen = Vec::new();
+        while let Some(frame) = self.frame(deadline) {
+            seen.extend(read(&frame).map(|found| (Instant::now(), found)));
+        }
+        seen
+    }
+
+    /// The first frame that `read` can read; panics with `what` when none comes.
+    pub fn until<T>(&self, what: &str, read: impl Fn(&[u8]) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(frame) = self.frame(deadline) {
+            if let Some(found) = read(&frame) {
+                return found;
+            }
+        }
+        panic!("waited in vain for {what}")
+    }
+}
