@@ -1,15 +1,17 @@
-//! The part of the Kubernetes REST API that people, `kubectl` and the `kube` crate need for apps, pods, nodes and
-//! events. Whatever enters the store through people's hands is validated here, and only here.
+//! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, pods,
+//! nodes and events. Objects from clients are validated here, and only here.
 
-mod accept;
 pub mod age;
 mod discovery;
 mod failure;
 mod fields;
 mod kind;
+mod negotiate;
 mod patch;
+mod query;
 mod read;
-mod select;
+mod selector;
+mod storage;
 mod table;
 mod watch;
 mod write;
@@ -29,39 +31,46 @@ use tokio_util::sync::CancellationToken;
 use failure::Failure;
 use kind::Kind;
 
-/// Most bytes of one request's body; kube-apiserver's limit.
+/// Maximum bytes of a request's body; kube-apiserver's limit.
 const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// What the controller knows beyond the objects: why an app is as it is, and how its wakes went.
+/// The apps controller's data that are not in the objects: explanations and wakes.
 pub trait Insight: Send + Sync {
-    /// The `Explanation` of an app; `None` when the controller does not know it.
+    /// The `Explanation` of an app; `None` if the controller has not seen the app yet.
     fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value>;
-    /// The `WakeList` of an app; `None` when the controller does not know it.
+    /// The `WakeList` of an app; `None` if the controller has not seen the app yet.
     fn wakes(&self, namespace: &str, name: &str) -> Option<serde_json::Value>;
 }
 
-/// What every request may use.
+/// The configuration of the API server.
+pub struct Config {
+    /// The store.
+    pub client: Client,
+    /// The VIP ranges of apps.
+    pub ranges: Vec<VipRange>,
+    /// The apps controller.
+    pub insight: Arc<dyn Insight>,
+}
+
+/// The state shared by all requests.
 struct Api {
     client: Client,
     claims: Claims,
     insight: Arc<dyn Insight>,
-    /// Ends the watches, so that a shutdown need not wait for those who read them.
+    /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
 
-/// Serves the API on `listener` until `shutdown`. Apps get their VIPs out of `ranges`.
+/// Serves the API on `listener` until `shutdown`.
 pub async fn serve(
     listener: TcpListener,
-    client: Client,
-    ranges: Vec<VipRange>,
-    insight: Arc<dyn Insight>,
+    config: Config,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let claims = Claims::new(client.clone(), ranges);
     let api = Arc::new(Api {
-        client,
-        claims,
-        insight,
+        claims: Claims::new(config.client.clone(), config.ranges),
+        client: config.client,
+        insight: config.insight,
         shutdown: shutdown.clone(),
     });
     axum::serve(listener, router(api))
@@ -76,7 +85,7 @@ fn router(api: Arc<Api>) -> Router {
         .merge(namespaced::<App>())
         .merge(namespaced::<Pod>())
         .merge(namespaced::<Event>())
-        .merge(cluster_wide::<Node>())
+        .merge(cluster_scoped::<Node>())
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))
         .fallback(|| async { Failure::no_such_path() })
@@ -95,7 +104,7 @@ fn namespaced<K: Kind>() -> Router<Arc<Api>> {
         .route(&format!("{inside}/{{name}}/status"), status::<K>())
 }
 
-fn cluster_wide<K: Kind>() -> Router<Arc<Api>> {
+fn cluster_scoped<K: Kind>() -> Router<Arc<Api>> {
     let all = format!("{}/{}", K::BASE, K::PLURAL);
     Router::new()
         .route(&all, get(read::list::<K>).post(write::create::<K>))

@@ -1,5 +1,4 @@
-//! Control: the roles that one process runs, the API that people and `kubectl` speak to it, and the commands with
-//! which people do.
+//! The control plane: its roles in one process, the REST API, and the `dormouse` commands.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -1,4 +1,4 @@
-//! `dormouse`: control's roles and the people's commands in one binary.
+//! `dormouse`: the roles of the control plane and the client commands in one binary.
 #![forbid(unsafe_code)]
 
 use std::io::IsTerminal;
@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-/// The control plane of mostly sleeping clusters, and the commands to see and understand it.
+/// The control plane for apps that scale to zero, and its client commands
 #[derive(Parser)]
 #[command(name = "dormouse", version, propagate_version = true)]
 struct Arguments {
@@ -25,39 +25,39 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     #[command(flatten)]
-    People(cli::Command),
-    /// Run control: every role in one process
+    Client(cli::Command),
+    /// Run the control plane: every role in one process
     Up(up::Options),
-    /// Run the store alone
+    /// Run only the store
     Store {
-        /// Where to listen
+        /// Listen address
         #[arg(long, default_value = "[::1]:2379")]
         listen: SocketAddr,
     },
-    /// Run the scheduler alone
+    /// Run only the scheduler
     Scheduler {
-        /// Where to listen
+        /// Listen address
         #[arg(long, default_value = "[::1]:10259")]
         listen: SocketAddr,
-        /// The store's URL
+        /// URL of the store
         #[arg(long, default_value = "http://[::1]:2379", env = "DORMOUSE_STORE")]
         store: String,
     },
 }
 
-/// A role, until it ends.
+/// The future of a role.
 type Role = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments { connection, verb } = Arguments::parse();
     let shutdown = CancellationToken::new();
-    let asked = shutdown.clone();
+    let token = shutdown.clone();
     let role: Role = match verb {
-        Verb::People(command) => return cli::run(command, &connection).await,
-        Verb::Up(options) => Box::pin(up::run(options, asked)),
-        Verb::Store { listen } => Box::pin(up::run_store(listen, asked)),
-        Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, asked)),
+        Verb::Client(command) => return cli::run(command, &connection).await,
+        Verb::Up(options) => Box::pin(up::run(options, token)),
+        Verb::Store { listen } => Box::pin(up::run_store(listen, token)),
+        Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, token)),
     };
     match serve(shutdown, role).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,7 +68,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs a role with its log, until it ends or SIGINT or SIGTERM asks it to.
+/// Runs a role with logging until it ends; SIGINT and SIGTERM shut it down.
 async fn serve(shutdown: CancellationToken, role: Role) -> anyhow::Result<()> {
     log();
     let (mut interrupt, mut terminate) = (
@@ -80,13 +80,13 @@ async fn serve(shutdown: CancellationToken, role: Role) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        tracing::info!("asked to end");
+        tracing::info!("shutting down");
         shutdown.cancel();
     });
     role.await
 }
 
-/// Text for people, JSON for collectors; `DORMOUSE_LOG` filters as `RUST_LOG` does.
+/// Logs text to a terminal, JSON otherwise; `DORMOUSE_LOG` is a filter in the syntax of `RUST_LOG`.
 fn log() {
     let filter = EnvFilter::try_from_env("DORMOUSE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()

@@ -1,4 +1,4 @@
-//! Answers `/metrics` and `/healthz`.
+//! The HTTP endpoints `/metrics` and `/healthz`.
 
 use std::sync::Arc;
 

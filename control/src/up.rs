@@ -1,5 +1,5 @@
-//! Wires control's roles into one process: the store first, then those who read it, the activator last, because a
-//! request may only be parked once somebody can wake its app.
+//! `dormouse up`: the roles of the control plane in one process. The store starts first, the activator last: a request
+//! may be parked only when the apps controller can wake its app.
 
 mod compaction;
 mod options;
@@ -28,14 +28,14 @@ use crate::{api, metrics};
 pub const STORE_PORT: u16 = 2379;
 /// The REST API's port, as kube-apiserver's.
 pub const API_PORT: u16 = 6443;
-/// The port that agents connect to.
+/// The fleet's port, to which agents connect.
 pub const FLEET_PORT: u16 = 7443;
 /// The scheduler's port, as kube-scheduler's.
 pub const SCHEDULER_PORT: u16 = 10259;
-/// Control's metrics.
+/// The port of the metrics.
 pub const METRICS_PORT: u16 = 9090;
 
-/// Ports on which control itself listens, so that the activator beside it cannot: no app has one of them.
+/// The ports of the control plane. No app may have one of them: the activator could not listen on it.
 pub const OWN_PORTS: [u16; 5] = [
     STORE_PORT,
     API_PORT,
@@ -44,30 +44,30 @@ pub const OWN_PORTS: [u16; 5] = [
     SCHEDULER_PORT,
 ];
 
-/// How long a role that runs elsewhere may take to answer before control gives up.
-const REACH_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of the first connection to the store.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Between two tries to reach the store.
-const RETRY: Duration = Duration::from_millis(100);
+/// Interval of connection attempts to the store.
+const CONNECT_RETRY: Duration = Duration::from_millis(100);
 
-/// The roles that run in this process, and how they are told to end.
+/// The roles that run in this process.
 struct Roles {
     options: Options,
     running: JoinSet<Result<()>>,
-    /// The activator is asked first: while it lets parked requests out, the others still wake their apps.
-    asked: CancellationToken,
-    /// Ends all others.
+    /// Ends the activator first: while it drains parked requests, the other roles still wake their apps.
+    drain: CancellationToken,
+    /// Ends the other roles.
     shutdown: CancellationToken,
     registry: Registry,
 }
 
-/// Runs every role that is not left to another process, until it is `asked` to end.
-pub async fn run(options: Options, asked: CancellationToken) -> Result<()> {
+/// Runs every role that is not excluded by `--without`, until `drain` is cancelled and all requests are drained.
+pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let ranges = options.ranges()?;
     let mut roles = Roles {
         options,
         running: JoinSet::new(),
-        asked,
+        drain,
         shutdown: CancellationToken::new(),
         registry: Registry::default(),
     };
@@ -76,11 +76,11 @@ pub async fn run(options: Options, asked: CancellationToken) -> Result<()> {
     let scheduler = roles.scheduler(&client).await?;
     roles.apps(&ranges, &client, &scheduler).await?;
     roles.metrics().await?;
-    info!(address = %roles.options.address, "control is up");
+    info!(address = %roles.options.address, "control plane is up");
     roles.finish().await
 }
 
-/// The store alone.
+/// Runs only the store.
 pub async fn run_store(listen: SocketAddr, shutdown: CancellationToken) -> Result<()> {
     let listener = bind(listen, "store").await?;
     let store = Store::new();
@@ -90,7 +90,7 @@ pub async fn run_store(listen: SocketAddr, shutdown: CancellationToken) -> Resul
         .context("store failed")
 }
 
-/// The scheduler alone.
+/// Runs only the scheduler.
 pub async fn run_scheduler(
     listen: SocketAddr,
     store: String,
@@ -104,23 +104,23 @@ pub async fn run_scheduler(
 }
 
 impl Roles {
-    fn leaves(&self, role: Role) -> bool {
+    fn is_external(&self, role: Role) -> bool {
         self.options.without.contains(&role)
     }
 
-    /// The store's URL, once one answers there.
+    /// Starts the store unless it is external; returns its URL.
     async fn store(&mut self) -> Result<String> {
         let url = self
             .options
             .store
             .clone()
             .unwrap_or_else(|| self.options.url(STORE_PORT));
-        if self.leaves(Role::Store) {
+        if self.is_external(Role::Store) {
             return Ok(url);
         }
         ensure!(
             self.options.store.is_none(),
-            "--store names a store elsewhere: add --without store"
+            "--store is the URL of an external store: add --without store"
         );
         let listener = bind(self.options.at(STORE_PORT), "store").await?;
         let store = Store::new();
@@ -132,19 +132,19 @@ impl Roles {
         Ok(url)
     }
 
-    /// The scheduler's URL; it need not answer yet.
+    /// Starts the scheduler unless it is external; returns its URL.
     async fn scheduler(&mut self, client: &Client) -> Result<String> {
         let url = self
             .options
             .scheduler
             .clone()
             .unwrap_or_else(|| self.options.url(SCHEDULER_PORT));
-        if self.leaves(Role::Scheduler) {
+        if self.is_external(Role::Scheduler) {
             return Ok(url);
         }
         ensure!(
             self.options.scheduler.is_none(),
-            "--scheduler names one elsewhere: add --without scheduler"
+            "--scheduler is the URL of an external scheduler: add --without scheduler"
         );
         let listener = bind(self.options.at(SCHEDULER_PORT), "scheduler").await?;
         let served = dormouse_scheduler::serve(listener, client.clone(), self.shutdown.clone());
@@ -155,7 +155,7 @@ impl Roles {
 }
 
 impl Roles {
-    /// The apps controller with what it drives: the fleet, the activator and the API.
+    /// Starts the apps controller, the fleet, the activator and the API.
     async fn apps(&mut self, ranges: &[VipRange], client: &Client, scheduler: &str) -> Result<()> {
         let epoch = dormouse_apps::epoch::take(client)
             .await
@@ -170,7 +170,7 @@ impl Roles {
         activator.register(&mut self.registry);
         let (view, changes) = reflector::start(client.clone(), self.shutdown.clone())
             .await
-            .context("failed to read the cluster")?;
+            .context("failed to list the cluster")?;
         let config = dormouse_apps::Config {
             ranges: ranges.to_vec(),
             scale_to_zero_grace: self.options.scale_to_zero_grace,
@@ -195,14 +195,14 @@ impl Roles {
             controller.await;
             ensure!(
                 shutdown.is_cancelled(),
-                "the apps controller lost the cluster: start control again, it reads the store anew"
+                "the apps controller lost its watch of the store: restart the control plane, it lists the store at start"
             );
             Ok(())
         });
         self.serve_fleet(fleet).await?;
         self.serve_api(client.clone(), ranges.to_vec(), handle)
             .await?;
-        let served = dormouse_activator::run(activator, self.asked.clone());
+        let served = dormouse_activator::run(activator, self.drain.clone());
         self.running.spawn(async move {
             served.await;
             Ok(())
@@ -225,13 +225,12 @@ impl Roles {
         apps: dormouse_apps::Handle,
     ) -> Result<()> {
         let listener = bind(self.options.at(API_PORT), "API").await?;
-        let served = api::serve(
-            listener,
+        let config = api::Config {
             client,
             ranges,
-            Arc::new(Knowledge(apps)),
-            self.shutdown.clone(),
-        );
+            insight: Arc::new(ControllerInsight(apps)),
+        };
+        let served = api::serve(listener, config, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("API failed") });
         Ok(())
@@ -246,12 +245,12 @@ impl Roles {
         Ok(())
     }
 
-    /// Waits for the roles; one that ends, ends them all.
+    /// Waits for all roles; when one ends, the others are shut down.
     async fn finish(mut self) -> Result<()> {
         let mut outcome = Ok(());
         while let Some(ended) = self.running.join_next().await {
             let ended = ended.context("a role panicked").and_then(|ended| ended);
-            self.asked.cancel();
+            self.drain.cancel();
             self.shutdown.cancel();
             outcome = outcome.and(ended);
         }
@@ -259,10 +258,10 @@ impl Roles {
     }
 }
 
-/// Lets the API ask the apps controller.
-struct Knowledge(dormouse_apps::Handle);
+/// The apps controller as the API's insight.
+struct ControllerInsight(dormouse_apps::Handle);
 
-impl api::Insight for Knowledge {
+impl api::Insight for ControllerInsight {
     fn explain(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
         self.0.explain(namespace, name)
     }
@@ -272,33 +271,35 @@ impl api::Insight for Knowledge {
     }
 }
 
-async fn bind(at: SocketAddr, what: &str) -> Result<TcpListener> {
-    TcpListener::bind(at)
-        .await
-        .with_context(|| format!("failed to listen on {at} for the {what}: is another control running, or --address not of this host?"))
+async fn bind(address: SocketAddr, role: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!(
+            "failed to listen on {address} for the {role}: stop another control plane on it, or set --address to an address of this host"
+        )
+    })
 }
 
-/// A client of the store, once it answers.
+/// A client of the store; waits until the store responds.
 async fn connect(store: &str) -> Result<Client> {
     let client = Client::connect(store)
         .await
-        .with_context(|| format!("`{store}` is no store's address"))?;
-    let answered = async {
+        .with_context(|| format!("`{store}` is not the URL of a store"))?;
+    let response = async {
         while let Err(error) = client.range("/registry/dormouse.dev/", 0).await {
-            tracing::debug!(%error, store, "the store does not answer yet");
-            tokio::time::sleep(RETRY).await;
+            tracing::debug!(%error, store, "the store does not respond yet");
+            tokio::time::sleep(CONNECT_RETRY).await;
         }
     };
-    tokio::time::timeout(REACH_TIMEOUT, answered)
+    tokio::time::timeout(CONNECT_TIMEOUT, response)
         .await
-        .with_context(|| format!("the store at {store} does not answer"))?;
+        .with_context(|| format!("the store at {store} does not respond: is it running?"))?;
     Ok(client)
 }
 
-/// A channel that connects when it is first used, and again whenever it broke.
+/// A channel that connects on first use and reconnects.
 fn lazy(url: &str) -> Result<Channel> {
     let endpoint =
-        Endpoint::from_shared(url.to_owned()).with_context(|| format!("`{url}` is no URL"))?;
+        Endpoint::from_shared(url.to_owned()).with_context(|| format!("`{url}` is not a URL"))?;
     Ok(endpoint
         .connect_timeout(Duration::from_secs(1))
         .connect_lazy())

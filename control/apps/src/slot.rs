@@ -256,7 +256,7 @@ impl Slot {
         };
         let outcome = self.kpa.reconcile(&self.settings, &inputs);
         if outcome.applied {
-            self.want = outcome.want;
+            self.want = outcome.desired;
         }
         // Without data a new control keeps the mode that it found.
         let serve = outcome.mode == kpa::Mode::Serve || (status.desired < 0 && self.serve);

@@ -10,7 +10,7 @@ pub struct Decision {
     pub at_ms: i64,
     /// Desired scale, before the app's minimum and maximum.
     pub desired: i32,
-    /// Capacity of the ready pods minus the target burst capacity and the load; below 0 the activator stays in the path.
+    /// Capacity of the ready pods minus the target burst capacity and the load; the activator is in the path below 0.
     pub excess_burst_capacity: i32,
     /// Average of the metric over the stable window.
     pub stable: f64,

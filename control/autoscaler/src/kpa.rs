@@ -35,16 +35,16 @@ pub struct Reconciler {
 
 /// The desired scale, and how to apply it.
 struct Scale {
-    want: i32,
+    desired: i32,
     applied: bool,
     requeue_ms: Option<i64>,
     probe: Probe,
 }
 
 impl Scale {
-    fn of(want: i32, applied: bool) -> Self {
+    fn of(desired: i32, applied: bool) -> Self {
         Self {
-            want,
+            desired,
             applied,
             requeue_ms: None,
             probe: Probe::NotNeeded,
@@ -90,16 +90,16 @@ impl Reconciler {
             Some(status) => (inputs.ready, status.excess_burst_capacity),
             None => (0, -1),
         };
-        let mode = if scale.want > 0 && excess >= 0 {
+        let mode = if scale.desired > 0 && excess >= 0 {
             Mode::Serve
         } else {
             Mode::Proxy
         };
         self.mode = Some(mode);
-        if scale.want >= 0 || self.desired.is_none() {
-            self.desired = Some(scale.want);
+        if scale.desired >= 0 || self.desired.is_none() {
+            self.desired = Some(scale.desired);
         }
-        self.update_activity(settings, inputs, scale.want, ready);
+        self.update_activity(settings, inputs, scale.desired, ready);
         let activators = match inputs.status {
             Some(_) => activators(
                 ready,
@@ -110,7 +110,7 @@ impl Reconciler {
             None => ACTIVATORS_MIN,
         };
         Outcome {
-            want: scale.want,
+            desired: scale.desired,
             applied: scale.applied,
             mode,
             activators,
@@ -211,7 +211,7 @@ impl Reconciler {
     }
 
     /// Updates the condition `Active`.
-    fn update_activity(&mut self, settings: &Settings, inputs: &Inputs, want: i32, ready: i32) {
+    fn update_activity(&mut self, settings: &Settings, inputs: &Inputs, desired: i32, ready: i32) {
         let first = if self.initialized {
             1
         } else {
@@ -221,8 +221,8 @@ impl Reconciler {
         if ready >= needed && inputs.status.is_some() {
             self.initialized = true;
         }
-        let stays = want > 0 || self.activity != Activity::Inactive;
-        let (activity, reason) = if want == 0 || needed == 0 {
+        let stays = desired > 0 || self.activity != Activity::Inactive;
+        let (activity, reason) = if desired == 0 || needed == 0 {
             let timed_out = self.activity == Activity::Activating && needed != 0;
             (
                 Activity::Inactive,

@@ -1,5 +1,5 @@
-//! A sliding window of samples in one-second buckets. Additions have the same order as in Knative's TimedFloat64Buckets,
-//! so that averages are equal to the last bit.
+//! A sliding window of samples in one-second buckets, as Knative's TimedFloat64Buckets. Samples are added in the same
+//! order, so that averages are equal to the last bit.
 
 use serde::Serialize;
 

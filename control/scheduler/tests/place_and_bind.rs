@@ -1,4 +1,4 @@
-//! The scheduler over a real store and gRPC: `Place` calls, bindings of pending pods, and events about unschedulable ones.
+//! The scheduler over a real store and gRPC: `Place` calls, bindings of pending pods, events about unschedulable ones.
 #![expect(clippy::unwrap_used, reason = "a test's own set-up fails by panicking")]
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Ages as kubectl writes them: short, and no more exact than an age needs to be.
+//! Ages in kubectl's format (`duration.HumanDuration`).
 
 use k8s_openapi::jiff::Timestamp;
 
-/// The age of what began at `since`, such as `5m30s`; a clock that runs behind makes it `0s`.
+/// The time since `since`, such as `5m30s`; `0s` if it lies in the future.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
     text(u64::try_from(now.as_second() - since.as_second()).unwrap_or(0))
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_read_as_kubectls_do() {
+    fn ages_have_the_format_of_kubectl() {
         for (seconds, want) in [
             (0, "0s"),
             (119, "119s"),

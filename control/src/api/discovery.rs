@@ -1,4 +1,4 @@
-//! Tells clients what is served here, in the old and simple form of discovery that every client still reads.
+//! API discovery, in the unaggregated form that every client supports.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 use super::{Api, Kind};
 
-/// The form in which kubectl reads the OpenAPI document. It asks for `v2@v1.0`, which no parser of media types takes
-/// back, so kube-apiserver answers with a dot, too.
+/// The media type of the OpenAPI document for kubectl. kubectl requests `v2@v1.0`, which is not valid in a response's
+/// media type; kube-apiserver responds with a dot, too.
 const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// An OpenAPI v2 document that describes nothing: `Document{swagger: "2.0", info: {title: "Dormouse", version: "v1"},
-/// paths: {}}` (gnostic's openapiv2.proto). kubectl reads no other form, and leaves to the server the validation of
-/// what the document does not describe: exactly what we want, as the server validates everything.
+/// paths: {}}` (gnostic's openapiv2.proto). kubectl supports no other form. It does not validate on the client side what
+/// the document does not describe: the server validates everything.
 const OPENAPI_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x0e\x0a\x08Dormouse\x12\x02v1\x42\x00";
-/// How large a version claims to be: kubectl warns of a skew that does not exist otherwise.
+/// The reported Kubernetes version, major and minor: kubectl warns about a version skew.
 const KUBERNETES_VERSION: (&str, &str) = ("1", "36");
 
 pub(super) fn routes() -> Router<Arc<Api>> {

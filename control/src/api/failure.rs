@@ -1,5 +1,4 @@
-//! Failures as Kubernetes tells them: a `Status` with a reason for programs, a sentence for people, and a cause for
-//! each field.
+//! Failures as Kubernetes `Status` objects: with a reason, a message, and a cause per invalid field.
 
 use axum::{
     Json,
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Kind;
 
-/// Why a request was not carried out. Boxed: it is large, and rare.
+/// The failure of a request. Boxed because it is large and rare.
 #[derive(Debug)]
 pub(super) struct Failure(Box<Parts>);
 
@@ -38,7 +37,7 @@ impl Failure {
         }))
     }
 
-    /// The request itself cannot be understood.
+    /// The request is malformed.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message, Value::Null)
     }
@@ -60,7 +59,7 @@ impl Failure {
 
     pub(super) fn not_acceptable(accepted: &str) -> Self {
         let message = format!(
-            "this server writes JSON only, but the client accepts {accepted}: ask for application/json"
+            "the server supports only JSON, but the client accepts {accepted}: accept application/json"
         );
         Self::new(
             StatusCode::NOT_ACCEPTABLE,
@@ -71,7 +70,7 @@ impl Failure {
     }
 
     pub(super) fn unsupported_media(sent: &str, supported: &str) -> Self {
-        let message = format!("this server cannot read {sent}: send {supported}");
+        let message = format!("the server does not support {sent}: send {supported}");
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "UnsupportedMediaType",
@@ -90,7 +89,7 @@ impl Failure {
         )
     }
 
-    /// The server itself is not well.
+    /// An error of the server itself.
     pub(super) fn internal(message: &str) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -100,7 +99,7 @@ impl Failure {
         )
     }
 
-    /// Whether somebody else's write came between.
+    /// Whether the write conflicted with another client's.
     pub(super) fn is_conflict(&self) -> bool {
         self.0.reason == "Conflict"
     }
@@ -138,7 +137,7 @@ impl Failure {
         )
     }
 
-    /// The object is not as it must be; each error names a field and its mend.
+    /// The object is invalid; each error has a field and a fix.
     pub(super) fn invalid<K: Kind>(name: &str, errors: &[FieldError]) -> Self {
         let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let kind = K::kind(&());
@@ -160,7 +159,7 @@ impl Failure {
     /// The controller has not seen the object yet.
     pub(super) fn not_yet<K: Kind>(name: &str) -> Self {
         let message = format!(
-            "{} {name:?} is not known to the controller yet, try again in a second",
+            "{} {name:?} was not seen by the controller yet: try again in a second",
             K::resource()
         );
         let mut details = details::<K>(name, &[]);
@@ -173,7 +172,7 @@ impl Failure {
         )
     }
 
-    /// What the store's answer means for the request on `key`.
+    /// The failure of a request on `key` by an error of the store's client.
     pub(super) fn of_client<K: Kind>(error: &ClientError, key: &Key) -> Self {
         match error {
             ClientError::AlreadyExists { .. } => Self::already_exists::<K>(&key.name),
@@ -198,7 +197,7 @@ impl Failure {
         }
     }
 
-    /// What a failed claim of a VIP means for the request on `key`.
+    /// The failure of a request on `key` by an error of a VIP claim.
     pub(super) fn of_claim<K: Kind>(error: &ClaimError, key: &Key) -> Self {
         let (cause, fix) = match error {
             ClaimError::Client(error) => return Self::of_client::<K>(error, key),
@@ -212,7 +211,7 @@ impl Failure {
             ),
             ClaimError::Exhausted(_) => (
                 CauseType::Invalid,
-                "delete an app, or give control a further --vip-range",
+                "delete an app, or add a --vip-range to the control plane",
             ),
         };
         Self::invalid::<K>(
@@ -225,7 +224,7 @@ impl Failure {
         )
     }
 
-    /// The body of the answer.
+    /// The response's body.
     pub(super) fn status(&self) -> Value {
         let Parts {
             code,
@@ -250,7 +249,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// What is named by a status about one object.
+/// The details of a status about one object.
 pub(super) fn details<K: Kind>(name: &str, errors: &[FieldError]) -> Value {
     let cause = |error: &FieldError| json!({"reason": error.cause.reason(), "message": error.message, "field": error.field});
     let mut details = json!({"name": name, "kind": K::PLURAL});

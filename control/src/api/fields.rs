@@ -1,4 +1,4 @@
-//! Looks fields up by their dotted path, as selectors and columns name them.
+//! Lookup of fields by a dotted path, as in selectors and printer columns.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub(super) fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         .try_fold(value, |value, name| value.get(name))
 }
 
-/// The text at `path`; empty when there is none.
+/// The string at `path`; empty if there is none.
 pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the API must know of a kind beyond its type: its path, its names, its columns, its rules.
+//! The API's properties of a kind: path, names, table columns, defaults and validation.
 
 mod app;
 mod event;
@@ -16,23 +16,23 @@ use super::{Api, Failure, table::Column};
 
 /// A kind that the API serves.
 pub(super) trait Kind: Object + JsonSchema {
-    /// Start of the kind's paths: `/api/v1` or `/apis/GROUP/VERSION`.
+    /// Prefix of the kind's paths: `/api/v1` or `/apis/GROUP/VERSION`.
     const BASE: &'static str;
-    /// The kind's name for one object.
+    /// Singular name.
     const SINGULAR: &'static str;
-    /// Abbreviations that kubectl accepts.
+    /// Short names, for kubectl.
     const SHORT: &'static [&'static str];
 
-    /// The columns of its table, the name first.
+    /// The table's columns, the name first.
     fn columns() -> Cow<'static, [Column]>;
-    /// The cells of one object's row.
+    /// The cells of an object's row.
     fn cells(object: &Value, now: Timestamp) -> Vec<Value>;
-    /// Fills what a manifest may leave out. `old` is the object that is replaced.
-    fn fill(&mut self, old: Option<&Self>);
-    /// Everything that is wrong with this object.
-    fn check(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError>;
+    /// Sets the defaults of fields that are not set. `old` is the object that is replaced.
+    fn set_defaults(&mut self, old: Option<&Self>);
+    /// Validates the object; `old` is the object that is replaced.
+    fn validate(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError>;
 
-    /// The kind as messages name it: `apps.dormouse.dev`, `pods`.
+    /// The resource name in messages: `apps.dormouse.dev`, `pods`.
     fn resource() -> String {
         let group = Self::group(&());
         if group.is_empty() {
@@ -42,12 +42,12 @@ pub(super) trait Kind: Object + JsonSchema {
         }
     }
 
-    /// Whether a new object could be written: what a dry run tells beyond its fields.
-    fn insertable(&self, _api: &Api) -> impl Future<Output = Result<(), Failure>> + Send {
+    /// Checks what [`Kind::insert`] requires beyond valid fields; also for a dry run.
+    fn check_insert(&self, _api: &Api) -> impl Future<Output = Result<(), Failure>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Writes a new object.
+    /// Stores a new object.
     fn insert(self, api: &Api) -> impl Future<Output = Result<Self, Failure>> + Send {
         async move {
             api.client
@@ -57,7 +57,7 @@ pub(super) trait Kind: Object + JsonSchema {
         }
     }
 
-    /// Removes this object if `guard` holds.
+    /// Deletes the object if `guard` holds.
     fn remove(&self, api: &Api, guard: &Guard) -> impl Future<Output = Result<(), Failure>> + Send {
         async move {
             let key = self.key();

@@ -1,37 +1,37 @@
-//! The ways in which a client may change part of an object, as pure functions over JSON.
+//! Patches of objects, as pure functions over JSON.
 
 use http::HeaderMap;
 use serde_json::{Map, Value};
 
-use super::{Failure, accept};
+use super::{Failure, negotiate};
 
-/// Where the manifest that was applied last is kept: kubectl's own annotation, so that `kubectl apply` and
-/// `dormouse apply` understand each other.
+/// The annotation of the last applied manifest. It is kubectl's, so that `kubectl apply` and `dormouse apply` can be
+/// mixed.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The kinds of patch, by media type.
+/// The media types of patches.
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// A change of part of an object.
+/// A patch.
 #[derive(Debug)]
 pub(super) enum Patch {
-    /// RFC 7396.
+    /// JSON merge patch, RFC 7396.
     Merge(Value),
-    /// As merge, but lists of named things merge by name.
+    /// Strategic merge patch: lists of objects with names are merged by name.
     Strategic(Value),
-    /// RFC 6902.
+    /// JSON patch, RFC 6902.
     Json(json_patch::Patch),
-    /// The manifest is what its owner wants; what it no longer says goes.
+    /// Apply: sets the fields of the manifest, removes those of the last applied manifest that it lacks.
     Apply(Value),
 }
 
 impl Patch {
-    /// Reads a request's body by its media type.
+    /// Parses a request's body by its media type.
     pub(super) fn parse(headers: &HeaderMap, body: &[u8]) -> Result<Self, Failure> {
-        let media = accept::content_type(headers);
+        let media = negotiate::content_type(headers);
         match media {
             MERGE => Ok(Self::Merge(json(body)?)),
             STRATEGIC => Ok(Self::Strategic(json(body)?)),
@@ -56,33 +56,33 @@ impl Patch {
             Self::Apply(manifest) => {
                 let before = last_applied(current).unwrap_or(Value::Null);
                 json_patch::merge(&mut patched, &with_removals(&before, manifest));
-                remember(&mut patched, manifest);
+                record_last_applied(&mut patched, manifest);
             }
         }
         Ok(patched)
     }
 
-    /// The object that this patch creates where there is none; `None` when it cannot.
+    /// The object that an apply patch creates if there is none; `None` for other patches.
     pub(super) fn creates(&self) -> Option<Value> {
         let Self::Apply(manifest) = self else {
             return None;
         };
         let mut created = manifest.clone();
-        remember(&mut created, manifest);
+        record_last_applied(&mut created, manifest);
         Some(created)
     }
 }
 
-/// Reads JSON.
+/// Parses JSON.
 pub(super) fn json<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(body)
-        .map_err(|error| Failure::bad_request(format!("the body is no JSON: {error}")))
+        .map_err(|error| Failure::bad_request(format!("the body is not JSON: {error}")))
 }
 
-/// Reads YAML, of which JSON is a part.
+/// Parses YAML, of which JSON is a subset.
 pub(super) fn yaml(body: &[u8]) -> Result<Value, Failure> {
     serde_saphyr::from_slice(body)
-        .map_err(|error| Failure::bad_request(format!("the body is no YAML: {error}")))
+        .map_err(|error| Failure::bad_request(format!("the body is not YAML: {error}")))
 }
 
 fn last_applied(object: &Value) -> Option<Value> {
@@ -94,8 +94,8 @@ fn last_applied(object: &Value) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Notes `manifest` as applied last. An object whose metadata is no map is refused later, by its type.
-fn remember(object: &mut Value, manifest: &Value) {
+/// Sets the annotation of the last applied manifest. An object whose metadata is not a map is refused by its decoding.
+fn record_last_applied(object: &mut Value, manifest: &Value) {
     let text = Value::String(manifest.to_string());
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata else { return };
@@ -110,24 +110,24 @@ fn remember(object: &mut Value, manifest: &Value) {
     }
 }
 
-/// `after` as a merge patch that also removes what only `before` says.
+/// `after` as a merge patch that also removes the fields that only `before` has.
 fn with_removals(before: &Value, after: &Value) -> Value {
     let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else {
         return after.clone();
     };
-    let kept = new.iter().map(|(name, value)| {
+    let set = new.iter().map(|(name, value)| {
         let before = old.get(name).unwrap_or(&Value::Null);
         (name.clone(), with_removals(before, value))
     });
-    let gone = old
+    let removed = old
         .keys()
         .filter(|name| !new.contains_key(*name))
         .map(|name| (name.clone(), Value::Null));
-    kept.chain(gone).collect()
+    set.chain(removed).collect()
 }
 
-/// Merges as RFC 7396 does, but lists of things with names by those names. Directives (`$patch` …) are left out: the
-/// one that `kubectl apply` sends, the order of a list, changes nothing here.
+/// Merges as in RFC 7396, but lists of objects with names by name. Directives (`$patch` …) are ignored: the one that
+/// `kubectl apply` sends is the order of a list, which changes nothing here.
 fn merge_named(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn applying_removes_what_the_manifest_no_longer_says_and_keeps_what_others_wrote() {
+    fn an_apply_removes_fields_that_the_manifest_no_longer_has_and_no_others() {
         let first = json!({"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "spec": {"port": 80, "min": 1}});
         let mut object = Patch::Apply(first).creates().unwrap();
         object["spec"]["vip"] = json!("fd00:10::10");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn applying_the_same_manifest_again_changes_nothing() {
+    fn an_apply_of_the_same_manifest_changes_nothing() {
         let manifest = json!({"metadata": {"name": "a"}, "spec": {"command": ["x"]}});
         let patch = Patch::Apply(manifest);
         let object = patch.creates().unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_of_an_unknown_kind_or_form_is_refused() {
+    fn a_patch_with_an_unknown_media_type_or_a_malformed_body_is_refused() {
         let mut headers = HeaderMap::new();
         headers.insert(
             http::header::CONTENT_TYPE,

@@ -1,4 +1,4 @@
-//! Lists as tables, so that `kubectl get` and `dormouse get` show the same columns, defined once.
+//! Tables of objects, for `kubectl get` and `dormouse get`.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::{Kind, age, fields};
 
-/// One column.
+/// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Column {
-    /// Its heading.
+    /// The column's heading.
     pub(super) name: Cow<'static, str>,
     /// `string`, `integer` or `date`.
     pub(super) type_: Cow<'static, str>,
-    /// 0 is always shown, 1 with `-o wide`.
+    /// 0: always shown; 1: shown with `-o wide`.
     pub(super) priority: i32,
 }
 
@@ -43,31 +43,31 @@ impl Column {
     }
 }
 
-/// How much of each object a row carries.
+/// The part of each object that its row contains (`includeObject`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Include {
     /// Nothing.
     None,
-    /// Its metadata.
+    /// The metadata.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
-/// The table of `objects`, with or without column headings.
+/// The table of `objects`, with or without column definitions.
 pub(super) fn table<K: Kind>(
     objects: &[Value],
     revision: &str,
     include: Include,
-    headings: bool,
+    definitions: bool,
 ) -> Value {
     let now = Timestamp::now();
     let rows: Vec<Value> = objects
         .iter()
         .map(|object| row::<K>(object, include, now))
         .collect();
-    let columns = if headings {
+    let columns = if definitions {
         K::columns()
     } else {
         Cow::Borrowed(&[][..])

@@ -1,4 +1,4 @@
-//! Watches: every change of what a client selected, as lines of JSON, from the revision that it names.
+//! Watch requests: the changes of the selected objects as lines of JSON, from the requested revision on.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -13,39 +13,40 @@ use serde_json::{Value, json};
 
 use super::{
     Api, Failure, Kind,
-    accept::Form,
-    read::{self, ListQuery, is_true},
-    select::Selector,
+    negotiate::Form,
+    query::ListQuery,
+    selector::Selector,
+    storage,
     table::{self, Include},
 };
 
-/// A watch without a limit of its own ends after this long; clients begin anew where they were.
+/// Longest duration of a watch; clients resume it at their last revision.
 const WATCH_MAX: Duration = Duration::from_mins(30);
 
-/// What is needed to write one change.
-struct Writer {
+/// Encodes the events of one watch.
+struct Encoder {
     selector: Selector,
     form: Form,
     include: Include,
-    /// Headings are sent with the first row only, as kube-apiserver does.
-    headings: bool,
+    /// Whether the next table has column definitions: only the first has, as in kube-apiserver.
+    definitions: bool,
 }
 
-/// Answers a watch: first what exists when the client asks for it, then every change.
+/// Serves a watch: the initial events if requested, then every change.
 pub(super) async fn watch<K: Kind>(
     api: Arc<Api>,
     namespace: Option<String>,
     query: ListQuery,
     form: Form,
 ) -> Result<Response, Failure> {
-    let mut writer = Writer {
+    let mut encoder = Encoder {
         selector: query.selector()?,
         form,
         include: query.include(),
-        headings: true,
+        definitions: true,
     };
     let (mut first, revision) =
-        initial::<K>(&api, namespace.as_deref(), &query, &mut writer).await?;
+        initial::<K>(&api, namespace.as_deref(), &query, &mut encoder).await?;
     let prefix = match &namespace {
         Some(namespace) => format!("{}{namespace}/", K::PREFIX),
         None => K::PREFIX.to_owned(),
@@ -53,7 +54,7 @@ pub(super) async fn watch<K: Kind>(
     let batches = api.client.watch(&prefix, revision).await;
     let batches =
         batches.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
-    let changes = batches.map(move |batch| lines::<K>(batch, &mut writer));
+    let changes = batches.map(move |batch| lines::<K>(batch, &mut encoder));
     first.shrink_to_fit();
     let limit = query
         .timeout_seconds
@@ -66,59 +67,59 @@ pub(super) async fn watch<K: Kind>(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Ends `lines` when the time is over or the server stops.
+/// Ends `lines` after `limit` or when the server shuts down.
 fn until(
     lines: impl Stream<Item = Vec<u8>> + Send,
     limit: Duration,
     api: Arc<Api>,
 ) -> impl Stream<Item = Vec<u8>> + Send {
-    let over = async move {
+    let end = async move {
         tokio::select! {
             () = tokio::time::sleep(limit) => {}
             () = api.shutdown.cancelled() => {}
         }
     };
-    lines.take_until(Box::pin(over))
+    lines.take_until(Box::pin(end))
 }
 
-/// The lines for what exists already, and the revision from which to go on.
+/// The initial events, and the revision after which the watch continues.
 async fn initial<K: Kind>(
     api: &Api,
     namespace: Option<&str>,
     query: &ListQuery,
-    writer: &mut Writer,
+    encoder: &mut Encoder,
 ) -> Result<(Vec<u8>, u64), Failure> {
-    let wants_end = is_true(&query.send_initial_events);
-    let known = query.resource_version.as_str();
-    if !wants_end && !matches!(known, "" | "0") {
-        let revision = known.parse().map_err(|_not_a_number| {
+    let sends_initial_events = query.sends_initial_events();
+    let version = query.resource_version.as_str();
+    if !sends_initial_events && !matches!(version, "" | "0") {
+        let revision = version.parse().map_err(|_not_a_number| {
             Failure::bad_request(format!(
-                "resourceVersion {known:?} is no revision: use one that a list or object gave"
+                "invalid resourceVersion {version:?}: use the one of a list or an object"
             ))
         })?;
         return Ok((Vec::new(), revision));
     }
-    let (objects, revision) = read::selected::<K>(api, namespace, &writer.selector).await?;
+    let (objects, revision) = storage::list::<K>(api, namespace, &encoder.selector).await?;
     let mut lines = Vec::new();
     for object in objects {
-        writer.write::<K>("ADDED", object, &mut lines);
+        encoder.write::<K>("ADDED", object, &mut lines);
     }
-    if wants_end {
-        let mark = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {
+    if sends_initial_events {
+        let bookmark = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {
             "resourceVersion": revision.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},
         }});
-        line("BOOKMARK", &mark, &mut lines);
+        line("BOOKMARK", &bookmark, &mut lines);
     }
     Ok((lines, revision))
 }
 
-/// The lines of one batch. What stops being selected is deleted, for this client.
-fn lines<K: Kind>(batch: Result<Vec<WatchEvent>, ClientError>, writer: &mut Writer) -> Vec<u8> {
+/// The lines of one batch. An object that no longer matches the selector is sent as deleted.
+fn lines<K: Kind>(batch: Result<Vec<WatchEvent>, ClientError>, encoder: &mut Encoder) -> Vec<u8> {
     let mut lines = Vec::new();
     match batch {
         Ok(events) => events
             .iter()
-            .for_each(|event| writer.change::<K>(event, &mut lines)),
+            .for_each(|event| encoder.write_event::<K>(event, &mut lines)),
         Err(error) => line(
             "ERROR",
             &Failure::of_client::<K>(&error, &Key::cluster_scoped("")).status(),
@@ -128,15 +129,15 @@ fn lines<K: Kind>(batch: Result<Vec<WatchEvent>, ClientError>, writer: &mut Writ
     lines
 }
 
-impl Writer {
-    fn change<K: Kind>(&mut self, event: &WatchEvent, lines: &mut Vec<u8>) {
-        let read = |bytes: &Option<Vec<u8>>| {
+impl Encoder {
+    fn write_event<K: Kind>(&mut self, event: &WatchEvent, lines: &mut Vec<u8>) {
+        let selected = |bytes: &Option<Vec<u8>>| {
             let object: K = serde_json::from_slice(bytes.as_deref()?).ok()?;
             let mut value = serde_json::to_value(object).ok()?;
             value["metadata"]["resourceVersion"] = json!(event.revision.to_string());
             Some(value).filter(|value| self.selector.matches(value))
         };
-        let (before, after) = (read(&event.previous), read(&event.value));
+        let (before, after) = (selected(&event.previous), selected(&event.value));
         match (before, after) {
             (None, Some(after)) => self.write::<K>("ADDED", after, lines),
             (Some(_), Some(after)) => self.write::<K>("MODIFIED", after, lines),
@@ -155,10 +156,10 @@ impl Writer {
                     .to_owned();
                 line(
                     type_,
-                    &table::table::<K>(&[object], &revision, self.include, self.headings),
+                    &table::table::<K>(&[object], &revision, self.include, self.definitions),
                     lines,
                 );
-                self.headings = false;
+                self.definitions = false;
             }
         }
     }

@@ -1,25 +1,25 @@
-//! Lets the store forget old revisions, as kube-apiserver does for etcd: whoever watches has long read them.
+//! Periodic compaction of the store, as kube-apiserver does it for etcd.
 
 use std::time::Duration;
 
 use dormouse_store::Store;
 use tokio_util::sync::CancellationToken;
 
-/// Revisions older than one to two of these are forgotten (kube-apiserver's `--etcd-compaction-interval`).
-const EVERY: Duration = Duration::from_mins(5);
+/// Compaction interval; the default of kube-apiserver's `--etcd-compaction-interval`.
+const INTERVAL: Duration = Duration::from_mins(5);
 
-/// Compacts `store` until `shutdown`, each time to where it was one interval ago.
+/// Compacts `store` until `shutdown`, each time at its revision of one interval ago.
 pub(super) async fn run(store: Store, shutdown: CancellationToken) {
-    let mut before = store.revision();
-    let forget = async {
+    let mut previous = store.revision();
+    let compactions = async {
         loop {
-            tokio::time::sleep(EVERY).await;
-            let now = store.revision();
-            if let Err(error) = store.compact(before) {
-                tracing::debug!(%error, "nothing to forget");
+            tokio::time::sleep(INTERVAL).await;
+            let current = store.revision();
+            if let Err(error) = store.compact(previous) {
+                tracing::debug!(%error, "nothing to compact");
             }
-            before = now;
+            previous = current;
         }
     };
-    shutdown.run_until_cancelled(forget).await;
+    shutdown.run_until_cancelled(compactions).await;
 }

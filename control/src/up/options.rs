@@ -1,4 +1,4 @@
-//! What `dormouse up` can be told, checked once into a type without impossible states.
+//! The options of `dormouse up`.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use dormouse_cluster::{Period, VipRange};
 use dormouse_fleet::proto;
 
-/// A role that `up` may leave to another process.
+/// A role that may run in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// Run with `dormouse store`.
@@ -17,17 +17,17 @@ pub enum Role {
     Scheduler,
 }
 
-/// Where control listens, and what it decides by.
+/// The options of `dormouse up`.
 #[derive(Args, Debug, Clone)]
 pub struct Options {
-    /// The address by which nodes and people reach control
+    /// Listen address of the control plane, for nodes and clients
     #[arg(long, default_value = "::1", env = "DORMOUSE_ADDRESS")]
     pub address: Ipv6Addr,
-    /// The /96 in which the activator stands for sleeping apps. It must be local to this host:
+    /// The acting prefix, a /96 that the activator listens on for apps in proxy mode. It must be local to this host:
     /// ip -6 route add local PREFIX dev lo
     #[arg(long, value_parser = acting_prefix, env = "DORMOUSE_ACTING_PREFIX")]
     pub acting_prefix: Ipv6Addr,
-    /// Where VIPs come from; at most four, together at most 2^20 addresses
+    /// Prefixes from which VIPs are allocated; at most four, with at most 2^20 addresses in total
     #[arg(
         long = "vip-range",
         default_value = "fd00:10::/108",
@@ -35,19 +35,19 @@ pub struct Options {
         value_delimiter = ','
     )]
     pub vip_ranges: Vec<String>,
-    /// How long a node may use what it was last told without hearing from control
+    /// Duration of a node lease: without a heartbeat, a node uses its entries for this long
     #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_NODE_LEASE")]
     pub node_lease: Duration,
-    /// How long an app stays inactive before its last pod goes
+    /// Time that an app stays inactive before its last pod is removed
     #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_SCALE_TO_ZERO_GRACE")]
     pub scale_to_zero_grace: Duration,
-    /// Roles that run in a process of their own
+    /// Roles that run in another process
     #[arg(long, value_delimiter = ',')]
     pub without: Vec<Role>,
-    /// The store, where it runs elsewhere: http://[ADDRESS]:2379
+    /// URL of a store in another process: http://[ADDRESS]:2379
     #[arg(long, env = "DORMOUSE_STORE")]
     pub store: Option<String>,
-    /// The scheduler, where it runs elsewhere: http://[ADDRESS]:10259
+    /// URL of a scheduler in another process: http://[ADDRESS]:10259
     #[arg(long, env = "DORMOUSE_SCHEDULER")]
     pub scheduler: Option<String>,
 }
@@ -73,8 +73,8 @@ impl Options {
         for text in &self.vip_ranges {
             let range: VipRange = text
                 .parse()
-                .with_context(|| format!("`{text}` cannot be a VIP range"))?;
-            // Ranges follow each other in the maps in the order in which they are given.
+                .with_context(|| format!("`{text}` is not a VIP range"))?;
+            // The indexes of a range begin after those of the range before it.
             let range = VipRange::new(range.prefix(), range.prefix_len(), base)?;
             base += range.size();
             ranges.push(range);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_names_its_form_when_it_is_wrong() {
+    fn a_malformed_duration_is_refused() {
         assert_eq!(period("1s"), Ok(Duration::from_secs(1)));
         assert!(period("soon").is_err());
     }

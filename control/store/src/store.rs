@@ -118,7 +118,7 @@ impl Store {
             shared: Arc::new(Shared {
                 state: RwLock::default(),
                 limits,
-                // An empty store is a new cluster: clients can tell by the cluster ID.
+                // An empty store is a new cluster; clients recognise it by the cluster ID.
                 cluster_id: random(),
                 member_id: random(),
                 started: Instant::now(),

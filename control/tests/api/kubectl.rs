@@ -1,4 +1,4 @@
-//! The real kubectl against our API: what people know from Kubernetes works here, validation included.
+//! The API with kubectl as its client.
 
 use std::process::{Output, Stdio};
 
@@ -20,7 +20,7 @@ metadata: {name: one, labels: {tier: front}}
 spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
 ";
 
-/// `kubectl`, or what `DORMOUSE_KUBECTL` names.
+/// Runs `kubectl`, or the program that `DORMOUSE_KUBECTL` names.
 async fn kubectl(world: &World, cache: &tempfile::TempDir, words: &str, stdin: &str) -> Output {
     let program = std::env::var_os("DORMOUSE_KUBECTL").unwrap_or_else(|| "kubectl".into());
     let mut command = Command::new(&program);
@@ -47,12 +47,12 @@ async fn kubectl(world: &World, cache: &tempfile::TempDir, words: &str, stdin: &
 }
 
 #[tokio::test]
-async fn kubectl_applies_shows_changes_and_deletes() {
+async fn kubectl_applies_gets_describes_patches_and_deletes() {
     let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
     let run = async |words: &str, stdin: &str| {
         let output = kubectl(&world, &cache, words, stdin).await;
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {words}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {words}: {stderr}");
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(
@@ -102,15 +102,15 @@ async fn kubectl_applies_shows_changes_and_deletes() {
 }
 
 #[tokio::test]
-async fn kubectl_shows_which_field_is_wrong() {
+async fn kubectl_shows_the_invalid_field() {
     let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
     let wrong = APP.replace("window", "windwo");
     let output = kubectl(&world, &cache, "apply -f -", &wrong).await;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(
-        told.contains("spec.scale.windwo: unknown field; did you mean `window`?"),
-        "{told}"
+        stderr.contains("spec.scale.windwo: unknown field; did you mean `window`?"),
+        "{stderr}"
     );
     let output = kubectl(&world, &cache, "get apps -o name", "").await;
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");

@@ -1,8 +1,8 @@
-//! The API and the commands end to end, over a real store: by the `kube` crate, by kubectl, by our own commands.
+//! The API over a real store, with the `kube` crate, kubectl and the `dormouse` commands as clients.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test ends at its first surprise"
+    reason = "a failed call fails the test"
 )]
 
 mod commands;

@@ -1,4 +1,4 @@
-//! The API end to end: over a real store, by the `kube` crate as people's programs use it.
+//! The REST API with the `kube` crate as its client.
 
 use crate::world::{World, manifest};
 use dormouse_cluster::{App, AppStatus, Guard, Key, State};
@@ -27,7 +27,7 @@ fn cause(status: &kube::core::Status) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn an_app_is_created_read_listed_changed_and_deleted() {
+async fn an_app_is_created_read_listed_updated_and_deleted() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "shop");
     let made = apps
@@ -112,7 +112,7 @@ async fn a_vip_belongs_to_one_app_until_it_is_deleted() {
             .contains("outside this cluster's VIP ranges (fd00:10::/108)")
     );
 
-    // The lowest free one is not the one that `a` chose.
+    // The lowest free VIP is the one after the VIP of `a`.
     let given = create(&app(manifest("c"))).await.unwrap();
     assert_eq!(given.spec.vip, Some("fd00:10::11".parse().unwrap()));
     apps.delete("a", &DeleteParams::default()).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_vip_belongs_to_one_app_until_it_is_deleted() {
 }
 
 #[tokio::test]
-async fn many_apps_created_at_once_get_addresses_of_their_own() {
+async fn apps_created_concurrently_get_different_vips() {
     let world = World::start().await;
     let creations = (0..20).map(|number| {
         let apps: Api<App> = Api::namespaced(world.kube(), "shop");
@@ -146,7 +146,7 @@ async fn many_apps_created_at_once_get_addresses_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_mistake_is_refused_by_field_and_nothing_is_stored() {
+async fn an_invalid_field_is_named_and_nothing_is_stored() {
     let world = World::start().await;
     let apps: Api<kube::core::DynamicObject> = Api::namespaced_with(
         world.kube(),
@@ -208,7 +208,7 @@ async fn a_mistake_is_refused_by_field_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn applying_creates_then_changes_then_leaves_alone() {
+async fn an_apply_creates_then_updates_then_changes_nothing() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "shop");
     let apply = async |value: &Value| {
@@ -246,7 +246,7 @@ async fn applying_creates_then_changes_then_leaves_alone() {
 }
 
 #[tokio::test]
-async fn the_status_is_written_apart_from_the_rest() {
+async fn a_write_of_the_status_changes_only_the_status() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "shop");
     apps.create(&PostParams::default(), &app(manifest("web")))
@@ -276,7 +276,7 @@ async fn the_status_is_written_apart_from_the_rest() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_every_change_from_its_revision_on() {
+async fn a_watch_delivers_every_change_after_its_revision() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "shop");
     let revision = apps
@@ -290,7 +290,7 @@ async fn a_watch_tells_every_change_from_its_revision_on() {
         .create(&PostParams::default(), &app(manifest("web")))
         .await
         .unwrap();
-    // The controller writes past the API, and watchers see it all the same.
+    // The controller writes to the store directly; watches of the API deliver that, too.
     let mut written = made.clone();
     written.status = Some(AppStatus {
         ready: 5,
@@ -330,7 +330,7 @@ async fn a_watch_tells_every_change_from_its_revision_on() {
 }
 
 #[tokio::test]
-async fn selectors_choose_what_is_listed() {
+async fn selectors_select_the_listed_objects() {
     let world = World::start().await;
     let pods: Api<Pod> = Api::namespaced(world.kube(), "shop");
     for (name, node, tier) in [
@@ -382,7 +382,7 @@ async fn selectors_choose_what_is_listed() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_only_protobuf_is_told_what_to_do() {
+async fn protobuf_is_refused() {
     let world = World::start().await;
     let request = |method: &str, header: &str, media: &str| {
         let uri = "/apis/dormouse.dev/v1alpha1/namespaces/shop/apps";
@@ -408,7 +408,7 @@ async fn a_client_that_speaks_only_protobuf_is_told_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_no_object_or_of_another_kind_is_refused() {
+async fn a_malformed_object_or_another_kind_is_refused() {
     let world = World::start().await;
     let post = async |body: &str| {
         let uri = "/apis/dormouse.dev/v1alpha1/namespaces/shop/apps";
@@ -424,12 +424,15 @@ async fn what_is_no_object_or_of_another_kind_is_refused() {
         )
     };
     for (body, want) in [
-        ("{", "the body is no JSON"),
+        ("{", "the body is not JSON"),
         (
             "[]",
-            "this path takes apiVersion dormouse.dev/v1alpha1, kind App",
+            "this path requires apiVersion dormouse.dev/v1alpha1, kind App",
         ),
-        (r#"{"apiVersion": "v1", "kind": "Pod"}"#, "this path takes"),
+        (
+            r#"{"apiVersion": "v1", "kind": "Pod"}"#,
+            "this path requires",
+        ),
         (
             r#"{"apiVersion": "dormouse.dev/v1alpha1", "kind": "App"}"#,
             "no metadata",
@@ -442,7 +445,7 @@ async fn what_is_no_object_or_of_another_kind_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_in_words_that_clients_read() {
+async fn a_body_that_is_too_large_is_refused_with_a_status() {
     let world = World::start().await;
     let apps: Api<App> = Api::namespaced(world.kube(), "shop");
     let mut large = app(manifest("web"));

@@ -1,4 +1,4 @@
-//! A real store and a real API on loopback, for tests.
+//! A store and an API server on loopback, for one test.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// What the controller would tell of the app `docs`.
-struct Told;
+/// The insight of a controller that has seen only the app `docs`.
+struct FixedInsight;
 
-impl Insight for Told {
+impl Insight for FixedInsight {
     fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
         (name == "docs").then(|| {
             json!({"apiVersion": "dormouse.dev/v1", "kind": "Explanation", "subject": format!("app/{namespace}/{name}"),
@@ -32,11 +32,11 @@ impl Insight for Told {
     }
 }
 
-/// A store and an API that end with this value.
+/// A store and an API server; dropping it shuts both down.
 pub(crate) struct World {
-    /// The API's address.
+    /// URL of the API.
     pub(crate) endpoint: String,
-    /// The store, past the API.
+    /// A client of the store, which bypasses the API.
     pub(crate) store: Client,
     _end: DropGuard,
 }
@@ -49,14 +49,12 @@ impl World {
         tokio::spawn(server::serve(listener, Store::default(), shutdown.clone()));
         let store = Client::connect(&format!("http://{address}")).await.unwrap();
         let (listener, address) = listen().await;
-        let ranges = vec!["fd00:10::/108".parse().unwrap()];
-        tokio::spawn(api::serve(
-            listener,
-            store.clone(),
-            ranges,
-            Arc::new(Told),
-            shutdown.clone(),
-        ));
+        let config = api::Config {
+            client: store.clone(),
+            ranges: vec!["fd00:10::/108".parse().unwrap()],
+            insight: Arc::new(FixedInsight),
+        };
+        tokio::spawn(api::serve(listener, config, shutdown.clone()));
         Self {
             endpoint: format!("http://{address}"),
             store,
@@ -64,7 +62,7 @@ impl World {
         }
     }
 
-    /// The real client for Rust.
+    /// A client of the `kube` crate.
     pub(crate) fn kube(&self) -> kube::Client {
         kube::Client::try_from(kube::Config::new(self.endpoint.parse().unwrap())).unwrap()
     }
@@ -76,7 +74,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// The manifest of an app.
+/// A manifest of an app.
 pub(crate) fn manifest(name: &str) -> Value {
     json!({"apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": name},
         "spec": {"port": 80, "targetPort": 8000, "container": {"command": ["/bin/true"]}, "scale": {"window": "6s"}}})

@@ -63,8 +63,8 @@ pub struct Inputs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Desired scale; -1: unknown.
-    pub want: i32,
-    /// Whether to set the number of pods to `want`.
+    pub desired: i32,
+    /// Whether to set the number of pods to `desired`.
     pub applied: bool,
     /// The mode to set.
     pub mode: Mode,

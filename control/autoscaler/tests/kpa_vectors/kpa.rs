@@ -120,10 +120,10 @@ impl Run {
         let reconciler = self.reconciler.get_or_insert_with(|| Reconciler::new(at));
         let outcome = reconciler.reconcile(&settings, &inputs);
         if outcome.applied {
-            self.replicas = outcome.want;
+            self.replicas = outcome.desired;
         }
         let answer = vec![
-            json!(outcome.want),
+            json!(outcome.desired),
             json!(if outcome.mode == Mode::Serve {
                 "S"
             } else {

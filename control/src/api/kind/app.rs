@@ -1,4 +1,4 @@
-//! Apps: their columns are the definition's printer columns, their VIPs are claimed on the way in.
+//! Apps: the columns are the definition's printer columns; a create claims the VIP.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -38,12 +38,12 @@ static COLUMNS: LazyLock<Vec<(Column, String)>> = LazyLock::new(|| {
     std::iter::once(name).chain(rest).collect()
 });
 
-/// Sleeping apps are answered on control's host, where control's own ports are taken.
+/// An error if `port` is one on which the control plane listens: the activator listens there for apps in proxy mode.
 fn control_port(port: u16) -> Option<FieldError> {
     OWN_PORTS.contains(&port).then(|| {
         let all = OWN_PORTS.map(|port| port.to_string()).join(", ");
         let message = format!(
-            "{port} is one of control's own ports ({all}): choose another; targetPort may be any"
+            "{port} is a port of the control plane ({all}): choose another; targetPort may be any"
         );
         FieldError::invalid("spec.port", message)
     })
@@ -67,7 +67,7 @@ impl Kind for App {
         COLUMNS.iter().map(cell).collect()
     }
 
-    fn fill(&mut self, old: Option<&Self>) {
+    fn set_defaults(&mut self, old: Option<&Self>) {
         if self.spec.container.name.is_empty() {
             "app".clone_into(&mut self.spec.container.name);
         }
@@ -77,7 +77,7 @@ impl Kind for App {
         self.status.get_or_insert_default();
     }
 
-    fn check(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
         let mut errors = validate::app(self, ranges);
         errors.extend(control_port(self.spec.port));
         errors.extend(
@@ -87,7 +87,7 @@ impl Kind for App {
         errors
     }
 
-    async fn insertable(&self, api: &Api) -> Result<(), Failure> {
+    async fn check_insert(&self, api: &Api) -> Result<(), Failure> {
         let (key, ranges) = (self.key(), api.claims.ranges());
         let claimed = self
             .spec

@@ -1,4 +1,4 @@
-//! Events, in kubectl's columns.
+//! Events, with kubectl's columns.
 
 use std::borrow::Cow;
 
@@ -52,14 +52,14 @@ impl Kind for Event {
         ]
     }
 
-    fn fill(&mut self, _old: Option<&Self>) {}
+    fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    fn check(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
         validate::event(self)
     }
 }
 
-/// When it happened last, and how often since when.
+/// The age of the last occurrence; with more than one, also their count and the age of the first.
 fn seen(object: &Value, now: Timestamp) -> Value {
     let last = if object.get("lastTimestamp").is_some_and(Value::is_string) {
         "lastTimestamp"

@@ -1,4 +1,4 @@
-//! Nodes, in kubectl's columns and the prefix that each owns.
+//! Nodes, with kubectl's columns and the node's pod prefix.
 
 use std::borrow::Cow;
 
@@ -54,9 +54,9 @@ impl Kind for Node {
         ]
     }
 
-    fn fill(&mut self, _old: Option<&Self>) {}
+    fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    fn check(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
         validate::node(self)
     }
 }

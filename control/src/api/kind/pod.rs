@@ -1,4 +1,4 @@
-//! Pods, in kubectl's columns.
+//! Pods, with kubectl's columns.
 
 use std::borrow::Cow;
 
@@ -51,14 +51,14 @@ impl Kind for Pod {
         ]
     }
 
-    fn fill(&mut self, _old: Option<&Self>) {
+    fn set_defaults(&mut self, _old: Option<&Self>) {
         self.status
             .get_or_insert_default()
             .phase
             .get_or_insert_with(|| "Pending".to_owned());
     }
 
-    fn check(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
+    fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
         validate::pod(self)
     }
 }
@@ -80,7 +80,7 @@ fn restarts(object: &Value) -> u64 {
         .sum()
 }
 
-/// What kubectl calls STATUS: why the pod waits, if it does, else its phase.
+/// kubectl's column STATUS: the reason of a waiting container, else the pod's reason, else its phase.
 fn state(object: &Value) -> &str {
     if fields::at(object, "metadata.deletionTimestamp").is_some() {
         return "Terminating";

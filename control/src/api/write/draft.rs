@@ -1,4 +1,4 @@
-//! From what a client sent to an object that may be stored: named, decoded strictly, completed, validated.
+//! Drafts: the JSON of an object that a client sent. A draft is named, decoded strictly, defaulted and validated.
 
 use std::{fs, io};
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Failure, Kind, fields};
 
-/// Letters of a generated name's end: no vowels, so that no words arise; as in Kubernetes.
-const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// Letters that are added to `generateName`.
+/// Characters of a generated suffix; as in Kubernetes without vowels, so that no words result.
+const SUFFIX_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Characters that are added to `generateName`.
 const SUFFIX_LEN: usize = 5;
-/// Metadata that a client cannot choose.
-const OWN: [&str; 5] = [
+/// Metadata fields that the server sets.
+const SERVER_FIELDS: [&str; 5] = [
     "uid",
     "creationTimestamp",
     "resourceVersion",
@@ -21,24 +21,33 @@ const OWN: [&str; 5] = [
     "selfLink",
 ];
 
-/// Which part of an object a write may change.
+/// The subresource that a write changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// Everything but the status.
+pub(super) enum Subresource {
+    /// The object without its status.
     Main,
-    /// The status alone.
+    /// Only the status.
     Status,
 }
 
-/// Checks that a draft is of the kind and place that its path names, and gives both the same name.
-pub(super) fn name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), Failure> {
-    of_kind::<K>(draft)?;
+/// An object in the store.
+pub(super) struct Stored<K> {
+    /// The decoded object.
+    pub(super) object: K,
+    /// The object as JSON.
+    pub(super) json: Value,
+}
+
+/// Checks that a draft is of the path's kind, and sets the name in the draft and in the key, from either of them or
+/// generated.
+pub(super) fn set_name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), Failure> {
+    check_kind::<K>(draft)?;
     let prefix = fields::text(draft, "metadata.generateName").to_owned();
     let meta = metadata(draft)?;
     let named = meta.get("name").and_then(Value::as_str).unwrap_or_default();
     if !named.is_empty() && !key.name.is_empty() && named != key.name {
         let message = format!(
-            "the name of the object ({named}) is not the name in the URL ({})",
+            "the name of the object ({named}) does not match the name in the URL ({})",
             key.name
         );
         return Err(Failure::bad_request(message));
@@ -50,56 +59,55 @@ pub(super) fn name<K: Kind>(draft: &mut Value, key: &mut Key) -> Result<(), Fail
         key.name = format!("{prefix}{}", suffix()?);
     }
     if key.name.is_empty() {
-        let missing = FieldError::required(
-            "metadata.name",
-            "every object has a name: write name or generateName",
-        );
+        let missing =
+            FieldError::required("metadata.name", "is required: set name or generateName");
         return Err(Failure::invalid::<K>("", &[missing]));
     }
     meta.insert("name".to_owned(), json!(key.name));
     Ok(())
 }
 
-/// The object that a create stores.
+/// The object to store for a create.
 pub(super) fn created<K: Kind>(
     mut draft: Value,
     key: &Key,
     ranges: &[VipRange],
 ) -> Result<K, Failure> {
-    in_namespace::<K>(&mut draft, key)?;
+    set_namespace::<K>(&mut draft, key)?;
     let meta = metadata(&mut draft)?;
-    for name in OWN {
+    for name in SERVER_FIELDS {
         meta.remove(name);
     }
     if let Some(object) = draft.as_object_mut() {
         object.remove("status");
     }
     let mut object = decode::<K>(&draft, &key.name)?;
-    object.fill(None);
+    object.set_defaults(None);
     let meta = object.meta_mut();
     meta.uid = Some(uid()?);
     meta.creation_timestamp = Some(Time(now()));
     meta.generation = Some(1);
-    checked(object, None, ranges)
+    validated(object, None, ranges)
 }
 
-/// The object that an update stores in place of `old`, whose JSON is `current`.
+/// The object to store for an update.
 pub(super) fn updated<K: Kind>(
     mut draft: Value,
-    (old, current): (&K, &Value),
-    part: Part,
+    stored: &Stored<K>,
+    subresource: Subresource,
     ranges: &[VipRange],
 ) -> Result<K, Failure> {
+    let (old, current) = (&stored.object, &stored.json);
     let key = old.key();
-    of_kind::<K>(&draft)?;
-    in_namespace::<K>(&mut draft, &key)?;
-    same_object::<K>(&draft, current, &key.name)?;
-    let draft = match part {
-        Part::Main => kept_from(current, draft)?,
-        Part::Status => with_part(current.clone(), "status", draft.get("status")),
+    check_kind::<K>(&draft)?;
+    set_namespace::<K>(&mut draft, &key)?;
+    check_identity::<K>(&draft, current, &key.name)?;
+    let draft = match subresource {
+        Subresource::Main => with_server_fields(current, draft)?,
+        Subresource::Status => with_part(current.clone(), "status", draft.get("status")),
     };
     let mut object = decode::<K>(&draft, &key.name)?;
-    object.fill(Some(old));
+    object.set_defaults(Some(old));
     let spec_changed =
         serde_json::to_value(&object).is_ok_and(|new| new.get("spec") != current.get("spec"));
     if let Some(generation) = object
@@ -110,13 +118,13 @@ pub(super) fn updated<K: Kind>(
     {
         *generation += 1;
     }
-    checked(object, Some(old), ranges)
+    validated(object, Some(old), ranges)
 }
 
-/// `draft` with everything that belongs to the server as it is in `current`.
-fn kept_from(current: &Value, mut draft: Value) -> Result<Value, Failure> {
+/// `draft` with the server's metadata fields and the status of `current`.
+fn with_server_fields(current: &Value, mut draft: Value) -> Result<Value, Failure> {
     let meta = metadata(&mut draft)?;
-    for name in OWN {
+    for name in SERVER_FIELDS {
         meta.remove(name);
         if let Some(value) = current["metadata"].get(name) {
             meta.insert(name.to_owned(), value.clone());
@@ -135,24 +143,24 @@ fn with_part(mut object: Value, name: &str, part: Option<&Value>) -> Value {
     object
 }
 
-/// A draft that names another object, or another revision of it, is refused.
-fn same_object<K: Kind>(draft: &Value, current: &Value, name: &str) -> Result<(), Failure> {
+/// Refuses a draft with another name, another UID or another resource version.
+fn check_identity<K: Kind>(draft: &Value, current: &Value, name: &str) -> Result<(), Failure> {
     let named = fields::text(draft, "metadata.name");
     if named != name {
         let message =
-            format!("the name of the object ({named}) is not the name in the URL ({name})");
+            format!("the name of the object ({named}) does not match the name in the URL ({name})");
         return Err(Failure::bad_request(message));
     }
-    for own in ["metadata.uid", "metadata.resourceVersion"] {
-        let asked = fields::text(draft, own);
-        if !asked.is_empty() && asked != fields::text(current, own) {
+    for field in ["metadata.uid", "metadata.resourceVersion"] {
+        let required = fields::text(draft, field);
+        if !required.is_empty() && required != fields::text(current, field) {
             return Err(Failure::conflict::<K>(name));
         }
     }
     Ok(())
 }
 
-fn of_kind<K: Kind>(draft: &Value) -> Result<(), Failure> {
+fn check_kind<K: Kind>(draft: &Value) -> Result<(), Failure> {
     let (version, kind) = (K::api_version(&()), K::kind(&()));
     let (draft_version, draft_kind) = (
         fields::text(draft, "apiVersion"),
@@ -162,13 +170,13 @@ fn of_kind<K: Kind>(draft: &Value) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!(
-        "this path takes apiVersion {version}, kind {kind}, not apiVersion {draft_version:?}, kind {draft_kind:?}"
+        "this path requires apiVersion {version}, kind {kind}, not apiVersion {draft_version:?}, kind {draft_kind:?}"
     );
     Err(Failure::bad_request(message))
 }
 
-/// Writes the path's namespace into the draft; another one is refused.
-fn in_namespace<K: Kind>(draft: &mut Value, key: &Key) -> Result<(), Failure> {
+/// Sets the path's namespace in the draft; refuses another one.
+fn set_namespace<K: Kind>(draft: &mut Value, key: &Key) -> Result<(), Failure> {
     let meta = metadata(draft)?;
     if !K::NAMESPACED {
         meta.remove("namespace");
@@ -180,7 +188,7 @@ fn in_namespace<K: Kind>(draft: &mut Value, key: &Key) -> Result<(), Failure> {
         .unwrap_or_default();
     if !named.is_empty() && named != key.namespace {
         let message = format!(
-            "the namespace of the object ({named}) is not the namespace of the request ({})",
+            "the namespace of the object ({named}) does not match the namespace in the URL ({})",
             key.namespace
         );
         return Err(Failure::bad_request(message));
@@ -191,30 +199,28 @@ fn in_namespace<K: Kind>(draft: &mut Value, key: &Key) -> Result<(), Failure> {
 
 fn metadata(draft: &mut Value) -> Result<&mut Map<String, Value>, Failure> {
     let meta = draft.get_mut("metadata").and_then(Value::as_object_mut);
-    meta.ok_or_else(|| {
-        Failure::bad_request("the object has no metadata: write metadata with a name")
-    })
+    meta.ok_or_else(|| Failure::bad_request("the object has no metadata: add metadata with a name"))
 }
 
 fn decode<K: Kind>(draft: &Value, name: &str) -> Result<K, Failure> {
     decode_strict(draft).map_err(|errors| Failure::invalid::<K>(name, &errors))
 }
 
-fn checked<K: Kind>(object: K, old: Option<&K>, ranges: &[VipRange]) -> Result<K, Failure> {
-    let errors = object.check(old, ranges);
+fn validated<K: Kind>(object: K, old: Option<&K>, ranges: &[VipRange]) -> Result<K, Failure> {
+    let errors = object.validate(old, ranges);
     if errors.is_empty() {
         return Ok(object);
     }
     Err(Failure::invalid::<K>(&object.key().name, &errors))
 }
 
-/// Whole seconds, as Kubernetes writes them.
+/// The current time in whole seconds, as in Kubernetes.
 fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// A random identifier from the kernel.
+/// A random UUID from the kernel.
 fn uid() -> Result<String, Failure> {
     let text = fs::read_to_string("/proc/sys/kernel/random/uuid");
     text.map(|text| text.trim().to_owned())
@@ -223,18 +229,18 @@ fn uid() -> Result<String, Failure> {
 
 fn suffix() -> Result<String, Failure> {
     let letters = uid()?.into_bytes();
-    // Pairs of hexadecimal digits, evenly enough spread over the letters.
+    // A number for each pair of the UUID's digits.
     let numbers = letters.chunks(2).map(|pair| {
         pair.iter()
             .fold(0_usize, |sum, byte| sum * 31 + usize::from(*byte))
     });
-    let letter = |number: usize| char::from(NAME_LETTERS[number % NAME_LETTERS.len()]);
-    Ok(numbers.take(SUFFIX_LEN).map(letter).collect())
+    let character = |number: usize| char::from(SUFFIX_CHARACTERS[number % SUFFIX_CHARACTERS.len()]);
+    Ok(numbers.take(SUFFIX_LEN).map(character).collect())
 }
 
 fn no_randomness(error: &io::Error) -> Failure {
     Failure::internal(&format!(
-        "cannot read a random identifier from the kernel: {error}"
+        "cannot read /proc/sys/kernel/random/uuid: {error}"
     ))
 }
 
@@ -252,12 +258,19 @@ mod tests {
     fn made() -> App {
         let mut key = Key::new("shop", "");
         let mut draft = draft();
-        name::<App>(&mut draft, &mut key).unwrap();
+        set_name::<App>(&mut draft, &mut key).unwrap();
         created(draft, &key, &[]).unwrap()
     }
 
+    fn stored(object: App) -> Stored<App> {
+        Stored {
+            json: serde_json::to_value(&object).unwrap(),
+            object,
+        }
+    }
+
     #[test]
-    fn a_created_object_is_named_stamped_and_completed() {
+    fn a_created_object_has_its_name_metadata_and_defaults() {
         let app = made();
         assert_eq!(
             (app.key(), app.metadata.generation),
@@ -268,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_the_status_and_counts_changes_of_the_spec() {
+    fn an_update_keeps_the_status_and_a_change_of_the_spec_increments_the_generation() {
         let mut old = made();
         old.status.get_or_insert_default().ready = 3;
-        let current = serde_json::to_value(&old).unwrap();
+        let stored = stored(old);
         let mut wanted = draft();
         wanted["spec"]["port"] = json!(81);
         wanted["status"] = json!({"ready": 0});
-        let new = updated(wanted, (&old, &current), Part::Main, &[]).unwrap();
+        let new = updated(wanted, &stored, Subresource::Main, &[]).unwrap();
         assert_eq!(
             (
                 new.metadata.generation,
@@ -286,7 +299,7 @@ mod tests {
         let mut wanted = draft();
         wanted["spec"]["port"] = json!(82);
         wanted["status"] = json!({"ready": 1});
-        let new = updated(wanted, (&old, &current), Part::Status, &[]).unwrap();
+        let new = updated(wanted, &stored, Subresource::Status, &[]).unwrap();
         assert_eq!(
             (new.spec.port, new.status.map(|status| status.ready)),
             (80, Some(1))
@@ -294,9 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_of_another_kind_name_or_place_is_refused() {
-        let old = made();
-        let current = serde_json::to_value(&old).unwrap();
+    fn a_draft_with_another_kind_name_namespace_or_uid_is_refused() {
+        let stored = stored(made());
         for (path, value) in [
             ("kind", "Pod"),
             ("metadata.name", "other"),
@@ -309,18 +321,18 @@ mod tests {
                 .fold(&mut wanted, |value, name| &mut value[name]);
             *field = json!(value);
             assert!(
-                updated(wanted, (&old, &current), Part::Main, &[]).is_err(),
+                updated(wanted, &stored, Subresource::Main, &[]).is_err(),
                 "{path}"
             );
         }
     }
 
     #[test]
-    fn a_generated_name_is_its_prefix_and_five_letters() {
+    fn a_generated_name_is_the_prefix_and_five_characters() {
         let mut draft = draft();
         draft["metadata"] = json!({"generateName": "web-"});
         let mut key = Key::new("shop", "");
-        name::<App>(&mut draft, &mut key).unwrap();
+        set_name::<App>(&mut draft, &mut key).unwrap();
         assert!(
             key.name.starts_with("web-") && key.name.len() == 9,
             "{}",

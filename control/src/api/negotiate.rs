@@ -1,23 +1,19 @@
-//! Which form a client can read and which it sends: JSON, Tables of JSON, YAML for apply; never protobuf.
+//! Content negotiation: responses are JSON objects or Tables, bodies are JSON or YAML; protobuf is not supported.
 
-use axum::{
-    body::Bytes,
-    extract::{FromRequest, Request},
-};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 
-use super::{BODY_BYTES_MAX, Failure};
+use super::Failure;
 
-/// The form of an answer.
+/// The form of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The object or list itself.
     Object,
-    /// Rows for people: `meta.k8s.io/v1 Table`.
+    /// A `meta.k8s.io/v1` Table.
     Table,
 }
 
-/// The first acceptable form that we can write.
+/// The first supported form of the `Accept` header.
 pub(super) fn form(headers: &HeaderMap) -> Result<Form, Failure> {
     let accepted: Vec<&str> = headers
         .get_all(header::ACCEPT)
@@ -56,22 +52,7 @@ fn one(media: &str) -> Option<Form> {
     }
 }
 
-/// A request's body, whole.
-pub(super) struct Sent(pub(super) Bytes);
-
-impl<S: Send + Sync> FromRequest<S> for Sent {
-    type Rejection = Failure;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let body = Bytes::from_request(request, state).await;
-        body.map(Self).map_err(|error| match error.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(BODY_BYTES_MAX),
-            _ => Failure::bad_request(error.body_text()),
-        })
-    }
-}
-
-/// What a client sends, without its parameters; JSON when it does not say.
+/// The media type of a request's body, without parameters; JSON by default.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
     let text = headers
         .get(header::CONTENT_TYPE)
@@ -93,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_form_that_we_can_write_wins() {
+    fn the_first_supported_form_is_used() {
         check("application/json", Some(Form::Object));
         check(
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
@@ -114,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reads_only_protobuf_is_told_so() {
+    fn a_client_that_accepts_only_protobuf_is_refused() {
         check("application/vnd.kubernetes.protobuf", None);
         check(
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",

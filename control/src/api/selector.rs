@@ -1,19 +1,19 @@
-//! Label and field selectors: which objects of a list a client wants to see.
+//! Label and field selectors of lists and watches.
 
 use serde_json::Value;
 
 use super::{Failure, fields};
 
-/// Which objects a client wants to see.
+/// A label selector and a field selector.
 #[derive(Debug, Default)]
 pub(super) struct Selector {
-    labels: Vec<Condition>,
-    fields: Vec<Condition>,
+    labels: Vec<Requirement>,
+    fields: Vec<Requirement>,
 }
 
-/// One requirement on one label or field.
+/// A requirement on one label or field.
 #[derive(Debug, PartialEq)]
-enum Condition {
+enum Requirement {
     In(String, Vec<String>),
     NotIn(String, Vec<String>),
     Exists(String),
@@ -21,15 +21,15 @@ enum Condition {
 }
 
 impl Selector {
-    /// Reads both selectors; empty ones select everything.
+    /// Parses both selectors; an empty one selects all objects.
     pub(super) fn parse(labels: &str, fields: &str) -> Result<Self, Failure> {
         let fields = parse(fields)?;
         if fields
             .iter()
-            .any(|one| matches!(one, Condition::Exists(_) | Condition::Absent(_)))
+            .any(|one| matches!(one, Requirement::Exists(_) | Requirement::Absent(_)))
         {
             return Err(Failure::bad_request(
-                "a field selector compares: write field=value or field!=value",
+                "a field selector must compare: write field=value or field!=value",
             ));
         }
         Ok(Self {
@@ -41,29 +41,29 @@ impl Selector {
     /// Whether `object` is selected.
     pub(super) fn matches(&self, object: &Value) -> bool {
         let label = |name: &str| object.get("metadata")?.get("labels")?.get(name)?.as_str();
-        // An absent field compares as empty, as in Kubernetes.
+        // As in Kubernetes, a missing field is compared as an empty string.
         let field = |path: &str| Some(fields::text(object, path));
         self.labels.iter().all(|one| one.holds(&label))
             && self.fields.iter().all(|one| one.holds(&field))
     }
 }
 
-impl Condition {
+impl Requirement {
     fn holds<'a>(&self, value: &impl Fn(&str) -> Option<&'a str>) -> bool {
-        let among = |name: &str, set: &[String]| {
+        let is_in = |name: &str, set: &[String]| {
             value(name).is_some_and(|value| set.iter().any(|one| one == value))
         };
         match self {
-            Self::In(name, set) => among(name, set),
-            Self::NotIn(name, set) => !among(name, set),
+            Self::In(name, set) => is_in(name, set),
+            Self::NotIn(name, set) => !is_in(name, set),
             Self::Exists(name) => value(name).is_some(),
             Self::Absent(name) => value(name).is_none(),
         }
     }
 }
 
-/// Conditions are separated by commas, except inside parentheses.
-fn parse(text: &str) -> Result<Vec<Condition>, Failure> {
+/// Parses requirements, which are separated by commas outside parentheses.
+fn parse(text: &str) -> Result<Vec<Requirement>, Failure> {
     let mut depth = 0_i32;
     let pieces = text.split(|c: char| {
         depth += i32::from(c == '(') - i32::from(c == ')');
@@ -72,33 +72,33 @@ fn parse(text: &str) -> Result<Vec<Condition>, Failure> {
     pieces
         .map(str::trim)
         .filter(|piece| !piece.is_empty())
-        .map(condition)
+        .map(requirement)
         .collect()
 }
 
-fn condition(text: &str) -> Result<Condition, Failure> {
+fn requirement(text: &str) -> Result<Requirement, Failure> {
     let one = |name: &str, value: &str| (name.trim().to_owned(), vec![value.trim().to_owned()]);
     let found = if let Some((name, value)) = text.split_once("!=") {
         let (name, set) = one(name, value);
-        Condition::NotIn(name, set)
+        Requirement::NotIn(name, set)
     } else if let Some((name, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
         let (name, set) = one(name, value);
-        Condition::In(name, set)
+        Requirement::In(name, set)
     } else if let Some((name, set)) = text.split_once(" notin ") {
-        Condition::NotIn(name.trim().to_owned(), list(set)?)
+        Requirement::NotIn(name.trim().to_owned(), list(set)?)
     } else if let Some((name, set)) = text.split_once(" in ") {
-        Condition::In(name.trim().to_owned(), list(set)?)
+        Requirement::In(name.trim().to_owned(), list(set)?)
     } else if let Some(name) = text.strip_prefix('!') {
-        Condition::Absent(name.trim().to_owned())
+        Requirement::Absent(name.trim().to_owned())
     } else {
-        Condition::Exists(text.to_owned())
+        Requirement::Exists(text.to_owned())
     };
-    let (Condition::In(name, _)
-    | Condition::NotIn(name, _)
-    | Condition::Exists(name)
-    | Condition::Absent(name)) = &found;
-    let foreign = |c: char| c.is_whitespace() || "(),!=<>".contains(c);
-    if name.is_empty() || name.contains(foreign) {
+    let (Requirement::In(name, _)
+    | Requirement::NotIn(name, _)
+    | Requirement::Exists(name)
+    | Requirement::Absent(name)) = &found;
+    let invalid = |c: char| c.is_whitespace() || "(),!=<>".contains(c);
+    if name.is_empty() || name.contains(invalid) {
         return Err(Failure::bad_request(format!(
             "unable to parse selector requirement {text:?}"
         )));
@@ -113,7 +113,7 @@ fn list(text: &str) -> Result<Vec<String>, Failure> {
         .and_then(|rest| rest.strip_suffix(')'));
     let inside = inside.ok_or_else(|| {
         Failure::bad_request(format!(
-            "a set of values stands in parentheses, not {text:?}"
+            "write a set of values in parentheses, not {text:?}"
         ))
     })?;
     Ok(inside
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_select_as_kubernetes_does() {
+    fn label_selectors_select_as_in_kubernetes() {
         for (labels, want) in [
             ("", true),
             ("app=web", true),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_compare_any_text_field() {
+    fn field_selectors_compare_any_string_field() {
         for (fields, want) in [
             ("metadata.name=web", true),
             ("spec.nodeName=n2", false),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn a_malformed_selector_is_refused() {
         for (labels, fields) in [
             ("=a", ""),
             ("a in b", ""),

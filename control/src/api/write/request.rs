@@ -1,0 +1,67 @@
+//! The parts of a write request: the object's key, the options, the headers and the body.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    RequestExt,
+    body::Bytes,
+    extract::{FromRequest, Path, Query, Request},
+};
+use dormouse_cluster::Key;
+use http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+use crate::api::{
+    Api, BODY_BYTES_MAX, Failure, negotiate, patch,
+    query::{WriteQuery, key_of},
+};
+
+/// A write request whose response the client accepts.
+pub(in crate::api) struct WriteRequest {
+    /// The key in the path; a create has no name in it.
+    pub(super) key: Key,
+    /// Validate only, store nothing.
+    pub(super) dry_run: bool,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl WriteRequest {
+    /// The body as JSON, from JSON or YAML.
+    pub(super) fn json(&self) -> Result<Value, Failure> {
+        match negotiate::content_type(&self.headers) {
+            "application/json" => patch::json(&self.body),
+            "application/yaml" => patch::yaml(&self.body),
+            other => Err(Failure::unsupported_media(
+                other,
+                "application/json or application/yaml",
+            )),
+        }
+    }
+}
+
+impl FromRequest<Arc<Api>> for WriteRequest {
+    type Rejection = Failure;
+
+    async fn from_request(mut request: Request, api: &Arc<Api>) -> Result<Self, Failure> {
+        let names = request
+            .extract_parts::<Path<HashMap<String, String>>>()
+            .await;
+        let Path(names) = names.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let query = request.extract_parts::<Query<WriteQuery>>().await;
+        let Query(query) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
+        let headers = request.headers().clone();
+        let body = Bytes::from_request(request, api).await;
+        let body = body.map_err(|error| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(BODY_BYTES_MAX),
+            _ => Failure::bad_request(error.body_text()),
+        })?;
+        negotiate::form(&headers)?;
+        Ok(Self {
+            key: key_of(&names),
+            dry_run: query.is_dry_run(),
+            headers,
+            body,
+        })
+    }
+}
