@@ -1,4 +1,4 @@
-//! Builds the BPF object that the agent embeds, and tells the compiler where it is.
+//! Builds the BPF object that the agent embeds, and passes its path to the compiler.
 
 use std::path::{Path, PathBuf};
 

@@ -162,7 +162,7 @@ impl Drop for Pins {
     }
 }
 
-/// A connection from inside the node's cgroup, as a pod would make it; nobody answers.
+/// A connection from inside the node's cgroup, as from a pod; it gets no reply.
 fn touch_vip(ground: &Ground) {
     let procs = ground.cgroup.join("cgroup.procs");
     let knock = format!(

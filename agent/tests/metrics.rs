@@ -1,4 +1,4 @@
-//! What a node's metrics tell of wiring: the real agent, asked by the real plugin and by whoever scrapes.
+//! A node's metrics about wiring pods, with the real agent and the real plugin.
 
 #![expect(
     clippy::unwrap_used,

@@ -291,7 +291,7 @@ fn same(before: &BTreeSet<String>, after: &BTreeSet<String>) {
     );
 }
 
-/// While no agent runs, journal and kernel tell of the pod all the same.
+/// While no agent runs, the pod is shown from journal and kernel.
 fn seen(node: &Node<'_>, pod: &Path) {
     let pods = node.says(&["get", "pods", "-o", "json"], true);
     let pods: serde_json::Value = serde_json::from_str(&pods).unwrap();
@@ -304,7 +304,7 @@ fn seen(node: &Node<'_>, pod: &Path) {
     assert_eq!(found["address4"], "192.0.2.2");
     let address = found["address"].as_str().unwrap();
     let addresses = node.says(&["get", "addresses"], true);
-    // A link with a pod's name that no lease explains is shown, though it may be somebody else's.
+    // A link with a pod's name but without a lease is shown, although another program may have created it.
     for part in [
         address,
         "live",

@@ -9,7 +9,7 @@ use crate::port::{Answer, Kind, Policy, ServicePort, Set, Source};
 use crate::services::Services;
 use crate::table::{Frontend, Vip};
 
-/// The first packet of a connection. Its source tells who sent it: this node, a pod, or anybody else.
+/// The first packet of a connection, with its sender: this node, a pod, or another host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// Who sent it.
@@ -171,7 +171,7 @@ impl Services {
             .as_ref()
             .filter(|_| frontend.limited)?;
         if ranges.is_empty() {
-            // Nobody is let in by a mistake: it is told openly, where silence would be searched for long.
+            // Rejected, not dropped: an empty list is a mistake, which a reject makes visible.
             return Some(Decision::Reject);
         }
         let holds = |address: IpAddr| ranges.iter().any(|range| range.contains(address));

@@ -42,9 +42,9 @@ pub enum Source {
 pub enum Answer {
     /// One backend of this set, which is not empty.
     Backends(Set),
-    /// A refusal: nobody could serve it.
+    /// Rejected: there is no endpoint for it on any node.
     Reject,
-    /// Silence: others could serve it, but not on this node.
+    /// Dropped: other nodes have endpoints for it, this node has none.
     Drop,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with an object: it is told, the wrong part is left out, and the rest goes on.
+//! Problems of objects: each is reported, the invalid part is ignored, and the rest is applied.
 
 use crate::key::PortId;
 use crate::table::Vip;

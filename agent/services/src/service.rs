@@ -26,11 +26,11 @@ const AFFINITY_DEFAULT_S: u32 = 10_800;
 pub struct Addresses {
     /// The address inside the cluster.
     pub cluster_ip: IpAddr,
-    /// Addresses of others' making that lead to nodes; sorted.
+    /// External addresses that the network routes to nodes; sorted.
     pub external_ips: Box<[IpAddr]>,
     /// Addresses of a load balancer that keeps them as destinations; sorted.
     pub load_balancer_ips: Box<[IpAddr]>,
-    /// The sources that may use the load balancer's addresses; absent: all may; empty: nobody may.
+    /// The sources that may use the load balancer's addresses. `None`: all; empty: none.
     pub source_ranges: Option<Box<[Prefix]>>,
 }
 

@@ -189,7 +189,7 @@ impl Services {
         changes.ports.extend(refreshed.ports);
     }
 
-    /// Every VIP of a service port on this node, whoever answers there.
+    /// Every VIP that a service port claims on this node, also those that another service port has.
     pub fn vips_of(&self, port: &ServicePort) -> Vec<Vip> {
         let mut vips: Vec<_> = port.vips().collect();
         vips.extend(

@@ -17,7 +17,7 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 /// A host behind the router.
 const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
-/// A node whose pods get addresses of a network that a router on its uplink leads to it.
+/// A node with `--prefix4`, whose network a router on the uplink routes to it.
 fn dual(name: &str) -> Node {
     let mut node = Node::start(name);
     let (inner, outer) = (node.netns(), node.outside());
@@ -127,7 +127,7 @@ fn a_restarted_agent_leads_to_both_addresses_again() {
         .conf(&ask(&address.to_string()))
         .fails(7, "is held by pods/a/eth0");
 
-    // An agent that is told of no IPv4 leaves what pods have, and gives no more.
+    // An agent without `--prefix4` keeps pods' IPv4 addresses and assigns no new ones.
     node.restart_with(None);
     Call::check(&node, "a", &pod, &result).ok();
     let single = Call::add(&node, "b", &other).ok();

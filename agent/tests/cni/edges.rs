@@ -319,7 +319,7 @@ fn one_container_may_be_in_two_networks() {
     };
     let result = second().ok();
     assert_eq!(node.table().len(), 2);
-    // The same container and interface, but another network: nobody's.
+    // The same container and interface, but another network: no attachment.
     Call::del(&node, "a").conf(&other).ok();
     assert_eq!(node.table().len(), 2);
     Call::del(&node, "a")

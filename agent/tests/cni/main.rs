@@ -305,7 +305,7 @@ fn say(node: &Node, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = Vec::new();
-    // Hanging up on bytes that nobody reads is a reset.
+    // Closing a socket with unread bytes resets the connection.
     let _ = stream.read_to_end(&mut answer);
     answer
 }

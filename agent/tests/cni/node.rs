@@ -61,7 +61,7 @@ impl Drop for Netns {
     }
 }
 
-/// Notes what the network tells the data path.
+/// Records the pods that the network adds to the data path.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<PodEntry>>>, Arc<AtomicBool>);
 
@@ -232,7 +232,7 @@ impl Node {
         Netns::create(&format!("{}-pod-{name}", self.name))
     }
 
-    /// The addresses that the data path was told, in order.
+    /// The addresses that were added to the data path, in order.
     pub(crate) fn table(&self) -> Vec<Ipv6Addr> {
         let mut addresses: Vec<_> = self
             .table

@@ -94,7 +94,7 @@ fn a_plugin_that_is_killed_without_an_agent_leaves_nothing() {
         let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
         child.wait().unwrap();
     }
-    // Whoever undoes what is left holds the journal meanwhile.
+    // A process that rolls back a killed ADD holds the journal's lock meanwhile.
     node.restart();
     wait_until("nothing is left of 20 killed plugins", || {
         Call::gc(&node, &json!({crate::VALID: null})).ok();

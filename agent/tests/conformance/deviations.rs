@@ -112,7 +112,7 @@ pub(crate) const REFERENCE: &[Deviation] = &[
     every("chain/as a later plugin, until DEL", NO_CHAIN),
     every("delete/the path is a plain file", "it is an error"),
     every(
-        "delete/the path leads to another namespace",
+        "delete/the path is another namespace's",
         "it deletes whatever has the name",
     ),
     every(
@@ -121,11 +121,11 @@ pub(crate) const REFERENCE: &[Deviation] = &[
     ),
     sometimes(
         "killed/then DEL",
-        "a lease file without a line in it matches nobody (plugins#498)",
+        "an empty lease file matches no pod (plugins#498)",
     ),
     sometimes(
         "killed/asked to end, then DEL",
-        "a lease file without a line in it matches nobody (plugins#498)",
+        "an empty lease file matches no pod (plugins#498)",
     ),
     new("killed/then never a DEL", NO_GC),
     every(

@@ -1,4 +1,4 @@
-//! What the kernel says of a namespace, told by `ip`.
+//! The kernel's state of a namespace, from `ip`.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Plays every case on every version that it is for, and tells findings from known deviations.
+//! Runs every case for each of its versions, and separates failures from known deviations.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -129,7 +129,7 @@ impl<'s> Stage<'s> {
         self.check(id, pod, result).silent()
     }
 
-    /// The daemon behind the plugin, if it has one, starts anew.
+    /// Restarts the daemon behind the plugin, if it has one.
     pub(crate) fn restart_daemon(&mut self) {
         if self.subject.daemon {
             self.node.restart();

@@ -1,5 +1,5 @@
 //! The agent's pod network in a process of its own, so that it can be killed. A whole agent loads its programs first,
-//! which takes two seconds without optimisation: too long to be begun anew at each of several hundred calls.
+//! which takes two seconds without optimisation: too long to repeat for each of several hundred calls.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -24,7 +24,7 @@ const RANGE4: &str = "10.64.0.0/16";
 const FOLDER: &str = "DORMOUSE_TEST_AGENT";
 const READY: &str = "the agent is ready";
 
-/// What the data path is told of pods, a file each: like its maps, it outlives the agent, and changes by one call.
+/// The data path's table of pods, one file each: like its maps it outlives the agent, and one system call changes it.
 struct Table(PathBuf);
 
 impl PodTable for Table {
@@ -152,7 +152,7 @@ impl Agent {
         Pid::from_raw(i32::try_from(self.0.id()).unwrap())
     }
 
-    /// Somebody else sees its end.
+    /// Gives up the process; another part waits for its end.
     pub(crate) fn forget(self) -> Pid {
         let pid = self.pid();
         std::mem::forget(self);

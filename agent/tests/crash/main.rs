@@ -2,7 +2,7 @@
 //! DEL or never does, no lease, link, neighbour, route, entry of the data path or file is left in the end.
 //!
 //! The kill comes when a call begins, which is not carried out then. What a process does between two calls is seen by
-//! nobody outside, so these are all the states that there are.
+//! no other process, so these are all possible states.
 
 #![expect(
     clippy::unwrap_used,
@@ -177,8 +177,8 @@ fn never_ask(node: &mut Node<'_>, verb: Verb, at: usize, tally: &mut Tally) -> b
     !traced.killed
 }
 
-/// Calls by which an agent tells the data path of a pod.
-const TELLING: [i64; 2] = [libc::SYS_bpf, libc::SYS_unlink];
+/// System calls by which an agent adds a pod to the data path.
+const TABLE_CALLS: [i64; 2] = [libc::SYS_bpf, libc::SYS_unlink];
 
 /// Takes the pins away, however the test ends.
 struct Pins(PathBuf);
@@ -196,7 +196,10 @@ fn kill_whole_agents(node: &mut Node<'_>, verb: Verb) {
     for at in 1.. {
         let pod = home.named(&format!("{verb:?}{at}"));
         prepare(node, verb, &pod);
-        let kill = Kill { at, of: &TELLING };
+        let kill = Kill {
+            at,
+            of: &TABLE_CALLS,
+        };
         let traced = node.kill_agent_at(verb, &pod, Some(kill));
         node.start_agent();
         let left = node.left();
@@ -213,9 +216,7 @@ fn kill_whole_agents(node: &mut Node<'_>, verb: Verb) {
     // A row, two links and their pins, each way.
     tally.least = if verb == Verb::Add { 2 } else { 1 };
     home.end();
-    tally.report(&format!(
-        "whole agent, {verb:?}, where it tells the data path"
-    ));
+    tally.report(&format!("whole agent, {verb:?}, at calls to the data path"));
 }
 
 /// What has to be there to be deleted.

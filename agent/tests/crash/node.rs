@@ -223,7 +223,7 @@ impl<'a> Node<'a> {
     /// Runs the plugin, and kills the agent at a call that serves it. A request that is served to its end kills it too.
     pub(crate) fn kill_agent_at(&mut self, verb: Verb, pod: &Pod, at: Option<Kill>) -> Traced {
         let mut command = self.plugin(verb, pod);
-        // Who traces it sees its end: nobody else could wait for it, not even if this thread panics.
+        // The tracer waits for its end: no other process could, even if this thread panics.
         let agent = self.agent.take().expect("an agent runs").forget();
         trace::serve(agent, at, || {
             #[expect(clippy::zombie_processes, reason = "the tracer waits for it")]
@@ -369,7 +369,7 @@ fn kinds(now: &BTreeSet<String>, before: &BTreeSet<String>) -> BTreeMap<String, 
     kinds
 }
 
-/// The leases that the journal's records lead to.
+/// The leases after all records of the journal.
 fn leases(path: &Path) -> impl Iterator<Item = String> {
     let (records, _) = journal::scan(&fs::read(path).unwrap_or_default()).unwrap();
     let mut leases = BTreeMap::new();

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// Calls in which a thread waits for others. What they do is seen by nobody outside, and how many there are differs from
+/// System calls in which a thread waits for others. No other process sees their effects, and their number differs from
 /// run to run.
 const WAITING: [i64; 6] = [
     libc::SYS_accept4,
@@ -34,7 +34,7 @@ pub(crate) const WAITING_NAMES: [&str; 6] = [
     "restart_syscall",
 ];
 
-/// Whether somebody traces all threads of a process.
+/// Whether all threads of a process are traced.
 pub(crate) fn is_held(process: Pid) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let status = |thread: std::io::Result<fs::DirEntry>| {
@@ -179,7 +179,7 @@ impl Tracer {
         while self.seize_others() > 0 {}
     }
 
-    /// Takes hold of threads that nobody holds yet; their number. Those that end meanwhile need no hold.
+    /// Attaches to threads that are not traced yet; returns their number. Threads that end meanwhile are skipped.
     fn seize_others(&mut self) -> usize {
         let folder = format!("/proc/{}/task", self.process);
         let mut found = 0;

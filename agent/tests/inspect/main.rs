@@ -323,7 +323,7 @@ fn ask_everything(place: &Place<'_>, named: bool) {
         after.keys().collect::<Vec<_>>()
     );
     for (path, bytes) in &before {
-        // An agent that runs makes its filter before the flows anew now and then, whoever asks.
+        // A running agent rebuilds its Bloom filter of flows periodically, independent of queries.
         let is_renewed = named && path.ends_with("flowing");
         assert!(
             is_renewed || after[path] == *bytes,
@@ -525,7 +525,7 @@ fn backends(place: &Place<'_>) {
     assert_eq!(counted("[fd00:20::8]:80/tcp"), (0, 0, 0));
 }
 
-/// Serves and asks in one process; tells by backend how many connections it made and has still.
+/// Server and client in one process; prints the number of total and open connections by backend.
 const CONNECTIONS: &str = "
 import collections, json, socket, sys
 server = socket.create_server(('::', 8000), family=socket.AF_INET6)

@@ -69,7 +69,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Starts an agent and waits until it tells its services.
+    /// Starts an agent and waits until `get services` succeeds.
     pub(crate) fn agent(&self) -> Agent {
         let ground = self.ground;
         let child = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
@@ -110,7 +110,7 @@ impl<'a> Place<'a> {
             .spawn()
             .unwrap();
         let agent = Agent(child);
-        wait("the agent to tell its services", || {
+        wait("`get services` of the agent", || {
             self.ask(&["get", "services", "-A"]).status.success()
         });
         agent

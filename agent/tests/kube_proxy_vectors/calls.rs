@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::place::{Place, ip};
 
-/// Does what each line says, and tells who answered and who that is thought to be.
+/// Executes each line, and prints the sender of the reply and the peer's address as the socket sees it.
 const ASKER: &str = "
 import socket, sys
 for line in sys.stdin:
@@ -136,7 +136,7 @@ enum Server {
     Udp(UdpSocket),
 }
 
-/// Who tells his own address to everybody who asks, as long as the network namespace lives.
+/// Servers that reply with their own address, until the network namespace is removed.
 #[derive(Default)]
 pub(crate) struct Servers {
     all: BTreeMap<(String, Protocol), Server>,

@@ -38,7 +38,7 @@ impl Clients {
         self.restore(client, choice);
     }
 
-    /// Nobody is on record until the record is restored.
+    /// Removes a client's affinity entry until it is restored.
     pub(crate) fn hide(&mut self, client: IpAddr, choice: &Choice) {
         let _ = self.sticky.remove(&key(client, choice));
     }

@@ -28,7 +28,7 @@ struct Known {
 
 impl Flows {
     /// Makes the step's new flows real by sending their first packets, with another source port than the recorded one
-    /// where that leads to another backend.
+    /// if the recorded one selects another backend.
     pub(crate) fn begin(&mut self, world: &mut World, step: &Value, tally: &mut Tally) {
         for recorded in list(&step["newFlows"]) {
             match lead(world, recorded) {

@@ -17,7 +17,7 @@ pub(crate) struct Parcel {
     pub(crate) source: SocketAddr,
     pub(crate) target: SocketAddr,
     pub(crate) protocol: Protocol,
-    /// It asks for a connection; UDP does not tell.
+    /// Whether it opens a connection (SYN, INIT); always false for UDP.
     pub(crate) opens: bool,
     pub(crate) hops: u8,
 }
@@ -91,7 +91,7 @@ impl Parcel {
         bytes.extend(b"odd bytes");
         let ends = (self.source.ip(), self.target.ip());
         let sum = match internet(&bytes, pseudo(ends, number(self.protocol), bytes.len())) {
-            // RFC 768: a sum of zero is told as all ones.
+            // RFC 768: a checksum of zero is sent as all ones.
             0 if self.protocol == Protocol::Udp => 0xffff,
             sum => sum,
         };
@@ -110,7 +110,7 @@ impl Parcel {
     }
 }
 
-/// Whether `answer` tells the sender of `sent` that the port is unreachable; what is wrong with it, if it does not.
+/// Checks that `answer` is a valid port-unreachable error for `sent`; the error names the difference.
 pub(crate) fn is_refusal(sent: &[u8], answer: &[u8]) -> Result<(), &'static str> {
     let v4 = sent[12] == 0x08;
     let (protocol, kind) = if v4 { (ICMP, [3, 3]) } else { (ICMPV6, [1, 4]) };
@@ -150,7 +150,7 @@ pub(crate) fn is_reset(parcel: &Parcel, sent: &[u8], answer: &[u8]) -> bool {
         && internet(segment, pseudo(ends, number(Protocol::Tcp), 20)) == 0
 }
 
-/// Both ends, and what the IP header leads to, of an answer to whoever sent a frame; what is wrong with its headers.
+/// Both addresses and the payload of a reply to a frame's sender; the error names a wrong header.
 fn answered<'a>(
     sent: &[u8],
     answer: &'a [u8],

@@ -85,7 +85,7 @@ fn whole(number: f64) -> usize {
 }
 
 impl Seen {
-    /// False when more runs would tell nothing.
+    /// Whether more runs would add information.
     fn note(&mut self, sent: &Parcel, fate: Result<Fate, String>) -> bool {
         let word = match fate {
             Ok(Fate::Deliver(led)) => {

@@ -88,7 +88,7 @@ impl World {
         self.node = Some(node.clone());
         self.tell_cluster();
         if self.empty.is_empty() {
-            // Whoever comes first takes away what an agent before left.
+            // The first agent removes the state of the previous one.
             let nothing = Services::new(node.clone(), Strictness::KubeProxy);
             self.datapath_mut().settle(&nothing);
         }
@@ -107,7 +107,7 @@ impl World {
         ended.unwrap();
     }
 
-    /// Another agent takes over, who is told of all Services.
+    /// Another agent takes over and receives all Services.
     pub(crate) fn relieve(&mut self, services: &Services, changes: &Changes) {
         self.datapath = None;
         self.datapath = Some(Datapath::open(self.config.clone()).expect("a data path"));
@@ -167,7 +167,9 @@ impl World {
         }
         let fate = self.run(parcel)?;
         if !is_alike(parcel, &fate, &told) {
-            return Err(format!("explained otherwise: {fate:?}, told {told:?}"));
+            return Err(format!(
+                "explained differently: {fate:?}, explain: {told:?}"
+            ));
         }
         if let Fate::Deliver(led) = fate {
             self.noted(parcel.source.ip(), &choice, led.target)?;
@@ -223,7 +225,7 @@ impl World {
             IpAddr::V6(address) => address,
         };
         if self.sender(source) != Sender::Pod {
-            // A pod of another scenario: nobody comes from outside with the IPv4 address of one that is here.
+            // A pod of another scenario: packets from outside with a local pod's IPv4 address are dropped.
             if source.is_ipv4() && self.pods.remove(&address) {
                 self.datapath_mut().remove_pod(address).unwrap();
             }
@@ -282,7 +284,7 @@ impl World {
             Answer::Go(_) => Fate::Deliver(Parcel {
                 target: SocketAddr::new(address(choice.address), choice.port),
                 source: match self.primary(parcel.source.ip()).filter(|_| choice.hide) {
-                    // The kernel draws the port; nobody sends from this one.
+                    // The kernel chooses the port; 0 stands for any.
                     Some(primary) => SocketAddr::new(primary, 0),
                     None => parcel.source,
                 },
@@ -374,7 +376,7 @@ impl World {
         })
     }
 
-    /// The client was led to this backend: it is on record for it, where clients are kept, and then is no more.
+    /// Checks that the client has an affinity entry for this backend, if the Service has session affinity, and removes it.
     fn noted(&mut self, client: IpAddr, choice: &Choice, target: SocketAddr) -> Result<(), String> {
         if choice.group == 0 {
             return Ok(());
@@ -400,7 +402,7 @@ impl World {
         ended.unwrap();
     }
 
-    /// All that the maps of Services hold which nobody serves any more.
+    /// Entries in the maps of Services that belong to no Service any more.
     pub(crate) fn remains(&self) -> Vec<String> {
         let foreign: BpfHashMap<_, ForeignKey, u32> =
             BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "foreign"))).unwrap();

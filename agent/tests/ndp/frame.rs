@@ -152,7 +152,7 @@ pub(crate) fn is_router(frame: &[u8]) -> bool {
     frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 134
 }
 
-/// Whether somebody tells of a shorter way.
+/// Whether a frame is an ICMPv6 redirect.
 pub(crate) fn redirect(frame: &[u8]) -> bool {
     frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 137
 }

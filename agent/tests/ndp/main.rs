@@ -87,7 +87,7 @@ fn announcement(pod: Ipv6Addr, at: &str) -> Advertisement {
 fn assert_silent(tap: &Tap, target: Ipv6Addr, witness: Ipv6Addr) {
     tap.send(&router().asks(target));
     tap.send(&router().asks(witness));
-    assert_eq!(tap.answer().target, witness, "nobody answers for {target}");
+    assert_eq!(tap.answer().target, witness, "no answer for {target}");
 }
 
 #[test]
@@ -182,9 +182,9 @@ fn an_uplink_that_is_made_anew_is_followed() {
 }
 
 /// Both pods are behind one bridge, and the node takes every packet between them in hand: a pod that has a kernel of its own,
-/// as in a virtual machine, may believe what it is told.
+/// as in a virtual machine, may accept redirects.
 #[test]
-fn no_pod_is_told_of_a_shorter_way_to_another() {
+fn no_pod_is_redirected_to_another() {
     let (_outside, mut node) = on_link("on-link");
     node.start();
     let (a, b) = (node.add("a"), node.add("b"));

@@ -81,7 +81,7 @@ impl Switch {
         self.0.ip(&format!("link set {} up", port(number)));
     }
 
-    /// Whether it heard that somebody at a port is in the group of a pod.
+    /// Whether the switch has a pod's group at a port.
     fn knows(&self, pod: Ipv6Addr, port: &str) -> bool {
         let group = solicited_node(pod).to_string();
         let known = self.0.run("bridge", &["mdb", "show"]);
@@ -103,8 +103,8 @@ fn port(number: u8) -> String {
     format!("port{number}")
 }
 
-/// Whether what is asked for an address arrives at a tap. Everybody hears routers: what was sent before has arrived
-/// when a router was heard, or never will.
+/// Whether solicitations for an address arrive at a tap. All ports receive routers' messages: a frame sent before has arrived
+/// when a router's message has, or never will.
 fn arrives(outside: &Tap, (place, interface): (&Place, &str), target: Ipv6Addr) -> bool {
     let at = Tap::on(place, interface);
     outside.send(&router().asks(target));
@@ -127,7 +127,7 @@ fn a_switch_that_snoops_delivers_solicitations() {
     let tap = Tap::on(&outside, DOWNLINK);
     node.start();
     let pod = node.add("a");
-    wait("the switch to hear of the pod's group", || {
+    wait("the switch to have the pod's group", || {
         switch.knows(pod.address, &port(0xa))
     });
     wait("the switch to deliver to no others", || {

@@ -91,7 +91,7 @@ impl Tap {
         panic!("waited in vain for {what}")
     }
 
-    /// The next advertisement to whoever asked.
+    /// The next solicited advertisement.
     pub(crate) fn answer(&self) -> Advertisement {
         self.until("an answer", |frame| {
             advertisement(frame).filter(|seen| seen.is_solicited)

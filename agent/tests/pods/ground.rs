@@ -80,7 +80,7 @@ impl Drop for Netns {
     }
 }
 
-/// Notes what the network tells the data path.
+/// Records the pods that the network adds to the data path.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder(Arc<Mutex<Vec<PodEntry>>>);
 
@@ -166,7 +166,7 @@ impl Node {
         self.netns.inside(open).unwrap()
     }
 
-    /// Opens it with IPv4 addresses for pods, which the host outside leads to the node.
+    /// Opens it with IPv4 addresses for pods, which the host outside routes to the node.
     pub(crate) fn open_dual(&self, table: impl PodTable + 'static) -> Network {
         self.netns.ip("addr add 198.51.100.1/24 dev up0");
         self.outside

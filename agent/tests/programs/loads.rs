@@ -165,7 +165,7 @@ told()
         assert_eq!(sockets(&datapath), (5, 3), "one closed, one led elsewhere");
         on();
         heard();
-        assert_eq!(sockets(&datapath), (6, 3), "one led there anew");
+        assert_eq!(sockets(&datapath), (6, 3), "one connected to it again");
         on();
         assert!(pod.wait().unwrap().success());
         assert_eq!(sockets(&datapath), (6, 0));

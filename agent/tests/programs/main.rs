@@ -459,7 +459,7 @@ fn connections_spread_over_the_backends_and_every_node_picks_the_same() {
             (20..90).contains(&local),
             "{local} of 300 for one backend of six"
         );
-        // As the flow decides, not the order or the ids: published anew in another order it is the same again.
+        // By the flow, not by order or ids: published again in another order, the choice is the same.
         datapath.publish(&serving(&pods)).unwrap();
         all.rotate_left(3);
         datapath.publish(&serving(&all)).unwrap();

@@ -1,4 +1,4 @@
-//! Real connections of a client through the node, with bodies that travel in large segments, whoever computes checksums.
+//! Real connections of a client through the node, with bodies in large segments, with and without checksum offload.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::Ipv6Addr;

@@ -1,6 +1,6 @@
 //! Which package may depend on which: arrows point one way, and pure cores stay pure.
 
-/// Packages that are programs: nobody builds on them.
+/// Packages that are programs: no package depends on them.
 const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
 
 /// What would give a pure core a clock, a thread or a socket.

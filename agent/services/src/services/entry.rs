@@ -1,4 +1,4 @@
-//! One service as it is told, and as it is served.
+//! One Service: its objects, and the service ports computed from them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Entry {
         self.health.as_deref().copied().unwrap_or_default()
     }
 
-    /// Computes what is served under its name from what is told.
+    /// Computes the service ports from the objects.
     pub(super) fn refresh(&mut self, key: &ServiceKey) -> Refreshed {
         let new = self.served(key);
         let (ports, changes) = diff(&self.ports, new);

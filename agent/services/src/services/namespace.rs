@@ -31,7 +31,7 @@ pub(super) fn shared<T>(table: &HashMap<Arc<str>, T>, name: &str) -> Arc<str> {
 #[derive(Debug, Default)]
 pub(super) struct PortNames {
     known: HashSet<Arc<str>>,
-    /// So many may be known before those are forgotten that nobody uses.
+    /// Number of names above which unused ones are removed.
     limit: usize,
 }
 

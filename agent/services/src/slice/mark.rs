@@ -1,4 +1,4 @@
-//! Tells whether a slice changed in any field, without keeping the object.
+//! A hash of an EndpointSlice, by which a change of any field is detected without keeping the object.
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! The recorded scenarios, read: what everybody begins with who compares decisions with kube-proxy's.
+//! The recorded scenarios, as the tests that compare decisions with kube-proxy's read them.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -60,13 +60,13 @@ pub(crate) fn node(node: &Value) -> Node {
     }
 }
 
-/// Tells an event to the services.
+/// Applies a recorded event.
 pub(crate) fn apply(services: &mut Services, event: &Value) {
     let present = event["type"] != "DELETED";
     tell(services, present, &event["object"]);
 }
 
-/// Tells that an object is there, like this, or that it is gone.
+/// Applies an object, or its deletion.
 pub(crate) fn tell(services: &mut Services, present: bool, object: &Value) {
     let event = |object| {
         if present {

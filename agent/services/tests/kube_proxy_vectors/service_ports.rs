@@ -128,7 +128,7 @@ fn word(answer: Answer) -> &'static str {
     }
 }
 
-/// Without a range of pods nobody is taken for one.
+/// Without a range of pods no source counts as a pod.
 fn from_pods(run: &Run, port: &ServicePort) -> Source {
     match run.services.node().pod_range(port.id.family) {
         Some(_) => Source::Pod,

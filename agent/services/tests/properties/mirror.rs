@@ -1,4 +1,4 @@
-//! A data plane in miniature: it knows nothing but the changes it is told.
+//! A minimal data path, built only from the changes that it receives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -52,7 +52,7 @@ const ENDPOINTS: [[&str; 6]; 2] = [
     ],
 ];
 
-/// An object as it is told.
+/// An object of the source.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Service(Box<Service>),

@@ -47,7 +47,7 @@ fn mac(stage: &mut Stage<'_>) -> Outcome {
 
 fn bad_mac(stage: &mut Stage<'_>) -> Outcome {
     let before = stage.settled()?;
-    // Too short, no hexadecimal, a group's, nobody's.
+    // Too short, not hexadecimal, multicast, all zero.
     for bad in [
         "02:00:5e:10:20",
         "02:00:5e:10:20:zz",

@@ -1,4 +1,4 @@
-//! 7. GC keeps what is listed and removes the rest, but never because a list is missing; STATUS tells.
+//! 7. GC keeps the listed attachments and removes all others, but none if the list is missing; STATUS reports readiness.
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use crate::stage::Stage;
 pub(crate) const CASES: &[Case] = &[
     case("deadline/DEL overtakes its ADD", Newest, overtaken),
     case("deadline/the next ADD comes at once", Newest, next),
-    case("deadline/nobody reads the result", Newest, unread),
+    case("deadline/the result is not read", Newest, unread),
 ];
 
 const ROUNDS: usize = 12;
@@ -66,7 +66,7 @@ fn unread(stage: &mut Stage<'_>) -> Outcome {
     call.feed(&mut child);
     let status = child.wait().unwrap();
     holds(!status.success(), || {
-        "success although nobody got the result".to_owned()
+        "success although the result was not read".to_owned()
     })?;
     stage
         .del("a", &pod, &Value::Null)

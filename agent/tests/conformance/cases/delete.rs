@@ -16,7 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     case("delete/the namespace is gone", Newest, netns_gone),
     case("delete/the path is a plain file", Newest, plain_file),
     case(
-        "delete/the path leads to another namespace",
+        "delete/the path is another namespace's",
         Newest,
         another_netns,
     ),
@@ -118,7 +118,7 @@ fn without_previous(stage: &mut Stage<'_>) -> Outcome {
     stage.world().is_as(&before)
 }
 
-/// Somebody has cleaned up too much; the pods' links stay without a bridge.
+/// Another program has removed the bridge; the pods' links remain.
 fn bridge_gone(stage: &mut Stage<'_>) -> Outcome {
     let pod = stage.pod("a");
     let result = stage.add("a", &pod).ok()?;

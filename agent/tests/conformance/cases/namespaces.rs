@@ -36,7 +36,7 @@ fn of_a_process(stage: &mut Stage<'_>) -> Outcome {
     process.wait().unwrap();
     let result = result?;
     wired?;
-    // Nobody has that process number now; or somebody else.
+    // The PID is unused now, or belongs to another process.
     stage
         .del("a", &pod, &result)
         .env("CNI_NETNS", &path)

@@ -117,7 +117,7 @@ fn taken(stage: &mut Stage<'_>) -> Outcome {
     stage.check("a", &pod, &result).silent()
 }
 
-/// Who asks is in nobody's way, nor in that of those who do not ask.
+/// Requested addresses do not conflict with each other or with those of pods without a request.
 fn beside(stage: &mut Stage<'_>) -> Outcome {
     let pods = ["a", "b", "c"].map(|name| (name, stage.pod(name)));
     for ((name, pod), wanted) in pods.iter().zip(stage.subject.ask.free) {

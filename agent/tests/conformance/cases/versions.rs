@@ -86,7 +86,7 @@ fn no_version(stage: &mut Stage<'_>) -> Outcome {
     stage.world().is_as(&before)
 }
 
-/// Somebody runs it by hand: it says what it is, where it does not disturb a runtime.
+/// Run without a command, the plugin describes itself on stderr, which a runtime ignores.
 fn no_command(stage: &mut Stage<'_>) -> Outcome {
     let answer = stage.call("").stdin("").run();
     holds(answer.status.success(), || "an error".to_owned())?;
