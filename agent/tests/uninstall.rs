@@ -198,7 +198,7 @@ fn what_an_agent_made_goes_and_what_others_made_stays() {
         // An agent that starts takes a link with a pod's name and no holder for the rest of an ADD.
         ip(&format!("link add {NAMESAKE} type bridge"));
         let running = node.look();
-        for part in ["dormouse0:", "dm00010000@", "/v4/", "/leases"] {
+        for part in ["dormouse0:", "dm00010000@", "/v5/", "/leases"] {
             assert!(
                 running.iter().any(|line| line.contains(part)),
                 "{part} is seen: {running:#?}"

@@ -1,4 +1,4 @@
-//! The internet checksum (RFC 1071), over fixed stack copies only, which every verifier accepts; and SCTP's.
+//! The internet checksum (RFC 1071), over arrays of fixed size, which every verifier accepts; and SCTP's.
 
 mod sctp;
 
@@ -6,8 +6,8 @@ pub use sctp::{crc32c, crc32c_replace};
 
 /// Adds `bytes` to a sum; an odd last byte counts as if followed by a zero.
 ///
-/// Sums are of words as the machine reads them: a one's complement sum is the same in either order of bytes, but for the
-/// order of its own (RFC 1071, 2 B), which [`finish`] puts right.
+/// Words are summed in the machine's byte order: a one's complement sum is the same in either order, except for the order of
+/// its own bytes (RFC 1071, 2 B), which [`finish`] corrects.
 #[inline(always)]
 pub fn add<const N: usize>(mut sum: u64, bytes: &[u8; N]) -> u64 {
     let mut at = 0;

@@ -1,41 +1,38 @@
-//! The node's own facts: which addresses are VIPs, pods and its own, and where the activators are.
+//! The node's facts: the ranges of VIPs, cluster IPs and pods, its own addresses, and the activators.
 
-use crate::flow::Ports;
+mod forwarding;
+
+pub use forwarding::{Forwarding, PackedForwarding};
+
 use crate::maps::{join, split};
 use crate::packet;
 use crate::service::{SLOTS_MAX, VIPS_MAX};
 
-/// VIP ranges of a cluster.
+/// The most VIP ranges of a cluster.
 pub const RANGES_MAX: usize = 4;
-/// Activators that a node chooses from.
+/// The most activators that a node chooses from.
 pub const ACTIVATORS_MAX: usize = 8;
-/// Ranges that cluster IPs are taken from.
+/// The most ranges of cluster IPs (`--service-range`).
 pub const SERVICE_RANGES_MAX: usize = 4;
 
-/// Instead of an interface: newer programs stand behind these. No packet is led past the host's forwarding, for these may know
-/// what becomes of it.
-pub const HANDING_OVER: u32 = u32::MAX;
-/// Instead of an interface: older programs stand before these.
-pub const TAKING_OVER: u32 = u32::MAX - 1;
-
-/// Addresses that begin alike. All zero is none.
+/// An address range of any length. All zero: no range.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Net {
     /// The first address; IPv4 is mapped.
     pub prefix: [u8; 16],
-    /// Ones where all its addresses are alike.
+    /// The netmask.
     pub mask: [u8; 16],
 }
 
 impl Net {
-    /// Whether there is such a range at all.
+    /// Whether the range is configured.
     #[inline(always)]
     pub const fn is_some(&self) -> bool {
         self.mask[0] != 0
     }
 
-    /// Whether the address is in it; no address is in none.
+    /// Whether the address is in it; false if the range is not configured.
     #[inline(always)]
     pub fn contains(&self, address: &[u8; 16]) -> bool {
         let [address, prefix, mask] =
@@ -44,15 +41,15 @@ impl Net {
     }
 }
 
-/// A VIP range: addresses that become indexes.
+/// A range inside one /96 whose addresses have slots by their index.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// Its first address.
+    /// The first address.
     pub prefix: [u8; 16],
-    /// The bits of the low word that are the same for the whole range.
+    /// The netmask of the low 32 bits.
     pub mask: u32,
-    /// The index of its first address.
+    /// The slot of the first address.
     pub base: u32,
 }
 
@@ -66,7 +63,8 @@ pub struct Activator {
     pub via: [u8; 16],
 }
 
-/// The node's own facts. The map has two slots, and the word `current` names the one in force: a change is seen whole.
+/// The node's facts, written by the agent. The map `config` has two rows, and the word in `current` is the index of the one
+/// in force, so that programs see a change as a whole.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
@@ -78,35 +76,34 @@ pub struct Config {
     pub ranges_len: u32,
     /// How many of `activators` are in use.
     pub activators_len: u32,
-    /// The parts of the cluster IPs' ranges whose addresses have slots of their own.
+    /// The parts of the service ranges whose cluster IPs have slots by their index.
     pub services: [Range; SERVICE_RANGES_MAX],
-    /// The ranges that cluster IPs are taken from.
+    /// The service ranges, which cluster IPs are allocated from.
     pub service_ranges: [Net; SERVICE_RANGES_MAX],
-    /// The pods of the cluster: IPv4's, IPv6's.
+    /// The cluster's pod ranges: IPv4's, IPv6's.
     pub pods: [Net; 2],
-    /// The node's network namespace, as `SO_NETNS_COOKIE` tells.
+    /// The cookie of the node's network namespace (`SO_NETNS_COOKIE`).
     pub netns: u64,
     /// The node prefix, a /96; the low 32 bits are zero.
     pub node_prefix: [u8; 16],
-    /// The node's own address.
+    /// The node's IPv6 address, which masqueraded packets get.
     pub node_address: [u8; 16],
-    /// Its IPv4 address, mapped; all zero: none.
+    /// The node's IPv4 address, mapped; all zero: none.
     pub node_address4: [u8; 16],
     /// How many of `services` are in use.
     pub services_len: u32,
-    /// 1: whoever calls a cluster IP hides behind the node's address.
-    pub hides_all: u32,
-    /// The outer interface.
+    /// 1: connections of pods to cluster IPs are masqueraded, too.
+    pub masquerade_all: u32,
+    /// The index of the uplink.
     pub uplink: u32,
-    /// Its link-layer address.
+    /// The link-layer address of the uplink.
     pub uplink_mac: [u8; 6],
-    /// 1: there may be pods whose own link no program sees.
+    /// 1: there may be pods whose link has no program attached.
     pub unseen_pods: u8,
-    /// 1: solicitations are left alone, for the network routes the node prefix.
+    /// 1: Neighbour Solicitations for pods are not answered, because the network routes the node prefix.
     pub quiet: u8,
-    /// The interface by which pods' packets reach the host's forwarding, in whose name routes are looked up for those that
-    /// are led past it; 0: none is. Or [`HANDING_OVER`], [`TAKING_OVER`].
-    pub forwarder: u32,
+    /// Direct forwarding between pods.
+    pub forwarding: PackedForwarding,
 }
 
 impl Range {
@@ -122,23 +119,7 @@ impl Range {
 }
 
 impl Config {
-    /// Packets between pods are led past the host's forwarding.
-    #[inline(always)]
-    pub const fn forwards(&self) -> bool {
-        self.forwarder != 0 && self.forwarder < TAKING_OVER
-    }
-
-    /// Which of the node's ports are drawn for who hides.
-    #[inline(always)]
-    pub const fn ports(&self) -> Ports {
-        match self.forwarder {
-            HANDING_OVER => Ports::Odd,
-            TAKING_OVER => Ports::Even,
-            _ => Ports::All,
-        }
-    }
-
-    /// The index of an app's VIP.
+    /// The slot of an app's VIP, by its index.
     #[inline(always)]
     pub fn vip(&self, address: &[u8; 16]) -> Option<u32> {
         let mut place = 0;
@@ -154,7 +135,7 @@ impl Config {
         None
     }
 
-    /// The slot that belongs to an address of the cluster IPs' ranges.
+    /// The slot of a cluster IP, by its index.
     #[inline(always)]
     pub fn cluster_ip(&self, address: &[u8; 16]) -> Option<u32> {
         let mut place = 0;
@@ -170,7 +151,7 @@ impl Config {
         None
     }
 
-    /// A cluster IP may be this address.
+    /// Whether the address is in a service range.
     #[inline(always)]
     pub fn is_service_address(&self, address: &[u8; 16]) -> bool {
         let mut place = 0;
@@ -183,7 +164,7 @@ impl Config {
         false
     }
 
-    /// The pods' range of the address's family, if the cluster has one.
+    /// The pod range of the address's family, if the cluster has one.
     #[inline(always)]
     pub fn pods_of(&self, address: &[u8; 16]) -> Option<&Net> {
         let range = if packet::is_v4(address) {
@@ -194,14 +175,14 @@ impl Config {
         range.is_some().then_some(range)
     }
 
-    /// The address is taken for a pod's.
+    /// Whether the address is in a pod range.
     #[inline(always)]
     pub fn is_pod(&self, address: &[u8; 16]) -> bool {
         self.pods_of(address)
             .is_some_and(|range| range.contains(address))
     }
 
-    /// The node's own address of the same family; all zero: it has none.
+    /// The node's address of the same family; all zero: it has none.
     #[inline(always)]
     pub fn node_address_for(&self, address: &[u8; 16]) -> &[u8; 16] {
         if packet::is_v4(address) {
@@ -211,7 +192,7 @@ impl Config {
         }
     }
 
-    /// The activator of a VIP: all nodes with the same list agree.
+    /// The activator of a VIP; the same one on all nodes with the same list.
     #[inline(always)]
     pub fn activator(&self, vip: u32) -> Option<&Activator> {
         if self.activators_len == 0 {
@@ -238,7 +219,7 @@ impl Config {
         None
     }
 
-    /// The address lies in the node prefix.
+    /// Whether the address is in the node prefix.
     #[inline(always)]
     pub fn is_local(&self, address: &[u8; 16]) -> bool {
         split(address).0 == split(&self.node_prefix).0
@@ -246,7 +227,7 @@ impl Config {
 }
 
 impl Activator {
-    /// Where the activator stands for a VIP.
+    /// The address in the acting prefix that represents a VIP.
     #[inline(always)]
     pub fn address_for(&self, vip: u32) -> [u8; 16] {
         join(&self.prefix, vip.to_be_bytes())

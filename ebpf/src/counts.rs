@@ -1,13 +1,14 @@
-//! How many connections a VIP had, and for how long: exact averages from sums alone, without a timer in the kernel.
+//! Connection counts of a VIP: exact averages of open connections from sums alone, without a timer in the kernel.
 
-/// One CPU's sums for one VIP, all wrapping. Written by the kernel, read by the agent.
+/// One CPU's sums for one VIP, an entry of the per-CPU map `counts`; all fields wrap. Written by the kernel, read by the
+/// agent.
 ///
-/// A writer counts `begun` first and `done` last; a copy in which they differ was taken in between. `done` lies first and
-/// `begun` last because the kernel copies a value from its begin to its end.
+/// A writer increments `begun` first and `done` last; a copy in which they differ was taken in between. `done` is the first
+/// field and `begun` the last because the kernel copies a value from its begin to its end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Changes that are complete.
+    /// Updates that are complete.
     pub done: u64,
     /// Connections opened.
     pub opened: u64,
@@ -17,19 +18,19 @@ pub struct Counts {
     pub closed: u64,
     /// The sum of the times when they were closed.
     pub closed_ns: u64,
-    /// Connections that sockets hold: opened by connect(2), not yet closed with their socket.
+    /// Open connections of sockets: opened by connect(2), not yet closed with their socket.
     pub sockets: u64,
-    /// Changes that were begun.
+    /// Updates that have begun.
     pub begun: u64,
 }
 
 impl Counts {
-    /// No change was under way when this copy was taken.
+    /// Whether no update was in progress when this copy was taken.
     pub const fn is_settled(&self) -> bool {
         self.done == self.begun
     }
 
-    /// Both together.
+    /// The sum of both, wrapping.
     #[must_use]
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
@@ -48,7 +49,7 @@ impl Counts {
         self.opened.wrapping_sub(self.closed)
     }
 
-    /// Those of them that are flows, which a full table may forget.
+    /// The open connections that are flows, whose entries a full table may evict.
     pub const fn open_flows(&self) -> u64 {
         self.open().wrapping_sub(self.sockets)
     }

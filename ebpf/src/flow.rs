@@ -1,34 +1,37 @@
-//! What is remembered of a connection: decided once, followed by every later packet.
+//! Flows: the connection tracking entries. A connection is decided once; its flow says how to translate every later packet.
+//!
+//! Each direction has an entry of its own in the map `flow`: the client's packets get DNAT (and SNAT, if masqueraded), the
+//! replies the reverse.
 
 use crate::packet::{Packet, UDP};
 
-/// Connections remembered on a node, each direction by itself; the least recently used goes when it is full.
+/// Entries of the map `flow`, one for each direction of a connection; the least recently used is evicted when it is full.
 pub const FLOWS_MAX: u32 = 1 << 17;
 
-/// The node's ports that others' connections get, lower part: from, below. Between the parts lie node ports, and those
-/// that the kernel gives to the node's own sockets.
+/// The NAT ports, which masqueraded connections get on the node's address, lower part: from, below. Between the parts lie
+/// node ports, and the ports that the kernel gives to the node's own sockets.
 pub const NAT_PORTS_LOW: (u16, u16) = (10_000, 30_000);
 /// The upper part: from here to the last.
 pub const NAT_PORTS_HIGH: u16 = 61_000;
 
-/// How long such a port rests after the last packet of a connection that does not stand, before another gets it:
-/// longer than last packets are on their way.
-pub const NAT_REST_NS: u64 = 2 * SEEN_STEP_NS;
+/// How long a NAT port stays in TIME_WAIT after the last packet of a connection that is not established, before another
+/// connection may use it: longer than packets stay in flight.
+pub const NAT_TIME_WAIT_NS: u64 = 2 * SEEN_STEP_NS;
 
-/// How fresh a flow's `seen_ns` is kept: it is stored only once it is older than this, to spare the cache line.
+/// The resolution of `seen_ns`: it is stored only when it is older than this, to spare the cache line.
 pub const SEEN_STEP_NS: u64 = 1_000_000_000;
 
-/// The packets of one direction of a connection, as they arrive.
+/// The key of a flow: the 5-tuple of one direction of a connection, as its packets arrive.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey {
-    /// From.
+    /// The source address; IPv4 is mapped.
     pub source: [u8; 16],
-    /// To.
+    /// The destination address; IPv4 is mapped.
     pub target: [u8; 16],
-    /// From which port.
+    /// The source port.
     pub source_port: u16,
-    /// To which port.
+    /// The destination port.
     pub target_port: u16,
     /// IP protocol number.
     pub protocol: u8,
@@ -36,29 +39,31 @@ pub struct FlowKey {
     pub pad: [u8; 3],
 }
 
-/// What happens to the packets of a flow: what both ends become.
+/// The entry of a flow: the ends that its packets get. Written by the kernel; the agent copies flows in a take-over and
+/// removes those that are idle.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// From.
+    /// The translated source.
     pub source: [u8; 16],
-    /// To; for [`ONWARD`] the next hop.
+    /// The translated target; for [`FORWARDED`] the next hop.
     pub target: [u8; 16],
-    /// From which port.
+    /// The translated source port.
     pub source_port: u16,
-    /// To which port.
+    /// The translated target port.
     pub target_port: u16,
-    /// What it is: the bits below.
+    /// The bits [`REPLY`] to [`REVOKED`].
     pub kind: u32,
-    /// The slot that decided.
+    /// The slot that the backend was selected from.
     pub slot: u32,
     /// The backend's id; [`crate::decide::NO_BACKEND`] for an activator.
     pub backend: u32,
     /// The backend's generation.
     pub generation: u32,
-    /// For replies to the node's own ports: one of [`Stage`], so that a port is used again when it can be.
+    /// For replies to NAT ports: one of [`Stage`], which says when the port can be used again.
     pub stage: u32,
-    /// What counts it as open: [`COUNTED`], [`LOADED`]; whoever takes it to 0 counts the end.
+    /// The counters in which the flow is open: [`COUNTED`], [`LOADED`]. The program or agent that swaps it to 0 counts the
+    /// end.
     pub open: u64,
     /// CLOCK_BOOTTIME of its last packet, in steps of [`SEEN_STEP_NS`].
     pub seen_ns: u64,
@@ -66,34 +71,34 @@ pub struct Flow {
 
 const _: () = assert!(size_of::<FlowKey>() == 40 && size_of::<Flow>() == 72);
 
-/// It carries replies.
+/// In [`Flow::kind`]: the direction of the replies.
 pub const REPLY: u32 = 1;
-/// Packets are passed on as they are, to the node of the backend, which knows the VIP as well.
-pub const ONWARD: u32 = 2;
-/// The other side sees a port of the node's own.
-pub const HIDDEN: u32 = 4;
-/// It leads to an activator, or back from one.
-pub const ACTIVATED: u32 = 8;
-/// Of a Service: a connection to a backend that is gone is reset.
+/// In [`Flow::kind`]: packets are forwarded unchanged to the backend's node, which has the VIP's slot as well.
+pub const FORWARDED: u32 = 2;
+/// In [`Flow::kind`]: the connection is masqueraded: its source is a NAT port of the node.
+pub const MASQUERADED: u32 = 4;
+/// In [`Flow::kind`]: the other end is an activator.
+pub const TO_ACTIVATOR: u32 = 8;
+/// In [`Flow::kind`]: the frontend is a Service's; the connection is reset when its backend is gone.
 pub const SERVICE: u32 = 16;
-/// It leads nowhere any more: its packets are refused.
-pub const ENDED: u32 = 32;
+/// In [`Flow::kind`]: the flow is revoked, because its socket's backend is gone: its packets are rejected.
+pub const REVOKED: u32 = 32;
 
-/// In [`Flow::open`]: an app's connections, with the time they last.
+/// In [`Flow::open`]: it is open in the VIP's [counts](crate::counts).
 pub const COUNTED: u64 = 1;
-/// In [`Flow::open`]: what its backend is given.
+/// In [`Flow::open`]: it is open in its backend's [load](crate::load).
 pub const LOADED: u64 = 2;
 
-/// How far a connection through a port of the node's own has come.
+/// The state of a connection through a NAT port, as seen by its client's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stage {
-    /// The client asked for it.
-    Asked = 0,
-    /// The client went on: the connection stands.
-    Stands = 1,
-    /// The other side finished it, or the client broke it off.
-    Ended = 2,
+    /// The client has sent the first packet.
+    New = 0,
+    /// The client has sent a second packet.
+    Established = 1,
+    /// The backend has closed it, or the client has reset it.
+    Closed = 2,
 }
 
 impl Stage {
@@ -101,19 +106,20 @@ impl Stage {
     #[inline(always)]
     pub const fn after(before: u32, packet: &Packet) -> u32 {
         if packet.opens() {
-            Self::Asked as u32
+            Self::New as u32
         } else if packet.resets() {
-            Self::Ended as u32
-        } else if before == Self::Asked as u32 {
-            Self::Stands as u32
+            Self::Closed as u32
+        } else if before == Self::New as u32 {
+            Self::Established as u32
         } else {
             before
         }
     }
 }
 
-/// A conversation of datagrams whose client has been silent for so long is over, if another one has its ends.
-pub const QUIET_NS: u64 = 30 * SEEN_STEP_NS;
+/// A UDP flow without a packet of its client for so long is over if another one has the same ends: conntrack's timeout for
+/// unreplied UDP.
+pub const UDP_IDLE_NS: u64 = 30 * SEEN_STEP_NS;
 
 impl FlowKey {
     /// The flow that a packet belongs to.
@@ -129,10 +135,10 @@ impl FlowKey {
         }
     }
 
-    /// The flow of the answers to packets that the flow has changed.
+    /// The key of the replies to packets that the flow has translated.
     #[inline(always)]
     #[must_use]
-    pub const fn answered(&self, flow: &Flow) -> Self {
+    pub const fn reply(&self, flow: &Flow) -> Self {
         Self {
             source: flow.target,
             target: flow.source,
@@ -143,7 +149,7 @@ impl FlowKey {
         }
     }
 
-    /// The other way round.
+    /// The opposite direction of the same ends.
     #[inline(always)]
     #[must_use]
     pub const fn reversed(&self) -> Self {
@@ -159,31 +165,31 @@ impl FlowKey {
 }
 
 impl Flow {
-    /// Whether the port of this flow, replies to the node, may go to another connection at `now_ns`.
+    /// Whether the NAT port of this flow, which is one of replies, is free for another connection at `now_ns`.
     #[inline(always)]
-    pub const fn gives_port(&self, protocol: u8, now_ns: u64) -> bool {
+    pub const fn releases_port(&self, protocol: u8, now_ns: u64) -> bool {
         let silent_ns = now_ns.saturating_sub(self.seen_ns);
-        // Nobody says that datagrams have ended.
-        let ended = self.stage != Stage::Stands as u32 && silent_ns > NAT_REST_NS;
-        ended || protocol == UDP && silent_ns > QUIET_NS
+        // UDP has no end of a connection.
+        let ended = self.stage != Stage::Established as u32 && silent_ns > NAT_TIME_WAIT_NS;
+        ended || protocol == UDP && silent_ns > UDP_IDLE_NS
     }
 
-    /// Whether packets go to a backend by it, and not back, nor on to another node that decides for itself.
+    /// Whether it counts as its backend's load: it carries a client's packets, and this node translates them.
     #[inline(always)]
     pub const fn loads(&self) -> bool {
-        self.kind & (REPLY | ONWARD | ACTIVATED | ENDED) == 0
+        self.kind & (REPLY | FORWARDED | TO_ACTIVATOR | REVOKED) == 0
     }
 
-    /// Whether it is of this kind.
+    /// Whether [`Flow::kind`] has one of these bits.
     #[inline(always)]
     pub const fn is(&self, kind: u32) -> bool {
         self.kind & kind != 0
     }
 }
 
-/// Which of the node's ports are drawn: a half while another data path may draw from the other.
+/// The NAT ports that are drawn: one half while another data path draws from the other half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ports {
+pub enum NatPorts {
     /// All.
     All,
     /// Odd ones.
@@ -192,13 +198,13 @@ pub enum Ports {
     Even,
 }
 
-/// A port of the node's own for somebody else's connection, from 32 random bits.
+/// A NAT port, from 32 random bits.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "below the number of ports in the ranges"
 )]
-pub const fn nat_port(random: u32, of: Ports) -> u16 {
+pub const fn nat_port(random: u32, of: NatPorts) -> u16 {
     let low = (NAT_PORTS_LOW.1 - NAT_PORTS_LOW.0) as u32;
     let high = (u16::MAX - NAT_PORTS_HIGH) as u32 + 1;
     let drawn = crate::pick::below(random, low + high);
@@ -209,9 +215,9 @@ pub const fn nat_port(random: u32, of: Ports) -> u16 {
     };
     // Both ranges begin with an even port and end with an odd one.
     match of {
-        Ports::All => port,
-        Ports::Odd => port | 1,
-        Ports::Even => port & !1,
+        NatPorts::All => port,
+        NatPorts::Odd => port | 1,
+        NatPorts::Even => port & !1,
     }
 }
 
@@ -220,22 +226,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_of_the_nodes_own_fill_the_reserved_ranges_and_nothing_else() {
-        assert_eq!(nat_port(0, Ports::All), NAT_PORTS_LOW.0);
-        assert_eq!(nat_port(u32::MAX, Ports::All), u16::MAX);
+    fn nat_ports_fill_the_reserved_ranges_and_nothing_else() {
+        assert_eq!(nat_port(0, NatPorts::All), NAT_PORTS_LOW.0);
+        assert_eq!(nat_port(u32::MAX, NatPorts::All), u16::MAX);
         let outside = |port: &u16| {
             !(NAT_PORTS_LOW.0..NAT_PORTS_LOW.1).contains(port) && *port < NAT_PORTS_HIGH
         };
         let drawn = |of| (0..=u32::from(u16::MAX)).map(move |high| nat_port(high << 16, of));
-        for of in [Ports::All, Ports::Odd, Ports::Even] {
+        for of in [NatPorts::All, NatPorts::Odd, NatPorts::Even] {
             assert_eq!(drawn(of).filter(outside).count(), 0);
         }
-        assert!(drawn(Ports::Odd).all(|port| port % 2 == 1));
-        assert!(drawn(Ports::Even).all(|port| port % 2 == 0));
+        assert!(drawn(NatPorts::Odd).all(|port| port % 2 == 1));
+        assert!(drawn(NatPorts::Even).all(|port| port % 2 == 0));
     }
 
     #[test]
-    fn an_answer_comes_from_the_new_target_to_the_new_source() {
+    fn a_reply_comes_from_the_new_target_to_the_new_source() {
         let there = FlowKey {
             source: [1; 16],
             target: [2; 16],
@@ -251,7 +257,7 @@ mod tests {
             target_port: 8000,
             ..Flow::default()
         };
-        let back = there.answered(&changed);
+        let back = there.reply(&changed);
         assert_eq!((back.source, back.source_port), ([3; 16], 8000));
         assert_eq!((back.target, back.target_port), ([1; 16], 40_000));
         assert_eq!(there.reversed().reversed(), there);

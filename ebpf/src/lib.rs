@@ -1,10 +1,9 @@
-//! What the programs in the kernel and the agent share: map layouts, packets, and the decisions over them.
+//! The code that kernel programs and the agent share: map layouts, packet parsing, and load balancing decisions.
 //!
-//! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: what a VIP's
-//! entry says ([`service`]), who stands behind it ([`pick`]), how packets are read ([`packet`]) and changed
-//! ([`checksum`], [`ndp`]), what is remembered of connections ([`flow`], [`counts`]) and of
-//! backends ([`load`]), the other maps ([`maps`]), and how a decision
-//! is explained ([`trace`]).
+//! Everything here is pure, `no_std` where it runs in the kernel, and tested on the host. Reading order: slots
+//! ([`service`]), the decision ([`decide`], for sockets [`socket`]) and the backend selection ([`pick`]), packet parsing ([`packet`]) and changes
+//! ([`checksum`], [`ndp`], [`reject`]), connection tracking ([`flow`]), statistics ([`counts`], [`load`], [`verdict`]), the
+//! other maps ([`maps`], [`config`]), and traces ([`trace`]).
 
 #![cfg_attr(target_arch = "bpf", no_std)]
 
@@ -18,8 +17,9 @@ pub mod maps;
 pub mod ndp;
 pub mod packet;
 pub mod pick;
-pub mod refuse;
+pub mod reject;
 pub mod service;
+pub mod socket;
 pub mod tables;
 pub mod trace;
 pub mod verdict;

@@ -1,34 +1,35 @@
-//! How much a backend has been given by this node, and has still: packets' flows, and connections of sockets.
+//! Backend load: the flows and socket connections that this node has sent to a backend, and how many are open.
 
-/// What one kind of conversations amounts to, as it lies in one word: begun in its low half, ended in its high half.
+/// The connections of one kind, in one 64-bit word: begun in the low half, ended in the high half.
 ///
-/// Both wrap: differences are right as long as fewer than 2^32 lie between two looks.
+/// Both wrap: differences are right as long as fewer than 2^32 connections lie between two reads.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// So many began.
+    /// Connections that have begun.
     pub begun: u32,
-    /// So many of them have ended.
+    /// Connections of them that have ended.
     pub ended: u32,
 }
 
-/// What a backend has of either kind. Counted from zero when its id gets its next generation.
+/// A backend's load, a row of the map `load`. Incremented by the kernel; set to zero by the agent before the backend's id
+/// gets its next generation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Flows of packets that this node leads to the backend itself.
+    /// Flows whose packets this node translates to the backend.
     pub flows: Tally,
-    /// Sockets that connect(2) led there.
+    /// Sockets that connect(2) has connected to the backend.
     pub sockets: Tally,
 }
 
 const _: () = assert!(size_of::<Tally>() == 8 && size_of::<Load>() == 16);
 
 impl Tally {
-    /// One that ended, as it is added to a word.
+    /// One ended connection, as it is added to the word.
     pub const ENDED: u64 = 1 << 32;
 
-    /// From the map.
+    /// Splits the word of the map.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "each half is cut to itself"
@@ -40,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// So many have not ended.
+    /// Connections that have not ended.
     pub const fn open(self) -> u32 {
         // An end may be read before the begin that it belongs to.
         let open = self.begun.wrapping_sub(self.ended);
@@ -49,12 +50,12 @@ impl Tally {
 }
 
 impl Load {
-    /// All that began, of both kinds.
+    /// Connections of both kinds that have begun, modulo 2^32.
     pub const fn begun(self) -> u32 {
         self.flows.begun.wrapping_add(self.sockets.begun)
     }
 
-    /// All that has not ended.
+    /// Connections of both kinds that have not ended.
     pub const fn open(self) -> u32 {
         self.flows.open().saturating_add(self.sockets.open())
     }

@@ -1,7 +1,7 @@
-//! The programs that run in the kernel, one file a hook; on the host this is an empty program, so the workspace builds.
+//! The kernel programs, one file for each hook; on the host this is an empty program, so that the workspace builds.
 
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
-// Atomic instructions are written in assembly.
+// For the atomic instructions in `kernel::atomic`.
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[cfg(target_arch = "bpf")]
@@ -18,7 +18,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// bpf_csum_diff, bpf_redirect_neigh and others are reserved for programs under this licence.
+/// The kernel allows bpf_csum_diff, bpf_redirect_neigh and others only to programs with a GPL-compatible licence.
 #[cfg(target_arch = "bpf")]
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]

@@ -1,160 +1,170 @@
-//! The layouts of the other maps: backends, prefixes, foreign VIPs, clients that keep their backend, pods, sockets, events.
+//! The layouts of maps: backends, node prefixes, frontends, slot options, source ranges, session affinity, fragments, pods,
+//! sockets, drop counters and events. Slots are in [`crate::service`], flows in [`crate::flow`].
 
-/// Backends on a node.
+/// Rows of the map `backend`: backends that one node can hold.
 pub const BACKENDS_MAX: u32 = 1 << 20;
-/// Node prefixes known to a node.
+/// Rows of the map `prefix`: nodes whose pods can be backends.
 pub const PREFIXES_MAX: u32 = 1 << 20;
-/// Pods on a node.
+/// Entries of the map `pod`: addresses of the node's pods.
 pub const PODS_MAX: u32 = 1 << 14;
-/// VIPs with counters: all that one node has served.
+/// Entries of the map `counts`: VIPs that one node has served.
 pub const FOLLOWED_MAX: u32 = 1 << 16;
-/// Pairs of an unconnected socket and an address it sends to whose VIP is remembered; the least recently used goes when it
-/// is full.
-pub const PEERS_MAX: u32 = 1 << 17;
-/// Bytes of the ring of events.
+/// Entries of the map `reverse_peer`, one for each unconnected socket and backend that it sends to; the least recently used
+/// is evicted when it is full.
+pub const REVERSE_PEERS_MAX: u32 = 1 << 17;
+/// Bytes of the ring buffer `events`.
 pub const EVENTS_BYTES: u32 = 256 * 1024;
-/// VIPs that are found by their address and port: further ports, node ports, addresses outside of all ranges.
-pub const FOREIGN_MAX: u32 = 1 << 18;
-/// Slots with something extra.
-pub const EXTRAS_MAX: u32 = 1 << 16;
-/// Source ranges of all load balancers' addresses.
-pub const ADMITTED_MAX: u32 = 1 << 16;
-/// Clients that keep their backend; the least recently used goes when it is full.
-pub const STICKY_MAX: u32 = 1 << 16;
-/// Fragmented packets under way; the least recently used goes when it is full.
+/// Entries of the map `frontend`: frontends that have no slot by their index (further ports of a cluster IP, node ports,
+/// external and load balancer addresses), and what else is known of single addresses.
+pub const FRONTENDS_MAX: u32 = 1 << 18;
+/// Entries of the map `slot_option`.
+pub const SLOT_OPTIONS_MAX: u32 = 1 << 16;
+/// Entries of the map `source_range`, of all load balancers together.
+pub const SOURCE_RANGES_MAX: u32 = 1 << 16;
+/// Entries of the map `affinity`, one for each client and affinity group; the least recently used is evicted when it is
+/// full.
+pub const AFFINITY_MAX: u32 = 1 << 16;
+/// Entries of the map `fragment`: fragmented packets in flight; the least recently used is evicted when it is full.
 pub const FRAGMENTS_MAX: u32 = 1 << 13;
-/// Reasons and slots with dropped packets; the least recently used goes when it is full.
+/// Entries of the map `drops`; the least recently used is evicted when it is full.
 pub const DROPS_MAX: u32 = 1 << 14;
-/// Words of the filter before the foreign VIPs: a bit for each hash of an address.
-pub const FILTER_WORDS: u32 = 1 << 10;
+/// Words of the Bloom filter `frontend_filter`, which spares most packets the lookup in `frontend`: one bit for each hash of
+/// an address.
+pub const FRONTEND_FILTER_WORDS: u32 = 1 << 10;
 
-/// Words of a filter before the flows: a bit for each hash of an address that flows come from.
+/// Words of one Bloom filter of `flow_filter`, which spares most packets the lookup in `flow`: one bit for each hash of a
+/// flow's source address.
 ///
-/// There are two filters, and behind them a word that says which one is asked. Programs mark in both; the agent makes the
-/// other one anew from the flows that there are, and has that one asked.
-pub const FLOWING_WORDS: u32 = 1 << 12;
+/// The map holds two filters, and after them a word with the number of the one that is read. Programs set bits in both. The
+/// agent rebuilds the one that is not read from the flows that exist, then switches to it.
+pub const FLOW_FILTER_WORDS: u32 = 1 << 12;
 
-/// One backend. Written while no set names it, never changed while one does.
+/// One backend, a row of the map `backend`. The agent writes it while no backend set contains its id, and never changes it
+/// while one does.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backend {
-    /// The id of its node's prefix.
+    /// The row of its node's prefix in the map `prefix`.
     pub prefix: u32,
     /// The low 32 bits of its address.
     pub host: [u8; 4],
     /// Its port.
     pub port: u16,
-    /// Counts the backends that had this id: whoever remembers another one remembers a backend that is gone.
+    /// Counts the backends that have had this id, modulo 2^16. A flow, socket or affinity entry with another generation names
+    /// a backend that is gone.
     pub generation: u16,
-    /// [`FOR_CLUSTER`] and [`FOR_LOCAL`]; above them its place among its slot's backends in the order of their texts.
+    /// [`FOR_CLUSTER`] and [`FOR_LOCAL`]; above them its rank among its slot's backends in the order of their texts.
     pub flags: u16,
-    /// Its weight among the others.
+    /// Its weight relative to the other backends of its set; 0: no flow is assigned to it.
     pub weight: u16,
 }
 
-/// Traffic with policy Cluster may use the backend.
+/// The backend serves traffic with policy Cluster.
 pub const FOR_CLUSTER: u16 = 1;
-/// Traffic with policy Local may use it.
+/// The backend serves traffic with policy Local.
 pub const FOR_LOCAL: u16 = 2;
-/// Where a backend's place begins in its flags; later places than fit share the last.
-pub const PLACE_SHIFT: u32 = 2;
+/// The lowest bit of a backend's rank in its flags; ranks that do not fit share the last one.
+pub const RANK_SHIFT: u32 = 2;
 
-/// What is found by an address: see the constants `FOREIGN_*`.
+/// The key of the map `frontend`: an address, with or without a port; `kind` says which fact is looked up.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ForeignKey {
+pub struct FrontendKey {
     /// The address; IPv4 is mapped.
     pub address: [u8; 16],
     /// The port; 0 where only the address counts.
     pub port: u16,
     /// IP protocol number; 0 where only the address counts.
     pub protocol: u8,
-    /// What is asked.
+    /// One of the constants `FRONTEND_*`.
     pub kind: u8,
 }
 
-/// The slot of a VIP, by address, port and protocol; [`FOREIGN_RANGED`] may be set in it.
-pub const FOREIGN_VIP: u8 = 0;
-/// The address is the cluster IP of a service that is served.
-pub const FOREIGN_CLUSTER_IP: u8 = 1;
-/// The address is on an interface of this node.
-pub const FOREIGN_LOCAL: u8 = 2;
-/// The address and port are those of a backend on this node.
-pub const FOREIGN_LOCAL_BACKEND: u8 = 3;
-/// In the value of a [`FOREIGN_VIP`]: only sources that are admitted to the slot may use it.
-pub const FOREIGN_RANGED: u32 = 1 << 31;
+/// By address, port and protocol: the slot of a frontend; [`FRONTEND_SOURCE_RANGES`] may be set in it.
+pub const FRONTEND_VIP: u8 = 0;
+/// By address: it is the cluster IP of a Service that is served.
+pub const FRONTEND_CLUSTER_IP: u8 = 1;
+/// By address: it is on an interface of this node.
+pub const FRONTEND_LOCAL_ADDRESS: u8 = 2;
+/// By address, port and protocol: it is a backend on this node.
+pub const FRONTEND_LOCAL_BACKEND: u8 = 3;
+/// In the value of a [`FRONTEND_VIP`]: the frontend has `loadBalancerSourceRanges`, entries of the map `source_range`.
+pub const FRONTEND_SOURCE_RANGES: u32 = 1 << 31;
 
-/// What few slots have besides their two words.
+/// Options that few slots need, an entry of the map `slot_option`. Written by the agent before the slot's word says that it
+/// has options.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extra {
-    /// How long a client keeps its backend, in seconds.
-    pub sticky_s: u32,
-    /// Slots with the same number share what they remember of clients.
+pub struct SlotOptions {
+    /// The timeout of session affinity, in seconds; 0: no affinity.
+    pub affinity_s: u32,
+    /// The affinity group: slots with the same number share their clients' affinity.
     pub group: u32,
-    /// The slot for pods and the node itself.
-    pub inside: u32,
+    /// The slot for pods and the node itself, if the slot is [split](crate::service::Route::split); else 0.
+    pub internal_slot: u32,
     /// Zero.
     pub pad: u32,
 }
 
-/// A source range of a slot, as an LPM trie wants it; a range's prefix is 32 bits longer than written, for the slot.
+/// One of a slot's `loadBalancerSourceRanges`, a key of the LPM trie `source_range`; the key's prefix is 32 bits longer than
+/// the range's, for the slot.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Admitted {
+pub struct SourceRange {
     /// The slot, in network order.
     pub slot: [u8; 4],
     /// The first address; IPv4 is mapped.
     pub address: [u8; 16],
 }
 
-/// A client of slots that keep clients at their backends.
+/// The key of the map `affinity`: a client of an affinity group.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct StickyKey {
-    /// Its address; IPv4 is mapped.
+pub struct AffinityKey {
+    /// The client's address; IPv4 is mapped.
     pub client: [u8; 16],
-    /// See [`Extra::group`].
+    /// See [`SlotOptions::group`].
     pub group: u32,
 }
 
-/// The last two backends of a client: one for each policy.
+/// A client's session affinity: its last two backends, because Cluster and Local traffic may need different ones. Written
+/// by the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sticky {
-    /// When they were last chosen, CLOCK_BOOTTIME; 0: never.
+pub struct Affinity {
+    /// When they were last selected, CLOCK_BOOTTIME; 0: never.
     pub seen_ns: [u64; 2],
-    /// Their ids.
+    /// The backends' ids.
     pub ids: [u32; 2],
-    /// Their generations.
+    /// The backends' generations when they were selected.
     pub generations: [u32; 2],
 }
 
-/// A packet that travels in fragments.
+/// The key of the map `fragment`: a fragmented packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FragmentKey {
-    /// From.
+    /// The source address; IPv4 is mapped.
     pub source: [u8; 16],
-    /// To.
+    /// The destination address; IPv4 is mapped.
     pub target: [u8; 16],
-    /// Its identification.
+    /// The identification field of its fragments.
     pub id: u32,
-    /// IP protocol number.
+    /// IP protocol number; 0 for IPv6, which tells packets apart without it.
     pub protocol: u32,
 }
 
-/// The ports that only its first fragment names.
+/// The ports of a fragmented packet, which only its first fragment has.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// From which port.
+    /// The source port.
     pub source: u16,
-    /// To which port.
+    /// The destination port.
     pub target: u16,
 }
 
-/// Dropped packets of one slot for one reason.
+/// The key of the map `drops`: dropped and rejected packets are counted by slot and verdict.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DropKey {
@@ -164,24 +174,30 @@ pub struct DropKey {
     pub verdict: u32,
 }
 
-/// No slot.
+/// In place of a slot: none.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// The bit of an address in the filter before the foreign VIPs: its word, and the bit in that.
+/// The bit of an address in the frontend filter: the word's index, and the bit in that word.
 #[inline(always)]
-pub const fn filter_bit(address: &[u8; 16]) -> (u32, u64) {
+pub const fn frontend_filter_bit(address: &[u8; 16]) -> (u32, u64) {
     let hash = filter_hash(address);
-    ((hash >> 32) as u32 & (FILTER_WORDS - 1), 1 << (hash >> 58))
+    (
+        (hash >> 32) as u32 & (FRONTEND_FILTER_WORDS - 1),
+        1 << (hash >> 58),
+    )
 }
 
-/// The bit of an address in a filter of those that flows come from: its word, and the bit in that.
+/// The bit of a source address in a flow filter: the word's index, and the bit in that word.
 #[inline(always)]
-pub const fn flowing_bit(address: &[u8; 16]) -> (u32, u64) {
+pub const fn flow_filter_bit(address: &[u8; 16]) -> (u32, u64) {
     let hash = filter_hash(address);
-    ((hash >> 32) as u32 & (FLOWING_WORDS - 1), 1 << (hash >> 58))
+    (
+        (hash >> 32) as u32 & (FLOW_FILTER_WORDS - 1),
+        1 << (hash >> 58),
+    )
 }
 
-/// Two multiplications: every packet asks filters, and they need no better. The upper bits are the good ones.
+/// Two multiplications, because it runs for every packet; the upper bits are mixed best.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
 const fn filter_hash(address: &[u8; 16]) -> u64 {
@@ -190,7 +206,7 @@ const fn filter_hash(address: &[u8; 16]) -> u64 {
     (whole as u64 ^ upper).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// One node prefix, a /96.
+/// A node prefix, a /96: a row of the map `prefix`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix {
@@ -200,72 +216,73 @@ pub struct Prefix {
     pub pad: [u8; 4],
 }
 
-/// A pod of this node, by each of its addresses; IPv4 is mapped.
+/// A pod of this node: an entry of the map `pod`, whose key is one of the pod's addresses; IPv4 is mapped. Written by the
+/// agent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// The host's end of its link.
+    /// The host's end of its veth pair.
     pub ifindex: u32,
     /// Its link-layer address.
     pub mac: [u8; 6],
-    /// 1: what it sends is seen on its link, by `tcx_pod_in`.
+    /// 1: `tcx_pod_in` is attached to its link and sees what it sends.
     pub seen: u8,
-    /// 1: what is for it may be led past the host's end of its link.
+    /// 1: packets to it may be redirected into its namespace, past the host's end of its link.
     pub direct: u8,
 }
 
-/// What an unconnected socket really sends to: the key under which its VIP is remembered.
+/// The key of the map `reverse_peer`: an unconnected socket, and the backend address that its datagrams were translated to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerKey {
-    /// The socket.
+pub struct ReversePeerKey {
+    /// The socket's cookie.
     pub cookie: u64,
-    /// The backend or acting address.
+    /// The address of the backend or activator.
     pub address: [u8; 16],
-    /// Its port.
+    /// The port of the backend or activator.
     pub port: u32,
     /// Zero.
     pub pad: u32,
 }
 
-/// What it believes it sends to.
+/// The VIP that recvmsg(2) puts back in place of a backend: the reverse NAT of unconnected sockets. Written by the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct ReversePeer {
     /// The VIP.
     pub address: [u8; 16],
     /// The VIP's port.
     pub port: u32,
 }
 
-/// A socket that connect(2) led from a VIP to what stands behind it. Lies behind the socket.
+/// The DNAT of a connected socket, in its BPF socket storage. Written by connect(2), freed with the socket.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Socket {
-    /// The VIP that its process named; IPv4 is mapped.
+    /// The VIP that the process connected to; IPv4 is mapped.
     pub vip: [u8; 16],
-    /// Where it was led.
+    /// The address that the socket was connected to instead.
     pub address: [u8; 16],
     /// The VIP's port.
     pub vip_port: u16,
-    /// The port there; 0: it is led nowhere.
+    /// The port that the socket was connected to instead; 0: it is not translated.
     pub port: u16,
-    /// The slot that decided.
+    /// The slot that the backend was selected from.
     pub slot: u32,
     /// The backend's id; [`crate::decide::NO_BACKEND`]: an activator.
     pub backend: u32,
-    /// Its generation.
+    /// The backend's generation.
     pub generation: u32,
     /// [`SOCKET_COUNTED`], [`SOCKET_SERVICE`].
     pub kind: u32,
 }
 
-/// Its connection is counted as open.
+/// In [`Socket::kind`]: the connection is counted as open in the map `counts`.
 pub const SOCKET_COUNTED: u32 = 1;
-/// It talks to a Service: the connection ends with its backend.
+/// In [`Socket::kind`]: the VIP is a Service's, whose connections end with their backend.
 pub const SOCKET_SERVICE: u32 = 2;
 
-/// What the kernel tells the agent.
+/// An entry of the ring buffer `events`: written by the kernel, read by the agent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -279,8 +296,8 @@ pub struct Event {
 
 const _: () =
     assert!(size_of::<Backend>() == 16 && size_of::<Prefix>() == 16 && size_of::<Event>() == 16);
-const _: () = assert!(size_of::<ForeignKey>() == 20 && size_of::<Admitted>() == 20);
-const _: () = assert!(size_of::<StickyKey>() == 20 && size_of::<Sticky>() == 32);
+const _: () = assert!(size_of::<FrontendKey>() == 20 && size_of::<SourceRange>() == 20);
+const _: () = assert!(size_of::<AffinityKey>() == 20 && size_of::<Affinity>() == 32);
 const _: () = assert!(
     size_of::<FragmentKey>() == 40 && size_of::<DropKey>() == 8 && size_of::<Socket>() == 52
 );
@@ -312,7 +329,7 @@ pub(crate) fn split(address: &[u8; 16]) -> ([u32; 3], u32) {
 
 #[cfg(not(target_arch = "bpf"))]
 mod host {
-    //! Which layouts the agent may read from and write to maps as bytes.
+    //! The layouts that the agent reads and writes as bytes.
 
     // SAFETY (of all below): `repr(C)`, `Copy`, without references, valid for every bit pattern.
     macro_rules! plain {
@@ -323,18 +340,18 @@ mod host {
     }
     plain!(
         super::Socket,
-        super::ForeignKey,
-        super::Extra,
-        super::Admitted,
-        super::StickyKey,
-        super::Sticky,
+        super::FrontendKey,
+        super::SlotOptions,
+        super::SourceRange,
+        super::AffinityKey,
+        super::Affinity,
         super::FragmentKey,
         super::Ports,
         super::DropKey,
         super::Pod,
         crate::config::Config,
-        super::PeerKey,
-        super::Peer,
+        super::ReversePeerKey,
+        super::ReversePeer,
         super::Event
     );
     plain!(

@@ -1,9 +1,9 @@
-//! Answers Neighbor Solicitations (RFC 4861) for the node's pods, so that they are on the link without being on it.
+//! The NDP proxy's messages (RFC 4861): parses Neighbor Solicitations and builds the advertisements for the node's pods.
 
 use crate::checksum;
 use crate::packet::{self, Aligned, Frame, ICMP, ICMPV6, L3, L4, Packet};
 
-/// The length of an answer: Ethernet, IPv6, the advertisement and its link-layer option.
+/// The length of an advertisement's frame: Ethernet, IPv6, the advertisement and its link-layer option.
 pub const ADVERTISEMENT_LEN: usize = L4 + 32;
 
 /// The IPv6 header's length.
@@ -13,9 +13,9 @@ const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 const REDIRECT: u8 = 137;
 const REDIRECT4: u8 = 5;
-/// Version and length of an IPv4 header without options, in words.
+/// Version and length in words of an IPv4 header without options.
 const V4_PLAIN: u8 = 0x45;
-/// Its length in bytes.
+/// The length in bytes of an IPv4 header without options.
 const V4_LEN: usize = 20;
 const SOURCE_LINK_LAYER: u8 = 1;
 const TARGET_LINK_LAYER: u8 = 2;
@@ -25,21 +25,21 @@ const UNSPECIFIED: [u8; 16] = [0; 16];
 const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 const ALL_NODES_MAC: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
 
-/// A valid question who has `target`.
+/// A valid Neighbor Solicitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solicitation {
-    /// The asker's address; unspecified: it is about to take `target` for itself (RFC 4862).
+    /// The soliciting node's address; unspecified: it checks `target` for duplicates (RFC 4862).
     pub source: [u8; 16],
-    /// The asker's link-layer address.
+    /// The soliciting node's link-layer address.
     pub mac: [u8; 6],
-    /// The address asked for.
+    /// The address that is solicited.
     pub target: [u8; 16],
 }
 
-/// Reads the solicitation that a packet is; what RFC 4861 (7.1.1) calls invalid is none.
+/// Parses a packet as a solicitation; none if it is invalid by RFC 4861 (7.1.1).
 ///
-/// One with more than one option's worth of bytes, or behind extension headers, is left to the kernel: askers send none or
-/// one, and no such header.
+/// A solicitation with more than eight bytes of options, or behind extension headers, is left to the kernel: nodes send one
+/// option at most, and no such header.
 #[inline(always)]
 pub fn solicitation<F: Frame>(frame: &F, packet: &Packet) -> Option<Solicitation> {
     if packet.protocol != ICMPV6 || packet.hop_limit != 255 || usize::from(packet.l4) != L4 {
@@ -64,16 +64,16 @@ pub fn solicitation<F: Frame>(frame: &F, packet: &Packet) -> Option<Solicitation
     if kind != SOLICITATION || code != 0 || checksum::finish(sum) != 0 || target[0] == 0xff {
         return None;
     }
-    asker(&packet.source, &packet.target, mac, option).map(|mac| Solicitation {
+    solicitor(&packet.source, &packet.target, mac, option).map(|mac| Solicitation {
         source: packet.source,
         mac,
         target,
     })
 }
 
-/// The asker's link-layer address, if its source, destination and option fit each other.
+/// The soliciting node's link-layer address, if source, destination and option are consistent.
 #[inline(always)]
-fn asker(
+fn solicitor(
     source: &[u8; 16],
     target: &[u8; 16],
     sender: [u8; 6],
@@ -87,7 +87,7 @@ fn asker(
         Some([_, len, ..]) if len != 1 => None,
         Some([SOURCE_LINK_LAYER, ..]) if detects_duplicates => None,
         Some([SOURCE_LINK_LAYER, _, mac @ ..]) => Some(mac),
-        // None, a nonce (RFC 7527), or an option of the future.
+        // No option, a nonce (RFC 7527), or an unknown option.
         _ => Some(sender),
     }
 }
@@ -100,13 +100,14 @@ fn is_solicited_node(address: &[u8; 16]) -> bool {
     )
 }
 
-/// An address that only the link knows (RFC 4291 2.5.6).
+/// Whether an address is link-local (RFC 4291 2.5.6).
 #[inline(always)]
 pub const fn is_link_local(address: &[u8; 16]) -> bool {
     address[0] == 0xfe && address[1] & 0xc0 == 0x80
 }
 
-/// Whether a pod may send the ICMPv6 message at `at`: it never routes, and advertises only addresses that `are_own`.
+/// Whether a pod may send the ICMPv6 message at offset `at`: no router's message, and advertisements only of addresses that
+/// `are_own`.
 #[inline(always)]
 pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -> bool) -> bool {
     let Some(Aligned([kind])) = frame.load::<1>(at) else {
@@ -121,7 +122,7 @@ pub fn pod_may_say<F: Frame>(frame: &F, at: usize, are_own: impl Fn(&[u8; 16]) -
     }
 }
 
-/// The frame is a redirect (RFC 4861 4.5, RFC 792).
+/// Whether the frame is an ICMP redirect (RFC 4861 4.5, RFC 792).
 #[inline(always)]
 pub fn is_redirect<F: Frame>(frame: &F) -> bool {
     let is = |at, value| {
@@ -131,7 +132,7 @@ pub fn is_redirect<F: Frame>(frame: &F) -> bool {
     };
     match frame.ethertype() {
         Some(packet::ETHERTYPE_IPV6) => is(L3 + 6, ICMPV6) && is(L4, REDIRECT),
-        // The kernel's own have no options.
+        // The kernel's own redirects have no IP options.
         Some(packet::ETHERTYPE_IPV4) => {
             is(L3, V4_PLAIN) && is(L3 + 9, ICMP) && is(L3 + V4_LEN, REDIRECT4)
         }
@@ -139,13 +140,13 @@ pub fn is_redirect<F: Frame>(frame: &F) -> bool {
     }
 }
 
-/// Writes the answer, a whole frame, that `mac` has the target.
+/// Writes the advertisement, a whole frame, that `mac` has the target.
 #[inline(always)]
-pub fn advertise(asked: &Solicitation, mac: [u8; 6], frame: &mut [u8; ADVERTISEMENT_LEN]) {
-    let (to, to_mac, flags) = if asked.source == UNSPECIFIED {
+pub fn advertise(solicitation: &Solicitation, mac: [u8; 6], frame: &mut [u8; ADVERTISEMENT_LEN]) {
+    let (to, to_mac, flags) = if solicitation.source == UNSPECIFIED {
         (ALL_NODES, ALL_NODES_MAC, OVERRIDE)
     } else {
-        (asked.source, asked.mac, SOLICITED | OVERRIDE)
+        (solicitation.source, solicitation.mac, SOLICITED | OVERRIDE)
     };
     let head = [ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0];
     let option = [TARGET_LINK_LAYER, 1];
@@ -153,15 +154,15 @@ pub fn advertise(asked: &Solicitation, mac: [u8; 6], frame: &mut [u8; ADVERTISEM
     frame[6..12].copy_from_slice(&mac);
     frame[12..14].copy_from_slice(&packet::ETHERTYPE_IPV6);
     frame[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 32, ICMPV6, 255]);
-    frame[22..38].copy_from_slice(&asked.target);
+    frame[22..38].copy_from_slice(&solicitation.target);
     frame[38..54].copy_from_slice(&to);
     frame[54..62].copy_from_slice(&head);
-    frame[62..78].copy_from_slice(&asked.target);
+    frame[62..78].copy_from_slice(&solicitation.target);
     frame[78..80].copy_from_slice(&option);
     frame[80..].copy_from_slice(&mac);
-    let mut sum = checksum::pseudo(&asked.target, &to, 32, ICMPV6);
+    let mut sum = checksum::pseudo(&solicitation.target, &to, 32, ICMPV6);
     sum = checksum::add(sum, &head);
-    sum = checksum::add(sum, &asked.target);
+    sum = checksum::add(sum, &solicitation.target);
     sum = checksum::add(sum, &option);
     sum = checksum::add(sum, &mac);
     frame[56..58].copy_from_slice(&checksum::finish(sum).to_be_bytes());

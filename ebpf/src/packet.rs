@@ -1,6 +1,6 @@
-//! Reads the headers that matter from a frame, never past its end: the only way from bytes to facts.
+//! Packet parsing: reads the headers of a frame, never past its end.
 //!
-//! What is no packet by the standards is called so here, once, so that nothing behind has to doubt a length again.
+//! Malformed packets are rejected here, so that no later code has to check a length again.
 
 mod fragment;
 mod upper;
@@ -12,12 +12,12 @@ pub use v6::EXTENSIONS_MAX;
 
 /// Offset of the network header in an Ethernet frame.
 pub const L3: usize = 14;
-/// Where the transport header begins; extension headers are left to the kernel.
+/// Offset of the transport header behind an IPv6 header without extension headers.
 pub const L4: usize = L3 + 40;
-/// The same of IPv4, without options.
+/// Offset of the transport header behind an IPv4 header without options.
 const L4_OF_V4: usize = L3 + 20;
 
-/// Where an IPv4 header has its checksum (RFC 791 3.1).
+/// Offset of the checksum in an IPv4 header (RFC 791 3.1).
 pub const V4_CHECKSUM: usize = 10;
 
 /// The EtherType of IPv4.
@@ -37,21 +37,21 @@ pub const ICMPV6: u8 = 58;
 /// IP protocol number of SCTP.
 pub const SCTP: u8 = 132;
 
-/// Where the EtherType lies in an Ethernet frame.
+/// Offset of the EtherType in an Ethernet frame.
 const ETHERTYPE: usize = 12;
 
-/// Bytes of a frame, laid where whole words can be read from them: BPF reads its stack by aligned words only.
+/// Bytes of a frame, aligned because BPF reads whole words from its stack only if they are aligned.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned<const N: usize>(pub [u8; N]);
 
-/// An Ethernet frame that can be asked for bytes from any place, and refuses to be read past its end.
+/// An Ethernet frame with checked access to its bytes.
 pub trait Frame {
-    /// Its length in bytes.
+    /// The length in bytes.
     fn length(&self) -> usize;
-    /// Its EtherType.
+    /// The EtherType.
     fn ethertype(&self) -> Option<[u8; 2]>;
-    /// The `N` bytes at `offset`.
+    /// The `N` bytes at `offset`; none past its end.
     fn load<const N: usize>(&self, offset: usize) -> Option<Aligned<N>>;
 }
 
@@ -69,29 +69,29 @@ impl Frame for &[u8] {
     }
 }
 
-/// What the data plane decides by. IPv4 addresses are held IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
+/// The parsed headers. IPv4 addresses are IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 2.5.5.2).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
-    /// From.
+    /// The source address.
     pub source: [u8; 16],
-    /// To.
+    /// The destination address.
     pub target: [u8; 16],
-    /// From which port; 0 where there is no transport header.
+    /// The source port; 0 without a transport header.
     pub source_port: u16,
-    /// To which port; 0 where there is no transport header.
+    /// The destination port; 0 without a transport header.
     pub target_port: u16,
-    /// Where the transport (or ICMP) header lies in the frame; 0: a later fragment, which has none.
+    /// The offset of the transport (or ICMP) header in the frame; 0: a later fragment, which has none.
     pub l4: u16,
-    /// Bytes of the IP packet, its header included, as the header says; IPv6's, which may say more, stops at 65 535.
+    /// Bytes of the IP packet with its header, by that header; at most 65 535, although an IPv6 packet may be longer.
     pub len: u16,
     /// Identification of the fragments of one packet; only meaningful if `fragment` is not [`WHOLE`].
     pub id: u32,
-    /// The protocol of what the IP packet carries, behind all extension headers.
+    /// The protocol of the payload, behind all extension headers.
     ///
     /// In a later IPv6 fragment it may be an extension header's number: the first of what was fragmented.
     pub protocol: u8,
-    /// How many routers may still forward it.
+    /// The hop limit, or IPv4's time to live.
     pub hop_limit: u8,
     /// TCP's flag byte; SCTP's first chunk type; 0 otherwise, and in a quoted packet.
     pub flags: u8,
@@ -105,7 +105,7 @@ pub struct Packet {
 
 const _: () = assert!(size_of::<Packet>() == 52, "no padding but `pad`");
 
-/// What was found in a frame.
+/// The result of parsing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// TCP, UDP or SCTP, whole or the first fragment: ports are read.
@@ -114,20 +114,20 @@ pub enum Read {
     Fragment,
     /// An ICMP or ICMPv6 *error*; `l4` is its header; it quotes the packet that begins at `l4 + 8`.
     Error,
-    /// Nothing that we translate (ARP, NDP, echo, other protocols, non-IP): the kernel's business.
+    /// A frame that is never translated (ARP, NDP, echo, other protocols, non-IP) and left to the kernel.
     Other,
-    /// Not a packet: truncated, lengths that lie, headers that no honest sender builds.
+    /// A malformed packet: truncated, with wrong lengths, or with forged headers.
     Malformed,
 }
 
-/// Where what an IP header leads to lies in the frame.
+/// The place of an IP packet's payload in the frame.
 #[derive(Clone, Copy)]
 struct Payload {
-    /// Its first byte.
+    /// The first byte.
     at: usize,
-    /// The byte after its last, as the IP header says.
+    /// The byte after the last one, by the IP header.
     end: usize,
-    /// How many bytes of the unfragmented packet's payload went before.
+    /// The fragment's offset in the unfragmented packet's payload, in bytes.
     offset: usize,
 }
 
@@ -143,7 +143,7 @@ const ABORT: u8 = 6;
 const SHUTDOWN_COMPLETE: u8 = 14;
 
 impl Packet {
-    /// It asks for a new connection: a TCP SYN without ACK, an SCTP INIT.
+    /// It opens a new connection: a TCP SYN without ACK, an SCTP INIT.
     #[inline(always)]
     pub const fn opens(&self) -> bool {
         match self.protocol {
@@ -153,13 +153,13 @@ impl Packet {
         }
     }
 
-    /// It may be the first of a conversation.
+    /// It may be the first packet of a flow: any UDP packet, or one that opens a connection.
     #[inline(always)]
     pub const fn begins(&self) -> bool {
         self.protocol == UDP || self.opens()
     }
 
-    /// It breaks a connection off.
+    /// It aborts a connection: a TCP RST, an SCTP ABORT.
     #[inline(always)]
     pub const fn resets(&self) -> bool {
         match self.protocol {
@@ -169,7 +169,7 @@ impl Packet {
         }
     }
 
-    /// It ends a connection, at least in one direction.
+    /// It ends a connection, in one direction at least: a TCP FIN or RST, an SCTP ABORT or SHUTDOWN COMPLETE.
     #[inline(always)]
     pub const fn closes(&self) -> bool {
         match self.protocol {
@@ -179,27 +179,29 @@ impl Packet {
         }
     }
 
-    /// Nobody but its receiver has anything to read in it: one IP header without options, and not a fragment.
+    /// Routers have nothing to process in it but the IP header: it has no options and is not a fragment.
     #[inline(always)]
     pub const fn is_plain(&self) -> bool {
         let header_end = if self.v4 == 1 { L4_OF_V4 } else { L4 };
         self.l4 as usize == header_end && self.fragment == WHOLE
     }
 
-    /// An end of it never crosses a network (RFC 6890; RFC 1812 5.3.7).
+    /// One of its addresses never crosses a network (RFC 6890; RFC 1812 5.3.7).
     ///
     /// IPv6's `::` is a legal source of duplicate address detection only, which is ICMPv6 and so [`Read::Other`].
     #[inline(always)]
     pub const fn is_martian(&self) -> bool {
         if self.v4 == 0 {
-            self.source[0] == 0xff || v6::stays_home(&self.source) || v6::stays_home(&self.target)
+            self.source[0] == 0xff
+                || v6::is_this_host(&self.source)
+                || v6::is_this_host(&self.target)
         } else {
-            v4::never_sends(v4_of(&self.source)) || v4::stays_home(v4_of(&self.target))
+            v4::is_no_source(v4_of(&self.source)) || v4::is_this_host(v4_of(&self.target))
         }
     }
 }
 
-/// An IPv4 address as IPv6 holds it (RFC 4291 2.5.5.2).
+/// An IPv4 address as an IPv4-mapped IPv6 address (RFC 4291 2.5.5.2).
 #[inline(always)]
 pub const fn mapped(v4: [u8; 4]) -> [u8; 16] {
     let [a, b, c, d] = v4;
@@ -219,11 +221,11 @@ pub const fn v4_of(address: &[u8; 16]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Reads an Ethernet frame.
+/// Parses an Ethernet frame.
 ///
-/// With [`Read::Other`] and [`Read::Malformed`], `packet` may be half read, or not at all.
-// A function of its own, unlike others: inlined, the optimiser takes `packet` apart into dozens of variables that BPF
-// has no registers for, and the verifier walks all ways through whatever follows once for each way through here.
+/// With [`Read::Other`] and [`Read::Malformed`], `packet` may be filled in part, or not at all.
+// Not inlined, unlike others: the optimiser would split `packet` into more variables than BPF has registers, and the
+// verifier would check the code that follows once for each path through this function.
 #[inline(never)]
 pub fn read<F: Frame>(frame: &F, packet: &mut Packet) -> Read {
     let payload = match frame.ethertype() {
@@ -233,16 +235,16 @@ pub fn read<F: Frame>(frame: &F, packet: &mut Packet) -> Read {
         None => Err(Read::Malformed),
     };
     match payload {
-        // Asked once, nothing behind has to ask whether the frame holds what its headers say.
+        // Checked once, so that no later code has to check that the frame holds what its headers say.
         Ok(payload) if payload.end <= frame.length() => upper::read(frame, payload, packet),
         Ok(_) => Read::Malformed,
         Err(read) => read,
     }
 }
 
-/// Reads the packet that an ICMP error quotes, whose IP header begins `at`: false if ports are not to be had.
+/// Parses the packet that an ICMP error quotes, with its IP header at offset `at`: false if it has no ports.
 ///
-/// Only 8 bytes of its transport header need be there (RFC 792; RFC 4443 3), so its flags are not read.
+/// Only 8 bytes of its transport header need to be there (RFC 792; RFC 4443 3), so its flags are not read.
 // Not inlined for the same reasons as `read`.
 #[inline(never)]
 pub fn quoted<F: Frame>(frame: &F, at: usize, v4: bool, packet: &mut Packet) -> bool {

@@ -1,4 +1,7 @@
-//! Who gets a new connection: any backend for pods, the same one on every node for traffic from outside.
+//! Backend selection: at random for pods, by weighted rendezvous hashing for traffic from outside, so that every node
+//! selects the same backend.
+
+use crate::flow::FlowKey;
 
 /// Spreads every bit of `x` over all bits of the result (the finaliser of SplitMix64).
 #[inline(always)]
@@ -17,24 +20,21 @@ pub const fn fold(hash: u64, bytes: &[u8; 16]) -> u64 {
     mix(mix(hash ^ low).wrapping_add(high))
 }
 
-/// The hash of a flow to a VIP: the same on every node.
+/// The hash of a client's flow: the same on every node.
 #[inline(always)]
-pub const fn flow_hash(
-    client: &[u8; 16],
-    client_port: u16,
-    vip: &[u8; 16],
-    vip_port: u16,
-    protocol: u8,
-) -> u64 {
-    let rest = (client_port as u64) << 32 | (vip_port as u64) << 16 | protocol as u64;
-    fold(fold(mix(rest), vip), client)
+pub const fn flow_hash(key: &FlowKey) -> u64 {
+    let ports = (key.source_port as u64) << 32 | (key.target_port as u64) << 16;
+    fold(
+        fold(mix(ports | key.protocol as u64), &key.target),
+        &key.source,
+    )
 }
 
-/// How far a backend is from a flow; the nearest wins on every node, in whatever order they keep the backends.
+/// The distance of a backend from a flow. The nearest backend is selected, in whatever order a node stores the backends.
 ///
 /// Weighted rendezvous (Mosharaf's highest random weight, weighted as by Schindelhauer and Schomaker): of backends with
-/// the distances `-log2(u) / weight`, each is the nearest as often as its weight says, and removing one moves only its own
-/// flows. A weight of 0 is as far as can be.
+/// the distances `-log2(u) / weight`, each is the nearest in proportion to its weight, and removing one moves only its own
+/// flows. A weight of 0 is the largest distance.
 #[inline(always)]
 pub const fn distance(flow: u64, address: &[u8; 16], port: u16, weight: u16) -> u64 {
     if weight == 0 {
@@ -93,6 +93,17 @@ mod tests {
         ]
     }
 
+    fn hash_from(port: u16) -> u64 {
+        flow_hash(&FlowKey {
+            source: backend(200),
+            target: backend(1),
+            source_port: port,
+            target_port: 80,
+            protocol: 6,
+            pad: [0; 3],
+        })
+    }
+
     fn winner(flow: u64, backends: &[u8]) -> u8 {
         *backends
             .iter()
@@ -125,7 +136,7 @@ mod tests {
     fn flows_of_one_client_spread_evenly_over_three_backends() {
         let mut won = [0_u32; 3];
         for port in 0..30_000 {
-            let flow = flow_hash(&backend(200), port, &backend(1), 80, 6);
+            let flow = hash_from(port);
             won[usize::from(winner(flow, &[0, 1, 2]))] += 1;
         }
         assert!(
@@ -135,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_is_chosen_as_often_as_its_weight_says() {
+    fn a_backend_is_selected_in_proportion_to_its_weight() {
         let weights = [1_u16, 2, 5, 0];
         let mut won = [0_u32; 4];
         for port in 0..40_000 {
-            let flow = flow_hash(&backend(200), port, &backend(1), 80, 6);
+            let flow = hash_from(port);
             let nearest =
                 (0..4_u8).min_by_key(|&n| distance(flow, &backend(n), 80, weights[usize::from(n)]));
             won[usize::from(nearest.unwrap())] += 1;
@@ -150,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_starves_among_a_thousand() {
+    fn each_of_a_thousand_backends_gets_flows() {
         let address = |n: u16| {
             let mut address = backend(1);
             address[14..].copy_from_slice(&n.to_be_bytes());
@@ -158,7 +169,7 @@ mod tests {
         };
         let winners: std::collections::BTreeSet<_> = (0..20_000_u16)
             .map(|port| {
-                let flow = flow_hash(&backend(200), port, &backend(1), 80, 6);
+                let flow = hash_from(port);
                 (0..1_000).min_by_key(|&n| distance(flow, &address(n), 80, 1))
             })
             .collect();

@@ -1,4 +1,4 @@
-//! One module a hook, in the order in which a packet may meet them.
+//! The kernel programs: one module for each hook.
 
 mod cg_connect4;
 mod cg_connect6;

@@ -1,60 +1,62 @@
-//! What a decision reads, wherever it is made: in the kernel over the maps themselves, outside of it through windows.
+//! The reads of a decision, as a trait: in the kernel over the maps themselves, in user space over the pinned maps.
 
 use crate::config::Config;
-use crate::maps::{Backend, Extra, ForeignKey, Sticky, StickyKey, filter_bit, join};
+use crate::maps::{
+    Affinity, AffinityKey, Backend, FrontendKey, SlotOptions, frontend_filter_bit, join,
+};
 use crate::pick::distance;
 use crate::service::Set;
 use crate::trace::Step;
 
-/// What a decision reads: the maps, in the kernel or through its windows.
+/// The maps that a decision reads.
 pub trait Tables {
-    /// The node's facts.
+    /// The node's facts in force.
     fn config(&self) -> Option<&Config>;
-    /// A slot's first word.
+    /// A slot's first word, a packed [`Route`](crate::service::Route).
     fn route(&self, slot: u32) -> Option<u64>;
-    /// A slot's second word.
+    /// A slot's second word, a packed [`Set`].
     fn set(&self, slot: u32) -> Option<u64>;
-    /// The id in a place of the arena of sets.
+    /// The backend id at a place in the arena of backend sets.
     fn id(&self, place: u32) -> Option<u32>;
-    /// A backend.
+    /// The backend with this id.
     fn backend(&self, id: u32) -> Option<Backend>;
     /// The upper 96 bits of a node prefix, the rest zero.
     fn prefix(&self, id: u32) -> Option<[u8; 16]>;
-    /// A word of the filter before what is known of addresses; none set where there is no such word.
-    fn filter(&self, word: u32) -> u64;
-    /// Whether there may be an entry for this address.
+    /// A word of the frontend filter; 0 if there is no such word.
+    fn frontend_filter(&self, word: u32) -> u64;
+    /// Whether the map `frontend` may have an entry for this address.
     #[inline(always)]
-    fn may_be_foreign(&self, address: &[u8; 16]) -> bool {
-        let (word, bit) = filter_bit(address);
-        self.filter(word) & bit != 0
+    fn in_frontend_filter(&self, address: &[u8; 16]) -> bool {
+        let (word, bit) = frontend_filter_bit(address);
+        self.frontend_filter(word) & bit != 0
     }
-    /// What is known of an address, or of a port at it.
-    fn foreign(&self, key: &ForeignKey) -> Option<u32>;
-    /// What a slot has besides.
-    fn extra(&self, slot: u32) -> Option<Extra>;
-    /// Whether a source is in a source range of the slot.
-    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool;
-    /// What is remembered of a client.
-    fn sticky(&self, key: &StickyKey) -> Option<Sticky>;
+    /// An entry of the map `frontend`.
+    fn frontend(&self, key: &FrontendKey) -> Option<u32>;
+    /// A slot's options.
+    fn slot_options(&self, slot: u32) -> Option<SlotOptions>;
+    /// Whether a source is in one of the slot's source ranges.
+    fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool;
+    /// A client's session affinity.
+    fn affinity(&self, key: &AffinityKey) -> Option<Affinity>;
     /// The end of the node lease, CLOCK_BOOTTIME.
     fn lease_until_ns(&self) -> u64;
     /// CLOCK_BOOTTIME.
     fn now_ns(&self) -> u64;
-    /// The id of a set that is nearest to the hash: [`Search`] over all of it.
+    /// The id of the set's backend that is nearest to the hash: rendezvous hashing by [`Search`] over the whole set.
     #[inline(always)]
-    fn favourite(&self, set: Set, hash: u64) -> Option<u32> {
+    fn rendezvous(&self, set: Set, hash: u64) -> Option<u32> {
         let mut search = Search::of(set, hash);
         for place in 0..u32::from(set.count) {
             search.look(self, place);
         }
         search.found()
     }
-    /// Says what was decided, to whoever wants an explanation: see [`Step`].
+    /// Records a step of the decision, if the decision is traced.
     #[inline(always)]
-    fn tell(&self, _step: Step, _first: u64, _second: u64) {}
+    fn trace(&self, _step: Step, _first: u64, _second: u64) {}
 }
 
-/// A search for the backend of a whole set that a flow is nearest to.
+/// Rendezvous hashing over a whole set: finds the backend that is nearest to a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
@@ -66,7 +68,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Nothing looked at yet.
+    /// A search that has compared no backend yet.
     #[inline(always)]
     pub const fn of(set: Set, hash: u64) -> Self {
         Self {
@@ -78,7 +80,7 @@ impl Search {
         }
     }
 
-    /// Looks at the backend in a place of the set; of equals the first is the nearest.
+    /// Compares the backend at a place of the set; of equal distances the first one wins.
     #[inline(always)]
     pub fn look<T: Tables + ?Sized>(&mut self, tables: &T, place: u32) {
         let Some(id) = tables.id(self.offset.wrapping_add(place)) else {
@@ -99,7 +101,7 @@ impl Search {
         }
     }
 
-    /// The nearest backend's id, if there was any.
+    /// The nearest backend's id; none if the set has no backend.
     #[inline(always)]
     pub fn found(&self) -> Option<u32> {
         (self.found != 0).then_some(self.best)

@@ -1,10 +1,10 @@
-//! What a decision says of itself when it is explained: one step each, in the order in which they were taken.
+//! Traces of decisions, for `explain`: one record for each step, in order.
 //!
-//! The programs write steps only where they were loaded to explain; outside of the kernel the same decision tells them.
+//! Programs write them only if they were loaded to explain; in user space the same decision passes them to a function.
 
 use crate::config::Config;
 use crate::decide::Tables;
-use crate::maps::{Backend, Extra, ForeignKey, Sticky, StickyKey};
+use crate::maps::{Affinity, AffinityKey, Backend, FrontendKey, SlotOptions};
 use crate::service::Set;
 
 /// Steps that one packet can take; later ones are lost.
@@ -12,13 +12,13 @@ pub const STEPS_MAX: u32 = 64;
 
 macro_rules! steps {
     ($($name:ident = $number:literal $doc:literal),* $(,)?) => {
-        /// What was decided.
+        /// A step of a decision.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Step { $(#[doc = $doc] $name = $number),* }
 
         impl Step {
-            /// The step of that number.
+            /// The step with this number.
             pub fn of(number: u32) -> Option<Self> {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
@@ -27,20 +27,20 @@ macro_rules! steps {
 }
 
 steps! {
-    ClusterIp = 1 "The target is a cluster IP with a slot of its own: the slot.",
-    Address = 2 "The target is found by address and port: the slot, and whether source ranges come first.",
-    Route = 3 "The slot that answers: which, and its first word.",
-    Kept = 4 "The client keeps its backend: its id.",
-    Set = 5 "The backends of the slot: which, and its second word.",
-    Picked = 6 "The backend: its id, and 1 if every node picks the same, 0 if it was drawn.",
-    Direct = 7 "The packet is led past the host's own forwarding: out by which interface, and 1 if that is a pod's link.",
+    ClusterIp = 1 "The target is a cluster IP with a slot by its index: the slot.",
+    Frontend = 2 "The target is a frontend found by address and port: the slot, and 1 if it has source ranges.",
+    Route = 3 "The slot that decides: its number, and its first word.",
+    Affinity = 4 "Session affinity selected the backend: its id.",
+    Set = 5 "The slot's backend set: the slot, and its second word.",
+    Picked = 6 "The selected backend: its id, and 1 if by rendezvous hashing, 0 if at random.",
+    Direct = 7 "The packet bypasses the host's forwarding: the interface it leaves by, and 1 if that is a pod's link.",
 }
 
-/// Tables whose decisions are told to somebody: not all programs have room for that.
+/// Tables whose decisions are traced by a function: not all programs have stack for that.
 #[derive(Clone, Copy, Debug)]
-pub struct Telling<T, F>(pub T, pub F);
+pub struct Traced<T, F>(pub T, pub F);
 
-macro_rules! pass_on {
+macro_rules! delegate {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
         #[inline(always)]
         fn $name(&self, $($argument: $type),*) -> $result {
@@ -49,42 +49,42 @@ macro_rules! pass_on {
     )* };
 }
 
-impl<T: Tables, F: Fn(Step, u64, u64)> Tables for Telling<T, F> {
-    pass_on! {
+impl<T: Tables, F: Fn(Step, u64, u64)> Tables for Traced<T, F> {
+    delegate! {
         config() -> Option<&Config>;
         route(slot: u32) -> Option<u64>;
         set(slot: u32) -> Option<u64>;
         id(place: u32) -> Option<u32>;
         backend(id: u32) -> Option<Backend>;
         prefix(id: u32) -> Option<[u8; 16]>;
-        filter(word: u32) -> u64;
-        foreign(key: &ForeignKey) -> Option<u32>;
-        extra(slot: u32) -> Option<Extra>;
-        admits(slot: u32, source: &[u8; 16]) -> bool;
-        sticky(key: &StickyKey) -> Option<Sticky>;
+        frontend_filter(word: u32) -> u64;
+        frontend(key: &FrontendKey) -> Option<u32>;
+        slot_options(slot: u32) -> Option<SlotOptions>;
+        in_source_range(slot: u32, source: &[u8; 16]) -> bool;
+        affinity(key: &AffinityKey) -> Option<Affinity>;
         lease_until_ns() -> u64;
         now_ns() -> u64;
-        favourite(set: Set, hash: u64) -> Option<u32>;
+        rendezvous(set: Set, hash: u64) -> Option<u32>;
     }
 
     #[inline(always)]
-    fn tell(&self, step: Step, first: u64, second: u64) {
+    fn trace(&self, step: Step, first: u64, second: u64) {
         self.1(step, first, second);
     }
 }
 
-/// A step as it lies in the map. Place 0 holds how many follow, in `step`.
+/// A step in the map `trace`. The record at index 0 holds the number of records that follow, in `step`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct StepRecord {
     /// One of [`Step`].
     pub step: u32,
     /// Zero.
     pub pad: u32,
-    /// What it says of the step: see there.
+    /// The step's two values: see [`Step`].
     pub values: [u64; 2],
 }
 
 #[cfg(not(target_arch = "bpf"))]
 // SAFETY: `repr(C)`, `Copy`, no references, no hidden padding, valid for every bit pattern.
-unsafe impl aya::Pod for Told {}
+unsafe impl aya::Pod for StepRecord {}

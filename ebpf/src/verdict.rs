@@ -1,8 +1,8 @@
-//! What can become of a packet: one counter each, and the name that people read.
+//! Verdicts on packets and connections: one counter each, with its name in metrics.
 
 macro_rules! verdicts {
     ($($name:ident = $number:literal $text:literal $doc:literal),* $(,)?) => {
-        /// What became of a packet or connection.
+        /// A verdict on a packet or connection, or another counted event: an index of the map `stats`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Verdict { $(#[doc = $doc] $name = $number),* }
@@ -17,7 +17,7 @@ macro_rules! verdicts {
                 self.name().starts_with("dropped")
             }
 
-            /// The packet was refused, or its connection reset.
+            /// The packet was rejected, or its connection reset.
             #[cfg(not(target_arch = "bpf"))]
             pub fn is_refusal(self) -> bool {
                 self.name().starts_with("rejected") || matches!(self, Self::Reset)
@@ -32,38 +32,38 @@ macro_rules! verdicts {
 }
 
 verdicts! {
-    Advertised = 0 "advertised" "A solicitation for a pod was answered.",
-    Solicited = 1 "solicited" "A solicitation inside the node prefix was for no pod.",
-    ServedLocal = 2 "served_local" "A new flow from outside goes to a pod of this node.",
-    ServedRemote = 3 "served_remote" "A new flow from outside goes to a pod of another node.",
-    Proxied = 4 "proxied" "A new flow goes to an activator, as its entry says.",
-    LeaseOver = 5 "lease_over" "A new flow goes to an activator because the node lease is over.",
-    Shared = 6 "shared" "A new flow goes to an activator as its share.",
-    NoBackend = 7 "no_backend" "A new flow goes to an activator because no backend could be used.",
-    OtherPort = 8 "other_port" "A new flow to a port that the VIP does not have goes to an activator, which refuses it.",
-    SocketServed = 9 "socket_served" "A pod's socket was connected straight to a backend.",
-    DroppedHops = 10 "dropped_hops" "Dropped: its hop limit ran out.",
-    DroppedNoPort = 11 "dropped_no_port" "Dropped: no source port towards the activator was free.",
+    Advertised = 0 "advertised" "A Neighbor Solicitation for a pod of this node was answered.",
+    Solicited = 1 "solicited" "A Neighbor Solicitation inside the node prefix was for no pod.",
+    ServedLocal = 2 "served_local" "A new flow from outside was forwarded to a pod of this node.",
+    ServedRemote = 3 "served_remote" "A new flow from outside was forwarded to a pod of another node.",
+    Proxied = 4 "proxied" "A new flow was forwarded to an activator: the app's entry is in proxy mode, or absent.",
+    LeaseOver = 5 "lease_over" "A new flow was forwarded to an activator: the node lease is over.",
+    Shared = 6 "shared" "A new flow was forwarded to an activator: its share of an app in serve mode.",
+    NoBackend = 7 "no_backend" "A new flow was forwarded to an activator: no backend could be used.",
+    OtherPort = 8 "other_port" "A new flow to a port that the app does not have was forwarded to an activator, which refuses it.",
+    SocketServed = 9 "socket_served" "A socket was connected directly to a backend.",
+    DroppedHops = 10 "dropped_hops" "Dropped: the hop limit is used up.",
+    DroppedNoPort = 11 "dropped_no_port" "Dropped: no NAT port was free for a masqueraded connection.",
     DroppedNoActivator = 12 "dropped_no_activator" "Dropped: no activator is known.",
-    DroppedRewrite = 13 "dropped_rewrite" "Dropped: the kernel refused to change the packet.",
-    EventLost = 14 "event_lost" "The ring of events was full; the next packet tries again.",
-    Woke = 15 "woke" "The first packet to a sleeping VIP.",
-    Missed = 16 "missed" "The first packet to a VIP without an entry.",
-    Rejected = 17 "rejected" "Refused: the service has no endpoint that could serve.",
-    RejectedPort = 18 "rejected_port" "Refused: the cluster IP has no such port.",
-    DroppedNotLocal = 19 "dropped_not_local" "Dropped: policy Local, and no endpoint on this node.",
-    DroppedRange = 20 "dropped_range" "Dropped: outside of the load balancer's source ranges.",
-    DroppedUnallocated = 21 "dropped_unallocated" "Dropped: no service has this address of the service range.",
-    DroppedMalformed = 22 "dropped_malformed" "Dropped: truncated, or its lengths or headers contradict each other.",
-    DroppedMartian = 23 "dropped_martian" "Dropped: its addresses never cross a network.",
-    DroppedSpoofed = 24 "dropped_spoofed" "Dropped: a pod used an address that is not its own.",
-    DroppedFragment = 25 "dropped_fragment" "Dropped: a fragment of a packet to a VIP whose first fragment was not seen.",
+    DroppedRewrite = 13 "dropped_rewrite" "Dropped: a kernel helper failed to change the packet.",
+    EventLost = 14 "event_lost" "The ring buffer of events was full; the next packet raises the event again.",
+    Woke = 15 "woke" "The first packet to a sleeping app raised a wake event.",
+    Missed = 16 "missed" "The first packet to a VIP without an entry raised a miss event.",
+    Rejected = 17 "rejected" "Rejected: the Service has no usable endpoint.",
+    RejectedPort = 18 "rejected_port" "Rejected: the cluster IP has no such port.",
+    DroppedNotLocal = 19 "dropped_not_local" "Dropped: traffic policy Local, and no endpoint on this node.",
+    DroppedRange = 20 "dropped_range" "Dropped: the source is outside loadBalancerSourceRanges.",
+    DroppedUnallocated = 21 "dropped_unallocated" "Dropped: no Service has this address of the service range.",
+    DroppedMalformed = 22 "dropped_malformed" "Dropped: truncated, or with contradicting lengths or headers.",
+    DroppedMartian = 23 "dropped_martian" "Dropped: a martian address, which never crosses a network.",
+    DroppedSpoofed = 24 "dropped_spoofed" "Dropped: the source address is not the sender's own.",
+    DroppedFragment = 25 "dropped_fragment" "Dropped: a fragment to a VIP whose first fragment was not seen.",
     Reset = 26 "reset" "A connection to a backend that is gone was reset.",
-    Repicked = 27 "repicked" "A flow to a backend that is gone goes to another one.",
-    ErrorTranslated = 28 "error_translated" "An ICMP error was led to whom it concerns.",
-    SocketStale = 29 "socket_stale" "A socket's backend is gone: the agent was told to end its connection.",
-    TableFull = 30 "table_full" "A flow could not be remembered: its table is full.",
-    ServiceServed = 31 "service_served" "A new flow to a Service goes to a backend.",
+    Reselected = 27 "reselected" "A UDP flow to a backend that is gone was decided again.",
+    ErrorTranslated = 28 "error_translated" "An ICMP error was translated for the sender of the packet that it quotes.",
+    SocketStale = 29 "socket_stale" "A packet of a connected socket whose backend is gone was redirected or rejected.",
+    TableFull = 30 "table_full" "A flow could not be inserted: the flow table is full.",
+    ServiceServed = 31 "service_served" "A new flow to a Service was forwarded to a backend.",
 }
 
 /// How many verdicts there are.

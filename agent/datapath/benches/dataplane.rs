@@ -252,7 +252,15 @@ fn memory(datapath: &Datapath) {
     let (mut services, mut flows) = (0, 0);
     for (name, bytes) in datapath.memory().unwrap() {
         let counted = [
-            "svc", "touch", "vec", "backend", "prefix", "foreign", "filter", "extra", "admitted",
+            "svc",
+            "touch",
+            "backend_set",
+            "backend",
+            "prefix",
+            "frontend",
+            "frontend_filter",
+            "slot_option",
+            "source_range",
         ];
         if counted.contains(&name.as_str()) {
             services += bytes;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use aya::maps::MapData;
 use dormouse_ebpf::load::{Load, Tally};
-use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FILTER_WORDS, PREFIXES_MAX};
+use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FRONTEND_FILTER_WORDS, PREFIXES_MAX};
 use dormouse_ebpf::service::{Route, SETS_MAX, SLOTS_MAX, Set, VIPS_MAX};
 
 use super::error::DatapathError;
@@ -20,7 +20,7 @@ pub(super) struct Arrays {
     /// One word per app VIP, written by programs.
     pub(super) touch: Words,
     /// The arena of sets: two ids per word.
-    pub(super) vec: Words,
+    pub(super) backend_set: Words,
     /// Two words per backend: address, state.
     pub(super) backend: Words,
     /// Two words per backend: connection counts of flows and of sockets.
@@ -28,7 +28,7 @@ pub(super) struct Arrays {
     /// Two words per prefix.
     pub(super) prefix: Words,
     /// The frontend Bloom filter.
-    pub(super) filter: Words,
+    pub(super) frontend_filter: Words,
     /// End of the node lease.
     pub(super) lease: Words,
     /// Index of the active slot of `config`.
@@ -52,11 +52,11 @@ impl Arrays {
         Ok(Self {
             svc: map("svc", SLOTS_MAX * 2)?,
             touch: map("touch", VIPS_MAX)?,
-            vec: map("vec", SETS_MAX / 2)?,
+            backend_set: map("backend_set", SETS_MAX / 2)?,
             backend: map("backend", BACKENDS_MAX * 2)?,
             loads: map("load", BACKENDS_MAX * 2)?,
             prefix: map("prefix", PREFIXES_MAX * 2)?,
-            filter: map("filter", FILTER_WORDS)?,
+            frontend_filter: map("frontend_filter", FRONTEND_FILTER_WORDS)?,
             lease: map("lease", 1)?,
             current: map("current", 1)?,
         })
@@ -74,13 +74,13 @@ impl Arrays {
     pub(super) fn write_ids(&self, offset: u32, ids: &[u32]) {
         for (pair, place) in ids.chunks(2).zip(offset as usize / 2..) {
             let second = pair.get(1).copied().unwrap_or(0);
-            self.vec.store(place, words_of([pair[0], second]));
+            self.backend_set.store(place, words_of([pair[0], second]));
         }
     }
 
     /// The id at an index of the arena.
     pub(super) fn id(&self, place: u32) -> Option<u32> {
-        let pair = halves(self.vec.load(place as usize / 2)?);
+        let pair = halves(self.backend_set.load(place as usize / 2)?);
         Some(pair[place as usize % 2])
     }
 

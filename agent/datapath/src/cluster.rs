@@ -79,7 +79,7 @@ pub(super) fn fill(
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
         _ => [0; 16],
     };
-    config.hides_all = node.masquerade_all.into();
+    config.masquerade_all = node.masquerade_all.into();
     refuse_overlap(config)
 }
 

@@ -32,7 +32,7 @@ pub struct VipCount {
 /// The counters of the VIPs that this node has served; other VIPs have no connections to count.
 pub(super) struct Counters {
     sums: PerCpuHashMap<MapData, u32, Counts>,
-    expired: HashMap<MapData, u32, Counts>,
+    expired_counts: HashMap<MapData, u32, Counts>,
     cpus: usize,
     /// The sums at the end of the last interval, and its time.
     before: BTreeMap<u32, (Counts, u64)>,
@@ -49,12 +49,13 @@ impl std::fmt::Debug for Counters {
 impl Counters {
     pub(super) fn open(loaded: &mut Loaded, followed: Vec<u32>) -> Result<Self, DatapathError> {
         let sums = loaded.take("counts")?;
-        let expired = loaded.take("expired")?;
+        let expired = loaded.take("expired_counts")?;
         let cpus = aya::util::nr_cpus()
             .map_err(|(_, error)| DatapathError::map("size", "counts")(error))?;
         let mut counters = Self {
             sums: PerCpuHashMap::try_from(sums).map_err(DatapathError::map("open", "counts"))?,
-            expired: HashMap::try_from(expired).map_err(DatapathError::map("open", "expired"))?,
+            expired_counts: HashMap::try_from(expired)
+                .map_err(DatapathError::map("open", "expired_counts"))?,
             cpus,
             before: BTreeMap::new(),
         };
@@ -87,7 +88,7 @@ impl Counters {
     /// Removes a VIP's counters.
     pub(super) fn forget(&mut self, vip: u32) -> Result<(), DatapathError> {
         if self.before.remove(&vip).is_some() {
-            let _ = self.expired.remove(&vip);
+            let _ = self.expired_counts.remove(&vip);
             self.sums
                 .remove(&vip)
                 .map_err(DatapathError::map("remove from", "counts"))?;
@@ -107,10 +108,14 @@ impl Counters {
             closed_ns: connections.wrapping_mul(now_ns),
             ..Counts::default()
         };
-        let sum = self.expired.get(&vip, 0).unwrap_or_default().plus(&more);
-        self.expired
+        let sum = self
+            .expired_counts
+            .get(&vip, 0)
+            .unwrap_or_default()
+            .plus(&more);
+        self.expired_counts
             .insert(vip, sum, 0)
-            .map_err(DatapathError::map("insert into", "expired"))
+            .map_err(DatapathError::map("insert into", "expired_counts"))
     }
 
     /// The counts since the last call; VIPs without connections are omitted.
@@ -143,7 +148,7 @@ impl Counters {
             let cpus = self.sums.get(&vip, 0).ok()?;
             cpus.iter().all(Counts::is_settled).then_some(cpus)
         })?;
-        let expired = self.expired.get(&vip, 0).unwrap_or_default();
+        let expired = self.expired_counts.get(&vip, 0).unwrap_or_default();
         Some(settled.iter().fold(expired, |sum, cpu| sum.plus(cpu)))
     }
 }

@@ -10,8 +10,8 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::programs::{Program, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 use dormouse_ebpf::flow::{Flow, FlowKey};
-use dormouse_ebpf::maps::{FLOWING_WORDS, Sticky, StickyKey};
-use dormouse_ebpf::trace::{STEPS_MAX, Told};
+use dormouse_ebpf::maps::{Affinity, AffinityKey, FLOW_FILTER_WORDS};
+use dormouse_ebpf::trace::{STEPS_MAX, StepRecord};
 
 use super::counts::sums;
 use super::error::DatapathError;
@@ -21,17 +21,27 @@ use super::{Verdict, clock, probe};
 
 /// The maps that programs only read.
 const SHARED: &[&str] = &[
-    "svc", "lease", "current", "vec", "backend", "prefix", "filter", "foreign", "extra",
-    "admitted", "config", "pod",
+    "svc",
+    "lease",
+    "current",
+    "backend_set",
+    "backend",
+    "prefix",
+    "frontend_filter",
+    "frontend",
+    "slot_option",
+    "source_range",
+    "config",
+    "pod",
 ];
 
 /// Maps of which one packet needs few entries, and their reduced sizes.
 const SMALL: &[(&str, u32)] = &[
     ("flow", 1 << 10),
     ("load", 1),
-    ("sticky", 1 << 10),
+    ("affinity", 1 << 10),
     ("fragment", 1 << 10),
-    ("peer", 1 << 10),
+    ("reverse_peer", 1 << 10),
     ("drops", 1 << 10),
     // A ring buffer's size is a power of two, and whole pages.
     ("events", 1 << 16),
@@ -47,7 +57,7 @@ pub struct Memory {
     /// The packet's flow, and its reverse flow.
     pub flows: Vec<(FlowKey, Flow)>,
     /// The client's affinity entries.
-    pub sticky: Vec<(StickyKey, Sticky)>,
+    pub affinity: Vec<(AffinityKey, Affinity)>,
     /// The VIP's index and its touch word.
     pub touch: Option<(u32, u64)>,
 }
@@ -60,7 +70,7 @@ pub struct Explained {
     /// The frame after the run.
     pub frame: Vec<u8>,
     /// The recorded steps.
-    pub steps: Vec<Told>,
+    pub steps: Vec<StepRecord>,
     /// The verdicts that it counted.
     pub counted: Vec<(Verdict, u64)>,
 }
@@ -112,16 +122,16 @@ impl Explainer {
             let inserted = flows.insert(key, flow, 0);
             inserted.map_err(DatapathError::map("insert into", "flow"))?;
         }
-        let mut flowing: Array<_, u64> = self.map("flowing")?;
-        for place in 0..FLOWING_WORDS {
+        let mut flow_filter: Array<_, u64> = self.map("flow_filter")?;
+        for place in 0..FLOW_FILTER_WORDS {
             // Any address may have flows here: the flow table is small.
-            let set = flowing.set(place, u64::MAX, 0);
-            set.map_err(DatapathError::map("write", "flowing"))?;
+            let set = flow_filter.set(place, u64::MAX, 0);
+            set.map_err(DatapathError::map("write", "flow_filter"))?;
         }
-        let mut sticky: HashMap<_, StickyKey, Sticky> = self.map("sticky")?;
-        for (key, clients) in &memory.sticky {
-            let inserted = sticky.insert(key, clients, 0);
-            inserted.map_err(DatapathError::map("insert into", "sticky"))?;
+        let mut affinity: HashMap<_, AffinityKey, Affinity> = self.map("affinity")?;
+        for (key, clients) in &memory.affinity {
+            let inserted = affinity.insert(key, clients, 0);
+            inserted.map_err(DatapathError::map("insert into", "affinity"))?;
         }
         if let Some((vip, noted)) = memory.touch {
             let mut touch: Array<_, u64> = self.map("touch")?;
@@ -157,8 +167,8 @@ impl Explainer {
         })
     }
 
-    fn steps(&mut self) -> Result<Vec<Told>, DatapathError> {
-        let trace: Array<_, Told> = self.map("trace")?;
+    fn steps(&mut self) -> Result<Vec<StepRecord>, DatapathError> {
+        let trace: Array<_, StepRecord> = self.map("trace")?;
         let told = |place: u32| {
             trace
                 .get(&place, 0)

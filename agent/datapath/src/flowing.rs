@@ -1,13 +1,13 @@
 //! The Bloom filter in front of the flow table. It is rebuilt periodically, because addresses cannot be removed from it.
 
-use dormouse_ebpf::maps::{FLOWING_WORDS, flowing_bit};
+use dormouse_ebpf::maps::{FLOW_FILTER_WORDS, flow_filter_bit};
 
 use super::error::DatapathError;
 use super::load::Loaded;
 use dormouse_agent_sys::readers;
 use dormouse_agent_sys::words::Words;
 
-const WORDS: usize = FLOWING_WORDS as usize;
+const WORDS: usize = FLOW_FILTER_WORDS as usize;
 /// Index of the word that selects the filter that programs read.
 const ASKED: usize = 2 * WORDS;
 
@@ -26,9 +26,9 @@ pub(super) struct Renewal<'a> {
 
 impl Flowing {
     pub(super) fn open(loaded: &Loaded) -> Result<Self, DatapathError> {
-        let array = loaded.array("flowing")?;
+        let array = loaded.array("flow_filter")?;
         let words = Words::map(std::os::fd::AsFd::as_fd(array.fd()), ASKED + 1)
-            .map_err(DatapathError::map("map the memory of", "flowing"))?;
+            .map_err(DatapathError::map("map the memory of", "flow_filter"))?;
         Ok(Self { words })
     }
 
@@ -49,7 +49,7 @@ impl Flowing {
 impl Renewal<'_> {
     /// Adds the source address of a flow.
     pub(super) fn mark(&self, address: &[u8; 16]) {
-        let (word, bit) = flowing_bit(address);
+        let (word, bit) = flow_filter_bit(address);
         self.words.set(self.filter * WORDS + word as usize, bit);
     }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn asks(flowing: &Flowing, address: &[u8; 16]) -> bool {
-        let (word, bit) = flowing_bit(address);
+        let (word, bit) = flow_filter_bit(address);
         let filter = usize::try_from(flowing.words.load(ASKED).unwrap()).unwrap();
         flowing.words.load(filter * WORDS + word as usize).unwrap() & bit != 0
     }

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use aya::Pod;
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
-use dormouse_ebpf::maps::Admitted;
+use dormouse_ebpf::maps::SourceRange;
 
 use super::error::DatapathError;
 use super::pool::full;
@@ -119,14 +119,14 @@ impl<K: Pod + Send, V: Pod + Send> Held<K, V> for BpfHashMap<MapData, K, V> {
 /// A source range of a slot: prefix length over slot and address, the slot in network order, the address.
 pub(super) type Range = (u32, [u8; 4], [u8; 16]);
 
-fn key(&(length, slot, address): &Range) -> Key<Admitted> {
-    Key::new(length, Admitted { slot, address })
+fn key(&(length, slot, address): &Range) -> Key<SourceRange> {
+    Key::new(length, SourceRange { slot, address })
 }
 
-impl Held<Range, u32> for LpmTrie<MapData, Admitted, u32> {
+impl Held<Range, u32> for LpmTrie<MapData, SourceRange, u32> {
     fn all(&self) -> Result<Vec<(Range, u32)>, MapError> {
-        let range = |key: Key<Admitted>| {
-            let Admitted { slot, address } = key.data();
+        let range = |key: Key<SourceRange>| {
+            let SourceRange { slot, address } = key.data();
             (key.prefix_len(), slot, address)
         };
         let pairs = self.iter();

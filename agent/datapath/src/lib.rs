@@ -71,10 +71,10 @@ use load::Loaded;
 use pods::Stand;
 use pool::Pool;
 use services::{Calls, Ledger, Registry};
-use upgrade::Formers;
+use upgrade::Predecessors;
 
-/// The version of the map layouts: another one gets a folder of pins of its own.
-const SCHEMA: &str = "v4";
+/// The version of the maps' layouts and names: another one gets a folder of pins of its own.
+const SCHEMA: &str = "v5";
 
 /// A flow without a packet for so long has lost its client. Connections to Services may be silent for longer.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -154,13 +154,13 @@ impl Datapath {
         let folder = config.pins();
         pins::make_folder(&config.bpffs)?;
         let lock = pins::lock(&config.bpffs)?;
-        let formers = upgrade::formers(&folder, SCHEMA)?;
+        let predecessors = upgrade::predecessors(&folder)?;
         pins::make_folder(&folder)?;
-        if let Some(formers) = &formers {
-            formers.share()?;
+        if let Some(predecessors) = &predecessors {
+            predecessors.share()?;
         }
         let mut loaded = Loaded::open(&folder, config.flows_max)?;
-        let carried = formers.as_ref().map(Formers::fill).transpose()?;
+        let carried = predecessors.as_ref().map(Predecessors::fill).transpose()?;
         let arrays = Arc::new(Arrays::open(&loaded)?);
         let pool = Pool::read(&arrays);
         let facts = network::keep(&mut loaded, &arrays, &config)?;
@@ -169,14 +169,14 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, mirror::unanswered(&arrays))?;
         let counters = Counters::open(&mut loaded, mirror::followed(&arrays))?;
         let flows = Flows::open(&mut loaded, &arrays)?;
-        if let Some(formers) = &formers {
-            formers.hand_over()?;
-            formers.make_way()?;
+        if let Some(predecessors) = &predecessors {
+            predecessors.hand_over()?;
+            predecessors.make_way()?;
         }
         let mut rtnl = Rtnl::open().map_err(DatapathError::program("attach", "tcx_pod_in"))?;
         // Pods last: what they begin must be known to the programs that see the answers.
         loaded.attach(&folder, &config, &target)?;
-        let stand = if formers.is_some() {
+        let stand = if predecessors.is_some() {
             Stand::Behind
         } else {
             Stand::Own
@@ -187,8 +187,8 @@ impl Datapath {
                 pods::clear(&mut rtnl, pod)?;
             }
         }
-        if let (Some(formers), Some(carried)) = (formers, carried) {
-            formers.retire(carried)?;
+        if let (Some(predecessors), Some(carried)) = (predecessors, carried) {
+            predecessors.retire(carried)?;
             for pod in network::interfaces(&loaded)? {
                 pods::attach(&mut loaded, &mut rtnl, (pod, Stand::Own))?;
                 pods::clear(&mut rtnl, pod)?;
@@ -296,12 +296,12 @@ impl Datapath {
 
     /// The maps as decisions read them, to ask what would become of a connection.
     pub fn view(&self) -> Result<View<'_>, DatapathError> {
-        let sticky = HashMap::try_from(self.loaded.map("sticky")?);
+        let affinity = HashMap::try_from(self.loaded.map("affinity")?);
         Ok(View {
             arrays: &self.arrays,
             registry: &self.registry,
             config: network::current(&self.loaded, &self.arrays)?,
-            sticky: Some(sticky.map_err(DatapathError::map("open", "sticky"))?),
+            affinity: Some(affinity.map_err(DatapathError::map("open", "affinity"))?),
         })
     }
 

@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use aya::maps::{Map, MapData};
-use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::links::{FdLink, LinkError, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{
-    CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, CgroupSock, CgroupSockAddr, Program,
-    ProgramError, SchedClassifier, TcAttachType, TestRun, TestRunOptions,
+    CgroupAttachMode, CgroupSkbAttachType, Program, ProgramError, SchedClassifier, TcAttachType,
+    TestRun, TestRunOptions,
 };
 use aya::{Ebpf, EbpfLoader};
 
@@ -163,20 +163,7 @@ impl Loaded {
             if taken_over(&pin, fd.as_fd(), (name, target.of(program)))? {
                 continue;
             }
-            let link = match program {
-                Program::SchedClassifier(program) if name == "tcx_uplink_out" => {
-                    attach_tcx(program, name, (&config.uplink, TcAttachType::Egress))?
-                }
-                Program::SchedClassifier(program) => {
-                    attach_tcx(program, name, (&config.uplink, TcAttachType::Ingress))?
-                }
-                Program::CgroupSockAddr(program) => {
-                    attach_sock_addr(program, name, &config.cgroup)?
-                }
-                Program::CgroupSock(program) => attach_sock(program, name, &config.cgroup)?,
-                Program::CgroupSkb(program) => attach_egress(program, name, &config.cgroup)?,
-                _ => return Err(DatapathError::Absent { name }),
-            };
+            let link = attach(program, name, config)?;
             link.pin(&pin)
                 .map_err(DatapathError::program("pin", name))?;
         }
@@ -301,63 +288,50 @@ fn taken_over(
     }
 }
 
-fn attach_tcx(
-    program: &mut SchedClassifier,
+/// Attaches a program to the uplink or the cgroup. Returns the link, to be pinned.
+fn attach(
+    program: &mut Program,
     name: &'static str,
-    (interface, side): (&str, TcAttachType),
+    config: &Config,
 ) -> Result<FdLink, DatapathError> {
-    let id = program
-        .attach_with_options(
-            interface,
-            side,
-            TcAttachOptions::TcxOrder(LinkOrder::default()),
-        )
-        .map_err(|error| refused("attach", name, Step::AttachTcx, error))?;
-    let link = program
-        .take_link(id)
-        .map_err(DatapathError::program("attach", name))?;
-    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+    match program {
+        Program::SchedClassifier(program) => {
+            let side = if name == "tcx_uplink_out" {
+                TcAttachType::Egress
+            } else {
+                TcAttachType::Ingress
+            };
+            let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+            let attached = program.attach_with_options(&config.uplink, side, order);
+            let id = attached.map_err(|error| refused("attach", name, Step::AttachTcx, error))?;
+            fd_link(name, program.take_link(id))
+        }
+        Program::CgroupSockAddr(program) => {
+            let attached = program.attach(cgroup(&config.cgroup)?, LINK);
+            fd_link(name, program.take_link(in_cgroup(name, attached)?))
+        }
+        Program::CgroupSock(program) => {
+            let attached = program.attach(cgroup(&config.cgroup)?, LINK);
+            fd_link(name, program.take_link(in_cgroup(name, attached)?))
+        }
+        Program::CgroupSkb(program) => {
+            let side = CgroupSkbAttachType::Egress;
+            let attached = program.attach(cgroup(&config.cgroup)?, side, LINK);
+            fd_link(name, program.take_link(in_cgroup(name, attached)?))
+        }
+        _ => Err(DatapathError::Absent { name }),
+    }
 }
 
-fn attach_sock_addr(
-    program: &mut CgroupSockAddr,
-    name: &'static str,
-    path: &Path,
-) -> Result<FdLink, DatapathError> {
-    let id = program
-        .attach(cgroup(path)?, LINK)
-        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
-    let link = program
-        .take_link(id)
-        .map_err(DatapathError::program("attach", name))?;
-    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
+fn in_cgroup<I>(name: &'static str, attached: Result<I, ProgramError>) -> Result<I, DatapathError> {
+    attached.map_err(|error| refused("attach", name, Step::AttachCgroup, error))
 }
 
-fn attach_sock(
-    program: &mut CgroupSock,
-    name: &'static str,
-    path: &Path,
-) -> Result<FdLink, DatapathError> {
-    let id = program
-        .attach(cgroup(path)?, LINK)
-        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
-    let link = program
-        .take_link(id)
-        .map_err(DatapathError::program("attach", name))?;
-    FdLink::try_from(link).map_err(DatapathError::program("pin", name))
-}
-
-fn attach_egress(
-    program: &mut CgroupSkb,
-    name: &'static str,
-    path: &Path,
-) -> Result<FdLink, DatapathError> {
-    let id = program
-        .attach(cgroup(path)?, CgroupSkbAttachType::Egress, LINK)
-        .map_err(|error| refused("attach", name, Step::AttachCgroup, error))?;
-    let link = program
-        .take_link(id)
-        .map_err(DatapathError::program("attach", name))?;
+fn fd_link<L>(name: &'static str, link: Result<L, ProgramError>) -> Result<FdLink, DatapathError>
+where
+    FdLink: TryFrom<L, Error = LinkError>,
+{
+    let link = link.map_err(DatapathError::program("attach", name))?;
     FdLink::try_from(link).map_err(DatapathError::program("pin", name))
 }
 

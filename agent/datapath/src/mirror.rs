@@ -1,7 +1,7 @@
 //! Apps' entries in their slots; the previous content is read back from the arrays.
 
 use dormouse_ebpf::maps::FOR_CLUSTER;
-use dormouse_ebpf::service::{EventKind, Mode, Route, Set, VIPS_MAX, noted};
+use dormouse_ebpf::service::{EventKind, Mode, Owner, Route, Set, VIPS_MAX, noted};
 
 use super::arrays::Arrays;
 use super::entry::Entry;
@@ -14,7 +14,7 @@ use super::pool::{self, Member, Pool, Row};
 pub(super) fn followed(arrays: &Arrays) -> Vec<u32> {
     let held = |vip: &u32| {
         let (route, _) = arrays.slot(*vip);
-        route.present && !route.service
+        route.present && !route.is_service()
     };
     (0..VIPS_MAX).filter(held).collect()
 }
@@ -76,7 +76,7 @@ pub(super) fn publish(
                 offset,
                 count,
                 leaving,
-                generation: held.generation.wrapping_add(1),
+                version: held.version.wrapping_add(1),
             },
         );
         pool.rest(held, now);
@@ -94,7 +94,7 @@ pub(super) fn publish(
 pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
     for vip in vips {
         let (route, _) = arrays.slot(*vip);
-        if route.present && !route.service {
+        if route.present && !route.is_service() {
             arrays.write_route(*vip, Route { mode, ..route });
         }
     }
@@ -103,13 +103,16 @@ pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
 /// Removes a VIP's entry.
 pub(super) fn forget(arrays: &Arrays, pool: &mut Pool, vip: u32, now: Moment) {
     let (route, set) = arrays.slot(vip);
-    if !route.present || route.service {
+    if !route.present || route.is_service() {
         return;
     }
     arrays.write_route(
         vip,
         Route {
-            generation: route.generation.wrapping_add(1),
+            owner: Owner::App {
+                share: 0,
+                sleep: route.sleep().wrapping_add(1),
+            },
             ..Route::ABSENT
         },
     );
@@ -120,12 +123,11 @@ pub(super) fn forget(arrays: &Arrays, pool: &mut Pool, vip: u32, now: Moment) {
 /// Route and set of an app's slot; a set without a route has no owner.
 fn own_slot(arrays: &Arrays, vip: u32) -> Result<(Route, Set), DatapathError> {
     let (route, set) = arrays.slot(vip);
-    if route.present && route.service {
+    if route.present && route.is_service() {
         return Err(DatapathError::NotAnApp { vip });
     }
-    let generation = set.generation;
     let nothing = Set {
-        generation,
+        version: set.version,
         ..Set::default()
     };
     Ok((route, if route.present { set } else { nothing }))
@@ -176,19 +178,21 @@ fn in_order(members: &[Member]) -> (Vec<u32>, usize) {
     (all, picked)
 }
 
-/// The route for an entry; the generation increases when a sleep begins.
+/// The route for an entry; the sleep generation increases when a sleep begins.
 fn next_route(old: Route, entry: &Entry, wanted: &[Member]) -> Route {
     let begins_sleep = entry.asleep && !(old.present && old.asleep);
     Route {
         mode: entry.mode,
-        share: entry.share,
         leased: entry.leased,
         asleep: entry.asleep,
         present: true,
         gone: entry.gone,
         port: entry.port,
         weighted: pool::differ(wanted.iter().map(|member| &member.row)),
-        generation: old.generation.wrapping_add(u32::from(begins_sleep)),
+        owner: Owner::App {
+            share: entry.share,
+            sleep: old.sleep().wrapping_add(u32::from(begins_sleep)),
+        },
         ..Route::ABSENT
     }
 }

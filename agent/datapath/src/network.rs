@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use aya::maps::{Array, HashMap, MapData};
 use dormouse_agent_services::Node;
-use dormouse_ebpf::config::{self, ACTIVATORS_MAX, RANGES_MAX, TAKING_OVER};
+use dormouse_ebpf::config::{self, ACTIVATORS_MAX, Forwarding, RANGES_MAX};
 use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::service::VIPS_MAX;
 
@@ -227,7 +227,7 @@ pub(super) fn forward_by(
     node: &Node,
 ) -> Result<(), DatapathError> {
     change(loaded, arrays, |facts| config::Config {
-        forwarder: forwarder.unwrap_or(0),
+        forwarding: forwarder.map_or(Forwarding::Off, Forwarding::By).into(),
         // On a node without Services, nothing else sets the cluster's ranges.
         pods: cluster::pods(node),
         ..facts
@@ -237,10 +237,9 @@ pub(super) fn forward_by(
 /// Records that no programs of a previous agent are left in front of these.
 pub(super) fn end_take_over(loaded: &mut Loaded, arrays: &Arrays) -> Result<(), DatapathError> {
     change(loaded, arrays, |facts| config::Config {
-        forwarder: if facts.forwarder == TAKING_OVER {
-            0
-        } else {
-            facts.forwarder
+        forwarding: match facts.forwarding.get() {
+            Forwarding::TakingOver => Forwarding::Off.into(),
+            _ => facts.forwarding,
         },
         ..facts
     })

@@ -17,11 +17,11 @@ use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
 use dormouse_ebpf::flow::{Flow, FlowKey};
 use dormouse_ebpf::maps::{
-    Admitted, Backend, DROPS_MAX, DropKey, Extra, FOREIGN_RANGED, FOREIGN_VIP, ForeignKey, Pod,
-    Sticky, StickyKey, join,
+    Affinity, AffinityKey, Backend, DROPS_MAX, DropKey, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
+    FrontendKey, Pod, SlotOptions, SourceRange, join,
 };
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
-use dormouse_ebpf::trace::{Step, Told};
+use dormouse_ebpf::trace::{Step, StepRecord};
 
 use super::arrays::{Arrays, octets};
 use super::clock;
@@ -51,14 +51,14 @@ pub struct Pinned {
     folder: PathBuf,
     arrays: Arrays,
     config: Config,
-    foreign: BpfHashMap<MapData, ForeignKey, u32>,
-    extra: BpfHashMap<MapData, u32, Extra>,
-    admitted: LpmTrie<MapData, Admitted, u32>,
-    sticky: BpfHashMap<MapData, StickyKey, Sticky>,
+    frontends: BpfHashMap<MapData, FrontendKey, u32>,
+    slot_options: BpfHashMap<MapData, u32, SlotOptions>,
+    source_ranges: LpmTrie<MapData, SourceRange, u32>,
+    affinity: BpfHashMap<MapData, AffinityKey, Affinity>,
     pods: BpfHashMap<MapData, [u8; 16], Pod>,
     flows: BpfHashMap<MapData, FlowKey, Flow>,
-    told: RefCell<Vec<Told>>,
-    asked: RefCell<Vec<(StickyKey, Sticky)>>,
+    steps: RefCell<Vec<StepRecord>>,
+    affinity_read: RefCell<Vec<(AffinityKey, Affinity)>>,
 }
 
 impl std::fmt::Debug for Pinned {
@@ -82,15 +82,15 @@ impl Pinned {
         Ok(Self {
             arrays,
             config,
-            foreign: typed(&folder, "foreign")?,
-            extra: typed(&folder, "extra")?,
-            admitted: typed(&folder, "admitted")?,
-            sticky: typed(&folder, "sticky")?,
+            frontends: typed(&folder, "frontend")?,
+            slot_options: typed(&folder, "slot_option")?,
+            source_ranges: typed(&folder, "source_range")?,
+            affinity: typed(&folder, "affinity")?,
             pods: typed(&folder, "pod")?,
             flows: typed(&folder, "flow")?,
             folder,
-            told: RefCell::default(),
-            asked: RefCell::default(),
+            steps: RefCell::default(),
+            affinity_read: RefCell::default(),
         })
     }
 
@@ -188,24 +188,38 @@ impl Pinned {
     /// The frontend of each slot; of several, the smallest. Slots for sources inside the cluster have that of the external slot.
     pub fn places(&self) -> Result<HashMap<u32, Place>, DatapathError> {
         let mut places = HashMap::new();
-        walk(&self.foreign, "foreign", |key: &ForeignKey, value: &u32| {
-            if key.kind == FOREIGN_VIP {
-                let place = Place {
-                    address: IpAddr::from(key.address).to_canonical(),
-                    port: key.port,
-                    protocol: key.protocol,
-                };
-                let known = places.entry(value & !FOREIGN_RANGED).or_insert(place);
-                *known = place.min(*known);
-            }
-            true
-        })?;
-        walk(&self.extra, "extra", |slot: &u32, extra: &Extra| {
-            if let Some(place) = places.get(slot).copied().filter(|_| extra.inside != 0) {
-                places.entry(extra.inside).or_insert(place);
-            }
-            true
-        })?;
+        walk(
+            &self.frontends,
+            "frontend",
+            |key: &FrontendKey, value: &u32| {
+                if key.kind == FRONTEND_VIP {
+                    let place = Place {
+                        address: IpAddr::from(key.address).to_canonical(),
+                        port: key.port,
+                        protocol: key.protocol,
+                    };
+                    let known = places
+                        .entry(value & !FRONTEND_SOURCE_RANGES)
+                        .or_insert(place);
+                    *known = place.min(*known);
+                }
+                true
+            },
+        )?;
+        walk(
+            &self.slot_options,
+            "slot_option",
+            |slot: &u32, options: &SlotOptions| {
+                if let Some(place) = places
+                    .get(slot)
+                    .copied()
+                    .filter(|_| options.internal_slot != 0)
+                {
+                    places.entry(options.internal_slot).or_insert(place);
+                }
+                true
+            },
+        )?;
         Ok(places)
     }
 
@@ -231,13 +245,13 @@ impl Pinned {
     }
 
     /// The steps of decisions since the last call.
-    pub fn take_steps(&self) -> Vec<Told> {
-        self.told.take()
+    pub fn take_steps(&self) -> Vec<StepRecord> {
+        self.steps.take()
     }
 
     /// The affinity entries that decisions looked up since the last call.
-    pub fn take_asked(&self) -> Vec<(StickyKey, Sticky)> {
-        self.asked.take()
+    pub fn take_affinity(&self) -> Vec<(AffinityKey, Affinity)> {
+        self.affinity_read.take()
     }
 }
 
@@ -278,30 +292,30 @@ impl Tables for Pinned {
         self.arrays.upper(id)
     }
 
-    fn filter(&self, word: u32) -> u64 {
-        self.arrays.filter.load(word as usize).unwrap_or(0)
+    fn frontend_filter(&self, word: u32) -> u64 {
+        self.arrays.frontend_filter.load(word as usize).unwrap_or(0)
     }
 
-    fn foreign(&self, key: &ForeignKey) -> Option<u32> {
-        self.foreign.get(key, 0).ok()
+    fn frontend(&self, key: &FrontendKey) -> Option<u32> {
+        self.frontends.get(key, 0).ok()
     }
 
-    fn extra(&self, slot: u32) -> Option<Extra> {
-        self.extra.get(&slot, 0).ok()
+    fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
+        self.slot_options.get(&slot, 0).ok()
     }
 
-    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
-        let admitted = Admitted {
+    fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool {
+        let range = SourceRange {
             slot: slot.to_be_bytes(),
             address: *source,
         };
-        self.admitted.get(&Key::new(160, admitted), 0).is_ok()
+        self.source_ranges.get(&Key::new(160, range), 0).is_ok()
     }
 
-    fn sticky(&self, key: &StickyKey) -> Option<Sticky> {
-        let sticky = self.sticky.get(key, 0).ok()?;
-        self.asked.borrow_mut().push((*key, sticky));
-        Some(sticky)
+    fn affinity(&self, key: &AffinityKey) -> Option<Affinity> {
+        let affinity = self.affinity.get(key, 0).ok()?;
+        self.affinity_read.borrow_mut().push((*key, affinity));
+        Some(affinity)
     }
 
     fn lease_until_ns(&self) -> u64 {
@@ -312,10 +326,10 @@ impl Tables for Pinned {
         clock::boottime_ns()
     }
 
-    fn tell(&self, step: Step, first: u64, second: u64) {
+    fn trace(&self, step: Step, first: u64, second: u64) {
         let values = [first, second];
         let step = step as u32;
-        self.told.borrow_mut().push(Told {
+        self.steps.borrow_mut().push(StepRecord {
             step,
             pad: 0,
             values,

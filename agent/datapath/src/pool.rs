@@ -233,7 +233,7 @@ impl Pool {
         [
             row("backend", self.rows.used(), BACKENDS_MAX),
             row("prefix", self.prefixes.used(), PREFIXES_MAX),
-            row("vec", self.extents.used(), SETS_MAX / ROW_LEN - 1),
+            row("backend_set", self.extents.used(), SETS_MAX / ROW_LEN - 1),
         ]
     }
 }

@@ -29,7 +29,8 @@ use dormouse_agent_services::change::PortChange;
 use dormouse_agent_services::{Changes, Family, Node, PortId, Protocol, ServicePort, Services};
 use dormouse_ebpf::config::Range;
 use dormouse_ebpf::maps::{
-    ADMITTED_MAX, Admitted, EXTRAS_MAX, Extra, FOREIGN_LOCAL, FOREIGN_MAX, ForeignKey,
+    FRONTEND_LOCAL_ADDRESS, FRONTENDS_MAX, FrontendKey, SLOT_OPTIONS_MAX, SOURCE_RANGES_MAX,
+    SlotOptions, SourceRange,
 };
 use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
 
@@ -80,24 +81,27 @@ pub(super) struct Ledger<'a> {
 
 /// The maps of Services that are written by system calls.
 pub(super) struct Calls {
-    pub(super) foreign: Box<dyn Held<ForeignKey, u32>>,
-    pub(super) extra: Box<dyn Held<u32, Extra>>,
-    pub(super) admitted: Box<dyn Held<kept::Range, u32>>,
+    pub(super) frontends: Box<dyn Held<FrontendKey, u32>>,
+    pub(super) slot_options: Box<dyn Held<u32, SlotOptions>>,
+    pub(super) source_ranges: Box<dyn Held<kept::Range, u32>>,
 }
 
 impl Calls {
     /// The kernel's maps.
     pub(super) fn take(loaded: &mut Loaded) -> Result<Self, DatapathError> {
-        let foreign: HashMap<_, ForeignKey, u32> = HashMap::try_from(loaded.take("foreign")?)
-            .map_err(DatapathError::map("open", "foreign"))?;
-        let extra: HashMap<_, u32, Extra> = HashMap::try_from(loaded.take("extra")?)
-            .map_err(DatapathError::map("open", "extra"))?;
-        let admitted: LpmTrie<_, Admitted, u32> = LpmTrie::try_from(loaded.take("admitted")?)
-            .map_err(DatapathError::map("open", "admitted"))?;
+        let frontends: HashMap<_, FrontendKey, u32> =
+            HashMap::try_from(loaded.take("frontend")?)
+                .map_err(DatapathError::map("open", "frontend"))?;
+        let slot_options: HashMap<_, u32, SlotOptions> =
+            HashMap::try_from(loaded.take("slot_option")?)
+                .map_err(DatapathError::map("open", "slot_option"))?;
+        let source_ranges: LpmTrie<_, SourceRange, u32> =
+            LpmTrie::try_from(loaded.take("source_range")?)
+                .map_err(DatapathError::map("open", "source_range"))?;
         Ok(Self {
-            foreign: Box::new(foreign),
-            extra: Box::new(extra),
-            admitted: Box::new(admitted),
+            frontends: Box::new(frontends),
+            slot_options: Box::new(slot_options),
+            source_ranges: Box::new(source_ranges),
         })
     }
 }
@@ -113,9 +117,9 @@ pub(super) struct Registry {
     /// The slots that the previous agent left.
     estate: Option<Estate>,
     settled: bool,
-    foreign: Foreign,
-    extra: Kept<u32, Extra>,
-    admitted: Admissions,
+    frontends: Foreign,
+    slot_options: Kept<u32, SlotOptions>,
+    source_ranges: Admissions,
     shed: BTreeSet<PortId>,
     /// The node's addresses that were matched with source ranges.
     primary: [Option<IpAddr>; 2],
@@ -140,9 +144,9 @@ impl Registry {
             groups: Groups::default(),
             estate: None,
             settled: false,
-            foreign: Foreign::open(calls.foreign)?,
-            extra: Kept::open("extra", calls.extra, EXTRAS_MAX)?,
-            admitted: Admissions::open(calls.admitted)?,
+            frontends: Foreign::open(calls.frontends)?,
+            slot_options: Kept::open("slot_option", calls.slot_options, SLOT_OPTIONS_MAX)?,
+            source_ranges: Admissions::open(calls.source_ranges)?,
             shed: BTreeSet::new(),
             primary: [None; 2],
             had: Vec::new(),
@@ -180,15 +184,15 @@ impl Registry {
         addresses: &[IpAddr],
     ) -> Result<(), DatapathError> {
         for address in addresses {
-            let key = address_key(*address, FOREIGN_LOCAL);
-            self.foreign.set(arrays, key, Some(1))?;
+            let key = address_key(*address, FRONTEND_LOCAL_ADDRESS);
+            self.frontends.set(arrays, key, Some(1))?;
         }
-        for key in self.foreign.keys(FOREIGN_LOCAL) {
+        for key in self.frontends.keys(FRONTEND_LOCAL_ADDRESS) {
             if !addresses
                 .iter()
                 .any(|address| octets(*address) == key.address)
             {
-                self.foreign.set(arrays, key, None)?;
+                self.frontends.set(arrays, key, None)?;
             }
         }
         Ok(())
@@ -226,7 +230,7 @@ impl Registry {
                 self.mark_addresses(ledger.arrays, services, port, &mut served);
             }
         }
-        self.foreign.tidy(ledger.arrays);
+        self.frontends.tidy(ledger.arrays);
         served
     }
 
@@ -349,22 +353,30 @@ impl Registry {
         let all = SLOTS_MAX - VIPS_MAX - reserved;
         [
             ("svc", used as usize, all as usize),
-            ("foreign", self.foreign.len(), FOREIGN_MAX as usize),
-            ("extra", self.extra.len(), EXTRAS_MAX as usize),
-            ("admitted", self.admitted.len(), ADMITTED_MAX as usize),
+            ("frontend", self.frontends.len(), FRONTENDS_MAX as usize),
+            (
+                "slot_option",
+                self.slot_options.len(),
+                SLOT_OPTIONS_MAX as usize,
+            ),
+            (
+                "source_range",
+                self.source_ranges.len(),
+                SOURCE_RANGES_MAX as usize,
+            ),
         ]
     }
 
-    pub(super) fn foreign(&self, key: &ForeignKey) -> Option<u32> {
-        self.foreign.look_up(key)
+    pub(super) fn frontend(&self, key: &FrontendKey) -> Option<u32> {
+        self.frontends.look_up(key)
     }
 
-    pub(super) fn extra(&self, slot: u32) -> Option<Extra> {
-        self.extra.look_up(&slot)
+    pub(super) fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
+        self.slot_options.look_up(&slot)
     }
 
-    pub(super) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
-        self.admitted.admits(slot, source)
+    pub(super) fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool {
+        self.source_ranges.admits(slot, source)
     }
 }
 

@@ -1,67 +1,66 @@
-//! Take-over of a data path whose maps have another layout, without losing connections.
+//! Takes over a data path whose maps have other names or sizes, without losing a connection.
 //!
-//! Maps with the same layout are shared. During the take-over there are two flow tables, and at each packet hook the old
-//! program runs in front of the new one: packets that the old program does not know are passed on to the new one. Then one
-//! word removes all VIPs from the old programs: from now on connections begin in the new table, while established ones
-//! continue in the old one. When all of them have been copied, the old programs are detached. Until then the old programs
-//! forward nothing that they do not know, and each data path uses its own half of the NAT ports.
+//! Maps of the same layout are shared. The table of flows exists twice for a while, and each packet hook runs the old
+//! program first and the new one behind it: a packet that the old program does not know is left to the next. Then the old
+//! programs' VIPs are taken away with one word: from then on connections begin in the new table, while earlier ones go on
+//! in the old one. When all of these have been copied, the old programs are detached. Until then the old programs forward no
+//! packet that they do not know, and each data path draws NAT ports from its own half of the node's ports.
 //!
-//! An agent that is killed in between leaves two data paths that work together. The next agent takes over both; on pods' links
-//! its programs run in the place of the second, so connections that the second one creates meanwhile may be lost.
+//! An agent that dies during a take-over leaves two data paths that work together. The next agent takes over both; on the
+//! pods' links its programs take the place of the second one's, so connections that this one begins meanwhile may be lost.
 //!
-//! Layouts of another schema version cannot be read: only their links are taken over, and connections end.
+//! Maps of an unknown schema cannot be read: only the links are taken over, and connections end.
 
 mod carry;
 mod folders;
+mod schema;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, HashMap, Map, MapData};
-use dormouse_ebpf::config::{Config as Facts, HANDING_OVER, Net, SERVICE_RANGES_MAX, TAKING_OVER};
-use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_VIP, ForeignKey};
+use aya::maps::{Array, HashMap};
+use dormouse_ebpf::config::{Config as Facts, Forwarding, Net, SERVICE_RANGES_MAX};
+use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP, FrontendKey};
 
 use carry::{Carried, NOT_YET};
 use folders::{beside, failed, is_link, links, pins, remove, set_aside};
+use schema::Maps;
 
 use super::clock;
 use super::error::DatapathError;
 use dormouse_agent_sys::readers;
 
-/// Maps that are not shared: they differ in size, or the old programs must lose their content.
-const OWN: &[&str] = &["flow", "config", "current", "foreign"];
+/// Maps that the new data path does not share: of another size, or emptied for the old programs.
+const OWN: &[&str] = &["flow", "config", "current", "frontend"];
 
-/// The data paths of previous agents, oldest first.
+/// The data paths that were in force before, oldest first.
 #[derive(Debug)]
-pub(super) struct Formers {
-    all: Vec<Former>,
-    /// The folder of the new data path.
-    successor: PathBuf,
+pub(super) struct Predecessors {
+    all: Vec<Predecessor>,
+    /// The maps of the data path that takes over.
+    successor: Maps,
 }
 
-/// The folder of a previous data path.
+/// The folder of pins of a data path before.
 #[derive(Debug)]
-struct Former {
+struct Predecessor {
     folder: PathBuf,
-    /// Its entries have the same meaning; only the sizes of maps differ.
-    alike: bool,
+    /// Its maps; none: of an unknown schema.
+    maps: Option<Maps>,
 }
 
-/// The folders of other layouts beside `folder`, and the one of an interrupted take-over in `folder` itself. A folder without
-/// links is removed: no program uses it.
-pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, DatapathError> {
+/// The folders of pins beside `folder` that an agent before left, and `folder` itself if a take-over into it was cut off.
+/// A folder without links is removed: no program runs by it.
+pub(super) fn predecessors(folder: &Path) -> Result<Option<Predecessors>, DatapathError> {
     let mut all = Vec::new();
     for other in beside(folder)? {
         if links(&other)?.is_empty() {
             remove(&other)?;
             continue;
         }
-        let name = other.file_name().unwrap_or_default().to_string_lossy();
-        let rest = name.strip_prefix(layout);
-        let alike = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-        all.push(Former {
-            alike,
+        all.push(Predecessor {
+            maps: Maps::of(&other),
             folder: other,
         });
     }
@@ -72,62 +71,63 @@ pub(super) fn formers(folder: &Path, layout: &str) -> Result<Option<Formers>, Da
         if links(folder)?.is_empty() {
             remove(folder)?;
         } else {
-            all.push(Former {
-                folder: set_aside(folder)?,
-                alike: true,
+            let aside = set_aside(folder)?;
+            all.push(Predecessor {
+                maps: Some(Maps::current(&aside)),
+                folder: aside,
             });
         }
     }
     let aged = all
         .into_iter()
-        .map(|former| Ok((former.age()?, former)))
+        .map(|predecessor| Ok((predecessor.age()?, predecessor)))
         .collect::<Result<BTreeMap<_, _>, DatapathError>>()?;
-    Ok(Some(Formers {
+    Ok(Some(Predecessors {
         all: aged.into_values().collect(),
-        successor: folder.to_path_buf(),
+        successor: Maps::current(folder),
     }))
 }
 
-impl Formers {
-    /// Pins the shared maps in the new folder.
+impl Predecessors {
+    /// Pins the maps that both data paths use in the new folder, under their present names.
     pub(super) fn share(&self) -> Result<(), DatapathError> {
         let Some(last) = self.last() else {
             return Ok(());
         };
-        for name in pins(&last.folder)? {
+        for pin in pins(last.folder())? {
+            let name = last.name_of(&pin);
             let is_own = OWN.iter().any(|own| name == *own);
-            if !is_own && !is_link(&name) {
-                let (from, to) = (last.folder.join(&name), self.successor.join(&name));
+            if !is_own && !is_link(&pin) {
+                let (from, to) = (last.folder().join(&pin), self.successor.folder().join(name));
                 fs::hard_link(&from, to).map_err(failed(&from))?;
             }
         }
         Ok(())
     }
 
-    /// Copies the maps that are not shared, before any program reads them. Flows that begin from now on are copied by
-    /// [`Formers::retire`].
+    /// Fills the maps that are not shared, before any program reads them. Flows that begin from now on are copied by
+    /// [`Predecessors::retire`].
     pub(super) fn fill(&self) -> Result<Vec<Carried>, DatapathError> {
         if let Some(last) = self.last() {
-            copy_array::<u64>(&last.folder, &self.successor, "current")?;
-            copy_array::<Facts>(&last.folder, &self.successor, "config")?;
+            copy_array::<u64>(last, &self.successor, "current")?;
+            copy_array::<Facts>(last, &self.successor, "config")?;
             change_facts(&self.successor, |facts| Facts {
-                forwarder: TAKING_OVER,
+                forwarding: Forwarding::TakingOver.into(),
                 ..facts
             })?;
-            copy_foreign(&last.folder, &self.successor)?;
+            copy_frontends(last, &self.successor)?;
         }
-        let alike = self.all.iter().filter(|former| former.alike);
-        alike
-            .map(|former| Carried::begin(&former.folder, &self.successor))
+        self.readable()
+            .map(|maps| Carried::begin(maps, &self.successor))
             .collect()
     }
 
-    /// Stops the old programs from forwarding directly, so that unknown packets reach the new programs behind them, and restricts
-    /// them to their half of the NAT ports.
+    /// Stops the old programs from forwarding packets themselves, so that those they do not know reach the new programs
+    /// behind them; and has them draw other NAT ports than those.
     pub(super) fn make_way(&self) -> Result<(), DatapathError> {
-        for former in self.all.iter().filter(|former| former.alike) {
-            change_facts(&former.folder, |facts| Facts {
-                forwarder: HANDING_OVER,
+        for maps in self.readable() {
+            change_facts(maps, |facts| Facts {
+                forwarding: Forwarding::HandingOver.into(),
                 ..facts
             })?;
         }
@@ -135,12 +135,13 @@ impl Formers {
         Ok(())
     }
 
-    /// Moves the cgroup links to the new folder, where attaching finds them: these programs' maps are shared.
+    /// Moves the cgroup links to the new folder, so that attaching finds them: these programs write shared maps only.
     pub(super) fn hand_over(&self) -> Result<(), DatapathError> {
-        for former in &self.all {
-            for link in links(&former.folder)? {
+        for predecessor in &self.all {
+            for link in links(&predecessor.folder)? {
                 if link.to_string_lossy().starts_with("link_cg_") {
-                    let (from, to) = (former.folder.join(&link), self.successor.join(&link));
+                    let from = predecessor.folder.join(&link);
+                    let to = self.successor.folder().join(&link);
                     fs::rename(&from, to).map_err(failed(&from))?;
                 }
             }
@@ -148,7 +149,7 @@ impl Formers {
         Ok(())
     }
 
-    /// Ends the old data paths. Must be called when the new programs are attached everywhere, behind the old ones.
+    /// Ends the old data paths. To be called when the new programs are attached everywhere, behind the old ones.
     pub(super) fn retire(self, mut carried: Vec<Carried>) -> Result<(), DatapathError> {
         for flows in &mut carried {
             flows.catch_up(NOT_YET)?;
@@ -158,72 +159,55 @@ impl Formers {
             flows.catch_up(NOT_YET)?;
         }
         let forgotten_ns = clock::boottime_ns();
-        // The youngest first: packets that it does not know reach the older ones, which still have their VIPs.
-        for former in self.all.iter().rev().filter(|former| former.alike) {
-            former.forget_vips()?;
+        // The youngest first: packets that it does not know reach the programs before, which have their VIPs still.
+        for maps in self.readable().rev() {
+            remove_vips(maps)?;
         }
         for flows in &mut carried {
             flows.catch_up(forgotten_ns)?;
             flows.clear(forgotten_ns)?;
         }
-        // A grace period: programs that ran with the old configuration have stored their flows.
+        // Programs that ran with the old facts have written the flows that they began.
         readers::wait_for_readers();
         for mut flows in carried {
             flows.catch_up(forgotten_ns)?;
             flows.hand_over(forgotten_ns)?;
         }
-        for former in &self.all {
-            former.remove()?;
-            tracing::info!(former = %former.folder.display(), "took over the data path of a previous layout");
+        for predecessor in &self.all {
+            predecessor.remove()?;
+            let folder = predecessor.folder.display();
+            tracing::info!(%folder, "took over the data path of a previous layout");
         }
         Ok(())
     }
 
-    /// The youngest one of the same schema.
-    fn last(&self) -> Option<&Former> {
-        self.all.iter().rev().find(|former| former.alike)
+    /// The maps of known schemas, oldest first.
+    fn readable(&self) -> impl DoubleEndedIterator<Item = &Maps> {
+        self.all
+            .iter()
+            .filter_map(|predecessor| predecessor.maps.as_ref())
+    }
+
+    /// The maps with the newest facts.
+    fn last(&self) -> Option<&Maps> {
+        self.readable().next_back()
     }
 }
 
-impl Former {
-    /// Orders data paths by the creation of their maps.
+impl Predecessor {
+    /// Grows with the time when its maps were made.
     fn age(&self) -> Result<(bool, u32, PathBuf), DatapathError> {
-        let id = if self.alike {
-            let flows = open(&self.folder, "flow")?;
-            let info = flows.info();
-            info.map_err(DatapathError::map("look at", "flow"))?.id()
-        } else {
-            0
-        };
-        Ok((self.alike, id, self.folder.clone()))
-    }
-
-    /// Removes every VIP from its programs: they continue to translate the flows that they know, and begin no new ones.
-    fn forget_vips(&self) -> Result<(), DatapathError> {
-        change_facts(&self.folder, |facts| Facts {
-            ranges_len: 0,
-            services_len: 0,
-            service_ranges: [Net::default(); SERVICE_RANGES_MAX],
-            ..facts
-        })?;
-        self.forget_foreign()
-    }
-
-    /// Cluster IPs are removed first: with them present, removing the ports would make the programs refuse packets.
-    fn forget_foreign(&self) -> Result<(), DatapathError> {
-        let mut foreign: HashMap<_, ForeignKey, u32> = typed(&self.folder, "foreign")?;
-        let keys: Vec<_> = foreign.keys().filter_map(Result::ok).collect();
-        for kind in [FOREIGN_CLUSTER_IP, FOREIGN_VIP] {
-            for key in keys.iter().filter(|key| key.kind == kind) {
-                foreign
-                    .remove(key)
-                    .map_err(DatapathError::map("remove from", "foreign"))?;
+        let id = match &self.maps {
+            Some(maps) => {
+                let info = maps.open("flow")?.info();
+                info.map_err(DatapathError::map("look at", "flow"))?.id()
             }
-        }
-        Ok(())
+            None => 0,
+        };
+        Ok((self.maps.is_some(), id, self.folder.clone()))
     }
 
-    /// Removes links first: a folder without links is recognized as unused.
+    /// Links go first: a folder without links is removed by the next start.
     fn remove(&self) -> Result<(), DatapathError> {
         for link in links(&self.folder)? {
             let pin = self.folder.join(link);
@@ -233,11 +217,32 @@ impl Former {
     }
 }
 
-/// Activates a changed configuration for the programs of a folder; at most once per grace period.
-fn change_facts(folder: &Path, change: impl FnOnce(Facts) -> Facts) -> Result<(), DatapathError> {
+/// Takes all VIPs from the programs that read these maps: they apply the flows that they know, and begin none.
+fn remove_vips(maps: &Maps) -> Result<(), DatapathError> {
+    change_facts(maps, |facts| Facts {
+        ranges_len: 0,
+        services_len: 0,
+        service_ranges: [Net::default(); SERVICE_RANGES_MAX],
+        ..facts
+    })?;
+    let mut frontends: HashMap<_, FrontendKey, u32> = maps.typed("frontend")?;
+    let keys: Vec<_> = frontends.keys().filter_map(Result::ok).collect();
+    // Cluster IPs first: an address that is still known as one would reject the ports that go next.
+    for kind in [FRONTEND_CLUSTER_IP, FRONTEND_VIP] {
+        for key in keys.iter().filter(|key| key.kind == kind) {
+            frontends
+                .remove(key)
+                .map_err(DatapathError::map("remove from", "frontend"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts other facts in force for the programs that read these maps; at most once in a grace period.
+fn change_facts(maps: &Maps, change: impl FnOnce(Facts) -> Facts) -> Result<(), DatapathError> {
     let failed = || DatapathError::map("write", "config");
-    let mut current: Array<_, u64> = typed(folder, "current")?;
-    let mut facts: Array<_, Facts> = typed(folder, "config")?;
+    let mut current: Array<_, u64> = maps.typed("current")?;
+    let mut facts: Array<_, Facts> = maps.typed("config")?;
     let slot = u32::from(current.get(&0, 0).map_err(failed())? & 1 == 1);
     let known = facts.get(&slot, 0).map_err(failed())?;
     let other = slot ^ 1;
@@ -246,13 +251,13 @@ fn change_facts(folder: &Path, change: impl FnOnce(Facts) -> Facts) -> Result<()
 }
 
 fn copy_array<V: aya::Pod>(
-    from: &Path,
-    to: &Path,
+    from: &Maps,
+    to: &Maps,
     name: &'static str,
 ) -> Result<(), DatapathError> {
     let failed = || DatapathError::map("take over", name);
-    let from: Array<_, V> = typed(from, name)?;
-    let mut to: Array<_, V> = typed(to, name)?;
+    let from: Array<_, V> = from.typed(name)?;
+    let mut to: Array<_, V> = to.typed(name)?;
     for slot in 0..from.len().min(to.len()) {
         let value = from.get(&slot, 0).map_err(failed())?;
         to.set(slot, value, 0).map_err(failed())?;
@@ -260,27 +265,13 @@ fn copy_array<V: aya::Pod>(
     Ok(())
 }
 
-fn copy_foreign(from: &Path, to: &Path) -> Result<(), DatapathError> {
-    let failed = || DatapathError::map("take over", "foreign");
-    let from: HashMap<_, ForeignKey, u32> = typed(from, "foreign")?;
-    let mut to: HashMap<_, ForeignKey, u32> = typed(to, "foreign")?;
+fn copy_frontends(from: &Maps, to: &Maps) -> Result<(), DatapathError> {
+    let failed = || DatapathError::map("take over", "frontend");
+    let from: HashMap<_, FrontendKey, u32> = from.typed("frontend")?;
+    let mut to: HashMap<_, FrontendKey, u32> = to.typed("frontend")?;
     for entry in &from {
         let (key, value) = entry.map_err(failed())?;
         to.insert(key, value, 0).map_err(failed())?;
     }
     Ok(())
-}
-
-fn open(folder: &Path, name: &'static str) -> Result<MapData, DatapathError> {
-    MapData::from_pin(folder.join(name)).map_err(DatapathError::map("take over", name))
-}
-
-fn typed<T>(folder: &Path, name: &'static str) -> Result<T, DatapathError>
-where
-    T: TryFrom<Map>,
-    T::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let map =
-        Map::from_map_data(open(folder, name)?).map_err(DatapathError::map("take over", name))?;
-    T::try_from(map).map_err(DatapathError::map("take over", name))
 }

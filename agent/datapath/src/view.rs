@@ -3,7 +3,7 @@
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
-use dormouse_ebpf::maps::{Backend, Extra, ForeignKey, Sticky, StickyKey};
+use dormouse_ebpf::maps::{Affinity, AffinityKey, Backend, FrontendKey, SlotOptions};
 
 use super::arrays::Arrays;
 use super::clock;
@@ -14,7 +14,7 @@ pub struct View<'a> {
     pub(super) arrays: &'a Arrays,
     pub(super) registry: &'a Registry,
     pub(super) config: Config,
-    pub(super) sticky: Option<HashMap<&'a MapData, StickyKey, Sticky>>,
+    pub(super) affinity: Option<HashMap<&'a MapData, AffinityKey, Affinity>>,
 }
 
 impl std::fmt::Debug for View<'_> {
@@ -50,24 +50,24 @@ impl Tables for View<'_> {
         self.arrays.upper(id)
     }
 
-    fn filter(&self, word: u32) -> u64 {
-        self.arrays.filter.load(word as usize).unwrap_or(0)
+    fn frontend_filter(&self, word: u32) -> u64 {
+        self.arrays.frontend_filter.load(word as usize).unwrap_or(0)
     }
 
-    fn foreign(&self, key: &ForeignKey) -> Option<u32> {
-        self.registry.foreign(key)
+    fn frontend(&self, key: &FrontendKey) -> Option<u32> {
+        self.registry.frontend(key)
     }
 
-    fn extra(&self, slot: u32) -> Option<Extra> {
-        self.registry.extra(slot)
+    fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
+        self.registry.slot_options(slot)
     }
 
-    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
-        self.registry.admits(slot, source)
+    fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool {
+        self.registry.in_source_range(slot, source)
     }
 
-    fn sticky(&self, key: &StickyKey) -> Option<Sticky> {
-        self.sticky.as_ref()?.get(key, 0).ok()
+    fn affinity(&self, key: &AffinityKey) -> Option<Affinity> {
+        self.affinity.as_ref()?.get(key, 0).ok()
     }
 
     fn lease_until_ns(&self) -> u64 {

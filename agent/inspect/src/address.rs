@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use dormouse_ebpf::config::{Net, Range};
-use dormouse_ebpf::decide::{Tables as _, is_local};
-use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, ForeignKey};
+use dormouse_ebpf::decide::{Tables as _, is_node_address};
+use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FrontendKey};
 use dormouse_ebpf::service::Route;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, In
         let text = format!("pod on interface {}, {mac}{seen}", pod.ifindex);
         facts.push(("data path", text));
     }
-    if is_local(pinned, config, &key) {
+    if is_node_address(pinned, config, &key) {
         facts.push(("node", "a local address of this node".to_owned()));
     }
     if let Some(vip) = config.vip(&key) {
@@ -50,7 +50,7 @@ pub fn find(pinned: &Pinned, names: &Names, address: IpAddr) -> Result<Found, In
                 "{}, {} backends, share {}/255",
                 mode(&route),
                 set.count,
-                route.share
+                route.share()
             )
         } else {
             "not followed by this node".to_owned()
@@ -134,8 +134,10 @@ fn served(
     slots.sort_unstable();
     slots.dedup();
     let inside = |slot: u32| {
-        let inside = slots.iter().filter_map(|slot| pinned.extra(*slot));
-        inside.into_iter().any(|extra| extra.inside == slot)
+        let inside = slots.iter().filter_map(|slot| pinned.slot_options(*slot));
+        inside
+            .into_iter()
+            .any(|options| options.internal_slot == slot)
     };
     let facts = slots.iter().copied().map(|slot| {
         let (route, set) = pinned.slot(slot);
@@ -163,13 +165,13 @@ fn served(
         ("service", text)
     });
     let mut facts: Vec<_> = facts.collect();
-    let listed = ForeignKey {
+    let listed = FrontendKey {
         address: key,
         port: 0,
         protocol: 0,
-        kind: FOREIGN_CLUSTER_IP,
+        kind: FRONTEND_CLUSTER_IP,
     };
-    if own.is_some() || pinned.foreign(&listed).is_some() {
+    if own.is_some() || pinned.frontend(&listed).is_some() {
         facts.insert(0, ("cluster IP", "of a Service on this node".to_owned()));
     }
     Ok(facts)

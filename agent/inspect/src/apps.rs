@@ -62,7 +62,9 @@ impl Row for AppRow {
 
 /// The followed apps, by index.
 pub fn rows(pinned: &Pinned) -> Vec<AppRow> {
-    let apps = pinned.followed().filter(|(_, route, _)| !route.service);
+    let apps = pinned
+        .followed()
+        .filter(|(_, route, _)| !route.is_service());
     let row = apps.map(|(index, route, set)| AppRow {
         vip: pinned.own_place(index).map(|place| place.address),
         index,
@@ -72,7 +74,7 @@ pub fn rows(pinned: &Pinned) -> Vec<AppRow> {
             _ if route.asleep => "asleep",
             _ => "proxy",
         },
-        share: route.share,
+        share: route.share(),
         backends: set.count,
         leased: route.leased,
     });

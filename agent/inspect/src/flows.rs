@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use dormouse_agent_services::Prefix;
 use dormouse_ebpf::decide::{NO_BACKEND, Tables as _};
-use dormouse_ebpf::flow::{Flow, FlowKey, HIDDEN};
+use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED};
 
 use self::ends::Ends;
 use self::writer::Writer;
@@ -75,7 +75,7 @@ impl Filter {
             client: ends.client,
             vip: ends.vip,
             backend: ends.backend,
-            via: flow.is(HIDDEN).then_some(ends.via),
+            via: flow.is(MASQUERADED).then_some(ends.via),
             kind,
             state,
             service: service(pinned, names, key.protocol, &ends, flow.slot),
@@ -155,14 +155,14 @@ mod tests {
 
     #[test]
     fn a_flow_and_its_reply_have_the_same_client_and_backend() {
-        let (key, there) = flow(HIDDEN);
-        let back_key = key.answered(&there);
+        let (key, there) = flow(MASQUERADED);
+        let back_key = key.reply(&there);
         let back = Flow {
             source: key.target,
             target: key.source,
             source_port: key.target_port,
             target_port: key.source_port,
-            kind: HIDDEN | REPLY,
+            kind: MASQUERADED | REPLY,
             ..there
         };
         let (a, b) = (Ends::of(&key, &there), Ends::of(&back_key, &back));

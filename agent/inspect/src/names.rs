@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use dormouse_ebpf::decide::Tables as _;
-use dormouse_ebpf::maps::{FOREIGN_RANGED, FOREIGN_VIP, ForeignKey, NO_SLOT};
+use dormouse_ebpf::maps::{FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey, NO_SLOT};
 use dormouse_ebpf::packet::{SCTP, TCP, UDP};
 
 use super::InspectError;
@@ -75,7 +75,7 @@ impl Names {
             return Some(format!("slot {slot}"));
         };
         let (route, _) = pinned.slot(slot);
-        if !route.service {
+        if !route.is_service() {
             return Some(format!("app {}", place.address));
         }
         let named = self.at(&place).map(ToOwned::to_owned);
@@ -97,17 +97,21 @@ pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
     let protocol = protocol_number(&row.protocol).unwrap_or(0);
     let mut slots = Vec::new();
     for vip in &row.vips {
-        let key = ForeignKey {
+        let key = FrontendKey {
             address: octets(vip.address),
             port: vip.port,
             protocol,
-            kind: FOREIGN_VIP,
+            kind: FRONTEND_VIP,
         };
         let own = pinned.facts().cluster_ip(&key.address);
         let own = own.filter(|slot| pinned.slot(*slot).0.port == vip.port);
-        let found = pinned.foreign(&key).map(|value| value & !FOREIGN_RANGED);
+        let found = pinned
+            .frontend(&key)
+            .map(|value| value & !FRONTEND_SOURCE_RANGES);
         for slot in [own, found].into_iter().flatten() {
-            let inside = pinned.extra(slot).map(|extra| extra.inside);
+            let inside = pinned
+                .slot_options(slot)
+                .map(|options| options.internal_slot);
             slots.push(slot);
             slots.extend(inside.filter(|_| pinned.slot(slot).0.split));
         }

@@ -12,12 +12,11 @@ use super::names::Names;
 use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
 use dormouse_agent_datapath::{Explained, Explainer, Hook, Memory, Pinned, Place, Verdict, octets};
-use dormouse_ebpf::decide::{
-    Answer, Asked, Choice, Tables as _, decide, is_local, is_the_packets, may_be_ours,
-};
+use dormouse_ebpf::decide::{Choice, Request, Tables as _, decide, is_node_address};
 use dormouse_ebpf::flow::FlowKey;
 use dormouse_ebpf::packet::UDP;
 use dormouse_ebpf::pick::{flow_hash, mix};
+use dormouse_ebpf::socket::{Call, Caller, Unchanged, decide_call};
 
 /// One packet to explain.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl<'a> PacketPath<'a> {
         let from = from.unwrap_or_else(|| {
             if pinned.pod(source).is_some() {
                 From::Pod
-            } else if is_local(pinned, pinned.facts(), &octets(source)) {
+            } else if is_node_address(pinned, pinned.facts(), &octets(source)) {
                 From::Node
             } else {
                 From::Outside
@@ -70,14 +69,11 @@ impl<'a> PacketPath<'a> {
         };
         let mut sent = self.opening;
         if self.from != From::Outside && !self.bare {
-            match self.socket(&mut found.lines) {
-                Call::Translated(target) => sent.target = target,
-                Call::Unchanged => {}
-                Call::Refused(verdict) => {
-                    found.stop(Outcome::Refused, Some(verdict));
-                    found.ends = None;
-                    return Ok(found);
-                }
+            let call = self.socket(&mut found.lines, &mut sent);
+            if let Call::Refused(verdict) = call {
+                found.stop(Outcome::Refused, Some(verdict));
+                found.ends = None;
+                return Ok(found);
             }
         }
         self.packet(sent, &mut found)?;
@@ -85,7 +81,7 @@ impl<'a> PacketPath<'a> {
     }
 
     /// The socket hooks (connect(2), sendmsg(2)): the VIP becomes a backend before there is a packet.
-    fn socket(&self, lines: &mut Vec<Line>) -> Call {
+    fn socket(&self, lines: &mut Vec<Line>, sent: &mut Opening) -> Call {
         let hook = self.socket_hook();
         let mut line = |topic, text: String| {
             lines.push(Line {
@@ -95,51 +91,55 @@ impl<'a> PacketPath<'a> {
                 evidence: Evidence::Read,
             });
         };
-        let (pinned, config) = (self.pinned, self.pinned.facts());
-        let target = octets(self.opening.target.ip());
-        let by_node = self.from == From::Node;
-        if !may_be_ours(pinned, config, &target) {
-            line("frontend", "none: no service at this address".to_owned());
-            return Call::Unchanged;
-        }
-        let mut asked = Asked {
-            target,
-            port: self.opening.target.port(),
+        let pinned = self.pinned;
+        let process = Process {
             protocol: self.opening.protocol,
-            by_node,
+            from: self.from,
             // A socket's pick is random: any of the backends can be next.
             hash: mix(pinned.now_ns()),
-            ..Asked::default()
         };
-        if by_node {
-            asked.source = *config.node_address_for(&target);
-        } else if is_the_packets(pinned, config, &asked) {
-            let text = "left to the packet programs: the answer depends on the client's address";
-            line("frontend", text.to_owned());
-            return Call::Unchanged;
-        }
+        let mut request = Request {
+            target: octets(self.opening.target.ip()),
+            port: self.opening.target.port(),
+            ..Request::default()
+        };
         let mut choice = Choice::default();
         pinned.take_steps();
-        let answer = decide(pinned, &asked, &mut choice);
-        for (topic, text) in self
-            .renderer(self.opening, true)
-            .render(&pinned.take_steps())
-        {
+        let call = decide_call(pinned, &process, &mut request, &mut choice);
+        let steps = pinned.take_steps();
+        match call {
+            Call::Unchanged(Unchanged::NoFrontend) => {
+                line("frontend", "none: no service at this address".to_owned());
+                return call;
+            }
+            Call::Unchanged(Unchanged::NeedsClientAddress) => {
+                let text =
+                    "left to the packet programs: the answer depends on the client's address";
+                line("frontend", text.to_owned());
+                return call;
+            }
+            _ => {}
+        }
+        for (topic, text) in self.renderer(self.opening, true).render(&steps) {
             line(topic, text);
         }
-        let call = call(answer, &choice, by_node);
-        match &call {
-            Call::Translated(target) => {
-                if let Answer::Go(Some(verdict)) = answer {
+        match call {
+            Call::Translated(_, verdict) => {
+                if let Some(verdict) = verdict {
                     let why = activator(verdict).unwrap_or("used");
                     line("activator", why.to_owned());
                 }
-                line(
-                    "socket",
-                    format!("connected to {target}; getpeername(2) returns the VIP"),
+                let address = IpAddr::from(choice.address).to_canonical();
+                sent.target = SocketAddr::new(address, choice.port);
+                let text = format!(
+                    "connected to {}; getpeername(2) returns the VIP",
+                    sent.target
                 );
+                line("socket", text);
             }
-            Call::Unchanged => line("socket", "unchanged: the packet programs decide".to_owned()),
+            Call::Unchanged(_) => {
+                line("socket", "unchanged: the packet programs decide".to_owned());
+            }
             Call::Refused(_) => line("socket", "refused: ECONNREFUSED".to_owned()),
         }
         call
@@ -245,25 +245,19 @@ impl<'a> PacketPath<'a> {
         };
         let mut flows = Vec::new();
         if let Some(flow) = self.pinned.flow(&key) {
-            let back = key.answered(&flow);
+            let back = key.reply(&flow);
             flows.push((key, flow));
             flows.extend(self.pinned.flow(&back).map(|flow| (back, flow)));
         }
-        self.pinned.take_asked();
-        let asked = Asked {
+        self.pinned.take_affinity();
+        let asked = Request {
             source: key.source,
             target: key.target,
             port: key.target_port,
             protocol: key.protocol,
-            alike: self.from == From::Outside,
-            hash: flow_hash(
-                &key.source,
-                key.source_port,
-                &key.target,
-                key.target_port,
-                key.protocol,
-            ),
-            ..Asked::default()
+            consistent: self.from == From::Outside,
+            hash: flow_hash(&key),
+            ..Request::default()
         };
         // Only to learn which affinity entries it looks up.
         decide(self.pinned, &asked, &mut Choice::default());
@@ -271,7 +265,7 @@ impl<'a> PacketPath<'a> {
         let vip = self.pinned.facts().vip(&key.target);
         Memory {
             flows,
-            sticky: self.pinned.take_asked(),
+            affinity: self.pinned.take_affinity(),
             touch: vip.and_then(|vip| Some((vip, self.pinned.touch(vip)?))),
         }
     }
@@ -294,7 +288,7 @@ impl<'a> PacketPath<'a> {
     fn stays(&self, address: IpAddr) -> bool {
         let config = self.pinned.facts();
         let address = octets(address);
-        config.is_local(&address) || is_local(self.pinned, config, &address)
+        config.is_local(&address) || is_node_address(self.pinned, config, &address)
     }
 
     fn renderer(&self, opening: Opening, by_socket: bool) -> Renderer<'a> {
@@ -315,21 +309,24 @@ fn place(opening: &Opening) -> Place {
     }
 }
 
-/// The result of a socket hook.
-enum Call {
-    Translated(SocketAddr),
-    Unchanged,
-    Refused(Verdict),
+/// The process whose connect(2) or sendmsg(2) is explained.
+struct Process {
+    protocol: u8,
+    from: From,
+    hash: u64,
 }
 
-fn call(answer: Answer, choice: &Choice, by_node: bool) -> Call {
-    match answer {
-        Answer::Go(_) => {
-            let address = IpAddr::from(choice.address).to_canonical();
-            Call::Translated(SocketAddr::new(address, choice.port))
-        }
-        Answer::Reject(verdict) if by_node => Call::Refused(verdict),
-        _ => Call::Unchanged,
+impl Caller for Process {
+    fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    fn is_node(&self, _netns: u64) -> bool {
+        self.from == From::Node
+    }
+
+    fn hash(&self) -> u64 {
+        self.hash
     }
 }
 

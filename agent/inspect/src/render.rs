@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use dormouse_ebpf::maps::NO_SLOT;
-use dormouse_ebpf::service::{Hide, Mode, Route, SHARE_WHOLE, Set};
-use dormouse_ebpf::trace::{Step, Told};
+use dormouse_ebpf::service::{Masquerade, Mode, Route, SHARE_WHOLE, Set};
+use dormouse_ebpf::trace::{Step, StepRecord};
 use serde::Serialize;
 
 use super::names::{self, Names};
@@ -53,7 +53,7 @@ type TopicText = (&'static str, String);
 
 impl Renderer<'_> {
     /// The lines for the steps of one decision.
-    pub fn render(&self, steps: &[Told]) -> Vec<TopicText> {
+    pub fn render(&self, steps: &[StepRecord]) -> Vec<TopicText> {
         let find = |wanted: Step| {
             let mut found = steps
                 .iter()
@@ -62,23 +62,23 @@ impl Renderer<'_> {
         };
         let mut lines = Vec::new();
         let route = find(Step::Route).map(|[slot, word]| (number(slot), Route::unpack(word)));
-        lines.push(self.frontend(find(Step::ClusterIp), find(Step::Address), route));
-        if let Some([slot, ranged]) = find(Step::Address) {
+        lines.push(self.frontend(find(Step::ClusterIp), find(Step::Frontend), route));
+        if let Some([slot, ranged]) = find(Step::Frontend) {
             lines.extend(source(number(slot), ranged == 1, route));
         }
         let Some((_, route)) = route else {
             return lines;
         };
         lines.push(("answer", answer(&route)));
-        let kept = find(Step::Kept);
-        if route.sticky && route.mode == Mode::Serve {
+        let kept = find(Step::Affinity);
+        if route.affinity && route.mode == Mode::Serve {
             lines.push(("affinity", self.affinity(kept)));
         }
         if let Some([_, word]) = find(Step::Set) {
             lines.push(("backends", self.backends(Set::unpack(word))));
         }
-        if let Some([id, alike]) = find(Step::Picked) {
-            lines.push(("pick", self.pick(number(id), alike == 1)));
+        if let Some([id, consistent]) = find(Step::Picked) {
+            lines.push(("pick", self.pick(number(id), consistent == 1)));
         }
         lines
     }
@@ -100,7 +100,7 @@ impl Renderer<'_> {
         let text = match (cluster_ip, address, route) {
             (Some([slot, _]), _, _) => format!("cluster IP {}", of(slot)),
             (_, Some([slot, _]), _) => format!("{} {}", self.kind(), of(slot)),
-            (_, _, Some((vip, route))) if !route.service => {
+            (_, _, Some((vip, route))) if !route.is_service() => {
                 let known = if route.present {
                     ""
                 } else {
@@ -152,13 +152,13 @@ impl Renderer<'_> {
         format!("{}: {}{more}", set.count, named.join(", "))
     }
 
-    fn pick(&self, id: u32, alike: bool) -> String {
+    fn pick(&self, id: u32, consistent: bool) -> String {
         let end = self.pinned.endpoint(id);
         let end = end.map_or_else(
             || "a removed backend".to_owned(),
             |(address, port, _)| SocketAddr::new(address, port).to_string(),
         );
-        let by = if alike {
+        let by = if consistent {
             "by rendezvous hash, the same on every node"
         } else if self.by_socket {
             "at random, for each socket"
@@ -170,7 +170,7 @@ impl Renderer<'_> {
 }
 
 /// Whether the packet bypassed the host's forwarding, and if so, whether it went into a pod of this node.
-pub fn direct(steps: &[Told]) -> Option<bool> {
+pub fn direct(steps: &[StepRecord]) -> Option<bool> {
     let mut told = steps.iter().rev();
     let told = told.find(|told| Step::of(told.step) == Some(Step::Direct))?;
     let [_, into_pod] = told.values;
@@ -209,17 +209,17 @@ fn answer(route: &Route) -> String {
         Mode::Drop => "drop: no endpoint on this node",
     };
     let mut parts = vec![mode.to_owned()];
-    if route.service {
+    if route.is_service() {
         let policy = if route.local {
             "policy Local"
         } else {
             "policy Cluster"
         };
         parts.push(policy.to_owned());
-        parts.extend(masquerade(route.hide).map(ToOwned::to_owned));
+        parts.extend(masquerade(route.masquerade).map(ToOwned::to_owned));
     } else {
-        if route.share > 0 {
-            parts.push(format!("share {}/{SHARE_WHOLE}", route.share));
+        if route.share() > 0 {
+            parts.push(format!("share {}/{SHARE_WHOLE}", route.share()));
         }
         parts.extend(route.asleep.then(|| "asleep".to_owned()));
         parts.extend(route.leased.then(|| "under the node lease".to_owned()));
@@ -227,12 +227,12 @@ fn answer(route: &Route) -> String {
     parts.join(", ")
 }
 
-fn masquerade(hide: Hide) -> Option<&'static str> {
-    match hide {
-        Hide::Nobody => None,
-        Hide::Foreign => Some("masquerades sources outside the pod ranges"),
-        Hide::Everybody => Some("masquerades every source"),
-        Hide::Node => Some("masquerades the node's own address"),
+fn masquerade(masquerade: Masquerade) -> Option<&'static str> {
+    match masquerade {
+        Masquerade::None => None,
+        Masquerade::External => Some("masquerades sources outside the pod ranges"),
+        Masquerade::All => Some("masquerades every source"),
+        Masquerade::Node => Some("masquerades the node's own address"),
     }
 }
 
@@ -251,13 +251,17 @@ pub fn activator(verdict: Verdict) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dormouse_ebpf::service::Owner;
 
     #[test]
     fn an_answer_lists_policy_and_masquerade() {
         let route = Route {
             mode: Mode::Serve,
-            service: true,
-            hide: Hide::Everybody,
+            owner: Owner::Service {
+                role: 0,
+                group: Some(0),
+            },
+            masquerade: Masquerade::All,
             ..Route::ABSENT
         };
         assert_eq!(

@@ -57,12 +57,12 @@ struct LinkInfo {
 pub fn attached_to(link: BorrowedFd<'_>) -> io::Result<u64> {
     const BPF_LINK_TYPE_CGROUP: u32 = 3;
     let mut info = LinkInfo::default();
-    let argument = GetInfo {
+    let mut argument = GetInfo {
         bpf_fd: link.as_raw_fd().cast_unsigned(),
         info_len: u32::try_from(size_of::<LinkInfo>()).map_err(io::Error::other)?,
         info: (&raw mut info) as u64,
     };
-    bpf(BPF_OBJ_GET_INFO_BY_FD, &argument)?;
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &mut argument)?;
     let [low, high] = info.target.map(u64::from);
     Ok(if info.kind == BPF_LINK_TYPE_CGROUP {
         let [low, high] = if cfg!(target_endian = "big") {
@@ -79,23 +79,23 @@ pub fn attached_to(link: BorrowedFd<'_>) -> io::Result<u64> {
 /// Opens a pinned link.
 pub fn pinned(path: &Path) -> io::Result<OwnedFd> {
     let name = CString::new(path.as_os_str().as_bytes())?;
-    let argument = ObjGet {
+    let mut argument = ObjGet {
         pathname: name.as_ptr() as u64,
         ..ObjGet::default()
     };
-    let fd = bpf(BPF_OBJ_GET, &argument)?;
+    let fd = bpf(BPF_OBJ_GET, &mut argument)?;
     // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Replaces a link's program atomically: every packet meets the old or the new one.
 pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    let argument = LinkUpdate {
+    let mut argument = LinkUpdate {
         link_fd: link.as_raw_fd().cast_unsigned(),
         new_prog_fd: program.as_raw_fd().cast_unsigned(),
         ..LinkUpdate::default()
     };
-    bpf(BPF_LINK_UPDATE, &argument).map(drop)
+    bpf(BPF_LINK_UPDATE, &mut argument).map(drop)
 }
 
 const BPF_MAP_CREATE: libc::c_long = 0;
@@ -130,13 +130,13 @@ struct ProgLoad {
 /// Creates an array of one word with value 0. It exists while its descriptor or a program that uses it does.
 pub fn new_word() -> io::Result<OwnedFd> {
     const BPF_MAP_TYPE_ARRAY: u32 = 2;
-    let argument = MapCreate {
+    let mut argument = MapCreate {
         map_type: BPF_MAP_TYPE_ARRAY,
         key_size: 4,
         value_size: 8,
         max_entries: 1,
     };
-    let fd = bpf(BPF_MAP_CREATE, &argument)?;
+    let fd = bpf(BPF_MAP_CREATE, &mut argument)?;
     // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -144,7 +144,7 @@ pub fn new_word() -> io::Result<OwnedFd> {
 /// Loads a classifier from BPF instructions, which the verifier checks.
 pub fn load_classifier(instructions: &[u64]) -> io::Result<OwnedFd> {
     const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
-    let argument = ProgLoad {
+    let mut argument = ProgLoad {
         prog_type: BPF_PROG_TYPE_SCHED_CLS,
         insn_cnt: u32::try_from(instructions.len()).map_err(io::Error::other)?,
         insns: instructions.as_ptr() as u64,
@@ -152,7 +152,7 @@ pub fn load_classifier(instructions: &[u64]) -> io::Result<OwnedFd> {
         prog_name: *b"dormouse_limit\0\0",
         ..ProgLoad::default()
     };
-    let fd = bpf(BPF_PROG_LOAD, &argument)?;
+    let fd = bpf(BPF_PROG_LOAD, &mut argument)?;
     // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -193,19 +193,11 @@ pub fn lookup_batch<K: aya::Pod, V: aya::Pod>(
         elem_flags: 0,
         flags: 0,
     };
-    // SAFETY: all pointers are to live memory: `count` keys and values of the map's sizes, which the callers' types give
-    // and which are valid for every bit pattern, and one word for each cursor.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_MAP_LOOKUP_BATCH,
-            &raw mut argument,
-            size_of::<Batch>(),
-        )
-    };
+    // The pointers are to live memory: `count` keys and values of the map's sizes, which the callers' types give and which
+    // are valid for every bit pattern, and one word for each cursor.
+    let read = bpf(BPF_MAP_LOOKUP_BATCH, &mut argument);
     *cursor = Some(next);
-    if result < 0 {
-        let error = io::Error::last_os_error();
+    if let Err(error) = read {
         if error.raw_os_error() != Some(libc::ENOENT) {
             return Err(error);
         }
@@ -214,13 +206,16 @@ pub fn lookup_batch<K: aya::Pod, V: aya::Pod>(
     Ok(argument.count as usize)
 }
 
-fn bpf<T>(command: libc::c_long, argument: &T) -> io::Result<RawFd> {
-    // SAFETY: a pointer to a live argument of this command, and its size: the kernel reads no more.
+/// Calls bpf(2). Addresses in the argument are of memory that lives as long as the call, and that the kernel may write if
+/// the command does.
+fn bpf<T>(command: libc::c_long, argument: &mut T) -> io::Result<RawFd> {
+    // SAFETY: an exclusive pointer to an argument of this command, and its size: the kernel reads and writes no more of it.
+    // The callers, all in this file, pass addresses as above.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
             command,
-            std::ptr::from_ref(argument),
+            std::ptr::from_mut(argument),
             size_of::<T>(),
         )
     };

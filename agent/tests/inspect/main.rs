@@ -324,7 +324,7 @@ fn ask_everything(place: &Place<'_>, named: bool) {
     );
     for (path, bytes) in &before {
         // A running agent rebuilds its Bloom filter of flows periodically, independent of queries.
-        let is_renewed = named && path.ends_with("flowing");
+        let is_renewed = named && path.ends_with("flow_filter");
         assert!(
             is_renewed || after[path] == *bytes,
             "{} changed",

@@ -11,7 +11,8 @@ use dormouse_agent_datapath::{Config, detach};
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_ebpf::maps::{
-    Admitted, DropKey, Extra, ForeignKey, FragmentKey, Peer, PeerKey, Pod, Ports, Sticky, StickyKey,
+    Affinity, AffinityKey, DropKey, FragmentKey, FrontendKey, Pod, Ports, ReversePeer,
+    ReversePeerKey, SlotOptions, SourceRange,
 };
 
 use crate::ground::{Ground, ip, wait};
@@ -150,7 +151,7 @@ impl<'a> Place<'a> {
 
     /// Fills the table of flows.
     pub(crate) fn fill_flows(&self) {
-        let map = open(&self.bpffs().join("v4/flow"));
+        let map = open(&self.bpffs().join("v5/flow"));
         let mut flows: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
         for client in 0..FLOWS_MAX {
             let key = FlowKey {
@@ -195,19 +196,19 @@ fn collect(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
 fn dump(name: &str, path: &Path) -> Vec<u8> {
     match name {
         "svc" | "backend" | "load" | "prefix" => array::<[u8; 16]>(path),
-        "touch" | "lease" | "current" | "filter" | "flowing" => array::<u64>(path),
-        "vec" => array::<[u32; 16]>(path),
+        "touch" | "lease" | "current" | "frontend_filter" | "flow_filter" => array::<u64>(path),
+        "backend_set" => array::<[u32; 16]>(path),
         "config" => array::<dormouse_ebpf::config::Config>(path),
-        "foreign" => hash::<ForeignKey, u32>(path),
-        "extra" => hash::<u32, Extra>(path),
-        "sticky" => hash::<StickyKey, Sticky>(path),
+        "frontend" => hash::<FrontendKey, u32>(path),
+        "slot_option" => hash::<u32, SlotOptions>(path),
+        "affinity" => hash::<AffinityKey, Affinity>(path),
         "fragment" => hash::<FragmentKey, Ports>(path),
         "pod" => hash::<[u8; 16], Pod>(path),
         "flow" => hash::<FlowKey, Flow>(path),
-        "peer" => hash::<PeerKey, Peer>(path),
-        "expired" => hash::<u32, Counts>(path),
-        "admitted" => {
-            let map: LpmTrie<_, Admitted, u32> = open(path).try_into().unwrap();
+        "reverse_peer" => hash::<ReversePeerKey, ReversePeer>(path),
+        "expired_counts" => hash::<u32, Counts>(path),
+        "source_range" => {
+            let map: LpmTrie<_, SourceRange, u32> = open(path).try_into().unwrap();
             let pairs = map.iter().map(Result::unwrap);
             let pairs =
                 pairs.map(|(key, value)| format!("{} {:?} {value}", key.prefix_len(), key.data()));
@@ -231,7 +232,7 @@ fn dump(name: &str, path: &Path) -> Vec<u8> {
         // The ring's bytes are not to be had without reading its events, nor a socket's without the socket; links and
         // folders have none.
         name if matches!(name, "events" | "socket")
-            || name == "v4"
+            || name == "v5"
             || name.starts_with("link_")
             || name.starts_with("pod_") =>
         {

@@ -5,22 +5,22 @@ use std::net::{IpAddr, SocketAddr};
 
 use aya::maps::{HashMap as BpfHashMap, MapData};
 use dormouse_agent_datapath::View;
-use dormouse_ebpf::decide::{Choice, Tables, remember};
-use dormouse_ebpf::maps::{Sticky, StickyKey, join};
+use dormouse_ebpf::decide::{Choice, Tables, record_affinity};
+use dormouse_ebpf::maps::{Affinity, AffinityKey, join};
 
 use crate::world::{address, octets};
 
 pub(crate) struct Clients {
     /// The kernel's map.
-    sticky: BpfHashMap<MapData, StickyKey, Sticky>,
+    affinity: BpfHashMap<MapData, AffinityKey, Affinity>,
     /// What the scenario says; the programs note what they like beside it.
-    bound: HashMap<StickyKey, Sticky>,
+    bound: HashMap<AffinityKey, Affinity>,
 }
 
 impl Clients {
-    pub(crate) fn new(sticky: BpfHashMap<MapData, StickyKey, Sticky>) -> Self {
+    pub(crate) fn new(affinity: BpfHashMap<MapData, AffinityKey, Affinity>) -> Self {
         Self {
-            sticky,
+            affinity,
             bound: HashMap::new(),
         }
     }
@@ -34,31 +34,32 @@ impl Clients {
     pub(crate) fn bind(&mut self, client: IpAddr, choice: &Choice, now_ns: u64) {
         let key = key(client, choice);
         let before = self.bound.get(&key).copied();
-        self.bound.insert(key, remember(before, choice, now_ns));
+        self.bound
+            .insert(key, record_affinity(before, choice, now_ns));
         self.restore(client, choice);
     }
 
     /// Removes a client's affinity entry until it is restored.
     pub(crate) fn hide(&mut self, client: IpAddr, choice: &Choice) {
-        let _ = self.sticky.remove(&key(client, choice));
+        let _ = self.affinity.remove(&key(client, choice));
     }
 
     /// Makes the record what the scenario says.
     pub(crate) fn restore(&mut self, client: IpAddr, choice: &Choice) {
         let key = key(client, choice);
         match self.bound.get(&key) {
-            Some(sticky) => self.sticky.insert(key, sticky, 0).unwrap(),
+            Some(affinity) => self.affinity.insert(key, affinity, 0).unwrap(),
             None => self.hide(client, choice),
         }
     }
 
     /// Time stands still within a scenario: what is on record was noted just now.
     pub(crate) fn refresh(&mut self, now_ns: u64) {
-        for (key, sticky) in &mut self.bound {
-            let passed = now_ns - sticky.seen_ns[0].max(sticky.seen_ns[1]);
+        for (key, affinity) in &mut self.bound {
+            let passed = now_ns - affinity.seen_ns[0].max(affinity.seen_ns[1]);
             let fresh = |seen: u64| if seen == 0 { 0 } else { seen + passed };
-            sticky.seen_ns = sticky.seen_ns.map(fresh);
-            self.sticky.insert(key, sticky, 0).unwrap();
+            affinity.seen_ns = affinity.seen_ns.map(fresh);
+            self.affinity.insert(key, affinity, 0).unwrap();
         }
     }
 
@@ -69,7 +70,7 @@ impl Clients {
         (client, choice): (IpAddr, &Choice),
         target: SocketAddr,
     ) -> Result<(), String> {
-        let noted = self.sticky.get(&key(client, choice), 0);
+        let noted = self.affinity.get(&key(client, choice), 0);
         let noted = noted.map_err(|error| format!("no record of the client: {error}"))?;
         let is_it = |place: usize| {
             let backend = view.backend(noted.ids[place])?;
@@ -83,8 +84,8 @@ impl Clients {
     }
 }
 
-fn key(client: IpAddr, choice: &Choice) -> StickyKey {
-    StickyKey {
+fn key(client: IpAddr, choice: &Choice) -> AffinityKey {
+    AffinityKey {
         client: octets(client),
         group: choice.group,
     }

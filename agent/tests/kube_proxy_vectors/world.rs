@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use aya::maps::{HashMap as BpfHashMap, Map, MapData};
 use dormouse_agent_datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
 use dormouse_agent_services::{Changes, Family, Node, Services, Strictness, Vip};
-use dormouse_ebpf::decide::{Answer, Asked, Choice, Tables, decide};
-use dormouse_ebpf::flow::{NAT_PORTS_HIGH, NAT_PORTS_LOW};
-use dormouse_ebpf::maps::{Extra, FOR_CLUSTER, FOR_LOCAL, FOREIGN_LOCAL, ForeignKey, join};
+use dormouse_ebpf::decide::{Choice, Decision, Request, Tables, decide};
+use dormouse_ebpf::flow::{FlowKey, NAT_PORTS_HIGH, NAT_PORTS_LOW};
+use dormouse_ebpf::maps::{
+    FOR_CLUSTER, FOR_LOCAL, FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions, join,
+};
 use dormouse_ebpf::pick::{flow_hash, mix};
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
 
@@ -66,16 +68,16 @@ impl World {
         let mut schemas = std::fs::read_dir(&config.bpffs).unwrap();
         let pins = schemas.find_map(|schema| {
             let path = schema.unwrap().path();
-            path.join("sticky").exists().then_some(path)
+            path.join("affinity").exists().then_some(path)
         });
         let pins = pins.expect("the folder of pins");
-        let sticky = BpfHashMap::try_from(Map::LruHashMap(pinned(&pins, "sticky")));
+        let affinity = BpfHashMap::try_from(Map::LruHashMap(pinned(&pins, "affinity")));
         Self {
             config,
             datapath: Some(datapath),
             node: None,
             pods: BTreeSet::new(),
-            clients: Clients::new(sticky.unwrap()),
+            clients: Clients::new(affinity.unwrap()),
             pins,
             sent: 0,
             begun: 0,
@@ -278,12 +280,15 @@ impl World {
         let view = self.view();
         let answer = decide(&view, &self.asked(parcel), &mut choice);
         let fate = match answer {
-            Answer::Pass => Fate::Pass,
-            Answer::Reject(_) => Fate::Reject,
-            Answer::Drop(_) => Fate::Drop,
-            Answer::Go(_) => Fate::Deliver(Parcel {
+            Decision::Pass => Fate::Pass,
+            Decision::Reject(_) => Fate::Reject,
+            Decision::Drop(_) => Fate::Drop,
+            Decision::Forward(_) => Fate::Deliver(Parcel {
                 target: SocketAddr::new(address(choice.address), choice.port),
-                source: match self.primary(parcel.source.ip()).filter(|_| choice.hide) {
+                source: match self
+                    .primary(parcel.source.ip())
+                    .filter(|_| choice.masquerade)
+                {
                     // The kernel chooses the port; 0 stands for any.
                     Some(primary) => SocketAddr::new(primary, 0),
                     None => parcel.source,
@@ -294,7 +299,7 @@ impl World {
         (fate, choice)
     }
 
-    fn asked(&self, parcel: &Parcel) -> Asked {
+    fn asked(&self, parcel: &Parcel) -> Request {
         let (source, target) = (octets(parcel.source.ip()), octets(parcel.target.ip()));
         let protocol = number(parcel.protocol);
         let sender = self.sender(parcel.source.ip());
@@ -302,15 +307,22 @@ impl World {
         let hash = match sender {
             // A socket's port is not known yet when it is led, so its hash is drawn.
             Sender::Node => mix(self.sent.into()),
-            _ => flow_hash(&source, ports.0, &target, ports.1, protocol),
+            _ => flow_hash(&FlowKey {
+                source,
+                target,
+                source_port: ports.0,
+                target_port: ports.1,
+                protocol,
+                pad: [0; 3],
+            }),
         };
-        Asked {
+        Request {
             source,
             target,
             port: ports.1,
             protocol,
-            by_node: sender == Sender::Node,
-            alike: sender == Sender::Outside,
+            from_node: sender == Sender::Node,
+            consistent: sender == Sender::Outside,
             hash,
         }
     }
@@ -357,8 +369,8 @@ impl World {
     /// from it now.
     fn row(&self, slot: u32, backend: SocketAddr) -> Option<Choice> {
         let view = self.view();
-        let base = Route::unpack(view.route(slot)?).generation.checked_sub(1)?;
-        let group = view.extra(base)?.group;
+        let base = Route::unpack(view.route(slot)?).group()?;
+        let group = view.slot_options(base)?.group;
         let set = Set::unpack(view.set(base)?);
         let places = 0..u32::from(set.count) + u32::from(set.leaving);
         let mut ids = places.filter_map(|place| view.id(set.offset + place));
@@ -404,18 +416,18 @@ impl World {
 
     /// Entries in the maps of Services that belong to no Service any more.
     pub(crate) fn remains(&self) -> Vec<String> {
-        let foreign: BpfHashMap<_, ForeignKey, u32> =
-            BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "foreign"))).unwrap();
-        let extra: BpfHashMap<_, u32, Extra> =
-            BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "extra"))).unwrap();
-        let foreign = foreign.keys().map(Result::unwrap);
-        let foreign = foreign.filter(|key| key.kind != FOREIGN_LOCAL);
-        let foreign = foreign.map(|key| format!("{:?} {key:?}", address(key.address)));
-        let extra = extra.iter().map(|entry| format!("{:?}", entry.unwrap()));
+        let frontends: BpfHashMap<_, FrontendKey, u32> =
+            BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "frontend"))).unwrap();
+        let options: BpfHashMap<_, u32, SlotOptions> =
+            BpfHashMap::try_from(Map::HashMap(pinned(&self.pins, "slot_option"))).unwrap();
+        let frontends = frontends.keys().map(Result::unwrap);
+        let frontends = frontends.filter(|key| key.kind != FRONTEND_LOCAL_ADDRESS);
+        let frontends = frontends.map(|key| format!("{:?} {key:?}", address(key.address)));
+        let options = options.iter().map(|entry| format!("{:?}", entry.unwrap()));
         let used = self.datapath().fill().into_iter().zip(&self.empty);
         let used = used.filter(|(now, before)| now.1 > before.1);
         let used = used.map(|both| format!("{both:?}"));
-        foreign.chain(extra).chain(used).collect()
+        frontends.chain(options).chain(used).collect()
     }
 
     /// The slots that say something.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use dormouse_agent_datapath::{
     Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, Run, Verdict, detach,
 };
-use dormouse_ebpf::flow::{FLOWS_MAX, NAT_REST_NS};
+use dormouse_ebpf::flow::{FLOWS_MAX, NAT_TIME_WAIT_NS};
 use dormouse_ebpf::maps::FOLLOWED_MAX;
 use frames::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
 use place::{
@@ -38,7 +38,7 @@ const HERE: End = (CLIENT, 40_000);
 const THERE: End = (VIP, 80);
 const SLLA: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 9];
 /// The kernel's clock cannot be turned: a port's rest has to be waited for.
-const REST: Duration = Duration::from_nanos(NAT_REST_NS + NAT_REST_NS / 10);
+const REST: Duration = Duration::from_nanos(NAT_TIME_WAIT_NS + NAT_TIME_WAIT_NS / 10);
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0x10);
 
 fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
@@ -751,6 +751,31 @@ fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
         assert_eq!(after.followed(), [VIP_INDEX]);
         let folders = std::fs::read_dir(&place.config.bpffs).unwrap().count();
         assert_eq!(folders, 1, "the old layout is gone");
+        assert_eq!(place.links().len(), 12, "and all links stay");
+    });
+}
+
+#[test]
+fn a_data_path_of_the_former_schema_is_taken_over_with_its_connections() {
+    with_place(|place| {
+        let mut before = place.open();
+        before.publish(&serving(&[POD])).unwrap();
+        arrive(&before, &tcp(HERE, THERE, SYN));
+        before.publish(&sleeping()).unwrap();
+        drop(before);
+        place.rename_to_former_schema();
+
+        let after = Datapath::open(place.config.clone()).unwrap();
+        let known = arrive(&after, &tcp(HERE, THERE, ACK));
+        assert_eq!(ends(&known.frame).1, (POD, 8000), "the flow was copied");
+        let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
+        assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "so was the entry");
+        assert_eq!(after.followed(), [VIP_INDEX]);
+        let folders: Vec<_> = std::fs::read_dir(&place.config.bpffs)
+            .unwrap()
+            .map(|folder| folder.unwrap().file_name())
+            .collect();
+        assert_eq!(folders, ["v5"], "the former schema is gone");
         assert_eq!(place.links().len(), 12, "and all links stay");
     });
 }

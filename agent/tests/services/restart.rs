@@ -1,5 +1,6 @@
 //! Agents die under load, and thousands of other services come and go: clients of a service notice nothing.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -23,6 +24,19 @@ const RESET_IN: u64 = 100_000;
 /// Other services, and how many of them are in one file.
 const OTHERS: usize = 1_000;
 const FILE_LEN: usize = 100;
+
+/// Maps that have another name since the schema `v4`: today's name, the name there.
+const RENAMED: [(&str, &str); 9] = [
+    ("affinity", "sticky"),
+    ("backend_set", "vec"),
+    ("expired_counts", "expired"),
+    ("flow_filter", "flowing"),
+    ("frontend", "foreign"),
+    ("frontend_filter", "filter"),
+    ("reverse_peer", "peer"),
+    ("slot_option", "extra"),
+    ("source_range", "admitted"),
+];
 
 /// A cluster whose agents die. Each test leaves both nodes with an agent that has all manifests in force.
 struct Restart {
@@ -107,6 +121,11 @@ fn nothing_is_lost_while_an_agent_starts_with_maps_of_other_sizes() {
 }
 
 #[test]
+fn nothing_is_lost_while_an_agent_takes_over_from_the_former_schema() {
+    under_load(Restart::take_over_from_former_schema);
+}
+
+#[test]
 fn nothing_is_lost_while_an_agent_refuses_to_start_without_its_folder() {
     under_load(Restart::start_without_folder);
 }
@@ -182,6 +201,22 @@ impl Restart {
             self.cluster.in_force();
             advance(loads);
         }
+    }
+
+    /// The pins get the folder and the names of the schema before, as an older agent left them.
+    fn take_over_from_former_schema(&mut self, loads: &[Load]) {
+        self.cluster.crash(0);
+        let bpffs = self.cluster.nodes[0].host.bpffs.clone();
+        let former = bpffs.join("v4");
+        fs::rename(bpffs.join("v5"), &former).unwrap();
+        for (today, name) in RENAMED {
+            fs::rename(former.join(today), former.join(name)).unwrap();
+        }
+        advance(loads);
+        self.cluster.revive(0);
+        self.cluster.in_force();
+        advance(loads);
+        assert!(!former.exists(), "the former schema is gone");
     }
 
     fn start_without_folder(&mut self, loads: &[Load]) {

@@ -1,6 +1,7 @@
-//! Builds the kernel half of the data path, with whichever Rust toolchain for BPF this machine has.
+//! The build of the kernel programs, with the Rust toolchain for BPF that this machine has.
 //!
-//! The agent's build script calls [`build`]; `cargo xtask setup` asks [`Machine::look`] and [`choose`] what is missing.
+//! The build script of the agent's data path calls [`build`]; `cargo xtask setup` calls [`Machine::look`] and [`choose`] to
+//! find what is missing.
 
 #![forbid(unsafe_code)]
 
@@ -20,8 +21,8 @@ const PACKAGE: &str = "dormouse-ebpf";
 /// The target of the object: little endian, as x86-64 and arm64 are.
 pub const TARGET: &str = "bpfel-unknown-none";
 
-/// What an outer cargo (or clippy) leaves in the environment and would steer the inner build by.
-const INHERITED: &[&str] = &[
+/// Variables that an outer cargo (or clippy) sets and that would change the inner build.
+const OUTER: &[&str] = &[
     "RUSTC",
     "RUSTDOC",
     "RUSTFLAGS",
@@ -44,8 +45,8 @@ const INHERITED: &[&str] = &[
 
 /// Builds the BPF object of the workspace at `root` and returns the object's path.
 ///
-/// The build has a target folder of its own (`target/bpf`), so the host's compiler and this one never invalidate
-/// each other's work and never wait for each other's lock.
+/// The build has a separate target folder (`target/bpf`), so that the host's build and this one do not invalidate each
+/// other's output or wait for each other's lock.
 pub fn build(root: &Path) -> Result<PathBuf> {
     let toolchain = choose(&Machine::look())?;
     let target_dir = root.join("target").join("bpf");
@@ -76,7 +77,7 @@ fn command(toolchain: &Toolchain, root: &Path, target_dir: &Path) -> Command {
             command
         }
     };
-    for name in INHERITED {
+    for name in OUTER {
         command.env_remove(name);
     }
     command
@@ -103,8 +104,8 @@ fn command(toolchain: &Toolchain, root: &Path, target_dir: &Path) -> Command {
     command
 }
 
-/// Debug facts become BTF; `v3` brings compare-and-exchange, which every kernel since 5.12 has. Addresses lie at any place
-/// in packets and maps: read by whole words, as x86-64 and arm64 allow, they cost an eighth of what they do by bytes.
+/// Debug information becomes BTF; `v3` brings compare-and-exchange (Linux 5.12). Addresses have any alignment in packets and
+/// maps: read by whole words, as x86-64 and arm64 allow, they cost an eighth of the time of reads by bytes.
 fn rustflags() -> String {
     let arch = std::env::consts::ARCH;
     format!(

@@ -1,15 +1,15 @@
-//! Which Rust toolchain for BPF a machine has: looked for by [`Machine::look`], judged by [`choose`], a pure function.
+//! The Rust toolchain for BPF of a machine: found by [`Machine::look`], chosen by [`choose`], a pure function.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What was found on a machine.
+/// The parts of a toolchain that a machine has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// `bpf-linker`, on PATH or in cargo's folder of binaries.
     pub linker: Option<PathBuf>,
-    /// Debian's rustc, when the prebuilt `core` for BPF lies beside it.
+    /// Debian's rustc, if the prebuilt `core` for BPF is installed.
     pub debian_rustc: Option<PathBuf>,
     /// Whether rustup has nightly together with its `rust-src`.
     pub nightly_source: bool,
@@ -32,7 +32,7 @@ pub enum Toolchain {
     },
 }
 
-/// What a machine lacks to build the BPF object.
+/// The parts of a toolchain that a machine lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// `bpf-linker` was not found.
@@ -67,7 +67,7 @@ impl fmt::Display for Toolchain {
 }
 
 impl Toolchain {
-    /// Where `bpf-linker` is.
+    /// The path of `bpf-linker`.
     pub fn linker(&self) -> &Path {
         match self {
             Self::Debian { linker, .. } | Self::Nightly { linker } => linker,
@@ -159,11 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_the_command_that_installs_it() {
+    fn a_missing_part_is_reported_with_the_command_that_installs_it() {
         let check = |machine: Machine, expected: &str| {
-            let said = choose(&machine).unwrap_err().to_string();
-            assert!(said.starts_with(expected), "{said}");
-            assert!(said.ends_with("run: cargo xtask setup"), "{said}");
+            let message = choose(&machine).unwrap_err().to_string();
+            assert!(message.starts_with(expected), "{message}");
+            assert!(message.ends_with("run: cargo xtask setup"), "{message}");
         };
         check(machine(false, true, false), "bpf-linker");
         check(

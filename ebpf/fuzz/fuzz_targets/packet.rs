@@ -1,4 +1,4 @@
-//! Any frame is read without a panic, and what was read lies in it; so does what it quotes.
+//! Packet parsing: any frame is parsed without a panic, and all offsets are inside the frame, also those of a quoted packet.
 
 #![no_main]
 

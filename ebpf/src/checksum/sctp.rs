@@ -1,8 +1,8 @@
-//! SCTP's checksum, CRC32c (RFC 9260 6.8, appendix A): changed without reading the packet again.
+//! SCTP's checksum, CRC32c (RFC 9260 6.8, appendix A), updated incrementally, without reading the whole packet.
 //!
 //! A CRC is the packet's remainder as a polynomial over GF(2), bits reversed: the highest bit is x^0. Addition is XOR,
-//! so the CRC of a changed packet is the old one plus the remainder of the difference, whose place in the packet is a
-//! factor x^(8 * bytes that follow). The checksum's own field counts as zero, so its change is no difference.
+//! so the CRC of a changed packet is the old one plus the remainder of the difference, times x^(8 * bytes that follow) for
+//! its place in the packet. The checksum's own field counts as zero, so it adds no difference.
 
 /// The polynomial, without its x^32.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -10,11 +10,11 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 const ONE: u32 = 1 << 31;
 /// A length in bytes has four digits of four bits.
 const DIGITS: usize = 4;
-/// What four bits may be.
+/// Values of four bits.
 const VALUES: usize = 16;
 /// The remainders of four bits times x^32.
 const REMAINDERS: [u32; VALUES] = remainders();
-/// x^(8 * value * 16^digit): the remainder of so many bytes' place.
+/// x^(8 * value * 16^digit): the factor for as many bytes that follow.
 const PLACES: [[u32; VALUES]; DIGITS] = places();
 
 /// CRC32c, as little-endian u32 in an SCTP packet, of `bytes` with the checksum's field zero.
@@ -61,9 +61,9 @@ const fn multiply(a: u32, b: u32) -> u32 {
     (product >> 32) as u32 ^ shift::<8>(product as u32)
 }
 
-/// The product of polynomials over GF(2), without a branch: the verifier would follow each both ways.
+/// The product of polynomials over GF(2), without a branch, because the verifier would check both ways of each.
 ///
-/// Of every four bits one is let through, so that the at most eight carries of an integer product stay in the gaps.
+/// One bit of every four is kept, so that the at most eight carries of an integer product stay in the gaps.
 #[inline(always)]
 const fn carryless(a: u32, b: u32) -> u64 {
     const HOLES: u64 = 0x1111_1111_1111_1111;

@@ -1,9 +1,10 @@
-//! An app's decisions over maps of one VIP: mode, share, lease, port. Services' are judged by kube-proxy's own.
+//! Decisions for an app over maps of one VIP: mode, share, lease, port. Those for Services are compared with kube-proxy's.
 
 use super::*;
 use crate::config::{Activator, Range};
+use crate::maps::{Affinity, AffinityKey};
 use crate::pick::mix;
-use crate::service::SHARE_WHOLE;
+use crate::service::{Owner, SHARE_WHOLE};
 
 const VIP: [u8; 16] = [0xfd, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
 const LEASE_UNTIL_NS: u64 = 100;
@@ -74,19 +75,19 @@ impl Tables for Maps {
     fn prefix(&self, _: u32) -> Option<[u8; 16]> {
         Some([0x20; 16])
     }
-    fn filter(&self, _: u32) -> u64 {
+    fn frontend_filter(&self, _: u32) -> u64 {
         0
     }
-    fn foreign(&self, _: &ForeignKey) -> Option<u32> {
+    fn frontend(&self, _: &FrontendKey) -> Option<u32> {
         None
     }
-    fn extra(&self, _: u32) -> Option<Extra> {
+    fn slot_options(&self, _: u32) -> Option<SlotOptions> {
         None
     }
-    fn admits(&self, _: u32, _: &[u8; 16]) -> bool {
+    fn in_source_range(&self, _: u32, _: &[u8; 16]) -> bool {
         true
     }
-    fn sticky(&self, _: &StickyKey) -> Option<Sticky> {
+    fn affinity(&self, _: &AffinityKey) -> Option<Affinity> {
         None
     }
     fn lease_until_ns(&self) -> u64 {
@@ -97,21 +98,21 @@ impl Tables for Maps {
     }
 }
 
-fn ask(maps: &Maps, port: u16, hash: u64) -> (Answer, Choice) {
-    let asked = Asked {
+fn decided(maps: &Maps, port: u16, hash: u64) -> (Decision, Choice) {
+    let request = Request {
         target: VIP,
         port,
         protocol: 6,
         hash,
-        ..Asked::default()
+        ..Request::default()
     };
     let mut choice = Choice::default();
-    (decide(maps, &asked, &mut choice), choice)
+    (decide(maps, &request, &mut choice), choice)
 }
 
 /// How many of many connections are decided so.
-fn count(maps: &Maps, fits: impl Fn(Answer, Choice) -> bool) -> usize {
-    let all = (0..10_000).map(|n| ask(maps, 80, mix(n)));
+fn count(maps: &Maps, fits: impl Fn(Decision, Choice) -> bool) -> usize {
+    let all = (0..10_000).map(|n| decided(maps, 80, mix(n)));
     all.filter(|(answer, choice)| fits(*answer, *choice))
         .count()
 }
@@ -120,21 +121,28 @@ fn count(maps: &Maps, fits: impl Fn(Answer, Choice) -> bool) -> usize {
 fn a_served_vip_is_served_until_the_nanosecond_in_which_the_lease_ends() {
     let mut maps = maps(SERVED);
     maps.now_ns = LEASE_UNTIL_NS - 1;
-    assert_eq!(ask(&maps, 80, 1).0, Answer::Go(None));
+    assert_eq!(decided(&maps, 80, 1).0, Decision::Forward(None));
     maps.now_ns = LEASE_UNTIL_NS;
-    let (answer, choice) = ask(&maps, 80, 1);
-    assert_eq!(answer, Answer::Go(Some(Verdict::LeaseOver)));
+    let (answer, choice) = decided(&maps, 80, 1);
+    assert_eq!(answer, Decision::Forward(Some(Verdict::LeaseOver)));
     assert_eq!((choice.address[0], choice.backend), (0xa1, NO_BACKEND));
     maps.route.leased = false;
-    assert_eq!(ask(&maps, 80, 1).0, Answer::Go(None), "not leased");
+    assert_eq!(
+        decided(&maps, 80, 1).0,
+        Decision::Forward(None),
+        "not leased"
+    );
 }
 
 #[test]
 fn the_share_takes_its_part_of_the_connections() {
     for share in [0, 51, SHARE_WHOLE] {
-        let maps = maps(Route { share, ..SERVED });
+        let maps = maps(Route {
+            owner: Owner::App { share, sleep: 0 },
+            ..SERVED
+        });
         let shared = count(&maps, |answer, _| {
-            answer == Answer::Go(Some(Verdict::Shared))
+            answer == Decision::Forward(Some(Verdict::Shared))
         });
         let wanted = 10_000 * usize::from(share) / usize::from(SHARE_WHOLE);
         assert!(shared.abs_diff(wanted) < 200, "{share}: {shared}");
@@ -159,18 +167,21 @@ fn equal_weights_are_equal_chances() {
 }
 
 #[test]
-fn another_port_and_a_vip_that_is_not_followed_lead_to_the_activator() {
+fn another_port_and_a_vip_that_is_not_followed_are_forwarded_to_the_activator() {
     let served = maps(SERVED);
-    let (answer, choice) = ask(&served, 81, 1);
-    assert_eq!(answer, Answer::Go(Some(Verdict::OtherPort)));
+    let (answer, choice) = decided(&served, 81, 1);
+    assert_eq!(answer, Decision::Forward(Some(Verdict::OtherPort)));
     assert_eq!(
         (choice.address[12..].to_vec(), choice.port),
         (vec![0, 0, 0, 7], 81)
     );
     let absent = maps(Route::ABSENT);
-    assert_eq!(ask(&absent, 80, 1).0, Answer::Go(Some(Verdict::Proxied)));
-    let mut nobody = maps(Route::ABSENT);
-    nobody.config.activators_len = 0;
-    let dropped = Answer::Drop(Verdict::DroppedNoActivator);
-    assert_eq!(ask(&nobody, 80, 1).0, dropped);
+    assert_eq!(
+        decided(&absent, 80, 1).0,
+        Decision::Forward(Some(Verdict::Proxied))
+    );
+    let mut without = maps(Route::ABSENT);
+    without.config.activators_len = 0;
+    let dropped = Decision::Drop(Verdict::DroppedNoActivator);
+    assert_eq!(decided(&without, 80, 1).0, dropped);
 }

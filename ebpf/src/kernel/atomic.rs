@@ -1,4 +1,4 @@
-//! Atomic changes of words in maps, as BPF has them since 5.12; the compiler knows of none for this target.
+//! Atomic instructions on words of maps (Linux 5.12), in assembly because the compiler has none for this target.
 
 use core::arch::asm;
 
@@ -12,7 +12,7 @@ pub(crate) unsafe fn add(word: *mut u64, by: u64) {
     unsafe { asm!("lock *(u64 *)({word} + 0) += {by}", word = in(reg) word, by = in(reg) by) }
 }
 
-/// Adds one to half a word.
+/// Adds one to a 32-bit half of a word.
 ///
 /// # Safety
 /// `half` is an aligned half of a word of a map value.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn swap(word: *mut u64, value: u64) -> u64 {
     value
 }
 
-/// Replaces a word that is `before`; false if it is another.
+/// Compares a word with `before` and, if equal, replaces it; false if it has another value.
 ///
 /// # Safety
 /// `word` is an aligned word of a map value.

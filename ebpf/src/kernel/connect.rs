@@ -1,82 +1,88 @@
-//! connect(2): a VIP becomes a backend before the first packet, so no packet needs changing. The socket remembers both.
+//! connect(2) and getpeername(2): DNAT of connected sockets. The VIP is replaced by a backend before the first packet, so no
+//! packet needs translation; the socket's storage keeps both.
 
 use aya_ebpf::programs::{SockAddrContext, SockContext};
-use dormouse_ebpf::decide::{Asked, Choice, NO_BACKEND};
+use dormouse_ebpf::decide::{Choice, NO_BACKEND, Request};
 use dormouse_ebpf::maps::{SOCKET_COUNTED, SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::TCP;
 use dormouse_ebpf::verdict::Verdict;
 
-use super::socket::{self, Call, Family};
-use super::{behind, count, load, tables};
+use super::socket::{self, Endpoint, Family, Outcome, Seed};
+use super::{count, load, socket_storage, tables};
 
-/// Leads a connection, and remembers where.
+/// Translates the target of connect(2) and records it in the socket's storage.
 #[inline(always)]
 pub(crate) fn connect(ctx: &SockAddrContext, family: Family) -> i32 {
-    let seed = || u64::from(tables::random());
-    match socket::lead(ctx, family, seed, |asked, choice| led(ctx, asked, choice)) {
-        Call::Led => 1,
-        Call::Refused => socket::refuse(),
-        Call::AsNamed => {
-            if let Some(before) = behind::caller(ctx) {
-                let_go(before);
+    let record = |request: &Request, choice: &Choice| record(ctx, request, choice);
+    match socket::dnat(ctx, family, Seed::Random, record) {
+        Outcome::Translated => 1,
+        Outcome::Refused => socket::refuse(),
+        Outcome::Unchanged => {
+            if let Some(before) = socket_storage::caller(ctx) {
+                release_backend(before);
             }
             1
         }
     }
 }
 
-/// getpeername(2): puts the VIP back that the process named.
+/// Replaces the backend by the VIP that the process connected to.
 #[inline(always)]
-pub(crate) fn restore(ctx: &SockAddrContext, family: Family) {
-    let named = socket::named(ctx, family);
-    if let Some(vip) = vip(ctx, &named) {
-        socket::put_back(ctx, family, &named.0, vip);
+pub(crate) fn getpeername(ctx: &SockAddrContext, family: Family) {
+    let peer = socket::target(ctx, family);
+    if let Some(vip) = vip(ctx, &peer) {
+        socket::reverse_nat(ctx, family, &peer, &vip);
     }
 }
 
-/// The VIP that the socket was connected to, if this is where it was led.
+/// The VIP that the socket was connected to, if it was translated to `backend`.
 #[inline(always)]
-pub(crate) fn vip(ctx: &SockAddrContext, real: &([u8; 16], u16)) -> Option<([u8; 16], u16)> {
-    let socket = behind::caller(ctx)?;
-    // SAFETY: lies behind the socket, which outlives the call; changes only while it connects.
+pub(crate) fn vip(ctx: &SockAddrContext, backend: &Endpoint) -> Option<Endpoint> {
+    let socket = socket_storage::caller(ctx)?;
+    // SAFETY: the socket's storage, which outlives the call; changes only while it connects.
     let socket = unsafe { &*socket };
-    (socket.port == real.1 && socket.address == real.0).then_some((socket.vip, socket.vip_port))
+    let is_its_own = socket.port == backend.port && socket.address == backend.address;
+    is_its_own.then_some(Endpoint {
+        address: socket.vip,
+        port: socket.vip_port,
+    })
 }
 
-/// The end of a socket: its connection is counted as closed.
+/// Counts the connection of a socket that is closed.
 #[inline(always)]
 pub(crate) fn release(ctx: &SockContext) {
-    if let Some(socket) = behind::ending(ctx) {
-        let_go(socket);
+    if let Some(socket) = socket_storage::ending(ctx) {
+        release_backend(socket);
     }
 }
 
-/// Counts a connection once per socket: a failed connect(2) may be tried again on the same one.
+/// Records the translation, and counts the connection once for each socket: a failed connect(2) may be repeated on the same
+/// one.
 #[inline(always)]
-fn led(ctx: &SockAddrContext, asked: &Asked, choice: &Choice) {
-    let straight = choice.backend != NO_BACKEND;
-    if straight {
+fn record(ctx: &SockAddrContext, request: &Request, choice: &Choice) {
+    let to_backend = choice.backend != NO_BACKEND;
+    if to_backend {
         tables::note(Verdict::SocketServed);
     }
-    let Some(socket) = behind::caller_or_new(ctx) else {
+    let Some(socket) = socket_storage::caller_or_new(ctx) else {
         return;
     };
-    let_go(socket);
-    if straight {
+    release_backend(socket);
+    if to_backend {
         load::socket_begun(choice.backend);
     }
     let mut kind = 0;
     if choice.service {
         kind |= SOCKET_SERVICE;
-    } else if straight && asked.protocol == TCP {
+    } else if to_backend && request.protocol == TCP {
         kind |= SOCKET_COUNTED;
         count::socket_opened(choice.slot);
     }
-    // SAFETY: lies behind the socket, which outlives the call.
+    // SAFETY: the socket's storage, which outlives the call.
     let socket = unsafe { &mut *socket };
-    socket.vip = asked.target;
+    socket.vip = request.target;
     socket.address = choice.address;
-    socket.vip_port = asked.port;
+    socket.vip_port = request.port;
     socket.port = choice.port;
     socket.slot = choice.slot;
     socket.backend = choice.backend;
@@ -84,15 +90,15 @@ fn led(ctx: &SockAddrContext, asked: &Asked, choice: &Choice) {
     socket.kind = kind;
 }
 
-/// What the socket was led to before is nothing of it any more.
+/// Ends the socket's translation and counts its connection as closed.
 #[inline(always)]
-fn let_go(socket: *mut Socket) {
-    // SAFETY: lies behind the socket, which outlives the call; changes only while it connects.
+fn release_backend(socket: *mut Socket) {
+    // SAFETY: the socket's storage, which outlives the call; changes only while it connects.
     let socket = unsafe { &mut *socket };
     if socket.kind & SOCKET_COUNTED != 0 {
         count::socket_closed(socket.slot);
     }
-    // Port 0: it was led nowhere.
+    // Port 0: it was not translated.
     if socket.port != 0 && socket.backend != NO_BACKEND {
         load::socket_ended(socket.backend, socket.generation);
     }

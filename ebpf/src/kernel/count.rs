@@ -1,23 +1,23 @@
-//! Counts connections that go straight to a pod, and the time they last.
+//! Counts of a VIP's connections to pods, with the time they last: see [`Counts`].
 
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::flow::{COUNTED, Flow, LOADED};
 
 use super::{atomic, load, tables};
 
-/// A socket's connection was opened.
+/// Counts a connection that connect(2) has opened.
 #[inline(always)]
 pub(crate) fn socket_opened(vip: u32) {
     change(vip, 1, opened);
 }
 
-/// A socket's connection was closed.
+/// Counts the end of a socket's connection.
 #[inline(always)]
 pub(crate) fn socket_closed(vip: u32) {
     change(vip, u64::MAX, closed);
 }
 
-/// A flow ended: counted once, whoever sees it first.
+/// Counts the end of a flow, once: the first program that swaps `open` to 0 counts it.
 #[inline(always)]
 pub(crate) fn flow_closed(flow: *mut Flow) {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
@@ -33,7 +33,7 @@ pub(crate) fn flow_closed(flow: *mut Flow) {
     }
 }
 
-/// A flow began: counted once however often the client asks. `open` is what counts it.
+/// Counts the begin of a flow in the counters of `open`, once however often the client repeats its first packet.
 #[inline(always)]
 pub(crate) fn flow_opened(flow: *mut Flow, open: u64) {
     // SAFETY: an aligned word of a map value, which lives as long as the program runs.
@@ -61,7 +61,7 @@ fn closed(counts: *mut Counts) -> (*mut u64, *mut u64) {
     unsafe { (&raw mut (*counts).closed, &raw mut (*counts).closed_ns) }
 }
 
-/// `begun` first and `done` last, so that the agent can tell a copy that was taken in between. `sockets` wraps.
+/// `begun` first and `done` last, so that the agent can detect a copy that was taken in between. `sockets` wraps.
 #[inline(always)]
 fn change(vip: u32, sockets: u64, fields: impl FnOnce(*mut Counts) -> (*mut u64, *mut u64)) {
     let Some(counts) = tables::COUNTS.get_ptr_mut(&vip) else {

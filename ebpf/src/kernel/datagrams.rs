@@ -1,55 +1,57 @@
-//! sendmsg(2) and recvmsg(2) of unconnected sockets: what one of them sends to, and hears from, may be many VIPs.
+//! sendmsg(2) and recvmsg(2): DNAT and reverse NAT of unconnected sockets, which may send to many VIPs.
 
 use aya_ebpf::programs::SockAddrContext;
-use dormouse_ebpf::decide::{Asked, Choice};
-use dormouse_ebpf::maps::{Peer, PeerKey};
+use dormouse_ebpf::decide::{Choice, Request};
+use dormouse_ebpf::maps::{ReversePeer, ReversePeerKey};
 
-use super::socket::{self, Call, Family};
+use super::socket::{self, Endpoint, Family, Outcome, Seed};
 use super::{connect, tables};
 
-/// Leads a datagram, each to the same backend of its VIP.
+/// Translates the target of a datagram: all datagrams of a socket to one VIP get the same backend.
 #[inline(always)]
-pub(crate) fn send(ctx: &SockAddrContext, family: Family) -> i32 {
-    let seed = || socket::cookie(ctx);
-    match socket::lead(ctx, family, seed, |asked, choice| {
-        remember(ctx, asked, choice);
-    }) {
-        Call::Refused => socket::refuse(),
-        Call::AsNamed | Call::Led => 1,
+pub(crate) fn sendmsg(ctx: &SockAddrContext, family: Family) -> i32 {
+    let record = |request: &Request, choice: &Choice| record(ctx, request, choice);
+    match socket::dnat(ctx, family, Seed::Cookie, record) {
+        Outcome::Refused => socket::refuse(),
+        Outcome::Unchanged | Outcome::Translated => 1,
     }
 }
 
-/// Has a datagram come from the VIP that it is an answer of.
+/// Replaces the source of a received datagram, a backend, by the VIP that the socket has sent to.
 #[inline(always)]
-pub(crate) fn receive(ctx: &SockAddrContext, family: Family) {
-    let named = socket::named(ctx, family);
-    if let Some(vip) = connect::vip(ctx, &named) {
-        return socket::put_back(ctx, family, &named.0, vip);
+pub(crate) fn recvmsg(ctx: &SockAddrContext, family: Family) {
+    let source = socket::target(ctx, family);
+    if let Some(vip) = connect::vip(ctx, &source) {
+        return socket::reverse_nat(ctx, family, &source, &vip);
     }
-    let key = PeerKey {
+    let key = ReversePeerKey {
         cookie: socket::cookie(ctx),
-        address: named.0,
-        port: u32::from(named.1),
+        address: source.address,
+        port: u32::from(source.port),
         pad: 0,
     };
-    // SAFETY: the value is copied out; one socket's entries do not change while it asks.
-    if let Some(peer) = unsafe { tables::PEERS.get(&key) } {
-        socket::put_back(ctx, family, &named.0, (peer.address, peer.port as u16));
+    // SAFETY: the value is copied out; one socket's entries do not change during its call.
+    if let Some(peer) = unsafe { tables::REVERSE_PEERS.get(&key) } {
+        let vip = Endpoint {
+            address: peer.address,
+            port: peer.port as u16,
+        };
+        socket::reverse_nat(ctx, family, &source, &vip);
     }
 }
 
-/// Remembers which VIP stands before an address on this socket.
+/// Records the VIP of a translated datagram.
 #[inline(always)]
-fn remember(ctx: &SockAddrContext, asked: &Asked, choice: &Choice) {
-    let key = PeerKey {
+fn record(ctx: &SockAddrContext, request: &Request, choice: &Choice) {
+    let key = ReversePeerKey {
         cookie: socket::cookie(ctx),
         address: choice.address,
         port: u32::from(choice.port),
         pad: 0,
     };
-    let vip = Peer {
-        address: asked.target,
-        port: u32::from(asked.port),
+    let vip = ReversePeer {
+        address: request.target,
+        port: u32::from(request.port),
     };
-    let _ = tables::PEERS.insert(&key, &vip, 0);
+    let _ = tables::REVERSE_PEERS.insert(&key, &vip, 0);
 }

@@ -1,4 +1,4 @@
-//! Only a packet's first fragment names its ports: they are remembered for the others.
+//! IP fragments: the first one has the ports, which the map `fragment` keeps for the later ones.
 
 use dormouse_ebpf::maps::{FragmentKey, Ports};
 use dormouse_ebpf::packet::Packet;
@@ -11,7 +11,7 @@ const fn key(packet: &Packet) -> FragmentKey {
         source: packet.source,
         target: packet.target,
         id: packet.id,
-        // IPv6 tells fragments apart without it (RFC 8200 4.5): a later one may name an extension header there.
+        // IPv6 reassembles without it (RFC 8200 4.5): in a later fragment it may be an extension header's number.
         protocol: if packet.v4 == 1 {
             packet.protocol as u32
         } else {
@@ -20,9 +20,9 @@ const fn key(packet: &Packet) -> FragmentKey {
     }
 }
 
-/// Remembers the ports of a first fragment.
+/// Stores the ports of a first fragment.
 #[inline(always)]
-pub(crate) fn remember(packet: &Packet) {
+pub(crate) fn store_ports(packet: &Packet) {
     let ports = Ports {
         source: packet.source_port,
         target: packet.target_port,
@@ -30,9 +30,9 @@ pub(crate) fn remember(packet: &Packet) {
     let _ = tables::FRAGMENTS.insert(&key(packet), &ports, 0);
 }
 
-/// Gives a later fragment the ports of its first. False if that was not seen.
+/// Gives a later fragment the ports of its first one. False if that was not seen.
 #[inline(always)]
-pub(crate) fn recall(packet: &mut Packet) -> bool {
+pub(crate) fn load_ports(packet: &mut Packet) -> bool {
     // SAFETY: the value is copied out, a single word.
     let Some(ports) = (unsafe { tables::FRAGMENTS.get(&key(packet)) }) else {
         return false;

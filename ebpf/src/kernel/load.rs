@@ -1,4 +1,4 @@
-//! Counts what backends are given, where this node decides: one atomic addition for each begin, and one for each end.
+//! Load of backends, counted where this node decides: one atomic addition for each begin and each end of a connection.
 
 use dormouse_ebpf::decide::Tables as _;
 use dormouse_ebpf::load::{Load, Tally};
@@ -6,7 +6,7 @@ use dormouse_ebpf::load::{Load, Tally};
 use super::tables::Kernel;
 use super::{atomic, tables};
 
-/// A flow to the backend was written down.
+/// Counts a new flow to the backend.
 #[inline(always)]
 pub(crate) fn flow_begun(backend: u32) {
     if let Some(flows) = flows(backend) {
@@ -14,7 +14,7 @@ pub(crate) fn flow_begun(backend: u32) {
     }
 }
 
-/// It ended.
+/// Counts the end of a flow to the backend.
 #[inline(always)]
 pub(crate) fn flow_ended(backend: u32, generation: u32) {
     if let Some(flows) = flows(backend) {
@@ -22,7 +22,7 @@ pub(crate) fn flow_ended(backend: u32, generation: u32) {
     }
 }
 
-/// A socket was led to the backend.
+/// Counts a socket that was connected to the backend.
 #[inline(always)]
 pub(crate) fn socket_begun(backend: u32) {
     if let Some(sockets) = sockets(backend) {
@@ -30,7 +30,7 @@ pub(crate) fn socket_begun(backend: u32) {
     }
 }
 
-/// It was let go.
+/// Counts the end of a socket's connection to the backend.
 #[inline(always)]
 pub(crate) fn socket_ended(backend: u32, generation: u32) {
     if let Some(sockets) = sockets(backend) {
@@ -58,7 +58,7 @@ fn begun(tally: *mut Tally) {
     unsafe { atomic::increment(&raw mut (*tally).begun) }
 }
 
-/// What began in an earlier generation of the id is nothing of the backend that has it now.
+/// Counts an end only in the generation that it began in: the id may belong to another backend by now.
 #[inline(always)]
 fn ended(tally: *mut Tally, backend: u32, generation: u32) {
     let now = Kernel.backend(backend);

@@ -1,48 +1,56 @@
-//! What becomes of a packet: as its flow was decided, or decided now.
+//! The way of a packet: translated by its flow, or decided now.
 
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{Answer, decide, may_be_ours};
-use dormouse_ebpf::flow::{Flow, FlowKey, QUIET_NS};
+use dormouse_ebpf::decide::{Decision, decide, may_be_frontend};
+use dormouse_ebpf::flow::{Flow, FlowKey, UDP_IDLE_NS};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{FIRST, Read, read};
 use dormouse_ebpf::pick::flow_hash;
-use dormouse_ebpf::trace::Telling;
+use dormouse_ebpf::trace::Traced;
 use dormouse_ebpf::verdict::Verdict;
 
-use super::begin::go;
-use super::follow::follow;
-use super::send::{NEXT, dropped};
-use super::shortcut::shorten;
+use super::apply_flow::apply;
+use super::established::{Validity, is_reply, validate};
+use super::fib_forward::fib_forward;
+use super::new_flow::create;
 use super::skb::frame;
-use super::standing::{Standing, is_reply, standing};
 use super::tables::{Kernel, Scratch};
-use super::{count, errors, fragments, refuse, tables, trace};
+use super::transmit::{NEXT, dropped};
+use super::{count, fragments, icmp_errors, reject, tables, trace};
 
-/// By which hook a packet comes.
+/// The surroundings of a packet: the node's facts in force, and its hook. Passed in two registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Env<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) hook: Hook,
+}
+
+/// The hook that a packet comes by.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Hook {
     /// From outside, by the uplink.
     Uplink,
     /// From a pod of this node.
     Pod,
-    /// On its way out already, by the uplink.
-    Out,
+    /// Leaving by the uplink, or entering a pod.
+    Egress,
 }
 
-/// What becomes of a packet that has been read.
+/// Handles a packet that has been parsed. Returns the program's verdict.
 #[inline(always)]
-pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, way: Way) -> i32 {
+pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, hook: Hook) -> i32 {
     let Some(config) = tables::config() else {
         return NEXT;
     };
+    let env = Env { config, hook };
     match found {
         Read::Other => return NEXT,
         Read::Malformed => return dropped(Verdict::DroppedMalformed, NO_SLOT),
-        Read::Error => return errors::translate(ctx, scratch, config, way),
+        Read::Error => return icmp_errors::translate(ctx, scratch, env),
         Read::Fragment => {
-            if !fragments::recall(&mut scratch.packet) {
-                return unseen(scratch, config);
+            if !fragments::load_ports(&mut scratch.packet) {
+                return unknown_fragment(scratch, config);
             }
         }
         Read::Transport => {
@@ -50,17 +58,17 @@ pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, way: W
                 return dropped(Verdict::DroppedMartian, NO_SLOT);
             }
             if scratch.packet.fragment == FIRST {
-                fragments::remember(&scratch.packet);
+                fragments::store_ports(&scratch.packet);
             }
         }
     }
-    transport(ctx, scratch, config, way)
+    transport(ctx, scratch, env)
 }
 
-/// Reads a packet into the room of its program.
+/// Parses a packet into the scratch of its program.
 #[inline(always)]
-pub(crate) fn look(ctx: &TcContext, scratch: &mut Scratch) -> Read {
-    // What is no IP packet leaves the rest as it was.
+pub(crate) fn parse(ctx: &TcContext, scratch: &mut Scratch) -> Read {
+    // A frame that is no IP packet leaves the other fields as they were.
     scratch.packet.source = [0; 16];
     scratch.packet.target = [0; 16];
     scratch.packet.v4 = 0;
@@ -68,9 +76,9 @@ pub(crate) fn look(ctx: &TcContext, scratch: &mut Scratch) -> Read {
     read(&frame(ctx), &mut scratch.packet)
 }
 
-/// A later fragment without its first: to a VIP it can go nowhere.
+/// Handles a later fragment whose first one was not seen: without ports, one to a frontend cannot be translated.
 #[inline(always)]
-fn unseen(scratch: &Scratch, config: &Config) -> i32 {
+fn unknown_fragment(scratch: &Scratch, config: &Config) -> i32 {
     let target = &scratch.packet.target;
     if config.vip(target).is_some() || config.is_service_address(target) {
         return dropped(Verdict::DroppedFragment, NO_SLOT);
@@ -78,57 +86,64 @@ fn unseen(scratch: &Scratch, config: &Config) -> i32 {
     NEXT
 }
 
-/// TCP, UDP, SCTP: a new connection is always decided anew.
+/// Handles TCP, UDP and SCTP. A packet that opens a connection is decided even if its flow is known.
 #[inline(always)]
-fn transport(ctx: &TcContext, scratch: &mut Scratch, config: &Config, way: Way) -> i32 {
+fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
+    let config = env.config;
     scratch.key = FlowKey::of(&scratch.packet);
     let known = tables::flow(&scratch.key);
     if let Some(flow) = known
         && (!scratch.packet.opens() || is_reply(flow))
     {
-        match standing(scratch, flow, config) {
-            Standing::Follow => return follow(ctx, scratch, flow, config, way),
-            Standing::Reset => {
+        match validate(scratch, flow, config) {
+            Validity::Valid => return apply(ctx, scratch, flow, env),
+            Validity::Reset => {
                 tables::note(Verdict::Reset);
-                return refuse::reset(ctx, scratch);
+                return reject::reset(ctx, scratch);
             }
-            Standing::Refuse => {
+            Validity::Reject => {
                 tables::note(Verdict::Rejected);
-                return refuse::unreachable(ctx, scratch);
+                return reject::unreachable(ctx, scratch);
             }
-            Standing::Anew => {}
+            Validity::Reselect => {}
         }
     }
     let target = &scratch.packet.target;
-    let answer = if may_be_ours(&Kernel, config, target) || config.is_service_address(target) {
-        ask(scratch, way)
+    let decision = if may_be_frontend(&Kernel, config, target) || config.is_service_address(target)
+    {
+        decide_packet(scratch, env.hook)
     } else {
-        Answer::Pass
+        Decision::Pass
     };
-    let verdict = match answer {
-        Answer::Pass => {
+    match decision {
+        Decision::Pass => {
             if let Some(flow) = known {
                 count::flow_closed(flow);
-                tables::end_flow(&scratch.key);
+                tables::remove_flow(&scratch.key);
             }
             if scratch.packet.begins() {
-                take_ends(scratch);
+                evict_stale_reply(scratch);
             }
-            return shorten(ctx, scratch, &scratch.packet, config, way);
+            fib_forward(ctx, scratch, &scratch.packet, env)
         }
-        Answer::Drop(verdict) => return dropped(verdict, scratch.choice.slot),
-        Answer::Reject(verdict) => {
+        Decision::Drop(verdict) => dropped(verdict, scratch.choice.slot),
+        Decision::Reject(verdict) => {
             tables::note_drop(verdict, scratch.choice.slot);
-            return refuse::refuse(ctx, scratch);
+            reject::reject(ctx, scratch)
         }
-        Answer::Go(verdict) => verdict,
-    };
-    go(ctx, scratch, known, verdict, config, way)
+        Decision::Forward(verdict) => {
+            if let Some(verdict) = verdict {
+                tables::note(verdict);
+            }
+            create(ctx, scratch, known, env)
+        }
+    }
 }
 
-/// A conversation that is led nowhere may have the ends of one that was, to the same backend: its answers are its own.
+/// Removes the reply flow of an earlier connection that had the ends of this one, which is not translated: its replies must
+/// not be either.
 #[inline(never)]
-fn take_ends(scratch: &mut Scratch) {
+fn evict_stale_reply(scratch: &mut Scratch) {
     scratch.back = scratch.key.reversed();
     let Some(reply) = tables::flow(&scratch.back) else {
         return;
@@ -136,41 +151,35 @@ fn take_ends(scratch: &mut Scratch) {
     if !is_reply(reply) || !scratch.packet.opens() && is_in_use(scratch, reply) {
         return;
     }
-    tables::end_flow(&scratch.back);
+    tables::remove_flow(&scratch.back);
 }
 
-/// Whether the client of these replies has sent something lately.
+/// Whether the client of these replies has sent a packet within [`UDP_IDLE_NS`].
 #[inline(always)]
 fn is_in_use(scratch: &Scratch, reply: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
-    let client = scratch.back.answered(unsafe { &*reply });
+    let client = scratch.back.reply(unsafe { &*reply });
     tables::flow(&client).is_some_and(|flow| {
         // SAFETY: an aligned word of a map value.
         let seen_ns = unsafe { (&raw const (*flow).seen_ns).read_volatile() };
-        tables::now_ns().wrapping_sub(seen_ns) < QUIET_NS
+        tables::now_ns().wrapping_sub(seen_ns) < UDP_IDLE_NS
     })
 }
 
 /// Decides a new connection.
 #[inline(never)]
-fn ask(scratch: &mut Scratch, way: Way) -> Answer {
+fn decide_packet(scratch: &mut Scratch, hook: Hook) -> Decision {
     let packet = &scratch.packet;
-    scratch.asked.source = packet.source;
-    scratch.asked.target = packet.target;
-    scratch.asked.port = packet.target_port;
-    scratch.asked.protocol = packet.protocol;
-    scratch.asked.by_node = false;
-    scratch.asked.alike = matches!(way, Way::Uplink);
-    scratch.asked.hash = flow_hash(
-        &packet.source,
-        packet.source_port,
-        &packet.target,
-        packet.target_port,
-        packet.protocol,
-    );
+    scratch.request.source = packet.source;
+    scratch.request.target = packet.target;
+    scratch.request.port = packet.target_port;
+    scratch.request.protocol = packet.protocol;
+    scratch.request.from_node = false;
+    scratch.request.consistent = matches!(hook, Hook::Uplink);
+    scratch.request.hash = flow_hash(&scratch.key);
     decide(
-        &Telling(Kernel, trace::step),
-        &scratch.asked,
+        &Traced(Kernel, trace::step),
+        &scratch.request,
         &mut scratch.choice,
     )
 }

@@ -1,7 +1,7 @@
-//! Answers for the node's pods on the link: they are there without being there.
+//! NDP proxy: answers Neighbour Solicitations for the node's pods on the uplink.
 //!
-//! At tcx and not in XDP: solicitations are rare, and an XDP program makes every other packet dearer (a veth copies each
-//! into a page and loses segmentation offload, drivers lose checksums).
+//! At tcx and not in XDP: solicitations are rare, and an XDP program makes every other packet slower (a veth copies each
+//! into a page and loses segmentation offload, drivers lose checksum offload).
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_redirect, bpf_skb_change_tail};
@@ -11,45 +11,49 @@ use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise, solicitatio
 use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::verdict::Verdict;
 
-use super::send::refused;
 use super::skb::frame;
 use super::tables;
 use super::tables::Scratch;
+use super::transmit::refused;
 
-/// Turns a solicitation for a pod into its answer, in place, and sends it back. Nothing for any other message.
+/// Turns a solicitation for a pod into its advertisement, in place, and sends that back. None for any other message.
 #[inline(always)]
-pub(crate) fn answer(ctx: &TcContext, scratch: &mut Scratch, config: &Config) -> Option<i32> {
+pub(crate) fn advertise_pod(
+    ctx: &TcContext,
+    scratch: &mut Scratch,
+    config: &Config,
+) -> Option<i32> {
     let Scratch {
         packet,
-        solicited: asked,
+        solicited,
         advertised,
         ..
     } = scratch;
-    if !question(ctx, packet, asked) {
+    if !parse_solicitation(ctx, packet, solicited) {
         return None;
     }
-    if config.quiet == 1 || !config.is_local(&asked.target) {
+    if config.quiet == 1 || !config.is_local(&solicited.target) {
         return None;
     }
-    if tables::PODS.get_ptr(&asked.target).is_none() {
+    if tables::PODS.get_ptr(&solicited.target).is_none() {
         tables::note(Verdict::Solicited);
         return None;
     }
-    if !write(ctx, asked, config, advertised) {
+    if !write_advertisement(ctx, solicited, config, advertised) {
         return Some(refused());
     }
     tables::note(Verdict::Advertised);
-    // SAFETY: the helper only notes where the frame goes.
+    // SAFETY: the helper only sets the frame's destination.
     i32::try_from(unsafe { bpf_redirect(config.uplink, 0) }).ok()
 }
 
-// Functions of their own: question and answer at once are more than a program's stack holds.
+// Not inlined: solicitation and advertisement together do not fit on a program's stack.
 
 #[inline(never)]
-fn question(ctx: &TcContext, packet: &Packet, asked: &mut Solicitation) -> bool {
+fn parse_solicitation(ctx: &TcContext, packet: &Packet, solicited: &mut Solicitation) -> bool {
     match solicitation(&frame(ctx), packet) {
         Some(found) => {
-            *asked = found;
+            *solicited = found;
             true
         }
         None => false,
@@ -57,13 +61,13 @@ fn question(ctx: &TcContext, packet: &Packet, asked: &mut Solicitation) -> bool 
 }
 
 #[inline(never)]
-fn write(
+fn write_advertisement(
     ctx: &TcContext,
-    asked: &Solicitation,
+    solicited: &Solicitation,
     config: &Config,
     answer: &mut [u8; ADVERTISEMENT_LEN],
 ) -> bool {
-    advertise(asked, config.uplink_mac, answer);
+    advertise(solicited, config.uplink_mac, answer);
     // SAFETY: the helper takes the hook's context.
     let sized =
         unsafe { bpf_skb_change_tail(ctx.as_ptr().cast(), ADVERTISEMENT_LEN as u32, 0) } == 0;

@@ -1,4 +1,4 @@
-//! A packet at a hook, read as an Ethernet frame.
+//! A socket buffer, read as an Ethernet frame.
 
 use core::mem::MaybeUninit;
 
@@ -7,27 +7,27 @@ use aya_ebpf::helpers::generated::bpf_skb_load_bytes;
 use aya_ebpf::programs::{SkBuffContext, TcContext};
 use dormouse_ebpf::packet::{Aligned, ETHERTYPE_VLAN, Frame, L3};
 
-/// The bits of a VLAN tag that say which (IEEE 802.1Q 9.6).
+/// The bits of a VLAN tag that hold the VLAN's number (IEEE 802.1Q 9.6).
 const VLAN_ID: u32 = 0xfff;
 
-/// A packet whose first `HIDDEN` bytes the hook does not show.
+/// A packet whose first `HIDDEN` bytes are not in the buffer.
 pub(crate) struct Skb<const HIDDEN: usize>(*mut __sk_buff);
 
-/// The frame had a tag, which the kernel has taken out, and goes to the VLAN's own interface, or to nobody. VLAN 0 is none: only
-/// a priority.
+/// Whether the frame has a VLAN tag, which the kernel has removed: it belongs to the VLAN's own interface. VLAN 0 is only a
+/// priority.
 #[inline(always)]
 pub(crate) fn is_of_vlan(skb: *mut __sk_buff) -> bool {
     // SAFETY: a field of the context.
     unsafe { (*skb).vlan_tci & VLAN_ID != 0 }
 }
 
-/// A whole frame, as tcx hooks have it.
+/// A whole frame, as at tcx hooks.
 #[inline(always)]
 pub(crate) fn frame(ctx: &TcContext) -> Skb<0> {
     Skb(ctx.skb.skb)
 }
 
-/// What a socket sends, whose Ethernet header is not there yet.
+/// A packet that a socket sends, before its Ethernet header is added.
 #[inline(always)]
 pub(crate) fn headless(ctx: &SkBuffContext) -> Skb<L3> {
     Skb(ctx.skb.skb)

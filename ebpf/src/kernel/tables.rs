@@ -1,4 +1,4 @@
-//! The maps, pinned by name, and the reads that every program makes.
+//! The maps, pinned by name, and the accesses that all programs share.
 
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC};
 use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_ktime_get_boot_ns};
@@ -9,18 +9,19 @@ use aya_ebpf::maps::{
 };
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::decide::{Asked, Choice, Tables, remember};
+use dormouse_ebpf::decide::{Choice, Request, Tables, record_affinity};
 use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_ebpf::load::Load;
 use dormouse_ebpf::maps::{
-    ADMITTED_MAX, Admitted, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES, EXTRAS_MAX,
-    Extra, FILTER_WORDS, FLOWING_WORDS, FOLLOWED_MAX, FOREIGN_MAX, FRAGMENTS_MAX, ForeignKey,
-    FragmentKey, PEERS_MAX, PODS_MAX, PREFIXES_MAX, Peer, PeerKey, Pod, Ports, Prefix, STICKY_MAX,
-    Sticky, StickyKey, flowing_bit,
+    AFFINITY_MAX, Affinity, AffinityKey, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES,
+    FLOW_FILTER_WORDS, FOLLOWED_MAX, FRAGMENTS_MAX, FRONTEND_FILTER_WORDS, FRONTENDS_MAX,
+    FragmentKey, FrontendKey, PODS_MAX, PREFIXES_MAX, Pod, Ports, Prefix, REVERSE_PEERS_MAX,
+    ReversePeer, ReversePeerKey, SLOT_OPTIONS_MAX, SOURCE_RANGES_MAX, SlotOptions, SourceRange,
+    flow_filter_bit,
 };
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation};
 use dormouse_ebpf::packet::Packet;
-use dormouse_ebpf::refuse::{QUOTE_MAX, Refusals};
+use dormouse_ebpf::reject::{QUOTE_MAX, Rejections};
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Service, Set, VIPS_MAX};
 use dormouse_ebpf::verdict::{VERDICTS_LEN, Verdict};
 
@@ -32,54 +33,59 @@ pub(crate) static TOUCH: Array<u64> = Array::pinned(VIPS_MAX, BPF_F_MMAPABLE);
 static LEASE: Array<u64> = Array::pinned(1, BPF_F_MMAPABLE);
 #[map(name = "current")]
 static CURRENT: Array<u64> = Array::pinned(1, BPF_F_MMAPABLE);
-#[map(name = "vec")]
+#[map(name = "backend_set")]
 static SETS: Array<[u32; ROW_LEN as usize]> = Array::pinned(SETS_MAX / ROW_LEN, BPF_F_MMAPABLE);
 #[map(name = "backend")]
 static BACKENDS: Array<Backend> = Array::pinned(BACKENDS_MAX, BPF_F_MMAPABLE);
-/// What backends are given: by their ids, made zero by the agent with each generation.
+/// Load of backends, by id.
 #[map(name = "load")]
 pub(crate) static LOADS: Array<Load> = Array::pinned(BACKENDS_MAX, BPF_F_MMAPABLE);
 #[map(name = "prefix")]
 static PREFIXES: Array<Prefix> = Array::pinned(PREFIXES_MAX, BPF_F_MMAPABLE);
-#[map(name = "filter")]
-static FILTER: Array<u64> = Array::pinned(FILTER_WORDS, BPF_F_MMAPABLE);
-#[map(name = "foreign")]
-static FOREIGN: HashMap<ForeignKey, u32> = HashMap::pinned(FOREIGN_MAX, BPF_F_NO_PREALLOC);
-#[map(name = "extra")]
-static EXTRAS: HashMap<u32, Extra> = HashMap::pinned(EXTRAS_MAX, BPF_F_NO_PREALLOC);
-#[map(name = "admitted")]
-static ADMITTED: LpmTrie<Admitted, u32> = LpmTrie::pinned(ADMITTED_MAX, BPF_F_NO_PREALLOC);
-#[map(name = "sticky")]
-static STICKY: LruHashMap<StickyKey, Sticky> = LruHashMap::pinned(STICKY_MAX, 0);
+#[map(name = "frontend_filter")]
+static FRONTEND_FILTER: Array<u64> = Array::pinned(FRONTEND_FILTER_WORDS, BPF_F_MMAPABLE);
+#[map(name = "frontend")]
+static FRONTENDS: HashMap<FrontendKey, u32> = HashMap::pinned(FRONTENDS_MAX, BPF_F_NO_PREALLOC);
+#[map(name = "slot_option")]
+static SLOT_OPTIONS: HashMap<u32, SlotOptions> =
+    HashMap::pinned(SLOT_OPTIONS_MAX, BPF_F_NO_PREALLOC);
+#[map(name = "source_range")]
+static SOURCE_RANGES: LpmTrie<SourceRange, u32> =
+    LpmTrie::pinned(SOURCE_RANGES_MAX, BPF_F_NO_PREALLOC);
+#[map(name = "affinity")]
+static AFFINITY: LruHashMap<AffinityKey, Affinity> = LruHashMap::pinned(AFFINITY_MAX, 0);
 #[map(name = "fragment")]
 pub(crate) static FRAGMENTS: LruHashMap<FragmentKey, Ports> = LruHashMap::pinned(FRAGMENTS_MAX, 0);
 #[map(name = "config")]
 static CONFIG: Array<Config> = Array::pinned(2, 0);
 #[map(name = "pod")]
 pub(crate) static PODS: HashMap<[u8; 16], Pod> = HashMap::pinned(PODS_MAX, BPF_F_NO_PREALLOC);
-#[map(name = "flowing")]
-static FLOWING: Array<u64> = Array::pinned(2 * FLOWING_WORDS + 1, BPF_F_MMAPABLE);
+#[map(name = "flow_filter")]
+static FLOW_FILTER: Array<u64> = Array::pinned(2 * FLOW_FILTER_WORDS + 1, BPF_F_MMAPABLE);
 #[map(name = "flow")]
 static FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(FLOWS_MAX, 0);
-/// What stands before the addresses that unconnected sockets send to.
-#[map(name = "peer")]
-pub(crate) static PEERS: LruHashMap<PeerKey, Peer> = LruHashMap::pinned(PEERS_MAX, 0);
-/// Made by the agent for each VIP that it serves; here only added to.
+/// VIPs of the backends that unconnected sockets send to.
+#[map(name = "reverse_peer")]
+pub(crate) static REVERSE_PEERS: LruHashMap<ReversePeerKey, ReversePeer> =
+    LruHashMap::pinned(REVERSE_PEERS_MAX, 0);
+/// Entries are made by the agent for each VIP that it serves; programs only add to them.
 #[map(name = "counts")]
 pub(crate) static COUNTS: PerCpuHashMap<u32, Counts> =
     PerCpuHashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
-/// Connections whose end nobody saw: counted by the agent, in a map of its own.
-#[map(name = "expired")]
-pub(crate) static EXPIRED: HashMap<u32, Counts> = HashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
+/// Connections whose end no program has seen, counted by the agent when it removes their flows. No program reads it; it is
+/// here so that it is created and pinned with the others.
+#[map(name = "expired_counts")]
+pub(crate) static EXPIRED_COUNTS: HashMap<u32, Counts> =
+    HashMap::pinned(FOLLOWED_MAX, BPF_F_NO_PREALLOC);
 #[map(name = "events")]
 pub(crate) static EVENTS: RingBuf = RingBuf::pinned(EVENTS_BYTES, 0);
 #[map(name = "stats")]
 static STATS: PerCpuArray<u64> = PerCpuArray::pinned(VERDICTS_LEN, 0);
-/// Refused and dropped packets by slot.
+/// Rejected and dropped packets by slot and verdict.
 #[map(name = "drops")]
 static DROPS: LruPerCpuHashMap<DropKey, u64> = LruPerCpuHashMap::pinned(DROPS_MAX, 0);
 
-/// Room for what does not fit on the stack of 512 bytes; one program at a time uses it on a CPU, below any preemption.
+/// Memory for what does not fit on the stack of 512 bytes; on a CPU one program at a time uses it, without preemption.
 #[repr(C)]
 pub(crate) struct Scratch {
     pub(crate) packet: Packet,
@@ -88,31 +94,31 @@ pub(crate) struct Scratch {
     pub(crate) back: FlowKey,
     pub(crate) flow: Flow,
     pub(crate) reply: Flow,
-    pub(crate) asked: Asked,
+    pub(crate) request: Request,
     pub(crate) choice: Choice,
     pub(crate) quote: [u8; QUOTE_MAX],
-    pub(crate) refusals: Refusals,
+    pub(crate) rejections: Rejections,
     pub(crate) solicited: Solicitation,
     pub(crate) advertised: [u8; ADVERTISEMENT_LEN],
-    /// 1: nothing that the packet's sender is bound by stands at the host's end of its link.
+    /// 1: no rate limit applies at the host's end of the sender's link, so the packet may bypass the host's forwarding.
     pub(crate) direct: u64,
-    /// 1 while a program uses it that another may interrupt.
+    /// 1 while a program uses it that another one may interrupt.
     pub(crate) busy: u64,
 }
 
 #[map(name = "scratch")]
-static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(SCRATCHES, 0);
+static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(SCRATCH_USERS, 0);
 
-/// Programs that may run on one CPU, one interrupting the other.
-const SCRATCHES: u32 = 3;
-/// What arrives: from the uplink or from a pod, in a soft interrupt.
+/// Programs that may run on one CPU at the same time, one interrupting the other.
+const SCRATCH_USERS: u32 = 3;
+/// The user at ingress of the uplink or a pod's link, in a soft interrupt.
 pub(crate) const ARRIVING: u32 = 0;
-/// What leaves by the uplink, which may be sent by a program of what arrives.
+/// The user at egress, which may run for a packet that an ingress program has redirected.
 pub(crate) const LEAVING: u32 = 1;
-/// What sockets send.
+/// The user at a socket's egress.
 pub(crate) const SENDING: u32 = 2;
 
-/// The room of one program.
+/// The scratch memory of one user.
 #[inline(always)]
 pub(crate) fn scratch(user: u32) -> Option<&'static mut Scratch> {
     // SAFETY: this CPU's own value, and its users run once at a time on a CPU.
@@ -129,7 +135,7 @@ pub(crate) fn note(verdict: Verdict) {
     }
 }
 
-/// Counts a packet that was refused or dropped, and whose.
+/// Counts a verdict for a rejected or dropped packet, also by slot.
 #[inline(always)]
 pub(crate) fn note_drop(verdict: Verdict, slot: u32) {
     note(verdict);
@@ -144,43 +150,44 @@ pub(crate) fn note_drop(verdict: Verdict, slot: u32) {
     }
 }
 
-/// Adds to a word that this CPU may be adding to already, below this program.
+/// Adds to a word that the program which this one interrupts may be adding to.
 #[inline(always)]
 pub(crate) fn add(word: *mut u64, by: u64) {
     // SAFETY: callers pass an aligned word of a map value, which lives as long as the program runs.
     unsafe { super::atomic::add(word, by) }
 }
 
-/// Remembers the client's backend.
+/// Records the client's backend for session affinity.
 #[inline(always)]
-pub(crate) fn keep(client: &[u8; 16], choice: &Choice) {
-    let key = StickyKey {
+pub(crate) fn store_affinity(client: &[u8; 16], choice: &Choice) {
+    let key = AffinityKey {
         client: *client,
         group: choice.group,
     };
-    let sticky = remember(Kernel.sticky(&key), choice, now_ns());
-    let _ = STICKY.insert(&key, &sticky, 0);
+    let affinity = record_affinity(Kernel.affinity(&key), choice, now_ns());
+    let _ = AFFINITY.insert(&key, &affinity, 0);
 }
 
-/// The flow of such packets. Most packets have none, and most of those are told by an address that no flow comes from.
+/// Looks up the flow of a packet. Most packets have none, and the Bloom filter over flows' sources spares most of those the
+/// lookup.
 #[inline(always)]
 pub(crate) fn flow(key: &FlowKey) -> Option<*mut Flow> {
-    let (word, bit) = flowing_bit(&key.source);
-    let asked = FLOWING.get_ptr(2 * FLOWING_WORDS).map_or(0, read) as u32 & 1;
-    let word = FLOWING.get_ptr(asked * FLOWING_WORDS + word)?;
+    let (word, bit) = flow_filter_bit(&key.source);
+    let active = FLOW_FILTER.get_ptr(2 * FLOW_FILTER_WORDS).map_or(0, read) as u32 & 1;
+    let word = FLOW_FILTER.get_ptr(active * FLOW_FILTER_WORDS + word)?;
     if read(word) & bit == 0 {
         return None;
     }
     FLOWS.get_ptr_mut(key)
 }
 
-/// Writes down a flow, after marking where it comes from. False if there is one and `flags` wants none, or no room.
+/// Inserts a flow, after its source into the filters. False if the table is full, or, with BPF_NOEXIST, if the key exists.
 #[inline(always)]
-pub(crate) fn begin_flow(key: &FlowKey, flow: &Flow, flags: u32) -> bool {
-    let (word, bit) = flowing_bit(&key.source);
+pub(crate) fn insert_flow(key: &FlowKey, flow: &Flow, flags: u32) -> bool {
+    let (word, bit) = flow_filter_bit(&key.source);
     let mut filter = 0;
     while filter < 2 {
-        if let Some(word) = FLOWING.get_ptr_mut(filter * FLOWING_WORDS + word)
+        if let Some(word) = FLOW_FILTER.get_ptr_mut(filter * FLOW_FILTER_WORDS + word)
             && read(word) & bit == 0
         {
             // SAFETY: an aligned word of a map value, which lives as long as the program runs.
@@ -191,13 +198,13 @@ pub(crate) fn begin_flow(key: &FlowKey, flow: &Flow, flags: u32) -> bool {
     FLOWS.insert(key, flow, u64::from(flags)).is_ok()
 }
 
-/// Forgets a flow, if there is one.
+/// Removes a flow, if it exists.
 #[inline(always)]
-pub(crate) fn end_flow(key: &FlowKey) {
+pub(crate) fn remove_flow(key: &FlowKey) {
     let _ = FLOWS.remove(key);
 }
 
-/// Reads a word that the agent stores whole.
+/// Reads a word that the agent writes with one store.
 #[inline(always)]
 pub(crate) fn read(word: *const u64) -> u64 {
     // SAFETY: callers pass an aligned word of a map value; the volatile read is one load.
@@ -224,11 +231,11 @@ pub(crate) fn random() -> u32 {
     unsafe { bpf_get_prandom_u32() }
 }
 
-/// What the optimiser writes by whole words, which the verifier wants aligned on the stack.
+/// A value that the optimiser writes by whole words, which the verifier requires to be aligned on the stack.
 #[repr(C, align(8))]
-struct Words<T>(T);
+pub(crate) struct Words<T>(pub(crate) T);
 
-/// The maps, as decisions read them.
+/// The maps, as [`Tables`] for decisions.
 pub(crate) struct Kernel;
 
 impl Tables for Kernel {
@@ -275,36 +282,36 @@ impl Tables for Kernel {
     }
 
     #[inline(always)]
-    fn filter(&self, word: u32) -> u64 {
-        FILTER.get_ptr(word).map_or(0, read)
+    fn frontend_filter(&self, word: u32) -> u64 {
+        FRONTEND_FILTER.get_ptr(word).map_or(0, read)
     }
 
     #[inline(always)]
-    fn foreign(&self, key: &ForeignKey) -> Option<u32> {
+    fn frontend(&self, key: &FrontendKey) -> Option<u32> {
         // SAFETY: the value is copied out, a single word.
-        unsafe { FOREIGN.get(key) }.copied()
+        unsafe { FRONTENDS.get(key) }.copied()
     }
 
     #[inline(always)]
-    fn extra(&self, slot: u32) -> Option<Extra> {
-        // SAFETY: the value is copied out; the agent replaces it as a whole before the slot says so.
-        unsafe { EXTRAS.get(&slot) }.copied()
+    fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
+        // SAFETY: the value is copied out; the agent replaces it as a whole before the slot's word names it.
+        unsafe { SLOT_OPTIONS.get(&slot) }.copied()
     }
 
     #[inline(always)]
-    fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
-        let admitted = Admitted {
+    fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool {
+        let admitted = SourceRange {
             slot: slot.to_be_bytes(),
             address: *source,
         };
         let key = Words(Key::new(160, admitted));
-        ADMITTED.get(&key.0).is_some()
+        SOURCE_RANGES.get(&key.0).is_some()
     }
 
     #[inline(always)]
-    fn sticky(&self, key: &StickyKey) -> Option<Sticky> {
+    fn affinity(&self, key: &AffinityKey) -> Option<Affinity> {
         // SAFETY: the value is copied out; a half of another choice fails its generation.
-        unsafe { STICKY.get(key) }.copied()
+        unsafe { AFFINITY.get(key) }.copied()
     }
 
     #[inline(always)]
@@ -318,7 +325,7 @@ impl Tables for Kernel {
     }
 
     #[inline(always)]
-    fn favourite(&self, set: Set, hash: u64) -> Option<u32> {
-        super::favourite::favourite(set, hash)
+    fn rendezvous(&self, set: Set, hash: u64) -> Option<u32> {
+        super::rendezvous::pick(set, hash)
     }
 }

@@ -1,4 +1,4 @@
-//! Tells the agent, once for each sleep, that somebody asks for an app.
+//! Wake events: the first packet to a sleeping app raises one, once for each sleep.
 
 use dormouse_ebpf::maps::Event;
 use dormouse_ebpf::service::{EventKind, Route, noted, wakes};
@@ -6,40 +6,44 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::{atomic, tables};
 
-/// Raises an event if this is the first packet of this sleep, or the first to a VIP without an entry.
+/// Raises an event if this is the first packet of this sleep, or the first to a VIP that the node does not follow.
 #[inline(always)]
 pub(crate) fn wake(vip: u32, route: Route) {
     let Some(touch) = tables::TOUCH.get_ptr_mut(vip) else {
         return;
     };
     let before = tables::read(touch);
-    if let Some(kind) = wakes(route, before) {
-        raise(vip, route, kind, touch, before);
-    }
-}
-
-#[inline(always)]
-fn raise(vip: u32, route: Route, kind: EventKind, touch: *mut u64, before: u64) {
+    let Some(kind) = wakes(route, before) else {
+        return;
+    };
     let now = noted(route);
     // SAFETY: an aligned word of a map value. Of two first packets on two CPUs, one wins.
     if !unsafe { atomic::replace(touch, before, now) } {
         return;
     }
+    if raise(vip, kind) {
+        return;
+    }
+    // The ring is full: the next packet tries again.
+    tables::note(Verdict::EventLost);
+    // SAFETY: as above.
+    unsafe { atomic::replace(touch, now, before) };
+}
+
+/// Writes an event to the ring buffer. False if that is full.
+#[inline(always)]
+fn raise(vip: u32, kind: EventKind) -> bool {
     let event = Event {
         vip,
         kind: kind as u32,
         at_ns: tables::now_ns(),
     };
-    if tables::EVENTS.output::<Event>(event, 0).is_ok() {
-        tables::note(if matches!(kind, EventKind::Wake) {
-            Verdict::Woke
-        } else {
-            Verdict::Missed
+    let raised = tables::EVENTS.output::<Event>(event, 0).is_ok();
+    if raised {
+        tables::note(match kind {
+            EventKind::Wake => Verdict::Woke,
+            EventKind::Miss => Verdict::Missed,
         });
-    } else {
-        // Not told: the next packet tries again.
-        tables::note(Verdict::EventLost);
-        // SAFETY: as above.
-        unsafe { atomic::replace(touch, now, before) };
     }
+    raised
 }

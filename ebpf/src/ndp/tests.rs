@@ -58,16 +58,16 @@ fn read(frame: &[u8]) -> Option<Solicitation> {
 
 #[test]
 fn an_address_resolution_is_answered_to_the_asker_solicited() {
-    let asked = read(&frame(ASKER, GROUP, &SLLA)).unwrap();
+    let solicitation = read(&frame(ASKER, GROUP, &SLLA)).unwrap();
     assert_eq!(
-        asked,
+        solicitation,
         Solicitation {
             source: ASKER,
             mac: MAC,
             target: POD
         }
     );
-    let answer = answer(&asked);
+    let answer = answer(&solicitation);
     assert_eq!(answer[..6], MAC);
     assert_eq!(answer[6..12], UPLINK);
     assert_eq!(answer[20..22], [58, 255]);
@@ -91,8 +91,8 @@ fn a_unicast_probe_without_option_is_answered_to_the_frames_sender() {
 #[test]
 fn duplicate_address_detection_is_answered_to_all_nodes_unsolicited() {
     for options in [&[][..], &NONCE] {
-        let asked = read(&frame(UNSPECIFIED, GROUP, options)).unwrap();
-        let answer = answer(&asked);
+        let solicitation = read(&frame(UNSPECIFIED, GROUP, options)).unwrap();
+        let answer = answer(&solicitation);
         assert_eq!(answer[..6], ALL_NODES_MAC);
         assert_eq!(answer[38..54], ALL_NODES);
         assert_eq!(answer[58], OVERRIDE);
@@ -137,9 +137,9 @@ fn a_solicitation_cut_anywhere_is_not_read() {
     }
 }
 
-fn answer(asked: &Solicitation) -> [u8; ADVERTISEMENT_LEN] {
+fn answer(solicitation: &Solicitation) -> [u8; ADVERTISEMENT_LEN] {
     let mut frame = [0xaa; ADVERTISEMENT_LEN];
-    advertise(asked, UPLINK, &mut frame);
+    advertise(solicitation, UPLINK, &mut frame);
     frame
 }
 

@@ -1,4 +1,4 @@
-//! What is part of a packet only: fragments are told apart and refused by the same rules for IPv4 and IPv6.
+//! IP fragments: classified and checked by the same rules for IPv4 and IPv6.
 
 use super::{Packet, Payload, Read};
 
@@ -11,10 +11,10 @@ pub const LATER: u8 = 2;
 
 /// Fragments are cut at multiples of so many bytes (RFC 791 3.2; RFC 8200 4.5).
 const UNIT: usize = 8;
-/// No packet's payload can reach further, in bytes.
+/// The longest payload of a reassembled packet, in bytes.
 const REACH_MAX: usize = 65_535;
 
-/// Notes that `payload` is a fragment, or that it is none after all.
+/// Classifies `payload` as a fragment or a whole packet.
 #[inline(always)]
 pub(super) const fn note(payload: Payload, more: bool, packet: &mut Packet) -> Result<(), Read> {
     packet.fragment = match (payload.offset, more) {

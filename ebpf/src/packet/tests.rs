@@ -301,17 +301,17 @@ fn nothing_without_ports_counts_as_quoted() {
 }
 
 #[test]
-fn tcp_and_sctp_say_what_they_are_about() {
-    let said = |frame: Vec<u8>| {
+fn tcp_and_sctp_flags_open_reset_and_close() {
+    let flags_of = |frame: Vec<u8>| {
         let packet = reads(&frame).1;
         (packet.opens(), packet.resets(), packet.closes())
     };
-    let about_tcp = |flags| said(ipv6(TCP, &tcp(flags)));
+    let about_tcp = |flags| flags_of(ipv6(TCP, &tcp(flags)));
     assert_eq!(about_tcp(SYN), (true, false, false));
     assert_eq!(about_tcp(SYN | ACK), (false, false, false));
     assert_eq!(about_tcp(FIN | ACK), (false, false, true));
     assert_eq!(about_tcp(RST), (false, true, true));
-    let about_sctp = |chunk| said(ipv4(SCTP, &[], &sctp(chunk)));
+    let about_sctp = |chunk| flags_of(ipv4(SCTP, &[], &sctp(chunk)));
     assert_eq!(about_sctp(INIT), (true, false, false));
     assert_eq!(about_sctp(2), (false, false, false), "INIT ACK");
     assert_eq!(about_sctp(ABORT), (false, true, true));

@@ -1,4 +1,4 @@
-//! What an IP packet carries: ports where there are any, and whether ICMP reports an error.
+//! The transport header: ports of TCP, UDP and SCTP, and ICMP errors.
 
 use super::{
     Aligned, FIRST, Frame, ICMP, ICMPV6, LATER, Packet, Payload, Read, SCTP, TCP, UDP, v6,
@@ -11,7 +11,7 @@ const SCTP_HEADER: usize = 12;
 /// Bytes of an ICMP error before what it quotes (RFC 792, RFC 4443 3).
 const ICMP_HEADER: usize = 8;
 
-/// Reads what lies behind all IP headers.
+/// Parses the payload behind all IP headers.
 #[inline(always)]
 pub(super) fn read<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Read {
     if packet.fragment == LATER {
@@ -32,7 +32,7 @@ pub(super) fn read<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -
     read.unwrap_or(Read::Malformed)
 }
 
-/// Reads the ports of a quoted packet.
+/// Parses the ports of a quoted packet.
 #[inline(always)]
 pub(super) fn read_quoted<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> bool {
     if packet.fragment == LATER || !matches!(packet.protocol, TCP | UDP | SCTP) {
@@ -48,7 +48,7 @@ pub(super) fn read_quoted<F: Frame>(frame: &F, payload: Payload, packet: &mut Pa
     true
 }
 
-/// Judges a later fragment: one that reaches into the transport header would replace what was decided by (RFC 3128).
+/// Checks a later fragment: one that overlaps the transport header would replace the ports that were decided by (RFC 3128).
 #[inline(always)]
 const fn later(offset: usize, packet: &Packet) -> Read {
     let header = match packet.protocol {
@@ -80,7 +80,7 @@ fn tcp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Rea
 fn udp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Read> {
     let Aligned([s0, s1, t0, t1, len_0, len_1]) = frame.load::<6>(payload.at)?;
     let len = usize::from(u16::from_be_bytes([len_0, len_1]));
-    // A first fragment holds only some of the datagram that its UDP header speaks of.
+    // A first fragment holds only a part of the length in its UDP header.
     let here = if packet.fragment == FIRST {
         UDP_HEADER
     } else {
@@ -118,7 +118,7 @@ fn icmp<F: Frame>(frame: &F, payload: Payload, packet: &Packet) -> Option<Read> 
     } else {
         matches!(kind, 1..=4)
     };
-    // Errors are short of every MTU (RFC 1812 4.3.2.3, RFC 4443 2.4 c): a fragmented one is the kernel's to judge.
+    // Errors are shorter than every MTU (RFC 1812 4.3.2.3, RFC 4443 2.4 c): a fragmented one is left to the kernel.
     if !is_error || packet.fragment == FIRST {
         return Some(Read::Other);
     }

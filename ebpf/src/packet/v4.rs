@@ -1,4 +1,4 @@
-//! IPv4 (RFC 791): the header, whose options are passed over.
+//! IPv4 (RFC 791): the header; options are skipped.
 
 use super::{Aligned, Frame, Packet, Payload, Read, fragment, mapped};
 
@@ -6,7 +6,7 @@ const HEADER_MIN: usize = 20;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// Reads the IPv4 header that begins `at`.
+/// Parses the IPv4 header at offset `at`.
 #[inline(always)]
 pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
     let Some(Aligned(header)) = frame.load::<HEADER_MIN>(at) else {
@@ -64,14 +64,14 @@ pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Resul
     Ok(payload)
 }
 
-/// This host, in any network (RFC 6890: 127.0.0.0/8 and 0.0.0.0): nothing to send to over one.
+/// Whether a target never crosses a network: this host in RFC 6890, 127.0.0.0/8 and 0.0.0.0.
 #[inline(always)]
-pub(super) const fn stays_home(address: [u8; 4]) -> bool {
+pub(super) const fn is_this_host(address: [u8; 4]) -> bool {
     address[0] == 127 || u32::from_be_bytes(address) == 0
 }
 
-/// No host's address: 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4 or 255.255.255.255.
+/// Whether a source is no host's address: 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4 or 255.255.255.255.
 #[inline(always)]
-pub(super) const fn never_sends(address: [u8; 4]) -> bool {
+pub(super) const fn is_no_source(address: [u8; 4]) -> bool {
     matches!(address[0], 0 | 127 | 224..=239) || u32::from_be_bytes(address) == u32::MAX
 }

@@ -1,8 +1,8 @@
-//! IPv6 (RFC 8200): the header, and the extension headers between it and what it carries.
+//! IPv6 (RFC 8200): the header, and the extension headers.
 
 use super::{Aligned, Frame, LATER, Packet, Payload, Read, fragment, is_v4};
 
-/// Extension headers that are walked at most.
+/// The most extension headers of a packet; one with more is malformed.
 pub const EXTENSIONS_MAX: usize = 4;
 
 const HEADER_LEN: u16 = 40;
@@ -15,7 +15,7 @@ const DESTINATION_OPTIONS: u8 = 60;
 const MORE_FRAGMENTS: u16 = 1;
 const FRAGMENT_OFFSET: u16 = 0xfff8;
 
-/// Reads the IPv6 header that begins `at`, and all extension headers.
+/// Parses the IPv6 header at offset `at`, and all extension headers.
 #[inline(always)]
 pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
     let Some(header) = fixed(frame, at) else {
@@ -29,7 +29,7 @@ pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Resul
         hop_limit: header.hop_limit,
         ..Packet::default()
     };
-    // An IPv4 address in an IPv6 header is forged (RFC 4942 2.2), and would be taken for the IPv4 host's own.
+    // An IPv4-mapped address in an IPv6 header is forged (RFC 4942 2.2), and would be taken for an IPv4 host's.
     if is_v4(&packet.source) || is_v4(&packet.target) {
         return Err(Read::Malformed);
     }
@@ -43,19 +43,16 @@ pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Resul
 
 /// The fixed header.
 struct Header {
-    /// What follows, in bytes.
+    /// Bytes behind the fixed header.
     payload_len: u16,
-    /// The protocol of what follows.
+    /// The protocol of the next header.
     protocol: u8,
-    /// How many routers may still forward it.
     hop_limit: u8,
-    /// From.
     source: [u8; 16],
-    /// To.
     target: [u8; 16],
 }
 
-/// Reads the fixed header itself.
+/// Parses the fixed header itself.
 #[inline(always)]
 fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Header> {
     let Aligned(header) = frame.load::<HEADER>(at)?;
@@ -70,7 +67,7 @@ fn fixed<F: Frame>(frame: &F, at: usize) -> Option<Header> {
     })
 }
 
-/// Walks the chain of extension headers until what is none.
+/// Walks the chain of extension headers to its end.
 #[inline(always)]
 fn walk<F: Frame>(frame: &F, mut payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
     let mut was_fragment = false;
@@ -79,7 +76,7 @@ fn walk<F: Frame>(frame: &F, mut payload: Payload, packet: &mut Packet) -> Resul
         if !is_extension(kind) || packet.fragment == LATER {
             return Ok(payload);
         }
-        // Either stands once: the one before everything else, the other where the packet was cut.
+        // Each may occur once: the first only in front, the second where the packet was fragmented.
         if kind == HOP_BY_HOP && position != 0 || kind == FRAGMENT && was_fragment {
             return Err(Read::Malformed);
         }
@@ -92,7 +89,7 @@ fn walk<F: Frame>(frame: &F, mut payload: Payload, packet: &mut Packet) -> Resul
     Ok(payload)
 }
 
-/// Passes over one extension header.
+/// Parses one extension header.
 #[inline(always)]
 fn step<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Result<Payload, Read> {
     let Some(Aligned([next, len, b2, b3, id @ ..])) = frame.load::<8>(payload.at) else {
@@ -103,7 +100,7 @@ fn step<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Result<Pa
     let size = match kind {
         FRAGMENT => 8,
         AUTHENTICATION => (usize::from(len) + 2) * 4,
-        // With segments left, the header's target is not the one that ports and checksum are meant for.
+        // With segments left, the header's target is not the final one, which ports and checksum belong to.
         ROUTING if b3 != 0 => return Err(Read::Other),
         _ => (usize::from(len) + 1) * 8,
     };
@@ -128,14 +125,14 @@ const fn is_extension(protocol: u8) -> bool {
     matches!(protocol, HOP_BY_HOP | FRAGMENT) || is_fragmentable(protocol)
 }
 
-/// Whether it is an extension header that may lie behind the fragment header (RFC 8200 4.1).
+/// Whether it is an extension header that may follow the fragment header (RFC 8200 4.1).
 #[inline(always)]
 pub(super) const fn is_fragmentable(protocol: u8) -> bool {
     matches!(protocol, ROUTING | AUTHENTICATION | DESTINATION_OPTIONS)
 }
 
-/// This host, in any network (RFC 6890: `::1` and `::`): nothing that crosses one.
+/// Whether an address never crosses a network: this host in RFC 6890, `::1` and `::`.
 #[inline(always)]
-pub(super) const fn stays_home(address: &[u8; 16]) -> bool {
+pub(super) const fn is_this_host(address: &[u8; 16]) -> bool {
     u128::from_be_bytes(*address) <= 1
 }

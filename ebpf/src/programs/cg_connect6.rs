@@ -1,4 +1,4 @@
-//! connect(2) of an IPv6 socket. Minimum kernel: 5.18 (`bpf_set_retval`).
+//! connect(2) of an IPv6 socket: DNAT from a VIP to a backend. Minimum kernel: 5.18 (`bpf_set_retval`).
 
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;

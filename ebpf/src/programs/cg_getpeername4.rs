@@ -1,4 +1,4 @@
-//! getpeername(2) of an IPv4 socket: one that was connected to a VIP says so. Minimum kernel: 5.8.
+//! getpeername(2) of an IPv4 socket: returns the VIP that it was connected to. Minimum kernel: 5.8.
 
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
@@ -8,6 +8,6 @@ use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(getpeername4)]
 fn cg_getpeername4(ctx: SockAddrContext) -> i32 {
-    connect::restore(&ctx, Family::V4);
+    connect::getpeername(&ctx, Family::V4);
     1
 }

@@ -1,4 +1,4 @@
-//! recvmsg(2) of an IPv4 UDP socket: a backend's answer comes from the VIP. Minimum kernel: 5.7 (cgroup links).
+//! recvmsg(2) of an IPv4 UDP socket: reverse NAT of a backend's datagram to the VIP. Minimum kernel: 5.7 (cgroup links).
 
 use aya_ebpf::macros::cgroup_sock_addr;
 use aya_ebpf::programs::SockAddrContext;
@@ -8,6 +8,6 @@ use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(recvmsg4)]
 fn cg_recvmsg4(ctx: SockAddrContext) -> i32 {
-    datagrams::receive(&ctx, Family::V4);
+    datagrams::recvmsg(&ctx, Family::V4);
     1
 }

@@ -1,4 +1,4 @@
-//! sendmsg(2) of an unconnected IPv4 UDP socket: each datagram to a VIP goes to the same backend of it.
+//! sendmsg(2) of an unconnected IPv4 UDP socket: DNAT of all its datagrams to a VIP to the same backend.
 //! Minimum kernel: 5.18 (`bpf_set_retval`).
 
 use aya_ebpf::macros::cgroup_sock_addr;
@@ -9,5 +9,5 @@ use crate::kernel::socket::Family;
 
 #[cgroup_sock_addr(sendmsg4)]
 fn cg_sendmsg4(ctx: SockAddrContext) -> i32 {
-    datagrams::send(&ctx, Family::V4)
+    datagrams::sendmsg(&ctx, Family::V4)
 }

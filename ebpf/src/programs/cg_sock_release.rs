@@ -1,4 +1,4 @@
-//! The end of a socket: its connection is counted as closed. Minimum kernel: 5.9.
+//! Release of a socket: counts its connection as closed. Minimum kernel: 5.9.
 
 use aya_ebpf::macros::cgroup_sock;
 use aya_ebpf::programs::SockContext;

@@ -1,33 +1,32 @@
-//! What reaches a pod: a process of the node that answers has the name that the pod knows, and the node does not tell it
-//! a shorter way to another pod, for there is none. Minimum kernel: 6.6 (TCX
-//! links).
+//! Egress to a pod's link: reverse NAT of replies from the node's own processes; the host's ICMP redirects to other pods are
+//! dropped, because pods reach each other only by their router. Minimum kernel: 6.6 (TCX links).
 
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::ndp::is_redirect;
 
-use crate::kernel::leaving::{into_pod, is_unseen};
-use crate::kernel::nat::look;
-use crate::kernel::send::{DROP, NEXT};
+use crate::kernel::egress::{into_pod, may_need_reverse_nat};
+use crate::kernel::nat::parse;
 use crate::kernel::skb::frame;
 use crate::kernel::tables;
+use crate::kernel::transmit::{DROP, NEXT};
 
 #[classifier]
 fn tcx_pod_out(ctx: TcContext) -> i32 {
     if is_own(&ctx) && is_redirect(&frame(&ctx)) {
         return DROP;
     }
-    if !is_unseen(&ctx) {
+    if !may_need_reverse_nat(&ctx) {
         return NEXT;
     }
     let Some(scratch) = tables::scratch(tables::LEAVING) else {
         return NEXT;
     };
-    let found = look(&ctx, scratch);
+    let found = parse(&ctx, scratch);
     into_pod(&ctx, scratch, found)
 }
 
-/// The node itself sends it: it came in nowhere.
+/// Whether the node itself sends the packet: it has no ingress interface.
 #[inline(always)]
 fn is_own(ctx: &TcContext) -> bool {
     // SAFETY: a field of the context.

@@ -1,5 +1,5 @@
-//! What arrives from outside: a packet to a VIP, an answer from where a connection was led, or a question who has a pod's
-//! address. Minimum kernel: 6.6 (TCX links).
+//! Ingress of the uplink: DNAT of packets to VIPs, reverse NAT of replies, and Neighbour Solicitations for pods. Minimum
+//! kernel: 6.6 (TCX links).
 
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
@@ -8,8 +8,8 @@ use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::nat::{Way, handle, look};
-use crate::kernel::send::{NEXT, dropped};
+use crate::kernel::nat::{Hook, handle, parse};
+use crate::kernel::transmit::{NEXT, dropped};
 use crate::kernel::{ndp, tables};
 
 #[classifier]
@@ -18,23 +18,24 @@ fn tcx_uplink_in(ctx: TcContext) -> i32 {
     else {
         return NEXT;
     };
-    let found = look(&ctx, scratch);
+    let found = parse(&ctx, scratch);
     if matches!(found, Read::Other)
         && scratch.packet.protocol == ICMPV6
-        && let Some(answered) = ndp::answer(&ctx, scratch, config)
+        && let Some(answered) = ndp::advertise_pod(&ctx, scratch, config)
     {
         return answered;
     }
-    if is_here(config, &scratch.packet) {
+    if is_spoofed(config, &scratch.packet) {
         return dropped(Verdict::DroppedSpoofed, NO_SLOT);
     }
     scratch.direct = 1;
-    handle(&ctx, scratch, found, Way::Uplink)
+    handle(&ctx, scratch, found, Hook::Uplink)
 }
 
-/// The packet says that it comes from a pod of this node. IPv4 ranges of nodes are not known here, addresses are.
+/// Whether the source address is a pod's of this node, so that the packet is spoofed. For IPv4 only known pods are checked,
+/// because nodes have no known IPv4 prefix.
 #[inline(always)]
-fn is_here(config: &Config, packet: &Packet) -> bool {
+fn is_spoofed(config: &Config, packet: &Packet) -> bool {
     config.is_local(&packet.source)
         || packet.v4 == 1 && tables::PODS.get_ptr(&packet.source).is_some()
 }

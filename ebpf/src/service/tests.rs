@@ -12,8 +12,8 @@ const SERVED: Route = Route {
 
 proptest! {
     #[test]
-    fn a_set_is_unpacked_as_it_was_packed(offset in 0_u32..1 << 24, count: u16, leaving: u16, generation: u8) {
-        let set = Set { offset, count, leaving, generation };
+    fn a_set_is_unpacked_as_it_was_packed(offset in 0_u32..1 << 24, count: u16, leaving: u16, version: u8) {
+        let set = Set { offset, count, leaving, version };
         prop_assert_eq!(Set::unpack(set.pack()), set);
     }
 
@@ -35,13 +35,13 @@ fn a_sleep_raises_one_event_and_the_next_sleep_another() {
     let asleep = Route {
         present: true,
         asleep: true,
-        generation: 7,
+        owner: Owner::App { share: 0, sleep: 7 },
         ..Route::ABSENT
     };
     assert_eq!(wakes(asleep, 0), Some(EventKind::Wake));
     assert_eq!(wakes(asleep, noted(asleep)), None);
     let next = Route {
-        generation: 8,
+        owner: Owner::App { share: 0, sleep: 8 },
         ..asleep
     };
     assert_eq!(wakes(next, noted(asleep)), Some(EventKind::Wake));

@@ -180,7 +180,7 @@ fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_start_one() {
     let mut bench = Bench::new();
     let generation = |bench: &mut Bench, backends: &[Backend]| {
         bench.publish(&entry(1, backends), after(1)).unwrap();
-        bench.route(1).generation
+        bench.route(1).sleep()
     };
     assert_eq!(generation(&mut bench, &[]), 1);
     assert_eq!(generation(&mut bench, &[]), 1);
@@ -190,7 +190,7 @@ fn each_sleep_has_its_own_generation_and_a_repeated_entry_does_not_start_one() {
     assert_eq!(
         bench.route(1),
         Route {
-            generation: 3,
+            owner: Owner::App { share: 0, sleep: 3 },
             ..Route::ABSENT
         }
     );

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use dormouse_agent_services::{Node, Prefix, ServicePort};
-use dormouse_ebpf::maps::ADMITTED_MAX;
+use dormouse_ebpf::maps::SOURCE_RANGES_MAX;
 
 use crate::arrays::octets;
 use crate::error::DatapathError;
@@ -19,7 +19,7 @@ pub(super) struct Admissions {
 impl Admissions {
     /// Reads what the previous agent left.
     pub(super) fn open(held: Box<dyn Held<Range, u32>>) -> Result<Self, DatapathError> {
-        let kept = Kept::open("admitted", held, ADMITTED_MAX)?;
+        let kept = Kept::open("source_range", held, SOURCE_RANGES_MAX)?;
         let mut slots: HashMap<u32, Vec<Range>> = HashMap::new();
         for (range, _) in kept.iter() {
             let slot = u32::from_be_bytes(range.1);

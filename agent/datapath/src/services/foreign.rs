@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use dormouse_agent_services::{Protocol, Vip};
 use dormouse_ebpf::maps::{
-    FILTER_WORDS, FOREIGN_LOCAL_BACKEND, FOREIGN_MAX, ForeignKey, filter_bit,
+    FRONTEND_FILTER_WORDS, FRONTEND_LOCAL_BACKEND, FRONTENDS_MAX, FrontendKey, frontend_filter_bit,
 };
 
 use crate::arrays::{Arrays, octets};
@@ -17,25 +17,25 @@ const GONE_MAX: usize = 1_024;
 /// The map and its Bloom filter.
 #[derive(Debug)]
 pub(super) struct Foreign {
-    kept: Kept<ForeignKey, u32>,
+    kept: Kept<FrontendKey, u32>,
     /// Entries removed since the filter was built.
     gone: usize,
 }
 
 impl Foreign {
     /// Reads what the previous agent left.
-    pub(super) fn open(held: Box<dyn Held<ForeignKey, u32>>) -> Result<Self, DatapathError> {
+    pub(super) fn open(held: Box<dyn Held<FrontendKey, u32>>) -> Result<Self, DatapathError> {
         Ok(Self {
-            kept: Kept::open("foreign", held, FOREIGN_MAX)?,
+            kept: Kept::open("frontend", held, FRONTENDS_MAX)?,
             gone: 0,
         })
     }
 
-    pub(super) fn get(&self, key: &ForeignKey) -> Option<u32> {
+    pub(super) fn get(&self, key: &FrontendKey) -> Option<u32> {
         self.kept.get(key)
     }
 
-    pub(super) fn look_up(&self, key: &ForeignKey) -> Option<u32> {
+    pub(super) fn look_up(&self, key: &FrontendKey) -> Option<u32> {
         self.kept.look_up(key)
     }
 
@@ -44,7 +44,7 @@ impl Foreign {
     }
 
     /// The keys of one kind.
-    pub(super) fn keys(&self, kind: u8) -> Vec<ForeignKey> {
+    pub(super) fn keys(&self, kind: u8) -> Vec<FrontendKey> {
         let keys = self.kept.iter().map(|(key, _)| *key);
         keys.filter(|key| key.kind == kind).collect()
     }
@@ -53,7 +53,7 @@ impl Foreign {
     pub(super) fn set(
         &mut self,
         arrays: &Arrays,
-        key: ForeignKey,
+        key: FrontendKey,
         value: Option<u32>,
     ) -> Result<(), DatapathError> {
         let Some(value) = value else {
@@ -61,10 +61,10 @@ impl Foreign {
             return Ok(());
         };
         if is_filtered(&key) {
-            let (word, bit) = filter_bit(&key.address);
-            let old = arrays.filter.load(word as usize).unwrap_or(0);
+            let (word, bit) = frontend_filter_bit(&key.address);
+            let old = arrays.frontend_filter.load(word as usize).unwrap_or(0);
             if old & bit == 0 {
-                arrays.filter.store(word as usize, old | bit);
+                arrays.frontend_filter.store(word as usize, old | bit);
             }
         }
         self.kept.put(key, value).map(drop)
@@ -82,14 +82,14 @@ impl Foreign {
         if self.gone == 0 {
             return;
         }
-        let mut words = vec![0; FILTER_WORDS as usize];
+        let mut words = vec![0; FRONTEND_FILTER_WORDS as usize];
         for (key, _) in self.kept.iter().filter(|(key, _)| is_filtered(key)) {
-            let (word, bit) = filter_bit(&key.address);
+            let (word, bit) = frontend_filter_bit(&key.address);
             words[word as usize] |= bit;
         }
         for (place, word) in words.into_iter().enumerate() {
-            if arrays.filter.load(place) != Some(word) {
-                arrays.filter.store(place, word);
+            if arrays.frontend_filter.load(place) != Some(word) {
+                arrays.frontend_filter.store(place, word);
             }
         }
         self.gone = 0;
@@ -97,8 +97,8 @@ impl Foreign {
 }
 
 /// Local backends are looked up without the filter; most packets go to one, so their bits would only fill it.
-fn is_filtered(key: &ForeignKey) -> bool {
-    key.kind != FOREIGN_LOCAL_BACKEND
+fn is_filtered(key: &FrontendKey) -> bool {
+    key.kind != FRONTEND_LOCAL_BACKEND
 }
 
 /// The address of a key; a mapped one as IPv4.
@@ -116,8 +116,8 @@ pub(super) fn number(protocol: Protocol) -> u8 {
 }
 
 /// The key of an address and port: a VIP, or a local backend.
-pub(super) fn key(vip: &Vip, kind: u8) -> ForeignKey {
-    ForeignKey {
+pub(super) fn key(vip: &Vip, kind: u8) -> FrontendKey {
+    FrontendKey {
         address: octets(vip.address),
         port: vip.port,
         protocol: number(vip.protocol),
@@ -126,8 +126,8 @@ pub(super) fn key(vip: &Vip, kind: u8) -> ForeignKey {
 }
 
 /// The key of an address alone.
-pub(super) fn address_key(address: IpAddr, kind: u8) -> ForeignKey {
-    ForeignKey {
+pub(super) fn address_key(address: IpAddr, kind: u8) -> FrontendKey {
+    FrontendKey {
         address: octets(address),
         port: 0,
         protocol: 0,
@@ -136,7 +136,7 @@ pub(super) fn address_key(address: IpAddr, kind: u8) -> ForeignKey {
 }
 
 /// The VIP of a key with a port.
-pub(super) fn vip(key: &ForeignKey) -> Option<Vip> {
+pub(super) fn vip(key: &FrontendKey) -> Option<Vip> {
     let protocols = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp];
     let mut protocols = protocols.into_iter();
     Some(Vip {

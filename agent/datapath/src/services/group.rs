@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dormouse_agent_services::port::Kind;
 use dormouse_agent_services::{Frontend, Policy, PortId, ServicePort};
 use dormouse_ebpf::maps::NO_SLOT;
-use dormouse_ebpf::service::Route;
+use dormouse_ebpf::service::{self, Route};
 
 /// The role of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,11 @@ impl Role {
 
     /// The role of a slot in the maps.
     pub(super) fn of(route: Route) -> Self {
+        let service::Owner::Service { role: wanted, .. } = route.owner else {
+            return Self::Internal;
+        };
         let mut all = Self::ALL.into_iter();
-        all.find(|role| *role as u8 == route.share)
+        all.find(|role| *role as u8 == wanted)
             .unwrap_or(Self::Internal)
     }
 

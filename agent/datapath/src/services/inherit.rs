@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dormouse_agent_services::{ServicePort, Services, Vip};
-use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND, FOREIGN_RANGED, FOREIGN_VIP};
+use dormouse_ebpf::maps::{
+    FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
+};
 use dormouse_ebpf::service::{Protocol, Route, SLOTS_MAX, VIPS_MAX};
 
 use super::foreign::{key, number};
@@ -26,13 +28,13 @@ impl Registry {
     pub(super) fn inherit(&mut self, arrays: &Arrays) {
         for slot in 0..SLOTS_MAX {
             let (route, _) = arrays.slot(slot);
-            if !route.present || !route.service {
+            if !route.present || !route.is_service() {
                 continue;
             }
             if slot >= VIPS_MAX {
                 self.slots.mark(slot - VIPS_MAX);
             }
-            let Some(base) = route.generation.checked_sub(1) else {
+            let Some(base) = route.group() else {
                 continue;
             };
             let estate = self.estate.get_or_insert_with(|| Estate {
@@ -79,8 +81,8 @@ impl Registry {
     /// The first slot of the group that a slot belongs to, if the group is not adopted yet.
     fn base_before(&self, arrays: &Arrays, slot: u32) -> Option<u32> {
         let estate = self.estate.as_ref()?;
-        let base = arrays.slot(slot).0.generation.checked_sub(1)?;
-        let is_first = arrays.slot(base).0.generation == base + 1;
+        let base = arrays.slot(slot).0.group()?;
+        let is_first = arrays.slot(base).0.group() == Some(base);
         (is_first && estate.slots.has(base)).then_some(base)
     }
 
@@ -91,8 +93,8 @@ impl Registry {
             let protocol = Protocol::of(number(vip.protocol));
             route.present && route.port == vip.port && route.protocol == protocol
         });
-        let entry = || self.foreign.get(&key(vip, FOREIGN_VIP));
-        direct.or_else(|| Some(entry()? & !FOREIGN_RANGED))
+        let entry = || self.frontends.get(&key(vip, FRONTEND_VIP));
+        direct.or_else(|| Some(entry()? & !FRONTEND_SOURCE_RANGES))
     }
 
     /// Removes everything that no source has named; called when all sources are synced.
@@ -105,18 +107,18 @@ impl Registry {
                 self.serve_again(ledger, services, port, &mut served);
             }
         }
-        for kind in [FOREIGN_VIP, FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND] {
-            for key in self.foreign.keys(kind) {
+        for kind in [FRONTEND_VIP, FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND] {
+            for key in self.frontends.keys(kind) {
                 if !self.is_claimed(services, &key) {
                     // Removing an entry needs no room.
-                    let _ = self.foreign.set(ledger.arrays, key, None);
+                    let _ = self.frontends.set(ledger.arrays, key, None);
                 }
             }
         }
         self.sweep_slots(ledger, services);
         self.sweep_extras();
         self.sweep_shut(ledger.arrays, services);
-        self.foreign.sweep(ledger.arrays);
+        self.frontends.sweep(ledger.arrays);
         ledger.pool.retire_forgotten(ledger.arrays);
         served
     }
@@ -132,7 +134,7 @@ impl Registry {
                 self.slots.rest(slot - VIPS_MAX, ledger.now);
             }
             // The other slots of a group have no backends of their own.
-            if route.generation == slot + 1 {
+            if route.group() == Some(slot) {
                 ledger.pool.release_all(ledger.arrays, set, ledger.now);
             }
         }
@@ -144,13 +146,13 @@ impl Registry {
         for slot in self.groups.slots() {
             owned.put(slot);
         }
-        let extras: Vec<u32> = self.extra.iter().map(|(slot, _)| *slot).collect();
+        let extras: Vec<u32> = self.slot_options.iter().map(|(slot, _)| *slot).collect();
         for slot in extras.into_iter().filter(|slot| !owned.has(*slot)) {
-            self.extra.take(&slot);
+            self.slot_options.take(&slot);
         }
-        for slot in self.admitted.slots() {
+        for slot in self.source_ranges.slots() {
             if !owned.has(slot) {
-                self.admitted.restrict(slot, &[]);
+                self.source_ranges.restrict(slot, &[]);
             }
         }
     }
@@ -160,7 +162,7 @@ impl Registry {
         for range in &self.direct {
             for slot in range.base..layout::end(range) {
                 let (route, _) = arrays.slot(slot);
-                let shut = route.present && route.service && route.generation == 0;
+                let shut = route.present && route.is_service() && route.group().is_none();
                 let is_served = || services.table().is_cluster_ip(layout::address(range, slot));
                 if shut && !is_served() {
                     arrays.write_route(slot, Route::ABSENT);

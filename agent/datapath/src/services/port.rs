@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dormouse_agent_services::{ServicePort, Services};
-use dormouse_ebpf::maps::Extra;
+use dormouse_ebpf::maps::SlotOptions;
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set, VIPS_MAX};
 
 use super::group::{Group, Role};
@@ -102,8 +102,8 @@ impl Registry {
             ledger.pool.rest_ids(offset, self.ids.len(), ledger.now);
         }
         for slot in taken {
-            self.extra.take(slot);
-            self.admitted.restrict(*slot, &[]);
+            self.slot_options.take(slot);
+            self.source_ranges.restrict(*slot, &[]);
             if !self.is_direct(*slot) {
                 self.slots.undo(slot - VIPS_MAX);
             }
@@ -147,7 +147,7 @@ impl Registry {
             && let Some(slot) = self.direct_slot(port.addresses.cluster_ip)
         {
             let (route, _) = ledger.arrays.slot(slot);
-            if !route.present || route.service && route.generation == 0 {
+            if !route.present || route.is_service() && route.group().is_none() {
                 return Ok(slot);
             }
         }
@@ -165,12 +165,12 @@ impl Registry {
     ) -> Result<(), DatapathError> {
         let clients = self.clients(port, group);
         for (role, slot) in slots(group).filter(|(role, _)| role.is_of(port)) {
-            if let Some(extra) = extra(port, role, (group, clients)) {
-                self.extra.put(slot, extra)?;
+            if let Some(options) = slot_options(port, role, (group, clients)) {
+                self.slot_options.put(slot, options)?;
             }
             if matches!(role, Role::External | Role::Guarded) {
                 let ranges = admitted::ranges(services.node(), port, slot);
-                self.admitted.admit(slot, &ranges)?;
+                self.source_ranges.admit(slot, &ranges)?;
             }
         }
         Ok(())
@@ -199,12 +199,12 @@ impl Registry {
                 roster.route(port, role, base)
             };
             show_route(arrays, slot, route);
-            if extra(port, role, (group, clients)).is_none() {
-                self.extra.take(&slot);
+            if slot_options(port, role, (group, clients)).is_none() {
+                self.slot_options.take(&slot);
             }
             if matches!(role, Role::External | Role::Guarded) {
                 let ranges = admitted::ranges(services.node(), port, slot);
-                self.admitted.restrict(slot, &ranges);
+                self.source_ranges.restrict(slot, &ranges);
             }
         }
     }
@@ -218,7 +218,7 @@ impl Registry {
         (roster, base): (&Roster, u32),
     ) -> Route {
         if self.is_direct(base) && !is_open(services, port) {
-            roster::shut(base + 1)
+            roster::shut(Some(base))
         } else {
             roster.route(port, Role::Internal, base)
         }
@@ -228,13 +228,13 @@ impl Registry {
     /// entries do not count.
     fn clients(&self, port: &ServicePort, group: &Group) -> u32 {
         let base = group.slot(Role::Internal).unwrap_or_default();
-        let Some(extra) = self.extra.get(&base) else {
+        let Some(options) = self.slot_options.get(&base) else {
             return base + 1;
         };
-        if extra.sticky_s != 0 && port.affinity_s.is_none() {
-            extra.group.wrapping_add(1 << CLIENTS_SHIFT)
+        if options.affinity_s != 0 && port.affinity_s.is_none() {
+            options.group.wrapping_add(1 << CLIENTS_SHIFT)
         } else {
-            extra.group
+            options.group
         }
     }
 
@@ -281,14 +281,14 @@ impl Registry {
             services.table().is_cluster_ip(address)
         });
         let route = if stays {
-            roster::shut(0)
+            roster::shut(None)
         } else {
             Route::ABSENT
         };
         show_route(arrays, slot, route);
         arrays.write_set(slot, Set::default());
-        self.extra.take(&slot);
-        self.admitted.restrict(slot, &[]);
+        self.slot_options.take(&slot);
+        self.source_ranges.restrict(slot, &[]);
     }
 }
 
@@ -338,14 +338,14 @@ fn sets(
 fn show_set(arrays: &Arrays, slot: u32, set: Set) {
     let (_, old) = arrays.slot(slot);
     let next = Set {
-        generation: old.generation,
+        version: old.version,
         ..set
     };
     if next != old {
         arrays.write_set(
             slot,
             Set {
-                generation: old.generation.wrapping_add(1),
+                version: old.version.wrapping_add(1),
                 ..set
             },
         );
@@ -359,16 +359,20 @@ fn show_route(arrays: &Arrays, slot: u32, route: Route) {
 }
 
 /// The options of a role's slot; sources inside the cluster are redirected from the external slot.
-fn extra(port: &ServicePort, role: Role, (group, clients): (&Group, u32)) -> Option<Extra> {
-    let inside = (role == Role::External).then(|| group.slot(Role::Inside));
-    let inside = inside.flatten().filter(|_| Role::Inside.is_of(port));
-    let sticky_s = port.affinity_s.unwrap_or(0);
+fn slot_options(
+    port: &ServicePort,
+    role: Role,
+    (group, clients): (&Group, u32),
+) -> Option<SlotOptions> {
+    let internal = (role == Role::External).then(|| group.slot(Role::Inside));
+    let internal = internal.flatten().filter(|_| Role::Inside.is_of(port));
+    let affinity_s = port.affinity_s.unwrap_or(0);
     let released = role == Role::Internal && clients >> CLIENTS_SHIFT != 0;
     let needed = !matches!(role, Role::Inside | Role::Refused);
-    (needed && (sticky_s != 0 || inside.is_some() || released)).then(|| Extra {
-        sticky_s,
+    (needed && (affinity_s != 0 || internal.is_some() || released)).then(|| SlotOptions {
+        affinity_s,
         group: clients,
-        inside: inside.unwrap_or_default(),
+        internal_slot: internal.unwrap_or_default(),
         pad: 0,
     })
 }

@@ -6,8 +6,8 @@
 use std::iter::Peekable;
 
 use dormouse_agent_services::{Backend, Policy, ServicePort};
-use dormouse_ebpf::maps::{FOR_CLUSTER, FOR_LOCAL, PLACE_SHIFT};
-use dormouse_ebpf::service::{Hide, Mode, Protocol, Route, Set};
+use dormouse_ebpf::maps::{FOR_CLUSTER, FOR_LOCAL, RANK_SHIFT};
+use dormouse_ebpf::service::{Masquerade, Mode, Owner, Protocol, Route, Set};
 
 use super::foreign::{address, number};
 use super::group::Role;
@@ -16,7 +16,7 @@ use crate::error::DatapathError;
 use crate::pool::{self, Key, Member, Row};
 
 /// A rank in the flags that stands for all higher ones.
-const PLACE_MAX: usize = (u16::MAX >> PLACE_SHIFT) as usize;
+const PLACE_MAX: usize = (u16::MAX >> RANK_SHIFT) as usize;
 const USES: u16 = FOR_CLUSTER | FOR_LOCAL;
 
 /// Which backends stay although the service port does not list them.
@@ -134,7 +134,7 @@ impl Roster {
         order.sort_unstable();
         for (place, (_, at)) in order.into_iter().enumerate() {
             let place = u16::try_from(place.min(PLACE_MAX)).unwrap_or(u16::MAX);
-            self.members[at].row.flags |= place << PLACE_SHIFT;
+            self.members[at].row.flags |= place << RANK_SHIFT;
         }
     }
 
@@ -172,7 +172,7 @@ impl Roster {
             offset: offset + u32::try_from(skipped).unwrap_or(u32::MAX),
             count,
             leaving,
-            generation: 0,
+            version: 0,
         };
         let nobody = role == Role::Refused || count == 0 && leaving == 0;
         Ok(if nobody { Set::default() } else { set })
@@ -196,17 +196,18 @@ impl Roster {
         };
         Route {
             mode,
-            share: role as u8,
             present: true,
-            service: true,
-            sticky: port.affinity_s.is_some() && role != Role::Refused,
+            affinity: port.affinity_s.is_some() && role != Role::Refused,
             port: port.number,
             protocol: Protocol::of(number(port.id.protocol)),
-            hide: hide(port, role),
+            masquerade: masquerade(port, role),
             split: role == Role::External && port.external == Policy::Local,
             local: policy == Policy::Local,
             weighted: pool::differ(usable()),
-            generation: base + 1,
+            owner: Owner::Service {
+                role: role as u8,
+                group: Some(base),
+            },
             ..Route::ABSENT
         }
     }
@@ -240,12 +241,11 @@ fn is_used(member: &Member) -> bool {
 }
 
 /// The route of a direct slot that only marks its address as a cluster IP.
-pub(super) fn shut(generation: u32) -> Route {
+pub(super) fn shut(group: Option<u32>) -> Route {
     Route {
         mode: Mode::Reject,
         present: true,
-        service: true,
-        generation,
+        owner: Owner::Service { role: 0, group },
         ..Route::ABSENT
     }
 }
@@ -259,12 +259,12 @@ fn policy(port: &ServicePort, role: Role) -> Policy {
     }
 }
 
-fn hide(port: &ServicePort, role: Role) -> Hide {
+fn masquerade(port: &ServicePort, role: Role) -> Masquerade {
     match role {
-        Role::Internal | Role::Guarded => Hide::Foreign,
-        Role::External if port.external == Policy::Cluster => Hide::Everybody,
-        Role::Inside => Hide::Node,
-        Role::External | Role::Refused => Hide::Nobody,
+        Role::Internal | Role::Guarded => Masquerade::External,
+        Role::External if port.external == Policy::Cluster => Masquerade::All,
+        Role::Inside => Masquerade::Node,
+        Role::External | Role::Refused => Masquerade::None,
     }
 }
 

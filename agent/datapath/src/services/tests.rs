@@ -11,7 +11,7 @@ mod services;
 use std::net::SocketAddr;
 
 use dormouse_agent_services::Strictness;
-use dormouse_ebpf::maps::{FOREIGN_CLUSTER_IP, FOREIGN_VIP};
+use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP};
 use dormouse_ebpf::service::Mode;
 use serde_json::json;
 
@@ -49,14 +49,14 @@ fn the_first_port_of_a_cluster_ip_has_the_direct_slot_and_the_others_are_in_the_
     assert_eq!(bench.internal("172.30.0.7:80"), direct);
     assert_eq!(
         registry
-            .foreign
-            .get(&key(&vip("172.30.0.7:80"), FOREIGN_VIP)),
+            .frontends
+            .get(&key(&vip("172.30.0.7:80"), FRONTEND_VIP)),
         None
     );
     assert!(
         registry
-            .foreign
-            .get(&key(&vip("172.30.0.7:81"), FOREIGN_VIP))
+            .frontends
+            .get(&key(&vip("172.30.0.7:81"), FRONTEND_VIP))
             .is_some()
     );
     bench.apply(&service(
@@ -67,7 +67,7 @@ fn the_first_port_of_a_cluster_ip_has_the_direct_slot_and_the_others_are_in_the_
     bench.serve();
     assert_eq!(
         bench.arrays().slot(direct).0,
-        super::roster::shut(0),
+        super::roster::shut(None),
         "it is still served"
     );
     bench.delete(&service("s", "172.30.0.7", &json!({})));
@@ -81,11 +81,11 @@ fn a_cluster_ip_outside_of_the_ranges_has_an_address_entry() {
     let mut bench = Bench::new(Strictness::KubeProxy);
     bench.apply(&service("s", "10.9.9.9", &json!({})));
     bench.serve();
-    let known = address_key("10.9.9.9".parse().unwrap(), FOREIGN_CLUSTER_IP);
-    assert_eq!(bench.registry().foreign.get(&known), Some(1));
+    let known = address_key("10.9.9.9".parse().unwrap(), FRONTEND_CLUSTER_IP);
+    assert_eq!(bench.registry().frontends.get(&known), Some(1));
     bench.delete(&service("s", "10.9.9.9", &json!({})));
     bench.serve();
-    assert_eq!(bench.registry().foreign.len(), bench.locals());
+    assert_eq!(bench.registry().frontends.len(), bench.locals());
 }
 
 #[test]
@@ -193,12 +193,12 @@ fn source_ranges_apply_to_the_load_balancers_addresses_only() {
             "{source} to {target}"
         );
     }
-    assert_eq!(bench.registry().admitted.len(), 3);
+    assert_eq!(bench.registry().source_ranges.len(), 3);
     bench.restart();
     assert!(!bench.is_served("203.0.114.9", "198.18.0.1:80"));
     bench.delete(&object);
     bench.serve();
-    assert_eq!(bench.registry().admitted.len(), 0);
+    assert_eq!(bench.registry().source_ranges.len(), 0);
 }
 
 #[test]
@@ -277,13 +277,13 @@ fn sources_inside_the_cluster_have_their_own_slot_where_policy_local_differs() {
     assert!(!bench.is_served("203.0.113.1", "192.168.0.2:30080"));
     let group = *bench.registry().groups.iter().next().unwrap();
     let external = group.slot(Role::External).unwrap();
-    let extra = bench.registry().extra.get(&external).unwrap();
-    assert_eq!(Some(extra.inside), group.slot(Role::Inside));
-    assert_eq!(extra.sticky_s, 10_800);
-    assert_eq!(extra.group, group.slot(Role::Internal).unwrap() + 1);
+    let options = bench.registry().slot_options.get(&external).unwrap();
+    assert_eq!(Some(options.internal_slot), group.slot(Role::Inside));
+    assert_eq!(options.affinity_s, 10_800);
+    assert_eq!(options.group, group.slot(Role::Internal).unwrap() + 1);
     bench.apply(&service("s", "172.30.0.7", &json!({"type": "NodePort"})));
     bench.serve();
-    assert_eq!(bench.registry().extra.get(&external), None);
+    assert_eq!(bench.registry().slot_options.get(&external), None);
     bench.check();
 }
 
@@ -299,7 +299,11 @@ fn old_affinity_entries_do_not_apply_after_affinity_was_switched_off() {
         bench.serve();
         bench.restart();
         let slot = bench.internal("172.30.0.7:80");
-        bench.registry().extra.get(&slot).map(|extra| extra.group)
+        bench
+            .registry()
+            .slot_options
+            .get(&slot)
+            .map(|options| options.group)
     };
     assert_eq!(number("None"), None, "no client had affinity");
     let first = number("ClientIP");

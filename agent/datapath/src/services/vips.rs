@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dormouse_agent_services::{ServicePort, Services, Vip};
 use dormouse_ebpf::maps::{
-    FOREIGN_CLUSTER_IP, FOREIGN_LOCAL_BACKEND, FOREIGN_RANGED, FOREIGN_VIP, ForeignKey,
+    FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND, FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey,
 };
 use dormouse_ebpf::service::Route;
 
@@ -58,9 +58,13 @@ impl Registry {
     ) -> Result<(), DatapathError> {
         let value = self.slot_of(services, vip).and_then(|(slot, ranged)| {
             let direct = self.direct_slot(vip.address) == Some(slot);
-            (!direct).then_some(if ranged { slot | FOREIGN_RANGED } else { slot })
+            (!direct).then_some(if ranged {
+                slot | FRONTEND_SOURCE_RANGES
+            } else {
+                slot
+            })
         });
-        self.foreign.set(arrays, key(vip, FOREIGN_VIP), value)
+        self.frontends.set(arrays, key(vip, FRONTEND_VIP), value)
     }
 
     /// The slot that answers at a VIP, and whether source ranges apply.
@@ -88,7 +92,7 @@ impl Registry {
         let (route, _) = arrays.slot(base);
         let open = route.port != 0;
         if open && !is_open(services, port) {
-            arrays.write_route(base, shut(base + 1));
+            arrays.write_route(base, shut(Some(base)));
         } else if !open && is_open(services, port) {
             reopen(arrays, port, base);
         }
@@ -110,8 +114,8 @@ impl Registry {
                 protocol: port.id.protocol,
             };
             let known = services.table().is_local_backend(&vip).then_some(1);
-            let key = key(&vip, FOREIGN_LOCAL_BACKEND);
-            outcome = outcome.and_then(|()| self.foreign.set(arrays, key, known));
+            let key = key(&vip, FRONTEND_LOCAL_BACKEND);
+            outcome = outcome.and_then(|()| self.frontends.set(arrays, key, known));
         }
         if let Err(error) = outcome {
             self.shed.insert(port.id.clone());
@@ -127,29 +131,31 @@ impl Registry {
     ) -> Result<(), DatapathError> {
         let address = port.addresses.cluster_ip;
         let is_served = services.table().is_cluster_ip(address);
-        let entry = address_key(address, FOREIGN_CLUSTER_IP);
+        let entry = address_key(address, FRONTEND_CLUSTER_IP);
         let Some(slot) = self.direct_slot(address) else {
-            return self.foreign.set(arrays, entry, is_served.then_some(1));
+            return self.frontends.set(arrays, entry, is_served.then_some(1));
         };
         let (route, _) = arrays.slot(slot);
         if is_served && !route.present {
-            arrays.write_route(slot, shut(0));
-        } else if !is_served && route.present && route.generation == 0 {
+            arrays.write_route(slot, shut(None));
+        } else if !is_served && route.present && route.group().is_none() {
             arrays.write_route(slot, Route::ABSENT);
         }
-        self.foreign.set(arrays, entry, None)
+        self.frontends.set(arrays, entry, None)
     }
 
     /// Whether an entry would be written now.
-    pub(super) fn is_claimed(&self, services: &Services, key: &ForeignKey) -> bool {
+    pub(super) fn is_claimed(&self, services: &Services, key: &FrontendKey) -> bool {
         let vip = super::foreign::vip(key);
         match key.kind {
-            FOREIGN_VIP => vip.is_some_and(|vip| {
+            FRONTEND_VIP => vip.is_some_and(|vip| {
                 let slot = self.slot_of(services, &vip).map(|(slot, _)| slot);
                 slot.is_some_and(|slot| self.direct_slot(vip.address) != Some(slot))
             }),
-            FOREIGN_LOCAL_BACKEND => vip.is_some_and(|vip| services.table().is_local_backend(&vip)),
-            FOREIGN_CLUSTER_IP => {
+            FRONTEND_LOCAL_BACKEND => {
+                vip.is_some_and(|vip| services.table().is_local_backend(&vip))
+            }
+            FRONTEND_CLUSTER_IP => {
                 let address = super::foreign::address(key.address);
                 self.direct_slot(address).is_none() && services.table().is_cluster_ip(address)
             }

@@ -3,14 +3,12 @@
 //! Programs look into the old table first, so its entry is the valid one while it exists. Flows are removed from it only when
 //! the new table has all of them.
 
-use std::path::Path;
-
 use aya::maps::{HashMap, IterableMap as _, MapData};
 use dormouse_ebpf::flow::{
-    ENDED, Flow, FlowKey, HIDDEN, NAT_REST_NS, ONWARD, REPLY, SERVICE, Stage,
+    FORWARDED, Flow, FlowKey, MASQUERADED, NAT_TIME_WAIT_NS, REPLY, REVOKED, SERVICE, Stage,
 };
 
-use super::typed;
+use super::schema::Maps;
 use crate::clock;
 use crate::error::DatapathError;
 use crate::pinned::walk;
@@ -37,10 +35,10 @@ pub(crate) struct Carried {
 
 impl Carried {
     /// Copies one folder's flow table into another's: the most recently used flows, if there is not enough room.
-    pub(super) fn begin(from: &Path, to: &Path) -> Result<Self, DatapathError> {
+    pub(super) fn begin(from: &Maps, to: &Maps) -> Result<Self, DatapathError> {
         let mut carried = Self {
-            from: typed(from, "flow")?,
-            to: typed(to, "flow")?,
+            from: from.typed("flow")?,
+            to: to.typed("flow")?,
             oldest_ns: 0,
             done_ns: 0,
             lost: 0,
@@ -73,7 +71,7 @@ impl Carried {
             let mut carry = |key, flow| *lost += usize::from(!put(to, key, flow, forgotten_ns));
             carry(key, flow);
             if flow.is(REPLY) {
-                let there = key.answered(flow);
+                let there = key.reply(flow);
                 if let Ok(flow) = from.get(&there, 0) {
                     carry(&there, &flow);
                 }
@@ -89,7 +87,8 @@ impl Carried {
     pub(super) fn clear(&mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
         let now_ns = clock::boottime_ns();
         self.take_out(forgotten_ns, |key, flow| {
-            flow.is(REPLY) && flow.is(SERVICE) && !flow.is(HIDDEN) || is_over(key, flow, now_ns)
+            flow.is(REPLY) && flow.is(SERVICE) && !flow.is(MASQUERADED)
+                || is_over(key, flow, now_ns)
         })
     }
 
@@ -128,7 +127,7 @@ impl Carried {
                 continue;
             };
             let has = |key: FlowKey| self.to.get(&key, 0).is_ok();
-            if has(key) || has(key.answered(&flow)) {
+            if has(key) || has(key.reply(&flow)) {
                 self.lost += usize::from(!put(&mut self.to, &key, &flow, forgotten_ns));
             } else if leads(&key, &flow, now_ns) {
                 // It began after the copy; the next copy includes it.
@@ -150,15 +149,17 @@ impl std::fmt::Debug for Carried {
 /// flow would break the next connection from the same port. While the old table may have a NAT port's owner, the new one must
 /// have it.
 fn leads(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
-    let is_free = flow.is(HIDDEN) && flow.gives_port(key.protocol, now_ns);
-    flow.is(ONWARD | ENDED) || flow.is(REPLY) && !is_free
+    let is_free = flow.is(MASQUERADED) && flow.releases_port(key.protocol, now_ns);
+    flow.is(FORWARDED | REVOKED) || flow.is(REPLY) && !is_free
 }
 
 /// Whether the connection is closed, or was never established; only known for masqueraded connections.
 fn is_over(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
     let silent_ns = now_ns.saturating_sub(flow.seen_ns);
-    let has_ended = flow.stage == Stage::Ended as u32 && silent_ns > NAT_REST_NS / 2;
-    flow.is(REPLY) && flow.is(HIDDEN) && (has_ended || flow.gives_port(key.protocol, now_ns))
+    let has_ended = flow.stage == Stage::Closed as u32 && silent_ns > NAT_TIME_WAIT_NS / 2;
+    flow.is(REPLY)
+        && flow.is(MASQUERADED)
+        && (has_ended || flow.releases_port(key.protocol, now_ns))
 }
 
 /// Writes the old table's flow, or the merged one, to the new table. Returns whether it succeeded.

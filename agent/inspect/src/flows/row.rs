@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, HIDDEN, ONWARD, REPLY, Stage};
+use dormouse_ebpf::flow::{
+    FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, Stage, TO_ACTIVATOR,
+};
 use serde::Serialize;
 
 use crate::output::{Column, Row, age};
@@ -30,10 +32,10 @@ impl Kind {
     pub(super) fn of(flow: &Flow) -> Self {
         let kinds = [
             (REPLY, Self::Reply),
-            (ENDED, Self::Revoked),
-            (ONWARD, Self::Forwarded),
-            (ACTIVATED, Self::Activator),
-            (HIDDEN, Self::Masqueraded),
+            (REVOKED, Self::Revoked),
+            (FORWARDED, Self::Forwarded),
+            (TO_ACTIVATOR, Self::Activator),
+            (MASQUERADED, Self::Masqueraded),
         ];
         let found = kinds.iter().find(|(bit, _)| flow.is(*bit));
         found.map_or(Self::Dnat, |(_, kind)| *kind)
@@ -67,22 +69,22 @@ pub enum State {
 
 impl State {
     pub(super) fn of(pinned: &Pinned, key: &FlowKey, flow: &Flow) -> Self {
-        if flow.is(ENDED) {
+        if flow.is(REVOKED) {
             return Self::Closed;
         }
         if flow.open == 1 {
             return Self::Established;
         }
-        let stage = if !flow.is(HIDDEN) {
+        let stage = if !flow.is(MASQUERADED) {
             None
         } else if flow.is(REPLY) {
             Some(flow.stage)
         } else {
-            pinned.flow(&key.answered(flow)).map(|reply| reply.stage)
+            pinned.flow(&key.reply(flow)).map(|reply| reply.stage)
         };
         match stage {
-            Some(stage) if stage == Stage::Asked as u32 => Self::Opening,
-            Some(stage) if stage == Stage::Stands as u32 => Self::Established,
+            Some(stage) if stage == Stage::New as u32 => Self::Opening,
+            Some(stage) if stage == Stage::Established as u32 => Self::Established,
             Some(_) => Self::Closed,
             None => Self::Unknown,
         }

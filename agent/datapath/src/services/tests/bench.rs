@@ -9,8 +9,8 @@ use dormouse_agent_services::{
     Protocol, Services, Strictness, Vip,
 };
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{Answer, Asked, Choice, decide};
-use dormouse_ebpf::maps::{Extra, FOREIGN_LOCAL, ForeignKey};
+use dormouse_ebpf::decide::{self, Choice, Request, decide};
+use dormouse_ebpf::maps::{FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions};
 use dormouse_ebpf::service::SLOTS_MAX;
 use serde_json::{Value, json};
 
@@ -28,9 +28,9 @@ use crate::view::View;
 /// The maps, which outlive the agent.
 struct Maps {
     arrays: Arrays,
-    foreign: Memory<ForeignKey, u32>,
-    extra: Memory<u32, Extra>,
-    admitted: Trie,
+    frontends: Memory<FrontendKey, u32>,
+    slot_options: Memory<u32, SlotOptions>,
+    source_ranges: Trie,
     config: Config,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct Snapshot {
     slots: BTreeMap<u32, (u64, u64, Vec<u32>)>,
     rows: BTreeMap<u32, (u64, u64)>,
     filter: Vec<u64>,
-    foreign: BTreeSet<String>,
-    extra: BTreeSet<String>,
-    admitted: BTreeSet<String>,
+    frontends: BTreeSet<String>,
+    slot_options: BTreeSet<String>,
+    source_ranges: BTreeSet<String>,
 }
 
 /// The possible outcomes for a packet.
@@ -95,9 +95,9 @@ pub(super) fn node() -> Node {
 impl Maps {
     fn calls(&self) -> Calls {
         Calls {
-            foreign: Box::new(self.foreign.clone()),
-            extra: Box::new(self.extra.clone()),
-            admitted: Box::new(self.admitted.clone()),
+            frontends: Box::new(self.frontends.clone()),
+            slot_options: Box::new(self.slot_options.clone()),
+            source_ranges: Box::new(self.source_ranges.clone()),
         }
     }
 
@@ -125,9 +125,9 @@ impl Bench {
     pub(super) fn in_cluster(node: Node, strictness: Strictness) -> Self {
         let mut maps = Maps {
             arrays: Arrays::anonymous().unwrap(),
-            foreign: Memory::default(),
-            extra: Memory::default(),
-            admitted: Trie::default(),
+            frontends: Memory::default(),
+            slot_options: Memory::default(),
+            source_ranges: Trie::default(),
             config: Config::default(),
         };
         let (pool, registry) = maps.open(&node);
@@ -157,7 +157,7 @@ impl Bench {
 
     /// Entries for the node's own addresses.
     pub(super) fn locals(&self) -> usize {
-        self.registry.foreign.keys(FOREIGN_LOCAL).len()
+        self.registry.frontends.keys(FRONTEND_LOCAL_ADDRESS).len()
     }
 
     pub(super) fn apply(&mut self, told: &Told) {
@@ -248,7 +248,7 @@ impl Bench {
             arrays: &self.maps.arrays,
             registry: &self.registry,
             config: self.maps.config,
-            sticky: None,
+            affinity: None,
         }
     }
 
@@ -276,23 +276,23 @@ impl Bench {
     /// All outcomes that the maps allow for a packet.
     pub(super) fn outcomes(&self, packet: &Packet) -> BTreeSet<Outcome> {
         let view = self.view();
-        let asked = Asked {
+        let request = Request {
             source: octets(packet.source),
             target: octets(packet.destination),
             port: packet.port,
             protocol: number(packet.protocol),
-            by_node: self.services.node().is_local(packet.source),
-            ..Asked::default()
+            from_node: self.services.node().is_local(packet.source),
+            ..Request::default()
         };
         let one = |hash: u64| {
             let mut choice = Choice::default();
-            match decide(&view, &Asked { hash, ..asked }, &mut choice) {
-                Answer::Pass => Outcome::Pass,
-                Answer::Reject(_) => Outcome::Reject,
-                Answer::Drop(_) => Outcome::Drop,
-                Answer::Go(_) => {
+            match decide(&view, &Request { hash, ..request }, &mut choice) {
+                decide::Decision::Pass => Outcome::Pass,
+                decide::Decision::Reject(_) => Outcome::Reject,
+                decide::Decision::Drop(_) => Outcome::Drop,
+                decide::Decision::Forward(_) => {
                     let address = IpAddr::from(choice.address).to_canonical();
-                    Outcome::Go(SocketAddr::new(address, choice.port), choice.hide)
+                    Outcome::Go(SocketAddr::new(address, choice.port), choice.masquerade)
                 }
             }
         };
@@ -325,7 +325,7 @@ impl Bench {
     pub(super) fn check(&self) {
         let read = Pool::read(&self.maps.arrays);
         assert_eq!(self.pool.used(), read.used(), "backends, prefixes, rows");
-        let slots = (0..SLOTS_MAX).filter(|slot| self.maps.arrays.slot(*slot).0.generation != 0);
+        let slots = (0..SLOTS_MAX).filter(|slot| self.maps.arrays.slot(*slot).0.group().is_some());
         let owned: BTreeSet<u32> = self.registry.groups.slots().collect();
         assert_eq!(slots.collect::<BTreeSet<u32>>(), owned);
     }
@@ -347,32 +347,32 @@ impl Bench {
             let word = |half| arrays.backend.load(id as usize * 2 + half).unwrap();
             rows.insert(id, (word(0), word(1)));
         }
-        let filter = 0..dormouse_ebpf::maps::FILTER_WORDS as usize;
+        let filter = 0..dormouse_ebpf::maps::FRONTEND_FILTER_WORDS as usize;
         let maps = &self.maps;
         Snapshot {
             slots,
             rows,
             filter: filter
-                .map(|place| arrays.filter.load(place).unwrap())
+                .map(|place| arrays.frontend_filter.load(place).unwrap())
                 .collect(),
-            foreign: texts(
-                maps.foreign
+            frontends: texts(
+                maps.frontends
                     .0
                     .lock()
                     .iter()
                     .map(|e| format!("{e:?}"))
                     .collect(),
             ),
-            extra: texts(
-                maps.extra
+            slot_options: texts(
+                maps.slot_options
                     .0
                     .lock()
                     .iter()
                     .map(|e| format!("{e:?}"))
                     .collect(),
             ),
-            admitted: texts(
-                maps.admitted
+            source_ranges: texts(
+                maps.source_ranges
                     .0
                     .0
                     .lock()

@@ -60,7 +60,7 @@ fn the_longest_idle_flows_have_no_room() {
 
 #[test]
 fn a_closed_connection_is_not_copied() {
-    const NOW_NS: u64 = 100 * NAT_REST_NS;
+    const NOW_NS: u64 = 100 * NAT_TIME_WAIT_NS;
     let key = FlowKey {
         protocol: dormouse_ebpf::packet::TCP,
         ..FlowKey::default()
@@ -72,18 +72,34 @@ fn a_closed_connection_is_not_copied() {
         ..Flow::default()
     };
     let is_carried = |flow: Flow| leads(&key, &flow, NOW_NS);
-    assert!(is_carried(reply(HIDDEN, Stage::Stands, 90 * NAT_REST_NS)));
-    assert!(is_carried(reply(HIDDEN, Stage::Asked, NAT_REST_NS)));
-    assert!(!is_carried(reply(HIDDEN, Stage::Asked, NAT_REST_NS + 1)));
+    assert!(is_carried(reply(
+        MASQUERADED,
+        Stage::Established,
+        90 * NAT_TIME_WAIT_NS
+    )));
+    assert!(is_carried(reply(MASQUERADED, Stage::New, NAT_TIME_WAIT_NS)));
+    assert!(!is_carried(reply(
+        MASQUERADED,
+        Stage::New,
+        NAT_TIME_WAIT_NS + 1
+    )));
     // Its NAT port is still in TIME_WAIT.
-    assert!(is_carried(reply(HIDDEN, Stage::Ended, NAT_REST_NS)));
-    assert!(!is_carried(reply(HIDDEN, Stage::Ended, NAT_REST_NS + 1)));
+    assert!(is_carried(reply(
+        MASQUERADED,
+        Stage::Closed,
+        NAT_TIME_WAIT_NS
+    )));
+    assert!(!is_carried(reply(
+        MASQUERADED,
+        Stage::Closed,
+        NAT_TIME_WAIT_NS + 1
+    )));
     // Without masquerade, the next connection from the same port uses the same flows.
-    assert!(is_carried(reply(0, Stage::Ended, 90 * NAT_REST_NS)));
+    assert!(is_carried(reply(0, Stage::Closed, 90 * NAT_TIME_WAIT_NS)));
     // A forward flow is copied with its reply flow, if there is one.
     assert!(!is_carried(Flow::default()));
     assert!(is_carried(Flow {
-        kind: ONWARD,
+        kind: FORWARDED,
         ..Flow::default()
     }));
 }

@@ -1,41 +1,41 @@
-//! A socket that was connected to a backend which is gone: its next packet makes the flow that mends it.
+//! Connected sockets whose backend is gone: the next packet of such a socket inserts a flow that redirects or rejects it.
 //!
-//! The socket goes on naming the backend that it was connected to, so the packets are changed on their way: to another
-//! backend where that makes sense (UDP), to a refusal where it does not. Nobody looks for such sockets.
+//! The socket keeps the backend's address as its peer, so the packets are translated: to another backend (UDP), or they are
+//! rejected. Sockets are not searched for, because each is found by its own next packet.
 
 use aya_ebpf::bindings::BPF_ANY;
 use aya_ebpf::programs::SkBuffContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::{Answer, NO_BACKEND, decide};
-use dormouse_ebpf::flow::{ACTIVATED, ENDED, Flow, FlowKey, LOADED, REPLY, SERVICE};
+use dormouse_ebpf::decide::{Decision, NO_BACKEND, decide};
+use dormouse_ebpf::flow::{Flow, FlowKey, LOADED, REPLY, REVOKED, SERVICE, TO_ACTIVATOR};
 use dormouse_ebpf::maps::{SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::verdict::Verdict;
 
-use super::standing::serves;
+use super::established::is_current;
 use super::tables::{Kernel, Scratch};
-use super::{atomic, behind, load, skb, socket, tables};
+use super::{atomic, load, skb, socket, socket_storage, tables};
 
-/// Looks whether the packet's socket was led to a backend that is gone. False if the packet can go nowhere, and no program
-/// on its way could say so.
+/// Checks whether the packet's socket was translated to a backend that is gone. False if the packet is to be dropped here,
+/// because no later program could reject it.
 #[inline(always)]
-pub(crate) fn look(ctx: &SkBuffContext) -> bool {
-    let Some(socket) = behind::sender(ctx) else {
+pub(crate) fn check(ctx: &SkBuffContext) -> bool {
+    let Some(socket) = socket_storage::sender(ctx) else {
         return true;
     };
-    // SAFETY: lies behind the socket, which outlives its packet; changes only while it connects.
+    // SAFETY: the socket's storage, which outlives its packet; changes only while it connects.
     let socket = unsafe { &*socket };
-    if serves(socket.backend, socket.generation) {
+    if is_current(socket.backend, socket.generation) {
         return true;
     }
     let (Some(scratch), Some(config)) = (tables::scratch(tables::SENDING), tables::config()) else {
         return true;
     };
-    // An interrupt may send while a process does, on the same CPU: its packet goes on, and the next one tries again.
+    // An interrupt may send while a process does, on the same CPU: its packet passes, and the next one is checked again.
     // SAFETY: an aligned word of a map value.
     if unsafe { atomic::swap(&raw mut scratch.busy, 1) } == 0 {
-        let goes = mend(ctx, scratch, config, socket);
+        let goes = redirect(ctx, scratch, config, socket);
         // SAFETY: as above.
         unsafe { atomic::swap(&raw mut scratch.busy, 0) };
         return goes;
@@ -44,7 +44,7 @@ pub(crate) fn look(ctx: &SkBuffContext) -> bool {
 }
 
 #[inline(always)]
-fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket: &Socket) -> bool {
+fn redirect(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket: &Socket) -> bool {
     if !matches!(
         read(&skb::headless(ctx), &mut scratch.packet),
         Read::Transport
@@ -52,11 +52,11 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket: &So
         return true;
     }
     let udp = scratch.packet.protocol == UDP;
-    // An app's connections end with their pod, which waits for them.
+    // An app's TCP connections end with their pod, which drains them.
     if !udp && socket.kind & SOCKET_SERVICE == 0 {
         return true;
     }
-    // sendmsg(2) may name others than the socket is connected to: it finds who serves each time.
+    // sendmsg(2) may have another target than the socket's peer: that is translated for each datagram.
     if scratch.packet.target_port != socket.port || scratch.packet.target != socket.address {
         return true;
     }
@@ -64,15 +64,15 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket: &So
     if let Some(flow) = tables::flow(&scratch.key) {
         // SAFETY: a map value, which lives as long as the program runs; these fields never change.
         let (kind, id, generation) = unsafe { ((*flow).kind, (*flow).backend, (*flow).generation) };
-        if kind & ENDED == 0 && serves(id, generation) {
+        if kind & REVOKED == 0 && is_current(id, generation) {
             return true;
         }
     }
     tables::note(Verdict::SocketStale);
-    if udp && again(scratch, config, socket, socket::cookie(ctx)) {
+    if udp && reselect(scratch, config, socket, socket::cookie(ctx)) {
         return true;
     }
-    // The node's own packets meet no program that could refuse them. Its connections go on, as kube-proxy has it.
+    // The node's own packets pass no program that could reject them. Its TCP connections go on, as with kube-proxy.
     let source = &scratch.packet.source;
     if source == config.node_address_for(source) {
         return !udp;
@@ -82,30 +82,30 @@ fn mend(ctx: &SkBuffContext, scratch: &mut Scratch, config: &Config, socket: &So
         target: scratch.packet.target,
         source_port: scratch.packet.source_port,
         target_port: scratch.packet.target_port,
-        kind: ENDED,
+        kind: REVOKED,
         slot: socket.slot,
         backend: NO_BACKEND,
         seen_ns: tables::now_ns(),
         ..Flow::default()
     };
-    let _ = tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
+    let _ = tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
     true
 }
 
-/// Writes down the flow to another backend of the VIP. False if there is none.
+/// Inserts a flow to another backend of the VIP. False if there is none.
 #[inline(never)]
-fn again(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64) -> bool {
+fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64) -> bool {
     let packet = &scratch.packet;
-    scratch.asked.source = packet.source;
-    scratch.asked.target = socket.vip;
-    scratch.asked.port = socket.vip_port;
-    scratch.asked.protocol = packet.protocol;
-    scratch.asked.by_node = packet.source == *config.node_address_for(&packet.source);
-    scratch.asked.alike = false;
-    scratch.asked.hash = mix(cookie);
+    scratch.request.source = packet.source;
+    scratch.request.target = socket.vip;
+    scratch.request.port = socket.vip_port;
+    scratch.request.protocol = packet.protocol;
+    scratch.request.from_node = packet.source == *config.node_address_for(&packet.source);
+    scratch.request.consistent = false;
+    scratch.request.hash = mix(cookie);
     if !matches!(
-        decide(&Kernel, &scratch.asked, &mut scratch.choice),
-        Answer::Go(_)
+        decide(&Kernel, &scratch.request, &mut scratch.choice),
+        Decision::Forward(_)
     ) {
         return false;
     }
@@ -118,7 +118,7 @@ fn again(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64) -
         kind: if choice.service {
             SERVICE
         } else if choice.backend == NO_BACKEND {
-            ACTIVATED
+            TO_ACTIVATOR
         } else {
             0
         },
@@ -142,9 +142,9 @@ fn again(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64) -
         open: 0,
         ..scratch.flow
     };
-    scratch.back = scratch.key.answered(&scratch.flow);
-    let begun = tables::begin_flow(&scratch.back, &scratch.reply, BPF_ANY)
-        && tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
+    scratch.back = scratch.key.reply(&scratch.flow);
+    let begun = tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY)
+        && tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
     if begun && scratch.flow.open & LOADED != 0 {
         load::flow_begun(scratch.flow.backend);
     }

@@ -99,21 +99,21 @@ fn an_error_says_that_the_port_is_unreachable() {
 fn what_must_not_be_refused_is_not() {
     for v4 in [false, true] {
         let good = refused(v4);
-        assert!(may_refuse(&good));
-        assert!(may_refuse(&Packet {
+        assert!(may_reject(&good));
+        assert!(may_reject(&Packet {
             fragment: FIRST,
             ..good
         }));
-        assert!(may_refuse(&Packet {
+        assert!(may_reject(&Packet {
             protocol: UDP,
             flags: 0,
             ..good
         }));
-        assert!(!may_refuse(&Packet {
+        assert!(!may_reject(&Packet {
             fragment: LATER,
             ..good
         }));
-        assert!(!may_refuse(&Packet {
+        assert!(!may_reject(&Packet {
             flags: RST | ACK,
             ..good
         }));
@@ -122,9 +122,9 @@ fn what_must_not_be_refused_is_not() {
             flags: 6,
             ..good
         };
-        assert!(!may_refuse(&abort) && may_refuse(&Packet { flags: 1, ..abort }));
+        assert!(!may_reject(&abort) && may_reject(&Packet { flags: 1, ..abort }));
         for protocol in [ICMP, ICMPV6] {
-            assert!(!may_refuse(&Packet { protocol, ..good }));
+            assert!(!may_reject(&Packet { protocol, ..good }));
         }
     }
 }
@@ -141,14 +141,14 @@ fn nobody_and_everybody_are_not_answered() {
     ] {
         let address = mapped(address);
         assert!(
-            !may_refuse(&Packet {
+            !may_reject(&Packet {
                 target: address,
                 ..good
             }),
             "{address:?}"
         );
         assert!(
-            !may_refuse(&Packet {
+            !may_reject(&Packet {
                 source: address,
                 ..good
             }),
@@ -159,14 +159,14 @@ fn nobody_and_everybody_are_not_answered() {
     multicast[0] = 0xff;
     for address in [multicast, [0; 16]] {
         assert!(
-            !may_refuse(&Packet {
+            !may_reject(&Packet {
                 target: address,
                 ..good
             }),
             "{address:?}"
         );
         assert!(
-            !may_refuse(&Packet {
+            !may_reject(&Packet {
                 source: address,
                 ..good
             }),
@@ -216,9 +216,9 @@ proptest! {
 }
 
 fn written<const IP: usize, const UPPER: usize>(
-    write: impl FnOnce(&mut Refusal<IP, UPPER>),
+    write: impl FnOnce(&mut Rejection<IP, UPPER>),
 ) -> Vec<u8> {
-    let mut answer = Refusal {
+    let mut answer = Rejection {
         ip: [0xaa; IP],
         upper: [0xaa; UPPER],
     };

@@ -1,91 +1,88 @@
-//! Does with a packet what its flow says.
+//! Translation of a packet by its flow: DNAT and SNAT for a client's packets, reverse NAT for replies.
 
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::decide::is_local;
+use dormouse_ebpf::decide::is_node_address;
 use dormouse_ebpf::flow::{
-    ACTIVATED, COUNTED, Flow, HIDDEN, LOADED, ONWARD, REPLY, SEEN_STEP_NS, Stage,
+    COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SEEN_STEP_NS, Stage, TO_ACTIVATOR,
 };
 use dormouse_ebpf::packet::Packet;
 
-use super::nat::Way;
-use super::rewrite::{End, replace};
-use super::send::{NEXT, PASS, refused, send_on, send_to};
-use super::standing::own_reply;
+use super::established::reply_flow;
+use super::nat::{Env, Hook};
+use super::rewrite::{End, NewEnd, replace};
 use super::tables::{Kernel, Scratch};
+use super::transmit::{NEXT, PASS, forward, redirect_to_mac, refused};
 use super::{count, tables};
 
-/// Does with a packet what its flow says.
+/// Translates a packet by its flow, counts it, and sends it on.
 #[inline(never)]
-pub(crate) fn follow(
-    ctx: &TcContext,
-    scratch: &mut Scratch,
-    flow: *mut Flow,
-    config: &Config,
-    way: Way,
-) -> i32 {
+pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env: Env<'_>) -> i32 {
     refresh(flow);
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
     scratch.flow = unsafe { *flow };
     if scratch.flow.is(REPLY) {
         replied(scratch, flow);
     } else {
-        if scratch.flow.is(HIDDEN)
-            && let Some(reply) = own_reply(scratch, flow)
+        if scratch.flow.is(MASQUERADED)
+            && let Some(reply) = reply_flow(scratch, flow)
         {
-            went_on(reply, scratch);
+            advance_stage(reply, scratch);
         }
         counted(scratch, flow);
     }
-    if scratch.flow.is(ONWARD) {
-        return send_on(
+    if scratch.flow.is(FORWARDED) {
+        return forward(
             ctx,
             &scratch.packet,
-            config.uplink,
+            env.config.uplink,
             Some(&scratch.flow.target),
         );
     }
     let (packet, flow) = (&scratch.packet, &scratch.flow);
-    if replace(ctx, packet, End::Target, &flow.target, flow.target_port).is_none()
-        || replace(ctx, packet, End::Source, &flow.source, flow.source_port).is_none()
-    {
+    let target = NewEnd {
+        end: End::Target,
+        address: &flow.target,
+        port: flow.target_port,
+    };
+    let source = NewEnd {
+        end: End::Source,
+        address: &flow.source,
+        port: flow.source_port,
+    };
+    if replace(ctx, packet, target).is_none() || replace(ctx, packet, source).is_none() {
         return refused();
     }
-    if matches!(way, Way::Out) && !flow.is(REPLY) {
-        return turn_to(ctx, packet, &flow.target, config);
+    if matches!(env.hook, Hook::Egress) && !flow.is(REPLY) {
+        return redirect_to_target(ctx, packet, &flow.target, env.config);
     }
-    deliver(ctx, packet, &flow.target, config, way)
+    deliver(ctx, packet, &flow.target, env)
 }
 
-/// Sends what is leaving already by the interface that leads to its new target.
+/// Redirects a packet that is leaving already to the interface of its new target.
 #[inline(always)]
-fn turn_to(ctx: &TcContext, packet: &Packet, target: &[u8; 16], config: &Config) -> i32 {
+fn redirect_to_target(ctx: &TcContext, packet: &Packet, target: &[u8; 16], config: &Config) -> i32 {
     // SAFETY: a field of the context.
     let interface = unsafe { (*ctx.skb.skb).ifindex };
     let Some(pod) = tables::PODS.get_ptr(target) else {
         if interface == config.uplink {
             return NEXT;
         }
-        return send_on(ctx, packet, config.uplink, None);
+        return forward(ctx, packet, config.uplink, None);
     };
     // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
     let (link, mac) = unsafe { ((*pod).ifindex, (*pod).mac) };
     if interface == link {
         return NEXT;
     }
-    send_to(ctx, link, &mac)
+    redirect_to_mac(ctx, link, &mac)
 }
 
-/// Leaves a packet to the kernel if it is for this node or its pods, else sends it out.
+/// Leaves a translated packet to the kernel if its target is this node or one of its pods, else sends it out by the uplink.
 #[inline(always)]
-pub(crate) fn deliver(
-    ctx: &TcContext,
-    packet: &Packet,
-    target: &[u8; 16],
-    config: &Config,
-    way: Way,
-) -> i32 {
-    if matches!(way, Way::Out) {
+pub(crate) fn deliver(ctx: &TcContext, packet: &Packet, target: &[u8; 16], env: Env<'_>) -> i32 {
+    let Env { config, hook } = env;
+    if matches!(hook, Hook::Egress) {
         return NEXT;
     }
     let here = if packet.v4 == 1 {
@@ -93,13 +90,13 @@ pub(crate) fn deliver(
     } else {
         config.is_local(target)
     };
-    if here || is_local(&Kernel, config, target) {
+    if here || is_node_address(&Kernel, config, target) {
         return PASS;
     }
-    send_on(ctx, packet, config.uplink, config.via(target))
+    forward(ctx, packet, config.uplink, config.via(target))
 }
 
-/// Counts connections to backends; an app's on this node also for the app.
+/// Counts a connection's begin and end as load of its backend, and, for an app's pod on this node, of the VIP.
 #[inline(always)]
 fn counted(scratch: &Scratch, flow: *mut Flow) {
     if !scratch.flow.loads() {
@@ -113,16 +110,16 @@ fn counted(scratch: &Scratch, flow: *mut Flow) {
     }
 }
 
-/// Notes that the other side answered, or ended the connection.
+/// Notes the end of a connection that the backend closes.
 #[inline(always)]
 fn replied(scratch: &mut Scratch, flow: *mut Flow) {
     if !scratch.packet.closes() {
         return;
     }
     // SAFETY: an aligned word of a map value.
-    unsafe { (&raw mut (*flow).stage).write_volatile(Stage::Ended as u32) };
-    scratch.back = scratch.key.answered(&scratch.flow);
-    if !scratch.flow.is(ACTIVATED)
+    unsafe { (&raw mut (*flow).stage).write_volatile(Stage::Closed as u32) };
+    scratch.back = scratch.key.reply(&scratch.flow);
+    if !scratch.flow.is(TO_ACTIVATOR)
         && let Some(forward) = tables::flow(&scratch.back)
         && is_of(forward, &scratch.flow)
     {
@@ -130,7 +127,7 @@ fn replied(scratch: &mut Scratch, flow: *mut Flow) {
     }
 }
 
-/// The flow there leads to the backend that these replies come from.
+/// Whether the forward flow's backend is the one that these replies come from.
 #[inline(always)]
 fn is_of(forward: *const Flow, reply: &Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
@@ -138,18 +135,18 @@ fn is_of(forward: *const Flow, reply: &Flow) -> bool {
     backend == reply.backend && generation == reply.generation
 }
 
-/// Notes on the flow of the replies how far its client has come.
+/// Advances the stage of the connection, which the reply flow holds, after a packet of the client.
 #[inline(always)]
-fn went_on(reply: *mut Flow, scratch: &Scratch) {
+fn advance_stage(reply: *mut Flow, scratch: &Scratch) {
     refresh(reply);
-    // SAFETY: an aligned word of a map value; a lost update is made up for by the next packet.
+    // SAFETY: an aligned word of a map value; the next packet repeats a lost update.
     unsafe {
         let stage = &raw mut (*reply).stage;
         stage.write_volatile(Stage::after(stage.read_volatile(), &scratch.packet));
     }
 }
 
-/// Notes that the flow is in use.
+/// Keeps the flow from being removed as idle.
 #[inline(always)]
 fn refresh(flow: *mut Flow) {
     let now = tables::now_ns();

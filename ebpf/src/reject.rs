@@ -1,9 +1,9 @@
-//! Answers that refuse a packet, so that its sender need not wait for what never comes.
+//! TCP resets and ICMP errors that reject a packet, so that its sender does not wait for a timeout.
 
 use crate::checksum;
 use crate::packet::{ICMP, ICMPV6, LATER, Packet, SCTP, TCP, UDP, v4_of};
 
-/// How much of a refused packet an error quotes at most, in bytes.
+/// The most bytes of a rejected packet that an error quotes.
 ///
 /// More than either standard asks of a whole answer to be useful: IP header, extension headers, ports.
 pub const QUOTE_MAX: usize = 128;
@@ -20,59 +20,59 @@ const INTERNETWORK_CONTROL: u8 = 0xc0;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// The headers of an answer. Written where they shall lie: BPF's stack takes no half-words at odd places.
+/// The headers of an answer. Written in place, because BPF's stack takes no half-words at odd offsets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Refusal<const IP: usize, const UPPER: usize> {
+pub struct Rejection<const IP: usize, const UPPER: usize> {
     /// IP's.
     pub ip: [u8; IP],
     /// TCP's or ICMP's.
     pub upper: [u8; UPPER],
 }
 
-/// Room for one answer of each kind.
+/// Memory for one answer of each kind.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Refusals {
+pub struct Rejections {
     /// See [`reset_v4`].
-    pub reset_v4: Refusal<20, 20>,
+    pub reset_v4: Rejection<20, 20>,
     /// See [`reset_v6`].
-    pub reset_v6: Refusal<40, 20>,
+    pub reset_v6: Rejection<40, 20>,
     /// See [`unreachable_v4`].
-    pub unreachable_v4: Refusal<20, 8>,
+    pub unreachable_v4: Rejection<20, 8>,
     /// See [`unreachable_v6`].
-    pub unreachable_v6: Refusal<40, 8>,
+    pub unreachable_v6: Rejection<40, 8>,
 }
 
-/// Whether a packet may be refused with an error at all (RFC 1122 3.2.2, RFC 4443 2.4 e).
+/// Whether a packet may be answered with an error or reset (RFC 1122 3.2.2, RFC 4443 2.4 e).
 ///
 /// Never an ICMP message, which may be an error itself; nor what resets a connection; nor what is not from and for one
 /// host; nor a later fragment.
 #[inline(always)]
-pub const fn may_refuse(packet: &Packet) -> bool {
+pub const fn may_reject(packet: &Packet) -> bool {
     let is_multicast = if packet.v4 == 0 {
         packet.target[0] == 0xff
     } else {
-        // 224.0.0.0/4 and 255.255.255.255; what is between is nobody's either (RFC 1112 4).
+        // 224.0.0.0/4, 240.0.0.0/4 and 255.255.255.255 are no host's addresses (RFC 1112 4).
         packet.target[12] >= 224
     };
-    let is_from_nobody = packet.is_martian() || packet.v4 == 1 && packet.source[12] >= 224;
+    let has_no_sender = packet.is_martian() || packet.v4 == 1 && packet.source[12] >= 224;
     matches!(packet.protocol, TCP | UDP | SCTP)
         && packet.fragment != LATER
         && !is_multicast
-        && !is_from_nobody
+        && !has_no_sender
         && !packet.resets()
 }
 
 /// IPv6 and ICMPv6 header of "port unreachable" (RFC 4443 3.1), from the packet's target to its source.
 ///
-/// They go before the quoted bytes: `quote_len` of `quote`, which is zero behind them.
+/// They precede the quoted bytes: the first `quote_len` of `quote`, whose rest is zero.
 #[inline(always)]
 pub fn unreachable_v6(
     packet: &Packet,
     quote: &[u8; QUOTE_MAX],
     quote_len: u16,
-    answer: &mut Refusal<40, 8>,
+    answer: &mut Rejection<40, 8>,
 ) {
     let len = quote_len + ICMP_LEN;
     let pseudo = checksum::pseudo(&packet.target, &packet.source, len, ICMPV6);
@@ -82,28 +82,28 @@ pub fn unreachable_v6(
 
 /// IPv4 and ICMP header of "port unreachable" (RFC 792), from the packet's target to its source.
 ///
-/// They go before the quoted bytes: `quote_len` of `quote`, which is zero behind them.
+/// They precede the quoted bytes: the first `quote_len` of `quote`, whose rest is zero.
 #[inline(always)]
 pub fn unreachable_v4(
     packet: &Packet,
     quote: &[u8; QUOTE_MAX],
     quote_len: u16,
-    answer: &mut Refusal<20, 8>,
+    answer: &mut Rejection<20, 8>,
 ) {
     let len = quote_len + ICMP_LEN;
-    header_v4(packet, ICMP, INTERNETWORK_CONTROL, len, &mut answer.ip);
+    header_v4(packet, ICMP, len, &mut answer.ip);
     icmp([3, 3], 0, quote, &mut answer.upper);
 }
 
 /// A TCP RST over IPv6 from the packet's target to its source (RFC 9293 3.10.7.1).
 ///
-/// `header` is the refused segment's, `segment_len` its data in bytes, SYN and FIN counting as one each (SEG.LEN).
+/// `header` is the rejected segment's, `segment_len` its data in bytes, SYN and FIN counting as one each (SEG.LEN).
 #[inline(always)]
 pub fn reset_v6(
     packet: &Packet,
     header: &[u8; 20],
     segment_len: u32,
-    answer: &mut Refusal<40, 20>,
+    answer: &mut Rejection<40, 20>,
 ) {
     header_v6(packet, TCP, TCP_LEN, &mut answer.ip);
     reset(packet, header, segment_len, &mut answer.upper);
@@ -115,9 +115,9 @@ pub fn reset_v4(
     packet: &Packet,
     header: &[u8; 20],
     segment_len: u32,
-    answer: &mut Refusal<20, 20>,
+    answer: &mut Rejection<20, 20>,
 ) {
-    header_v4(packet, TCP, 0, TCP_LEN, &mut answer.ip);
+    header_v4(packet, TCP, TCP_LEN, &mut answer.ip);
     reset(packet, header, segment_len, &mut answer.upper);
 }
 
@@ -137,13 +137,13 @@ fn reset(packet: &Packet, header: &[u8; 20], segment_len: u32, answer: &mut [u8;
     answer[8..12].copy_from_slice(&acknowledged);
     answer[12] = 5 << 4;
     answer[13] = flags;
-    // IPv4's too: mapping adds 0xffff for each address, which is nothing to a one's complement sum.
+    // For IPv4 too: mapping adds 0xffff for each address, which is zero in a one's complement sum.
     let pseudo = checksum::pseudo(&packet.target, &packet.source, TCP_LEN, TCP);
     let sum = checksum::finish(checksum::add(pseudo, answer));
     answer[16..18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// An ICMP header, type and code being `kind`; `sum` is what goes into its checksum besides itself and `quote`.
+/// An ICMP header with type and code `kind`; `sum` is the part of its checksum besides itself and `quote`.
 #[inline(always)]
 fn icmp(kind: [u8; 2], sum: u64, quote: &[u8; QUOTE_MAX], header: &mut [u8; 8]) {
     let sum = checksum::finish(checksum::add(checksum::add(sum, &kind), quote)).to_be_bytes();
@@ -160,7 +160,12 @@ fn header_v6(packet: &Packet, protocol: u8, payload_len: u16, header: &mut [u8; 
 }
 
 #[inline(always)]
-fn header_v4(packet: &Packet, protocol: u8, service: u8, payload_len: u16, header: &mut [u8; 20]) {
+fn header_v4(packet: &Packet, protocol: u8, payload_len: u16, header: &mut [u8; 20]) {
+    let service = if protocol == ICMP {
+        INTERNETWORK_CONTROL
+    } else {
+        0
+    };
     let [len_0, len_1] = (payload_len + V4_LEN).to_be_bytes();
     // Never fragmented, it needs no identification (RFC 6864 4.1).
     let first = [0x45, service, len_0, len_1, 0, 0, DONT_FRAGMENT, 0];

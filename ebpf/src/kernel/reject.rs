@@ -1,4 +1,4 @@
-//! Turns a packet into its own refusal and sends it back by the interface that it came from.
+//! Rejects a packet: turns it into a TCP reset or an ICMP error, and sends that back by the interface that it came from.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{
@@ -6,18 +6,18 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::packet::{Aligned, Frame as _, L3, Packet, TCP};
-use dormouse_ebpf::refuse::{
-    QUOTE_MAX, Refusal, may_refuse, reset_v4, reset_v6, unreachable_v4, unreachable_v6,
+use dormouse_ebpf::reject::{
+    QUOTE_MAX, Rejection, may_reject, reset_v4, reset_v6, unreachable_v4, unreachable_v6,
 };
 
-use super::send::{DROP, refused};
 use super::skb::frame;
 use super::tables::Scratch;
+use super::transmit::{DROP, refused};
 
-/// Refuses a conversation. A connection's first segment is reset: an error that arrives while connect(2) still holds the
-/// socket, as it does between namespaces, would be heard only at the next attempt, a second later.
+/// Rejects a connection. A TCP SYN is reset: an ICMP error that arrives while connect(2) still holds the socket, as it does
+/// between namespaces, would take effect only at the next SYN, a second later.
 #[inline(never)]
-pub(crate) fn refuse(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
+pub(crate) fn reject(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
     if scratch.packet.protocol == TCP && scratch.packet.opens() {
         reset(ctx, scratch)
     } else {
@@ -25,10 +25,10 @@ pub(crate) fn refuse(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
     }
 }
 
-/// Answers with port unreachable, where such an answer is allowed.
+/// Answers with "port unreachable", where such an error is allowed.
 #[inline(always)]
 pub(crate) fn unreachable(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
-    if !may_refuse(&scratch.packet) {
+    if !may_reject(&scratch.packet) {
         return DROP;
     }
     let len = quote(ctx, scratch);
@@ -38,10 +38,10 @@ pub(crate) fn unreachable(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
         } else {
             quote_v6(ctx, scratch, len)
         };
-    if written { turn(ctx) } else { refused() }
+    if written { send_back(ctx) } else { refused() }
 }
 
-/// Copies the begin of the packet, and cuts the rest off. Returns how much of it is left, 0 if the kernel refused.
+/// Copies the first bytes of the packet, and cuts the rest off. Returns the bytes that are left, 0 if a helper failed.
 #[inline(never)]
 fn quote(ctx: &TcContext, scratch: &mut Scratch) -> u32 {
     let len = ctx.len().wrapping_sub(L3 as u32);
@@ -71,21 +71,21 @@ fn quote(ctx: &TcContext, scratch: &mut Scratch) -> u32 {
 
 #[inline(never)]
 fn quote_v4(ctx: &TcContext, scratch: &mut Scratch, len: u32) -> bool {
-    let answer = &mut scratch.refusals.unreachable_v4;
+    let answer = &mut scratch.rejections.unreachable_v4;
     unreachable_v4(&scratch.packet, &scratch.quote, len as u16, answer);
     prepend(ctx, answer).is_some()
 }
 
 #[inline(never)]
 fn quote_v6(ctx: &TcContext, scratch: &mut Scratch, len: u32) -> bool {
-    let answer = &mut scratch.refusals.unreachable_v6;
+    let answer = &mut scratch.rejections.unreachable_v6;
     unreachable_v6(&scratch.packet, &scratch.quote, len as u16, answer);
     prepend(ctx, answer).is_some()
 }
 
-/// Puts IP and ICMP headers before the quote, below the Ethernet header.
+/// Inserts IP and ICMP headers between the Ethernet header and the quote.
 #[inline(always)]
-fn prepend<const IP: usize>(ctx: &TcContext, answer: &Refusal<IP, 8>) -> Option<()> {
+fn prepend<const IP: usize>(ctx: &TcContext, answer: &Rejection<IP, 8>) -> Option<()> {
     let ethernet = frame(ctx).load::<L3>(0)?.0;
     // SAFETY: the helper takes the hook's context.
     if unsafe { bpf_skb_change_head(ctx.as_ptr().cast(), IP as u32 + 8, 0) } != 0 {
@@ -95,11 +95,11 @@ fn prepend<const IP: usize>(ctx: &TcContext, answer: &Refusal<IP, 8>) -> Option<
     put(ctx, answer)
 }
 
-/// Answers a segment of a connection that cannot go on.
+/// Answers a TCP segment with a reset.
 #[inline(always)]
 pub(crate) fn reset(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
     let packet = &scratch.packet;
-    if packet.protocol != TCP || !may_refuse(packet) || packet.l4 == 0 {
+    if packet.protocol != TCP || !may_reject(packet) || packet.l4 == 0 {
         return DROP;
     }
     let written = if packet.v4 == 1 {
@@ -107,17 +107,17 @@ pub(crate) fn reset(ctx: &TcContext, scratch: &mut Scratch) -> i32 {
     } else {
         write_v6(ctx, scratch)
     };
-    if written { turn(ctx) } else { refused() }
+    if written { send_back(ctx) } else { refused() }
 }
 
-// Functions of their own: both answers at once are more than a program's stack holds.
+// Not inlined: both answers together do not fit on a program's stack.
 
 #[inline(never)]
 fn write_v4(ctx: &TcContext, scratch: &mut Scratch) -> bool {
     let Some((header, len)) = segment(ctx, &scratch.packet) else {
         return false;
     };
-    let answer = &mut scratch.refusals.reset_v4;
+    let answer = &mut scratch.rejections.reset_v4;
     reset_v4(&scratch.packet, &header.0, len, answer);
     overwrite(ctx, answer).is_some()
 }
@@ -127,12 +127,12 @@ fn write_v6(ctx: &TcContext, scratch: &mut Scratch) -> bool {
     let Some((header, len)) = segment(ctx, &scratch.packet) else {
         return false;
     };
-    let answer = &mut scratch.refusals.reset_v6;
+    let answer = &mut scratch.rejections.reset_v6;
     reset_v6(&scratch.packet, &header.0, len, answer);
     overwrite(ctx, answer).is_some()
 }
 
-/// The header of a segment, and how many sequence numbers it takes.
+/// The header of a segment, and its length in sequence numbers.
 #[inline(always)]
 fn segment(ctx: &TcContext, packet: &Packet) -> Option<(Aligned<20>, u32)> {
     let header = frame(ctx).load::<20>(packet.l4 as usize)?;
@@ -146,7 +146,7 @@ fn segment(ctx: &TcContext, packet: &Packet) -> Option<(Aligned<20>, u32)> {
 }
 
 #[inline(always)]
-fn overwrite<const IP: usize>(ctx: &TcContext, answer: &Refusal<IP, 20>) -> Option<()> {
+fn overwrite<const IP: usize>(ctx: &TcContext, answer: &Rejection<IP, 20>) -> Option<()> {
     resize(ctx, L3 + IP + 20)?;
     put(ctx, answer)
 }
@@ -154,7 +154,7 @@ fn overwrite<const IP: usize>(ctx: &TcContext, answer: &Refusal<IP, 20>) -> Opti
 #[inline(always)]
 fn put<const IP: usize, const UPPER: usize>(
     ctx: &TcContext,
-    answer: &Refusal<IP, UPPER>,
+    answer: &Rejection<IP, UPPER>,
 ) -> Option<()> {
     ctx.store(L3, &answer.ip, 0).ok()?;
     ctx.store(L3 + IP, &answer.upper, 0).ok()
@@ -166,9 +166,9 @@ fn resize(ctx: &TcContext, len: usize) -> Option<()> {
     (unsafe { bpf_skb_change_tail(ctx.as_ptr().cast(), len as u32, 0) } == 0).then_some(())
 }
 
-/// Sends the frame back where it came from.
+/// Sends the frame back to its sender.
 #[inline(never)]
-fn turn(ctx: &TcContext) -> i32 {
+fn send_back(ctx: &TcContext) -> i32 {
     let frame = frame(ctx);
     let (Some(to), Some(from)) = (frame.load::<6>(0), frame.load::<6>(6)) else {
         return refused();
@@ -176,6 +176,6 @@ fn turn(ctx: &TcContext) -> i32 {
     if ctx.store(0, &from.0, 0).is_err() || ctx.store(6, &to.0, 0).is_err() {
         return refused();
     }
-    // SAFETY: a field of the context; the helper only notes where the frame goes.
+    // SAFETY: a field of the context; the helper only sets the frame's destination.
     (unsafe { bpf_redirect((*ctx.skb.skb).ifindex, 0) }) as i32
 }

@@ -1,69 +1,65 @@
-//! Begins a flow: writes down what becomes of its packets, there and back.
+//! New flows: the two connection tracking entries of a connection, one for each direction.
 
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
 use dormouse_ebpf::flow::{
-    ACTIVATED, Flow, HIDDEN, LOADED, ONWARD, REPLY, SERVICE, Stage, nat_port,
+    FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SERVICE, Stage, TO_ACTIVATOR, nat_port,
 };
 use dormouse_ebpf::service::Route;
 use dormouse_ebpf::verdict::Verdict;
 
-use super::follow::follow;
-use super::nat::Way;
-use super::send::dropped;
-use super::standing::{Standing, own_reply, standing};
+use super::apply_flow::apply;
+use super::established::{Validity, reply_flow, validate};
+use super::nat::{Env, Hook};
 use super::tables::Scratch;
+use super::transmit::dropped;
 use super::{count, tables, wake};
 
-/// How often a port of the node's own is drawn before the packet is dropped.
+/// How many NAT ports are tried before the packet is dropped.
 const NAT_TRIES: u32 = 16;
 
-/// Begins a flow where the choice leads.
+/// Creates the flow to the choice in `scratch`, and applies it to the packet. `known` is the flow that the packet had before.
 #[inline(always)]
-pub(crate) fn go(
+pub(crate) fn create(
     ctx: &TcContext,
     scratch: &mut Scratch,
     known: Option<*mut Flow>,
-    verdict: Option<Verdict>,
-    config: &Config,
-    way: Way,
+    env: Env<'_>,
 ) -> i32 {
+    let config = env.config;
     if !scratch.choice.service {
         app(scratch, config);
     } else if scratch.choice.group != 0 {
-        tables::keep(&scratch.packet.source, &scratch.choice);
-    }
-    if let Some(verdict) = verdict {
-        tables::note(verdict);
+        tables::store_affinity(&scratch.packet.source, &scratch.choice);
     }
     if let Some(flow) = known {
-        if leads_to(flow, &scratch.choice)
-            && is_answered(scratch, flow)
-            && matches!(standing(scratch, flow, config), Standing::Follow)
+        if matches_choice(flow, &scratch.choice)
+            && has_reply_flow(scratch, flow)
+            && matches!(validate(scratch, flow, config), Validity::Valid)
         {
-            return follow(ctx, scratch, flow, config, way);
+            return apply(ctx, scratch, flow, env);
         }
         count::flow_closed(flow);
     }
-    if !record(scratch, config, way) {
+    if !record(scratch, env) {
         return dropped(Verdict::DroppedNoPort, scratch.choice.slot);
     }
     match tables::flow(&scratch.key) {
         Some(flow) => {
-            // Whatever it begins with, but for a connection's end.
+            // Counted from any first packet but one that closes a connection.
             if scratch.flow.loads() && !scratch.packet.closes() {
                 count::flow_opened(flow, LOADED);
             }
-            follow(ctx, scratch, flow, config, way)
+            apply(ctx, scratch, flow, env)
         }
         None => dropped(Verdict::TableFull, scratch.choice.slot),
     }
 }
 
-/// An app is woken by who asks for it; a pod of this node that is gone cannot be gone to: the activator then, who knows
-/// what else there is.
+/// Wakes the app of a new connection. If the chosen backend is a pod of this node that is gone, selects the activator
+/// instead, which knows the other pods.
 #[inline(always)]
 fn app(scratch: &mut Scratch, config: &Config) {
     let route = Route::unpack(scratch.choice.route);
@@ -82,40 +78,41 @@ fn app(scratch: &mut Scratch, config: &Config) {
     }
 }
 
-/// The flow leads to what was chosen: a repeated SYN keeps its tuple and is not counted again.
+/// Whether the flow goes to the chosen backend: a repeated SYN keeps its flow and is not counted again.
 #[inline(always)]
-fn leads_to(flow: *const Flow, choice: &Choice) -> bool {
+fn matches_choice(flow: *const Flow, choice: &Choice) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
     unsafe {
         (*flow).target == choice.address
             && (*flow).generation == choice.generation
-            && ((*flow).target_port == choice.port || (*flow).is(ONWARD))
+            && ((*flow).target_port == choice.port || (*flow).is(FORWARDED))
     }
 }
 
-/// The flow of the replies is there still: a full table may have let go of it alone, and answers would keep their names.
+/// Whether the reply flow still exists: a full table may have evicted it alone, and replies would not be translated.
 #[inline(always)]
-fn is_answered(scratch: &mut Scratch, flow: *const Flow) -> bool {
+fn has_reply_flow(scratch: &mut Scratch, flow: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.
-    let onward = unsafe { (*flow).is(ONWARD) };
-    onward || own_reply(scratch, flow).is_some()
+    let forwarded = unsafe { (*flow).is(FORWARDED) };
+    forwarded || reply_flow(scratch, flow).is_some()
 }
 
-/// Writes down a new flow and the flow of its replies. False if the node had no port for it.
+/// Inserts a new flow and its reply flow. False if no NAT port was free.
 #[inline(never)]
-fn record(scratch: &mut Scratch, config: &Config, way: Way) -> bool {
+fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
+    let Env { config, hook } = env;
     let (packet, choice) = (&scratch.packet, &scratch.choice);
     let activated = choice.backend == NO_BACKEND;
     let mut kind = if choice.service { SERVICE } else { 0 };
     if activated {
-        kind |= ACTIVATED;
+        kind |= TO_ACTIVATOR;
     }
-    if choice.hide || activated && matches!(way, Way::Uplink) {
-        kind |= HIDDEN;
+    if choice.masquerade || activated && matches!(hook, Hook::Uplink) {
+        kind |= MASQUERADED;
     }
-    // Another node's pod answers for the VIP itself: the packet goes there as it is.
-    if kind == 0 && matches!(way, Way::Uplink) && !config.is_local(&choice.address) {
-        kind = ONWARD;
+    // A pod of another node: that node translates the VIP itself, so the packet is forwarded unchanged.
+    if kind == 0 && matches!(hook, Hook::Uplink) && !config.is_local(&choice.address) {
+        kind = FORWARDED;
     }
     let now = tables::now_ns();
     scratch.flow = Flow {
@@ -127,13 +124,13 @@ fn record(scratch: &mut Scratch, config: &Config, way: Way) -> bool {
         slot: choice.slot,
         backend: choice.backend,
         generation: choice.generation,
-        stage: Stage::Asked as u32,
+        stage: Stage::New as u32,
         open: 0,
         seen_ns: now,
     };
     note_begin(scratch);
-    if kind & ONWARD != 0 {
-        return tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
+    if kind & FORWARDED != 0 {
+        return tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
     }
     scratch.reply = scratch.flow;
     scratch.reply.source = scratch.packet.target;
@@ -141,21 +138,21 @@ fn record(scratch: &mut Scratch, config: &Config, way: Way) -> bool {
     scratch.reply.target = scratch.packet.source;
     scratch.reply.target_port = scratch.packet.source_port;
     scratch.reply.kind |= REPLY;
-    if kind & HIDDEN != 0 {
-        return hidden(scratch, config, now);
+    if kind & MASQUERADED != 0 {
+        return masquerade(scratch, config, now);
     }
-    scratch.back = scratch.key.answered(&scratch.flow);
-    let _ = tables::begin_flow(&scratch.back, &scratch.reply, BPF_ANY);
-    tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY)
+    scratch.back = scratch.key.reply(&scratch.flow);
+    let _ = tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY);
+    tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY)
 }
 
 #[inline(always)]
 fn note_begin(scratch: &Scratch) {
     let kind = scratch.flow.kind;
-    if kind & ACTIVATED == 0 {
+    if kind & TO_ACTIVATOR == 0 {
         tables::note(if kind & SERVICE != 0 {
             Verdict::ServiceServed
-        } else if kind & ONWARD != 0 {
+        } else if kind & FORWARDED != 0 {
             Verdict::ServedRemote
         } else {
             Verdict::ServedLocal
@@ -163,34 +160,34 @@ fn note_begin(scratch: &Scratch) {
     }
 }
 
-/// A flow whose source hides takes a port of the node's own address: the first of a few that is free, or whose
-/// connection has ended.
+/// Inserts a masqueraded flow with a NAT port: the first of [`NAT_TRIES`] that is free, or whose connection has ended.
 #[inline(always)]
-fn hidden(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
+fn masquerade(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
     scratch.flow.source = *config.node_address_for(&scratch.packet.source);
     if scratch.flow.source == [0; 16] {
         return false;
     }
     let mut tries = 0;
     while tries < NAT_TRIES {
-        scratch.flow.source_port = nat_port(tables::random(), config.ports());
-        scratch.back = scratch.key.answered(&scratch.flow);
+        scratch.flow.source_port = nat_port(tables::random(), config.forwarding.get().nat_ports());
+        scratch.back = scratch.key.reply(&scratch.flow);
         if take_port(scratch, now) {
-            return tables::begin_flow(&scratch.key, &scratch.flow, BPF_ANY);
+            return tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
         }
         tries += 1;
     }
     false
 }
 
-/// Writes down the flow of the replies, unless its port belongs to a connection that may go on.
+/// Inserts the reply flow, unless its NAT port belongs to a connection that may go on.
 #[inline(always)]
 fn take_port(scratch: &Scratch, now_ns: u64) -> bool {
     let (key, reply) = (&scratch.back, &scratch.reply);
     if let Some(before) = tables::flow(key) {
         // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
         let before = unsafe { &*before };
-        return before.gives_port(key.protocol, now_ns) && tables::begin_flow(key, reply, BPF_ANY);
+        return before.releases_port(key.protocol, now_ns)
+            && tables::insert_flow(key, reply, BPF_ANY);
     }
-    tables::begin_flow(key, reply, BPF_NOEXIST)
+    tables::insert_flow(key, reply, BPF_NOEXIST)
 }

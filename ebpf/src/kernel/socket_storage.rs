@@ -1,4 +1,4 @@
-//! What is remembered of a connected socket: it lies behind the socket itself, is found by a pointer, and goes with it.
+//! BPF socket storage: the translation of a connected socket, stored with the socket and freed with it.
 
 use core::ffi::c_void;
 
@@ -9,17 +9,17 @@ use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::{SkBuffContext, SockAddrContext, SockContext};
 use dormouse_ebpf::maps::Socket;
 
-/// Sockets that were led somewhere by connect(2). Pinned by the loader.
+/// The sockets that connect(2) has translated. Pinned by the loader.
 #[btf_map(name = "socket")]
 static SOCKETS: SkStorage<Socket> = SkStorage::new();
 
-/// What is remembered of the socket that calls.
+/// The storage of the calling socket; none if it was never translated.
 #[inline(always)]
 pub(crate) fn caller(ctx: &SockAddrContext) -> Option<*mut Socket> {
     storage(caller_socket(ctx).cast(), 0)
 }
 
-/// The same, and all zero if nothing was. `None`: the kernel had no memory.
+/// The storage of the calling socket, created all zero if there is none. `None`: the kernel had no memory.
 #[inline(always)]
 pub(crate) fn caller_or_new(ctx: &SockAddrContext) -> Option<*mut Socket> {
     storage(
@@ -28,7 +28,7 @@ pub(crate) fn caller_or_new(ctx: &SockAddrContext) -> Option<*mut Socket> {
     )
 }
 
-/// What is remembered of the socket that sends a packet.
+/// The storage of the socket that sends a packet.
 #[inline(always)]
 pub(crate) fn sender(ctx: &SkBuffContext) -> Option<*mut Socket> {
     // SAFETY: a field of the context.
@@ -36,7 +36,7 @@ pub(crate) fn sender(ctx: &SkBuffContext) -> Option<*mut Socket> {
     if socket.is_null() {
         return None;
     }
-    // SAFETY: the helper takes a socket; what is none yet, or no more, it makes null.
+    // SAFETY: the helper takes a socket, and returns null for a request or TIME_WAIT socket.
     let socket = unsafe { bpf_sk_fullsock(socket) };
     if socket.is_null() {
         return None;
@@ -44,7 +44,7 @@ pub(crate) fn sender(ctx: &SkBuffContext) -> Option<*mut Socket> {
     storage(socket.cast(), 0)
 }
 
-/// What is remembered of a socket that ends.
+/// The storage of a socket that is closed.
 #[inline(always)]
 pub(crate) fn ending(ctx: &SockContext) -> Option<*mut Socket> {
     storage(ctx.sock.cast(), 0)

@@ -1,4 +1,4 @@
-//! The backend of a whole set that a flow is nearest to.
+//! Rendezvous hashing over a whole backend set, with bpf_loop.
 
 use core::ffi::c_void;
 
@@ -8,9 +8,10 @@ use dormouse_ebpf::tables::Search;
 
 use super::tables::Kernel;
 
-/// The id that is nearest to the hash. Costs a look at each backend, which is why only the first packet of a flow asks.
+/// The id of the backend that is nearest to the hash. Costs a comparison with each backend, so only a flow's first packet
+/// calls it.
 #[inline(always)]
-pub(crate) fn favourite(set: Set, hash: u64) -> Option<u32> {
+pub(crate) fn pick(set: Set, hash: u64) -> Option<u32> {
     let mut search = Search::of(set, hash);
     // SAFETY: the callback gets `search`, which lives until the helper returns.
     unsafe {
@@ -24,7 +25,7 @@ pub(crate) fn favourite(set: Set, hash: u64) -> Option<u32> {
     search.found()
 }
 
-/// Looks at one backend of the set; 0 goes on.
+/// Compares one backend of the set; 0 continues the loop.
 unsafe extern "C" fn look(place: u32, search: *mut c_void) -> i64 {
     // SAFETY: the helper passes what it was given.
     let search = unsafe { &mut *search.cast::<Search>() };
