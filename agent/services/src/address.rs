@@ -1,9 +1,9 @@
-//! Reads addresses and prefixes as Kubernetes does, and keeps them in one spelling.
+//! Parsing of addresses and prefixes with Kubernetes' rules, in one canonical form.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One of the two worlds that see the same objects and share nothing else.
+/// An address family; the families share objects, but no service ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
     /// IPv4.
@@ -13,7 +13,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Both, in the order in which arrays by family hold them.
+    /// Both, in the order of arrays by family.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     /// The family of an address.
@@ -25,7 +25,7 @@ impl Family {
         }
     }
 
-    /// Kubernetes' name of it, in `ipFamilies` and `addressType`.
+    /// Kubernetes' name, as in `ipFamilies` and `addressType`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "IPv4",
@@ -33,12 +33,12 @@ impl Family {
         }
     }
 
-    /// The family of that name; other names (`FQDN`) have none.
+    /// The family with this name; none for other names (`FQDN`).
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.name() == name)
     }
 
-    /// Its place in an array by family.
+    /// Index in an array by family.
     pub fn index(self) -> usize {
         match self {
             Self::V4 => 0,
@@ -47,7 +47,7 @@ impl Family {
     }
 }
 
-/// Reads an address; IPv4 may have leading zeros (still decimal), an IPv4-mapped one is IPv4.
+/// Parses an address; IPv4 may have leading zeros (decimal), an IPv4-mapped address becomes IPv4.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());
@@ -61,7 +61,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     padded_ipv4(text).map(IpAddr::V4)
 }
 
-/// An IPv4 address whose numbers may begin with zeros.
+/// An IPv4 address whose numbers may have leading zeros.
 fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     let mut parts = text.split('.');
@@ -73,8 +73,8 @@ fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then_some(octets.into())
 }
 
-/// An address in sixteen bytes, IPv4 as mapped: where a million are kept, an [`IpAddr`] takes half as much again.
-/// Addresses that were read are never mapped ones, so each comes back as it was.
+/// An address in sixteen bytes, IPv4 as mapped: an [`IpAddr`] takes half as much again, which matters for a million. Parsed
+/// addresses are never mapped ones, so the conversion is reversible.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Packed([u8; 16]);
 
@@ -91,7 +91,7 @@ impl Packed {
     }
 }
 
-/// A range of addresses, its host bits zero.
+/// An address range with zero host bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
     address: IpAddr,
@@ -99,7 +99,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The range of `length` leading bits that `address` is in; none if an address has fewer bits.
+    /// The range of length `length` that contains `address`; none if an address has fewer bits.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let address = match address {
             IpAddr::V4(address) => IpAddr::V4((address.to_bits() & mask4(length)?).into()),
@@ -108,13 +108,13 @@ impl Prefix {
         Some(Self { address, length })
     }
 
-    /// The range that holds this address alone.
+    /// The range that contains only this address.
     pub fn single(address: IpAddr) -> Self {
         let length = if address.is_ipv4() { 32 } else { 128 };
         Self { address, length }
     }
 
-    /// Reads `ADDRESS/LENGTH`, host bits allowed.
+    /// Parses `ADDRESS/LENGTH`; host bits are allowed, and cleared.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/')?;
         let digits = length.bytes().all(|byte| byte.is_ascii_digit());
@@ -131,12 +131,12 @@ impl Prefix {
         )
     }
 
-    /// The lowest address.
+    /// The network address.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The number of leading bits that all its addresses share.
+    /// The prefix length in bits.
     pub fn length(&self) -> u8 {
         self.length
     }
@@ -146,7 +146,7 @@ impl Prefix {
         Family::of(self.address)
     }
 
-    /// Whether the address is one of it.
+    /// Whether the range contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         Family::of(address) == self.family() && Self::new(address, self.length) == Some(*self)
     }

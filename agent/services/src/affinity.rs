@@ -1,4 +1,4 @@
-//! Remembers which backend a client chose (session affinity `ClientIP`).
+//! Session affinity `ClientIP`: the backends that clients were sent to.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use crate::change::Changes;
 use crate::key::PortId;
 use crate::port::{ServicePort, Set};
 
-/// One choice of one client.
+/// An affinity entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Record {
     address: IpAddr,
@@ -22,14 +22,14 @@ impl Record {
     }
 }
 
-/// The choices of all clients.
+/// The affinity entries of all clients.
 #[derive(Clone, Debug, Default)]
 pub struct Affinities {
     ports: HashMap<PortId, HashMap<IpAddr, Vec<Record>>>,
 }
 
 impl Affinities {
-    /// A client opened a connection to a service port, and this backend was chosen.
+    /// Records that a client's connection to a service port was sent to this backend.
     pub fn record(&mut self, port: &PortId, client: IpAddr, backend: SocketAddr, now_ms: u64) {
         let clients = self.ports.entry(port.clone()).or_default();
         let records = clients.entry(client).or_default();
@@ -42,7 +42,7 @@ impl Affinities {
         });
     }
 
-    /// The backend of the set that the client must be sent to; of several, the first in the order of their text.
+    /// The backend of the set to which the client has affinity; of several, the first in textual order.
     pub fn chosen(
         &self,
         port: &ServicePort,
@@ -61,7 +61,7 @@ impl Affinities {
         backends.min_by_key(|backend| SocketAddr::new(backend.address, backend.port).to_string())
     }
 
-    /// Forgets the records of backends, service ports and affinities that the changes took away.
+    /// Removes entries of backends, service ports and affinities that the changes removed.
     pub fn forget(&mut self, changes: &Changes) {
         for change in &changes.ports {
             let Some(old) = change.before() else {
@@ -74,7 +74,7 @@ impl Affinities {
         }
     }
 
-    /// Keeps only records of backends that may still be sent to.
+    /// Keeps only entries of backends that may still be used.
     fn keep(&mut self, port: &ServicePort) {
         let Some(clients) = self.ports.get_mut(&port.id) else {
             return;

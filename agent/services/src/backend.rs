@@ -1,4 +1,4 @@
-//! From the endpoints of a service port to the backends that packets on this node may be sent to.
+//! The backends of a service port that this node may use, from its endpoints.
 
 mod choice;
 mod list;
@@ -15,30 +15,30 @@ pub(crate) use choice::Uses;
 pub use list::Backends;
 pub(crate) use list::{Candidate, Candidates};
 
-/// The weight of every backend that Kubernetes names: all have an equal chance.
+/// The weight of every backend: Kubernetes has no weights, all are equal.
 pub const WEIGHT_DEFAULT: u16 = 1;
 
-/// Where a packet may be sent to.
+/// A destination for packets of a service port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Backend {
-    /// Its address.
+    /// Backend address.
     pub address: IpAddr,
-    /// Its port.
+    /// Backend port.
     pub port: u16,
-    /// Its share of new connections, relative to the others'.
+    /// Weight for new connections, relative to the others.
     pub weight: u16,
-    /// Whether it runs on this node.
+    /// The backend is on this node.
     pub local: bool,
-    /// Whether it says that it answers; being ready is enough for new connections all the same.
+    /// Condition `serving`; for new connections `ready` is enough.
     pub serving: bool,
-    /// Whether traffic with policy Cluster may use it.
+    /// Used with traffic policy Cluster.
     pub for_cluster: bool,
-    /// Whether traffic with policy Local may use it.
+    /// Used with traffic policy Local.
     pub for_local: bool,
 }
 
-/// All endpoints for the service port of that name and protocol.
+/// All endpoints for the service port with this name and protocol.
 pub(crate) fn candidates<'a>(
     slices: impl Iterator<Item = &'a Slice>,
     (family, name, protocol): (Family, &str, Protocol),
@@ -57,7 +57,7 @@ pub(crate) fn candidates<'a>(
     }
 }
 
-/// Of the same address and port, one that is not terminating wins over one that is; of several such, the last.
+/// Of the same address and port, a non-terminating endpoint wins over a terminating one; of several such, the last.
 fn merge<'a>(places: impl Iterator<Item = (&'a Arc<[Endpoint]>, u16)>) -> Box<[Candidate]> {
     let mut all: Vec<_> = places
         .flat_map(|(endpoints, port)| {

@@ -11,39 +11,39 @@ use crate::port::ServicePort;
 use crate::problem::Problem;
 use crate::table::Vip;
 
-/// An object that services are made of.
+/// A Kubernetes object from which services are computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Object<'a> {
-    /// Addresses, ports and policies.
+    /// A Service: addresses, ports and policies.
     Service(&'a Service),
-    /// Endpoints of a Service.
+    /// An EndpointSlice: endpoints of a Service.
     EndpointSlice(&'a EndpointSlice),
-    /// A node: only this one counts, and of it only the zone.
+    /// A Node: only this node's zone is used.
     Node(&'a Node),
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// It is there, like this, new or changed.
+    /// New or changed.
     Applied(Object<'a>),
-    /// It is gone; this was its last state.
+    /// Deleted; this is its last state.
     Deleted(Object<'a>),
 }
 
-/// What happened to a service port.
+/// A change of a service port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PortChange {
-    /// It is served from now on.
+    /// Added.
     Added(Arc<ServicePort>),
-    /// It is served otherwise.
+    /// Changed.
     Replaced {
-        /// As it was.
+        /// The previous state.
         old: Arc<ServicePort>,
-        /// As it is.
+        /// The new state.
         new: Arc<ServicePort>,
     },
-    /// It is not served any more.
+    /// Removed.
     Removed(Arc<ServicePort>),
 }
 
@@ -64,7 +64,7 @@ impl PortChange {
         }
     }
 
-    /// Whether its addresses, numbers or precedence differ, not only its backends and policies.
+    /// Whether addresses, ports or precedence differ, not only backends and policies.
     pub(crate) fn moves(&self) -> bool {
         match self {
             Self::Replaced { old, new } => !old.is_placed_as(new),
@@ -73,23 +73,23 @@ impl PortChange {
     }
 }
 
-/// Everything that one sync changed.
+/// The result of one sync.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
-    /// The service ports that differ.
+    /// The changed service ports.
     pub ports: Vec<PortChange>,
-    /// The VIPs that another service port may answer from now on, or none: ask [`crate::Services::frontend`].
+    /// The VIPs whose winner may have changed: see [`crate::Services::frontend`].
     pub vips: Vec<Vip>,
-    /// The services whose health answer differs: ask [`crate::Services::health_checks`].
+    /// The services whose health check answer changed: see [`crate::Services::health_checks`].
     pub health: Vec<ServiceKey>,
-    /// By family: whether known UDP flows must be looked at with [`crate::Services::is_stale`].
+    /// By family: whether UDP flows must be checked with [`crate::Services::is_stale`].
     pub scan_flows: [bool; 2],
-    /// Conflicts between services that these changes made or touched.
+    /// Conflicts between services that these changes caused or affected.
     pub problems: Vec<Problem>,
 }
 
 impl Changes {
-    /// Whether flows of this family must be looked at.
+    /// Whether UDP flows of this family must be checked.
     pub fn scans(&self, family: Family) -> bool {
         self.scan_flows[family.index()]
     }

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Items in just the room that they need; a single one needs no memory of its own. Of most things a service has one.
+/// A list without spare capacity; a single item needs no allocation. Most services have one port, one slice, one address.
 #[derive(Clone)]
 pub enum Few<T> {
-    /// The only one.
+    /// One item.
     One([T; 1]),
-    /// Any other number.
+    /// Zero, or more than one.
     Many(Box<[T]>),
 }
 
 impl<T> Few<T> {
-    /// Puts an item before the one at that place.
+    /// Inserts an item at an index.
     pub(crate) fn insert(&mut self, place: usize, item: T) {
         let mut all = std::mem::take(self).into_vec();
         all.reserve_exact(1);
@@ -21,7 +21,7 @@ impl<T> Few<T> {
         *self = all.into();
     }
 
-    /// Takes the item at that place out.
+    /// Removes the item at an index.
     pub(crate) fn remove(&mut self, place: usize) -> T {
         let mut all = std::mem::take(self).into_vec();
         let item = all.remove(place);

@@ -10,18 +10,18 @@ use crate::port::ServicePort;
 use crate::services::Services;
 use crate::table::{NodePort, Vip};
 
-/// A flow as the kernel remembers it.
+/// A conntrack entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// Its protocol.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Where the client sent it to.
+    /// The original destination address.
     pub destination: IpAddr,
-    /// The port there.
+    /// The original destination port.
     pub port: u16,
-    /// Who answers: a backend, or the destination itself.
+    /// Source address of replies: the backend, or the destination itself.
     pub reply_source: IpAddr,
-    /// The port from which it answers.
+    /// Source port of replies.
     pub reply_port: u16,
 }
 
@@ -45,7 +45,7 @@ impl Services {
         answered(self.table().claimants(&vip))
     }
 
-    /// By the number of a node port alone: at which address, kube-proxy does not ask.
+    /// By the number of a node port only: kube-proxy does not check the address.
     fn by_node_port(&self, flow: &Flow) -> Option<&ServicePort> {
         let node_port = NodePort {
             family: Family::of(flow.destination),
@@ -56,7 +56,7 @@ impl Services {
     }
 }
 
-/// The first service port with a serving endpoint: flows to one that has none are not looked at.
+/// The first service port with a serving endpoint: flows to one without are not checked.
 fn answered<'a>(mut ports: impl Iterator<Item = &'a Arc<ServicePort>>) -> Option<&'a ServicePort> {
     let found = ports.find(|port| port.is_answered());
     found.map(AsRef::as_ref)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::address::Family;
 
-/// The protocols that a service port may have.
+/// The protocols of service ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Protocol {
     /// TCP.
@@ -17,7 +17,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol of that name, as objects spell it; without a name it is TCP.
+    /// The protocol with this name, as in objects; without a name, TCP.
     pub fn named(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("TCP") => Some(Self::Tcp),
@@ -38,17 +38,17 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// A service's name within the cluster.
+/// Namespace and name of a Service.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServiceKey {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: Arc<str>,
-    /// Its name there.
+    /// Name in the namespace.
     pub name: Arc<str>,
 }
 
 impl ServiceKey {
-    /// The service of that name.
+    /// The key of a Service.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             namespace: namespace.into(),
@@ -63,16 +63,16 @@ impl fmt::Display for ServiceKey {
     }
 }
 
-/// One port of a service in one family: what backends, policies and affinity belong to.
+/// The identity of a service port: one port of a Service, in one family.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PortId {
-    /// The service.
+    /// The Service.
     pub service: ServiceKey,
-    /// The port's name; empty if it has none.
+    /// Name of the port; empty if it has none.
     pub name: Arc<str>,
-    /// The port's protocol.
+    /// Protocol of the port.
     pub protocol: Protocol,
-    /// The family of its addresses and backends.
+    /// Family of its addresses and backends.
     pub family: Family,
 }
 

@@ -3,26 +3,26 @@
 use crate::key::PortId;
 use crate::table::Vip;
 
-/// One fault of one object.
+/// A problem of one object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
-    /// The object has no name or namespace: it is ignored.
+    /// The object has no name or namespace; it is ignored.
     #[error("a {kind} has no name or no namespace")]
     Nameless {
         /// The object's kind.
         kind: &'static str,
     },
-    /// A field cannot be read: it is left out.
+    /// A field cannot be parsed; it is ignored.
     #[error("{object}: {field} cannot be `{value}`")]
     Field {
         /// The object, as `Kind namespace/name`.
         object: String,
-        /// The field's path.
+        /// Path of the field.
         field: &'static str,
-        /// What it says.
+        /// Value of the field.
         value: String,
     },
-    /// Source ranges were given and none of them is a valid range of this family.
+    /// No entry of loadBalancerSourceRanges is a valid range of this family.
     #[error(
         "{object}: no entry of loadBalancerSourceRanges is a valid {family} range, so its {family} load balancer addresses {}",
         consequence(*refused)
@@ -35,14 +35,14 @@ pub enum Problem {
         /// Whether all sources are refused; else all are admitted.
         refused: bool,
     },
-    /// Two services claim one address, port and protocol: the older has it.
-    #[error("{vip} is claimed by {winner} and by {loser}: the older has it")]
+    /// Two services have the same address, port and protocol; the older one wins.
+    #[error("{vip} is claimed by {winner} and by {loser}: the older wins; change the other")]
     Conflict {
-        /// What both claim.
+        /// The address, port and protocol.
         vip: Vip,
-        /// Who has it.
+        /// The service that wins.
         winner: PortId,
-        /// Who does not.
+        /// The service that does not.
         loser: PortId,
     },
 }
@@ -55,7 +55,7 @@ fn consequence(refused: bool) -> &'static str {
     }
 }
 
-/// Collects the faults of one object.
+/// Collects the problems of one object.
 #[derive(Debug)]
 pub(crate) struct Faults<'a> {
     kind: &'static str,
@@ -78,7 +78,7 @@ impl<'a> Faults<'a> {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 
-    /// Notes a field that cannot be read.
+    /// Adds a field that cannot be parsed.
     pub(crate) fn field(&mut self, field: &'static str, value: impl Into<String>) {
         self.found.push(Problem::Field {
             object: self.object(),
@@ -87,7 +87,7 @@ impl<'a> Faults<'a> {
         });
     }
 
-    /// Notes that no source range of this family is valid, and whether that refuses all sources.
+    /// Adds that no source range of this family is valid, and whether that refuses all sources.
     pub(crate) fn no_source_range(&mut self, family: &'static str, refused: bool) {
         self.found.push(Problem::NoSourceRange {
             object: self.object(),
@@ -96,7 +96,7 @@ impl<'a> Faults<'a> {
         });
     }
 
-    /// Passes a readable value on, notes any other.
+    /// Returns a parsed value, and adds a problem otherwise.
     pub(crate) fn read<T>(
         &mut self,
         field: &'static str,

@@ -1,4 +1,4 @@
-//! Reads a Service: its addresses per family, its ports, its policies.
+//! Parsing of a Service: addresses by family, ports, policies.
 
 mod families;
 
@@ -15,71 +15,71 @@ use crate::port::Policy;
 use crate::problem::{Faults, Problem};
 use crate::services::Strictness;
 
-/// A Service with this label, whatever its value, is another proxy's.
+/// A Service with this label belongs to another proxy.
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
-/// What the API server fills in for an affinity without a timeout: three hours.
+/// The API server's default of the affinity timeout, in seconds: three hours.
 const AFFINITY_DEFAULT_S: u32 = 10_800;
 
-/// The addresses of a service in one family.
+/// The addresses of a Service in one family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
-    /// The address inside the cluster.
+    /// The cluster IP.
     pub cluster_ip: IpAddr,
-    /// External addresses that the network routes to nodes; sorted.
+    /// `spec.externalIPs`, sorted.
     pub external_ips: Box<[IpAddr]>,
-    /// Addresses of a load balancer that keeps them as destinations; sorted.
+    /// Addresses of the load balancer in mode VIP, sorted.
     pub load_balancer_ips: Box<[IpAddr]>,
-    /// The sources that may use the load balancer's addresses. `None`: all; empty: none.
+    /// `spec.loadBalancerSourceRanges`; absent: all sources are admitted; empty: none is.
     pub source_ranges: Option<Box<[Prefix]>>,
 }
 
 impl Addresses {
-    /// Whether some of them are meant for traffic from outside.
+    /// Whether there is an address for external traffic.
     pub(crate) fn is_external(&self) -> bool {
         !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty()
     }
 }
 
-/// One port as the Service names it.
+/// A port of the Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSpec {
-    /// Its name; empty if it has none.
+    /// Name; empty if it has none.
     pub name: Arc<str>,
-    /// Its protocol.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Its number at every address but the nodes'.
+    /// `port`: at cluster IP, external IPs and load balancer IPs.
     pub number: u16,
-    /// Its number at the nodes' addresses.
+    /// `nodePort`.
     pub node_port: Option<u16>,
 }
 
-/// A Service as far as a node serves it.
+/// The part of a Service that a node needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServiceSpec {
-    /// When it was created, in seconds of Unix time: the oldest wins a conflict.
+    /// Creation time in seconds of Unix time: the oldest wins a conflict.
     pub created_s: i64,
-    /// Its addresses by family; none: it is not served there.
+    /// Addresses by family; none: not served in that family.
     pub addresses: [Option<Arc<Addresses>>; 2],
-    /// Its ports, in its own order.
+    /// Ports, in the Service's order.
     pub ports: Few<PortSpec>,
-    /// How long a client keeps its backend; none: it need not.
+    /// Timeout of session affinity in seconds; none without affinity.
     pub affinity_s: Option<u32>,
-    /// Which endpoints traffic from inside may use.
+    /// internalTrafficPolicy.
     pub internal: Policy,
-    /// Which endpoints traffic from outside may use.
+    /// externalTrafficPolicy, Cluster if it does not apply.
     pub external: Policy,
-    /// Where load balancers ask for the number of local endpoints.
+    /// healthCheckNodePort.
     pub health_port: Option<u16>,
 }
 
-/// The namespace and the name of a Service, if it has both.
+/// Namespace and name of a Service, if it has both.
 pub(crate) fn names(service: &Service) -> Option<(&str, &str)> {
     let meta = &service.metadata;
     meta.namespace.as_deref().zip(meta.name.as_deref())
 }
 
-/// Reads a Service; none if no node of ours serves it.
+/// Parses a Service; none if this proxy does not serve it.
 pub fn read(service: &Service, strictness: Strictness) -> (Option<ServiceSpec>, Vec<Problem>) {
     let (namespace, name) = names(service).unwrap_or_default();
     let mut faults = Faults::of("Service", namespace, name);
@@ -103,7 +103,7 @@ pub fn read(service: &Service, strictness: Strictness) -> (Option<ServiceSpec>, 
     (read, faults.found())
 }
 
-/// Without a cluster IP (headless, not given one yet, only a name elsewhere) nothing of a Service is served.
+/// Whether the Service has a cluster IP; without one (headless, not assigned yet, ExternalName) it is not served.
 fn has_cluster_ip(spec: &Spec) -> bool {
     let cluster_ip = spec.cluster_ip.as_deref().unwrap_or_default();
     !matches!(cluster_ip, "" | "None") && spec.type_.as_deref() != Some("ExternalName")
@@ -125,7 +125,7 @@ fn is_local_outside(spec: &Spec) -> bool {
     policy(spec.external_traffic_policy.as_deref()) == Policy::Local
 }
 
-/// The policy counts for types that are reached from outside, and for the others when they list external IPs.
+/// The policy applies to types with external frontends, and to others if they have external IPs.
 fn external_policy(spec: &Spec) -> Policy {
     let listed = spec
         .external_ips
@@ -200,7 +200,7 @@ fn port_spec(port: &ServicePort, faults: &mut Faults<'_>) -> Option<PortSpec> {
     })
 }
 
-/// A port number of which 0 means none.
+/// A port number, of which 0 means none.
 fn optional_number(field: &'static str, number: i32, faults: &mut Faults<'_>) -> Option<u16> {
     if number == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! Follows the objects event by event; a sync recomputes the services that were touched, and no others.
+//! The state of all services: objects are applied event by event, and a sync recomputes the affected services only.
 
 mod entry;
 mod namespace;
@@ -37,16 +37,16 @@ pub struct Services {
     node: Node,
     strictness: Strictness,
     zone: Option<Box<str>>,
-    /// Never an empty one after a sync.
+    /// Without empty namespaces after a sync.
     namespaces: HashMap<Arc<str>, Namespace>,
     port_names: PortNames,
-    /// The services to recompute, and in which families their slices were touched.
+    /// The services to recompute, with the families in which their slices changed.
     touched: BTreeMap<ServiceKey, [bool; 2]>,
     table: Table,
 }
 
 impl Services {
-    /// Nothing yet, for this node.
+    /// Empty, for this node.
     pub fn new(node: Node, strictness: Strictness) -> Self {
         Self {
             node,
@@ -59,7 +59,7 @@ impl Services {
         }
     }
 
-    /// Recomputes what the events since the last sync touched.
+    /// Recomputes what the events since the last sync affect.
     pub fn sync(&mut self) -> Changes {
         let mut changes = Changes::default();
         for (key, touched) in std::mem::take(&mut self.touched) {
@@ -73,7 +73,7 @@ impl Services {
         changes
     }
 
-    /// The addresses of the node changed: the VIPs that this concerns. Costs a look at every node port.
+    /// Sets the node's addresses. Returns the affected VIPs. Cost: all node ports.
     pub fn set_node_addresses(&mut self, addresses: NodeAddresses) -> Vec<Vip> {
         let mut vips = self.node_port_vips();
         self.node.addresses = addresses;
@@ -83,7 +83,7 @@ impl Services {
         vips
     }
 
-    /// The node's facts.
+    /// The node and its cluster.
     pub fn node(&self) -> &Node {
         &self.node
     }
@@ -93,20 +93,20 @@ impl Services {
         &self.table
     }
 
-    /// Every service port in force, in no order.
+    /// All service ports, in no particular order.
     pub fn ports(&self) -> impl Iterator<Item = &Arc<ServicePort>> {
         let spaces = self.namespaces.values();
         let entries = spaces.flat_map(|space| space.entries.values());
         entries.flat_map(|entry| &entry.ports)
     }
 
-    /// The service ports of one service, sorted.
+    /// The service ports of one Service, sorted.
     pub fn ports_of(&self, service: &ServiceKey) -> &[Arc<ServicePort>] {
         let entry = self.entry(&service.namespace, &service.name);
         entry.map_or(&[], |entry| &entry.ports)
     }
 
-    /// Whether the service port has an address on this node that is meant for traffic from outside.
+    /// Whether the service port has an external frontend on this node.
     pub fn takes_external(&self, port: &ServicePort) -> bool {
         let addresses = &port.addresses;
         let node_ports = table::node_port(port);
@@ -114,13 +114,13 @@ impl Services {
             || node_ports.is_some_and(|node_port| self.vips_at(node_port).next().is_some())
     }
 
-    /// What the health port of a service answers, by family; none: there is no such port.
+    /// The health check answers of a Service, by family; none: no health check node port.
     pub fn health_checks(&self, service: &ServiceKey) -> [Option<Health>; 2] {
         let entry = self.entry(&service.namespace, &service.name);
         entry.map_or([None; 2], Entry::health)
     }
 
-    /// Every service port that claims a VIP on this node, the one that answers first.
+    /// All service ports with this VIP on this node, the winner first.
     pub fn claimants<'a>(
         &'a self,
         vip: &Vip,
@@ -132,7 +132,7 @@ impl Services {
             .chain(by_number.into_iter().flatten())
     }
 
-    /// The service port that answers at a VIP on this node: a service's own address comes before the node's.
+    /// The service port that answers at a VIP on this node: a Service's address has priority over a node port.
     pub fn frontend(&self, vip: &Vip) -> Option<Frontend<'_>> {
         if let Some(found) = self.table.vip(vip) {
             return Some(found);
@@ -149,7 +149,7 @@ impl Services {
         entry.map(AsRef::as_ref)
     }
 
-    /// Recomputes what is served of a service, and forgets it if nothing speaks of it any more.
+    /// Recomputes the service ports of a Service; removes it if no object refers to it any more.
     fn refresh_entry(&mut self, key: &ServiceKey) -> Option<Refreshed> {
         let space = self.namespaces.get_mut(&key.namespace)?;
         let entry = space.entries.get_mut(&key.name)?;
@@ -189,7 +189,7 @@ impl Services {
         changes.ports.extend(refreshed.ports);
     }
 
-    /// Every VIP that a service port claims on this node, also those that another service port has.
+    /// All VIPs of a service port on this node, whether it wins them or not.
     pub fn vips_of(&self, port: &ServicePort) -> Vec<Vip> {
         let mut vips: Vec<_> = port.vips().collect();
         vips.extend(

@@ -1,4 +1,4 @@
-//! Reads an EndpointSlice: which addresses, in which condition, behind which ports of which service.
+//! Parsing of an EndpointSlice: addresses with conditions and hints, and ports.
 
 mod mark;
 
@@ -14,55 +14,55 @@ use crate::problem::{Faults, Problem};
 
 pub use mark::Mark;
 
-/// Names the Service that a slice belongs to.
+/// The label with the Service's name.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 
-/// A slice with this label, whatever its value, is for no proxy.
+/// Slices with this label are ignored by proxies.
 const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
-/// Endpoints are compared with so many of the newest lists of zones: more differ only in hostile slices, which then
-/// cost memory, not time.
+/// Maximum number of zone lists that an endpoint is compared with: more different ones exist only in malicious slices, which
+/// then cost memory, not time.
 const ZONE_LISTS_COMPARED_MAX: usize = 64;
 
-/// What is known of an endpoint, as bits.
+/// Conditions and hints of an endpoint, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State(u8);
 
 impl State {
-    /// It may be used.
+    /// Condition `ready`.
     pub const READY: Self = Self(1);
-    /// It answers, ready or not.
+    /// Condition `serving`.
     pub const SERVING: Self = Self(1 << 1);
-    /// It is about to go.
+    /// Condition `terminating`.
     pub const TERMINATING: Self = Self(1 << 2);
-    /// It runs on this node.
+    /// On this node.
     pub const LOCAL: Self = Self(1 << 3);
-    /// It is meant for the clients of certain nodes.
+    /// Has hints for nodes.
     pub const NODE_HINTED: Self = Self(1 << 4);
-    /// It is meant for the clients of this node.
+    /// Hinted for this node.
     pub const NODE_HERE: Self = Self(1 << 5);
-    /// It is meant for the clients of certain zones.
+    /// Has hints for zones.
     pub const ZONE_HINTED: Self = Self(1 << 6);
-    /// It is meant for the clients of this node's zone.
+    /// Hinted for this node's zone.
     pub const ZONE_HERE: Self = Self(1 << 7);
 
-    /// With this bit, if `set`.
+    /// Sets the bit, if `set`.
     #[must_use]
     pub fn with(self, bit: Self, set: bool) -> Self {
         if set { Self(self.0 | bit.0) } else { self }
     }
 
-    /// Without this bit.
+    /// Clears the bit.
     fn without(self, bit: Self) -> Self {
         Self(self.0 & !bit.0)
     }
 
-    /// Whether it has the bit.
+    /// Whether the bit is set.
     pub fn has(self, bit: Self) -> bool {
         self.0 & bit.0 != 0
     }
 
-    /// Not ready, but the last resort: it still answers, and is about to go.
+    /// Not ready, but serving and terminating: used if no endpoint is ready.
     pub fn is_fallback(self) -> bool {
         !self.has(Self::READY) && self.has(Self::SERVING) && self.has(Self::TERMINATING)
     }
@@ -73,45 +73,45 @@ impl State {
 pub(crate) struct Endpoint {
     pub(crate) address: Packed,
     pub(crate) state: State,
-    /// Its place in [`Slice::zones`], counted from 1; 0: no hints for zones.
+    /// Index in [`Slice::zones`], from 1; 0: no hints for zones.
     zones: u16,
 }
 
-/// A node may know a million of them.
+/// A node may have a million of them.
 const _: () = assert!(size_of::<Endpoint>() == 20);
 
-/// The names of zones that endpoints are meant for.
+/// The zones of an endpoint's hints.
 type ZoneList = Box<[Box<str>]>;
 
-/// The different lists of zones in a slice that is being read.
+/// The distinct zone lists of a slice that is being parsed.
 #[derive(Default)]
 struct ZoneLists(Vec<ZoneList>);
 
-/// One port of a slice.
+/// A port of a slice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlicePort {
-    /// The service port's name; empty if it has none.
+    /// Name of the service port; empty if it has none.
     pub name: Arc<str>,
-    /// The service port's protocol.
+    /// Protocol of the service port.
     pub protocol: Protocol,
-    /// Where the endpoints listen.
+    /// Target port: the port on which the endpoints listen.
     pub number: u16,
 }
 
-/// An EndpointSlice as far as a node uses it.
+/// The part of an EndpointSlice that a node needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slice {
-    /// The family of its addresses.
+    /// Family of its addresses.
     pub family: Family,
-    /// The ports that count.
+    /// Its usable ports.
     pub ports: Few<SlicePort>,
-    /// The endpoints that count, sorted by address, each once. Service ports share them.
+    /// Its usable endpoints, sorted by address, without duplicates; shared by service ports.
     endpoints: Arc<[Endpoint]>,
     zones: Box<[ZoneList]>,
 }
 
 impl Slice {
-    /// Whether some endpoint is meant for certain zones.
+    /// Whether any endpoint has hints for zones.
     pub fn has_zone_hints(&self) -> bool {
         !self.zones.is_empty()
     }
@@ -126,7 +126,7 @@ impl Slice {
         &self.endpoints
     }
 
-    /// Has the hints for zones mean what they mean in this one.
+    /// Applies the node's zone to the zone hints.
     pub(crate) fn set_zone(&mut self, zone: Option<&str>) {
         if !self.has_zone_hints() {
             return;
@@ -145,7 +145,7 @@ impl Slice {
         self.endpoints = endpoints.collect();
     }
 
-    /// Shares the endpoints of the version before, if they are the same.
+    /// Shares the endpoints with the previous version, if they are equal.
     pub(crate) fn follow(&mut self, before: &Self) {
         if self.endpoints == before.endpoints {
             self.endpoints = Arc::clone(&before.endpoints);
@@ -153,13 +153,13 @@ impl Slice {
     }
 }
 
-/// The namespace and the name of a slice, if it has both.
+/// Namespace and name of a slice, if it has both.
 pub(crate) fn names(slice: &EndpointSlice) -> Option<(&str, &str)> {
     let meta = &slice.metadata;
     meta.namespace.as_deref().zip(meta.name.as_deref())
 }
 
-/// The name of the service that a slice belongs to; none if no node looks at it.
+/// The name of the slice's Service; none if proxies ignore the slice.
 pub(crate) fn owner(slice: &EndpointSlice) -> Option<&str> {
     let labels = slice.metadata.labels.as_ref()?;
     let service = labels.get(SERVICE_LABEL).filter(|name| !name.is_empty())?;
@@ -167,7 +167,7 @@ pub(crate) fn owner(slice: &EndpointSlice) -> Option<&str> {
     (!headless).then_some(service)
 }
 
-/// Reads a slice for the node of that name, in no zone; none if its addresses are of neither family.
+/// Parses a slice for the node with this name, without a zone; none if its addresses are not IP addresses.
 pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) {
     let meta = &slice.metadata;
     let namespace = meta.namespace.as_deref().unwrap_or_default();
@@ -198,7 +198,7 @@ pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) 
     (Some(read), faults.found())
 }
 
-/// Of the same address, one that is not terminating wins over one that is; of several such, the last.
+/// Of the same address, a non-terminating endpoint wins over a terminating one; of several such, the last.
 fn unique(mut all: Vec<Endpoint>) -> Vec<Endpoint> {
     all.sort_by_key(|endpoint| endpoint.address);
     all.dedup_by(|next, kept| {
@@ -215,7 +215,7 @@ fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Few<SlicePort> {
     let told = slice.ports.as_deref().unwrap_or_default();
     let mut read = Vec::with_capacity(told.len());
     for port in told {
-        // A port without a name or a number is for other readers.
+        // A port without a name or a number is for other consumers.
         let (Some(name), Some(number)) = (&port.name, port.port.filter(|number| *number != 0))
         else {
             continue;
@@ -247,8 +247,8 @@ fn address(
 }
 
 impl ZoneLists {
-    /// The place of the endpoint's zones, counted from 1. Past 65,535 different lists (a slice has a thousand endpoints
-    /// at most) hints do not count.
+    /// Index of the endpoint's zones, from 1. After 65,535 different lists (a slice has a thousand endpoints at most) hints are
+    /// ignored.
     fn place_of(&mut self, endpoint: &discovery::Endpoint) -> u16 {
         let hints = endpoint.hints.as_ref();
         let zones = hints

@@ -1,4 +1,4 @@
-//! What each kind of event changes, and what it leaves alone.
+//! The changes that each kind of event causes.
 #![expect(clippy::unwrap_used, reason = "a test's own objects are readable")]
 
 use dormouse_agent_services::change::{Event, Object};
@@ -68,7 +68,7 @@ fn node_in(zone: &str) -> core::Node {
     serde_json::from_value(object).unwrap()
 }
 
-fn tell(services: &mut Services, objects: &[Object<'_>]) -> Changes {
+fn apply_all(services: &mut Services, objects: &[Object<'_>]) -> Changes {
     for object in objects {
         assert_eq!(services.apply(&Event::Applied(*object)), []);
     }
@@ -110,7 +110,7 @@ fn a_change_of_zone_touches_only_services_with_hints() {
         &[("fd01::1", "node-a", "z1"), ("fd01::2", "node-b", "z2")],
     );
     let plain = slice("b", "b", &[("fd01::3", "node-a", "")]);
-    tell(
+    apply_all(
         &mut services,
         &[
             Object::Node(&node_in("z1")),
@@ -129,19 +129,19 @@ fn a_change_of_zone_touches_only_services_with_hints() {
             .collect::<Vec<_>>()
     };
     assert_eq!(address(&services), ["fd01::1"]);
-    let changes = tell(&mut services, &[Object::Node(&node_in("z2"))]);
+    let changes = apply_all(&mut services, &[Object::Node(&node_in("z2"))]);
     assert_eq!(touched(&changes), ["ns/a"]);
     assert_eq!(changes.vips, [], "backends changed, not places");
     assert_eq!(address(&services), ["fd01::2"]);
 }
 
 #[test]
-fn the_older_of_two_services_has_a_shared_address_until_it_goes() {
+fn the_older_of_two_services_wins_a_shared_address_until_it_is_deleted() {
     let mut services = services();
     let shared = json!({"externalIPs": ["2001:db8::99"]});
     let young = service("a", NEW, &shared);
     let old = service("b", OLD, &shared);
-    tell(&mut services, &[Object::Service(&young)]);
+    apply_all(&mut services, &[Object::Service(&young)]);
     let place = vip("[2001:db8::99]:80");
     let owner = |services: &Services| {
         services
@@ -153,7 +153,7 @@ fn the_older_of_two_services_has_a_shared_address_until_it_goes() {
             .to_string()
     };
     assert_eq!(owner(&services), "ns/a");
-    let changes = tell(&mut services, &[Object::Service(&old)]);
+    let changes = apply_all(&mut services, &[Object::Service(&old)]);
     assert_eq!(owner(&services), "ns/b");
     assert!(changes.vips.contains(&place));
     let conflicts = changes
@@ -168,37 +168,37 @@ fn the_older_of_two_services_has_a_shared_address_until_it_goes() {
 }
 
 #[test]
-fn an_age_that_changes_moves_a_shared_address() {
+fn a_changed_creation_time_moves_a_shared_address() {
     let mut services = services();
     let (young, old) = (service("a", NEW, &json!({})), service("b", OLD, &json!({})));
-    tell(
+    apply_all(
         &mut services,
         &[Object::Service(&young), Object::Service(&old)],
     );
     let remade = service("a", "2025-01-01T00:00:00Z", &json!({}));
-    let changes = tell(&mut services, &[Object::Service(&remade)]);
+    let changes = apply_all(&mut services, &[Object::Service(&remade)]);
     assert!(changes.vips.contains(&vip("[fd00::1]:80")));
 }
 
 #[test]
-fn the_health_answer_is_told_when_it_changes() {
+fn a_changed_health_answer_is_reported() {
     let mut services = services();
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
     let key = ServiceKey::new("ns", "a");
-    let told =
+    let local_endpoints =
         |services: &Services| services.health_checks(&key)[1].map(|health| health.local_endpoints);
-    let changes = tell(
+    let changes = apply_all(
         &mut services,
         &[Object::Service(&service("a", OLD, &local))],
     );
     assert_eq!(
-        (changes.health, told(&services)),
+        (changes.health, local_endpoints(&services)),
         (vec![key.clone()], Some(0))
     );
     let here = slice("a", "a", &[("fd01::1", "node-a", "")]);
-    let changes = tell(&mut services, &[Object::EndpointSlice(&here)]);
+    let changes = apply_all(&mut services, &[Object::EndpointSlice(&here)]);
     assert_eq!(
-        (changes.health, told(&services)),
+        (changes.health, local_endpoints(&services)),
         (vec![key.clone()], Some(1))
     );
     let more = slice(
@@ -206,14 +206,17 @@ fn the_health_answer_is_told_when_it_changes() {
         "a",
         &[("fd01::1", "node-a", ""), ("fd01::2", "node-b", "")],
     );
-    let changes = tell(&mut services, &[Object::EndpointSlice(&more)]);
-    assert_eq!((changes.health, told(&services)), (vec![], Some(1)));
+    let changes = apply_all(&mut services, &[Object::EndpointSlice(&more)]);
+    assert_eq!(
+        (changes.health, local_endpoints(&services)),
+        (vec![], Some(1))
+    );
 }
 
 #[test]
-fn new_addresses_of_the_node_take_the_node_ports_along() {
+fn node_ports_follow_the_addresses_of_the_node() {
     let mut services = services();
-    tell(
+    apply_all(
         &mut services,
         &[Object::Service(&service("a", OLD, &json!({})))],
     );
@@ -228,7 +231,7 @@ fn new_addresses_of_the_node_take_the_node_ports_along() {
 }
 
 #[test]
-fn a_client_is_bound_until_its_time_is_over() {
+fn affinity_ends_with_its_timeout() {
     let mut services = services();
     let bound = json!({
         "sessionAffinity": "ClientIP",
@@ -240,7 +243,7 @@ fn a_client_is_bound_until_its_time_is_over() {
         &[("fd01::1", "node-a", ""), ("fd01::2", "node-b", "")],
     );
     let a = service("a", OLD, &bound);
-    tell(
+    apply_all(
         &mut services,
         &[Object::Service(&a), Object::EndpointSlice(&both)],
     );
@@ -261,7 +264,7 @@ fn a_client_is_bound_until_its_time_is_over() {
 }
 
 #[test]
-fn wrong_parts_of_an_object_are_told_and_left_out() {
+fn invalid_fields_of_an_object_are_reported_and_ignored() {
     let mut services = services();
     let wrong = json!({
         "externalIPs": ["2001:db8::99", "2001:db8::x"],
@@ -269,9 +272,9 @@ fn wrong_parts_of_an_object_are_told_and_left_out() {
         "ports": [{"port": 0}, {"port": 80}, {"port": 81}, {"port": 82, "name": "p", "protocol": "ICMP"}],
     });
     let problems = services.apply(&Event::Applied(Object::Service(&service("a", OLD, &wrong))));
-    let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        texts,
         [
             "Service ns/a: spec.externalIPs[] cannot be `2001:db8::x`",
             "Service ns/a: no entry of loadBalancerSourceRanges is a valid IPv6 range, so its IPv6 load balancer addresses \

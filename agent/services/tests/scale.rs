@@ -1,4 +1,4 @@
-//! How long a node needs for 100,000 services with a million endpoints, and for one change among them.
+//! Time of a node for 100,000 services with a million endpoints, and for one change among them.
 //!
 //! `cargo test --release -p dormouse-agent-services --test scale -- --ignored --nocapture`
 #![expect(clippy::unwrap_used, reason = "a test's own objects are readable")]

@@ -5,14 +5,14 @@ use crate::slice::State;
 
 use super::Candidates;
 
-/// Which policies a service port can have use for.
+/// The policies that a service port uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Uses {
     pub(crate) cluster: bool,
     pub(crate) local: bool,
 }
 
-/// Which backends are close enough: what the hints of the ready endpoints amount to.
+/// Topology aware routing: the scope in which the ready endpoints' hints allow traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Topology {
     Anywhere,
@@ -21,7 +21,7 @@ enum Topology {
 }
 
 impl Topology {
-    /// Hints count when every ready endpoint has them and one of them is meant for this place.
+    /// Hints apply if every ready endpoint has them, and one is hinted for this place.
     fn of(candidates: &Candidates) -> Self {
         let ready = || candidates.states().filter(is_ready);
         let counts = |hinted, here| {
@@ -45,12 +45,12 @@ impl Topology {
     }
 }
 
-/// What is common to the endpoints of a service port, and decides about each.
+/// Properties of all endpoints of a service port that decide about each of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     uses: Uses,
     topology: Topology,
-    /// Whether some endpoint is ready: then none is a last resort.
+    /// Whether any endpoint is ready: then no terminating one is used.
     any_ready: bool,
     any_local_ready: bool,
     is_udp: bool,
@@ -71,19 +71,19 @@ impl Choice {
         }
     }
 
-    /// Whether traffic with policy Cluster may use it.
+    /// Whether it is used with traffic policy Cluster.
     pub(super) fn is_for_cluster(self, state: State) -> bool {
         let ready = is_ready(&state) && self.topology.admits(state);
         self.uses.cluster && (ready || !self.any_ready && state.is_fallback())
     }
 
-    /// Whether traffic with policy Local may use it.
+    /// Whether it is used with traffic policy Local.
     pub(super) fn is_for_local(self, state: State) -> bool {
         let eligible = is_ready(&state) || !self.any_local_ready && state.is_fallback();
         self.uses.local && eligible && state.has(State::LOCAL)
     }
 
-    /// Whether standing connections may go on to it if it is no backend.
+    /// Whether established connections may continue to it if it is not a backend.
     pub(super) fn may_stand(self, state: State) -> bool {
         !self.is_udp || state.has(State::SERVING)
     }

@@ -10,7 +10,7 @@ use crate::services::Strictness;
 
 use super::Addresses;
 
-/// The addresses of the family; without a cluster IP there, none of the others is served either.
+/// The addresses of the family; without a cluster IP of the family, none of the others is served.
 pub(super) fn addresses(
     service: &Service,
     spec: &Spec,
@@ -28,7 +28,7 @@ pub(super) fn addresses(
     })
 }
 
-/// The cluster IP that is meant for the family, as it is written.
+/// The cluster IP of the family, as text.
 fn cluster_ip(spec: &Spec, family: Family) -> Option<&str> {
     let families = spec.ip_families.as_deref().unwrap_or_default();
     if families.is_empty() {
@@ -47,7 +47,7 @@ fn external_ips(spec: &Spec, family: Family, faults: &mut Faults<'_>) -> Box<[Ip
     of_family("spec.externalIPs[]", texts, family, faults)
 }
 
-/// The addresses that stay the destination of packets: those of a mode `Proxy` never reach a node.
+/// The load balancer addresses that packets to the node still have as destination: not those of mode `Proxy`.
 fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults<'_>) -> Box<[IpAddr]> {
     let status = service.status.as_ref();
     let balancer = status.and_then(|status| status.load_balancer.as_ref());
@@ -61,7 +61,7 @@ fn load_balancer_ips(service: &Service, family: Family, faults: &mut Faults<'_>)
     of_family("status.loadBalancer.ingress[].ip", texts, family, faults)
 }
 
-/// The readable addresses of the family, sorted, each once.
+/// The valid addresses of the family, sorted, without duplicates.
 fn of_family<'a>(
     field: &'static str,
     texts: impl Iterator<Item = &'a String>,

@@ -12,41 +12,41 @@ use crate::port::ServicePort;
 use crate::service::ServiceSpec;
 use crate::slice::{Mark, Slice, State};
 
-/// What the health port of a service answers in one family.
+/// The answer of a health check node port in one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// The port's number.
+    /// The port number.
     pub port: u16,
-    /// How many local endpoints are ready: above 0 the answer is 200, else 503.
+    /// Number of ready local endpoints: 200 if there are any, else 503.
     pub local_endpoints: usize,
 }
 
-/// One service: the objects that speak of it, and what came of them at the last sync.
+/// One Service: its objects, and the result of the last sync.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) spec: Option<ServiceSpec>,
     /// Sorted by name.
     slices: Few<(Arc<str>, (Slice, Mark))>,
-    /// In force, sorted by id.
+    /// The current service ports, sorted by id.
     pub(super) ports: Few<Arc<ServicePort>>,
-    /// Boxed, for few services have it.
+    /// Boxed, because few services have a health check node port.
     health: Option<Box<[Option<Health>; 2]>>,
     /// By family: whether there was an endpoint for a UDP port.
     udp: [bool; 2],
 }
 
-/// What a refresh of an entry changed.
+/// The result of a refresh.
 #[derive(Debug)]
 pub(super) struct Refreshed {
     pub(super) ports: Vec<PortChange>,
-    /// Whether the health answer differs.
+    /// Whether the health check answer changed.
     pub(super) health: bool,
     /// By family: whether there was or is an endpoint for a UDP port.
     pub(super) udp: [bool; 2],
 }
 
 impl Entry {
-    /// Puts a slice here or takes it away; says in which families anything of it changed.
+    /// Sets or removes a slice. Returns the families in which it changed anything.
     pub(super) fn hold(&mut self, name: &Arc<str>, mut slice: Option<(Slice, Mark)>) -> [bool; 2] {
         let family = slice.as_ref().map(|(slice, _)| slice.family);
         let place = self.slices.binary_search_by(|(known, _)| known.cmp(name));
@@ -68,24 +68,24 @@ impl Entry {
         Family::ALL.map(|each| !unchanged && (family == Some(each) || former == Some(each)))
     }
 
-    /// Whether nothing speaks of it any more.
+    /// Whether no object refers to it any more.
     pub(super) fn is_empty(&self) -> bool {
         self.spec.is_none() && self.slices.is_empty()
     }
 
-    /// Whether the node's zone matters to it.
+    /// Whether the node's zone matters.
     pub(super) fn has_zone_hints(&self) -> bool {
         self.slices().any(Slice::has_zone_hints)
     }
 
-    /// Has hints for zones mean what they mean in this one.
+    /// Applies the node's zone to zone hints.
     pub(super) fn set_zone(&mut self, zone: Option<&str>) {
         for (_, (slice, _)) in self.slices.iter_mut() {
             slice.set_zone(zone);
         }
     }
 
-    /// What its health port answers, by family.
+    /// The health check answers, by family.
     pub(super) fn health(&self) -> [Option<Health>; 2] {
         self.health.as_deref().copied().unwrap_or_default()
     }
@@ -120,7 +120,7 @@ impl Entry {
         candidates(self.slices(), (family, name, protocol))
     }
 
-    /// The service ports in both families, sorted by id.
+    /// The service ports of both families, sorted by id.
     fn served(&self, key: &ServiceKey) -> Vec<ServicePort> {
         let mut served = Vec::new();
         let Some(spec) = &self.spec else {
@@ -154,7 +154,7 @@ impl Entry {
         })
     }
 
-    /// How many addresses on this node are ready, over all slice ports, whether or not the service has them.
+    /// Number of ready addresses on this node, over all slice ports, whether or not the Service has them.
     fn local_endpoints(&self, family: Family) -> usize {
         let slices = self.slices().filter(|slice| slice.family == family);
         let names: BTreeSet<_> = slices
@@ -172,7 +172,7 @@ impl Entry {
     }
 }
 
-/// The new list (with the old ports where nothing differs) and what differs; both lists are sorted by id.
+/// The new list (with the old ports where nothing differs) and the differences; both lists are sorted by id.
 fn diff(
     old: &[Arc<ServicePort>],
     new: Vec<ServicePort>,

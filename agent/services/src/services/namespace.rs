@@ -1,4 +1,4 @@
-//! What is known of one namespace. All of it shares the names, which are kept once.
+//! The services and slices of one namespace, and shared strings for names.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use super::entry::Entry;
 /// The services and slices of one namespace.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
-    /// By the service's name. Boxed, for a table has much more room than it has entries.
+    /// By Service name. Boxed, because a hash table has more room than entries.
     pub(super) entries: HashMap<Arc<str>, Box<Entry>>,
-    /// By the slice's name: the name of the service that it is under.
+    /// By slice name: the name of its Service.
     pub(super) owners: HashMap<Arc<str>, Arc<str>>,
 }
 
 impl Namespace {
-    /// Whether there is neither service nor slice.
+    /// Whether there is no service and no slice.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.owners.is_empty()
     }
 }
 
-/// The name as the table has it, or a new one.
+/// The stored copy of a name, or a new one.
 pub(super) fn shared<T>(table: &HashMap<Arc<str>, T>, name: &str) -> Arc<str> {
     let known = table.get_key_value(name).map(|(known, _)| known);
     known.map_or_else(|| name.into(), Arc::clone)
 }
 
-/// Names of ports: a cluster has few, and each in every service.
+/// Interned names of ports: a cluster has few, and most services use the same ones.
 #[derive(Debug, Default)]
 pub(super) struct PortNames {
     known: HashSet<Arc<str>>,
-    /// Number of names above which unused ones are removed.
+    /// Size at which unused names are removed.
     limit: usize,
 }
 
 impl PortNames {
-    /// Puts the name as it is known in the place of one that is the same.
+    /// Replaces a name by its stored copy.
     pub(super) fn share(&mut self, name: &mut Arc<str>) {
         if let Some(known) = self.known.get(name) {
             *name = Arc::clone(known);

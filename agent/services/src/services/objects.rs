@@ -1,4 +1,4 @@
-//! Takes objects in, and notes which services they touch.
+//! Application of events: stores objects, and marks the affected services.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::Services;
 use super::entry::Entry;
 use super::namespace::shared;
 
-/// The label of a node that names its zone.
+/// The Node label with the zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 impl Services {
-    /// Takes an event in; it is in force after the next [`Services::sync`]. Says what is wrong with the object.
+    /// Applies an event, which takes effect with the next [`Services::sync`]. Returns the object's problems.
     pub fn apply(&mut self, event: &Event<'_>) -> Vec<Problem> {
         match *event {
             Event::Applied(Object::Service(service)) => self.apply_service(service, true),
@@ -30,7 +30,7 @@ impl Services {
                 self.apply_node(node);
                 Vec::new()
             }
-            // A node that still runs without its object keeps the zone it had.
+            // A node that runs without a Node object keeps its zone.
             Event::Deleted(Object::Node(_)) => Vec::new(),
         }
     }
@@ -90,7 +90,7 @@ impl Services {
         problems
     }
 
-    /// Puts a slice under a service, or takes it away; returns the service's key.
+    /// Sets or removes a slice of a Service. Returns the Service's key.
     fn hold(
         &mut self,
         (namespace, owner): (&str, &str),
@@ -105,7 +105,7 @@ impl Services {
         key
     }
 
-    /// The entry of a service, a new one if need be, and its key in names that are kept already.
+    /// The entry of a Service, created if needed, and its key with stored names.
     fn entry_mut(&mut self, namespace: &str, name: &str) -> (ServiceKey, &mut Entry) {
         let namespace = shared(&self.namespaces, namespace);
         let space = self.namespaces.entry(Arc::clone(&namespace)).or_default();
@@ -125,7 +125,7 @@ impl Services {
             return;
         }
         self.zone = zone.map(|zone| zone.as_str().into());
-        // A node changes its zone once in its life: then every service with hints is looked at.
+        // The zone changes at most once in a node's life: then all services with hints are updated.
         for (namespace, space) in &mut self.namespaces {
             let hinted = space.entries.iter_mut();
             for (name, entry) in hinted.filter(|(_, entry)| entry.has_zone_hints()) {

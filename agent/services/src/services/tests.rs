@@ -1,4 +1,4 @@
-//! What is gone leaves nothing behind.
+//! Memory: deleted objects leave nothing behind.
 
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

@@ -1,4 +1,4 @@
-//! A hash of an EndpointSlice, by which a change of any field is detected without keeping the object.
+//! A digest of a slice, which detects changes without storing the object.
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,13 +10,13 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 pub struct Mark(u64);
 
 impl Mark {
-    /// Two versions with one mark are the same. A stored object's version says it all; any other is read in full.
+    /// Versions with the same digest are equal. For stored objects it is the resource version, else it covers all fields.
     pub fn of(slice: &EndpointSlice) -> Self {
         let mut digest = Digest(DefaultHasher::new());
         let meta = &slice.metadata;
         match (&meta.uid, &meta.resource_version) {
             (Some(uid), Some(version)) => (uid, version).hash(&mut digest.0),
-            // Writing into a digest never fails.
+            // Writing into a digest cannot fail.
             _ => drop(write!(digest, "{slice:?}")),
         }
         Self(digest.0.finish())

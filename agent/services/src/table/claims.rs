@@ -1,4 +1,4 @@
-//! Who claims a place, and who of them has it: the oldest.
+//! Conflicts of service ports for an address and port: the oldest wins.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::port::ServicePort;
 
-/// The service ports that claim each place. Nearly every place has one claimant, so the others are kept apart.
+/// The claimants of each place. Nearly every place has one claimant, so the others are stored separately.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Claims<K: Hash + Eq> {
     winners: HashMap<K, Arc<ServicePort>>,
-    /// Those who would have it next, in this order; never none.
+    /// The claimants after the winner, in order; never empty.
     others: HashMap<K, Vec<Arc<ServicePort>>>,
 }
 
@@ -25,17 +25,17 @@ impl<K: Hash + Eq> Default for Claims<K> {
 }
 
 impl<K: Copy + Hash + Eq> Claims<K> {
-    /// Every place that is claimed.
+    /// All claimed places.
     pub(super) fn places(&self) -> impl Iterator<Item = &K> {
         self.winners.keys()
     }
 
-    /// Who has the place.
+    /// The winner of a place.
     pub(super) fn winner(&self, place: &K) -> Option<&Arc<ServicePort>> {
         self.winners.get(place)
     }
 
-    /// All who claim the place, the one that has it first.
+    /// All claimants of a place, the winner first.
     pub(super) fn claimants<'a>(
         &'a self,
         place: &K,
@@ -44,7 +44,7 @@ impl<K: Copy + Hash + Eq> Claims<K> {
         self.winners.get(place).into_iter().chain(others)
     }
 
-    /// Has the service port claim a place; a second time it changes nothing.
+    /// Adds a claim; adding it again changes nothing.
     pub(super) fn insert(&mut self, place: K, port: &Arc<ServicePort>) {
         let mut winner = match self.winners.entry(place) {
             Entry::Occupied(winner) => winner,
@@ -67,7 +67,7 @@ impl<K: Copy + Hash + Eq> Claims<K> {
         }
     }
 
-    /// The service port claims the place no more, if it did; the next one has it.
+    /// Removes a claim, if it exists; the next claimant wins the place.
     pub(super) fn remove(&mut self, place: &K, port: &ServicePort) {
         let won = |winner: &Arc<ServicePort>| winner.id == port.id;
         let is_winner = self.winners.get(place).is_some_and(won);
@@ -88,7 +88,7 @@ impl<K: Copy + Hash + Eq> Claims<K> {
     }
 }
 
-/// The oldest comes first; names decide between services of the same second.
+/// The older Service wins; for equal times, names decide.
 fn precedes(a: &ServicePort, b: &ServicePort) -> bool {
     (a.created_s, &a.id) < (b.created_s, &b.id)
 }

@@ -1,4 +1,4 @@
-//! What becomes of each packet of a step, beside what kube-proxy did with it.
+//! Comparison of each packet's decision with kube-proxy's.
 
 use std::net::SocketAddr;
 
@@ -20,9 +20,9 @@ pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
             if refuses_all(run, &asked) {
                 tally.refused += 1;
                 let refused = json!({"verdict": "reject"});
-                tally.compare(Topic::Packet, packet, &told(&decision), &refused);
+                tally.compare(Topic::Packet, packet, &decision_value(&decision), &refused);
             } else {
-                tally.compare(Topic::Packet, packet, &told(&decision), &wanted);
+                tally.compare(Topic::Packet, packet, &decision_value(&decision), &wanted);
             }
         }
     }
@@ -41,7 +41,7 @@ fn refuses_all(run: &Run, packet: &Packet) -> bool {
     ranges.is_some_and(|ranges| ranges.is_empty())
 }
 
-fn told(decision: &Decision<'_>) -> Value {
+fn decision_value(decision: &Decision<'_>) -> Value {
     match decision {
         Decision::Pass => json!({"verdict": "none"}),
         Decision::Reject => json!({"verdict": "reject"}),

@@ -1,4 +1,4 @@
-//! The recorded scenarios, as the tests that compare decisions with kube-proxy's read them.
+//! Reader of the recorded kube-proxy scenarios, shared by the comparisons.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -60,13 +60,13 @@ pub(crate) fn node(node: &Value) -> Node {
     }
 }
 
-/// Applies a recorded event.
+/// Applies a recorded event to the services.
 pub(crate) fn apply(services: &mut Services, event: &Value) {
     let present = event["type"] != "DELETED";
     tell(services, present, &event["object"]);
 }
 
-/// Applies an object, or its deletion.
+/// Applies an object, present or deleted.
 pub(crate) fn tell(services: &mut Services, present: bool, object: &Value) {
     let event = |object| {
         if present {

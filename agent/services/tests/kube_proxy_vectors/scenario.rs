@@ -10,7 +10,7 @@ use crate::recorded::{self, address, list, sorted, text};
 use crate::service_ports;
 use crate::tally::{Tally, Topic};
 
-/// The node of one scenario, and what it remembers from step to step.
+/// The node of one scenario, with the state that it keeps between steps.
 pub(crate) struct Run {
     pub(crate) services: Services,
     pub(crate) affinities: Affinities,
@@ -56,7 +56,7 @@ impl Run {
         tally.compare(Topic::Flush, "flows", &json!(flushed), &json!(wanted));
     }
 
-    /// Forgets the flows that are stale, in the families that are looked at.
+    /// Removes stale flows in the families that must be checked.
     fn flush(&mut self, changes: &Changes) -> Vec<String> {
         let stale = |flow: &Flow| {
             changes.scans(Family::of(flow.destination)) && self.services.is_stale(flow)

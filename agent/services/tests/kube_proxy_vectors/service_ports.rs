@@ -1,4 +1,4 @@
-//! What each service port offers, and what health ports say, beside what kube-proxy had.
+//! Comparison of service ports and health check answers with kube-proxy's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +73,7 @@ fn describe(run: &Run, port: &ServicePort) -> Value {
             .takes_external(port)
             .then(|| word(port.external_answer(source)))
     };
-    let mut told = json!({
+    let mut described = json!({
         "service": id.service.to_string(),
         "protocol": id.protocol.to_string(),
         "family": id.family.name(),
@@ -89,9 +89,9 @@ fn describe(run: &Run, port: &ServicePort) -> Value {
         "healthCheckNodePort": port.health_port,
         "anyEndpoints": port.any_endpoints,
     });
-    let told_fields = told.as_object_mut().unwrap();
-    told_fields.retain(|_, value| !is_absent(value));
-    told_fields.extend([
+    let fields = described.as_object_mut().unwrap();
+    fields.retain(|_, value| !is_absent(value));
+    fields.extend([
         ("port".to_owned(), json!(&*id.name)),
         (
             "cluster".to_owned(),
@@ -110,8 +110,8 @@ fn describe(run: &Run, port: &ServicePort) -> Value {
         ),
         ("externalFromNode".to_owned(), json!(external(Source::Node))),
     ]);
-    told_fields.retain(|_, value| !value.is_null());
-    told
+    fields.retain(|_, value| !value.is_null());
+    described
 }
 
 fn is_absent(value: &Value) -> bool {
@@ -128,7 +128,7 @@ fn word(answer: Answer) -> &'static str {
     }
 }
 
-/// Without a range of pods no source counts as a pod.
+/// Without a pod range, no source is a pod.
 fn from_pods(run: &Run, port: &ServicePort) -> Source {
     match run.services.node().pod_range(port.id.family) {
         Some(_) => Source::Pod,
@@ -136,7 +136,7 @@ fn from_pods(run: &Run, port: &ServicePort) -> Source {
     }
 }
 
-/// What a stranger's packet to the cluster IP gets: backends that are service addresses themselves lead nowhere.
+/// The answer to a packet from outside to the cluster IP: backends that are service addresses themselves are unreachable.
 fn internal(run: &Run, port: &ServicePort) -> &'static str {
     let source = match port.id.family {
         Family::V4 => "203.0.113.77".parse(),
@@ -157,7 +157,7 @@ fn internal(run: &Run, port: &ServicePort) -> &'static str {
 }
 
 fn health_checks(run: &Run) -> BTreeMap<String, Value> {
-    let mut told = BTreeMap::new();
+    let mut described = BTreeMap::new();
     let services: BTreeSet<_> = run.services.ports().map(|port| &port.id.service).collect();
     for service in services {
         for (health, family) in run.services.health_checks(service).iter().zip(Family::ALL) {
@@ -169,8 +169,8 @@ fn health_checks(run: &Run) -> BTreeMap<String, Value> {
                 "localEndpoints": health.local_endpoints,
                 "status": if health.local_endpoints > 0 { 200 } else { 503 },
             });
-            told.insert(wanted_name(&check), check);
+            described.insert(wanted_name(&check), check);
         }
     }
-    told
+    described
 }

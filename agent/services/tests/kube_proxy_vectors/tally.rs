@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::recorded::text;
 
-/// So many differences are shown in full.
+/// Maximum number of differences that are shown in full.
 const SHOWN_MAX: usize = 20;
 
-/// What a decision is about.
+/// The subject of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Topic {
     ServicePort,

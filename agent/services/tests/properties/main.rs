@@ -1,4 +1,4 @@
-//! What holds for every sequence of events, whatever the objects say.
+//! Properties of every sequence of events, with valid and invalid objects.
 #![expect(
     clippy::unwrap_used,
     reason = "a test's own objects and addresses are readable"
@@ -20,7 +20,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use mirror::Mirror;
-use objects::{ADDRESSES, Told, World};
+use objects::{ADDRESSES, TestObject, World};
 
 fn node() -> Node {
     let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -89,7 +89,7 @@ fn verdicts(services: &Services) -> Vec<String> {
             assert!(fates.iter().all(|(backend, _)| {
                 port.backends.at((backend.address, backend.port)) == Some(*backend)
             }));
-            // Where all lead nowhere alike, the packet is refused or dropped at once.
+            // If no backend is reachable, the packet is refused or dropped at once.
             let first = fates.first().map(|(_, fate)| *fate);
             let alike = fates.iter().all(|(_, fate)| Some(*fate) == first);
             assert!(!alike || matches!(first, Some(Fate::Deliver { .. })));
@@ -100,11 +100,11 @@ fn verdicts(services: &Services) -> Vec<String> {
     packets().iter().map(decide).collect()
 }
 
-fn apply(services: &mut Services, told: &Told, present: bool) {
-    let object = match told {
-        Told::Service(service) => Object::Service(service),
-        Told::Slice(slice) => Object::EndpointSlice(slice),
-        Told::Node(node) => Object::Node(node),
+fn apply(services: &mut Services, object: &TestObject, present: bool) {
+    let object = match object {
+        TestObject::Service(service) => Object::Service(service),
+        TestObject::Slice(slice) => Object::EndpointSlice(slice),
+        TestObject::Node(node) => Object::Node(node),
     };
     services.apply(&if present {
         Event::Applied(object)
@@ -121,8 +121,8 @@ fn random_events_make_services_with_backends() {
     let (mut ports, mut backends) = (0, 0);
     for _ in 0..20 {
         let mut services = Services::new(node(), Strictness::KubeProxy);
-        for (told, present) in events.new_tree(&mut runner).unwrap().current() {
-            apply(&mut services, &told, present);
+        for (object, present) in events.new_tree(&mut runner).unwrap().current() {
+            apply(&mut services, &object, present);
         }
         services.sync();
         ports += services.ports().count();
@@ -147,16 +147,16 @@ proptest! {
         let mut mirror = Mirror::default();
         let mut world = World::default();
         for step in &steps {
-            for (told, present) in step {
-                apply(&mut followed, told, *present);
-                world.apply(told, *present);
+            for (object, present) in step {
+                apply(&mut followed, object, *present);
+                world.apply(object, *present);
             }
             mirror.follow(&followed.sync(), &followed);
         }
         let mut rebuilt = Services::new(node(), strictness);
         let mut fresh = Mirror::default();
-        for told in world.objects() {
-            apply(&mut rebuilt, told, true);
+        for object in world.objects() {
+            apply(&mut rebuilt, object, true);
         }
         fresh.follow(&rebuilt.sync(), &rebuilt);
         prop_assert_eq!(followed.table(), rebuilt.table());
@@ -170,8 +170,8 @@ proptest! {
         events in prop::collection::vec(objects::event(), 0..12),
     ) {
         let mut services = Services::new(node(), Strictness::KubeProxy);
-        for (told, present) in &events {
-            apply(&mut services, told, *present);
+        for (object, present) in &events {
+            apply(&mut services, object, *present);
         }
         services.sync();
         prop_assert_eq!(services.sync(), dormouse_agent_services::Changes::default());
@@ -183,8 +183,8 @@ proptest! {
         last in objects::event(),
     ) {
         let mut services = Services::new(node(), Strictness::KubeProxy);
-        for (told, present) in &events {
-            apply(&mut services, told, *present);
+        for (object, present) in &events {
+            apply(&mut services, object, *present);
         }
         services.sync();
         apply(&mut services, &last.0, last.1);
@@ -197,9 +197,9 @@ proptest! {
             .collect();
         // A slice may leave one service for another.
         let most = match last.0 {
-            Told::Service(_) => 1,
-            Told::Slice(_) => 2,
-            Told::Node(_) => usize::MAX,
+            TestObject::Service(_) => 1,
+            TestObject::Slice(_) => 2,
+            TestObject::Node(_) => usize::MAX,
         };
         prop_assert!(touched.len() <= most, "{touched:?}");
     }

@@ -1,4 +1,4 @@
-//! A minimal data path, built only from the changes that it receives.
+//! A minimal data plane that is only updated by changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

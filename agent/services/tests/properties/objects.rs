@@ -52,9 +52,9 @@ const ENDPOINTS: [[&str; 6]; 2] = [
     ],
 ];
 
-/// An object of the source.
+/// An object of an event.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum TestObject {
     Service(Box<Service>),
     Slice(Box<EndpointSlice>),
     Node(Box<Node>),
@@ -63,39 +63,39 @@ pub(crate) enum Told {
 /// The last state of every object.
 #[derive(Default)]
 pub(crate) struct World {
-    objects: BTreeMap<(&'static str, String), Told>,
-    node: Option<Told>,
+    objects: BTreeMap<(&'static str, String), TestObject>,
+    node: Option<TestObject>,
 }
 
 impl World {
-    pub(crate) fn apply(&mut self, told: &Told, present: bool) {
-        let (kind, meta) = match told {
-            Told::Service(service) => ("Service", &service.metadata),
-            Told::Slice(slice) => ("EndpointSlice", &slice.metadata),
+    pub(crate) fn apply(&mut self, object: &TestObject, present: bool) {
+        let (kind, meta) = match object {
+            TestObject::Service(service) => ("Service", &service.metadata),
+            TestObject::Slice(slice) => ("EndpointSlice", &slice.metadata),
             // A node's deletion changes nothing.
-            Told::Node(node) => {
+            TestObject::Node(node) => {
                 let ours = present && node.metadata.name.as_deref() == Some("node-a");
                 if ours {
-                    self.node = Some(told.clone());
+                    self.node = Some(object.clone());
                 }
                 return;
             }
         };
         let key = (kind, format!("{:?}/{:?}", meta.namespace, meta.name));
         if present {
-            self.objects.insert(key, told.clone());
+            self.objects.insert(key, object.clone());
         } else {
             self.objects.remove(&key);
         }
     }
 
     /// In an order that has nothing to do with the events'.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Told> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &TestObject> {
         self.objects.values().chain(&self.node)
     }
 }
 
-pub(crate) fn event() -> impl Strategy<Value = (Told, bool)> {
+pub(crate) fn event() -> impl Strategy<Value = (TestObject, bool)> {
     (
         prop_oneof![8 => services::service(), 12 => slice(), 1 => node()],
         prop::bool::weighted(0.93),
@@ -192,7 +192,7 @@ fn slice_port() -> impl Strategy<Value = Value> {
     )
 }
 
-fn slice() -> impl Strategy<Value = Told> {
+fn slice() -> impl Strategy<Value = TestObject> {
     let families = select(vec!["IPv4", "IPv4", "IPv4", "IPv6", "IPv6", "FQDN"]);
     let endpoints = (families, select(vec![0.01, 0.5, 0.99])).prop_flat_map(|(family, hinted)| {
         let endpoint = endpoint(usize::from(family == "IPv6"), hinted);
@@ -206,12 +206,12 @@ fn slice() -> impl Strategy<Value = Told> {
                 "metadata": metadata, "addressType": family,
                 "ports": ports, "endpoints": endpoints,
             });
-            read(Told::Slice, object)
+            read(TestObject::Slice, object)
         },
     )
 }
 
-fn node() -> impl Strategy<Value = Told> {
+fn node() -> impl Strategy<Value = TestObject> {
     let zone = words(&["z1", "z2", "", "-"]);
     (select(vec!["node-a", "node-b"]), zone).prop_map(|(name, zone)| {
         let labels = match zone {
@@ -219,7 +219,7 @@ fn node() -> impl Strategy<Value = Told> {
             zone => json!({"topology.kubernetes.io/zone": zone}),
         };
         read(
-            Told::Node,
+            TestObject::Node,
             json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
             }),
@@ -228,8 +228,8 @@ fn node() -> impl Strategy<Value = Told> {
 }
 
 pub(crate) fn read<T: serde::de::DeserializeOwned>(
-    told: fn(Box<T>) -> Told,
+    kind: fn(Box<T>) -> TestObject,
     object: Value,
-) -> Told {
-    told(Box::new(serde_json::from_value(object).unwrap()))
+) -> TestObject {
+    kind(Box::new(serde_json::from_value(object).unwrap()))
 }

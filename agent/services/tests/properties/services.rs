@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::objects::{Told, addresses, metadata, mostly, number, protocol, read, words};
+use super::objects::{TestObject, addresses, metadata, mostly, number, protocol, read, words};
 
 /// The families of a Service and its cluster IPs, mostly of a kind.
 fn cluster_ips() -> impl Strategy<Value = (Vec<&'static str>, Vec<&'static str>)> {
@@ -31,7 +31,7 @@ fn service_port() -> impl Strategy<Value = Value> {
     )
 }
 
-pub(crate) fn service() -> impl Strategy<Value = Told> {
+pub(crate) fn service() -> impl Strategy<Value = TestObject> {
     let types = mostly(
         &["ClusterIP", "NodePort", "LoadBalancer", "LoadBalancer"],
         &["ExternalName", "-"],
@@ -71,7 +71,7 @@ pub(crate) fn service() -> impl Strategy<Value = Told> {
                 let ingress = ingress.iter().map(|ip| json!({"ip": ip, "ipMode": mode}));
                 let ingress: Vec<_> = ingress.collect();
                 read(
-                    Told::Service,
+                    TestObject::Service,
                     json!({
                         "apiVersion": "v1", "kind": "Service", "metadata": metadata,
                         "spec": {

@@ -14,7 +14,7 @@ use dormouse_ebpf::maps::{FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions};
 use dormouse_ebpf::service::SLOTS_MAX;
 use serde_json::{Value, json};
 
-use super::objects::{Told, World, read};
+use super::objects::{TestObject, World, read};
 use crate::arrays::{Arrays, octets};
 use crate::cluster;
 use crate::grace::Moment;
@@ -160,17 +160,17 @@ impl Bench {
         self.registry.frontends.keys(FRONTEND_LOCAL_ADDRESS).len()
     }
 
-    pub(super) fn apply(&mut self, told: &Told) {
-        self.apply_object(told, true);
+    pub(super) fn apply(&mut self, object: &TestObject) {
+        self.apply_object(object, true);
     }
 
-    pub(super) fn delete(&mut self, told: &Told) {
-        self.apply_object(told, false);
+    pub(super) fn delete(&mut self, object: &TestObject) {
+        self.apply_object(object, false);
     }
 
-    pub(super) fn apply_object(&mut self, told: &Told, present: bool) {
-        apply(&mut self.services, told, present);
-        self.world.apply(told, present);
+    pub(super) fn apply_object(&mut self, object: &TestObject, present: bool) {
+        apply(&mut self.services, object, present);
+        self.world.apply(object, present);
     }
 
     pub(super) fn serve(&mut self) -> Served {
@@ -224,8 +224,8 @@ impl Bench {
     fn all_services(&self) -> Services {
         let node = self.services.node().clone();
         let mut services = Services::new(node, self.strictness);
-        for told in self.world.objects() {
-            apply(&mut services, told, true);
+        for object in self.world.objects() {
+            apply(&mut services, object, true);
         }
         services
     }
@@ -384,11 +384,11 @@ impl Bench {
     }
 }
 
-fn apply(services: &mut Services, told: &Told, present: bool) {
-    let object = match told {
-        Told::Service(service) => Object::Service(service),
-        Told::Slice(slice) => Object::EndpointSlice(slice),
-        Told::Node(node) => Object::Node(node),
+fn apply(services: &mut Services, object: &TestObject, present: bool) {
+    let object = match object {
+        TestObject::Service(service) => Object::Service(service),
+        TestObject::Slice(slice) => Object::EndpointSlice(slice),
+        TestObject::Node(node) => Object::Node(node),
     };
     services.apply(&if present {
         Event::Applied(object)
@@ -408,7 +408,7 @@ pub(super) fn vip(text: &str) -> Vip {
 }
 
 /// A Service in `default` with port 80 and further fields of its spec.
-pub(super) fn service(name: &str, cluster_ip: &str, more: &Value) -> Told {
+pub(super) fn service(name: &str, cluster_ip: &str, more: &Value) -> TestObject {
     let mut spec = json!({
         "type": "ClusterIP", "clusterIP": cluster_ip, "clusterIPs": [cluster_ip],
         "ipFamilies": ["IPv4"], "ports": [{"port": 80}],
@@ -417,12 +417,15 @@ pub(super) fn service(name: &str, cluster_ip: &str, more: &Value) -> Told {
         spec[field] = value.clone();
     }
     let metadata = json!({"namespace": "default", "name": name});
-    read(Told::Service, json!({"metadata": metadata, "spec": spec}))
+    read(
+        TestObject::Service,
+        json!({"metadata": metadata, "spec": spec}),
+    )
 }
 
 /// Sets the addresses of a load balancer.
-pub(super) fn balance(service: &mut Told, addresses: &[&str]) {
-    if let Told::Service(service) = service {
+pub(super) fn balance(service: &mut TestObject, addresses: &[&str]) {
+    if let TestObject::Service(service) = service {
         let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
         let status = json!({"loadBalancer": {"ingress": ingress}});
         service.status = Some(serde_json::from_value(status).unwrap());
@@ -430,22 +433,22 @@ pub(super) fn balance(service: &mut Told, addresses: &[&str]) {
 }
 
 /// Sets the creation time.
-pub(super) fn created(mut service: Told, time: &str) -> Told {
-    if let Told::Service(service) = &mut service {
+pub(super) fn created(mut service: TestObject, time: &str) -> TestObject {
+    if let TestObject::Service(service) = &mut service {
         service.metadata.creation_timestamp = Some(serde_json::from_value(json!(time)).unwrap());
     }
     service
 }
 
 /// The only slice of a service: these endpoints on port 8080, which has this name.
-pub(super) fn slice(service: &str, port: &str, endpoints: &[Value]) -> Told {
+pub(super) fn slice(service: &str, port: &str, endpoints: &[Value]) -> TestObject {
     let labels = json!({"kubernetes.io/service-name": service});
     let object = json!({
         "metadata": {"namespace": "default", "name": service, "labels": labels},
         "addressType": "IPv4", "endpoints": endpoints,
         "ports": [{"name": port, "protocol": "TCP", "port": 8080}],
     });
-    read(Told::Slice, object)
+    read(TestObject::Slice, object)
 }
 
 /// An endpoint on another node.

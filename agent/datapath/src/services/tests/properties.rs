@@ -83,8 +83,8 @@ proptest! {
         let mut bench = Bench::new(strictness);
         bench.settle();
         for (number, step) in steps.iter().enumerate() {
-            for (told, present) in step {
-                bench.apply_object(told, *present);
+            for (object, present) in step {
+                bench.apply_object(object, *present);
             }
             let served = bench.serve();
             prop_assert!(served.shed.is_empty(), "{:?}", served);
