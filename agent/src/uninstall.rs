@@ -25,7 +25,7 @@ pub use plan::{Plan, Removal};
 
 /// The paths and names of a node's objects.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NodePaths {
     /// Name of the node.
     pub node: String,
     /// Folder of its pins.
@@ -67,17 +67,17 @@ impl From<InspectError> for UninstallError {
 }
 
 /// Lists all objects that are to be removed.
-pub fn look(place: &Place) -> Result<Plan, UninstallError> {
+pub fn look(paths: &NodePaths) -> Result<Plan, UninstallError> {
     let unreadable = |error: io::Error| UninstallError::Look(error.to_string());
-    let pinned = Pinned::open(&place.bpffs).ok();
-    let wiring = Wiring::look(&place.state_dir, pinned.as_ref())?;
-    let uplink = saved_config::load(&place.state_dir).map(|config| config.uplink);
+    let pinned = Pinned::open(&paths.bpffs).ok();
+    let wiring = Wiring::look(&paths.state_dir, pinned.as_ref())?;
+    let uplink = saved_config::load(&paths.state_dir).map(|config| config.uplink);
     let facts = pinned.as_ref().map(Pinned::facts);
-    let mut plan = plan::of_kernel(place, &wiring, facts, uplink.ok().as_deref());
+    let mut plan = plan::of_kernel(paths, &wiring, facts, uplink.ok().as_deref());
     plan.removals
-        .extend(files::removals(place).map_err(unreadable)?);
+        .extend(files::removals(paths).map_err(unreadable)?);
     plan.live
-        .extend(files::processes(place).map_err(unreadable)?);
+        .extend(files::processes(paths).map_err(unreadable)?);
     Ok(plan)
 }
 
@@ -85,13 +85,13 @@ pub fn look(place: &Place) -> Result<Plan, UninstallError> {
 ///
 /// `force`: also while an agent runs, and with running pods.
 pub fn remove(
-    place: &Place,
+    paths: &NodePaths,
     plan: &Plan,
     force: bool,
     mut removed: impl FnMut(&Removal),
 ) -> Result<(), UninstallError> {
     // Locked until the end, so that no agent starts meanwhile.
-    let _lock = match lock(&place.state_dir) {
+    let _lock = match lock(&paths.state_dir) {
         Err(_) if force => None,
         lock => lock?,
     };

@@ -53,7 +53,7 @@ const CONTEXT_IFINDEX: usize = 40;
 
 /// The entries, written by programs, that a packet's decision reads.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct PacketState {
     /// The packet's flow, and its reverse flow.
     pub flows: Vec<(FlowKey, Flow)>,
     /// The client's affinity entries.
@@ -116,9 +116,9 @@ impl Explainer {
     }
 
     /// Copies in the entries that the packet's decision reads.
-    pub fn remember(&mut self, memory: &Memory) -> Result<(), DatapathError> {
+    pub fn copy_in(&mut self, state: &PacketState) -> Result<(), DatapathError> {
         let mut flows: HashMap<_, FlowKey, Flow> = self.map("flow")?;
-        for (key, flow) in &memory.flows {
+        for (key, flow) in &state.flows {
             let inserted = flows.insert(key, flow, 0);
             inserted.map_err(DatapathError::map("insert into", "flow"))?;
         }
@@ -129,11 +129,11 @@ impl Explainer {
             set.map_err(DatapathError::map("write", "flow_filter"))?;
         }
         let mut affinity: HashMap<_, AffinityKey, Affinity> = self.map("affinity")?;
-        for (key, clients) in &memory.affinity {
+        for (key, clients) in &state.affinity {
             let inserted = affinity.insert(key, clients, 0);
             inserted.map_err(DatapathError::map("insert into", "affinity"))?;
         }
-        if let Some((vip, noted)) = memory.touch {
+        if let Some((vip, noted)) = state.touch {
             let mut touch: Array<_, u64> = self.map("touch")?;
             let set = touch.set(vip, noted, 0);
             set.map_err(DatapathError::map("write", "touch"))?;
@@ -169,13 +169,13 @@ impl Explainer {
 
     fn steps(&mut self) -> Result<Vec<StepRecord>, DatapathError> {
         let trace: Array<_, StepRecord> = self.map("trace")?;
-        let told = |place: u32| {
+        let record = |place: u32| {
             trace
                 .get(&place, 0)
                 .map_err(DatapathError::map("read", "trace"))
         };
-        let count = told(0)?.step.min(STEPS_MAX - 1);
-        (1..=count).map(told).collect()
+        let count = record(0)?.step.min(STEPS_MAX - 1);
+        (1..=count).map(record).collect()
     }
 
     fn counted(&mut self) -> Result<Vec<(Verdict, u64)>, DatapathError> {

@@ -54,12 +54,12 @@ pub use dormouse_ebpf::verdict::Verdict;
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange, pod_keys};
 pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
-pub use explain::{Explained, Explainer, Memory};
+pub use explain::{Explained, Explainer, PacketState};
 pub use flows::{ServiceFlows, Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
 pub use loads::BackendCount;
-pub use pinned::{Pinned, Place};
+pub use pinned::{FrontendAddress, Pinned};
 pub use services::Served;
 pub use view::View;
 

@@ -37,7 +37,7 @@ const BATCH: usize = 1 << 12;
 
 /// A frontend: address, port, IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct FrontendAddress {
     /// Frontend address.
     pub address: IpAddr,
     /// Port; 0: any.
@@ -186,14 +186,14 @@ impl Pinned {
     }
 
     /// The frontend of each slot; of several, the smallest. Slots for sources inside the cluster have that of the external slot.
-    pub fn places(&self) -> Result<HashMap<u32, Place>, DatapathError> {
+    pub fn frontends(&self) -> Result<HashMap<u32, FrontendAddress>, DatapathError> {
         let mut places = HashMap::new();
         walk(
             &self.frontends,
             "frontend",
             |key: &FrontendKey, value: &u32| {
                 if key.kind == FRONTEND_VIP {
-                    let place = Place {
+                    let place = FrontendAddress {
                         address: IpAddr::from(key.address).to_canonical(),
                         port: key.port,
                         protocol: key.protocol,
@@ -224,7 +224,7 @@ impl Pinned {
     }
 
     /// The frontend of a slot with an address of its own: a cluster IP, or an app's VIP.
-    pub fn own_place(&self, slot: u32) -> Option<Place> {
+    pub fn own_frontend(&self, slot: u32) -> Option<FrontendAddress> {
         let (route, _) = self.arrays.slot(slot);
         let services = self.config.services.iter();
         let services = services.take(self.config.services_len as usize);
@@ -237,7 +237,7 @@ impl Pinned {
         let low = u32::from_be_bytes([address[12], address[13], address[14], address[15]]);
         let low = low | (slot - range.base);
         address[12..].copy_from_slice(&low.to_be_bytes());
-        Some(Place {
+        Some(FrontendAddress {
             address: IpAddr::from(address).to_canonical(),
             port: route.port,
             protocol: number(route.protocol),

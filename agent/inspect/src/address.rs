@@ -123,10 +123,10 @@ fn served(
     let key = octets(address);
     let own = pinned.facts().cluster_ip(&key);
     let own = own.filter(|slot| pinned.slot(*slot).0.present);
-    let places = pinned.places()?;
-    let mut slots: Vec<u32> = places
+    let frontends = pinned.frontends()?;
+    let mut slots: Vec<u32> = frontends
         .iter()
-        .filter(|(_, place)| place.address == address)
+        .filter(|(_, frontend)| frontend.address == address)
         .map(|(slot, _)| *slot)
         .collect();
     let has_port = own.filter(|slot| pinned.slot(*slot).0.port != 0);
@@ -141,13 +141,13 @@ fn served(
     };
     let facts = slots.iter().copied().map(|slot| {
         let (route, set) = pinned.slot(slot);
-        let place = places
+        let frontend = frontends
             .get(&slot)
             .copied()
-            .or_else(|| pinned.own_place(slot));
-        let place = place.map_or_else(String::new, |place| text(&place));
+            .or_else(|| pinned.own_frontend(slot));
+        let frontend = frontend.map_or_else(String::new, |frontend| text(&frontend));
         let who = names.of_slot(pinned, slot).unwrap_or_default();
-        let who = if who == place {
+        let who = if who == frontend {
             String::new()
         } else {
             format!(" of {who}")
@@ -158,7 +158,7 @@ fn served(
             ""
         };
         let text = format!(
-            "{place}{who}{to}: {}, {} backends, slot {slot}",
+            "{frontend}{who}{to}: {}, {} backends, slot {slot}",
             mode(&route),
             set.count
         );

@@ -66,7 +66,7 @@ pub fn rows(pinned: &Pinned) -> Vec<AppRow> {
         .followed()
         .filter(|(_, route, _)| !route.is_service());
     let row = apps.map(|(index, route, set)| AppRow {
-        vip: pinned.own_place(index).map(|place| place.address),
+        vip: pinned.own_frontend(index).map(|frontend| frontend.address),
         index,
         port: route.port,
         mode: match route.mode {

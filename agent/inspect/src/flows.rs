@@ -13,7 +13,7 @@ use self::writer::Writer;
 use super::InspectError;
 use super::names::{Names, protocol_name};
 use super::output::Form;
-use dormouse_agent_datapath::{Pinned, Place};
+use dormouse_agent_datapath::{FrontendAddress, Pinned};
 
 mod ends;
 mod row;
@@ -30,7 +30,7 @@ pub enum To {
     /// A VIP, on any port.
     Address(IpAddr),
     /// One of these frontends.
-    Places(HashSet<Place>),
+    Frontends(HashSet<FrontendAddress>),
 }
 
 /// The conditions that a listed flow fulfils.
@@ -88,7 +88,7 @@ impl Filter {
         let to = match &self.to {
             To::Anything => true,
             To::Address(address) => ends.vip.ip() == *address,
-            To::Places(places) => places.contains(&ends.place(protocol)),
+            To::Frontends(frontends) => frontends.contains(&ends.frontend(protocol)),
         };
         to && self.from.is_none_or(|from| from.contains(ends.client.ip()))
             && self.protocol.is_none_or(|wanted| wanted == protocol)
@@ -97,7 +97,7 @@ impl Filter {
 }
 
 fn service(pinned: &Pinned, names: &Names, protocol: u8, ends: &Ends, slot: u32) -> Option<String> {
-    let title = names.at(&ends.place(protocol)).map(ToOwned::to_owned);
+    let title = names.at(&ends.frontend(protocol)).map(ToOwned::to_owned);
     title.or_else(|| names.of_slot(pinned, slot))
 }
 

@@ -9,13 +9,13 @@ use dormouse_ebpf::packet::{SCTP, TCP, UDP};
 
 use super::InspectError;
 use super::services::{self, ServiceQuery, ServiceRow};
-use dormouse_agent_datapath::{Pinned, Place, octets};
+use dormouse_agent_datapath::{FrontendAddress, Pinned, octets};
 
 /// Names by frontend and by slot.
 #[derive(Debug, Default)]
 pub struct Names {
-    services: HashMap<Place, (String, String)>,
-    slots: HashMap<u32, Place>,
+    services: HashMap<FrontendAddress, (String, String)>,
+    slots: HashMap<u32, FrontendAddress>,
     /// The error of reading names from the agent; addresses are shown instead of names.
     pub failure: Option<InspectError>,
 }
@@ -30,7 +30,7 @@ impl Names {
                 ..Self::default()
             },
         };
-        names.slots = pinned.places()?;
+        names.slots = pinned.frontends()?;
         Ok(names)
     }
 
@@ -39,12 +39,12 @@ impl Names {
         let mut services = HashMap::new();
         for row in rows {
             for vip in &row.vips {
-                let place = Place {
+                let frontend = FrontendAddress {
                     address: vip.address,
                     port: vip.port,
                     protocol: protocol_number(&row.protocol).unwrap_or(0),
                 };
-                services.insert(place, (row.title(), vip.kind.clone()));
+                services.insert(frontend, (row.title(), vip.kind.clone()));
             }
         }
         Self {
@@ -54,13 +54,13 @@ impl Names {
     }
 
     /// The Service port with this frontend, as `namespace/name:port`.
-    pub fn at(&self, place: &Place) -> Option<&str> {
-        self.services.get(place).map(|(title, _)| title.as_str())
+    pub fn at(&self, frontend: &FrontendAddress) -> Option<&str> {
+        self.services.get(frontend).map(|(title, _)| title.as_str())
     }
 
     /// The kind of a frontend: `clusterIP`, `external`, `loadBalancer`, `nodePort`.
-    pub fn kind_at(&self, place: &Place) -> Option<&str> {
-        self.services.get(place).map(|(_, kind)| kind.as_str())
+    pub fn kind_at(&self, frontend: &FrontendAddress) -> Option<&str> {
+        self.services.get(frontend).map(|(_, kind)| kind.as_str())
     }
 
     /// The owner of a slot: a Service port's name, else its frontend, else the slot's number. None for `NO_SLOT`.
@@ -68,18 +68,18 @@ impl Names {
         if slot == NO_SLOT {
             return None;
         }
-        let place = pinned
-            .own_place(slot)
+        let frontend = pinned
+            .own_frontend(slot)
             .or_else(|| self.slots.get(&slot).copied());
-        let Some(place) = place else {
+        let Some(frontend) = frontend else {
             return Some(format!("slot {slot}"));
         };
         let (route, _) = pinned.slot(slot);
         if !route.is_service() {
-            return Some(format!("app {}", place.address));
+            return Some(format!("app {}", frontend.address));
         }
-        let named = self.at(&place).map(ToOwned::to_owned);
-        Some(named.unwrap_or_else(|| text(&place)))
+        let named = self.at(&frontend).map(ToOwned::to_owned);
+        Some(named.unwrap_or_else(|| text(&frontend)))
     }
 
     /// A note for stderr if the agent did not answer.
@@ -122,9 +122,12 @@ pub fn slots(pinned: &Pinned, row: &ServiceRow) -> Vec<u32> {
 }
 
 /// A frontend as `address:port/protocol`.
-pub fn text(place: &Place) -> String {
-    let protocol = protocol_name(place.protocol);
-    format!("{}/{protocol}", SocketAddr::new(place.address, place.port))
+pub fn text(frontend: &FrontendAddress) -> String {
+    let protocol = protocol_name(frontend.protocol);
+    format!(
+        "{}/{protocol}",
+        SocketAddr::new(frontend.address, frontend.port)
+    )
 }
 
 /// The lower-case name of an IP protocol number.

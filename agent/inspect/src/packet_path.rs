@@ -11,7 +11,9 @@ use super::frame::Opening;
 use super::names::Names;
 use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
-use dormouse_agent_datapath::{Explained, Explainer, Hook, Memory, Pinned, Place, Verdict, octets};
+use dormouse_agent_datapath::{
+    Explained, Explainer, FrontendAddress, Hook, PacketState, Pinned, Verdict, octets,
+};
 use dormouse_ebpf::decide::{Choice, Request, Tables as _, decide, is_node_address};
 use dormouse_ebpf::flow::FlowKey;
 use dormouse_ebpf::packet::UDP;
@@ -61,7 +63,10 @@ impl<'a> PacketPath<'a> {
         let mut found = Explanation {
             opening: self.opening,
             from: self.from,
-            service: self.names.at(&place(&self.opening)).map(ToOwned::to_owned),
+            service: self
+                .names
+                .at(&frontend(&self.opening))
+                .map(ToOwned::to_owned),
             lines: Vec::new(),
             outcome: Outcome::Passed,
             ends: Some((self.opening.source, self.opening.target)),
@@ -171,12 +176,12 @@ impl<'a> PacketPath<'a> {
             found.lines.push(line("route", text, Evidence::Read));
             return Ok(());
         }
-        let memory = self.memory(&sent);
+        let state = self.state(&sent);
         found
             .lines
-            .push(line("flow", self.known(&memory), Evidence::Read));
+            .push(line("flow", self.known(&state), Evidence::Read));
         let mut explainer = Explainer::open(self.pinned, hook)?;
-        explainer.remember(&memory)?;
+        explainer.copy_in(&state)?;
         let mut frame = sent.frame();
         if hook == Hook::UplinkIn {
             // The program ignores frames to another link-layer address.
@@ -234,7 +239,7 @@ impl<'a> PacketPath<'a> {
     }
 
     /// The entries in the programs' own maps (flows, affinity, touch) that this packet's decision reads.
-    fn memory(&self, sent: &Opening) -> Memory {
+    fn state(&self, sent: &Opening) -> PacketState {
         let key = FlowKey {
             source: octets(sent.source.ip()),
             target: octets(sent.target.ip()),
@@ -263,15 +268,15 @@ impl<'a> PacketPath<'a> {
         decide(self.pinned, &asked, &mut Choice::default());
         self.pinned.take_steps();
         let vip = self.pinned.facts().vip(&key.target);
-        Memory {
+        PacketState {
             flows,
             affinity: self.pinned.take_affinity(),
             touch: vip.and_then(|vip| Some((vip, self.pinned.touch(vip)?))),
         }
     }
 
-    fn known(&self, memory: &Memory) -> String {
-        let Some((_, flow)) = memory.flows.first() else {
+    fn known(&self, state: &PacketState) -> String {
+        let Some((_, flow)) = state.flows.first() else {
             return "none".to_owned();
         };
         let end = SocketAddr::new(IpAddr::from(flow.target).to_canonical(), flow.target_port);
@@ -296,13 +301,13 @@ impl<'a> PacketPath<'a> {
             by_socket,
             pinned: self.pinned,
             names: self.names,
-            target: place(&opening),
+            target: frontend(&opening),
         }
     }
 }
 
-fn place(opening: &Opening) -> Place {
-    Place {
+fn frontend(opening: &Opening) -> FrontendAddress {
+    FrontendAddress {
         address: opening.target.ip(),
         port: opening.target.port(),
         protocol: opening.protocol,

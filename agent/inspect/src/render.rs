@@ -8,7 +8,7 @@ use dormouse_ebpf::trace::{Step, StepRecord};
 use serde::Serialize;
 
 use super::names::{self, Names};
-use dormouse_agent_datapath::{Pinned, Place, Verdict};
+use dormouse_agent_datapath::{FrontendAddress, Pinned, Verdict};
 
 /// Maximum number of a set's backends that are listed by address.
 const NAMED_MAX: usize = 3;
@@ -44,7 +44,7 @@ pub struct Renderer<'a> {
     /// The names of slots and frontends.
     pub names: &'a Names,
     /// The packet's destination, or the address that the socket connects to.
-    pub target: Place,
+    pub target: FrontendAddress,
     /// The decision is a socket hook's, which picks a backend at random; a packet's pick is by hash.
     pub by_socket: bool,
 }
@@ -57,8 +57,8 @@ impl Renderer<'_> {
         let find = |wanted: Step| {
             let mut found = steps
                 .iter()
-                .filter(|told| Step::of(told.step) == Some(wanted));
-            found.next().map(|told| told.values)
+                .filter(|record| Step::of(record.step) == Some(wanted));
+            found.next().map(|record| record.values)
         };
         let mut lines = Vec::new();
         let route = find(Step::Route).map(|[slot, word]| (number(slot), Route::unpack(word)));
@@ -70,9 +70,9 @@ impl Renderer<'_> {
             return lines;
         };
         lines.push(("answer", answer(&route)));
-        let kept = find(Step::Affinity);
+        let entry = find(Step::Affinity);
         if route.affinity && route.mode == Mode::Serve {
-            lines.push(("affinity", self.affinity(kept)));
+            lines.push(("affinity", self.affinity(entry)));
         }
         if let Some([_, word]) = find(Step::Set) {
             lines.push(("backends", self.backends(Set::unpack(word))));
@@ -124,9 +124,9 @@ impl Renderer<'_> {
         }
     }
 
-    fn affinity(&self, kept: Option<[u64; 2]>) -> String {
-        let kept = kept.and_then(|[id, _]| self.pinned.endpoint(number(id)));
-        kept.map_or_else(
+    fn affinity(&self, entry: Option<[u64; 2]>) -> String {
+        let entry = entry.and_then(|[id, _]| self.pinned.endpoint(number(id)));
+        entry.map_or_else(
             || "ClientIP, no entry for this client".to_owned(),
             |(address, port, _)| {
                 format!(
@@ -171,9 +171,9 @@ impl Renderer<'_> {
 
 /// Whether the packet bypassed the host's forwarding, and if so, whether it went into a pod of this node.
 pub fn direct(steps: &[StepRecord]) -> Option<bool> {
-    let mut told = steps.iter().rev();
-    let told = told.find(|told| Step::of(told.step) == Some(Step::Direct))?;
-    let [_, into_pod] = told.values;
+    let mut records = steps.iter().rev();
+    let record = records.find(|record| Step::of(record.step) == Some(Step::Direct))?;
+    let [_, into_pod] = record.values;
     Some(into_pod == 1)
 }
 

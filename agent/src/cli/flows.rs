@@ -8,7 +8,7 @@ use clap::Args;
 use dormouse_agent_services::{Prefix, address::parse_address};
 
 use super::node_flags::{NodeFlags, print_note};
-use dormouse_agent_datapath::Place;
+use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_inspect::flows::{self, Filter, Kind, State, To};
 use dormouse_agent_inspect::names::protocol_number;
 use dormouse_agent_inspect::output::Form;
@@ -103,15 +103,15 @@ impl Flows {
         }
         if let Ok(end) = text.parse::<SocketAddr>() {
             let protocols = [0, 6, 17, 132];
-            let place = |protocol| Place {
+            let frontend = |protocol| FrontendAddress {
                 address: end.ip().to_canonical(),
                 port: end.port(),
                 protocol,
             };
-            return Ok(To::Places(protocols.map(place).into_iter().collect()));
+            return Ok(To::Frontends(protocols.map(frontend).into_iter().collect()));
         }
         let rows = service(text, self.node.agent())?;
-        Ok(To::Places(places(&rows)))
+        Ok(To::Frontends(frontends(&rows)))
     }
 }
 
@@ -167,15 +167,15 @@ pub(super) fn service(text: &str, agent: SocketAddr) -> Result<Vec<ServiceRow>, 
 }
 
 /// The frontends (VIP, port, protocol) of service ports.
-fn places(rows: &[ServiceRow]) -> HashSet<Place> {
-    let place = |row: &ServiceRow, address: IpAddr, port: u16| Place {
+fn frontends(rows: &[ServiceRow]) -> HashSet<FrontendAddress> {
+    let frontend = |row: &ServiceRow, address: IpAddr, port: u16| FrontendAddress {
         address,
         port,
         protocol: protocol_number(&row.protocol).unwrap_or(0),
     };
     let all = rows.iter().flat_map(|row| {
         let vips = row.vips.iter();
-        vips.map(move |vip| place(row, vip.address, vip.port))
+        vips.map(move |vip| frontend(row, vip.address, vip.port))
     });
     all.collect()
 }

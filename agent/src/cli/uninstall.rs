@@ -5,11 +5,11 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::{Uninstall, bpffs};
-use crate::uninstall::{Place, look, remove};
+use crate::uninstall::{NodePaths, look, remove};
 
 /// Removes the node's objects, or lists them with `--dry-run`.
 pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
-    let place = Place {
+    let paths = NodePaths {
         node: flags.node.clone(),
         bpffs: bpffs(flags.bpffs.as_ref(), &flags.node),
         state_dir: flags.state_dir.clone(),
@@ -17,7 +17,7 @@ pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
         bridge: flags.bridge.clone(),
         cgroup: flags.cgroup.clone(),
     };
-    let plan = look(&place)?;
+    let plan = look(&paths)?;
     if flags.dry_run {
         for removal in &plan.removals {
             writeln!(out, "would remove {removal}")?;
@@ -28,7 +28,7 @@ pub(super) fn uninstall(flags: &Uninstall, out: &mut dyn Write) -> Result<()> {
         return Ok(());
     }
     let mut written = Ok(());
-    let removed = remove(&place, &plan, flags.force, |removal| {
+    let removed = remove(&paths, &plan, flags.force, |removal| {
         if written.is_ok() {
             written = writeln!(out, "removed {removal}");
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Place, Removal};
+use super::{NodePaths, Removal};
 
 /// The agent's files in its state folder.
 const STATE: [&str; 5] = [
@@ -28,23 +28,23 @@ const OWN: &str = "dormouse";
 const UID_LEN: usize = 13;
 
 /// The existing objects, in the order in which they can be removed.
-pub(super) fn removals(place: &Place) -> io::Result<Vec<Removal>> {
+pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
     let mut removals = Vec::new();
-    for (uid, record) in records(place)? {
+    for (uid, record) in records(paths)? {
         if process(&record).is_some() {
             continue;
         }
-        removals.push(Removal::Namespace(namespace(place, &uid)));
-        removals.push(Removal::Folder(place.cgroup.join(format!("pod-{uid}"))));
+        removals.push(Removal::Namespace(namespace(paths, &uid)));
+        removals.push(Removal::Folder(paths.cgroup.join(format!("pod-{uid}"))));
     }
-    removals.push(Removal::Pins(place.bpffs.clone()));
-    removals.extend(own_parent(&place.bpffs).map(Removal::Folder));
-    if fs::symlink_metadata(&place.socket).is_ok_and(|found| found.file_type().is_socket()) {
-        removals.push(Removal::File(place.socket.clone()));
+    removals.push(Removal::Pins(paths.bpffs.clone()));
+    removals.extend(own_parent(&paths.bpffs).map(Removal::Folder));
+    if fs::symlink_metadata(&paths.socket).is_ok_and(|found| found.file_type().is_socket()) {
+        removals.push(Removal::File(paths.socket.clone()));
     }
-    removals.extend(own_parent(&place.socket).map(Removal::Folder));
+    removals.extend(own_parent(&paths.socket).map(Removal::Folder));
     for (folder, endings) in FOLDERS {
-        let folder = place.state_dir.join(folder);
+        let folder = paths.state_dir.join(folder);
         let is_ours = |path: &PathBuf| {
             let ending = path.extension().and_then(|ending| ending.to_str());
             ending.is_some_and(|ending| endings.contains(&ending))
@@ -57,15 +57,15 @@ pub(super) fn removals(place: &Place) -> io::Result<Vec<Removal>> {
         );
         removals.push(Removal::Folder(folder));
     }
-    removals.extend(STATE.map(|name| Removal::File(place.state_dir.join(name))));
-    removals.push(Removal::Folder(place.state_dir.clone()));
+    removals.extend(STATE.map(|name| Removal::File(paths.state_dir.join(name))));
+    removals.push(Removal::Folder(paths.state_dir.clone()));
     removals.retain(is_there);
     Ok(removals)
 }
 
 /// Standalone pods whose processes run.
-pub(super) fn processes(place: &Place) -> io::Result<Vec<String>> {
-    let alive = records(place)?.into_iter().filter_map(|(uid, record)| {
+pub(super) fn processes(paths: &NodePaths) -> io::Result<Vec<String>> {
+    let alive = records(paths)?.into_iter().filter_map(|(uid, record)| {
         let pid = process(&record)?;
         Some(format!(
             "{} (process {pid})",
@@ -86,8 +86,8 @@ fn is_there(removal: &Removal) -> bool {
 }
 
 /// The records of standalone pods, by uid.
-fn records(place: &Place) -> io::Result<Vec<(String, Value)>> {
-    let paths = entries(&place.state_dir.join("pods"))?;
+fn records(paths: &NodePaths) -> io::Result<Vec<(String, Value)>> {
+    let paths = entries(&paths.state_dir.join("pods"))?;
     let records = paths
         .iter()
         .filter(|path| path.extension().is_some_and(|ending| ending == "json"));
@@ -117,9 +117,9 @@ fn process(record: &Value) -> Option<u64> {
     (Some(began) == known["startTime"].as_u64()).then_some(pid)
 }
 
-fn namespace(place: &Place, uid: &str) -> PathBuf {
+fn namespace(paths: &NodePaths, uid: &str) -> PathBuf {
     let short: String = uid.chars().take(UID_LEN).collect();
-    Path::new("/run/netns").join(format!("{}-{short}", place.node))
+    Path::new("/run/netns").join(format!("{}-{short}", paths.node))
 }
 
 fn own_parent(path: &Path) -> Option<PathBuf> {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn files_that_dormouse_did_not_create_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place {
+        let paths = NodePaths {
             node: "n1".into(),
             bpffs: folder.path().join("pins"),
             state_dir: folder.path().join("state"),
@@ -172,7 +172,7 @@ mod tests {
         for path in foreign.iter().chain(&own) {
             fs::write(folder.path().join(path), "").unwrap();
         }
-        let removals = removals(&place).unwrap();
+        let removals = removals(&paths).unwrap();
         let files: Vec<_> = removals
             .iter()
             .filter_map(|removal| match removal {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use dormouse_agent_ipam::NodePrefix;
 use dormouse_ebpf::config::Config;
 
-use super::Place;
+use super::NodePaths;
 use dormouse_agent_inspect::kernel::{Kernel, Link, Neighbour, Route};
 use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
@@ -75,7 +75,7 @@ impl fmt::Display for Removal {
 
 /// The objects in the kernel. `facts`: the data path's configuration, if its maps exist; `uplink`: from the last agent.
 pub(super) fn of_kernel(
-    place: &Place,
+    paths: &NodePaths,
     wiring: &Wiring,
     facts: Option<&Config>,
     uplink: Option<&str>,
@@ -85,7 +85,7 @@ pub(super) fn of_kernel(
     let bridges: Vec<&Link> = kernel
         .links
         .iter()
-        .filter(|link| is_bridge(link, &place.bridge))
+        .filter(|link| is_bridge(link, &paths.bridge))
         .collect();
     let ports = kernel.links.iter().filter(|link| is_pod(link, &bridges));
     let link = |link: &Link| Removal::Link {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use dormouse_ebpf::flow::{Flow, FlowKey, REPLY};
 
-use dormouse_agent_datapath::Place;
+use dormouse_agent_datapath::FrontendAddress;
 
 /// The addresses and ports of a connection.
 pub(super) struct Ends {
@@ -36,8 +36,8 @@ impl Ends {
         }
     }
 
-    pub(super) fn place(&self, protocol: u8) -> Place {
-        Place {
+    pub(super) fn frontend(&self, protocol: u8) -> FrontendAddress {
+        FrontendAddress {
             address: self.vip.ip(),
             port: self.vip.port(),
             protocol,
