@@ -1,6 +1,6 @@
-//! One app behind its lock: its route, line, slots and load, and the demand for its first pod.
+//! One app: its route, queue, slots and load behind one lock, and the demand for its first pod.
 
-mod slot;
+mod guard;
 mod wake;
 
 use std::collections::HashMap;
@@ -13,78 +13,82 @@ use dormouse_fleet::clock::Boottime;
 use dormouse_proxy::Backend;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::breaker::Breaker;
 use crate::config::{Config, Route};
-use crate::handle::{Demand, Stat};
 use crate::load::Load;
 use crate::metrics::Metrics;
-use crate::park::{Budget, Full, Room, Ticket};
-use slot::Parking;
+use crate::park::{Budget, LimitReached, QueueLimits, Ticket};
+use crate::report::{Demand, Stat};
+use guard::ParkedRequest;
 use wake::Wake;
 
-pub(crate) use slot::{Grant, Visit};
+pub(crate) use guard::{CountedRequest, Grant};
 
-/// A backend that refused a connection is asked last for this long.
+/// Time for which a backend that refused a connection is used last.
 const AVOIDED_FOR: Duration = Duration::from_secs(1);
 
-/// What all apps use together; nothing here is locked for longer than a push.
+/// The state that all apps share. Its lock is held only for a push or a swap.
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
     pub(crate) budget: Arc<Budget>,
     pub(crate) demands: mpsc::Sender<Demand>,
-    /// Apps with load since the last take: a sleeping app costs nothing there.
+    /// Apps with load since the last [`crate::Handle::take_stats`], so that sleeping apps cost nothing there.
     pub(crate) active: Mutex<Vec<Weak<App>>>,
     pub(crate) tickets: AtomicU64,
 }
 
 pub(crate) struct App {
     pub(crate) vip: u32,
-    /// The VIP leads straight to pods: who still comes here is asked to reconnect.
-    pub(crate) direct: AtomicBool,
-    /// Wakes HTTP/2 connections when `direct` becomes true.
-    pub(crate) turned: Notify,
+    /// The VIP is in serve mode: clients connected to the activator are asked to reconnect.
+    pub(crate) serving: AtomicBool,
+    /// Notified when `serving` becomes true; HTTP/2 connections then send GOAWAY.
+    pub(crate) serving_begun: Notify,
     pub(crate) connections: AtomicUsize,
     pub(crate) core: Arc<Core>,
     state: Mutex<State>,
 }
 
 struct State {
-    facts: Arc<Facts>,
+    route: Arc<RequestRoute>,
     breaker: Breaker<oneshot::Sender<Grant>>,
     backends: HashMap<SocketAddrV6, Arc<Backend>>,
     load: Load,
     /// Listed in [`Core::active`].
     active: bool,
-    answered: u64,
+    /// Responses that backends have begun.
+    responses: u64,
     wake: Wake,
     removed: bool,
 }
 
-/// The part of a route that a request needs to know.
-pub(crate) struct Facts {
+/// The part of a route that requests need.
+pub(crate) struct RequestRoute {
     pub(crate) name: String,
     pub(crate) port: u16,
     pub(crate) timeout: Duration,
 }
 
-/// Why there is no slot and will be none.
+/// Reasons why a request gets no slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NoSlot {
-    Full(Full),
+    /// The request cannot be parked.
+    Limit(LimitReached),
+    /// The app was removed.
     Removed,
 }
 
 enum Entered {
     Slot(Grant),
-    Parked(Parking),
+    Parked(ParkedRequest),
 }
 
 impl App {
     pub(crate) fn new(vip: u32, route: Route, core: &Arc<Core>) -> Arc<Self> {
         let state = State {
-            facts: Arc::new(Facts {
+            route: Arc::new(RequestRoute {
                 name: String::new(),
                 port: route.port,
                 timeout: route.timeout,
@@ -93,14 +97,14 @@ impl App {
             backends: HashMap::new(),
             load: Load::default(),
             active: false,
-            answered: 0,
+            responses: 0,
             wake: Wake::default(),
             removed: false,
         };
         let app = Arc::new(Self {
             vip,
-            direct: AtomicBool::new(false),
-            turned: Notify::new(),
+            serving: AtomicBool::new(false),
+            serving_begun: Notify::new(),
             connections: AtomicUsize::new(0),
             core: Arc::clone(core),
             state: Mutex::new(state),
@@ -109,11 +113,11 @@ impl App {
         app
     }
 
-    pub(crate) fn facts(&self) -> Arc<Facts> {
-        Arc::clone(&self.state.lock().facts)
+    pub(crate) fn route(&self) -> Arc<RequestRoute> {
+        Arc::clone(&self.state.lock().route)
     }
 
-    /// Takes a new route; whoever can go now goes.
+    /// Sets a new route and grants its free slots to parked requests.
     pub(crate) fn configure(self: &Arc<Self>, route: Route) {
         let Route {
             name,
@@ -123,7 +127,7 @@ impl App {
             backends,
         } = route;
         let mut state = self.state.lock();
-        state.facts = Arc::new(Facts {
+        state.route = Arc::new(RequestRoute {
             name,
             port,
             timeout,
@@ -143,15 +147,15 @@ impl App {
                 .entry(address)
                 .or_insert_with(|| Backend::new(address, limits));
         }
-        // Whoever waited for a slot of the last backend waits for a pod now.
-        let first = state.begins_to_demand();
-        self.let_out(state);
+        // If the last backend was removed, requests that waited for its slots now wait for a pod.
+        let first = state.begins_wake();
+        self.grant_free_slots(state);
         if first {
             self.begin_demand();
         }
     }
 
-    /// Answers everybody that the app is gone; what runs may end.
+    /// Answers all parked requests that the app was removed; requests at backends continue.
     pub(crate) fn remove(&self) {
         let mut state = self.state.lock();
         state.removed = true;
@@ -159,25 +163,25 @@ impl App {
         for (_address, backend) in state.backends.drain() {
             backend.close();
         }
-        let dismissed = state.breaker.dismiss();
+        let parked = state.breaker.unpark_all();
         drop(state);
-        drop(dismissed);
+        drop(parked);
     }
 
-    /// Counts a request in until the visit is dropped.
-    pub(crate) fn visit(self: &Arc<Self>) -> Visit {
+    /// Counts a request in the load until the result is dropped.
+    pub(crate) fn count_request(self: &Arc<Self>) -> CountedRequest {
         let mut state = self.state.lock();
         state.load.enter(Boottime::now());
         if !state.active {
             state.active = true;
             self.core.active.lock().push(Arc::downgrade(self));
         }
-        Visit {
+        CountedRequest {
             app: Arc::clone(self),
         }
     }
 
-    /// Waits for a slot, parked in line. Dropping the future leaves the line, or gives the slot back.
+    /// Waits in the queue for a slot. Dropping the future removes the request from the queue, or frees its slot.
     pub(crate) async fn slot(
         self: &Arc<Self>,
         ticket: Ticket,
@@ -185,7 +189,7 @@ impl App {
     ) -> Result<Grant, NoSlot> {
         match self.enter(ticket, bytes)? {
             Entered::Slot(grant) => Ok(grant),
-            Entered::Parked(mut parking) => parking.granted().await,
+            Entered::Parked(mut parked) => parked.granted().await,
         }
     }
 
@@ -204,35 +208,41 @@ impl App {
                 backend,
             }));
         }
-        let share = self.core.budget.claim(bytes).map_err(NoSlot::Full)?;
+        let reservation = self.core.budget.claim(bytes).map_err(NoSlot::Limit)?;
         let (waiter, granted) = oneshot::channel();
-        let room = Room {
+        let limits = QueueLimits {
             count_max: config.queue_per_app_max,
             bytes_max: config.queue_bytes_per_app_max,
         };
         state
             .breaker
-            .park(ticket, bytes, waiter, room)
-            .map_err(NoSlot::Full)?;
-        let first = state.begins_to_demand();
+            .park(ticket, bytes, waiter, limits)
+            .map_err(NoSlot::Limit)?;
+        let first = state.begins_wake();
         drop(state);
         if first {
             self.begin_demand();
         }
-        Ok(Entered::Parked(Parking::new(
-            self, ticket, bytes, granted, share,
-        )))
+        let parked = ParkedRequest {
+            app: Arc::clone(self),
+            ticket,
+            granted,
+            since: Instant::now(),
+            bytes,
+            _reservation: reservation,
+        };
+        Ok(Entered::Parked(parked.counted()))
     }
 
-    /// Notes that `address` refused a connection; whether another backend may do better.
+    /// Records that `address` refused a connection; returns whether there is another backend to try at once.
     pub(crate) fn avoid(&self, address: SocketAddrV6) -> bool {
         let now = Boottime::now();
         let mut state = self.state.lock();
         state.breaker.avoid(address, now + AVOIDED_FOR);
-        state.breaker.has_sound(now)
+        state.breaker.has_healthy(now)
     }
 
-    /// The load since `since`, and whether the app stays active.
+    /// The load since `since`, and whether the app is still active.
     pub(crate) fn take_stat(&self, since: Boottime, now: Boottime) -> (Stat, bool) {
         let mut state = self.state.lock();
         let average = state.load.take(since, now);
@@ -241,20 +251,20 @@ impl App {
             concurrency: average.concurrency,
             requests: average.requests,
             parked: u32::try_from(state.breaker.parked()).unwrap_or(u32::MAX),
-            answered_total: state.answered,
+            responses_total: state.responses,
         };
         (stat, state.active)
     }
 
-    fn give_back(self: &Arc<Self>, address: SocketAddrV6) {
+    fn release(self: &Arc<Self>, address: SocketAddrV6) {
         let mut state = self.state.lock();
         state.breaker.leave(address);
-        self.let_out(state);
+        self.grant_free_slots(state);
     }
 
-    /// Hands free slots to the line. Grants are sent without the lock: one that nobody takes any more
-    /// comes back through [`Grant::drop`].
-    fn let_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    /// Grants free slots to parked requests. Grants are sent after the lock is released: one whose receiver is gone is
+    /// dropped, and that locks again to free its slot.
+    fn grant_free_slots(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let now = Boottime::now();
         let mut granted = Vec::new();
         while let Some((waiter, address)) = state.breaker.next(now) {

@@ -1,22 +1,22 @@
-//! Slots of one app's backends and the line before them: who goes where, and when. Pure.
+//! The slots of one app's backends and the queue for them. Pure.
 //!
-//! Always true: no listed backend has more in flight than the concurrency allows (except what was in
-//! flight when the limit was lowered); nobody is parked while a slot is free, once [`Breaker::next`]
-//! has been drained; who came first goes first.
+//! Invariants: no configured backend has more requests in flight than the concurrency limit, except those in flight when
+//! the limit was lowered; once [`Breaker::next`] has returned `None`, no request is parked while a slot is free; requests
+//! get slots in order of arrival.
 
 use std::net::SocketAddrV6;
 
 use dormouse_fleet::clock::Boottime;
 
-use crate::park::{Full, Queue, Room, Ticket};
+use crate::park::{LimitReached, Queue, QueueLimits, Ticket};
 
 /// One app's queue and slots.
 #[derive(Debug)]
 pub struct Breaker<W> {
-    /// Requests in flight per backend; 0 for no limit.
+    /// Limit of requests in flight per backend; 0: none.
     concurrency: u32,
     slots: Vec<Slots>,
-    /// Where the next search starts, so that equals take turns.
+    /// Index where the next search starts: equal backends are used in turn.
     turn: usize,
     queue: Queue<W>,
 }
@@ -25,10 +25,10 @@ pub struct Breaker<W> {
 struct Slots {
     backend: SocketAddrV6,
     in_flight: u32,
-    /// False when control has taken the backend out: it stays until its last request ends,
-    /// so that a backend that comes back is not given more than it can bear.
-    listed: bool,
-    /// Until then it is asked only when no other can be: it refused a connection.
+    /// False if the backend was removed. Its count stays until its last request ends, so that a backend that is added
+    /// again is not overloaded.
+    configured: bool,
+    /// The backend refused a connection: until this time it is used only if no other has a free slot.
     failing_until: Boottime,
 }
 
@@ -44,11 +44,11 @@ impl<W> Default for Breaker<W> {
 }
 
 impl<W> Breaker<W> {
-    /// Takes the wanted limit and backends; counts of those that stay are kept.
+    /// Sets the limit and the backends. Backends that stay keep their counts.
     pub fn configure(&mut self, concurrency: u32, backends: &[SocketAddrV6]) {
         self.concurrency = concurrency;
         for slots in &mut self.slots {
-            slots.listed = false;
+            slots.configured = false;
         }
         for backend in backends {
             match self
@@ -56,20 +56,20 @@ impl<W> Breaker<W> {
                 .iter_mut()
                 .find(|slots| slots.backend == *backend)
             {
-                Some(slots) => slots.listed = true,
+                Some(slots) => slots.configured = true,
                 None => self.slots.push(Slots {
                     backend: *backend,
                     in_flight: 0,
-                    listed: true,
+                    configured: true,
                     failing_until: Boottime(0),
                 }),
             }
         }
         self.slots
-            .retain(|slots| slots.listed || slots.in_flight > 0);
+            .retain(|slots| slots.configured || slots.in_flight > 0);
     }
 
-    /// A slot for a request that just came; `None` when it has to [`Breaker::park`].
+    /// A slot for a new request; `None` if it has to be parked by [`Breaker::park`].
     pub fn enter(&mut self, now: Boottime) -> Option<SocketAddrV6> {
         if self.queue.is_empty() {
             self.take_slot(now)
@@ -78,18 +78,18 @@ impl<W> Breaker<W> {
         }
     }
 
-    /// Parks a request for which there was no slot. `bytes` is the memory that it holds.
+    /// Parks a request for which there was no slot. `bytes` is its memory.
     pub fn park(
         &mut self,
         ticket: Ticket,
         bytes: usize,
         waiter: W,
-        room: Room,
-    ) -> Result<(), Full> {
-        self.queue.park(ticket, bytes, waiter, room)
+        limits: QueueLimits,
+    ) -> Result<(), LimitReached> {
+        self.queue.park(ticket, bytes, waiter, limits)
     }
 
-    /// The next parked request and its backend, while there is a slot. Call until `None` after each
+    /// The next parked request and its backend, if a slot is free. To be called until `None` after each
     /// [`Breaker::leave`] and [`Breaker::configure`].
     pub fn next(&mut self, now: Boottime) -> Option<(W, SocketAddrV6)> {
         if self.queue.is_empty() {
@@ -100,54 +100,54 @@ impl<W> Breaker<W> {
         Some((waiter, backend))
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub fn leave(&mut self, backend: SocketAddrV6) {
         if let Some(index) = self.slots.iter().position(|slots| slots.backend == backend) {
             let slots = &mut self.slots[index];
             slots.in_flight = slots.in_flight.saturating_sub(1);
-            if slots.in_flight == 0 && !slots.listed {
+            if slots.in_flight == 0 && !slots.configured {
                 self.slots.swap_remove(index);
             }
         }
     }
 
-    /// Takes a parked request out whose client left; `None` when it is not parked (any more).
-    pub fn give_up(&mut self, ticket: Ticket) -> Option<W> {
+    /// Removes a parked request; `None` if it is not parked (any more).
+    pub fn unpark(&mut self, ticket: Ticket) -> Option<W> {
         self.queue.remove(ticket)
     }
 
-    /// Takes everybody out of the line, in order: the app is gone.
-    pub fn dismiss(&mut self) -> Vec<W> {
+    /// Removes all parked requests, in order.
+    pub fn unpark_all(&mut self) -> Vec<W> {
         std::iter::from_fn(|| self.queue.pop())
             .map(|(_ticket, waiter)| waiter)
             .collect()
     }
 
-    /// Avoids a backend that refused a connection, where another can be had.
+    /// Uses a backend only if no other has a free slot, until `until`.
     pub fn avoid(&mut self, backend: SocketAddrV6, until: Boottime) {
         if let Some(slots) = self.slots.iter_mut().find(|slots| slots.backend == backend) {
             slots.failing_until = until;
         }
     }
 
-    /// Whether there is a backend that is not being avoided.
-    pub fn has_sound(&self, now: Boottime) -> bool {
+    /// Whether any backend is not being avoided.
+    pub fn has_healthy(&self, now: Boottime) -> bool {
         self.slots
             .iter()
-            .any(|slots| slots.listed && slots.failing_until <= now)
+            .any(|slots| slots.configured && slots.failing_until <= now)
     }
 
-    /// Whether there is any backend.
+    /// Whether any backend is configured.
     pub fn has_backend(&self) -> bool {
-        self.slots.iter().any(|slots| slots.listed)
+        self.slots.iter().any(|slots| slots.configured)
     }
 
-    /// Requests parked.
+    /// The number of parked requests.
     pub fn parked(&self) -> usize {
         self.queue.len()
     }
 
-    /// The free backend with the fewest requests; those that fail come last.
+    /// Takes a slot of the backend with the fewest requests in flight; failing backends come last.
     fn take_slot(&mut self, now: Boottime) -> Option<SocketAddrV6> {
         let limit = if self.concurrency == 0 {
             u32::MAX
@@ -160,7 +160,7 @@ impl<W> Breaker<W> {
             .map(|step| (turn + step) % count)
             .filter(|index| {
                 let slots = &self.slots[*index];
-                slots.listed && slots.in_flight < limit
+                slots.configured && slots.in_flight < limit
             });
         let index = free.min_by_key(|index| {
             let slots = &self.slots[*index];

@@ -1,39 +1,39 @@
-//! What the activator is told at its start, and what control tells it about each app.
+//! The activator's configuration and the routes of its apps.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
 use dormouse_proxy::Limits;
 
-/// The activator's limits; every one of them answers with a clear error when it is met.
+/// The activator's address and limits. A request that meets a limit is answered with an error that names it.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The /96 in which this activator stands for apps; the low 32 bits are zero.
+    /// The acting prefix, a /96; the low 32 bits are zero.
     pub acting_prefix: Ipv6Addr,
-    /// Requests parked at one time, all apps together.
+    /// Limit of parked requests, all apps together.
     pub parked_max: usize,
-    /// Memory of parked requests, in bytes, all apps together.
+    /// Limit of the memory of parked requests, all apps together.
     pub parked_bytes_max: usize,
-    /// Requests of one app parked at one time (Knative's queue depth).
+    /// Limit of one app's parked requests (Knative's queue depth).
     pub queue_per_app_max: usize,
-    /// Memory of one app's parked requests, in bytes: no app may fill the whole.
+    /// Limit of the memory of one app's parked requests, so that no app uses up the total.
     pub queue_bytes_per_app_max: usize,
-    /// Client connections open at one time, all apps together.
+    /// Limit of open client connections, all apps together.
     pub connections_max: usize,
-    /// Client connections of one app open at one time.
+    /// Limit of one app's open client connections.
     pub connections_per_app_max: usize,
-    /// A connection must send a complete head within this, also between two requests.
+    /// Timeout for a complete request head, also between two requests of a connection.
     pub header_timeout: Duration,
-    /// At shutdown, requests under way have this long.
+    /// Timeout for requests in flight at shutdown.
     pub drain_timeout: Duration,
-    /// Demands not yet taken by control; a further one is asked again a second later.
+    /// Capacity of the demand channel. A demand that does not fit is repeated a second later.
     pub demands_max: usize,
     /// Connections to each backend.
     pub backend: Limits,
 }
 
 impl Config {
-    /// The defaults, standing in `acting_prefix`.
+    /// The defaults, for `acting_prefix`.
     pub fn new(acting_prefix: Ipv6Addr) -> Self {
         Self {
             acting_prefix,
@@ -51,17 +51,17 @@ impl Config {
     }
 }
 
-/// One app, as control wants it routed.
+/// The route of one app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// `namespace/name`, for people.
+    /// `namespace/name`, for messages.
     pub name: String,
-    /// The VIP's port; it is the acting address's port too.
+    /// Port of the VIP and of the acting address.
     pub port: u16,
-    /// Requests in flight per backend; 0 for no limit.
+    /// Limit of requests in flight per backend; 0: none.
     pub container_concurrency: u32,
     /// Longest time from a request's head to the end of its response.
     pub timeout: Duration,
-    /// Ready pods, with the port they listen on.
+    /// Ready pods, with their ports.
     pub backends: Vec<SocketAddrV6>,
 }

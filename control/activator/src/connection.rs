@@ -1,4 +1,4 @@
-//! One client connection, HTTP/1.1 or h2c on the same port, from its first byte to its graceful end.
+//! One client connection: HTTP/1.1 or h2c on the same port.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
@@ -15,38 +15,40 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::app::App;
-use crate::handle::Shared;
+use crate::client_stream::{ClientStream, Protocol, detect_protocol};
 use crate::metrics::Reason;
-use crate::peer::{Peer, Protocol, recognise};
-use crate::refusal::FULL_HOUSE;
+use crate::refusal::TOO_MANY_CONNECTIONS;
+use crate::shared::Shared;
 
-/// Largest head of an HTTP/1.1 request, and what one connection buffers.
+/// Limit of the head of an HTTP/1.1 request, and of a connection's read buffer.
 const HTTP1_BUFFER_BYTES: usize = 64 * 1024;
-/// Streams of one HTTP/2 connection at one time; the client opens another connection for more.
+/// Limit of concurrent streams of an HTTP/2 connection; the client opens another connection for more.
 const HTTP2_STREAMS_MAX: u32 = 250;
-/// Largest header list of an HTTP/2 request.
+/// Limit of the header list of an HTTP/2 request.
 const HTTP2_HEADERS_BYTES: u32 = 64 * 1024;
-/// Unread bytes that one HTTP/2 stream may have sent, and all streams of a connection together.
+/// Flow-control windows of an HTTP/2 stream and of its connection.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// A silent client is asked after this whether it still lives.
+/// Idle time before keepalive probes are sent.
 const KEEPALIVE: Duration = Duration::from_mins(1);
-/// A client that takes no byte of its response for this long is gone: it may hold a slot.
-const STUCK_CLIENT: Duration = Duration::from_mins(5);
+/// TCP_USER_TIMEOUT: a client that acknowledges no data of its response for this long is disconnected, because it may
+/// hold a slot.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_mins(5);
 
-/// A connection's two ends, as its requests need to know them.
-pub(crate) struct Caller {
+/// A client connection, as its requests need it.
+pub(crate) struct ClientConnection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) stream: Arc<TcpStream>,
     pub(crate) protocol: Protocol,
-    pub(crate) client: Ipv6Addr,
-    /// The address that was dialled: it names the app.
+    /// The client's address.
+    pub(crate) address: Ipv6Addr,
+    /// The address that the client connected to: it identifies the app.
     pub(crate) local: SocketAddrV6,
-    /// Asks an HTTP/2 connection to end: rung by a response that went out in direct mode.
-    pub(crate) leave: Notify,
+    /// Notified by a response in serve mode: an HTTP/2 connection then sends GOAWAY.
+    pub(crate) reconnect: Notify,
 }
 
-/// The VIP index that an acting address stands for; `None` outside the prefix.
+/// The VIP index of an acting address; `None` outside the acting prefix.
 pub(crate) fn vip_of(address: Ipv6Addr, acting_prefix: Ipv6Addr) -> Option<u32> {
     let (address, prefix) = (address.to_bits(), acting_prefix.to_bits());
     let inside = address >> 32 == prefix >> 32;
@@ -57,57 +59,57 @@ pub(crate) fn vip_of(address: Ipv6Addr, acting_prefix: Ipv6Addr) -> Option<u32> 
     }
 }
 
-impl Caller {
+impl ClientConnection {
     pub(crate) fn vip(&self) -> Option<u32> {
         vip_of(*self.local.ip(), self.shared.core.config.acting_prefix)
     }
 }
 
 /// Serves one accepted connection until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, client: SocketAddrV6) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddrV6) {
     let Ok(SocketAddr::V6(local)) = stream.local_addr() else {
         return;
     };
     let app = vip_of(*local.ip(), shared.core.config.acting_prefix).and_then(|vip| shared.app(vip));
-    let Ok(_presence) = Presence::of(app.as_ref()) else {
+    let Ok(_guard) = AppConnection::of(app.as_ref()) else {
         shared.core.metrics.refused(Reason::connections);
-        drop(stream.try_write(FULL_HOUSE));
+        drop(stream.try_write(TOO_MANY_CONNECTIONS));
         return;
     };
     if let Err(error) = tune(&stream) {
-        debug!(%client, %error, "client left before it was served");
+        debug!(client = %address, %error, "client closed the connection at once");
         return;
     }
     let stream = Arc::new(stream);
     let first_bytes = timeout(
         shared.core.config.header_timeout,
-        recognise(Arc::clone(&stream)),
+        detect_protocol(Arc::clone(&stream)),
     );
-    let recognised = tokio::select! {
-        recognised = first_bytes => recognised,
+    let detected = tokio::select! {
+        detected = first_bytes => detected,
         () = shared.draining.cancelled() => return,
     };
-    let Ok(Ok(Some((protocol, peer)))) = recognised else {
+    let Ok(Ok(Some((protocol, io)))) = detected else {
         return;
     };
-    let broken_off = shared.broken_off.clone();
-    let caller = Caller {
+    let aborted = shared.aborted.clone();
+    let client = ClientConnection {
         shared,
         stream,
         protocol,
-        client: *client.ip(),
+        address: *address.ip(),
         local,
-        leave: Notify::new(),
+        reconnect: Notify::new(),
     };
-    let caller = Arc::new(caller);
+    let client = Arc::new(client);
     let served = async {
         match protocol {
-            Protocol::Http1 => serve_http1(caller, peer).await,
-            Protocol::Http2 => serve_http2(caller, peer, app).await,
+            Protocol::Http1 => serve_http1(client, io).await,
+            Protocol::Http2 => serve_http2(client, io, app).await,
         }
     };
-    if let Some(Err(error)) = broken_off.run_until_cancelled(served).await {
-        debug!(%client, %error, "client connection ended");
+    if let Some(Err(error)) = aborted.run_until_cancelled(served).await {
+        debug!(client = %address, %error, "client connection ended");
     }
 }
 
@@ -115,19 +117,19 @@ fn tune(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    socket.set_tcp_user_timeout(Some(STUCK_CLIENT))
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))
 }
 
-async fn serve_http1(caller: Arc<Caller>, peer: Peer) -> hyper::Result<()> {
-    let draining = caller.shared.draining.clone();
+async fn serve_http1(client: Arc<ClientConnection>, io: ClientStream) -> hyper::Result<()> {
+    let draining = client.shared.draining.clone();
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(caller.shared.core.config.header_timeout)
+        .header_read_timeout(client.shared.core.config.header_timeout)
         .max_buf_size(HTTP1_BUFFER_BYTES);
-    let service = service_fn(move |request| Arc::clone(&caller).call(request));
+    let service = service_fn(move |request| Arc::clone(&client).call(request));
     let connection = builder
-        .serve_connection(TokioIo::new(peer), service)
+        .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -137,8 +139,12 @@ async fn serve_http1(caller: Arc<Caller>, peer: Peer) -> hyper::Result<()> {
     connection.await
 }
 
-async fn serve_http2(caller: Arc<Caller>, peer: Peer, app: Option<Arc<App>>) -> hyper::Result<()> {
-    let leave = leave(Arc::clone(&caller), app);
+async fn serve_http2(
+    client: Arc<ClientConnection>,
+    io: ClientStream,
+    app: Option<Arc<App>>,
+) -> hyper::Result<()> {
+    let goaway = goaway(Arc::clone(&client), app);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -147,50 +153,50 @@ async fn serve_http2(caller: Arc<Caller>, peer: Peer, app: Option<Arc<App>>) -> 
         .max_header_list_size(HTTP2_HEADERS_BYTES)
         .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES);
-    let service = service_fn(move |request| Arc::clone(&caller).call(request));
-    let connection = builder.serve_connection(TokioIo::new(peer), service);
+    let service = service_fn(move |request| Arc::clone(&client).call(request));
+    let connection = builder.serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = leave => connection.as_mut().graceful_shutdown(),
+        () = goaway => connection.as_mut().graceful_shutdown(),
     }
     connection.await
 }
 
-/// Waits for a reason to send GOAWAY; HTTP/1.1 says the same in a response's head instead.
-async fn leave(caller: Arc<Caller>, app: Option<Arc<App>>) {
-    let turned = async {
+/// Waits for a reason to send GOAWAY. HTTP/1.1 uses `Connection: close` in a response instead.
+async fn goaway(client: Arc<ClientConnection>, app: Option<Arc<App>>) {
+    let serving = async {
         match app {
-            Some(app) => app.turned.notified().await,
+            Some(app) => app.serving_begun.notified().await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        () = caller.shared.draining.cancelled() => {}
-        () = caller.leave.notified() => {}
-        () = turned => {}
+        () = client.shared.draining.cancelled() => {}
+        () = client.reconnect.notified() => {}
+        () = serving => {}
     }
 }
 
-/// One of an app's connections, until dropped.
-struct Presence(Option<Arc<App>>);
+/// One of an app's open connections, counted until dropped.
+struct AppConnection(Option<Arc<App>>);
 
-impl Presence {
+impl AppConnection {
     fn of(app: Option<&Arc<App>>) -> Result<Self, ()> {
         let Some(app) = app else {
             return Ok(Self(None));
         };
-        let presence = Self(Some(Arc::clone(app)));
+        let connection = Self(Some(Arc::clone(app)));
         let before = app.connections.fetch_add(1, Ordering::Relaxed);
         if before < app.core.config.connections_per_app_max {
-            Ok(presence)
+            Ok(connection)
         } else {
             Err(())
         }
     }
 }
 
-impl Drop for Presence {
+impl Drop for AppConnection {
     fn drop(&mut self) {
         if let Some(app) = &self.0 {
             app.connections.fetch_sub(1, Ordering::Relaxed);
@@ -203,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_app_is_known_by_the_low_half_of_the_acting_address() {
+    fn the_vip_index_is_the_low_32_bits_of_the_acting_address() {
         let prefix = "2001:db8:d0:0:0:a1::".parse().unwrap();
         let vip = |address: &str| vip_of(address.parse().unwrap(), prefix);
         assert_eq!(vip("2001:db8:d0:0:0:a1:0:10"), Some(16));

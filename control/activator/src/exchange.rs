@@ -1,4 +1,4 @@
-//! One request from its head to its response: finds the app, waits for a slot, tries backends.
+//! One exchange: finds the request's app, waits for a slot, and tries backends until one responds.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,36 +14,36 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use crate::app::{App, Core, Facts, Grant, NoSlot, Visit};
-use crate::connection::Caller;
+use crate::app::{App, Core, CountedRequest, Grant, NoSlot, RequestRoute};
+use crate::client_stream::{self, Protocol};
+use crate::connection::ClientConnection;
 use crate::park::Ticket;
-use crate::peer::{self, Protocol};
 use crate::refusal::Refusal;
 
-/// Backends tried for one request before it is answered 502.
+/// Limit of attempts at backends before a request is answered 502.
 const ATTEMPTS_MAX: u32 = 10;
-/// The pause after every backend refused, ×1.5 each time: about 2.8 s in all.
+/// First pause after all backends refused a connection; each further one is 1.5 times as long: about 2.8 s in total.
 const PAUSE_FIRST: Duration = Duration::from_millis(25);
-/// What a parked request holds besides its head: the connection's buffers and tasks.
+/// Memory of a parked request besides its head: the connection's buffers and tasks.
 const PARKED_OVERHEAD_BYTES: usize = 8 * 1024;
 
-/// A backend's body, or our own words.
-pub(crate) type Answer = Either<Relayed<Held>, Full<Bytes>>;
+/// The body of a backend's response, or of a refusal.
+pub(crate) type ResponseBody = Either<Relayed<ExchangeGuard>, Full<Bytes>>;
 
-/// The client left before its response's head: there is nobody to answer.
+/// The client closed the connection before the response's head.
 #[derive(Debug, thiserror::Error)]
-#[error("the client left before its response")]
-pub(crate) struct ClientLeft;
+#[error("the client closed the connection before the response")]
+pub(crate) struct ClientClosed;
 
-/// What an exchange holds until its response has ended. Dropped in this order: the slot goes first.
-pub(crate) struct Held {
+/// Claims of an exchange until its response has ended. The fields are dropped in order: the slot is freed first.
+pub(crate) struct ExchangeGuard {
     _grant: Grant,
-    _account: Arc<Account>,
+    _record: Arc<Record>,
 }
 
-/// One request's entry in the books, from its arrival to the end of its response.
-struct Account {
-    _visit: Visit,
+/// The load and the metrics of one request, from its arrival to the end of its response.
+struct Record {
+    _counted: CountedRequest,
     _tracked: TaskTrackerToken,
     timing: Timing,
 }
@@ -60,103 +60,103 @@ impl Drop for Timing {
         if let Some(status) = self.status.get() {
             self.core
                 .metrics
-                .answered(&self.method, *status, self.arrived.elapsed());
+                .response_ended(&self.method, *status, self.arrived.elapsed());
         }
     }
 }
 
-impl Caller {
-    /// Answers one request, unless the client leaves first: then its place, slot and backend
+impl ClientConnection {
+    /// ResponseBodys one request, unless the client leaves first: then its place, slot and backend
     /// connection are given up at once, although nobody reads from the client's socket.
     pub(crate) async fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Answer>, ClientLeft> {
+    ) -> Result<Response<ResponseBody>, ClientClosed> {
         let unread = self.protocol == Protocol::Http1;
         tokio::select! {
             biased;
             response = self.answer(request) => Ok(response),
-            () = peer::left(&self.stream), if unread => Err(ClientLeft),
+            () = client_stream::closed(&self.stream), if unread => Err(ClientClosed),
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
         let timing = Timing {
             core: Arc::clone(&self.shared.core),
             method: request.method().clone(),
             arrived: Instant::now(),
             status: std::sync::OnceLock::new(),
         };
-        let (app, facts) = match self.find(&request) {
+        let (app, route) = match self.find(&request) {
             Ok(found) => found,
             Err(refusal) => return refuse(&refusal, &timing),
         };
-        let account = Arc::new(Account {
-            _visit: app.visit(),
+        let record = Arc::new(Record {
+            _counted: app.count_request(),
             _tracked: self.shared.tracker.token(),
             timing,
         });
-        let mut response = match self.exchange(&app, &facts, request, &account).await {
+        let mut response = match self.exchange(&app, &route, request, &record).await {
             Ok(response) => {
-                app.answered();
-                // Set once, here: nobody else has the account's timing.
-                let _ = account.timing.status.set(response.status());
+                app.response_begun();
+                // Set only here: no other code has this record's timing.
+                let _ = record.timing.status.set(response.status());
                 response.map(Either::Left)
             }
-            Err(refusal) => refuse(&refusal, &account.timing),
+            Err(refusal) => refuse(&refusal, &record.timing),
         };
-        if app.direct.load(Ordering::Acquire) {
+        if app.serving.load(Ordering::Acquire) {
             self.ask_to_reconnect(&mut response);
         }
         response
     }
 
-    fn find(&self, request: &Request<Incoming>) -> Result<(Arc<App>, Arc<Facts>), Refusal> {
+    fn find(&self, request: &Request<Incoming>) -> Result<(Arc<App>, Arc<RequestRoute>), Refusal> {
         let vip = self.vip().ok_or(Refusal::OutsidePrefix {
             address: *self.local.ip(),
         })?;
         let app = self.shared.app(vip).ok_or(Refusal::Unknown { vip })?;
-        let facts = app.facts();
-        if facts.port != self.local.port() {
+        let route = app.route();
+        if route.port != self.local.port() {
             return Err(Refusal::WrongPort {
-                app: facts.name.clone(),
-                port: facts.port,
+                app: route.name.clone(),
+                port: route.port,
             });
         }
         if request.method() == Method::CONNECT {
             return Err(Refusal::Connect);
         }
-        Ok((app, facts))
+        Ok((app, route))
     }
 
     async fn exchange(
         &self,
         app: &Arc<App>,
-        facts: &Facts,
+        route: &RequestRoute,
         request: Request<Incoming>,
-        account: &Arc<Account>,
-    ) -> Result<Response<Relayed<Held>>, Refusal> {
+        record: &Arc<Record>,
+    ) -> Result<Response<Relayed<ExchangeGuard>>, Refusal> {
         let ticket = Ticket(self.shared.core.tickets.fetch_add(1, Ordering::Relaxed));
-        let deadline = account.timing.arrived + facts.timeout;
+        let deadline = record.timing.arrived + route.timeout;
         let bytes = head_bytes(&request) + PARKED_OVERHEAD_BYTES;
-        let mut outbound = Outbound::new(request, self.client.into());
+        let mut outbound = Outbound::new(request, self.address.into());
         let mut pause = PAUSE_FIRST;
         let mut attempts = 0;
         loop {
             let slot = timeout_at(deadline, app.slot(ticket, bytes)).await;
-            let grant = slot.map_err(|_elapsed| parked_too_long(facts))?;
-            let grant = grant.map_err(|reason| no_slot(reason, facts))?;
+            let grant = slot.map_err(|_elapsed| parked_too_long(route))?;
+            let grant = grant.map_err(|reason| no_slot(reason, route))?;
             let backend = Arc::clone(grant.backend());
-            let held = Held {
+            let guard = ExchangeGuard {
                 _grant: grant,
-                _account: Arc::clone(account),
+                _record: Arc::clone(record),
             };
-            let failure = match forward(outbound, &backend, deadline, held).await {
+            let failure = match forward(outbound, &backend, deadline, guard).await {
                 Ok(response) => return Ok(response),
                 Err(failure) => *failure,
             };
             attempts += 1;
-            outbound = retry(failure, attempts, facts)?;
+            outbound = retry(failure, attempts, route)?;
             if !app.avoid(backend.address()) {
                 sleep(pause).await;
                 pause = pause * 3 / 2;
@@ -164,9 +164,9 @@ impl Caller {
         }
     }
 
-    fn ask_to_reconnect(&self, response: &mut Response<Answer>) {
+    fn ask_to_reconnect(&self, response: &mut Response<ResponseBody>) {
         match self.protocol {
-            Protocol::Http2 => self.leave.notify_one(),
+            Protocol::Http2 => self.reconnect.notify_one(),
             Protocol::Http1 if response.status() == StatusCode::SWITCHING_PROTOCOLS => {}
             Protocol::Http1 => {
                 response
@@ -177,47 +177,47 @@ impl Caller {
     }
 }
 
-/// The request back, when it may be tried once more.
-fn retry(failure: Failure, attempts: u32, facts: &Facts) -> Result<Outbound, Refusal> {
+/// The request, if it may be tried at another backend.
+fn retry(failure: Failure, attempts: u32, route: &RequestRoute) -> Result<Outbound, Refusal> {
     let Failure { error, unsent } = failure;
     match unsent {
         Some(outbound) if attempts < ATTEMPTS_MAX => {
-            debug!(app = facts.name, attempts, %error, "backend did not take a request");
+            debug!(app = route.name, attempts, %error, "backend did not accept a request");
             Ok(outbound)
         }
-        _ => Err(failed(error, facts)),
+        _ => Err(failed(error, route)),
     }
 }
 
-fn failed(error: ForwardError, facts: &Facts) -> Refusal {
-    let app = facts.name.clone();
+fn failed(error: ForwardError, route: &RequestRoute) -> Refusal {
+    let app = route.name.clone();
     if let ForwardError::Deadline { .. } = error {
         return Refusal::Timeout {
             app,
-            limit: facts.timeout,
+            limit: route.timeout,
         };
     }
     warn!(app, %error, "request failed");
     Refusal::Backend { app, source: error }
 }
 
-fn parked_too_long(facts: &Facts) -> Refusal {
+fn parked_too_long(route: &RequestRoute) -> Refusal {
     Refusal::ParkedTooLong {
-        app: facts.name.clone(),
-        limit: facts.timeout,
+        app: route.name.clone(),
+        limit: route.timeout,
     }
 }
 
-fn no_slot(reason: NoSlot, facts: &Facts) -> Refusal {
+fn no_slot(reason: NoSlot, route: &RequestRoute) -> Refusal {
     match reason {
-        NoSlot::Full(full) => Refusal::full(&facts.name, full),
+        NoSlot::Limit(limit) => Refusal::limit(&route.name, limit),
         NoSlot::Removed => Refusal::Removed {
-            app: facts.name.clone(),
+            app: route.name.clone(),
         },
     }
 }
 
-fn refuse(refusal: &Refusal, timing: &Timing) -> Response<Answer> {
+fn refuse(refusal: &Refusal, timing: &Timing) -> Response<ResponseBody> {
     if let Some(reason) = refusal.reason() {
         timing.core.metrics.refused(reason);
     }

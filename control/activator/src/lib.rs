@@ -1,23 +1,26 @@
-//! Stands in for apps that sleep: parks their requests, asks for a pod, and lets them out in order.
+//! The activator: an HTTP proxy that parks requests of sleeping apps, demands a pod, and releases them in order.
 //!
-//! A sleeping app's VIP leads to an address inside the *acting prefix* whose low 32 bits are the VIP's
-//! index; [`run`] accepts there and knows the app by the local address that was dialled. A request for an
-//! app without a free slot is parked with its body unread; the first one without any pod raises a
-//! [`Demand`]. Slots are `ready pods × container concurrency`, and a slot is given back when the
-//! response's body has ended or the client has left.
+//! Packets to a sleeping app's VIP are DNATed to an address inside the *acting prefix* whose low 32 bits are the VIP's
+//! index. [`run`] accepts there; the local address of a connection identifies the app. A request for an app without a
+//! free slot is parked with its body unread, and the first one for an app without a pod raises a [`Demand`]. An app has
+//! `ready pods × container concurrency` slots. A slot is freed when the response's body has ended or the client has
+//! closed the connection.
 //!
-//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`load`] (average concurrency).
-//! Thin: the rest. One lock per app, never held across an await: a stuck app delays nobody else.
+//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`load`] (average concurrency). Each app has its own lock,
+//! never held across an await, so that a stuck app delays no other.
 #![forbid(unsafe_code)]
 
 mod config;
 mod handle;
+mod report;
 mod run;
 
-mod listen;
+mod accept;
+mod ports;
+mod shared;
 
+mod client_stream;
 mod connection;
-mod peer;
 
 mod exchange;
 mod refusal;
@@ -30,5 +33,6 @@ pub mod load;
 mod metrics;
 
 pub use config::{Config, Route};
-pub use handle::{Demand, Handle, Stat, new};
+pub use handle::{Handle, new};
+pub use report::{Demand, Stat};
 pub use run::run;

@@ -1,14 +1,14 @@
-//! How many requests an app had on average, weighted by time: what the autoscaler is fed with. Pure.
+//! Average concurrency: the number of an app's requests, weighted by time. Input of the autoscaler. Pure.
 
 use dormouse_fleet::clock::Boottime;
 
-/// A count and its integral over time.
+/// The number of requests and its integral over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
     count: u32,
-    /// Requests that came since the last take.
+    /// Requests that arrived since the last [`Load::take`].
     arrived: u32,
-    /// Sum of count × nanoseconds since the last take.
+    /// Sum of count × nanoseconds since the last [`Load::take`].
     area: u128,
     changed: Boottime,
 }
@@ -16,14 +16,14 @@ pub struct Load {
 /// The load of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Average {
-    /// Requests at one time, on average over the interval.
+    /// Average number of concurrent requests.
     pub concurrency: f64,
-    /// Requests that came in the interval.
+    /// Number of requests that arrived.
     pub requests: f64,
 }
 
 impl Load {
-    /// A request came.
+    /// A request arrived.
     pub fn enter(&mut self, now: Boottime) {
         self.advance(now);
         self.count += 1;
@@ -36,7 +36,7 @@ impl Load {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// The average between `since` (when it was last taken) and `now`; a new interval begins.
+    /// The average from `since`, the time of the previous call, to `now`; begins a new interval.
     pub fn take(&mut self, since: Boottime, now: Boottime) -> Average {
         self.advance(now);
         let interval = now.since(since).as_nanos();
@@ -52,7 +52,7 @@ impl Load {
         average
     }
 
-    /// Whether nothing runs and nothing came since the last take.
+    /// Whether no request is in progress and none arrived since the last [`Load::take`].
     pub fn is_idle(&self) -> bool {
         self.count == 0 && self.arrived == 0
     }
@@ -73,7 +73,7 @@ mod tests {
         load.enter(Boottime(1_000));
         load.enter(Boottime(1_500));
         load.leave(Boottime(1_750));
-        // 500 ns of one, 250 ns of two, 250 ns of one.
+        // One request for 500 ns, two for 250 ns, one for 250 ns.
         let average = load.take(Boottime(1_000), Boottime(2_000));
         assert_eq!(
             average,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_shorter_than_the_interval_counts_for_its_part() {
+    fn a_request_shorter_than_the_interval_counts_by_its_duration() {
         let mut load = Load::default();
         load.enter(Boottime(100));
         load.leave(Boottime(200));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_without_length_has_the_count_of_its_moment() {
+    fn an_empty_interval_has_the_current_count() {
         let mut load = Load::default();
         load.enter(Boottime(5));
         let average = load.take(Boottime(5), Boottime(5));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_read_out_of_order_takes_nothing_back() {
+    fn an_earlier_clock_reading_changes_nothing() {
         let mut load = Load::default();
         load.enter(Boottime(1_000));
         load.leave(Boottime(900));

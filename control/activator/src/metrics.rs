@@ -1,4 +1,4 @@
-//! The activator's metrics; no label names an app, so their number does not grow with apps.
+//! The activator's metrics. No label contains an app, so the number of series does not grow with the apps.
 
 use http::{Method, StatusCode};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -10,13 +10,13 @@ use prometheus_client::registry::Registry;
 use std::fmt::{Error, Write};
 use std::time::Duration;
 
-use crate::park::Full;
+use crate::park::LimitReached;
 
 /// Bounds in seconds: those of OpenTelemetry's `http.server.request.duration`.
 const REQUEST_BUCKETS: [f64; 14] = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
-/// Bounds in seconds: from a request that hardly waited to a pod that took a minute to come.
+/// Bounds in seconds: from a short wait for a slot to a pod that starts in a minute.
 const PARK_BUCKETS: [f64; 14] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0,
 ];
@@ -30,7 +30,7 @@ pub(crate) struct Metrics {
     duration: Family<RequestLabels, Histogram>,
 }
 
-/// Why a request was refused without having been tried.
+/// The reason of a refusal before any backend was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(
     non_camel_case_types,
@@ -43,11 +43,11 @@ pub(crate) enum Reason {
     connections,
 }
 
-impl From<Full> for Reason {
-    fn from(full: Full) -> Self {
-        match full {
-            Full::Bytes => Self::bytes,
-            Full::Count => Self::count,
+impl From<LimitReached> for Reason {
+    fn from(limit: LimitReached) -> Self {
+        match limit {
+            LimitReached::Bytes => Self::bytes,
+            LimitReached::Count => Self::count,
         }
     }
 }
@@ -63,7 +63,7 @@ struct RequestLabels {
     http_response_status_code: KnownStatus,
 }
 
-/// A method of RFC 9110 or PATCH; clients can invent others, and `_OTHER` stands for them.
+/// A method of RFC 9110 or PATCH; all others are `_OTHER`, because clients can send any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct KnownMethod(&'static str);
 
@@ -81,7 +81,7 @@ impl EncodeLabelValue for KnownMethod {
     }
 }
 
-/// A usual status, or the x00 of its class, as which any other is to be treated (RFC 9110, 15).
+/// A usual status, or the x00 of its class, which any other is equivalent to (RFC 9110, 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct KnownStatus(u16);
 
@@ -115,19 +115,19 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let parked = "Requests parked: no slot of their app is free";
+        let parked = "Parked requests, which wait for a free slot of their app";
         registry.register("dormouse_parked_requests", parked, self.parked.clone());
-        let bytes = "Memory that parked requests hold";
+        let bytes = "Memory of parked requests in bytes";
         registry.register("dormouse_parked_bytes", bytes, self.parked_bytes.clone());
-        let waited = "How long requests were parked before they were let out";
+        let waited = "Time that requests were parked";
         registry.register(
             "dormouse_park_duration_seconds",
             waited,
             self.park_duration.clone(),
         );
-        let refused = "Requests refused without having been tried";
+        let refused = "Requests and connections refused by a limit, by reason";
         registry.register("dormouse_refused_requests", refused, self.refused.clone());
-        let duration = "From a request's head to the end of its response";
+        let duration = "Time from a request's head to the end of its response";
         registry.register(
             "http_server_request_duration_seconds",
             duration,
@@ -139,7 +139,7 @@ impl Metrics {
         self.refused.get_or_create(&RefusedLabels { reason }).inc();
     }
 
-    pub(crate) fn answered(&self, method: &Method, status: StatusCode, took: Duration) {
+    pub(crate) fn response_ended(&self, method: &Method, status: StatusCode, took: Duration) {
         let labels = RequestLabels {
             http_request_method: KnownMethod::of(method),
             http_response_status_code: KnownStatus::of(status),
@@ -155,11 +155,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_invent_makes_no_new_series() {
+    fn unknown_methods_and_statuses_make_no_new_series() {
         let metrics = Metrics::default();
         for (method, status) in [("GET", 200), ("GET", 299), ("BREW", 418), ("STEEP", 499)] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            metrics.answered(
+            metrics.response_ended(
                 &method,
                 StatusCode::from_u16(status).unwrap(),
                 Duration::ZERO,

@@ -1,32 +1,32 @@
-//! Parked requests: first in, first out, bounded by number and by bytes. Pure.
+//! The queue of parked requests: first in, first out, limited by number and by bytes. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A request's place in line: the smaller, the earlier it came. A request that must wait again keeps it.
+/// A request's number in order of arrival. A request that is parked again keeps it, and so its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// How much may be parked.
+/// Limits of parked requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Requests.
+pub struct QueueLimits {
+    /// Number of requests.
     pub count_max: usize,
-    /// Bytes of memory that they hold.
+    /// Their memory, in bytes.
     pub bytes_max: usize,
 }
 
-/// Which limit was met.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// Too many requests.
+pub enum LimitReached {
+    /// The number of requests.
     Count,
-    /// Too many bytes.
+    /// Their bytes.
     Bytes,
 }
 
-/// One app's parked requests. `W` wakes the one who waits.
+/// One app's parked requests. `W` wakes the waiting task.
 #[derive(Debug)]
 pub struct Queue<W> {
     waiting: BTreeMap<Ticket, Parked<W>>,
@@ -49,83 +49,83 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    /// Parks a request that holds `bytes`, behind all that came earlier.
+    /// Parks a request that uses `bytes`, ordered by its ticket.
     pub fn park(
         &mut self,
         ticket: Ticket,
         bytes: usize,
         waiter: W,
-        room: Room,
-    ) -> Result<(), Full> {
-        if self.waiting.len() >= room.count_max {
-            return Err(Full::Count);
+        limits: QueueLimits,
+    ) -> Result<(), LimitReached> {
+        if self.waiting.len() >= limits.count_max {
+            return Err(LimitReached::Count);
         }
-        if self.bytes.saturating_add(bytes) > room.bytes_max {
-            return Err(Full::Bytes);
+        if self.bytes.saturating_add(bytes) > limits.bytes_max {
+            return Err(LimitReached::Bytes);
         }
         self.bytes += bytes;
         self.waiting.insert(ticket, Parked { waiter, bytes });
         Ok(())
     }
 
-    /// Takes out the earliest.
+    /// Removes the earliest request.
     pub fn pop(&mut self) -> Option<(Ticket, W)> {
         let (ticket, parked) = self.waiting.pop_first()?;
         self.bytes -= parked.bytes;
         Some((ticket, parked.waiter))
     }
 
-    /// Takes out one that no longer wants to wait; `None` when it is not parked.
+    /// Removes one request; `None` if it is not parked.
     pub fn remove(&mut self, ticket: Ticket) -> Option<W> {
         let parked = self.waiting.remove(&ticket)?;
         self.bytes -= parked.bytes;
         Some(parked.waiter)
     }
 
-    /// How many are parked.
+    /// The number of parked requests.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody is parked.
+    /// Whether no request is parked.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The memory that they hold, in bytes.
+    /// The memory of the parked requests, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// What all apps together may park. Shared by counting only: no lock stands between two apps.
+/// The limits of all apps together. Atomic counters only: apps share no lock.
 #[derive(Debug)]
 pub struct Budget {
     count: AtomicUsize,
     bytes: AtomicUsize,
-    room: Room,
+    limits: QueueLimits,
 }
 
 impl Budget {
-    /// A budget of which nothing is used.
-    pub fn new(room: Room) -> Arc<Self> {
+    /// An unused budget.
+    pub fn new(limits: QueueLimits) -> Arc<Self> {
         Arc::new(Self {
             count: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            room,
+            limits,
         })
     }
 
-    /// Takes one request's share, until the share is dropped.
-    pub fn claim(self: &Arc<Self>, bytes: usize) -> Result<Share, Full> {
-        if !add_within(&self.count, 1, self.room.count_max) {
-            return Err(Full::Count);
+    /// Reserves one request with `bytes` until the result is dropped.
+    pub fn claim(self: &Arc<Self>, bytes: usize) -> Result<Reservation, LimitReached> {
+        if !add_within(&self.count, 1, self.limits.count_max) {
+            return Err(LimitReached::Count);
         }
-        if !add_within(&self.bytes, bytes, self.room.bytes_max) {
+        if !add_within(&self.bytes, bytes, self.limits.bytes_max) {
             self.count.fetch_sub(1, Ordering::Relaxed);
-            return Err(Full::Bytes);
+            return Err(LimitReached::Bytes);
         }
-        Ok(Share {
+        Ok(Reservation {
             budget: Arc::clone(self),
             bytes,
         })
@@ -140,14 +140,14 @@ impl Budget {
     }
 }
 
-/// One parked request's share of the budget.
+/// One parked request's part of the budget.
 #[derive(Debug)]
-pub struct Share {
+pub struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.count.fetch_sub(1, Ordering::Relaxed);
         self.budget.bytes.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Answers that the activator gives itself: each names the app and the reason.
+//! Error responses of the activator. Each names the app and the reason.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
 use crate::metrics::Reason;
-use crate::park;
+use crate::park::LimitReached;
 
-/// What a connection beyond the limit is told; it has no head to be parsed yet.
-pub(crate) const FULL_HOUSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+/// The response to a connection above the limit, sent before a request is read.
+pub(crate) const TOO_MANY_CONNECTIONS: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 40\r\n\r\ndormouse: too many connections are open\n";
 
 #[derive(Debug, thiserror::Error)]
@@ -22,11 +23,11 @@ pub(crate) enum Refusal {
     OutsidePrefix { address: Ipv6Addr },
     #[error("no app has VIP index {vip}")]
     Unknown { vip: u32 },
-    #[error("app {app} is served on port {port}, not here")]
+    #[error("app {app} is served on port {port}, not on this one")]
     WrongPort { app: String, port: u16 },
     #[error("app {app} was removed while the request was parked")]
     Removed { app: String },
-    #[error("CONNECT is not served")]
+    #[error("the method CONNECT is not supported")]
     Connect,
     #[error("app {app} has too many requests parked")]
     TooMany { app: String },
@@ -34,18 +35,18 @@ pub(crate) enum Refusal {
     TooLarge { app: String },
     #[error("app {app} had no free slot for the request within {limit:?}")]
     ParkedTooLong { app: String, limit: Duration },
-    #[error("app {app} did not answer within {limit:?}")]
+    #[error("app {app} did not respond within {limit:?}")]
     Timeout { app: String, limit: Duration },
     #[error("app {app} failed: {}", chain(.source))]
     Backend { app: String, source: ForwardError },
 }
 
 impl Refusal {
-    pub(crate) fn full(app: &str, full: park::Full) -> Self {
+    pub(crate) fn limit(app: &str, limit: LimitReached) -> Self {
         let app = app.to_owned();
-        match full {
-            park::Full::Count => Self::TooMany { app },
-            park::Full::Bytes => Self::TooLarge { app },
+        match limit {
+            LimitReached::Count => Self::TooMany { app },
+            LimitReached::Bytes => Self::TooLarge { app },
         }
     }
 
@@ -64,7 +65,7 @@ impl Refusal {
         }
     }
 
-    /// The reason that is counted, for requests that were never tried.
+    /// The label in the metrics, for refusals before any backend was tried.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {
             Self::TooMany { .. } => Some(Reason::count),
@@ -90,7 +91,7 @@ impl Refusal {
     }
 }
 
-/// The error and its causes, as one line: whoever reads the answer has no log at hand.
+/// The error and its sources in one line, because the client cannot read the activator's log.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
@@ -101,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_beyond_the_connection_limit_is_well_formed() {
-        let text = std::str::from_utf8(FULL_HOUSE).unwrap();
+    fn the_response_above_the_connection_limit_is_well_formed() {
+        let text = std::str::from_utf8(TOO_MANY_CONNECTIONS).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(
             head.ends_with(&format!("content-length: {}", body.len())),
@@ -112,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_names_the_app_and_asks_to_come_again() {
-        let response = Refusal::full("default/docs", park::Full::Count).response();
+    fn a_full_queue_is_answered_503_with_retry_after() {
+        let response = Refusal::limit("default/docs", LimitReached::Count).response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()[RETRY_AFTER], "1");
     }

@@ -1,4 +1,4 @@
-//! The activator's life: accepts on the ports of its apps, and at the end lets everybody finish.
+//! The activator's main loop and its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,28 +7,27 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::handle::{Handle, Shared};
-use crate::listen::accept;
+use crate::accept::accept;
+use crate::handle::Handle;
+use crate::shared::Shared;
 
-/// A port that something else listens on is tried again after this.
-const PORTS_AGAIN: Duration = Duration::from_secs(1);
+/// Interval of retries for ports on which another process listens.
+const PORT_RETRY: Duration = Duration::from_secs(1);
 
-/// Accepts connections until `shutdown`, then drains: no new connection, each one closed after its
-/// response, what still runs after the configured time broken off.
+/// Accepts connections until `shutdown`, then drains: no new connections, each open one closed after its response, and
+/// those still open after the drain timeout aborted.
 pub async fn run(handle: Handle, shutdown: CancellationToken) {
     let shared = handle.shared;
-    let mut again = interval(PORTS_AGAIN);
-    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut retries = interval(PORT_RETRY);
+    retries.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let retry = tokio::select! {
             () = shutdown.cancelled() => break,
             () = shared.ports.opened.notified() => false,
-            _ = again.tick() => true,
+            _ = retries.tick() => true,
         };
-        for (port, listener, closed) in shared.ports.take_opened(retry) {
-            shared
-                .tracker
-                .spawn(accept(Arc::clone(&shared), port, listener, closed));
+        for opened in shared.ports.take_opened(retry) {
+            shared.tracker.spawn(accept(Arc::clone(&shared), opened));
         }
     }
     drain(&shared).await;
@@ -41,8 +40,8 @@ async fn drain(shared: &Shared) {
     if timeout(limit, shared.tracker.wait()).await.is_err() {
         warn!(
             left = shared.tracker.len(),
-            "draining took too long, breaking connections off"
+            "drain timeout passed, aborting connections"
         );
-        shared.broken_off.cancel();
+        shared.aborted.cancel();
     }
 }

@@ -82,7 +82,7 @@ impl Actuator {
                 self.fleet.publish(gone);
             }
             Action::Route { vip, route } => self.activator.configure(vip, route.map(route_of)),
-            Action::Serving { vip, direct } => self.activator.serving(vip, direct),
+            Action::Serving { vip, direct } => self.activator.set_serving(vip, direct),
             Action::Run { node, spec } => self.fleet.run(&node, spec),
             Action::SyncPods { node, specs } => self.fleet.sync_pods(&node, specs),
             Action::Settle { vip, version } => self.settle(vip, version),

@@ -1,4 +1,5 @@
-//! The connections to one pod: idle ones are used again, dials are few at a time, all end with the pod.
+//! The connections to one pod: idle ones are reused, the number of concurrent connects is limited, and all end with the
+//! pod.
 
 use std::net::SocketAddrV6;
 use std::sync::{Arc, Weak};
@@ -16,16 +17,16 @@ use tracing::debug;
 use crate::forward::ForwardError;
 use crate::outbound::Upload;
 
-/// How many connections to one backend, and for how long.
+/// Limits of the connections to one backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest wait for one connection to be made; above TCP's first retransmission (1 s).
+    /// Timeout of one connect; above TCP's first retransmission (1 s).
     pub connect_timeout: Duration,
-    /// An idle connection is closed after this.
+    /// Time after which an idle connection is closed.
     pub idle_timeout: Duration,
-    /// Idle HTTP/1.1 connections kept; further ones are closed when their response ends.
+    /// Limit of idle HTTP/1.1 connections; further ones are closed when their response ends.
     pub idle_max: usize,
-    /// Connections being made at one time: a released queue must not overrun the pod's backlog.
+    /// Limit of concurrent connects, so that a released queue does not overflow the pod's backlog.
     pub dials_max: usize,
 }
 
@@ -40,25 +41,26 @@ impl Default for Limits {
     }
 }
 
-/// TCP asks a silent peer after this whether it still lives: an upgraded connection has no other limit.
+/// Idle time before TCP keepalive probes; upgraded connections have no other timeout.
 const KEEPALIVE: Duration = Duration::from_mins(1);
 
-/// One pod's address and the connections to it. Its owner calls [`Backend::close`] when the pod leaves.
+/// One pod's address and the connections to it. The owner calls [`Backend::close`] when the pod is removed.
 #[derive(Debug)]
 pub struct Backend {
     address: SocketAddrV6,
     limits: Limits,
     idle: Mutex<Idle>,
-    /// One connection carries all of a pod's HTTP/2 streams; the lock makes its dial happen once.
+    /// The one connection for all of the pod's HTTP/2 streams. The lock is held during its connect, so that there is only
+    /// one.
     shared: tokio::sync::Mutex<Option<Shared>>,
     dials: Semaphore,
 }
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// Set once: whatever comes back later is dropped.
+    /// Set once. Connections that become idle later are dropped.
     closed: bool,
-    /// Most recently used last, so that the surplus of a burst grows old and goes.
+    /// Most recently used last, so that surplus connections of a burst reach the idle timeout.
     connections: Vec<(http1::SendRequest<Upload>, Instant)>,
 }
 
@@ -85,7 +87,7 @@ impl Backend {
         self.address
     }
 
-    /// Closes idle connections now and busy ones as their exchanges end.
+    /// Closes idle connections now, and busy ones when their exchanges end.
     pub fn close(&self) {
         let mut idle = self.idle.lock();
         idle.closed = true;
@@ -96,30 +98,30 @@ impl Backend {
         }
     }
 
-    /// A connection for one exchange, and whether it had been used before.
+    /// A connection for one exchange, and whether it is a reused one. `fresh` requires a new one.
     pub(crate) async fn http1(
         self: &Arc<Self>,
         fresh: bool,
     ) -> Result<(http1::SendRequest<Upload>, bool), ForwardError> {
-        if !fresh && let Some(sender) = self.rested() {
+        if !fresh && let Some(sender) = self.take_idle() {
             return Ok((sender, true));
         }
         let connect = async {
             let _permit = self.dials.acquire().await;
-            // While we waited for our turn another exchange may have ended.
-            if !fresh && let Some(sender) = self.rested() {
+            // Another exchange may have ended during the wait for the permit.
+            if !fresh && let Some(sender) = self.take_idle() {
                 return Ok((sender, true));
             }
-            let stream = self.dial().await?;
+            let stream = self.connect().await?;
             let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
             let (sender, connection) = handshake.map_err(|error| self.lost(error))?;
             tokio::spawn(drive(connection.with_upgrades(), Arc::downgrade(self)));
             Ok((sender, false))
         };
-        self.in_time(connect).await
+        self.within_timeout(connect).await
     }
 
-    /// A handle on the one HTTP/2 connection.
+    /// A sender on the shared HTTP/2 connection.
     pub(crate) async fn http2(
         self: &Arc<Self>,
     ) -> Result<http2::SendRequest<Upload>, ForwardError> {
@@ -129,7 +131,7 @@ impl Backend {
                 open.used = Instant::now();
                 return Ok(open.sender.clone());
             }
-            let stream = self.dial().await?;
+            let stream = self.connect().await?;
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
                 .timer(TokioTimer::new())
@@ -145,10 +147,10 @@ impl Backend {
             }
             Ok(sender)
         };
-        self.in_time(connect).await
+        self.within_timeout(connect).await
     }
 
-    async fn in_time<T>(
+    async fn within_timeout<T>(
         &self,
         connect: impl Future<Output = Result<T, ForwardError>>,
     ) -> Result<T, ForwardError> {
@@ -162,7 +164,7 @@ impl Backend {
         timeout(limit, connect).await.unwrap_or_else(elapsed)
     }
 
-    async fn dial(&self) -> Result<TcpStream, ForwardError> {
+    async fn connect(&self) -> Result<TcpStream, ForwardError> {
         let backend = self.address;
         let failed = |source| ForwardError::Connect { backend, source };
         let stream = TcpStream::connect(backend).await.map_err(failed)?;
@@ -181,7 +183,7 @@ impl Backend {
         }
     }
 
-    fn rested(&self) -> Option<http1::SendRequest<Upload>> {
+    fn take_idle(&self) -> Option<http1::SendRequest<Upload>> {
         let mut idle = self.idle.lock();
         while let Some((sender, since)) = idle.connections.pop() {
             if sender.is_ready() && since.elapsed() < self.limits.idle_timeout {
@@ -191,14 +193,14 @@ impl Backend {
         None
     }
 
-    fn rest(&self, sender: http1::SendRequest<Upload>) {
+    fn put_idle(&self, sender: http1::SendRequest<Upload>) {
         let mut idle = self.idle.lock();
         if !idle.closed && idle.connections.len() < self.limits.idle_max {
             idle.connections.push((sender, Instant::now()));
         }
     }
 
-    /// Drops what has been idle for too long or was closed by the pod.
+    /// Drops connections that have reached the idle timeout or that the pod has closed.
     fn expire(&self) {
         let limit = self.limits.idle_timeout;
         let alive = |(sender, since): &(http1::SendRequest<Upload>, Instant)| {
@@ -211,7 +213,8 @@ impl Backend {
     }
 }
 
-/// Runs one connection to its end, and now and then looks for idle ones: no task walks all backends.
+/// Drives one connection to its end, and expires the backend's idle ones at intervals, so that no task has to iterate
+/// over all backends.
 async fn drive(connection: impl Future<Output = hyper::Result<()>>, backend: Weak<Backend>) {
     let mut connection = std::pin::pin!(connection);
     let expire = || {
@@ -219,7 +222,7 @@ async fn drive(connection: impl Future<Output = hyper::Result<()>>, backend: Wea
             .upgrade()
             .map(|backend| (backend.expire(), backend.limits.idle_timeout))
     };
-    let mut every = backend
+    let mut period = backend
         .upgrade()
         .map_or(KEEPALIVE, |backend| backend.limits.idle_timeout);
     loop {
@@ -231,19 +234,19 @@ async fn drive(connection: impl Future<Output = hyper::Result<()>>, backend: Wea
                 expire();
                 return;
             }
-            () = sleep(every) => every = expire().map_or(KEEPALIVE, |((), every)| every),
+            () = sleep(period) => period = expire().map_or(KEEPALIVE, |((), period)| period),
         }
     }
 }
 
-/// The backend's side of an exchange under way; dropping it breaks the exchange off.
+/// The backend's side of an exchange; dropping it aborts the exchange.
 #[derive(Debug)]
 pub(crate) enum Upstream {
     Http1 {
         sender: http1::SendRequest<Upload>,
         backend: Arc<Backend>,
     },
-    /// Held so that the connection outlives its place in [`Backend`] until the stream ends.
+    /// Keeps the connection open until the stream ends, also after [`Backend`] has dropped it.
     Http2 { _sender: http2::SendRequest<Upload> },
 }
 
@@ -259,8 +262,8 @@ impl Upstream {
         Self::Http2 { _sender: sender }
     }
 
-    /// The response is complete: the connection rests, then `guard` goes, so that whoever it lets in
-    /// finds the connection. A request still being uploaded keeps both until `deadline`.
+    /// The response is complete: the connection becomes idle and then `guard` is dropped, so that the next exchange
+    /// finds the connection. A request that is still being uploaded keeps both until `deadline`.
     pub(crate) fn complete<G: Send + 'static>(self, deadline: Instant, guard: G) {
         let Self::Http1 {
             mut sender,
@@ -270,12 +273,12 @@ impl Upstream {
             return;
         };
         if sender.is_ready() {
-            backend.rest(sender);
+            backend.put_idle(sender);
             return;
         }
         tokio::spawn(async move {
             if let Ok(Ok(())) = timeout_at(deadline, sender.ready()).await {
-                backend.rest(sender);
+                backend.put_idle(sender);
             }
             drop(guard);
         });

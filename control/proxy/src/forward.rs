@@ -1,4 +1,4 @@
-//! Sends one request to one backend and says, when it fails, whether it may be tried elsewhere.
+//! The forwarding of one request to one backend. A failure returns the request if it may be sent to another backend.
 
 use std::io;
 use std::net::SocketAddrV6;
@@ -16,51 +16,51 @@ use crate::outbound::Outbound;
 use crate::relay::Relayed;
 use crate::splice::splice;
 
-/// Why a request got no response from its backend.
+/// Errors of a forwarded request.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// The backend's address did not take the connection.
+    /// The connection was refused or failed.
     #[error("failed to connect to {backend}")]
     Connect {
-        /// The address that was dialled.
+        /// The backend's address.
         backend: SocketAddrV6,
-        /// What the kernel said.
+        /// The system call's error.
         #[source]
         source: io::Error,
     },
-    /// The backend's address did not answer in time.
+    /// The connection was not established in time.
     #[error("failed to connect to {backend} within {limit:?}")]
     ConnectTimeout {
-        /// The address that was dialled.
+        /// The backend's address.
         backend: SocketAddrV6,
-        /// The limit of one dial.
+        /// The connect timeout.
         limit: Duration,
     },
-    /// The connection broke before the response's head was complete.
+    /// The connection failed before the response's head was complete.
     #[error("lost the connection to {backend} before its response")]
     Lost {
-        /// The backend that was asked.
+        /// The backend's address.
         backend: SocketAddrV6,
-        /// What broke.
+        /// The connection's error.
         #[source]
         source: hyper::Error,
     },
-    /// The backend switched protocols although the client had not asked for it.
-    #[error("{backend} switched protocols without being asked")]
-    UnaskedUpgrade {
-        /// The backend that was asked.
+    /// The backend switched protocols without a request for it.
+    #[error("{backend} switched protocols without a request for it")]
+    UnexpectedUpgrade {
+        /// The backend's address.
         backend: SocketAddrV6,
     },
-    /// No response's head came before the request's deadline.
+    /// No response's head was received before the request's deadline.
     #[error("no response from {backend} before the request's deadline")]
     Deadline {
-        /// The backend that was asked.
+        /// The backend's address.
         backend: SocketAddrV6,
     },
 }
 
 impl ForwardError {
-    /// Whether the backend could not even be dialled: another one, or this one a little later, may do.
+    /// Whether no connection was established: another backend, or the same one later, may succeed.
     pub fn is_connect(&self) -> bool {
         matches!(self, Self::Connect { .. } | Self::ConnectTimeout { .. })
     }
@@ -69,9 +69,9 @@ impl ForwardError {
 /// A request that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// Why.
+    /// The error.
     pub error: ForwardError,
-    /// The request, untouched, when nothing of it can have been acted upon: it may go to another backend.
+    /// The unchanged request, if no backend can have acted on it: it may be sent to another one.
     pub unsent: Option<Outbound>,
 }
 
@@ -91,12 +91,12 @@ impl Failure {
     }
 }
 
-/// Sends `outbound` to `backend`; the response's body streams.
+/// Sends `outbound` to `backend` and returns the response with a streamed body.
 ///
-/// `guard` lives as long as the exchange: until the response's body has ended or was dropped, or until
-/// an upgraded connection closed on either side. On failure it is dropped at once.
-/// `deadline` bounds the whole exchange; an upgraded connection is beyond it.
-/// Dropping the future (the client left) closes the connection or resets the stream to the backend.
+/// `guard` is dropped at the end of the exchange: when the response's body has ended or is dropped, or when both sides
+/// of an upgraded connection have closed; on failure at once. `deadline` limits the exchange, but not an upgraded
+/// connection. Dropping the future, because the client has gone, closes the connection to the backend or resets its
+/// stream.
 pub async fn forward<G: Send + Unpin + 'static>(
     outbound: Outbound,
     backend: &Arc<Backend>,
@@ -126,7 +126,7 @@ pub async fn forward<G: Send + Unpin + 'static>(
         return Ok(response.map(|body| Relayed::new(body, upstream, deadline, guard)));
     }
     let Some(client) = upgrade else {
-        return Err(Failure::sent(ForwardError::UnaskedUpgrade {
+        return Err(Failure::sent(ForwardError::UnexpectedUpgrade {
             backend: address,
         }));
     };
@@ -143,7 +143,7 @@ struct Sent {
 }
 
 async fn send_http1(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Sent, Box<Failure>> {
-    // An upgraded connection never comes back: it gets one of its own.
+    // An upgraded connection cannot be reused, so it does not take an idle one.
     let mut fresh = outbound.upgrade.is_some();
     loop {
         let (mut sender, reused) = match backend.http1(fresh).await {
@@ -174,7 +174,7 @@ async fn send_http1(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Se
         if !reused {
             return Err(Failure::unsent(error, outbound));
         }
-        // The backend had closed the idle connection: that says nothing about the backend.
+        // The backend had closed the idle connection, which is no failure: try a new one.
         fresh = true;
     }
 }

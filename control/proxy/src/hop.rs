@@ -1,4 +1,4 @@
-//! Header fields that belong to one connection only, and the one that tells who was at its other end.
+//! Hop-by-hop header fields, and `x-forwarded-for`.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Fields of one hop, named or not by `Connection` (RFC 9110, 7.6.1).
+/// Hop-by-hop fields, whether `Connection` lists them or not (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -18,13 +18,13 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     UPGRADE,
 ];
 
-/// Removes what must not pass a proxy. `te: trailers` stays: gRPC servers insist on it.
+/// Removes hop-by-hop fields, but keeps `te: trailers`, which gRPC servers require.
 pub(crate) fn strip(headers: &mut HeaderMap) {
     let trailers = headers
         .get_all(TE)
         .iter()
         .any(|value| has_token(value, "trailers"));
-    for name in connection_named(headers) {
+    for name in connection_listed(headers) {
         headers.remove(name);
     }
     for name in &HOP_BY_HOP {
@@ -35,30 +35,30 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// As [`strip`], for the response that switches protocols.
+/// As [`strip`], but keeps the upgrade, for a response `101 Switching Protocols`.
 pub(crate) fn strip_keeping_upgrade(headers: &mut HeaderMap) {
     let protocol = headers.get(UPGRADE).cloned();
     strip(headers);
     if let Some(protocol) = protocol {
-        ask_upgrade(headers, protocol);
+        set_upgrade(headers, protocol);
     }
 }
 
-/// The protocol that `Connection: upgrade` asks for.
-pub(crate) fn asked_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = headers
+/// The protocol of `Upgrade`, if `Connection` lists it.
+pub(crate) fn requested_upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    let listed = headers
         .get_all(CONNECTION)
         .iter()
         .any(|value| has_token(value, "upgrade"));
-    // h2c by upgrade went with RFC 9113; a server may ignore the offer, and we do.
+    // RFC 9113 removed the upgrade to h2c; a server may ignore it.
     let protocol = headers
         .get(UPGRADE)
         .filter(|protocol| !has_token(protocol, "h2c"));
-    if asked { protocol.cloned() } else { None }
+    if listed { protocol.cloned() } else { None }
 }
 
-/// Writes the two fields that ask for, or confirm, another protocol.
-pub(crate) fn ask_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+/// Sets the two fields that request or confirm a protocol upgrade.
+pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
@@ -76,8 +76,8 @@ pub(crate) fn add_forwarded_for(headers: &mut HeaderMap, client: IpAddr) {
     }
 }
 
-/// What `Connection` names, except `host`: naming it is an attack, not a wish.
-fn connection_named(headers: &HeaderMap) -> Vec<HeaderName> {
+/// The fields that `Connection` lists, except `host`: removing that is an attack.
+fn connection_listed(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter();
     values
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))

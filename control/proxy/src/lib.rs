@@ -1,10 +1,9 @@
-//! Forwards one HTTP request to one backend, so that whoever chose the backend need not know HTTP.
+//! An HTTP proxy's hop: forwards one request to one backend that the caller has chosen.
 //!
-//! [`Outbound`] is a request made ready to leave, [`Backend`] the connections to one pod,
-//! [`forward`] sends one through the other. The protocol of the request is kept: HTTP/1.1 leaves as
-//! HTTP/1.1, h2c as h2c, because a client that speaks h2c by prior knowledge knows its app.
-//! Which backend, how often and for how long is the caller's business: a request of which nothing
-//! has reached a backend is handed back in [`Failure`].
+//! [`Outbound`] is a request prepared for forwarding, [`Backend`] the connections to one pod, and [`forward`] sends the
+//! one over the other. The protocol is kept: HTTP/1.1 is forwarded as HTTP/1.1 and h2c as h2c, because a client that
+//! uses h2c with prior knowledge knows that its app supports it. The caller decides about retries and timeouts:
+//! [`Failure`] returns a request of which nothing has reached a backend.
 #![forbid(unsafe_code)]
 
 mod forward;

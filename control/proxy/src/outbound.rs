@@ -1,4 +1,4 @@
-//! A request on its way out: what was meant for our hop only is gone, and who asked is written down.
+//! Outbound requests: without hop-by-hop header fields, and with the client's address in `x-forwarded-for`.
 
 use std::net::IpAddr;
 
@@ -13,35 +13,35 @@ use hyper::upgrade::OnUpgrade;
 
 use crate::hop;
 
-/// A request's body: the client's, streamed; or none, when a bodyless request is sent once more.
+/// A request's body: the client's, streamed, or none in a repeated request.
 pub type Upload = Either<Incoming, Empty<Bytes>>;
 
-/// A request made ready to leave for any backend. Its body has not been polled.
+/// A request that can be sent to any backend. Its body has not been polled.
 #[derive(Debug)]
 pub struct Outbound {
     pub(crate) request: Request<Upload>,
-    /// Present when the client asked for another protocol: its side of the connection, once switched.
+    /// The client's side of the connection after a protocol upgrade, if it asked for one.
     pub(crate) upgrade: Option<OnUpgrade>,
     pub(crate) http2: bool,
 }
 
 impl Outbound {
-    /// Makes a received request ready: hop-by-hop fields removed, `x-forwarded-for` extended by `client`.
+    /// Removes the hop-by-hop fields of a received request and adds `client` to `x-forwarded-for`.
     pub fn new(mut request: Request<Incoming>, client: IpAddr) -> Self {
         let http2 = request.version() == Version::HTTP_2;
         let protocol = if http2 {
             None
         } else {
-            hop::asked_upgrade(request.headers())
+            hop::requested_upgrade(request.headers())
         };
         let upgrade = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
         let headers = request.headers_mut();
         hop::strip(headers);
-        // Our server answers `100-continue` itself, the moment the body is first polled.
+        // hyper's server answers `100-continue` when the body is first polled.
         headers.remove(EXPECT);
         hop::add_forwarded_for(headers, client);
         if let Some(protocol) = protocol {
-            hop::ask_upgrade(headers, protocol);
+            hop::set_upgrade(headers, protocol);
         }
         if http2 {
             address_http2(&mut request);
@@ -55,18 +55,18 @@ impl Outbound {
         }
     }
 
-    /// The same request again, where HTTP allows to repeat it unasked (RFC 9110, 9.2.2) and no body is lost.
+    /// A copy of the request, if HTTP allows to repeat it without the client (RFC 9110, 9.2.2) and it has no body.
     pub(crate) fn replay(&self) -> Option<Request<Upload>> {
         let repeatable = self.request.method().is_idempotent()
             && self.upgrade.is_none()
             && self.request.body().is_end_stream();
         repeatable.then(|| {
-            let mut again = Request::new(Either::Right(Empty::new()));
-            *again.method_mut() = self.request.method().clone();
-            *again.uri_mut() = self.request.uri().clone();
-            *again.version_mut() = self.request.version();
-            *again.headers_mut() = self.request.headers().clone();
-            again
+            let mut copy = Request::new(Either::Right(Empty::new()));
+            *copy.method_mut() = self.request.method().clone();
+            *copy.uri_mut() = self.request.uri().clone();
+            *copy.version_mut() = self.request.version();
+            *copy.headers_mut() = self.request.headers().clone();
+            copy
         })
     }
 }
@@ -84,14 +84,14 @@ fn address_http1(request: &mut Request<Incoming>) {
     if let Some(host) = authority.and_then(|host| HeaderValue::from_str(&host).ok()) {
         request.headers_mut().insert(HOST, host);
     }
-    // HTTP/1.0 may come without; 1.1 may not leave without (RFC 9112, 3.2: empty when there is none).
+    // HTTP/1.0 allows a request without Host; in 1.1 it is required, and empty if there is none (RFC 9112, 3.2).
     request
         .headers_mut()
         .entry(HOST)
         .or_insert(HeaderValue::from_static(""));
 }
 
-/// Scheme and authority in the target, as the pseudo-fields of HTTP/2 want them.
+/// Scheme and authority in the target, for the pseudo-header fields of HTTP/2.
 fn address_http2(request: &mut Request<Incoming>) {
     let mut parts = request.uri().clone().into_parts();
     if parts.authority.is_none() {

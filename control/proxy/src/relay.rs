@@ -1,4 +1,4 @@
-//! A response's body on its way to the client: streams, keeps to the deadline, and knows when it is over.
+//! The body of a relayed response: streamed, with the request's deadline, and with an action at its end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,23 +10,23 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::backend::Upstream;
 
-/// Why a response's body broke off. The client sees a reset, never a shortened body that looks whole.
+/// Errors of a response's body. The client gets a reset, never a shortened body that looks complete.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The backend broke off.
-    #[error("the backend's response broke off")]
+    /// The backend's connection failed.
+    #[error("the backend's response ended early")]
     Backend(#[source] hyper::Error),
-    /// The request's deadline came.
+    /// The request's deadline passed.
     #[error("the response was not complete at the request's deadline")]
     Deadline,
 }
 
-/// A backend's response body; `G` is held until it has ended or is dropped.
+/// A backend's response body. `G` is dropped when it has ended or is dropped itself.
 #[derive(Debug)]
 pub struct Relayed<G: Send + 'static> {
     body: Incoming,
     deadline: Instant,
-    /// Made when the backend first lets us wait: most small bodies never do.
+    /// The deadline's timer. Created at the first wait for data, which most small bodies never have.
     timer: Option<Pin<Box<Sleep>>>,
     exchange: Option<(Upstream, G)>,
 }
@@ -44,7 +44,7 @@ impl<G: Send + Unpin + 'static> Relayed<G> {
         relayed
     }
 
-    /// The body of a response that switches protocols.
+    /// The body of a response `101 Switching Protocols`.
     pub(crate) fn empty(body: Incoming) -> Self {
         Self {
             body,
@@ -89,7 +89,7 @@ impl<G: Send + Unpin + 'static> Body for Relayed<G> {
         let relayed = self.get_mut();
         match Pin::new(&mut relayed.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                // A body of known length is not polled again after its last byte.
+                // hyper does not poll a body of known length again after its last byte.
                 relayed.complete_at_end();
                 Poll::Ready(Some(Ok(frame)))
             }

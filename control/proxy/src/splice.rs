@@ -1,14 +1,14 @@
-//! Two upgraded connections joined: bytes pass both ways until both sides have closed.
+//! The relay between two upgraded connections: copies bytes both ways until both sides have closed.
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional_with_sizes;
 use tracing::debug;
 
-/// Bytes in flight each way: a slow side slows the other instead of filling memory.
+/// Buffer of each direction, in bytes. A slow reader stops the other side's reads when it is full.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Joins client and server; `guard` lives until they part.
+/// Relays between client and server; drops `guard` at the end.
 pub(crate) async fn splice<G>(client: OnUpgrade, server: OnUpgrade, guard: G) {
     match tokio::try_join!(client, server) {
         Ok((client, server)) => {
@@ -16,7 +16,7 @@ pub(crate) async fn splice<G>(client: OnUpgrade, server: OnUpgrade, guard: G) {
             let copy =
                 copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
             if let Err(error) = copy.await {
-                debug!(%error, "upgraded connection broke");
+                debug!(%error, "upgraded connection failed");
             }
         }
         Err(error) => debug!(%error, "protocol switch did not complete"),

@@ -1,4 +1,4 @@
-//! The forwarder between a front that has nothing else and pods that misbehave in time.
+//! The hop between a minimal proxy and pods that respond late, not at all, or wrongly.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,8 +32,8 @@ async fn listen() -> (TcpListener, SocketAddrV6) {
     (listener, address)
 }
 
-/// A client's connection to a front that forwards all to one backend, each request with `deadline`.
-async fn front(backend: Arc<Backend>, deadline: Duration) -> TcpStream {
+/// A client's connection to a proxy that forwards every request to one backend, with `deadline`.
+async fn proxy(backend: Arc<Backend>, deadline: Duration) -> TcpStream {
     let (listener, address) = listen().await;
     let client = TcpStream::connect(address).await.unwrap();
     let (stream, _) = listener.accept().await.unwrap();
@@ -68,10 +68,10 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_body_that_misses_the_deadline_is_broken_off_and_not_ended() {
+async fn a_body_past_the_deadline_is_aborted_without_a_regular_end() {
     let (pods, address) = listen().await;
     let backend = Backend::new(address, Limits::default());
-    let mut client = front(backend, Duration::from_millis(300)).await;
+    let mut client = proxy(backend, Duration::from_millis(300)).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
     read_until(&mut pod, "\r\n\r\n").await;
@@ -96,7 +96,7 @@ async fn a_body_that_misses_the_deadline_is_broken_off_and_not_ended() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_after_its_time() {
+async fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let (pods, address) = listen().await;
     let idle_timeout = Duration::from_millis(50);
     let backend = Backend::new(
@@ -106,7 +106,7 @@ async fn an_idle_connection_is_closed_after_its_time() {
             ..Limits::default()
         },
     );
-    let mut client = front(Arc::clone(&backend), PATIENCE).await;
+    let mut client = proxy(Arc::clone(&backend), PATIENCE).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
     read_until(&mut pod, "\r\n\r\n").await;
@@ -121,10 +121,10 @@ async fn an_idle_connection_is_closed_after_its_time() {
 }
 
 #[tokio::test]
-async fn a_request_that_reached_no_pod_is_handed_back() {
+async fn a_request_that_reached_no_pod_is_returned() {
     let (pods, address) = listen().await;
     drop(pods);
-    let mut client = front(Backend::new(address, Limits::default()), PATIENCE).await;
+    let mut client = proxy(Backend::new(address, Limits::default()), PATIENCE).await;
     client
         .write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi")
         .await
@@ -135,9 +135,9 @@ async fn a_request_that_reached_no_pod_is_handed_back() {
 }
 
 #[tokio::test]
-async fn a_protocol_switch_that_nobody_asked_for_is_refused() {
+async fn a_protocol_switch_without_a_request_is_refused() {
     let (pods, address) = listen().await;
-    let mut client = front(Backend::new(address, Limits::default()), PATIENCE).await;
+    let mut client = proxy(Backend::new(address, Limits::default()), PATIENCE).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
     read_until(&mut pod, "\r\n\r\n").await;

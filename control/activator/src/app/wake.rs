@@ -1,4 +1,4 @@
-//! The demand for an app's first pod: raised once, repeated while needed, closed by the first response.
+//! The demand for an app's first pod: raised once, repeated while needed, and the time of the first response.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,23 +8,25 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{App, State};
-use crate::handle::Demand;
+use crate::report::Demand;
 
-/// A demand is repeated after this while requests are parked and no pod is ready.
-const DEMAND_AGAIN: Duration = Duration::from_secs(1);
+/// Interval of repeated demands, while requests are parked and no pod is ready.
+const DEMAND_PERIOD: Duration = Duration::from_secs(1);
+
+/// The state of an app's wake.
 #[derive(Default)]
 pub(super) struct Wake {
     /// A task repeats the demand.
-    asking: bool,
+    repeating: bool,
     awaiting_first_byte: bool,
     first_byte: Option<Boottime>,
 }
 
 impl App {
-    /// Notes that a backend's response has begun.
-    pub(crate) fn answered(&self) {
+    /// Records that a backend's response has begun.
+    pub(crate) fn response_begun(&self) {
         let mut state = self.state.lock();
-        state.answered += 1;
+        state.responses += 1;
         if state.wake.awaiting_first_byte {
             state.wake.awaiting_first_byte = false;
             state.wake.first_byte = Some(Boottime::now());
@@ -37,7 +39,7 @@ impl App {
 
     pub(super) fn begin_demand(self: &Arc<Self>) {
         self.demand();
-        tokio::spawn(demand_again(Arc::downgrade(self)));
+        tokio::spawn(repeat_demand(Arc::downgrade(self)));
     }
 
     fn demand(&self) {
@@ -46,15 +48,15 @@ impl App {
             at: Boottime::now(),
         };
         if let Err(error) = self.core.demands.try_send(demand) {
-            warn!(vip = self.vip, %error, "demand not taken");
+            warn!(vip = self.vip, %error, "demand not delivered");
         }
     }
 
-    /// Demands again when still needed; whether to look once more.
-    fn still_demands(&self) -> bool {
+    /// Repeats the demand if it is still needed; returns whether it is.
+    fn repeat_if_needed(&self) -> bool {
         let mut state = self.state.lock();
         let needed = state.breaker.parked() > 0 && !state.breaker.has_backend();
-        state.wake.asking = needed;
+        state.wake.repeating = needed;
         drop(state);
         if needed {
             self.demand();
@@ -64,13 +66,13 @@ impl App {
 }
 
 impl State {
-    /// Whether a wake begins now: somebody waits, nobody can serve, nobody asked yet.
-    pub(super) fn begins_to_demand(&mut self) -> bool {
+    /// Whether a wake begins now: a request is parked, there is no backend, and no demand has been raised.
+    pub(super) fn begins_wake(&mut self) -> bool {
         let needed = self.breaker.parked() > 0 && !self.breaker.has_backend();
-        let begins = needed && !self.wake.asking;
+        let begins = needed && !self.wake.repeating;
         if begins {
             self.wake = Wake {
-                asking: true,
+                repeating: true,
                 awaiting_first_byte: true,
                 first_byte: None,
             };
@@ -79,10 +81,10 @@ impl State {
     }
 }
 
-async fn demand_again(app: Weak<App>) {
+async fn repeat_demand(app: Weak<App>) {
     loop {
-        sleep(DEMAND_AGAIN).await;
-        if !app.upgrade().is_some_and(|app| app.still_demands()) {
+        sleep(DEMAND_PERIOD).await;
+        if !app.upgrade().is_some_and(|app| app.repeat_if_needed()) {
             return;
         }
     }

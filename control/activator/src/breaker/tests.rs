@@ -1,4 +1,4 @@
-//! The breaker against a model of it, under any order of events.
+//! The breaker compared with a model, under random sequences of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ROOM: Room = Room {
+const LIMITS: QueueLimits = QueueLimits {
     count_max: 50,
     bytes_max: 10_000,
 };
@@ -36,12 +36,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a caller would know: who runs where, who waits, and what was configured.
+/// The model: running and parked requests, and the configuration.
 #[derive(Default)]
 struct World {
     breaker: Breaker<u64>,
     concurrency: u32,
-    listed: BTreeSet<u16>,
+    configured: BTreeSet<u16>,
     running: Vec<(u64, SocketAddrV6)>,
     waiting: BTreeSet<u64>,
     tickets: u64,
@@ -63,8 +63,8 @@ impl World {
 
     fn starts(&mut self, request: u64, at: SocketAddrV6) {
         assert!(
-            self.listed.iter().any(|number| backend(*number) == at),
-            "sent to a backend not listed"
+            self.configured.iter().any(|number| backend(*number) == at),
+            "sent to a backend that is not configured"
         );
         assert!(
             self.has_room(at),
@@ -80,7 +80,7 @@ impl World {
             self.starts(request, at);
         }
         let free = self
-            .listed
+            .configured
             .iter()
             .any(|number| self.has_room(backend(*number)));
         assert!(
@@ -100,12 +100,12 @@ impl World {
                     self.starts(request, at);
                 } else if self
                     .breaker
-                    .park(Ticket(request), 100, request, ROOM)
+                    .park(Ticket(request), 100, request, LIMITS)
                     .is_ok()
                 {
                     self.waiting.insert(request);
                 } else {
-                    assert_eq!(self.waiting.len(), ROOM.count_max);
+                    assert_eq!(self.waiting.len(), LIMITS.count_max);
                 }
             }
             Step::Finish(which) if !self.running.is_empty() => {
@@ -115,12 +115,12 @@ impl World {
             Step::ClientLeaves(which) if !self.waiting.is_empty() => {
                 let request = *self.waiting.iter().nth(which % self.waiting.len()).unwrap();
                 self.waiting.remove(&request);
-                assert_eq!(self.breaker.give_up(Ticket(request)), Some(request));
+                assert_eq!(self.breaker.unpark(Ticket(request)), Some(request));
             }
-            Step::Configure(concurrency, listed) => {
-                let backends: Vec<_> = listed.iter().map(|number| backend(*number)).collect();
+            Step::Configure(concurrency, configured) => {
+                let backends: Vec<_> = configured.iter().map(|number| backend(*number)).collect();
                 self.breaker.configure(concurrency, &backends);
-                (self.concurrency, self.listed) = (concurrency, listed);
+                (self.concurrency, self.configured) = (concurrency, configured);
             }
             Step::Fails(number) => self.breaker.avoid(backend(number), Boottime(2_000)),
             Step::Finish(_) | Step::ClientLeaves(_) => {}
@@ -131,7 +131,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn slots_are_kept_and_the_line_is_in_order(steps in prop::collection::vec(step(), 1..200)) {
+    fn limits_hold_and_requests_get_slots_in_order_of_arrival(steps in prop::collection::vec(step(), 1..200)) {
         let mut world = World::default();
         for step in steps {
             world.step(step);
@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn equal_backends_take_turns() {
+fn equal_backends_are_used_in_turn() {
     let mut breaker = Breaker::<()>::default();
     breaker.configure(0, &[backend(1), backend(2), backend(3)]);
     let mut used: Vec<_> = (0..6).filter_map(|_| breaker.enter(NOW)).collect();
@@ -150,20 +150,20 @@ fn equal_backends_take_turns() {
 }
 
 #[test]
-fn a_failing_backend_is_asked_last_and_forgiven_in_time() {
+fn a_failing_backend_is_used_last_until_its_time_has_passed() {
     let mut breaker = Breaker::<()>::default();
     breaker.configure(2, &[backend(1), backend(2)]);
     breaker.avoid(backend(1), Boottime(2_000));
     let order: Vec<_> = (0..4).filter_map(|_| breaker.enter(NOW)).collect();
     assert_eq!(order, [2, 2, 1, 1].map(backend));
-    assert!(breaker.has_sound(NOW));
+    assert!(breaker.has_healthy(NOW));
     breaker.avoid(backend(2), Boottime(2_000));
-    assert!(!breaker.has_sound(NOW));
-    assert!(breaker.has_sound(Boottime(2_000)));
+    assert!(!breaker.has_healthy(NOW));
+    assert!(breaker.has_healthy(Boottime(2_000)));
 }
 
 #[test]
-fn a_backend_that_comes_back_still_owns_what_it_runs() {
+fn a_backend_that_is_added_again_keeps_its_count() {
     let mut breaker = Breaker::<()>::default();
     breaker.configure(1, &[backend(1)]);
     assert_eq!(breaker.enter(NOW), Some(backend(1)));

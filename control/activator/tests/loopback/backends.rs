@@ -1,4 +1,4 @@
-//! Pods that refuse, break off or come late.
+//! Pods that refuse connections, close them early or start late.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -14,7 +14,7 @@ fn local(port: u16) -> SocketAddrV6 {
 }
 
 #[tokio::test]
-async fn a_request_whose_backend_refuses_goes_to_the_next_with_its_body() {
+async fn a_request_refused_by_a_backend_is_sent_to_the_next_with_its_body() {
     let rig = Rig::start();
     let (_refusing, port) = reserve();
     let echo = backend(|request: http::Request<hyper::body::Incoming>| async move {
@@ -35,12 +35,12 @@ async fn a_request_whose_backend_refuses_goes_to_the_next_with_its_body() {
 }
 
 #[tokio::test]
-async fn a_pod_that_listens_a_moment_late_is_tried_again() {
+async fn a_pod_that_listens_late_is_retried() {
     let rig = Rig::start();
     let (socket, port) = reserve();
     rig.configure(|route| route.backends = vec![local(port)]);
     let reply = rig.spawn_get("/");
-    // Counted in flight, not parked: the request is between two attempts or in one.
+    // In flight and not parked: the request is in an attempt or between two.
     crate::rig::until("the request came", || rig.stat().concurrency > 0.0).await;
     socket.listen(16).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -55,7 +55,7 @@ async fn a_pod_that_listens_a_moment_late_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_takes_is_answered_bad_gateway() {
+async fn a_request_that_no_backend_accepts_is_answered_bad_gateway() {
     let rig = Rig::start();
     let (_refusing, port) = reserve();
     rig.configure(|route| route.backends = vec![local(port)]);
@@ -71,7 +71,7 @@ async fn a_request_that_nobody_takes_is_answered_bad_gateway() {
 }
 
 #[tokio::test]
-async fn a_post_whose_backend_breaks_off_is_not_repeated() {
+async fn a_post_is_not_repeated_when_the_backend_closes_the_connection() {
     let rig = Rig::start();
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let SocketAddr::V6(address) = listener.local_addr().unwrap() else {
@@ -94,7 +94,7 @@ async fn a_post_whose_backend_breaks_off_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_pod_that_closes_idle_connections_costs_no_request() {
+async fn no_request_is_lost_when_a_pod_closes_idle_connections() {
     let rig = Rig::start();
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let SocketAddr::V6(address) = listener.local_addr().unwrap() else {
@@ -119,7 +119,7 @@ async fn a_pod_that_closes_idle_connections_costs_no_request() {
 }
 
 #[tokio::test]
-async fn idle_connections_are_used_again_and_closed_with_their_pod() {
+async fn idle_connections_are_reused_and_closed_with_their_pod() {
     let rig = Rig::start();
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let SocketAddr::V6(address) = listener.local_addr().unwrap() else {

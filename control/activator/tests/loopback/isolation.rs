@@ -1,4 +1,4 @@
-//! Two apps behind one activator, in a namespace where a whole acting prefix is local, as on a real host.
+//! Two apps of one activator, in a network namespace where a whole acting prefix is local, as on a real host.
 
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddrV6, TcpListener, TcpStream};
@@ -9,12 +9,12 @@ use dormouse_activator::{Config, Route};
 use nix::sched::{CloneFlags, unshare};
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::PATIENCE;
+use crate::rig::TIMEOUT;
 
 const PREFIX: &str = "2001:db8:d0:0:0:a1::";
 const PORT: u16 = 80;
 const STUCK: u32 = 16;
-const SOUND: u32 = 17;
+const HEALTHY: u32 = 17;
 
 fn acting(vip: u32) -> SocketAddrV6 {
     let prefix: Ipv6Addr = PREFIX.parse().unwrap();
@@ -39,15 +39,15 @@ fn route(name: &str, backends: Vec<SocketAddrV6>) -> Route {
         name: name.to_owned(),
         port: PORT,
         container_concurrency: 1,
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         backends,
     }
 }
 
 /// Sends a request and returns its connection.
-fn ask(vip: u32) -> TcpStream {
+fn send(vip: u32) -> TcpStream {
     let mut client = TcpStream::connect(acting(vip)).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         .unwrap();
@@ -71,13 +71,13 @@ fn a_stuck_app_delays_no_other_app() {
             .enable_all()
             .build()
             .unwrap();
-        // The runtime's only thread is this one: its sockets belong to the namespace.
-        runtime.block_on(stuck_and_sound());
+        // All tasks run on this thread, so all sockets are in its namespace.
+        runtime.block_on(stuck_and_healthy());
     });
     test.join().unwrap();
 }
 
-async fn stuck_and_sound() {
+async fn stuck_and_healthy() {
     let config = Config {
         queue_per_app_max: 100,
         ..Config::new(PREFIX.parse().unwrap())
@@ -85,13 +85,13 @@ async fn stuck_and_sound() {
     let (handle, _demands) = dormouse_activator::new(config);
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(dormouse_activator::run(handle.clone(), shutdown.clone()));
-    // A pod that takes connections and never answers; behind it a full queue.
+    // A pod that accepts connections and never responds, with a full queue.
     let (_never_accepted, stuck) = pod();
-    let (listener, sound) = pod();
+    let (listener, healthy) = pod();
     handle.configure(STUCK, Some(route("default/stuck", vec![stuck])));
-    handle.configure(SOUND, Some(route("default/sound", vec![sound])));
+    handle.configure(HEALTHY, Some(route("default/healthy", vec![healthy])));
     let clients = move || {
-        let waiting: Vec<TcpStream> = (0..50).map(|_| ask(STUCK)).collect();
+        let waiting: Vec<TcpStream> = (0..50).map(|_| send(STUCK)).collect();
         let server = std::thread::spawn(move || {
             for _ in 0..20 {
                 let (mut stream, _) = listener.accept().unwrap();
@@ -105,21 +105,21 @@ async fn stuck_and_sound() {
         for _ in 0..20 {
             let begin = Instant::now();
             let mut reply = String::new();
-            ask(SOUND).read_to_string(&mut reply).unwrap();
+            send(HEALTHY).read_to_string(&mut reply).unwrap();
             assert!(reply.ends_with("ok"), "{reply}");
             slowest = slowest.max(begin.elapsed());
         }
         server.join().unwrap();
         (waiting, slowest)
     };
-    let (told, mut slowest) = tokio::sync::mpsc::channel(1);
-    let clients = std::thread::spawn(move || told.blocking_send(clients()).unwrap());
-    let (waiting, slowest) = tokio::time::timeout(PATIENCE, slowest.recv())
+    let (sender, mut slowest) = tokio::sync::mpsc::channel(1);
+    let clients = std::thread::spawn(move || sender.blocking_send(clients()).unwrap());
+    let (waiting, slowest) = tokio::time::timeout(TIMEOUT, slowest.recv())
         .await
         .unwrap()
         .unwrap();
     clients.join().unwrap();
-    // Milliseconds on an idle machine; a second leaves room for a busy one and none for a stuck one.
+    // Milliseconds on an idle machine; a second allows for a busy machine but not for a stuck app.
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
     drop(waiting);
     shutdown.cancel();

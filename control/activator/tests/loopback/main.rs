@@ -2,14 +2,14 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test that cannot go on says so by panicking"
+    reason = "a test fails by panicking"
 )]
 
 mod rig;
 
 mod backends;
+mod disconnects;
 mod isolation;
-mod leaving;
 mod parking;
 mod protocols;
 mod refusals;

@@ -38,9 +38,9 @@ async fn a_demand_is_repeated_while_there_is_no_pod() {
 }
 
 #[tokio::test]
-async fn a_pod_taken_away_from_those_who_wait_is_demanded_again() {
+async fn a_demand_is_raised_when_the_last_pod_of_parked_requests_is_removed() {
     let mut rig = Rig::start();
-    let (pod, _running) = holding_backend().await;
+    let (pod, _running) = stuck_backend().await;
     rig.configure(|route| (route.container_concurrency, route.backends) = (1, vec![pod]));
     let _running = rig.spawn_get("/runs");
     let _waiting = rig.spawn_get("/waits");
@@ -49,8 +49,8 @@ async fn a_pod_taken_away_from_those_who_wait_is_demanded_again() {
     assert_eq!(rig.demand().await.vip, 1);
 }
 
-/// A pod that never answers, and how many requests it has.
-async fn holding_backend() -> (std::net::SocketAddrV6, Arc<AtomicUsize>) {
+/// A pod that never responds, and the number of its requests.
+async fn stuck_backend() -> (std::net::SocketAddrV6, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     let pod = backend(move |_request| {
@@ -61,7 +61,7 @@ async fn holding_backend() -> (std::net::SocketAddrV6, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn parked_requests_leave_in_the_order_they_came() {
+async fn parked_requests_are_released_in_order_of_arrival() {
     let rig = Rig::start();
     rig.configure(|_route| {});
     let mut replies = Vec::new();
@@ -86,7 +86,7 @@ async fn parked_requests_leave_in_the_order_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backend_never_has_more_than_its_concurrency() {
+async fn a_backend_never_has_more_requests_than_its_concurrency() {
     let rig = Rig::start();
     let (mut pods, mut peaks) = (Vec::new(), Vec::new());
     for _ in 0..2 {
@@ -96,7 +96,7 @@ async fn a_backend_never_has_more_than_its_concurrency() {
             let (now, peak) = (Arc::clone(&now), Arc::clone(&peak));
             async move {
                 peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // The work of the app, long enough for others to come.
+                // The app's work: other requests arrive meanwhile.
                 sleep(Duration::from_millis(5)).await;
                 now.fetch_sub(1, Ordering::SeqCst);
                 Response::new(text("done"))
@@ -135,7 +135,7 @@ async fn the_average_concurrency_includes_parked_requests() {
     rig.configure(|route| route.backends = vec![pod]);
     first.await.unwrap();
     second.await.unwrap();
-    assert_eq!(rig.stat().answered_total, 2);
+    assert_eq!(rig.stat().responses_total, 2);
 }
 
 #[tokio::test]

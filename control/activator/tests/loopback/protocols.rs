@@ -1,4 +1,4 @@
-//! h2c on the same port, upgrades, direct mode, and what the pod learns about the client.
+//! h2c on the same port, upgrades, serve mode, and the headers about the client.
 
 use std::net::SocketAddrV6;
 
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::rig::{AnyBody, PATIENCE, Rig, backend, path_backend, text};
+use crate::rig::{AnyBody, Rig, TIMEOUT, backend, path_backend, text};
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
@@ -29,7 +29,7 @@ fn post(body: &'static str) -> Request<Full<Bytes>> {
     request.body(Full::from(body)).unwrap()
 }
 
-/// Echoes over the protocol it was asked in, with a trailer as gRPC has it.
+/// Echoes the request, with a trailer as in gRPC.
 async fn grpc_like(request: Request<Incoming>) -> Response<AnyBody> {
     assert_eq!(request.version(), http::Version::HTTP_2);
     assert_eq!(request.headers()["te"], "trailers");
@@ -69,7 +69,7 @@ async fn an_h2c_request_is_parked_and_forwarded_as_h2c_with_trailers() {
 }
 
 #[tokio::test]
-async fn a_reset_stream_leaves_the_line_at_once() {
+async fn a_reset_stream_leaves_the_queue_at_once() {
     let rig = Rig::start();
     rig.configure(|_route| {});
     let (mut sender, _connection) = http2_client(rig.address).await;
@@ -80,7 +80,7 @@ async fn a_reset_stream_leaves_the_line_at_once() {
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_passes_bytes_both_ways_and_holds_its_slot() {
+async fn an_upgraded_connection_relays_bytes_both_ways_and_keeps_its_slot() {
     let rig = Rig::start();
     let pod = backend(|mut request: Request<Incoming>| async move {
         if request.headers().get("upgrade").is_none() {
@@ -125,25 +125,25 @@ async fn an_upgraded_connection_passes_bytes_both_ways_and_holds_its_slot() {
 }
 
 #[tokio::test]
-async fn in_direct_mode_an_http1_client_is_asked_to_reconnect() {
+async fn in_serve_mode_an_http1_client_is_asked_to_reconnect() {
     let rig = Rig::start();
     let pod = path_backend().await;
     rig.configure(|route| route.backends = vec![pod]);
     let mut client = rig.connect().await;
     client.send("GET /kept HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(!client.reply().await.has("connection: close"));
-    rig.handle.serving(1, true);
+    rig.handle.set_serving(1, true);
     client.send("GET /last HTTP/1.1\r\nhost: a\r\n\r\n").await;
     let reply = client.reply().await;
     assert_eq!(reply.body, "/last");
     assert!(reply.has("connection: close"), "{reply:?}");
     assert!(client.closes().await);
-    rig.handle.serving(1, false);
+    rig.handle.set_serving(1, false);
     assert!(!rig.get("/").await.has("connection: close"));
 }
 
 #[tokio::test]
-async fn in_direct_mode_an_http2_client_gets_goaway() {
+async fn in_serve_mode_an_http2_client_gets_goaway() {
     let rig = Rig::start();
     let pod = backend(grpc_like).await;
     rig.configure(|route| route.backends = vec![pod]);
@@ -155,8 +155,8 @@ async fn in_direct_mode_an_http2_client_gets_goaway() {
         .collect()
         .await
         .unwrap();
-    rig.handle.serving(1, true);
-    timeout(PATIENCE, idle_connection)
+    rig.handle.set_serving(1, true);
+    timeout(TIMEOUT, idle_connection)
         .await
         .expect("no GOAWAY")
         .unwrap()
@@ -167,7 +167,7 @@ async fn in_direct_mode_an_http2_client_gets_goaway() {
         response.into_body().collect().await.unwrap().to_bytes(),
         "late"
     );
-    timeout(PATIENCE, late_connection)
+    timeout(TIMEOUT, late_connection)
         .await
         .expect("no GOAWAY")
         .unwrap()
@@ -175,7 +175,7 @@ async fn in_direct_mode_an_http2_client_gets_goaway() {
 }
 
 #[tokio::test]
-async fn the_pod_learns_the_client_and_not_our_hop() {
+async fn the_pod_gets_the_clients_address_and_no_hop_by_hop_headers() {
     let rig = Rig::start();
     let pod = backend(|request: Request<Incoming>| async move {
         let headers = request.headers();
@@ -203,7 +203,7 @@ async fn the_pod_learns_the_client_and_not_our_hop() {
 }
 
 #[tokio::test]
-async fn a_head_request_keeps_the_length_it_was_told() {
+async fn the_response_to_a_head_request_keeps_its_content_length() {
     let rig = Rig::start();
     let pod = backend(|_request| async {
         let empty = Empty::<Bytes>::new()

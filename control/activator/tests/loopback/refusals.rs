@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Refusals: their statuses and messages.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn parked_bytes_are_limited_over_all_apps() {
 }
 
 #[tokio::test]
-async fn a_request_parked_for_its_whole_time_may_come_again() {
+async fn a_request_parked_until_its_timeout_is_answered_with_retry_after() {
     let rig = Rig::start();
     rig.configure(|route| route.timeout = Duration::from_millis(50));
     let reply = rig.get("/").await;
@@ -78,7 +78,7 @@ async fn a_request_parked_for_its_whole_time_may_come_again() {
 }
 
 #[tokio::test]
-async fn a_backend_that_does_not_answer_in_time_is_a_gateway_timeout() {
+async fn a_backend_that_does_not_respond_in_time_is_a_gateway_timeout() {
     let rig = Rig::start();
     let pod = backend(|_request| std::future::pending()).await;
     rig.configure(|route| {
@@ -88,7 +88,7 @@ async fn a_backend_that_does_not_answer_in_time_is_a_gateway_timeout() {
     assert_eq!(reply.status(), 504);
     assert_eq!(
         reply.body,
-        "dormouse: app default/test did not answer within 100ms\n"
+        "dormouse: app default/test did not respond within 100ms\n"
     );
 }
 
@@ -104,7 +104,7 @@ async fn a_connection_without_a_complete_head_is_closed_in_time() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_a_bad_request() {
+async fn data_that_is_not_http_is_a_bad_request() {
     let rig = Rig::start();
     rig.configure(|_route| {});
     let mut client = rig.connect().await;
@@ -117,7 +117,7 @@ async fn what_is_not_http_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn connections_beyond_an_apps_share_are_told_so() {
+async fn connections_above_an_apps_limit_are_refused_with_the_reason() {
     let rig = Rig::start_with(|config| config.connections_per_app_max = 1);
     rig.configure(|_route| {});
     let _first = rig.spawn_get("/");

@@ -1,4 +1,4 @@
-//! An activator on a port of its own, clients that speak plain HTTP/1.1, and backends that do as told.
+//! A test rig: an activator on its own port, plain HTTP/1.1 clients, and backends.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Every wait in these tests ends after this.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of every wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The VIP index of `::1`.
 pub(crate) const VIP: u32 = 1;
@@ -35,7 +35,7 @@ pub(crate) struct Rig {
     pub(crate) address: SocketAddrV6,
     pub(crate) shutdown: CancellationToken,
     pub(crate) running: JoinHandle<()>,
-    /// Bound but not listening: keeps the port ours until the activator listens on it.
+    /// Bound but not listening: reserves the port until the activator listens on it.
     _reserved: Socket,
 }
 
@@ -68,7 +68,7 @@ impl Rig {
             name: "default/test".to_owned(),
             port: self.address.port(),
             container_concurrency: 0,
-            timeout: PATIENCE,
+            timeout: TIMEOUT,
             backends: Vec::new(),
         }
     }
@@ -93,9 +93,9 @@ impl Rig {
     }
 
     pub(crate) async fn demand(&mut self) -> Demand {
-        timeout(PATIENCE, self.demands.recv())
+        timeout(TIMEOUT, self.demands.recv())
             .await
-            .expect("no demand came")
+            .expect("no demand within the timeout")
             .unwrap()
     }
 
@@ -105,7 +105,7 @@ impl Rig {
         }
     }
 
-    /// One GET on a connection of its own.
+    /// One GET on a new connection.
     pub(crate) async fn get(&self, path: &str) -> Reply {
         let mut client = self.connect().await;
         client
@@ -128,7 +128,7 @@ impl Rig {
     }
 }
 
-/// A port of ours on which connections are refused.
+/// A reserved port on which connections are refused.
 pub(crate) fn reserve() -> (Socket, u16) {
     let socket = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -144,16 +144,16 @@ pub(crate) fn reserve() -> (Socket, u16) {
     (socket, port)
 }
 
-/// Waits for a condition, not for a time.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, wait)
+    timeout(TIMEOUT, wait)
         .await
-        .unwrap_or_else(|_| panic!("never came: {what}"));
+        .unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 pub(crate) struct Client {
@@ -196,11 +196,13 @@ impl Client {
                 );
             }
         };
-        timeout(PATIENCE, read).await.expect("no response came");
+        timeout(TIMEOUT, read)
+            .await
+            .expect("no response within the timeout");
         String::from_utf8(head).unwrap()
     }
 
-    /// Reads a response with `content-length`, or none at all.
+    /// Reads a response with a `content-length` body, or without a body.
     pub(crate) async fn reply(&mut self) -> Reply {
         let head = self.head().await;
         let length = head.to_ascii_lowercase().lines().find_map(|line| {
@@ -208,9 +210,9 @@ impl Client {
                 .map(|length| length.parse::<usize>().unwrap())
         });
         let mut body = vec![0; length.unwrap_or(0)];
-        timeout(PATIENCE, self.stream.read_exact(&mut body))
+        timeout(TIMEOUT, self.stream.read_exact(&mut body))
             .await
-            .expect("body stuck")
+            .expect("no body within the timeout")
             .unwrap();
         Reply {
             head,
@@ -218,10 +220,10 @@ impl Client {
         }
     }
 
-    /// Whether the other side closes.
+    /// Whether the activator closes the connection.
     pub(crate) async fn closes(&mut self) -> bool {
         let mut rest = Vec::new();
-        timeout(PATIENCE, self.stream.read_to_end(&mut rest))
+        timeout(TIMEOUT, self.stream.read_to_end(&mut rest))
             .await
             .is_ok()
     }
@@ -233,7 +235,7 @@ pub(crate) fn text(text: impl Into<Bytes>) -> AnyBody {
         .boxed()
 }
 
-/// A pod that speaks HTTP/1.1 and h2c and answers by `answer`.
+/// A pod that serves HTTP/1.1 and h2c by `answer`.
 pub(crate) async fn backend<A, F>(answer: A) -> SocketAddrV6
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -262,7 +264,7 @@ where
     address
 }
 
-/// A pod that answers with the path it was asked for.
+/// A pod that responds with the request's path.
 pub(crate) async fn path_backend() -> SocketAddrV6 {
     backend(|request: Request<Incoming>| async move {
         Response::new(text(request.uri().path().to_owned()))

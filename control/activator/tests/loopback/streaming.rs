@@ -1,4 +1,4 @@
-//! Bodies far larger than any buffer.
+//! Bodies much larger than all buffers.
 
 use http::{Request, Response};
 use http_body_util::BodyExt;

@@ -1,4 +1,4 @@
-//! What passes a proxy and what does not.
+//! Hop-by-hop fields are removed, others are kept.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 #[test]
-fn fields_of_one_hop_are_removed_and_others_stay() {
+fn hop_by_hop_fields_are_removed_and_others_stay() {
     let mut map = headers(&[
         ("connection", "keep-alive, X-Private"),
         ("keep-alive", "timeout=5"),
@@ -47,15 +47,17 @@ fn te_keeps_trailers_and_nothing_else() {
 }
 
 #[test]
-fn an_upgrade_is_asked_only_when_connection_says_so() {
-    let asked = headers(&[
+fn an_upgrade_is_requested_only_if_connection_lists_it() {
+    let both = headers(&[
         ("connection", "keep-alive, Upgrade"),
         ("upgrade", "websocket"),
     ]);
-    assert_eq!(asked_upgrade(&asked).unwrap(), "websocket");
-    assert!(asked_upgrade(&headers(&[("upgrade", "websocket")])).is_none());
-    assert!(asked_upgrade(&headers(&[("connection", "upgrade")])).is_none());
-    assert!(asked_upgrade(&headers(&[("connection", "upgrade"), ("upgrade", "h2c")])).is_none());
+    assert_eq!(requested_upgrade(&both).unwrap(), "websocket");
+    assert!(requested_upgrade(&headers(&[("upgrade", "websocket")])).is_none());
+    assert!(requested_upgrade(&headers(&[("connection", "upgrade")])).is_none());
+    assert!(
+        requested_upgrade(&headers(&[("connection", "upgrade"), ("upgrade", "h2c")])).is_none()
+    );
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn the_client_is_appended_to_the_chain_of_clients() {
 
 proptest! {
     #[test]
-    fn nothing_that_connection_names_survives(names in prop::collection::vec("x-[a-z]{1,4}", 0..6)) {
+    fn all_fields_that_connection_lists_are_removed(names in prop::collection::vec("x-[a-z]{1,4}", 0..6)) {
         let mut map = HeaderMap::new();
         for name in &names {
             map.insert(HeaderName::try_from(name).unwrap(), HeaderValue::from_static("1"));
@@ -85,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn any_connection_value_is_taken_without_panic(value in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn no_connection_value_causes_a_panic(value in prop::collection::vec(any::<u8>(), 0..40)) {
         if let Ok(value) = HeaderValue::from_bytes(&value) {
             let mut map = HeaderMap::new();
             map.insert(CONNECTION, value);

@@ -1,7 +1,7 @@
-//! A client's connection that can be watched for its end while nobody reads from it.
+//! A client's TCP stream whose end is detected without reading from it.
 //!
-//! A parked request's body stays in the socket, so that TCP slows the client down; but then nobody
-//! reads the end of the stream either. The kernel still reports it (EPOLLRDHUP), and [`left`] waits for that.
+//! The body of a parked request stays in the socket, so that TCP's flow control stops the client. A read would not see
+//! the end of the stream behind that data; the kernel reports it as EPOLLRDHUP, which [`closed`] waits for.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -14,26 +14,28 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// What a client that speaks HTTP/2 by prior knowledge sends first (RFC 9113, 3.4).
+/// The client connection preface of HTTP/2 with prior knowledge (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Enough for the head of most requests: then no second read is needed.
+/// Size of the first read: the head of most requests fits.
 const FIRST_READ_BYTES: usize = 1024;
 
-/// Which protocol the client speaks.
+/// The client's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
 }
 
-/// A client's connection and what has been read from it already.
-pub(crate) struct Peer {
+/// A client's stream, and the bytes already read from it.
+pub(crate) struct ClientStream {
     stream: Arc<TcpStream>,
     read: BytesMut,
 }
 
-/// Reads just enough to know the protocol; `None` when the client left without a word.
-pub(crate) async fn recognise(stream: Arc<TcpStream>) -> io::Result<Option<(Protocol, Peer)>> {
+/// Reads until the protocol is known; `None` if the client closed the connection before.
+pub(crate) async fn detect_protocol(
+    stream: Arc<TcpStream>,
+) -> io::Result<Option<(Protocol, ClientStream)>> {
     let mut read = BytesMut::with_capacity(FIRST_READ_BYTES);
     loop {
         stream.readable().await?;
@@ -45,24 +47,24 @@ pub(crate) async fn recognise(stream: Arc<TcpStream>) -> io::Result<Option<(Prot
         }
         let seen = read.len().min(PREFACE.len());
         if read[..seen] != PREFACE[..seen] {
-            return Ok(Some((Protocol::Http1, Peer { stream, read })));
+            return Ok(Some((Protocol::Http1, ClientStream { stream, read })));
         }
         if seen == PREFACE.len() {
-            return Ok(Some((Protocol::Http2, Peer { stream, read })));
+            return Ok(Some((Protocol::Http2, ClientStream { stream, read })));
         }
     }
 }
 
-/// Waits until the client has closed its side, whatever it sent before.
-pub(crate) async fn left(stream: &TcpStream) {
-    // PRIORITY is what tokio calls a wait that unread bytes do not end.
+/// Waits until the client has closed its side, even if data before the end is unread.
+pub(crate) async fn closed(stream: &TcpStream) {
+    // tokio's PRIORITY interest is the one that unread data does not make ready.
     match stream.ready(Interest::PRIORITY).await {
         Ok(ready) if !ready.is_read_closed() => std::future::pending().await,
         Ok(_) | Err(_) => {}
     }
 }
 
-impl AsyncRead for Peer {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -87,7 +89,7 @@ impl AsyncRead for Peer {
     }
 }
 
-impl AsyncWrite for Peer {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

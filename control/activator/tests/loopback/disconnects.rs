@@ -1,4 +1,4 @@
-//! Clients that leave early, and the activator that leaves last.
+//! Clients that close the connection early, and the activator's shutdown.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-use crate::rig::{PATIENCE, Rig, backend, path_backend, text, until};
+use crate::rig::{Rig, TIMEOUT, backend, path_backend, text, until};
 
 #[tokio::test]
-async fn a_client_that_leaves_is_out_of_the_line_although_its_body_is_unread() {
+async fn a_closed_connection_leaves_the_queue_although_its_body_is_unread() {
     let rig = Rig::start();
     rig.configure(|_route| {});
     let mut client = rig.connect().await;
@@ -30,7 +30,7 @@ async fn a_client_that_leaves_is_out_of_the_line_although_its_body_is_unread() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_its_pod_works_gives_the_slot_back() {
+async fn a_connection_closed_before_the_response_frees_the_slot() {
     struct Dropped(Arc<AtomicUsize>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -68,7 +68,7 @@ async fn a_client_that_leaves_while_its_pod_works_gives_the_slot_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_of_a_response_gives_the_slot_back() {
+async fn a_connection_closed_during_the_response_frees_the_slot() {
     let rig = Rig::start();
     let pod = backend(|request: Request<Incoming>| async move {
         if request.uri().path() == "/next" {
@@ -95,7 +95,7 @@ async fn a_client_that_leaves_in_the_middle_of_a_response_gives_the_slot_back() 
 }
 
 #[tokio::test]
-async fn shutdown_refuses_new_clients_and_finishes_what_is_parked() {
+async fn shutdown_refuses_new_clients_and_answers_parked_requests() {
     let rig = Rig::start();
     rig.configure(|_route| {});
     let waiting = rig.spawn_get("/parked");
@@ -104,30 +104,30 @@ async fn shutdown_refuses_new_clients_and_finishes_what_is_parked() {
     rig.shutdown.cancel();
     assert!(idle.closes().await);
     let wait = async { while TcpStream::connect(rig.address).await.is_ok() {} };
-    timeout(PATIENCE, wait).await.expect("still accepts");
+    timeout(TIMEOUT, wait).await.expect("still accepts");
     assert!(!rig.running.is_finished());
     let pod = path_backend().await;
     rig.configure(|route| route.backends = vec![pod]);
     let reply = waiting.await.unwrap();
     assert_eq!(reply.body, "/parked");
     assert!(reply.has("connection: close"), "{reply:?}");
-    timeout(PATIENCE, rig.running)
+    timeout(TIMEOUT, rig.running)
         .await
-        .expect("never drained")
+        .expect("drained within the timeout")
         .unwrap();
 }
 
 #[tokio::test]
-async fn shutdown_breaks_off_what_does_not_end() {
+async fn shutdown_aborts_requests_after_the_drain_timeout() {
     let rig = Rig::start_with(|config| config.drain_timeout = Duration::from_millis(50));
     rig.configure(|_route| {});
     let mut stuck = rig.connect().await;
     stuck.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     rig.parked(1).await;
     rig.shutdown.cancel();
-    timeout(PATIENCE, rig.running)
+    timeout(TIMEOUT, rig.running)
         .await
-        .expect("never ended")
+        .expect("ended within the timeout")
         .unwrap();
     assert!(stuck.closes().await);
 }

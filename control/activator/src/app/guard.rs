@@ -1,0 +1,96 @@
+//! Guards of a request's claims on its app: the slot, the place in the queue, and the count in the load. Dropping a guard
+//! releases the claim.
+
+use std::sync::Arc;
+
+use dormouse_fleet::clock::Boottime;
+use dormouse_proxy::Backend;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{App, NoSlot};
+use crate::park::{Reservation, Ticket};
+
+/// A slot of one backend.
+pub(crate) struct Grant {
+    pub(super) app: Arc<App>,
+    pub(super) backend: Arc<Backend>,
+}
+
+impl Grant {
+    pub(crate) fn backend(&self) -> &Arc<Backend> {
+        &self.backend
+    }
+}
+
+impl std::fmt::Debug for Grant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "slot of VIP {} at {}",
+            self.app.vip,
+            self.backend.address()
+        )
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.app.release(self.backend.address());
+    }
+}
+
+/// A request that the app's load counts.
+pub(crate) struct CountedRequest {
+    pub(super) app: Arc<App>,
+}
+
+impl Drop for CountedRequest {
+    fn drop(&mut self) {
+        self.app.state.lock().load.leave(Boottime::now());
+    }
+}
+
+/// A request in the queue.
+pub(super) struct ParkedRequest {
+    pub(super) app: Arc<App>,
+    pub(super) ticket: Ticket,
+    pub(super) granted: oneshot::Receiver<Grant>,
+    pub(super) since: Instant,
+    pub(super) bytes: usize,
+    pub(super) _reservation: Reservation,
+}
+
+impl ParkedRequest {
+    /// Counts the request in the metrics; its drop subtracts it.
+    pub(super) fn counted(self) -> Self {
+        let metrics = &self.app.core.metrics;
+        metrics.parked.inc();
+        metrics.parked_bytes.inc_by(gauge(self.bytes));
+        self
+    }
+
+    pub(super) async fn granted(&mut self) -> Result<Grant, NoSlot> {
+        let granted = (&mut self.granted).await;
+        self.app
+            .core
+            .metrics
+            .park_duration
+            .observe(self.since.elapsed().as_secs_f64());
+        // The sender is dropped without a grant only when the app is removed.
+        granted.map_err(|_removed| NoSlot::Removed)
+    }
+}
+
+impl Drop for ParkedRequest {
+    fn drop(&mut self) {
+        // Removed from the queue first: a slot granted before is in the channel and is released with it.
+        drop(self.app.state.lock().breaker.unpark(self.ticket));
+        self.app.core.metrics.parked.dec();
+        self.app.core.metrics.parked_bytes.dec_by(gauge(self.bytes));
+    }
+}
+
+fn gauge(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,117 @@
+//! The listening ports: one listener per port, shared by all apps that use it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+/// Limit of connections that wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// The ports that apps use.
+#[derive(Default)]
+pub(crate) struct Ports {
+    open: Mutex<BTreeMap<u16, Port>>,
+    /// Notified when [`Ports::take_opened`] has a new listener.
+    pub(crate) opened: Notify,
+}
+
+struct Port {
+    /// Number of apps on the port.
+    apps: usize,
+    closed: CancellationToken,
+    listener: Listener,
+}
+
+enum Listener {
+    /// Another process listens on the port.
+    Failed,
+    Opened(TcpListener),
+    /// An accept loop has it.
+    Taken,
+}
+
+/// A new listener, for an accept loop.
+pub(crate) struct OpenedPort {
+    pub(crate) port: u16,
+    pub(crate) listener: TcpListener,
+    /// Cancelled when the port's last app is removed.
+    pub(crate) closed: CancellationToken,
+}
+
+impl Ports {
+    /// Adds an app to a port; opens the port for its first app.
+    pub(crate) fn open(&self, port: u16) {
+        let mut open = self.open.lock();
+        let entry = open.entry(port).or_insert_with(|| {
+            let listener = listen_or_warn(port);
+            Port {
+                apps: 0,
+                closed: CancellationToken::new(),
+                listener,
+            }
+        });
+        entry.apps += 1;
+        drop(open);
+        self.opened.notify_one();
+    }
+
+    /// Removes an app from a port; closes the port after its last app. Accepted connections stay open.
+    pub(crate) fn close(&self, port: u16) {
+        let mut open = self.open.lock();
+        let Some(entry) = open.get_mut(&port) else {
+            return;
+        };
+        entry.apps -= 1;
+        if entry.apps == 0 {
+            entry.closed.cancel();
+            open.remove(&port);
+        }
+    }
+
+    /// New listeners. With `retry`, ports that could not be opened are tried again.
+    pub(crate) fn take_opened(&self, retry: bool) -> Vec<OpenedPort> {
+        let mut taken = Vec::new();
+        for (port, entry) in &mut *self.open.lock() {
+            if retry && matches!(entry.listener, Listener::Failed) {
+                entry.listener = listen(*port).map_or(Listener::Failed, Listener::Opened);
+            }
+            if matches!(entry.listener, Listener::Opened(_))
+                && let Listener::Opened(listener) =
+                    std::mem::replace(&mut entry.listener, Listener::Taken)
+            {
+                taken.push(OpenedPort {
+                    port: *port,
+                    listener,
+                    closed: entry.closed.clone(),
+                });
+            }
+        }
+        taken
+    }
+}
+
+fn listen_or_warn(port: u16) -> Listener {
+    match listen(port) {
+        Ok(listener) => Listener::Opened(listener),
+        Err(error) => {
+            warn!(port, %error, "failed to listen for apps; retrying every second");
+            Listener::Failed
+        }
+    }
+}
+
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_only_v6(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
