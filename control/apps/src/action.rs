@@ -1,5 +1,6 @@
-//! What the controller decides to do: a closed list, carried out by the actuator.
+//! Actions: everything that the controller can do, executed by the actuator.
 
+use std::fmt;
 use std::net::SocketAddrV6;
 use std::time::Duration;
 
@@ -8,101 +9,101 @@ use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
 use dormouse_fleet::{Backend, Boottime};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
-/// One thing to do.
+/// An action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Find a node for a pod and create it there.
+    /// Schedule a new pod and create it, bound to its node.
     Create {
         /// The app's VIP index.
         vip: u32,
         /// The pod, without a node.
         pod: Box<Pod>,
     },
-    /// Write an app's status, and publish its entry with the revision of that write.
+    /// Write an app's status, and publish its entry with the revision of that write as version.
     Publish {
         /// The app's VIP index.
         vip: u32,
         /// The app.
         app: Key,
-        /// What to write.
+        /// The status to write.
         status: Status,
-        /// What to publish; none: the nodes know it.
+        /// The entry to publish; none: it has not changed.
         entry: Option<Entry>,
     },
-    /// Publish an entry whose status is in the store already.
+    /// Publish an entry whose status is already stored.
     Announce {
         /// The app's VIP index.
         vip: u32,
         /// The store's revision of that status.
         version: u64,
-        /// What to publish.
+        /// The entry.
         entry: Entry,
     },
-    /// Publish that a VIP leads nowhere any more.
-    Bury {
+    /// Publish that a VIP is gone.
+    Withdraw {
         /// The VIP's index.
         vip: u32,
-        /// The store's revision at which the app went.
+        /// The store's revision of the app's deletion.
         version: u64,
     },
-    /// Say when no node uses an older version of an entry.
+    /// Wait until no node uses an older version of an entry.
     Settle {
         /// The app's VIP index.
         vip: u32,
         /// The version.
         version: u64,
     },
-    /// Remove a pod that no node sends to any more.
+    /// Delete a pod that no node's entry contains any more.
     Delete {
         /// The app's VIP index.
         vip: u32,
         /// The pod.
         pod: Key,
     },
-    /// Tell the activator where an app's requests go; none: nowhere.
+    /// Set an app's route in the activator; none: remove it.
     Route {
         /// The app's VIP index.
         vip: u32,
-        /// Where they go.
+        /// The route.
         route: Option<Route>,
     },
-    /// Tell the activator whether clients may reach the pods directly.
+    /// Set in the activator whether an app is in serve mode.
     Serving {
         /// The app's VIP index.
         vip: u32,
-        /// Whether they may.
-        direct: bool,
+        /// Whether it is.
+        serving: bool,
     },
-    /// Tell a node to run a pod, or to stop it.
+    /// Run or stop a pod on a node.
     Run {
         /// The node.
         node: String,
         /// The pod.
         spec: PodSpec,
     },
-    /// Tell a node all its pods.
+    /// Send a node the complete list of its pods.
     SyncPods {
         /// The node.
         node: String,
         /// The pods.
         specs: Vec<PodSpec>,
     },
-    /// Write what a node said of a pod.
+    /// Write a pod's status as reported by its node.
     PodStatus {
         /// The pod.
         pod: Key,
-        /// The node that runs it.
+        /// The node of the pod.
         node: String,
-        /// What it said.
+        /// The reported status.
         status: Box<PodStatus>,
     },
-    /// Write what a node says of itself.
+    /// Write a connected node's object.
     NodeUp {
         /// The node.
         node: String,
-        /// What it says.
+        /// The node's own description.
         status: Box<NodeStatus>,
-        /// Changes when the machine restarts.
+        /// The machine's boot id: a new one after each boot.
         boot_id: String,
     },
     /// Write that a node is lost.
@@ -110,13 +111,13 @@ pub enum Action {
         /// The node.
         node: String,
     },
-    /// Tell people that something happened.
-    Tell {
-        /// What it happened to.
+    /// Record a Kubernetes Event.
+    RecordEvent {
+        /// The object that it is about.
         about: Box<ObjectReference>,
         /// CamelCase.
         reason: &'static str,
-        /// For people.
+        /// The event's text.
         message: String,
     },
 }
@@ -124,46 +125,71 @@ pub enum Action {
 /// An app's status before it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Whether the app sleeps.
+    /// Asleep, waking or awake.
     pub state: State,
-    /// Where its VIP leads.
+    /// Proxy: the VIP is DNATed to the activator. Serve: to pods.
     pub mode: Mode,
-    /// Pods that answer.
+    /// Number of ready pods.
     pub ready: u32,
-    /// Pods that should run.
+    /// Number of wanted pods.
     pub wanted: u32,
-    /// When the app was last woken.
+    /// Time of the last wake.
     pub last_wake: Option<Boottime>,
-    /// Why it is not well: a word, and for people.
-    pub trouble: Option<(String, String)>,
+    /// The last failure, while pods are missing because of it.
+    pub failure: Option<Failure>,
+}
+
+/// Why a pod failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// In CamelCase, as Kubernetes' reasons.
+    pub reason: String,
+    /// Details.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with its reason in CamelCase.
+    pub fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
 }
 
 /// An entry before it has a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where the VIP leads.
+    /// Proxy: the VIP is DNATed to the activator. Serve: to the backends.
     pub mode: Mode,
     /// The pods, in the order of their addresses; none in proxy mode.
     pub backends: Vec<Backend>,
-    /// Whether the first packet shall wake the app.
+    /// Whether the first packet raises a wake event.
     pub asleep: bool,
     /// The VIP's port.
     pub port: u16,
-    /// Whether a pod is removed once nobody uses an older version.
+    /// Whether a pod will be removed once no node uses an older version.
     pub settle: bool,
 }
 
-/// Where an app's requests go.
+/// The activator's route of an app.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The app, as `namespace/name`.
     pub name: String,
-    /// The port that the activator answers on.
+    /// The port on which the activator serves the app.
     pub port: u16,
-    /// Requests that one pod takes at once; 0: no limit.
+    /// Limit of concurrent requests per pod; 0: none.
     pub container_concurrency: u32,
-    /// How long a request may take.
+    /// Limit of the duration of a request.
     pub timeout: Duration,
-    /// The pods that are ready.
+    /// The ready pods.
     pub backends: Vec<SocketAddrV6>,
 }

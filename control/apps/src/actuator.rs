@@ -1,6 +1,6 @@
-//! Carries actions out: each slow call in its own task, its outcome sent back as an event.
+//! The execution of actions: each slow call in its own task, which sends its result back as an event.
 
-mod wire;
+mod convert;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,58 +20,58 @@ use tonic::transport::Channel;
 
 use crate::action::{Action, Entry, Status};
 use crate::event::Event;
-use crate::{epoch, nodes, pod};
-use wire::{route_of, stored, wire};
+use crate::nodes::{self, ConnectedNode};
+use crate::{epoch, pod};
+use convert::{app_status, entry_message, route_of};
 
-/// Slow calls under way at once; further ones wait in their tasks.
+/// Limit of concurrent slow calls; further ones wait in their tasks.
 const CALLS_MAX: usize = 256;
-/// The scheduler must answer within this, or the pod is created for it to bind later.
+/// Timeout of the scheduler; after it the pod is created without a node, and the scheduler binds it later.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What actions are carried out with.
-pub(crate) struct Actuator {
-    pub(crate) client: Client,
+/// The clients with which actions are executed.
+pub(crate) struct Clients {
+    pub(crate) store: Client,
     pub(crate) scheduler: SchedulerClient<Channel>,
     pub(crate) fleet: Fleet,
     pub(crate) activator: activator::Handle,
-    pub(crate) outcomes: mpsc::Sender<Event>,
-    pub(crate) epoch: u64,
-    pub(crate) calls: Arc<Semaphore>,
+}
+
+/// The executor of actions.
+pub(crate) struct Actuator {
+    clients: Clients,
+    /// Events of ended calls.
+    outcomes: mpsc::Sender<Event>,
+    epoch: u64,
+    /// Permits for slow calls.
+    calls: Arc<Semaphore>,
 }
 
 impl Actuator {
-    pub(crate) fn new(
-        client: Client,
-        scheduler: SchedulerClient<Channel>,
-        fleet: Fleet,
-        activator: activator::Handle,
-        epoch: u64,
-    ) -> (Self, mpsc::Receiver<Event>) {
+    /// The actuator, and the events of its calls.
+    pub(crate) fn new(clients: Clients, epoch: u64) -> (Self, mpsc::Receiver<Event>) {
         let (outcomes, receiver) = mpsc::channel(CALLS_MAX);
-        let calls = Arc::new(Semaphore::new(CALLS_MAX));
-        (
-            Self {
-                client,
-                scheduler,
-                fleet,
-                activator,
-                outcomes,
-                epoch,
-                calls,
-            },
-            receiver,
-        )
+        let actuator = Self {
+            clients,
+            outcomes,
+            epoch,
+            calls: Arc::new(Semaphore::new(CALLS_MAX)),
+        };
+        (actuator, receiver)
     }
 
-    /// Carries one action out. Never waits.
-    pub(crate) fn carry_out(&self, action: Action) {
+    /// Executes one action without blocking.
+    pub(crate) fn execute(&self, action: Action) {
         match action {
             Action::Announce {
                 vip,
                 version,
                 entry,
-            } => self.fleet.publish(wire(vip, version, &entry)),
-            Action::Bury { vip, version } => {
+            } => self
+                .clients
+                .fleet
+                .publish(entry_message(vip, version, &entry)),
+            Action::Withdraw { vip, version } => {
                 let gone = proto::Entry {
                     vip,
                     version,
@@ -79,12 +79,14 @@ impl Actuator {
                     settle: true,
                     ..proto::Entry::default()
                 };
-                self.fleet.publish(gone);
+                self.clients.fleet.publish(gone);
             }
-            Action::Route { vip, route } => self.activator.configure(vip, route.map(route_of)),
-            Action::Serving { vip, direct } => self.activator.set_serving(vip, direct),
-            Action::Run { node, spec } => self.fleet.run(&node, spec),
-            Action::SyncPods { node, specs } => self.fleet.sync_pods(&node, specs),
+            Action::Route { vip, route } => {
+                self.clients.activator.configure(vip, route.map(route_of));
+            }
+            Action::Serving { vip, serving } => self.clients.activator.set_serving(vip, serving),
+            Action::Run { node, spec } => self.clients.fleet.run(&node, spec),
+            Action::SyncPods { node, specs } => self.clients.fleet.sync_pods(&node, specs),
             Action::Settle { vip, version } => self.settle(vip, version),
             Action::Create { vip, pod } => self.create(vip, *pod),
             Action::Publish {
@@ -103,17 +105,21 @@ impl Actuator {
                 node,
                 status,
                 boot_id,
-            } => self.node_up(node, *status, boot_id),
+            } => self.node_up(ConnectedNode {
+                name: node,
+                status: *status,
+                boot_id,
+            }),
             Action::NodeDown { node } => self.node_down(node),
-            Action::Tell {
+            Action::RecordEvent {
                 about,
                 reason,
                 message,
-            } => self.tell(*about, reason, message),
+            } => self.record_event(*about, reason, message),
         }
     }
 
-    /// Runs a slow call in its own task; its outcome becomes an event.
+    /// Runs a slow call in its own task and sends its event.
     fn spawn(&self, call: impl Future<Output = Option<Event>> + Send + 'static) {
         let (outcomes, calls) = (self.outcomes.clone(), Arc::clone(&self.calls));
         tokio::spawn(Box::pin(async move {
@@ -121,15 +127,15 @@ impl Actuator {
                 return;
             };
             if let Some(event) = call.await {
-                // The loop is gone only at shutdown.
+                // The receiver is closed only at shutdown.
                 drop(outcomes.send(event).await);
             }
         }));
     }
 
-    /// Waits for nodes, up to their lease: takes no place among the calls.
+    /// Waits for nodes, up to their lease, and so without a permit of the calls.
     fn settle(&self, vip: u32, version: u64) {
-        let (fleet, outcomes) = (self.fleet.clone(), self.outcomes.clone());
+        let (fleet, outcomes) = (self.clients.fleet.clone(), self.outcomes.clone());
         tokio::spawn(async move {
             fleet.settled(vip, version).await;
             drop(outcomes.send(Event::Settled { vip, version }).await);
@@ -138,8 +144,8 @@ impl Actuator {
 
     fn create(&self, vip: u32, mut pod: Pod) {
         let (client, scheduler, outcomes) = (
-            self.client.clone(),
-            self.scheduler.clone(),
+            self.clients.store.clone(),
+            self.clients.scheduler.clone(),
             self.outcomes.clone(),
         );
         self.spawn(async move {
@@ -160,10 +166,10 @@ impl Actuator {
                 Ok(None) => {}
                 Err(status) => {
                     let message = format!(
-                        "the scheduler does not answer, the pod waits for it: {}",
+                        "the scheduler does not respond, the pod stays pending: {}",
                         status.message()
                     );
-                    told(
+                    record_event(
                         &client,
                         &events::reference(&pod),
                         "SchedulerUnavailable",
@@ -188,11 +194,12 @@ impl Actuator {
     }
 
     fn publish(&self, vip: u32, app: Key, status: Status, entry: Option<Entry>) {
-        let (client, fleet) = (self.client.clone(), self.fleet.clone());
+        let (client, fleet) = (self.clients.store.clone(), self.clients.fleet.clone());
         self.spawn(async move {
             let write = |object: &mut App| {
-                object.status = Some(stored(object, &status));
-                true // The write's revision is the entry's version: it must be a new one.
+                object.status = Some(app_status(object, &status));
+                // Written even if unchanged: the write's revision is the entry's version and must be new.
+                true
             };
             let version = match client.modify(&app, write).await {
                 Ok(object) => Some(object.revision()),
@@ -203,17 +210,17 @@ impl Actuator {
                 }
             };
             if let (Some(version), Some(entry)) = (version, &entry) {
-                fleet.publish(wire(vip, version, entry));
+                fleet.publish(entry_message(vip, version, entry));
             }
             Some(Event::Published { vip, version })
         });
     }
 
     fn delete(&self, vip: u32, pod: Key) {
-        let (client, held) = (self.client.clone(), epoch::held(self.epoch));
+        let (client, current) = (self.clients.store.clone(), epoch::is_current(self.epoch));
         self.spawn(async move {
             let gone = match client
-                .delete::<Pod>(&pod, &Guard::default().and(held))
+                .delete::<Pod>(&pod, &Guard::default().and(current))
                 .await
             {
                 Ok(_) | Err(ClientError::NotFound { .. }) => true,
@@ -226,12 +233,12 @@ impl Actuator {
         });
     }
 
-    fn pod_status(&self, key: Key, said: proto::PodStatus) {
-        let client = self.client.clone();
+    fn pod_status(&self, key: Key, reported: proto::PodStatus) {
+        let client = self.clients.store.clone();
         self.spawn(async move {
             let written = client
                 .modify(&key, |pod: &mut Pod| {
-                    pod::write_status(pod, &said, Timestamp::now())
+                    pod::write_status(pod, &reported, Timestamp::now())
                 })
                 .await;
             if let Err(error) = written
@@ -243,24 +250,24 @@ impl Actuator {
         });
     }
 
-    fn node_up(&self, name: String, said: proto::NodeStatus, boot_id: String) {
-        let client = self.client.clone();
+    fn node_up(&self, connected: ConnectedNode) {
+        let client = self.clients.store.clone();
         self.spawn(async move {
-            let key = Key::cluster_scoped(&name);
+            let key = Key::cluster_scoped(&connected.name);
             let now = Timestamp::now();
-            let change = |node: &mut Node| nodes::up(node, &name, &said, &boot_id, now);
+            let change = |node: &mut Node| nodes::up(node, &connected, now);
             let written = match client.modify(&key, change).await {
                 Err(ClientError::NotFound { .. }) => {
                     let mut node = Node::default();
-                    nodes::up(&mut node, &name, &said, &boot_id, now);
+                    nodes::up(&mut node, &connected, now);
                     client.create(&node).await
                 }
                 other => other,
             };
             match written {
-                Ok(_) => tracing::info!(node = name, "node up"),
+                Ok(_) => tracing::info!(node = connected.name, "node up"),
                 Err(error) => {
-                    tracing::warn!(node = name, error = %chain(&error), "cannot write a node");
+                    tracing::warn!(node = connected.name, error = %chain(&error), "cannot write a node");
                 }
             }
             None
@@ -268,7 +275,7 @@ impl Actuator {
     }
 
     fn node_down(&self, name: String) {
-        let client = self.client.clone();
+        let client = self.clients.store.clone();
         self.spawn(async move {
             let written = client
                 .modify(&Key::cluster_scoped(&name), |node: &mut Node| {
@@ -277,11 +284,11 @@ impl Actuator {
                 .await;
             match written {
                 Ok(node) => {
-                    told(
+                    record_event(
                         &client,
                         &events::reference(&node),
                         "NoFleet",
-                        "the node has no fleet stream and its lease is over: its pods are replaced",
+                        "the node has no fleet stream and its lease has expired: its pods are replaced",
                     )
                     .await;
                 }
@@ -294,31 +301,31 @@ impl Actuator {
         });
     }
 
-    fn tell(&self, about: ObjectReference, reason: &'static str, message: String) {
-        let client = self.client.clone();
+    fn record_event(&self, about: ObjectReference, reason: &'static str, message: String) {
+        let client = self.clients.store.clone();
         self.spawn(async move {
-            told(&client, &about, reason, &message).await;
+            record_event(&client, &about, reason, &message).await;
             None
         });
     }
 }
 
-/// Asks the scheduler for a node; none where none fits.
+/// The scheduler's node for a pod; none if no node fits.
 async fn place(
     mut scheduler: SchedulerClient<Channel>,
     pod: &Pod,
 ) -> Result<Option<(String, Boottime)>, tonic::Status> {
     let json =
         serde_json::to_vec(pod).map_err(|error| tonic::Status::internal(error.to_string()))?;
-    let asked =
+    let reply =
         tokio::time::timeout(PLACE_TIMEOUT, scheduler.place(PlaceRequest { pod: json })).await;
-    let reply = asked
-        .map_err(|_elapsed| tonic::Status::deadline_exceeded("no answer within 1 s"))??
+    let reply = reply
+        .map_err(|_elapsed| tonic::Status::deadline_exceeded("no response within 1 s"))??
         .into_inner();
     Ok(Some((reply.node, Boottime(reply.placed_ns))).filter(|(node, _)| !node.is_empty()))
 }
 
-async fn told(client: &Client, about: &ObjectReference, reason: &str, message: &str) {
+async fn record_event(client: &Client, about: &ObjectReference, reason: &str, message: &str) {
     tracing::info!(object = ?about.name, reason, message, "event");
     let occurrence = Occurrence {
         type_: EventType::Warning,
@@ -330,7 +337,7 @@ async fn told(client: &Client, about: &ObjectReference, reason: &str, message: &
     }
 }
 
-/// An error with its causes, in one line.
+/// An error with its sources, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,4 +1,4 @@
-//! The controller's one loop: events in, actions out. What it knows can be asked for at any time.
+//! The controller's loop, events in and actions out, and the handle that reads its state.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -18,37 +18,37 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use crate::actuator::Actuator;
+use crate::actuator::{Actuator, Clients};
 use crate::apps::{Apps, Config};
-use crate::event::{Event, Proxied};
+use crate::event::{ActivatorLoad, Event};
 use crate::explain;
 
-/// How often apps are measured.
+/// Interval of the load measurement.
 const SECOND: Duration = Duration::from_secs(1);
-/// How much longer than its lease a node that the store shows is waited for after a start.
+/// Time beyond the node lease in which nodes of the store may connect after a start.
 const NODES_MARGIN: Duration = Duration::from_secs(5);
 
-/// What the controller works with.
+/// The inputs of the controller and the parts that it drives.
 pub struct Parts {
-    /// The store.
+    /// The store's client.
     pub client: Client,
-    /// The cluster as it was, and every change since.
+    /// The cluster at the start.
     pub view: View,
     /// Changes after `view`.
     pub changes: mpsc::Receiver<Batch>,
-    /// Who chooses nodes.
+    /// The scheduler's client.
     pub scheduler: SchedulerClient<Channel>,
-    /// The nodes.
+    /// The fleet of nodes.
     pub fleet: Fleet,
-    /// What nodes say.
+    /// Events of the nodes.
     pub fleet_events: mpsc::Receiver<root::Event>,
-    /// Who stands in for sleeping apps.
+    /// The activator.
     pub activator: activator::Handle,
-    /// Requests that wait for sleeping apps.
+    /// Demands for pods, from the activator.
     pub demands: mpsc::Receiver<activator::Demand>,
 }
 
-/// What the rest of control asks the controller; cheap to clone.
+/// The controller's state, for the rest of control; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     /// Held for microseconds, never across an await.
@@ -56,8 +56,7 @@ pub struct Handle {
     activator: activator::Handle,
 }
 
-/// Starts the controller: what it can be asked, and its loop, which ends with `shutdown` or when the cluster's changes
-/// end.
+/// The controller: its handle, and its loop, which ends with `shutdown` or when the stream of changes ends.
 pub fn start(
     config: Config,
     parts: Parts,
@@ -68,15 +67,15 @@ pub fn start(
     let epoch = config.epoch;
     let (apps, actions) = Apps::new(config, &parts.view, seed, Boottime::now());
     let apps = Arc::new(Mutex::new(apps));
-    let (actuator, outcomes) = Actuator::new(
-        parts.client,
-        parts.scheduler,
-        parts.fleet,
-        parts.activator.clone(),
-        epoch,
-    );
+    let clients = Clients {
+        store: parts.client,
+        scheduler: parts.scheduler,
+        fleet: parts.fleet,
+        activator: parts.activator.clone(),
+    };
+    let (actuator, outcomes) = Actuator::new(clients, epoch);
     for action in actions {
-        actuator.carry_out(action);
+        actuator.execute(action);
     }
     let inbox = Inbox {
         changes: parts.changes,
@@ -124,22 +123,22 @@ async fn run(
             Some(event) = inbox.fleet_events.recv() => Event::Fleet(event),
             Some(outcome) = inbox.outcomes.recv() => outcome,
             _ = second.tick() => {
-                answers(&apps, &inbox.activator);
-                Event::Second(measured(&inbox.activator))
+                complete_wakes(&apps, &inbox.activator);
+                Event::Second(activator_load(&inbox.activator))
             }
             () = &mut overdue, if !overdue.is_elapsed() => Event::NodesOverdue,
         };
         let actions = apps.lock().apply(Boottime::now(), event);
         for action in actions {
-            actuator.carry_out(action);
+            actuator.execute(action);
         }
     }
 }
 
-fn measured(activator: &activator::Handle) -> Vec<Proxied> {
+fn activator_load(activator: &activator::Handle) -> Vec<ActivatorLoad> {
     let stats = activator.take_stats().into_iter();
     stats
-        .map(|(vip, stat)| Proxied {
+        .map(|(vip, stat)| ActivatorLoad {
             vip,
             concurrency: stat.concurrency,
             requests: stat.requests,
@@ -147,10 +146,10 @@ fn measured(activator: &activator::Handle) -> Vec<Proxied> {
         .collect()
 }
 
-/// Completes the wakes that were answered meanwhile.
-fn answers(apps: &Mutex<Apps>, activator: &activator::Handle) {
+/// Completes the wakes whose first response has begun.
+fn complete_wakes(apps: &Mutex<Apps>, activator: &activator::Handle) {
     let mut apps = apps.lock();
-    for vip in apps.unanswered() {
+    for vip in apps.without_first_byte() {
         if let Some(at) = activator.first_byte(vip) {
             apps.apply(Boottime::now(), Event::FirstByte { vip, at });
         }
@@ -158,25 +157,25 @@ fn answers(apps: &Mutex<Apps>, activator: &activator::Handle) {
 }
 
 impl Handle {
-    /// Why an app is as it is, as `Explanation` JSON; none where there is no such app.
+    /// An app's `Explanation` as JSON; none if there is no such app.
     pub fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
         let apps = self.apps.lock();
-        let slot = apps
-            .slots
+        let record = apps
+            .records
             .get(apps.index.get(&Key::new(namespace, name))?)?;
-        Some(explain::explain(slot, Boottime::now()))
+        Some(explain::explain(record, Boottime::now()))
     }
 
-    /// An app's wakes, newest first, as `WakeList` JSON; none where there is no such app.
+    /// An app's wakes, newest first, as `WakeList` JSON; none if there is no such app.
     pub fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {
-        answers(&self.apps, &self.activator);
+        complete_wakes(&self.apps, &self.activator);
         let apps = self.apps.lock();
         let vip = *apps.index.get(&Key::new(namespace, name))?;
         let items: Vec<_> = apps.wakes.of(vip).map(crate::wake::Wake::json).collect();
         Some(json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": items}))
     }
 
-    /// Registers the always-on metrics of apps.
+    /// Registers the metrics of apps.
     pub fn register(&self, registry: &mut Registry) {
         self.apps.lock().metrics.register(registry);
     }

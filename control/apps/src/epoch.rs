@@ -1,4 +1,4 @@
-//! Which control may remove pods: the one with the highest epoch.
+//! The epoch of control: only the control with the highest one may remove pods.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 /// The key that holds the newest control's epoch, as decimal text.
 pub const EPOCH_KEY: &str = "/registry/dormouse.dev/fleet/epoch";
 
-/// Takes the next epoch. It grows with every start, also when the store begins empty: the clock sees to that.
+/// Takes the next epoch. It increases with every start; it is at least the wall clock's, so also if the store is empty.
 pub async fn take(client: &Client) -> Result<u64, ClientError> {
     loop {
         let (found, _) = client.range(EPOCH_KEY, 0).await?;
@@ -24,8 +24,8 @@ pub async fn take(client: &Client) -> Result<u64, ClientError> {
     }
 }
 
-/// Holds while nobody has taken a newer epoch.
-pub fn held(epoch: u64) -> Compare {
+/// A condition of transactions: no other control has taken a newer epoch.
+pub fn is_current(epoch: u64) -> Compare {
     Compare::value(EPOCH_KEY, CompareOp::Equal, epoch.to_string())
 }
 

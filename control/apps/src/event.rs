@@ -1,68 +1,68 @@
-//! What can happen to the controller: a closed list.
+//! Events: everything that the controller reacts to.
 
 use dormouse_cluster::{Change, Key};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::root::Event as FleetEvent;
 
-/// What the activator measured of one app since it was last asked.
+/// One app's load in the activator, since the previous measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Proxied {
+pub struct ActivatorLoad {
     /// The app's VIP index.
     pub vip: u32,
-    /// Requests in flight on average, parked ones included.
+    /// Average number of concurrent requests, parked ones included.
     pub concurrency: f64,
-    /// Requests begun.
+    /// Number of requests that arrived.
     pub requests: f64,
 }
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The cluster changed.
     Changes(Vec<(u64, Change)>),
-    /// A request waits for a sleeping app.
+    /// A request is parked for an app without a ready pod.
     Demand {
         /// The app's VIP index.
         vip: u32,
-        /// When it was parked.
+        /// Time of parking.
         at: Boottime,
     },
-    /// A node said something.
+    /// An event of a node.
     Fleet(FleetEvent),
     /// A second has passed.
-    Second(Vec<Proxied>),
-    /// The first byte of the first answer after a wake went out.
+    Second(Vec<ActivatorLoad>),
+    /// The first response after a wake began.
     FirstByte {
         /// The app's VIP index.
         vip: u32,
-        /// When.
+        /// Time of its first byte.
         at: Boottime,
     },
-    /// A node was chosen for a new pod, or none.
+    /// The scheduler has chosen a node for a new pod, or none.
     Placed {
         /// The app's VIP index.
         vip: u32,
         /// The pod.
         pod: Key,
-        /// The node; none: the pod is created without.
+        /// The node; none: the pod is created without a node.
         node: Option<String>,
-        /// When.
+        /// Time of the decision.
         at: Boottime,
     },
-    /// A new pod was written, or not.
+    /// The creation of a pod has ended.
     Created {
         /// The app's VIP index.
         vip: u32,
         /// The pod.
         pod: Key,
-        /// Whether it is in the store now.
+        /// Whether it succeeded.
         written: bool,
     },
-    /// A status was written and its entry published, or not.
+    /// The write of a status, with the publication of its entry, has ended.
     Published {
         /// The app's VIP index.
         vip: u32,
-        /// The store's revision of the write.
+        /// The store's revision of the write; none: it failed.
         version: Option<u64>,
     },
     /// No node uses an older version of an entry.
@@ -72,20 +72,20 @@ pub enum Event {
         /// The version.
         version: u64,
     },
-    /// A pod was removed from the store, or not.
+    /// The deletion of a pod has ended.
     Deleted {
         /// The app's VIP index.
         vip: u32,
         /// The pod.
         pod: Key,
-        /// Whether it is gone.
+        /// Whether the pod no longer exists.
         gone: bool,
     },
-    /// A pod's status was written, or could not be.
+    /// The write of a pod's status has ended, successfully or not.
     StatusWritten {
         /// The pod.
         pod: Key,
     },
-    /// Nodes that have not come back since control started are not waited for any longer.
+    /// The time for nodes to reconnect after a start of control is over.
     NodesOverdue,
 }

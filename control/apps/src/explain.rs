@@ -1,4 +1,4 @@
-//! Why an app is as it is: each value, the formula with its numbers, and what would change it.
+//! The explanation of an app's scale and mode: each value, its formula with the numbers, and what would change it.
 
 use dormouse_autoscaler::Decision;
 use dormouse_autoscaler::kpa::Activity;
@@ -7,18 +7,18 @@ use dormouse_fleet::Boottime;
 use serde_json::{Value, json};
 
 use crate::plan;
-use crate::slot::{Slot, ms};
+use crate::record::{AppRecord, ms};
 
-/// An app's explanation, as the people's commands read it.
-pub(crate) fn explain(slot: &Slot, now: Boottime) -> Value {
-    let status = plan::status(slot);
+/// An app's `Explanation` as JSON.
+pub(crate) fn explain(record: &AppRecord, now: Boottime) -> Value {
+    let status = plan::status(record);
     let topics = [
-        ("scale", scale(slot, now)),
-        ("mode", mode(slot)),
-        ("leaves at", leaves(slot)),
-        ("sleeps", sleeps(slot, now)),
-        ("pods", pods(slot)),
-        ("trouble", trouble(slot, now)),
+        ("scale", scale(record, now)),
+        ("mode", mode(record)),
+        ("leaves at", mode_change(record)),
+        ("sleeps", sleeps(record, now)),
+        ("pods", pods(record)),
+        ("failure", failure(record, now)),
     ];
     let topics: Vec<_> = topics
         .into_iter()
@@ -28,29 +28,29 @@ pub(crate) fn explain(slot: &Slot, now: Boottime) -> Value {
     json!({
         "apiVersion": "dormouse.dev/v1",
         "kind": "Explanation",
-        "subject": format!("app/{}", slot.key),
-        "summary": summary(slot, now),
+        "subject": format!("app/{}", record.key),
+        "summary": summary(record, now),
         "topics": topics,
         "values": {
-            "vipIndex": slot.vip,
+            "vipIndex": record.vip,
             "state": status.state,
             "mode": status.mode,
             "ready": status.ready,
             "wanted": status.wanted,
-            "entryVersion": slot.published.version,
-            "settledVersion": slot.published.settled,
-            "backends": slot.backends().iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "targetBurstCapacity": slot.settings.target_burst_capacity,
-            "decision": slot.decision,
+            "entryVersion": record.published.version,
+            "settledVersion": record.published.settled,
+            "backends": record.backends().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "targetBurstCapacity": record.settings.target_burst_capacity,
+            "decision": record.decision,
         },
     })
 }
 
-fn summary(slot: &Slot, now: Boottime) -> String {
-    let status = plan::status(slot);
-    let lasts = age(now, slot.mode_since);
+fn summary(record: &AppRecord, now: Boottime) -> String {
+    let status = plan::status(record);
+    let lasts = age(now, record.mode_since);
     match status.state {
-        State::Asleep => format!("asleep, VIP {}", vip(slot)),
+        State::Asleep => format!("asleep, VIP {}", vip(record)),
         state => format!(
             "{state}, {} ready of {} wanted, mode {} for {lasts}",
             status.ready, status.wanted, status.mode
@@ -58,22 +58,21 @@ fn summary(slot: &Slot, now: Boottime) -> String {
     }
 }
 
-fn vip(slot: &Slot) -> String {
-    slot.app
+fn vip(record: &AppRecord) -> String {
+    record
+        .app
         .as_ref()
         .and_then(|app| app.vip())
         .map_or_else(|| "unknown".to_owned(), |vip| vip.to_string())
 }
 
-fn scale(slot: &Slot, now: Boottime) -> Vec<String> {
-    let Some(decider) = &slot.decider else {
-        return vec![
-            "want 0: nothing has been asked of it; the first packet or request wakes it".to_owned(),
-        ];
+fn scale(record: &AppRecord, now: Boottime) -> Vec<String> {
+    let Some(decider) = &record.decider else {
+        return vec!["want 0: asleep; the first packet or request wakes it".to_owned()];
     };
-    let want = slot.want;
-    let Some(decision) = &slot.decision else {
-        return vec![format!("want {want}: nothing is measured yet")];
+    let want = record.want;
+    let Some(decision) = &record.decision else {
+        return vec![format!("want {want}: no load is measured yet")];
     };
     let panicking = decider.panic_since_ms().is_some();
     let load = format!(
@@ -82,29 +81,29 @@ fn scale(slot: &Slot, now: Boottime) -> Vec<String> {
         number(decision.target_value),
         decision.stable_pods
     );
-    let (min, max) = (slot.settings.min_scale, slot.settings.max_scale);
+    let (min, max) = (record.settings.min_scale, record.settings.max_scale);
     let first = if want == decision.desired && panicking {
         format!(
-            "want {want}: panic holds {} since {}; load alone asks {load}",
+            "want {want}: panic holds {} since {}; load alone wants {load}",
             decision.max_panic_pods,
             since(now, decision)
         )
     } else if want == decision.stable_pods {
         format!("want {want} = {load}")
     } else if want == min && want > decision.desired {
-        format!("want {want} = min; load alone asks {load}")
+        format!("want {want} = min; load alone wants {load}")
     } else if max > 0 && want == max && decision.desired > max {
-        format!("want {want} = max; load alone asks {load}")
+        format!("want {want} = max; load alone wants {load}")
     } else if decision.desired == 0 && want > 0 {
-        format!("want {want}: the last pod stays until the app may sleep; load alone asks {load}")
+        format!("want {want}: the last pod stays until the app can sleep; load alone wants {load}")
     } else if decision.desired != decision.desired_before_delay {
         format!(
-            "want {want}: {} was wanted within the scale-down delay; load alone asks {load}",
+            "want {want}: {} was wanted within the scale-down delay; load alone wants {load}",
             decision.desired
         )
     } else {
         format!(
-            "want {want}: the rates allow {} to {}; load alone asks {load}",
+            "want {want}: the scale rates allow {} to {}; load alone wants {load}",
             decision.down_limit, decision.up_limit
         )
     };
@@ -119,7 +118,7 @@ fn scale(slot: &Slot, now: Boottime) -> Vec<String> {
     let second = match (panicking, decision.panic_ratio >= decision.panic_threshold) {
         (true, true) => format!("panic: {ratio}, not below {threshold}"),
         (true, false) => {
-            format!("still panic, {ratio} is below {threshold} for less than a window")
+            format!("still panic, {ratio} has been below {threshold} for less than a window")
         }
         (false, _) => format!("no panic: {ratio}, below {threshold}"),
     };
@@ -131,21 +130,21 @@ fn since(now: Boottime, decision: &Decision) -> String {
     seconds(ms.max(0))
 }
 
-fn mode(slot: &Slot) -> Vec<String> {
-    if slot.ready() == 0 {
-        return vec!["proxy: no pod is ready, so requests wait in the activator".to_owned()];
+fn mode(record: &AppRecord) -> Vec<String> {
+    if record.ready() == 0 {
+        return vec!["proxy: no pod is ready, so requests are parked in the activator".to_owned()];
     }
-    let capacity = slot.settings.target_burst_capacity;
-    let mode = slot.mode();
-    if slot.kpa.activity == Activity::Inactive {
+    let capacity = record.settings.target_burst_capacity;
+    let mode = record.mode();
+    if record.kpa.activity == Activity::Inactive {
         return vec![
-            "proxy: the app is falling asleep, and the activator must be in the path before"
+            "proxy: the app is falling asleep; the activator must be in the path before its last pod is removed"
                 .to_owned(),
         ];
     }
     if is(capacity, 0.0) {
         return vec![format!(
-            "{mode}: target-burst-capacity is 0, so clients go straight to pods whenever one is ready"
+            "{mode}: target-burst-capacity is 0, so clients are forwarded directly to pods whenever one is ready"
         )];
     }
     if capacity < 0.0 {
@@ -153,8 +152,8 @@ fn mode(slot: &Slot) -> Vec<String> {
             "{mode}: target-burst-capacity is -1, so the activator always stays in the path"
         )];
     }
-    let Some(decision) = &slot.decision else {
-        return vec![format!("{mode}: nothing is measured yet")];
+    let Some(decision) = &record.decision else {
+        return vec![format!("{mode}: no load is measured yet")];
     };
     let excess = decision.excess_burst_capacity;
     let formula = format!(
@@ -168,27 +167,27 @@ fn mode(slot: &Slot) -> Vec<String> {
     vec![format!("{mode}: {formula}, {side}")]
 }
 
-/// What would take the activator out of the path, or put it back.
-fn leaves(slot: &Slot) -> Vec<String> {
-    let Some(decision) = &slot.decision else {
+/// The load, pods or settings at which the mode changes.
+fn mode_change(record: &AppRecord) -> Vec<String> {
+    let Some(decision) = &record.decision else {
         return Vec::new();
     };
-    if slot.settings.target_burst_capacity <= 0.0 || slot.ready() == 0 {
+    if record.settings.target_burst_capacity <= 0.0 || record.ready() == 0 {
         return Vec::new();
     }
     let excess = |ready: i32| {
         (f64::from(ready) * decision.total_value - decision.target_burst_capacity - decision.panic)
             .floor()
     };
-    if slot.mode() == Mode::Serve {
+    if record.mode() == Mode::Serve {
         let spare = f64::from(decision.excess_burst_capacity) + decision.panic;
         return vec![format!(
-            "the activator comes back when the load passes {}",
+            "proxy mode when the load exceeds {}",
             number(spare)
         )];
     }
     let pods = decision.pods_to_serve().unwrap_or(i32::MAX);
-    let max = slot.settings.max_scale;
+    let max = record.settings.max_scale;
     let reach = if max > 0 && pods > max {
         format!(", which max {max} forbids")
     } else {
@@ -201,26 +200,26 @@ fn leaves(slot: &Slot) -> Vec<String> {
     )]
 }
 
-fn sleeps(slot: &Slot, now: Boottime) -> Vec<String> {
-    let settings = &slot.settings;
-    if slot.decider.is_none() {
+fn sleeps(record: &AppRecord, now: Boottime) -> Vec<String> {
+    let settings = &record.settings;
+    if record.decider.is_none() {
         return vec!["now".to_owned()];
     }
     if settings.min_scale > 0 {
         return vec![format!("never: min {}", settings.min_scale)];
     }
-    let for_ms = ms(now) - slot.kpa.since_ms;
-    match slot.kpa.activity {
+    let for_ms = ms(now) - record.kpa.since_ms;
+    match record.kpa.activity {
         Activity::Inactive => {
             let grace = seconds(
                 settings
                     .scale_to_zero_grace_ms
                     .max(settings.pod_retention_ms),
             );
-            let known = if slot.proxied_everywhere() {
-                "every node sends to the activator"
+            let known = if record.proxied_everywhere() {
+                "every node forwards to the activator"
             } else {
-                "waiting until every node sends to the activator"
+                "waiting until every node forwards to the activator"
             };
             vec![format!(
                 "soon: idle for {}, of {grace}; {known}",
@@ -239,11 +238,11 @@ fn sleeps(slot: &Slot, now: Boottime) -> Vec<String> {
     }
 }
 
-fn pods(slot: &Slot) -> Vec<String> {
+fn pods(record: &AppRecord) -> Vec<String> {
     let line = |(key, member): (&dormouse_cluster::Key, &crate::member::Member)| {
-        let state = match (member.leaving, member.address()) {
-            (true, _) if member.deleting => "being removed".to_owned(),
-            (true, _) => "leaving: waits until no node can send to it".to_owned(),
+        let state = match (member.draining, member.address()) {
+            (true, _) if member.deleting => "being deleted".to_owned(),
+            (true, _) => "draining: waits until no node forwards to it".to_owned(),
             (false, Some(address)) => format!("ready at {address}"),
             (false, None) => "starting".to_owned(),
         };
@@ -253,25 +252,25 @@ fn pods(slot: &Slot) -> Vec<String> {
             member.node().unwrap_or("no node yet")
         )
     };
-    slot.members.iter().map(line).collect()
+    record.members.iter().map(line).collect()
 }
 
-fn trouble(slot: &Slot, now: Boottime) -> Vec<String> {
-    let Some((reason, message)) = &slot.backoff.last else {
+fn failure(record: &AppRecord, now: Boottime) -> Vec<String> {
+    let Some(last) = &record.backoff.last else {
         return Vec::new();
     };
-    let wait = slot
+    let wait = record
         .backoff
         .wait(now)
         .map(|wait| format!("; the next pod starts in {} s", wait.as_secs()));
     vec![format!(
-        "{} pods failed in a row, the last: {reason}: {message}{}",
-        slot.backoff.failures(),
+        "{} pods failed in a row, the last: {last}{}",
+        record.backoff.failures(),
         wait.unwrap_or_default()
     )]
 }
 
-/// At most three decimals, and none where there are none.
+/// At most three decimals, without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,9 +1,9 @@
-//! Runs apps: wakes them, gives them the pods that their load asks for, takes the activator out of the path and puts it
-//! back, and lets them sleep.
+//! The apps controller: wakes apps, scales their pods with the load, switches their VIPs between proxy and serve mode, and
+//! puts them to sleep.
 //!
-//! Pure: one app ([`slot`]) and what is to be done for it ([`plan`]), all apps and what each event means for them
-//! ([`apps`]). Thin: the loop ([`controller`]) and what carries actions out ([`actuator`]). Cost follows change: a
-//! sleeping app has no timer, and a tick touches awake apps only.
+//! Pure: one app ([`record`]) and its plan ([`plan`]), all apps and the handling of events ([`apps`]). With I/O: the loop
+//! ([`controller`]) and the execution of actions ([`actuator`]). Cost follows change: a sleeping app has no timer, and a
+//! tick visits awake apps only.
 #![forbid(unsafe_code)]
 
 pub mod action;
@@ -19,7 +19,7 @@ mod nodes;
 
 mod member;
 
-mod slot;
+mod record;
 
 mod plan;
 

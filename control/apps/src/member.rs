@@ -1,4 +1,4 @@
-//! The pods of one app, and how far nodes and people know of them.
+//! The pods of one app, and its published status and entry.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -7,14 +7,14 @@ use dormouse_cluster::Key;
 use dormouse_fleet::Boottime;
 
 use crate::action::{Entry, Status};
-use crate::pod::Seen;
+use crate::pod::ObservedPod;
 
-/// How far nodes know a pod as a backend.
+/// Whether nodes may use a pod as a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exposure {
-    /// It was never in a published entry.
+    /// It has never been in a published entry.
     Never,
-    /// It is in the newest entry, or may be.
+    /// It is, or may be, in the newest entry.
     Listed,
     /// It is in no entry from this version on.
     Unlisted(u64),
@@ -24,14 +24,14 @@ pub(crate) enum Exposure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) created: Boottime,
-    /// What the store says of it; none while it is being created.
-    pub(crate) seen: Option<Seen>,
+    /// The pod object in the store; none while it is being created.
+    pub(crate) seen: Option<ObservedPod>,
     pub(crate) template: String,
     pub(crate) ready_since: Option<Boottime>,
-    /// Its node is lost, or it ended.
+    /// Its node was lost, or it ended.
     pub(crate) failed: bool,
-    /// It is to go; nobody is sent to it.
-    pub(crate) leaving: bool,
+    /// It will be deleted and gets no new connections.
+    pub(crate) draining: bool,
     pub(crate) deleting: bool,
     pub(crate) exposure: Exposure,
 }
@@ -44,23 +44,23 @@ impl Member {
             template,
             ready_since: None,
             failed: false,
-            leaving: false,
+            draining: false,
             deleting: false,
             exposure: Exposure::Never,
         }
     }
 
-    /// Where it answers, if it does and is meant to.
+    /// Its address, if it is ready and not draining.
     pub(crate) fn address(&self) -> Option<Ipv6Addr> {
         self.seen
             .as_ref()
             .and_then(|seen| seen.ready)
-            .filter(|_| !self.leaving && !self.failed)
+            .filter(|_| !self.draining && !self.failed)
     }
 
-    /// It counts towards the number that is wanted.
-    pub(crate) fn lives(&self) -> bool {
-        !self.leaving && !self.failed
+    /// Whether it counts towards the wanted number.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.draining && !self.failed
     }
 
     pub(crate) fn node(&self) -> Option<&str> {
@@ -68,24 +68,25 @@ impl Member {
     }
 }
 
-/// What nodes and people were told last.
+/// The last published status and entry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Published {
     pub(crate) status: Option<Status>,
     pub(crate) entry: Option<Entry>,
     pub(crate) version: u64,
-    /// What is being written now.
-    pub(crate) under_way: Option<(Status, Option<Listing>)>,
-    /// The version with which the current run of proxy mode began.
+    /// The write in progress.
+    pub(crate) in_progress: Option<(Status, Option<Listing>)>,
+    /// The version with which proxy mode began, while it lasts.
     pub(crate) proxy_since: Option<u64>,
     /// No node uses an older version than this.
     pub(crate) settled: u64,
+    /// The version that is being waited for.
     pub(crate) settling: Option<u64>,
-    /// No write is tried before this: the last one failed.
+    /// Time of the next write, after a failed one.
     pub(crate) retry_at: Option<Boottime>,
 }
 
-/// An entry with the pods that it names.
+/// An entry, and the pods in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) entry: Entry,

@@ -1,4 +1,4 @@
-//! The always-on numbers of the apps family: no app is a label.
+//! The metrics of apps. No label contains an app, so the number of series does not grow with the apps.
 
 use dormouse_autoscaler::Decision;
 use dormouse_cluster::{Mode, State};
@@ -19,7 +19,7 @@ pub(crate) struct StateLabel {
     pub(crate) state: StateValue,
 }
 
-/// What apps are counted by.
+/// The label of an app's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the labels' values")]
 pub(crate) enum StateValue {
@@ -48,7 +48,7 @@ pub(crate) struct FlipLabel {
     pub(crate) to: ModeValue,
 }
 
-/// Where a VIP leads.
+/// The label of an app's mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(non_camel_case_types, reason = "the names are the labels' values")]
 pub(crate) enum ModeValue {
@@ -101,7 +101,7 @@ struct StageLabel {
     stage: &'static str,
 }
 
-/// The apps family.
+/// The metrics of apps.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     pub(crate) apps: Family<StateLabel, Gauge>,
@@ -128,37 +128,33 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Gives the family its names.
+    /// Registers the metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("dormouse_apps", "Apps by state", self.apps.clone());
         registry.register(
             "dormouse_apps_mode",
-            "Apps by where their VIP leads",
+            "Apps by the mode of their VIP: proxy (to the activator) or serve (to pods)",
             self.modes.clone(),
         );
         registry.register(
             "dormouse_mode_flips",
-            "Changes of where an app's VIP leads",
+            "Changes of apps' modes, by the new mode",
             self.flips.clone(),
         );
         registry.register(
             "dormouse_scale_decisions",
-            "Changes of the pods that are wanted",
+            "Changes of the wanted number of pods, by direction and window",
             self.decisions.clone(),
         );
-        registry.register(
-            "dormouse_wakes",
-            "Wakes by how they ended",
-            self.wakes.clone(),
-        );
+        registry.register("dormouse_wakes", "Wakes by outcome", self.wakes.clone());
         registry.register(
             "dormouse_wake_duration_seconds",
-            "Time from the stage before to this one, and in total",
+            "Duration of each stage of a wake, and of the whole wake",
             self.stages.clone(),
         );
     }
 
-    /// A decision was made.
+    /// Counts a decision that changed the wanted number of pods.
     pub(crate) fn decided(&self, decision: Option<&Decision>, before: i32, after: i32) {
         let direction = match after.cmp(&before) {
             std::cmp::Ordering::Greater => Direction::up,
@@ -176,7 +172,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A wake was answered.
+    /// Counts a wake whose first response has begun.
     pub(crate) fn woken(&self, wake: &Wake) {
         self.wakes
             .get_or_create(&OutcomeLabel {
@@ -201,7 +197,7 @@ impl Metrics {
         }
     }
 
-    /// An app's state or mode is now another one.
+    /// Counts a change of an app's state or mode.
     pub(crate) fn moved(
         &self,
         before: Option<(StateValue, ModeValue)>,

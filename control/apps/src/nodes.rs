@@ -1,4 +1,4 @@
-//! Node objects from what nodes say of themselves.
+//! Node objects, from the nodes' own descriptions.
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -7,69 +7,81 @@ use k8s_openapi::jiff::Timestamp;
 
 use dormouse_fleet::proto;
 
-/// The condition that says whether a node takes pods.
+/// The condition of nodes that accept pods.
 const READY: &str = "Ready";
 
-/// Writes what a node says of itself over its object; returns whether anything changed.
-pub(crate) fn up(
-    node: &mut Node,
-    name: &str,
-    said: &proto::NodeStatus,
-    boot_id: &str,
-    now: Timestamp,
-) -> bool {
+/// A node that has opened a fleet stream.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectedNode {
+    pub(crate) name: String,
+    /// Its own description.
+    pub(crate) status: proto::NodeStatus,
+    pub(crate) boot_id: String,
+}
+
+/// Writes a connected node's description into its object; returns whether anything changed.
+pub(crate) fn up(node: &mut Node, connected: &ConnectedNode, now: Timestamp) -> bool {
+    let ConnectedNode {
+        name,
+        status: reported,
+        boot_id,
+    } = connected;
     let before = node.clone();
-    node.metadata.name = Some(name.to_owned());
+    node.metadata.name = Some(name.clone());
     node.metadata.creation_timestamp.get_or_insert(Time(now));
     let labels = node.metadata.labels.get_or_insert_default();
-    labels.extend(said.labels.clone());
-    labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
+    labels.extend(reported.labels.clone());
+    labels.insert("kubernetes.io/hostname".to_owned(), name.clone());
     let spec = node.spec.get_or_insert_default();
-    spec.pod_cidr = Some(said.prefix.clone());
-    spec.pod_cidrs = Some(vec![said.prefix.clone()]);
+    spec.pod_cidr = Some(reported.prefix.clone());
+    spec.pod_cidrs = Some(vec![reported.prefix.clone()]);
     let status = node.status.get_or_insert_default();
     status.addresses = Some(vec![
-        address("InternalIP", &said.address),
+        address("InternalIP", &reported.address),
         address("Hostname", name),
     ]);
     let resources = [
-        ("cpu", format!("{}m", said.cpu_milli)),
-        ("memory", said.memory_bytes.to_string()),
-        ("pods", said.pods.to_string()),
+        ("cpu", format!("{}m", reported.cpu_milli)),
+        ("memory", reported.memory_bytes.to_string()),
+        ("pods", reported.pods.to_string()),
     ];
     let resources = resources.map(|(name, amount)| (name.to_owned(), Quantity(amount)));
     status.capacity = Some(resources.clone().into());
     status.allocatable = Some(resources.into());
     let info = status.node_info.get_or_insert_with(NodeSystemInfo::default);
     boot_id.clone_into(&mut info.boot_id);
-    let follows = if said.runs_pods {
-        (
-            "True",
-            "FleetConnected",
-            "the node follows the fleet stream",
-        )
+    let ready = if reported.runs_pods {
+        Readiness {
+            status: "True",
+            reason: "FleetConnected",
+            message: "the node has a fleet stream",
+        }
     } else {
-        ("False", "RunsNoPods", "the node follows entries only")
+        Readiness {
+            status: "False",
+            reason: "RunsNoPods",
+            message: "the node only follows entries and runs no pods",
+        }
     };
-    set_ready(status, follows, now);
+    set_ready(status, ready, now);
     *node != before
 }
 
-/// Writes that a node is lost over its object; returns whether anything changed.
+/// Writes into a node's object that the node is lost; returns whether anything changed.
 pub(crate) fn down(node: &mut Node, now: Timestamp) -> bool {
     let status = node.status.get_or_insert_default();
     set_ready(
         status,
-        (
-            "Unknown",
-            "NoFleet",
-            "the node has no fleet stream and its lease is over",
-        ),
+        Readiness {
+            status: "Unknown",
+            reason: "NoFleet",
+            message: "the node has no fleet stream and its lease has expired",
+        },
         now,
     )
 }
 
-/// Whether a node object says that it takes pods.
+/// Whether a node object has the condition Ready.
 pub(crate) fn is_ready(node: &Node) -> bool {
     let conditions = node
         .status
@@ -88,27 +100,31 @@ fn address(type_: &str, address: &str) -> NodeAddress {
     }
 }
 
-fn set_ready(
-    status: &mut NodeStatus,
-    (value, reason, message): (&str, &str, &str),
-    now: Timestamp,
-) -> bool {
+/// The condition Ready.
+#[derive(Clone, Copy)]
+struct Readiness {
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
+}
+
+fn set_ready(status: &mut NodeStatus, ready: Readiness, now: Timestamp) -> bool {
     let conditions = status.conditions.get_or_insert_default();
     let found = conditions
         .iter()
         .position(|condition| condition.type_ == READY);
     let before = found.map(|position| conditions.remove(position));
     if let Some(same) = before.filter(|condition| {
-        condition.status == value && condition.reason.as_deref() == Some(reason)
+        condition.status == ready.status && condition.reason.as_deref() == Some(ready.reason)
     }) {
         conditions.push(same);
         return false;
     }
     conditions.push(NodeCondition {
         type_: READY.to_owned(),
-        status: value.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message.to_owned()),
+        status: ready.status.to_owned(),
+        reason: Some(ready.reason.to_owned()),
+        message: Some(ready.message.to_owned()),
         last_transition_time: Some(Time(now)),
         last_heartbeat_time: None,
     });
@@ -120,22 +136,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_says_the_same_again_changes_nothing_and_one_that_is_lost_is_not_ready() {
-        let said = proto::NodeStatus {
+    fn an_unchanged_description_changes_nothing_and_a_lost_node_is_not_ready() {
+        let status = proto::NodeStatus {
             pods: 10,
             cpu_milli: 2_000,
             memory_bytes: 1 << 30,
             runs_pods: true,
             ..Default::default()
         };
+        let connected = ConnectedNode {
+            name: "n1".into(),
+            status,
+            boot_id: "boot".into(),
+        };
         let mut node = Node::default();
-        assert!(up(&mut node, "n1", &said, "boot", Timestamp::UNIX_EPOCH));
+        assert!(up(&mut node, &connected, Timestamp::UNIX_EPOCH));
         assert!(is_ready(&node));
-        assert!(!up(&mut node, "n1", &said, "boot", Timestamp::now()));
+        assert!(!up(&mut node, &connected, Timestamp::now()));
         assert!(down(&mut node, Timestamp::now()));
         assert!(!down(&mut node, Timestamp::now()));
         assert!(!is_ready(&node));
-        assert!(up(&mut node, "n1", &said, "boot", Timestamp::now()));
+        assert!(up(&mut node, &connected, Timestamp::now()));
         assert!(is_ready(&node));
     }
 }

@@ -1,54 +1,57 @@
-//! What is to be done for one app: the difference between what is wanted and what is there or under way. Pure, and
-//! idempotent: planned again without news, it asks for nothing.
+//! The plan of one app: the actions from its current state, and those in progress, to the wanted state. Pure and
+//! idempotent: without a change, a second plan is empty.
 
 mod publish;
+mod resume;
 
 use dormouse_cluster::{App, Key, Mode, Object, events};
 use dormouse_fleet::Boottime;
 
-pub(crate) use publish::{listing, status, written};
+pub(crate) use publish::{status, written};
+pub(crate) use resume::resume;
 
-use crate::action::{Action, Route};
+use crate::action::{Action, Failure, Route};
 use crate::member::{Exposure, Member};
 use crate::pod::{self, Names};
-use crate::slot::Slot;
+use crate::record::AppRecord;
 
 /// Plans one app.
-pub(crate) fn plan(slot: &mut Slot, now: Boottime, names: &mut Names) -> Vec<Action> {
+pub(crate) fn plan(record: &mut AppRecord, now: Boottime, names: &mut Names) -> Vec<Action> {
     let mut actions = Vec::new();
-    leave(slot, now, &mut actions);
-    fill(slot, now, names, &mut actions);
-    route(slot, &mut actions);
-    publish::publish(slot, now, &mut actions);
-    serving(slot, &mut actions);
-    settle(slot, &mut actions);
-    delete(slot, &mut actions);
+    drain(record, now, &mut actions);
+    scale_up(record, now, names, &mut actions);
+    route(record, &mut actions);
+    publish::publish(record, now, &mut actions);
+    serving(record, &mut actions);
+    settle(record, &mut actions);
+    delete(record, &mut actions);
     actions
 }
 
-/// Pods that failed, run something else than wanted, or are too many, are to go.
-fn leave(slot: &mut Slot, now: Boottime, actions: &mut Vec<Action>) {
-    let gone = slot.app.is_none();
-    for (key, member) in &mut slot.members {
+/// Marks pods to drain: those that failed, run an old template, or are surplus.
+fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
+    let gone = record.app.is_none();
+    for (key, member) in &mut record.members {
         let ended = member.seen.as_ref().and_then(|seen| seen.ended.clone());
-        if let Some((reason, message)) = ended.filter(|_| !member.failed && !member.leaving) {
+        if let Some(failure) = ended.filter(|_| !member.failed && !member.draining) {
             member.failed = true;
             actions.extend(
-                slot.app
+                record
+                    .app
                     .as_deref()
-                    .map(|app| told(app, key, &reason, &message)),
+                    .map(|app| pod_failed(app, key, &failure)),
             );
-            slot.backoff.failed(now, reason, message);
+            record.backoff.failed(now, failure);
         }
-        let asked = member.seen.as_ref().is_some_and(|seen| seen.going);
-        member.leaving |= gone || asked || member.failed || member.template != slot.template;
+        let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
+        member.draining |= gone || deleted || member.failed || member.template != record.template;
     }
-    let wanted = usize::try_from(slot.want).unwrap_or(0);
-    let surplus = slot.live().saturating_sub(wanted);
-    let mut live: Vec<_> = slot
+    let wanted = usize::try_from(record.want).unwrap_or(0);
+    let surplus = record.live().saturating_sub(wanted);
+    let mut live: Vec<_> = record
         .members
         .iter()
-        .filter(|(_, member)| member.lives())
+        .filter(|(_, member)| member.is_live())
         .collect();
     live.sort_by_key(|(key, member)| {
         (
@@ -57,137 +60,140 @@ fn leave(slot: &mut Slot, now: Boottime, actions: &mut Vec<Action>) {
             (*key).clone(),
         )
     });
-    let leaving: Vec<Key> = live
+    let draining: Vec<Key> = live
         .into_iter()
         .take(surplus)
         .map(|(key, _)| key.clone())
         .collect();
-    for key in leaving {
-        if let Some(member) = slot.members.get_mut(&key) {
-            member.leaving = true;
+    for key in draining {
+        if let Some(member) = record.members.get_mut(&key) {
+            member.draining = true;
         }
     }
 }
 
-fn told(app: &App, pod: &Key, reason: &str, message: &str) -> Action {
+fn pod_failed(app: &App, pod: &Key, failure: &Failure) -> Action {
     let about = Box::new(events::reference(app));
-    Action::Tell {
+    Action::RecordEvent {
         about,
         reason: "PodFailed",
-        message: format!("pod {pod}: {reason}: {message}"),
+        message: format!("pod {pod}: {failure}"),
     }
 }
 
-/// Pods that are missing: those on their way out come back first, then new ones are made.
-fn fill(slot: &mut Slot, now: Boottime, names: &mut Names, actions: &mut Vec<Action>) {
-    let Some(app) = slot.app.clone() else { return };
-    let wanted = usize::try_from(slot.want).unwrap_or(0);
-    let mut missing = wanted.saturating_sub(slot.live());
-    let template = &slot.template;
-    let back = |member: &&mut Member| {
-        let asked = member.seen.as_ref().is_some_and(|seen| seen.going);
-        member.leaving
+/// Adds missing pods: draining ones are taken back first, then new ones are created.
+fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &mut Vec<Action>) {
+    let Some(app) = record.app.clone() else {
+        return;
+    };
+    let wanted = usize::try_from(record.want).unwrap_or(0);
+    let mut missing = wanted.saturating_sub(record.live());
+    let template = &record.template;
+    let reusable = |member: &&mut Member| {
+        let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
+        member.draining
             && !member.deleting
             && !member.failed
-            && !asked
+            && !deleted
             && member.template == *template
     };
-    for member in slot.members.values_mut().filter(back).take(missing) {
-        member.leaving = false;
+    for member in record.members.values_mut().filter(reusable).take(missing) {
+        member.draining = false;
         missing -= 1;
     }
-    if slot.backoff.wait(now).is_some() {
+    if record.backoff.wait(now).is_some() {
         return;
     }
     for _ in 0..missing {
-        let pod = pod::of(&app, slot.vip, names);
-        slot.members
-            .insert(pod.key(), Member::new(now, slot.template.clone()));
+        let pod = pod::of(&app, record.vip, names);
+        record
+            .members
+            .insert(pod.key(), Member::new(now, record.template.clone()));
         actions.push(Action::Create {
-            vip: slot.vip,
+            vip: record.vip,
             pod: Box::new(pod),
         });
     }
 }
 
-/// The activator knows the pods that answer.
-fn route(slot: &mut Slot, actions: &mut Vec<Action>) {
-    let route = slot.app.as_ref().map(|app| Route {
-        name: slot.key.to_string(),
+/// Sends the ready pods to the activator.
+fn route(record: &mut AppRecord, actions: &mut Vec<Action>) {
+    let route = record.app.as_ref().map(|app| Route {
+        name: record.key.to_string(),
         port: app.spec.port,
         container_concurrency: app.spec.scale.container_concurrency,
         timeout: app.spec.timeout(),
-        backends: slot.backends(),
+        backends: record.backends(),
     });
-    if route != slot.route {
-        slot.route.clone_from(&route);
+    if route != record.route {
+        record.route.clone_from(&route);
         actions.push(Action::Route {
-            vip: slot.vip,
+            vip: record.vip,
             route,
         });
     }
 }
 
-/// The activator knows whether clients may go straight to pods.
-fn serving(slot: &mut Slot, actions: &mut Vec<Action>) {
-    let direct = slot
+/// Sends to the activator whether the VIP is in serve mode.
+fn serving(record: &mut AppRecord, actions: &mut Vec<Action>) {
+    let serving = record
         .published
         .entry
         .as_ref()
         .is_some_and(|entry| entry.mode == Mode::Serve);
-    if direct != slot.direct {
-        slot.direct = direct;
+    if serving != record.serving {
+        record.serving = serving;
         actions.push(Action::Serving {
-            vip: slot.vip,
-            direct,
+            vip: record.vip,
+            serving,
         });
     }
 }
 
-/// What waits for the nodes is waited for, one version at a time.
-fn settle(slot: &mut Slot, actions: &mut Vec<Action>) {
-    if slot.published.settling.is_some() {
+/// Waits until no node uses an older entry, one version at a time.
+fn settle(record: &mut AppRecord, actions: &mut Vec<Action>) {
+    if record.published.settling.is_some() {
         return;
     }
-    let leaving = slot
+    let draining = record
         .members
         .values()
-        .filter(|member| member.leaving)
+        .filter(|member| member.draining)
         .filter_map(|member| match member.exposure {
             Exposure::Unlisted(version) => Some(version),
             _ => None,
         });
-    // An app that is about to fall asleep must know that the activator is in the path everywhere.
-    let idle = slot
+    // Before an app falls asleep, every node must have acknowledged proxy mode.
+    let idle = record
         .published
         .proxy_since
-        .filter(|_| !slot.serve && !slot.members.is_empty());
-    let newest = leaving
+        .filter(|_| !record.serve && !record.members.is_empty());
+    let newest = draining
         .chain(idle)
         .max()
-        .filter(|version| *version > slot.published.settled);
+        .filter(|version| *version > record.published.settled);
     if let Some(version) = newest {
-        slot.published.settling = Some(version);
+        record.published.settling = Some(version);
         actions.push(Action::Settle {
-            vip: slot.vip,
+            vip: record.vip,
             version,
         });
     }
 }
 
-/// A pod goes once no node can send to it by any entry.
-fn delete(slot: &mut Slot, actions: &mut Vec<Action>) {
-    let settled = slot.published.settled;
-    for (key, member) in &mut slot.members {
+/// Deletes draining pods that no node's entry contains any more.
+fn delete(record: &mut AppRecord, actions: &mut Vec<Action>) {
+    let settled = record.published.settled;
+    for (key, member) in &mut record.members {
         let unused = match member.exposure {
             Exposure::Never => true,
             Exposure::Listed => false,
             Exposure::Unlisted(version) => version <= settled,
         };
-        if member.leaving && unused && !member.deleting && member.seen.is_some() {
+        if member.draining && unused && !member.deleting && member.seen.is_some() {
             member.deleting = true;
             actions.push(Action::Delete {
-                vip: slot.vip,
+                vip: record.vip,
                 pod: key.clone(),
             });
         }

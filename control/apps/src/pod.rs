@@ -1,4 +1,4 @@
-//! Pod objects: made from an app, read back from the store, and filled in with what nodes say.
+//! Pod objects: created from an app, read from the store, and updated with the status from their node.
 
 mod status;
 
@@ -12,23 +12,24 @@ use k8s_openapi::api::core::v1::{ContainerPort, Pod, PodSpec, PodStatus, Probe, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::action::Failure;
 pub(crate) use status::write_status;
 
-/// The label that names a pod's app.
+/// The label with the name of a pod's app.
 pub(crate) const APP_LABEL: &str = "dormouse.dev/app";
-/// The annotation with the app's VIP index: it outlives the app.
+/// The annotation with the app's VIP index, needed also after the app's deletion.
 pub(crate) const VIP_ANNOTATION: &str = "dormouse.dev/vip-index";
-/// The annotation that changes with what the pod runs.
+/// The annotation with the hash of what the pod runs, see [`template`].
 pub(crate) const TEMPLATE_ANNOTATION: &str = "dormouse.dev/template";
-/// The longest name of a pod that still fits a label.
+/// Limit of a pod's name: the length of a label's value.
 const NAME_MAX: usize = 63;
 
-/// Makes names and uids that no other pod has.
+/// A generator of unique names and uids of pods.
 #[derive(Debug, Clone)]
 pub(crate) struct Names(u64);
 
 impl Names {
-    /// Names that follow from a seed, which must differ from one start to the next.
+    /// A generator with a seed, which must differ between starts.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -81,7 +82,7 @@ pub(crate) fn of(app: &App, vip: u32, names: &mut Names) -> Pod {
     }
     container
         .readiness_probe
-        .get_or_insert_with(|| connects(port));
+        .get_or_insert_with(|| tcp_probe(port));
     let selector = Some(app.spec.node_selector.clone()).filter(|selector| !selector.is_empty());
     Pod {
         metadata: ObjectMeta {
@@ -115,7 +116,7 @@ pub(crate) fn of(app: &App, vip: u32, names: &mut Names) -> Pod {
     }
 }
 
-/// Changes when what the app's pods run changes, or when the app is made anew: pods never change their owner.
+/// A hash of what the app's pods run and of the app's uid: pods of a deleted app are not used for a new one of its name.
 pub(crate) fn template(app: &App) -> String {
     let mut hasher = DefaultHasher::new();
     let key = app.key();
@@ -126,23 +127,23 @@ pub(crate) fn template(app: &App) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// What the controller reads from a pod object.
+/// The fields of a pod object that the controller uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Seen {
-    /// The node it is bound to.
+pub(crate) struct ObservedPod {
+    /// The node to which it is bound.
     pub node: Option<String>,
-    /// Its address, while it is ready.
+    /// Its address, if it is ready.
     pub ready: Option<Ipv6Addr>,
-    /// Why it ended: a word, and for people.
-    pub ended: Option<(String, String)>,
-    /// Somebody asked for its removal.
-    pub going: bool,
-    /// What it runs.
+    /// Why it ended, if it did.
+    pub ended: Option<Failure>,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// The hash of what it runs.
     pub template: String,
 }
 
 /// Reads a pod object.
-pub(crate) fn seen(pod: &Pod) -> Seen {
+pub(crate) fn observe(pod: &Pod) -> ObservedPod {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let ready = conditions
@@ -154,7 +155,7 @@ pub(crate) fn seen(pod: &Pod) -> Seen {
         .and_then(|address| address.parse().ok());
     let ended =
         status.filter(|status| matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")));
-    Seen {
+    ObservedPod {
         node: pod
             .spec
             .as_ref()
@@ -163,26 +164,26 @@ pub(crate) fn seen(pod: &Pod) -> Seen {
         ready: address.filter(|_| ready),
         ended: ended.map(|status| {
             let reason = status.reason.clone().filter(|reason| !reason.is_empty());
-            (
+            Failure::new(
                 reason.unwrap_or_else(|| "Ended".to_owned()),
                 status.message.clone().unwrap_or_default(),
             )
         }),
-        going: pod.metadata.deletion_timestamp.is_some(),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
         template: annotation(pod, TEMPLATE_ANNOTATION)
             .unwrap_or_default()
             .to_owned(),
     }
 }
 
-/// The app and the VIP index of a pod; none where the controller did not make it.
+/// The app and the VIP index of a pod; none if the controller did not create it.
 pub(crate) fn owner_of(pod: &Pod) -> Option<(Key, u32)> {
     let app = pod.metadata.labels.as_ref()?.get(APP_LABEL)?;
     let vip = annotation(pod, VIP_ANNOTATION)?.parse().ok()?;
     Some((Key::new(pod.metadata.namespace.clone()?, app.clone()), vip))
 }
 
-/// What a node is told of a pod.
+/// The message that makes a node run or stop a pod.
 pub(crate) fn spec(pod: &Pod, stop: bool) -> proto::PodSpec {
     let key = pod.key();
     let json = if stop {
@@ -200,7 +201,7 @@ pub(crate) fn spec(pod: &Pod, stop: bool) -> proto::PodSpec {
     }
 }
 
-fn connects(port: u16) -> Probe {
+fn tcp_probe(port: u16) -> Probe {
     let port = IntOrString::Int(i32::from(port));
     Probe {
         tcp_socket: Some(TCPSocketAction { port, host: None }),

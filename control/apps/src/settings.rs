@@ -1,16 +1,16 @@
-//! From an app's manifest to the autoscaler's settings.
+//! The autoscaler's settings, from an app's manifest.
 
 use std::time::Duration;
 
 use dormouse_autoscaler::{Metric, Settings};
 use dormouse_cluster::{AppSpec, Metric as Counted};
 
-/// Windows up to this long decide each second, longer ones every [`TICK`]: two ticks must fit a panic window.
+/// Apps with a window up to this long decide every second, others every [`TICK`]: a panic window must contain two ticks.
 pub(crate) const SHORT_WINDOW: Duration = Duration::from_secs(10);
-/// How often apps with longer windows decide; Knative's.
+/// Interval of the decisions of apps with longer windows; Knative's.
 pub const TICK: Duration = Duration::from_secs(2);
 
-/// The settings of an app. `grace` is the cluster's: how long the activator is in the path before the last pod goes.
+/// The settings of an app. `grace` is the cluster's time in proxy mode before the last pod is removed.
 pub(crate) fn of(spec: &AppSpec, grace: Duration) -> Settings {
     let scale = &spec.scale;
     Settings {

@@ -1,4 +1,4 @@
-//! What happened in each wake, and when: a ring of timelines.
+//! The timelines of wakes: a ring of the last ones, with the time of each stage.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Stages;
 use serde_json::{Value, json};
 
-/// Wakes that are remembered.
+/// Limit of the wakes in the ring.
 pub(crate) const WAKES_MAX: usize = 1_024;
-/// Wakes that are told of one app.
+/// Limit of the wakes that are listed of one app.
 pub(crate) const WAKES_PER_APP_MAX: usize = 16;
 
 /// A pod that was placed during a wake.
@@ -37,19 +37,19 @@ pub(crate) struct Wake {
     over: bool,
 }
 
-/// Stages of one wake, each since the first of them.
+/// One stage of a wake.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stage {
-    /// What happened.
+    /// Its name, as in the `stage` label of the metrics.
     pub name: &'static str,
-    /// When, `CLOCK_BOOTTIME`.
+    /// Its end, by `CLOCK_BOOTTIME`.
     pub at: Boottime,
-    /// How long after the wake's first event.
+    /// Milliseconds since the wake's first event.
     pub ms: f64,
 }
 
 impl Wake {
-    /// What happened, in the order in which wakes go.
+    /// The stages that have ended, in their usual order.
     pub(crate) fn stages(&self) -> Vec<Stage> {
         let pod = self.pod();
         let stage = |ns: u64| (ns > 0).then_some(Boottime(ns));
@@ -79,7 +79,7 @@ impl Wake {
             .collect()
     }
 
-    /// As the people's commands read it.
+    /// The wake as `WakeTimeline` JSON.
     pub(crate) fn json(&self) -> Value {
         let pod = self.pod();
         let stages: Vec<_> = self
@@ -99,7 +99,7 @@ impl Wake {
         })
     }
 
-    /// The pod that was ready first, or else the first one.
+    /// The pod that became ready first, else the one placed first.
     fn pod(&self) -> Option<&Candidate> {
         let ready = self
             .candidates
@@ -118,7 +118,7 @@ pub(crate) struct Wakes {
 }
 
 impl Wakes {
-    /// A wake begins.
+    /// Begins a wake.
     pub(crate) fn begin(&mut self, vip: u32, app: Key, decided: Boottime) {
         if self.ring.len() == WAKES_MAX {
             self.ring.pop_front();
@@ -136,7 +136,7 @@ impl Wakes {
         });
     }
 
-    /// The kernel of a node saw the first packet. Among several the earliest counts.
+    /// A node's kernel reported the first packet. The earliest report counts.
     pub(crate) fn seen(&mut self, vip: u32, node: &str, at: Boottime) {
         if let Some(wake) = self.open(vip)
             && wake.seen.is_none_or(|seen| at < seen)
@@ -161,7 +161,7 @@ impl Wakes {
         }
     }
 
-    /// A pod got on.
+    /// A pod's start reached another stage.
     pub(crate) fn staged(&mut self, vip: u32, pod: &str, node: &str, stages: &Stages) {
         if let Some(wake) = self.open(vip) {
             let candidate = wake.candidate(pod);
@@ -170,7 +170,7 @@ impl Wakes {
         }
     }
 
-    /// The first byte of the first answer went out: the wake is complete. Returns it the first time.
+    /// The first response began: the wake is complete. Returns the wake on the first call only.
     pub(crate) fn answered(&mut self, vip: u32, at: Boottime) -> Option<&Wake> {
         let wake = self.open(vip)?;
         let ready = wake.pod().is_some_and(|pod| pod.stages.ready_ns > 0);
@@ -181,15 +181,15 @@ impl Wakes {
         Some(wake)
     }
 
-    /// The app fell asleep: nothing belongs to its last wake any more.
+    /// The app fell asleep: later events do not belong to its last wake.
     pub(crate) fn over(&mut self, vip: u32) {
         if let Some(wake) = self.open(vip) {
             wake.over = true;
         }
     }
 
-    /// Whether a wake still lacks its answer.
-    pub(crate) fn unanswered(&self, vip: u32) -> bool {
+    /// Whether the last wake has no first response yet.
+    pub(crate) fn without_first_byte(&self, vip: u32) -> bool {
         self.newest(vip)
             .is_some_and(|wake| !wake.over && wake.first_byte.is_none())
     }

@@ -1,4 +1,4 @@
-//! An app's whole life over the real store, scheduler, fleet stream and activator; only the node is played.
+//! The lifecycle of an app over the real store, scheduler, fleet stream and activator, with a simulated node.
 #![expect(clippy::unwrap_used, reason = "a test's own set-up fails by panicking")]
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Nothing here takes longer on the slowest machine.
+/// Timeout of every wait.
 const DEADLINE: Duration = Duration::from_mins(1);
 const VIP: u32 = 1;
 const POD_ADDRESS: &str = "2001:db8:d0::1:0:7";
@@ -29,7 +29,7 @@ struct World {
     _shutdown: DropGuard,
 }
 
-/// One node: acknowledges everything at once, and runs pods by saying so.
+/// A simulated node: acknowledges all messages, and only reports pods as running.
 struct Node {
     link: Link,
     entry: Option<Entry>,
@@ -243,7 +243,7 @@ fn asleep(node: &Node) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_sleeps_wakes_on_a_packet_serves_sleeps_again_and_goes() {
+async fn an_app_wakes_on_a_packet_serves_sleeps_again_and_is_deleted() {
     let mut world = World::start().await;
     world.create_app().await;
     world

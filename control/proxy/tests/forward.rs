@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 async fn listen() -> (TcpListener, SocketAddrV6) {
@@ -45,8 +45,8 @@ async fn proxy(backend: Arc<Backend>, deadline: Duration) -> TcpStream {
             let response = forwarded.map(|response| response.map(Either::Left));
             Ok::<_, hyper::Error>(response.unwrap_or_else(|failure| {
                 let unsent = failure.unsent.is_some();
-                let said = Full::<Bytes>::from(format!("{unsent} {}", failure.error));
-                let mut response = Response::new(Either::Right(said.boxed()));
+                let text = Full::<Bytes>::from(format!("{unsent} {}", failure.error));
+                let mut response = Response::new(Either::Right(text.boxed()));
                 *response.status_mut() = StatusCode::BAD_GATEWAY;
                 response
             }))
@@ -63,7 +63,9 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
             text.push(stream.read_u8().await.expect("closed before the end"));
         }
     };
-    timeout(PATIENCE, read).await.expect("the end never came");
+    timeout(TIMEOUT, read)
+        .await
+        .expect("the end within the timeout");
     String::from_utf8(text).unwrap()
 }
 
@@ -81,15 +83,15 @@ async fn a_body_past_the_deadline_is_aborted_without_a_regular_end() {
     read_until(&mut client, "hello\r\n").await;
     let mut rest = Vec::new();
     drop(
-        timeout(PATIENCE, client.read_to_end(&mut rest))
+        timeout(TIMEOUT, client.read_to_end(&mut rest))
             .await
-            .expect("never broken off"),
+            .expect("aborted within the timeout"),
     );
     assert!(
         !rest.ends_with(b"0\r\n\r\n"),
-        "a shortened body looks whole"
+        "a shortened body looks complete"
     );
-    let closed = timeout(PATIENCE, pod.read(&mut [0; 8]))
+    let closed = timeout(TIMEOUT, pod.read(&mut [0; 8]))
         .await
         .expect("the pod's side stays open");
     assert_eq!(closed.unwrap(), 0);
@@ -106,7 +108,7 @@ async fn an_idle_connection_is_closed_after_the_idle_timeout() {
             ..Limits::default()
         },
     );
-    let mut client = proxy(Arc::clone(&backend), PATIENCE).await;
+    let mut client = proxy(Arc::clone(&backend), TIMEOUT).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
     read_until(&mut pod, "\r\n\r\n").await;
@@ -114,7 +116,7 @@ async fn an_idle_connection_is_closed_after_the_idle_timeout() {
         .await
         .unwrap();
     read_until(&mut client, "ok").await;
-    let closed = timeout(PATIENCE, pod.read(&mut [0; 8]))
+    let closed = timeout(TIMEOUT, pod.read(&mut [0; 8]))
         .await
         .expect("never closed");
     assert_eq!(closed.unwrap(), 0);
@@ -124,12 +126,12 @@ async fn an_idle_connection_is_closed_after_the_idle_timeout() {
 async fn a_request_that_reached_no_pod_is_returned() {
     let (pods, address) = listen().await;
     drop(pods);
-    let mut client = proxy(Backend::new(address, Limits::default()), PATIENCE).await;
+    let mut client = proxy(Backend::new(address, Limits::default()), TIMEOUT).await;
     client
         .write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi")
         .await
         .unwrap();
-    let said = format!("true failed to connect to {address}");
+    let text = format!("true failed to connect to {address}");
     let reply = read_until(&mut client, &said).await;
     assert!(reply.starts_with("HTTP/1.1 502"), "{reply}");
 }
@@ -137,13 +139,13 @@ async fn a_request_that_reached_no_pod_is_returned() {
 #[tokio::test]
 async fn a_protocol_switch_without_a_request_is_refused() {
     let (pods, address) = listen().await;
-    let mut client = proxy(Backend::new(address, Limits::default()), PATIENCE).await;
+    let mut client = proxy(Backend::new(address, Limits::default()), TIMEOUT).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
     read_until(&mut pod, "\r\n\r\n").await;
     pod.write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
         .await
         .unwrap();
-    let reply = read_until(&mut client, "without being asked").await;
+    let reply = read_until(&mut client, "without a request for it").await;
     assert!(reply.contains("false "), "{reply}");
 }

@@ -1,4 +1,4 @@
-//! What each event means, beyond changes of the cluster.
+//! Handlers of all events but changes of the cluster and lost nodes.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,41 @@ use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::{Count, PodStatus};
 use dormouse_fleet::root::Event as FleetEvent;
 
+use super::turn::Turn;
 use super::{Apps, RETRY_AFTER};
-use crate::action::Action;
-use crate::backoff::WELL_AFTER;
-use crate::event::Proxied;
+use crate::action::{Action, Failure};
+use crate::backoff::RESET_AFTER;
+use crate::event::ActivatorLoad;
 use crate::member::Member;
 use crate::plan;
 use crate::pod;
+use crate::record::ms;
 use crate::settings::SHORT_WINDOW;
-use crate::slot::ms;
 
 impl Apps {
-    /// A request is parked: the app wakes, unless it does already.
-    pub(super) fn demand(
-        &mut self,
-        vip: u32,
-        at: Boottime,
-        now: Boottime,
-        actions: &mut Vec<Action>,
-    ) {
-        self.wake(vip, now, actions);
+    /// A request is parked: wakes the app, if it is asleep.
+    pub(super) fn demand(&mut self, vip: u32, at: Boottime, turn: &mut Turn) {
+        self.wake(vip, turn);
         self.wakes.parked(vip, at);
     }
 
-    fn wake(&mut self, vip: u32, now: Boottime, actions: &mut Vec<Action>) {
-        let Some(slot) = self.slots.get_mut(&vip) else {
+    fn wake(&mut self, vip: u32, turn: &mut Turn) {
+        let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
-        if slot.wake(now) {
-            tracing::info!(app = %slot.key, "waking");
+        if record.wake(turn.now) {
+            tracing::info!(app = %record.key, "waking");
             self.wakes.over(vip);
-            self.wakes.begin(vip, slot.key.clone(), now);
-            self.plan(vip, now, actions);
+            self.wakes.begin(vip, record.key.clone(), turn.now);
+            self.plan(vip, turn);
         }
     }
 
-    pub(super) fn fleet(&mut self, event: FleetEvent, now: Boottime, actions: &mut Vec<Action>) {
+    pub(super) fn fleet(&mut self, event: FleetEvent, turn: &mut Turn) {
         match event {
-            FleetEvent::Woke { node, vip, at } => self.woke(vip, &node, at, now, actions),
+            FleetEvent::Woke { node, vip, at } => self.woke(vip, &node, at, turn),
             FleetEvent::Counts { counts, .. } => self.counts(&counts),
-            FleetEvent::Pod { node, status } => self.pod_said(node, status, actions),
+            FleetEvent::Pod { node, status } => self.pod_status(node, status, turn),
             FleetEvent::NodeUp {
                 node,
                 status,
@@ -55,49 +50,42 @@ impl Apps {
                 self.up.insert(node.clone());
                 self.lost.remove(&node);
                 let specs = self.specs_on(&node);
-                actions.push(Action::NodeUp {
+                turn.actions.push(Action::NodeUp {
                     node: node.clone(),
                     status: Box::new(status),
                     boot_id,
                 });
-                actions.push(Action::SyncPods { node, specs });
+                turn.actions.push(Action::SyncPods { node, specs });
             }
-            FleetEvent::NodeDown { node } => self.node_down(node, now, actions),
+            FleetEvent::NodeDown { node } => self.node_down(node, turn),
         }
     }
 
-    /// The kernel saw the first packet. One that came before the app fell asleep belongs to the wake before.
-    fn woke(
-        &mut self,
-        vip: u32,
-        node: &str,
-        at: Boottime,
-        now: Boottime,
-        actions: &mut Vec<Action>,
-    ) {
+    /// The kernel of a node reported a first packet. A packet from before the app fell asleep belongs to the previous wake.
+    fn woke(&mut self, vip: u32, node: &str, at: Boottime, turn: &mut Turn) {
         let late = self
-            .slots
+            .records
             .get(&vip)
-            .and_then(|slot| slot.slept_at)
+            .and_then(|record| record.slept_at)
             .is_some_and(|slept| at < slept);
         if !late {
-            self.wake(vip, now, actions);
+            self.wake(vip, turn);
             self.wakes.seen(vip, node, at);
         }
     }
 
-    /// Connections that went straight to pods.
+    /// Load of connections directly to pods.
     fn counts(&mut self, counts: &[Count]) {
         for count in counts.iter().filter(|count| count.interval_ns > 0) {
-            if let Some(slot) = self.slots.get_mut(&count.vip) {
+            if let Some(record) = self.records.get_mut(&count.vip) {
                 let seconds = count.interval_ns as f64 / 1e9;
                 let concurrency = count.connection_ns as f64 / count.interval_ns as f64;
-                slot.connected(concurrency, count.connections as f64 / seconds);
+                record.add_direct_load(concurrency, count.connections as f64 / seconds);
             }
         }
     }
 
-    fn pod_said(&mut self, node: String, status: PodStatus, actions: &mut Vec<Action>) {
+    fn pod_status(&mut self, node: String, status: PodStatus, turn: &mut Turn) {
         let key = Key::new(status.namespace.clone(), status.name.clone());
         let Some(vip) = self
             .pods
@@ -105,16 +93,16 @@ impl Apps {
             .and_then(|pod| pod::owner_of(pod))
             .map(|(_, vip)| vip)
         else {
-            return self.write(key, node, status, actions);
+            return self.write(key, node, status, turn);
         };
         if let Some(stages) = &status.stages {
             self.wakes.staged(vip, &key.name, &node, stages);
         }
-        self.write(key, node, status, actions);
+        self.write(key, node, status, turn);
     }
 
-    /// One write a pod at a time; the newest wins.
-    fn write(&mut self, pod: Key, node: String, status: PodStatus, actions: &mut Vec<Action>) {
+    /// Writes a pod's status: one write per pod at a time; of those that wait, only the newest is kept.
+    fn write(&mut self, pod: Key, node: String, status: PodStatus, turn: &mut Turn) {
         if !self.pods.contains_key(&pod) {
             return;
         }
@@ -123,53 +111,54 @@ impl Apps {
             return;
         }
         self.writes.insert(pod.clone(), None);
-        actions.push(Action::PodStatus {
+        turn.actions.push(Action::PodStatus {
             pod,
             node,
             status: Box::new(status),
         });
     }
 
-    pub(super) fn status_written(&mut self, pod: &Key, actions: &mut Vec<Action>) {
+    pub(super) fn status_written(&mut self, pod: &Key, turn: &mut Turn) {
         if let Some(Some((node, status))) = self.writes.remove(pod) {
-            self.write(pod.clone(), node, status, actions);
+            self.write(pod.clone(), node, status, turn);
         }
     }
 
-    /// A second has passed: apps that are awake are measured, and decide when it is their turn.
-    pub(super) fn second(&mut self, stats: &[Proxied], now: Boottime, actions: &mut Vec<Action>) {
+    /// A second has passed: records the load of awake apps, and decides for those whose tick it is.
+    pub(super) fn second(&mut self, stats: &[ActivatorLoad], turn: &mut Turn) {
         self.seconds += 1;
         let every = self.config.tick.as_secs().max(1);
-        let stats: BTreeMap<u32, &Proxied> = stats.iter().map(|stat| (stat.vip, stat)).collect();
-        // A request that waits for an app which is thought to sleep wakes it, should its demand have been lost.
+        let stats: BTreeMap<u32, &ActivatorLoad> =
+            stats.iter().map(|stat| (stat.vip, stat)).collect();
+        // A parked request wakes its app also if its demand was lost.
         for stat in stats.values().filter(|stat| stat.concurrency > 0.0) {
-            self.wake(stat.vip, now, actions);
+            self.wake(stat.vip, turn);
         }
         for vip in self.awake.clone() {
-            let Some(slot) = self.slots.get_mut(&vip) else {
+            let Some(record) = self.records.get_mut(&vip) else {
                 continue;
             };
             let stat = stats
                 .get(&vip)
                 .map_or((0.0, 0.0), |stat| (stat.concurrency, stat.requests));
-            slot.measured(now, stat.0, stat.1);
-            let short = u64::from(slot.settings.stable_window_s) <= SHORT_WINDOW.as_secs();
+            record.record_load(turn.now, stat.0, stat.1);
+            let short = u64::from(record.settings.stable_window_s) <= SHORT_WINDOW.as_secs();
             if short || self.seconds.is_multiple_of(every) {
-                let want = slot.want;
-                slot.decide(now);
-                slot.judge(now);
+                let want = record.want;
+                record.decide(turn.now);
+                record.reconcile(turn.now);
                 self.metrics
-                    .decided(slot.decision.as_ref(), want, slot.want);
+                    .decided(record.decision.as_ref(), want, record.want);
             }
-            let well = |member: &Member| {
+            let stable = |member: &Member| {
                 member
                     .ready_since
-                    .is_some_and(|since| now.since(since) >= WELL_AFTER)
+                    .is_some_and(|since| turn.now.since(since) >= RESET_AFTER)
             };
-            if slot.members.values().any(well) {
-                slot.backoff.clear();
+            if record.members.values().any(stable) {
+                record.backoff.clear();
             }
-            self.plan(vip, now, actions);
+            self.plan(vip, turn);
         }
     }
 
@@ -179,90 +168,70 @@ impl Apps {
         }
     }
 
-    /// Apps whose wake still lacks its answer.
-    pub fn unanswered(&self) -> Vec<u32> {
+    /// Apps whose last wake has no first response yet.
+    pub fn without_first_byte(&self) -> Vec<u32> {
         self.awake
             .iter()
             .copied()
-            .filter(|vip| self.wakes.unanswered(*vip))
+            .filter(|vip| self.wakes.without_first_byte(*vip))
             .collect()
     }
 
-    pub(super) fn created(
-        &mut self,
-        vip: u32,
-        pod: &Key,
-        written: bool,
-        now: Boottime,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(slot) = self.slots.get_mut(&vip) else {
+    pub(super) fn created(&mut self, vip: u32, pod: &Key, written: bool, turn: &mut Turn) {
+        let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
         if !written {
-            slot.members.remove(pod);
-            slot.backoff.failed(
-                now,
-                "CreateFailed".to_owned(),
-                "the pod could not be written to the store".to_owned(),
+            record.members.remove(pod);
+            record.backoff.failed(
+                turn.now,
+                Failure::new("CreateFailed", "the pod could not be written to the store"),
             );
         }
-        self.plan(vip, now, actions);
+        self.plan(vip, turn);
     }
 
-    pub(super) fn published(
-        &mut self,
-        vip: u32,
-        version: Option<u64>,
-        now: Boottime,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(slot) = self.slots.get_mut(&vip) else {
+    pub(super) fn published(&mut self, vip: u32, version: Option<u64>, turn: &mut Turn) {
+        let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
-        let Some((status, listing)) = slot.published.under_way.take() else {
+        let Some((status, listing)) = record.published.in_progress.take() else {
             return;
         };
         match version {
             Some(version) => {
-                slot.published.status = Some(status);
+                record.published.status = Some(status);
                 if let Some(listing) = listing {
                     if listing.entry.mode == Mode::Serve {
-                        slot.kpa.set_activator_in_path(ms(now), false);
+                        record.kpa.set_activator_in_path(ms(turn.now), false);
                     }
-                    plan::written(slot, version, Some(listing));
+                    plan::written(record, version, Some(listing));
                 }
             }
-            None => slot.published.retry_at = Some(now + RETRY_AFTER),
+            None => record.published.retry_at = Some(turn.now + RETRY_AFTER),
         }
-        self.plan(vip, now, actions);
+        self.plan(vip, turn);
     }
 
-    pub(super) fn settled(
-        &mut self,
-        vip: u32,
-        version: u64,
-        now: Boottime,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(slot) = self.slots.get_mut(&vip) else {
+    pub(super) fn settled(&mut self, vip: u32, version: u64, turn: &mut Turn) {
+        let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
-        slot.published.settling = None;
-        slot.published.settled = slot.published.settled.max(version);
-        if slot.proxied_everywhere() {
-            slot.kpa.set_activator_in_path(ms(now), true);
+        record.published.settling = None;
+        record.published.settled = record.published.settled.max(version);
+        if record.proxied_everywhere() {
+            record.kpa.set_activator_in_path(ms(turn.now), true);
         }
-        slot.judge(now);
-        self.plan(vip, now, actions);
+        record.reconcile(turn.now);
+        self.plan(vip, turn);
     }
 
-    /// A removal that failed is tried again with the next second; one that succeeded shows as a change of the cluster.
+    /// A failed removal is retried at the next plan; a successful one arrives as a change of the cluster.
     pub(super) fn deleted(&mut self, vip: u32, pod: &Key, gone: bool) {
         let member = self
-            .slots
+            .records
             .get_mut(&vip)
-            .and_then(|slot| slot.members.get_mut(pod));
+            .and_then(|record| record.members.get_mut(pod));
         if let Some(member) = member.filter(|_| !gone) {
             member.deleting = false;
         }

@@ -1,19 +1,19 @@
-//! What nodes are told of pods, and what the loss of a node means.
+//! The pods that nodes run, and lost nodes.
 
 use std::collections::BTreeSet;
 
 use dormouse_cluster::Key;
-use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::PodSpec;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Apps;
+use super::turn::Turn;
 use crate::action::Action;
 use crate::pod;
 
 impl Apps {
-    /// A lost node's pods are lost: they are replaced, and nobody is sent to them.
-    pub(super) fn node_down(&mut self, node: String, now: Boottime, actions: &mut Vec<Action>) {
+    /// A lost node's pods are failed: they are replaced and removed from the entries.
+    pub(super) fn node_down(&mut self, node: String, turn: &mut Turn) {
         self.up.remove(&node);
         if self.nodes.contains_key(&node) {
             self.lost.insert(node.clone());
@@ -22,22 +22,22 @@ impl Apps {
         let mut touched = BTreeSet::new();
         for key in lost {
             let owner = self.pods.get(&key).and_then(|pod| pod::owner_of(pod));
-            let slot = owner.and_then(|(_, vip)| self.slots.get_mut(&vip));
-            if let Some(slot) = slot {
-                if let Some(member) = slot.members.get_mut(&key) {
+            let record = owner.and_then(|(_, vip)| self.records.get_mut(&vip));
+            if let Some(record) = record {
+                if let Some(member) = record.members.get_mut(&key) {
                     member.failed = true;
                 }
-                touched.insert(slot.vip);
+                touched.insert(record.vip);
             }
         }
         tracing::warn!(node, "node lost");
-        actions.push(Action::NodeDown { node });
+        turn.actions.push(Action::NodeDown { node });
         for vip in touched {
-            self.plan(vip, now, actions);
+            self.plan(vip, turn);
         }
     }
 
-    pub(super) fn nodes_overdue(&mut self, now: Boottime, actions: &mut Vec<Action>) {
+    pub(super) fn nodes_overdue(&mut self, turn: &mut Turn) {
         let ready = self
             .nodes
             .iter()
@@ -50,17 +50,17 @@ impl Apps {
             .cloned()
             .collect();
         for node in overdue {
-            self.node_down(node, now, actions);
+            self.node_down(node, turn);
         }
     }
 
-    /// A node is told of a pod that it is to run, or to stop.
-    pub(super) fn tell_node(
+    /// Sends a changed pod to its node, to run it or to stop it.
+    pub(super) fn send_pod_changes(
         &mut self,
         key: &Key,
         before: Option<&Pod>,
         after: Option<&Pod>,
-        actions: &mut Vec<Action>,
+        turn: &mut Turn,
     ) {
         let node_of = |pod: &Pod| {
             pod.spec
@@ -89,7 +89,7 @@ impl Apps {
                         self.on_node.remove(&node);
                     }
                 }
-                actions.push(Action::Run {
+                turn.actions.push(Action::Run {
                     node,
                     spec: pod::spec(pod, true),
                 });
@@ -100,7 +100,7 @@ impl Apps {
                 .entry(node.clone())
                 .or_default()
                 .insert(key.clone());
-            actions.push(Action::Run {
+            turn.actions.push(Action::Run {
                 node,
                 spec: pod::spec(pod, false),
             });

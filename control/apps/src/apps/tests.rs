@@ -1,4 +1,4 @@
-//! What the controller promises, played against a world that carries its actions out in any order.
+//! The controller with a model of its environment, which executes the actions in any order.
 
 mod world;
 
@@ -18,35 +18,35 @@ fn scaled(scale: &serde_json::Value) -> World {
     }))
 }
 
-/// The demo's app: serves as soon as a pod is ready, sleeps soon.
+/// The demo's app: serve mode as soon as a pod is ready, and a short window.
 fn small() -> World {
     scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "containerConcurrency": 10, "max": 4}))
 }
 
 #[test]
-fn a_sleeping_app_has_no_timer_and_says_that_it_sleeps() {
+fn a_sleeping_app_has_no_timer_and_its_status_is_asleep() {
     let mut world = small();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.status().state, dormouse_cluster::State::Asleep);
     assert!(world.entry().asleep);
     assert!(world.apps.awake.is_empty());
-    assert_eq!(world.tick(0.0), 0, "a tick asks for nothing");
+    assert_eq!(world.tick(0.0), 0, "a tick has no actions");
 }
 
 #[test]
 fn a_packet_and_a_request_wake_an_app_once() {
     let mut world = small();
-    world.carry_all_out();
+    world.execute_all();
     world.woke();
     world.demand();
     world.woke();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.pods.len(), 1);
     assert_eq!(world.apps.wakes.of(world::VIP).count(), 1);
     world.ready_all();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.pods.len(), 1);
     let wake = world.apps.wakes.of(world::VIP).next().unwrap().clone();
     let stages: Vec<_> = wake.stages().iter().map(|stage| stage.name).collect();
@@ -60,14 +60,14 @@ fn a_packet_and_a_request_wake_an_app_once() {
 fn an_app_without_burst_capacity_serves_as_soon_as_a_pod_is_ready() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.status().state, dormouse_cluster::State::Waking);
     world.ready_all();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
     assert_eq!(world.entry().backends.len(), 1);
     assert!(!world.entry().asleep);
-    assert!(world.direct);
+    assert!(world.serving);
 }
 
 #[test]
@@ -75,12 +75,12 @@ fn an_idle_app_sleeps_after_its_window_and_the_grace_and_wakes_again() {
     let mut world = small();
     for round in 1..=2 {
         world.demand();
-        world.carry_all_out();
+        world.execute_all();
         world.ready_all();
         let mut seconds = 0;
         while !world.pods.is_empty() {
             world.tick(0.0);
-            world.carry_all_out();
+            world.execute_all();
             seconds += 1;
             assert!(seconds < 30, "still awake in round {round}");
         }
@@ -96,46 +96,46 @@ fn an_idle_app_sleeps_after_its_window_and_the_grace_and_wakes_again() {
 fn direct_load_keeps_an_app_awake() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     for _ in 0..20 {
         world.connections(0.01);
         world.tick(0.0);
-        world.carry_all_out();
+        world.execute_all();
     }
     assert_eq!(world.pods.len(), 1);
     assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
 }
 
 #[test]
-fn load_brings_pods_up_to_the_limit_and_no_further() {
+fn load_scales_pods_up_to_the_limit() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     for _ in 0..5 {
         world.connections(100.0);
         world.tick(0.0);
-        world.carry_all_out();
+        world.execute_all();
         world.ready_all();
     }
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.entry().backends.len(), 4);
 }
 
 #[test]
-fn a_small_app_with_the_usual_burst_capacity_stays_behind_the_activator_and_says_why() {
+fn a_small_app_with_the_default_burst_capacity_stays_in_proxy_mode_and_explain_gives_the_reason() {
     let mut world = scaled(&json!({"window": "6s"}));
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     for _ in 0..3 {
         world.tick(1.0);
-        world.carry_all_out();
+        world.execute_all();
     }
     assert_eq!(world.entry().mode, dormouse_cluster::Mode::Proxy);
     let explanation =
-        crate::explain::explain(&world.apps.slots[&world::VIP], world.now).to_string();
+        crate::explain::explain(&world.apps.records[&world::VIP], world.now).to_string();
     assert!(
         explanation.contains("floor(1×100 - 211 - 1) = -112, below 0"),
         "{explanation}"
@@ -147,35 +147,35 @@ fn a_small_app_with_the_usual_burst_capacity_stays_behind_the_activator_and_says
 }
 
 #[test]
-fn a_pod_that_fails_is_replaced_at_once_and_then_ever_later() {
+fn a_failed_pod_is_replaced_at_once_and_later_ones_with_back_off() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     let first = world.fail_one("Error");
-    world.carry_all_out();
+    world.execute_all();
     assert!(!world.pods.contains_key(&first));
     assert_eq!(world.pods.len(), 1);
     world.fail_one("Error");
-    world.carry_all_out();
+    world.execute_all();
     assert!(world.pods.is_empty(), "the second failure waits");
-    assert_eq!(world.status().trouble.unwrap().0, "CrashLoopBackOff");
+    assert_eq!(world.status().failure.unwrap().reason, "CrashLoopBackOff");
     for _ in 0..11 {
         world.tick(1.0);
-        world.carry_all_out();
+        world.execute_all();
     }
     assert_eq!(world.pods.len(), 1);
 }
 
 #[test]
-fn a_pod_removed_by_hand_is_stopped_and_replaced() {
+fn a_pod_deleted_by_a_user_is_stopped_and_replaced() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     let pod = world.pods.keys().next().unwrap().clone();
     world.stopped.clear();
     world.remove(&pod);
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.stopped.concat(), pod.name);
     assert_eq!(world.pods.len(), 1);
     assert!(!world.pods.contains_key(&pod));
@@ -185,31 +185,31 @@ fn a_pod_removed_by_hand_is_stopped_and_replaced() {
 fn a_deleted_app_leaves_nothing() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
-    world.hold_settles = true;
+    world.delay_settling = true;
     world.delete_app();
-    world.carry_all_out();
+    world.execute_all();
     assert!(world.gone);
-    assert_eq!(world.pods.len(), 1, "a node may still send to it");
-    world.hold_settles = false;
-    world.carry_all_out();
+    assert_eq!(world.pods.len(), 1, "a node may still forward to it");
+    world.delay_settling = false;
+    world.execute_all();
     assert!(world.pods.is_empty());
-    assert!(world.apps.slots.is_empty());
+    assert!(world.apps.records.is_empty());
 }
 
 #[test]
 fn a_lost_nodes_pods_are_replaced_and_the_entry_is_without_them() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
-    world.carry_all_out();
+    world.execute_all();
     let before = world.entry().backends;
     world.node_down();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.pods.len(), 1);
     assert_ne!(world.entry().backends, before);
 }
@@ -221,13 +221,13 @@ fn a_pod_that_is_placed_on_a_lost_node_is_replaced_once_there_is_a_node() {
     world.node_up();
     world.demand();
     world.node_down();
-    world.carry_all_out();
-    assert_eq!(world.apps.slots[&world::VIP].live(), 0);
-    assert_eq!(world.apps.slots[&world::VIP].backoff.failures(), 2);
+    world.execute_all();
+    assert_eq!(world.apps.records[&world::VIP].live(), 0);
+    assert_eq!(world.apps.records[&world::VIP].backoff.failures(), 2);
     world.node_up();
     for _ in 0..11 {
         world.tick(1.0);
-        world.carry_all_out();
+        world.execute_all();
     }
     world.ready_all();
     assert_eq!(world.pods.len(), 1);
@@ -235,13 +235,13 @@ fn a_pod_that_is_placed_on_a_lost_node_is_replaced_once_there_is_a_node() {
 }
 
 #[test]
-fn an_app_that_is_made_anew_keeps_no_pod_of_the_one_before() {
+fn an_app_that_is_recreated_uses_no_pod_of_the_previous_one() {
     let mut world = scaled(&json!({"window": "6s", "min": 1, "targetBurstCapacity": 0}));
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     let before = world.pods.keys().next().unwrap().clone();
     world.replace_app();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     assert!(!world.pods.contains_key(&before));
     assert_eq!(world.pods.len(), 1);
@@ -252,53 +252,53 @@ fn an_app_that_is_made_anew_keeps_no_pod_of_the_one_before() {
 fn a_new_container_replaces_the_pods_and_a_new_limit_does_not() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
     let pod = world.pods.keys().next().unwrap().clone();
     world.edit(|spec| spec.scale.max = 9);
-    world.carry_all_out();
+    world.execute_all();
     assert!(world.pods.contains_key(&pod));
     world.edit(|spec| spec.container.command = Some(vec!["serve-better".into()]));
-    world.carry_all_out();
+    world.execute_all();
     assert!(!world.pods.contains_key(&pod));
     assert_eq!(world.pods.len(), 1);
 }
 
 #[test]
-fn a_new_control_goes_on_with_what_it_finds() {
+fn a_new_control_takes_over_the_pods_and_the_mode() {
     let mut world = small();
     world.demand();
-    world.carry_all_out();
+    world.execute_all();
     world.ready_all();
-    world.carry_all_out();
+    world.execute_all();
     let (pods, version) = (world.pods.clone(), world.entries.last().unwrap().0);
     world.restart();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.pods, pods);
     assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
     assert!(world.entries.last().unwrap().0 > version);
     world.connections(1.0);
     world.tick(0.0);
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.pods, pods);
 }
 
 #[test]
 fn a_new_control_announces_a_sleeping_app_without_a_write() {
     let mut world = small();
-    world.carry_all_out();
+    world.execute_all();
     let revision = world.revision;
     world.restart();
-    world.carry_all_out();
+    world.execute_all();
     assert_eq!(world.revision, revision);
     assert!(world.entry().asleep);
 }
 
 #[test]
-fn an_app_with_a_floor_runs_without_being_asked() {
+fn an_app_with_a_minimum_runs_without_traffic() {
     let mut world = scaled(&json!({"window": "6s", "min": 2, "targetBurstCapacity": 0}));
     for _ in 0..20 {
-        world.carry_all_out();
+        world.execute_all();
         world.ready_all();
         world.tick(0.0);
     }
@@ -309,10 +309,10 @@ fn an_app_with_a_floor_runs_without_being_asked() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    // `World` itself refuses the removal of a pod that a node may still send to, a second plan that asks for
-    // anything, and more live pods than the limit.
+    // `World` itself fails on the deletion of a pod that a node's entry may contain, on a second plan with actions, and
+    // on more live pods than the limit.
     #[test]
-    fn whatever_happens_in_whatever_order_no_promise_is_broken(
+    fn invariants_hold_for_any_events_in_any_order(
         steps in prop::collection::vec((0u8..13, any::<u16>()), 1..150),
         burst in prop::sample::select(vec![0, -1, 5, 211]),
     ) {
@@ -320,11 +320,11 @@ proptest! {
         for (step, number) in steps {
             world.step(step, number);
         }
-        world.hold_settles = false;
-        world.carry_all_out();
+        world.delay_settling = false;
+        world.execute_all();
         for _ in 0..400 {
             world.tick(0.0);
-            world.carry_all_out();
+            world.execute_all();
             world.ready_all();
         }
         prop_assert!(world.pods.is_empty(), "left: {:?}", world.pods.keys());

@@ -1,4 +1,4 @@
-//! A pod's status from what its node says.
+//! A pod's status as its node reports it.
 
 use dormouse_fleet::proto::{self, pod_status::Phase};
 use k8s_openapi::api::core::v1::{
@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// Writes what a node said over a pod's status; returns whether anything changed. Words about another pod of the same
-/// name change nothing.
-pub(crate) fn write_status(pod: &mut Pod, said: &proto::PodStatus, now: Timestamp) -> bool {
-    if !said.uid.is_empty() && pod.metadata.uid.as_deref() != Some(said.uid.as_str()) {
+/// Writes a reported status into a pod object; returns whether anything changed. Reports about another pod of the same
+/// name are ignored.
+pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Timestamp) -> bool {
+    if !reported.uid.is_empty() && pod.metadata.uid.as_deref() != Some(reported.uid.as_str()) {
         return false;
     }
     let before = pod.status.clone();
@@ -22,20 +22,20 @@ pub(crate) fn write_status(pod: &mut Pod, said: &proto::PodStatus, now: Timestam
         .cloned()
         .unwrap_or_default();
     let status = pod.status.get_or_insert_default();
-    status.phase = Some(phase(said.phase()).to_owned());
-    let address = Some(said.address.clone()).filter(|address| !address.is_empty());
+    status.phase = Some(phase(reported.phase()).to_owned());
+    let address = Some(reported.address.clone()).filter(|address| !address.is_empty());
     status.pod_ips = address.as_ref().map(|address| {
         vec![PodIP {
             ip: address.clone(),
         }]
     });
     status.pod_ip = address;
-    status.reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
-    status.message = Some(said.message.clone()).filter(|message| !message.is_empty());
-    if said.phase() == Phase::Gone {
+    status.reason = Some(reported.reason.clone()).filter(|reason| !reason.is_empty());
+    status.message = Some(reported.message.clone()).filter(|message| !message.is_empty());
+    if reported.phase() == Phase::Gone {
         status.reason.get_or_insert_with(|| "Gone".to_owned());
     }
-    let ready = said.ready && said.phase() == Phase::Running;
+    let ready = reported.ready && reported.phase() == Phase::Running;
     let started = status.start_time.get_or_insert(Time(now)).clone();
     for type_ in ["Ready", "ContainersReady"] {
         condition(status.conditions.get_or_insert_default(), type_, ready, now);
@@ -44,8 +44,8 @@ pub(crate) fn write_status(pod: &mut Pod, said: &proto::PodStatus, now: Timestam
         name: container.name,
         image: container.image.unwrap_or_default(),
         ready,
-        started: Some(said.phase() == Phase::Running),
-        state: Some(state(said, started)),
+        started: Some(reported.phase() == Phase::Running),
+        state: Some(state(reported, started)),
         ..ContainerStatus::default()
     }]);
     pod.status != before
@@ -80,10 +80,10 @@ fn condition(conditions: &mut Vec<PodCondition>, type_: &str, holds: bool, now: 
     }
 }
 
-fn state(said: &proto::PodStatus, started: Time) -> ContainerState {
-    let reason = Some(said.reason.clone()).filter(|reason| !reason.is_empty());
-    let message = Some(said.message.clone()).filter(|message| !message.is_empty());
-    match said.phase() {
+fn state(reported: &proto::PodStatus, started: Time) -> ContainerState {
+    let reason = Some(reported.reason.clone()).filter(|reason| !reason.is_empty());
+    let message = Some(reported.message.clone()).filter(|message| !message.is_empty());
+    match reported.phase() {
         Phase::Pending => {
             let waiting = ContainerStateWaiting {
                 reason: reason.or(Some("ContainerCreating".to_owned())),
@@ -104,7 +104,7 @@ fn state(said: &proto::PodStatus, started: Time) -> ContainerState {
             }
         }
         Phase::Succeeded | Phase::Failed | Phase::Gone => {
-            let code = i32::from(said.phase() != Phase::Succeeded);
+            let code = i32::from(reported.phase() != Phase::Succeeded);
             let terminated = ContainerStateTerminated {
                 exit_code: code,
                 reason,

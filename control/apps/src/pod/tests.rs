@@ -1,4 +1,4 @@
-//! What pod objects promise.
+//! Pod objects: creation, names and status.
 
 use dormouse_cluster::AppSpec;
 
@@ -26,7 +26,7 @@ fn a_pod_has_its_app_its_port_and_a_probe_and_no_two_share_a_name() {
     let container = &first.spec.as_ref().unwrap().containers[0];
     assert_eq!(container.ports.as_ref().unwrap()[0].container_port, 8000);
     assert!(container.readiness_probe.is_some());
-    assert_eq!(seen(&first).template, template(&app));
+    assert_eq!(observe(&first).template, template(&app));
 }
 
 #[test]
@@ -36,25 +36,25 @@ fn a_long_name_leaves_room_for_the_suffix() {
 }
 
 #[test]
-fn what_a_node_says_of_another_pod_of_that_name_is_ignored() {
+fn a_status_of_another_pod_of_the_same_name_is_ignored() {
     let app = app(serde_json::json!({"container": {"name": "app"}}));
     let mut pod = of(&app, 7, &mut Names::new(1));
-    let mut said = proto::PodStatus {
+    let mut reported = proto::PodStatus {
         uid: "another".into(),
         ready: true,
         ..Default::default()
     };
-    said.set_phase(Phase::Running);
-    said.address = "2001:db8::7".into();
-    assert!(!write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
-    said.uid = pod.metadata.uid.clone().unwrap();
-    assert!(write_status(&mut pod, &said, Timestamp::UNIX_EPOCH));
-    assert_eq!(seen(&pod).ready, Some("2001:db8::7".parse().unwrap()));
+    reported.set_phase(Phase::Running);
+    reported.address = "2001:db8::7".into();
+    assert!(!write_status(&mut pod, &reported, Timestamp::UNIX_EPOCH));
+    reported.uid = pod.metadata.uid.clone().unwrap();
+    assert!(write_status(&mut pod, &reported, Timestamp::UNIX_EPOCH));
+    assert_eq!(observe(&pod).ready, Some("2001:db8::7".parse().unwrap()));
     assert!(
-        !write_status(&mut pod, &said, Timestamp::now()),
-        "the same again changes nothing"
+        !write_status(&mut pod, &reported, Timestamp::now()),
+        "the same status changes nothing"
     );
-    said.set_phase(Phase::Gone);
-    assert!(write_status(&mut pod, &said, Timestamp::now()));
-    assert_eq!(seen(&pod).ended, Some(("Gone".into(), String::new())));
+    reported.set_phase(Phase::Gone);
+    assert!(write_status(&mut pod, &reported, Timestamp::now()));
+    assert_eq!(observe(&pod).ended, Some(Failure::new("Gone", "")));
 }

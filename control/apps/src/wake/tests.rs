@@ -1,4 +1,4 @@
-//! What timelines promise.
+//! Timelines: their stages, order and limits.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn key() -> Key {
 }
 
 #[test]
-fn a_timeline_names_every_stage_in_order_on_one_clock() {
+fn a_timeline_has_every_stage_in_order_on_one_clock() {
     let mut wakes = Wakes::default();
     wakes.begin(1, key(), Boottime(3_000_000));
     wakes.parked(1, Boottime(2_000_000));
@@ -22,7 +22,7 @@ fn a_timeline_names_every_stage_in_order_on_one_clock() {
     wakes.staged(1, "docs-1", "n2", &stages);
     assert!(
         wakes.answered(1, Boottime(9_000_000)).is_none(),
-        "nothing answers before a pod is ready"
+        "no response before a pod is ready"
     );
     stages.ready_ns = 8_000_000;
     wakes.staged(1, "docs-1", "n2", &stages);
@@ -53,7 +53,7 @@ fn a_timeline_names_every_stage_in_order_on_one_clock() {
 }
 
 #[test]
-fn the_pod_that_was_ready_first_is_the_wakes() {
+fn the_timeline_is_that_of_the_pod_that_was_ready_first() {
     let mut wakes = Wakes::default();
     wakes.begin(1, key(), Boottime(1));
     wakes.placed(1, "a", "n1", Boottime(2));
@@ -80,7 +80,7 @@ fn the_pod_that_was_ready_first_is_the_wakes() {
 }
 
 #[test]
-fn the_ring_forgets_the_oldest() {
+fn the_ring_drops_the_oldest() {
     let mut wakes = Wakes::default();
     for vip in 0..2_000 {
         wakes.begin(vip, key(), Boottime(1));

@@ -1,4 +1,4 @@
-//! A world for one app: a store, a node and the fleet's acknowledgements, as maps. It carries actions out when told to.
+//! A model of one app's environment: a store, a node and the fleet's acknowledgements, as maps.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::action::{Entry, Status};
-use crate::event::Proxied;
+use crate::event::ActivatorLoad;
 
 /// The app's VIP index.
 pub(super) const VIP: u32 = 1;
@@ -25,9 +25,9 @@ pub(super) struct World {
     pub(super) entries: Vec<(u64, Entry)>,
     settled: u64,
     pub(super) gone: bool,
-    pub(super) direct: bool,
+    pub(super) serving: bool,
     pub(super) stopped: Vec<String>,
-    pub(super) hold_settles: bool,
+    pub(super) delay_settling: bool,
     addresses: u16,
 }
 
@@ -49,9 +49,9 @@ impl World {
             entries: Vec::new(),
             settled: 0,
             gone: false,
-            direct: false,
+            serving: false,
             stopped: Vec::new(),
-            hold_settles: false,
+            delay_settling: false,
             addresses: 0,
         };
         world.app_changed();
@@ -59,45 +59,45 @@ impl World {
     }
 
     pub(super) fn status(&self) -> Status {
-        self.apps.slots[&VIP].published.status.clone().unwrap()
+        self.apps.records[&VIP].published.status.clone().unwrap()
     }
 
     pub(super) fn entry(&self) -> Entry {
         self.entries.last().unwrap().1.clone()
     }
 
-    /// Tells the controller something, and holds it to its promises.
+    /// Sends an event to the controller and checks its invariants.
     fn event(&mut self, event: Event) {
         let actions = self.apps.apply(self.now, event);
         self.todo.extend(actions);
-        let Some(slot) = self.apps.slots.get(&VIP) else {
+        let Some(record) = self.apps.records.get(&VIP) else {
             return;
         };
-        let max = usize::try_from(slot.settings.max_scale).unwrap();
+        let max = usize::try_from(record.settings.max_scale).unwrap();
         assert!(
-            max == 0 || slot.live() <= max,
+            max == 0 || record.live() <= max,
             "{} live pods, the limit is {max}",
-            slot.live()
+            record.live()
         );
-        let mut again = Vec::new();
-        self.apps.plan(VIP, self.now, &mut again);
-        assert_eq!(again, [], "a second plan asks for something");
+        let mut again = Turn::new(self.now);
+        self.apps.plan(VIP, &mut again);
+        assert_eq!(again.actions, [], "a second plan has actions");
     }
 
-    /// Carries everything out that can be, and what follows from it.
-    pub(super) fn carry_all_out(&mut self) {
-        let mut held = VecDeque::new();
+    /// Executes all actions, and those that their events cause.
+    pub(super) fn execute_all(&mut self) {
+        let mut delayed = VecDeque::new();
         while let Some(action) = self.todo.pop_front() {
-            if self.hold_settles && matches!(action, Action::Settle { .. }) {
-                held.push_back(action);
+            if self.delay_settling && matches!(action, Action::Settle { .. }) {
+                delayed.push_back(action);
             } else {
-                self.carry_out(action);
+                self.execute(action);
             }
         }
-        self.todo = held;
+        self.todo = delayed;
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn execute(&mut self, action: Action) {
         self.now = Boottime(self.now.0 + 1_000_000);
         match action {
             Action::Create { vip, pod } => self.create(vip, *pod),
@@ -105,7 +105,7 @@ impl World {
                 vip, status, entry, ..
             } => self.publish(vip, &status, entry),
             Action::Announce { version, entry, .. } => self.entries.push((version, entry)),
-            Action::Bury { version, .. } => {
+            Action::Withdraw { version, .. } => {
                 let nowhere = Entry {
                     backends: Vec::new(),
                     ..self.entry()
@@ -118,7 +118,7 @@ impl World {
                 self.event(Event::Settled { vip, version });
             }
             Action::Delete { vip, pod } => self.delete(vip, pod),
-            Action::Serving { direct, .. } => self.direct = direct,
+            Action::Serving { serving, .. } => self.serving = serving,
             Action::Run { spec, .. } if spec.stop => self.stopped.push(spec.name),
             Action::PodStatus { pod, status, .. } => {
                 if let Some(object) = self.pods.get_mut(&pod) {
@@ -132,7 +132,7 @@ impl World {
             | Action::SyncPods { .. }
             | Action::NodeUp { .. }
             | Action::NodeDown { .. }
-            | Action::Tell { .. } => {}
+            | Action::RecordEvent { .. } => {}
         }
     }
 
@@ -174,7 +174,7 @@ impl World {
         });
     }
 
-    /// A node may hold any version from the last settled one on.
+    /// A node may use any version from the last settled one on.
     fn delete(&mut self, vip: u32, pod: Key) {
         if let Some(object) = self.pods.get(&pod) {
             let address = object
@@ -275,12 +275,12 @@ impl World {
         }));
     }
 
-    /// A second with so many requests in the activator; returns how many actions it brought.
+    /// One second with this concurrency in the activator; returns the number of actions.
     pub(super) fn tick(&mut self, concurrency: f64) -> usize {
         self.now = Boottime(self.now.0 + 1_000_000_000);
         let before = self.todo.len();
         let stats = if concurrency > 0.0 {
-            vec![Proxied {
+            vec![ActivatorLoad {
                 vip: VIP,
                 concurrency,
                 requests: concurrency,
@@ -292,7 +292,7 @@ impl World {
         self.todo.len() - before
     }
 
-    /// So many connections to pods over one second.
+    /// One second with this many connections to pods.
     pub(super) fn connections(&mut self, concurrency: f64) {
         #[expect(
             clippy::cast_possible_truncation,
@@ -313,7 +313,7 @@ impl World {
         }));
     }
 
-    fn said(&mut self, key: &Key, phase: Phase, reason: &str) {
+    fn reported(&mut self, key: &Key, phase: Phase, reason: &str) {
         let pod = &self.pods[key];
         let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
         self.addresses += 1;
@@ -343,17 +343,17 @@ impl World {
 
     pub(super) fn ready_all(&mut self) {
         for key in self.pods.keys().cloned().collect::<Vec<_>>() {
-            let seen = pod::seen(&self.pods[&key]);
+            let seen = pod::observe(&self.pods[&key]);
             if seen.ready.is_none() && seen.ended.is_none() {
-                self.said(&key, Phase::Running, "");
+                self.reported(&key, Phase::Running, "");
             }
         }
-        self.carry_all_out();
+        self.execute_all();
     }
 
     pub(super) fn fail_one(&mut self, reason: &str) -> Key {
         let key = self.pods.keys().next().unwrap().clone();
-        self.said(&key, Phase::Failed, reason);
+        self.reported(&key, Phase::Failed, reason);
         key
     }
 
@@ -375,7 +375,7 @@ impl World {
         }));
     }
 
-    /// The app is deleted and made anew so quickly that the controller hears of both at once.
+    /// The app is deleted and recreated; the controller gets both changes in one batch.
     pub(super) fn replace_app(&mut self) {
         let (key, mut app) = (Key::new("default", "web"), self.app.take().unwrap());
         self.revision += 2;
@@ -389,13 +389,13 @@ impl World {
         ]));
     }
 
-    /// One step of a random play.
+    /// One step of a random sequence.
     pub(super) fn step(&mut self, step: u8, number: u16) {
         let position = usize::from(number);
         match step {
             0..=3 if !self.todo.is_empty() => {
                 let action = self.todo.remove(position % self.todo.len()).unwrap();
-                self.carry_out(action);
+                self.execute(action);
             }
             0 | 4 => drop(self.tick(f64::from(number % 40))),
             1 | 5 => self.connections(f64::from(number % 60)),
@@ -414,10 +414,10 @@ impl World {
                 } else {
                     Phase::Failed
                 };
-                self.said(&key, phase, "Error");
+                self.reported(&key, phase, "Error");
             }
             11 => self.node_down(),
-            12 => self.carry_all_out(),
+            12 => self.execute_all(),
             _ => {
                 for _ in 0..number % 8 {
                     self.tick(0.0);

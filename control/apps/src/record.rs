@@ -1,4 +1,4 @@
-//! One app as the controller knows it: what is wanted, what is there, what is under way.
+//! The controller's record of one app: its settings, pods, scaling decisions, and the published status and entry.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV6;
@@ -11,95 +11,86 @@ use dormouse_autoscaler::{Decision, Settings};
 use dormouse_cluster::{App, AppStatus, Key, Mode, Object};
 use dormouse_fleet::Boottime;
 
-use crate::action::{Action, Route};
+use crate::action::Route;
 use crate::backoff::Backoff;
 use crate::member::{Member, Published};
 use crate::metrics::{ModeValue, StateValue};
-use crate::plan;
 use crate::pod;
 use crate::settings;
 
-/// One app.
+/// The record of one app.
 #[derive(Debug, Clone)]
-pub(crate) struct Slot {
+pub(crate) struct AppRecord {
     pub(crate) key: Key,
     pub(crate) vip: u32,
-    /// None: the app was deleted, and its pods are going.
+    /// None: the app was deleted, and its pods are being removed.
     pub(crate) app: Option<Arc<App>>,
     /// The store's revision at which the app was deleted.
-    pub(crate) buried_at: Option<u64>,
+    pub(crate) deleted_at: Option<u64>,
     pub(crate) settings: Settings,
     pub(crate) template: String,
     pub(crate) members: BTreeMap<Key, Member>,
     pub(crate) decider: Option<Decider>,
     pub(crate) kpa: Reconciler,
     pub(crate) decision: Option<Decision>,
-    pub(crate) undecided: Option<NoDecision>,
+    pub(crate) no_decision: Option<NoDecision>,
+    /// Number of pods wanted; negative while unknown.
     pub(crate) want: i32,
+    /// Serve mode is wanted as soon as a pod is ready.
     pub(crate) serve: bool,
     pub(crate) mode_since: Boottime,
     pub(crate) published: Published,
     pub(crate) route: Option<Route>,
-    pub(crate) direct: bool,
+    /// The value last sent to the activator: the VIP is in serve mode.
+    pub(crate) serving: bool,
     pub(crate) backoff: Backoff,
     pub(crate) last_wake: Option<Boottime>,
     pub(crate) slept_at: Option<Boottime>,
-    /// What the metrics count it as.
+    /// The state and mode under which the metrics count the app.
     pub(crate) counted: Option<(StateValue, ModeValue)>,
-    /// The request that woke the app was counted at once: it is not to be counted again.
-    counted_early: bool,
-    /// What nodes counted since the last second.
-    connected: Stat,
+    /// The request that woke the app was counted at the wake, and must not be counted again.
+    wake_counted: bool,
+    /// Load of connections directly to pods, since the last tick.
+    direct_load: Stat,
 }
 
-impl Slot {
-    /// An app that is new to this control; none: only its pods are left.
-    pub(crate) fn new(
-        vip: u32,
-        app: Option<Arc<App>>,
-        key: Key,
-        grace: Duration,
-        now: Boottime,
-    ) -> Self {
-        let settings = app
-            .as_ref()
-            .map_or_else(Settings::default, |app| settings::of(&app.spec, grace));
-        let mut slot = Self {
+impl AppRecord {
+    /// An app without a manifest and without pods: [`AppRecord::configure`] or [`AppRecord::begin`] follows.
+    pub(crate) fn new(vip: u32, key: Key, now: Boottime) -> Self {
+        Self {
             key,
             vip,
-            buried_at: None,
-            template: app.as_deref().map(pod::template).unwrap_or_default(),
-            app,
-            settings,
+            deleted_at: None,
+            template: String::new(),
+            app: None,
+            settings: Settings::default(),
             members: BTreeMap::new(),
             decider: None,
             kpa: Reconciler::new(ms(now)),
             decision: None,
-            undecided: None,
+            no_decision: None,
             want: 0,
             serve: false,
             mode_since: now,
             published: Published::default(),
             route: None,
-            direct: false,
+            serving: false,
             backoff: Backoff::default(),
             last_wake: None,
             slept_at: None,
             counted: None,
-            counted_early: false,
-            connected: Stat::default(),
-        };
-        slot.begin(now);
-        slot
+            wake_counted: false,
+            direct_load: Stat::default(),
+        }
     }
 
-    /// A new app is given the pods it asks for before any traffic; others sleep.
-    fn begin(&mut self, now: Boottime) {
+    /// Starts the initial pods of a new app; without any, the app sleeps.
+    pub(crate) fn begin(&mut self, now: Boottime) {
         let floor = self.settings.min_scale.max(self.settings.initial_scale);
         if self.app.is_some() && floor > 0 {
             self.decider
                 .get_or_insert_with(|| Decider::new(ms(now), self.settings.clone(), Some(0)));
-            self.judge(now);
+            self.reconcile(now);
         } else {
             self.kpa.activity = Activity::Inactive;
             self.kpa.reason = Reason::NoTraffic;
@@ -107,35 +98,8 @@ impl Slot {
         }
     }
 
-    /// Control has just started. An app that is found asleep, as its status says, is announced as it is; one with pods
-    /// goes on as it was.
-    pub(crate) fn resume(&mut self, now: Boottime) -> Option<Action> {
-        let app = self.app.clone()?;
-        let stored = app.status.clone().unwrap_or_default();
-        if !self.members.is_empty() {
-            self.adopt(&stored, now);
-            return None;
-        }
-        let status = plan::status(self);
-        let known = app.status.is_some()
-            && (stored.state, stored.mode) == (status.state, status.mode)
-            && (stored.ready, stored.wanted, stored.reason.is_none())
-                == (status.ready, status.wanted, true);
-        if !known || self.decider.is_some() {
-            return None;
-        }
-        let (listing, version) = (plan::listing(self), app.revision());
-        let entry = listing.entry.clone();
-        plan::written(self, version, Some(listing));
-        self.published.status = Some(status);
-        Some(Action::Announce {
-            vip: self.vip,
-            version,
-            entry,
-        })
-    }
-
-    fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
+    /// Takes over an app with pods at the start of control: mode and number of pods stay as they are.
+    pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
         self.serve = stored.mode == Mode::Serve;
         self.want = count(self.live()).max(self.settings.min_scale);
         self.kpa = Reconciler {
@@ -151,7 +115,7 @@ impl Slot {
         ));
     }
 
-    /// Whether this is the app that the slot knew, perhaps with another manifest: not one made anew after it.
+    /// Whether `app` is this record's app, perhaps with another manifest, and not a new one of the same name.
     pub(crate) fn is_of(&self, app: &App) -> bool {
         self.key == app.key()
             && self
@@ -160,23 +124,23 @@ impl Slot {
                 .is_some_and(|known| known.metadata.uid == app.metadata.uid)
     }
 
-    /// Another app has the VIP now. The pods of the one before go, as of any app that is gone.
+    /// Another app has the VIP now. The pods of the previous one are removed, as those of any deleted app.
     pub(crate) fn replace(&mut self, key: Key, app: Arc<App>, grace: Duration, now: Boottime) {
         self.key = key;
         self.published.status = None;
         self.backoff.clear();
         self.kpa = Reconciler::new(ms(now));
-        (self.decider, self.decision, self.undecided) = (None, None, None);
+        (self.decider, self.decision, self.no_decision) = (None, None, None);
         (self.last_wake, self.want, self.serve) = (None, 0, false);
         self.configure(app, grace, now);
     }
 
-    /// Takes a new manifest in.
+    /// Sets a new manifest.
     pub(crate) fn configure(&mut self, app: Arc<App>, grace: Duration, now: Boottime) {
         self.settings = settings::of(&app.spec, grace);
         self.template = pod::template(&app);
         self.app = Some(app);
-        self.buried_at = None;
+        self.deleted_at = None;
         if let Some(decider) = &mut self.decider {
             decider.configure(self.settings.clone());
             decider.resize(ms(now));
@@ -185,7 +149,7 @@ impl Slot {
         }
     }
 
-    /// Something asks for the app: the first one to do so wakes it. Returns whether this did.
+    /// A packet or request for the app: wakes it if it is asleep. Returns whether it was.
     pub(crate) fn wake(&mut self, now: Boottime) -> bool {
         if self.app.is_none() || self.live() > 0 || (self.want > 0 && self.decider.is_some()) {
             return false;
@@ -201,29 +165,28 @@ impl Slot {
                 ..Stat::default()
             },
         );
-        self.counted_early = true;
+        self.wake_counted = true;
         self.decide(now);
-        self.judge(now);
+        self.reconcile(now);
         self.last_wake = Some(now);
         true
     }
 
-    /// Notes what a node counted of connections that went straight to pods; it is added with the next second, so that
-    /// no second is read while half of the nodes are missing from it.
-    pub(crate) fn connected(&mut self, concurrency: f64, requests: f64) {
-        self.connected.concurrency += concurrency;
-        self.connected.requests += requests;
+    /// Adds one node's count of connections directly to pods. It enters the window at the next tick, so that no tick
+    /// reads the counts of only some nodes.
+    pub(crate) fn add_direct_load(&mut self, concurrency: f64, requests: f64) {
+        self.direct_load.concurrency += concurrency;
+        self.direct_load.requests += requests;
     }
 
-    /// Adds what was measured over the last second, in the activator and by the nodes; nothing measured is a
-    /// measurement too.
-    pub(crate) fn measured(&mut self, now: Boottime, concurrency: f64, requests: f64) {
-        let early = if std::mem::take(&mut self.counted_early) {
+    /// Records the load of the last second, in the activator and on the nodes. No load is recorded too.
+    pub(crate) fn record_load(&mut self, now: Boottime, concurrency: f64, requests: f64) {
+        let early = if std::mem::take(&mut self.wake_counted) {
             1.0
         } else {
             0.0
         };
-        let mut stat = std::mem::take(&mut self.connected);
+        let mut stat = std::mem::take(&mut self.direct_load);
         stat.concurrency += (concurrency - early).max(0.0);
         stat.requests += (requests - early).max(0.0);
         if let Some(decider) = &mut self.decider {
@@ -238,13 +201,13 @@ impl Slot {
             return;
         };
         match decider.decide(ms(now), Some(ready)) {
-            Ok(decision) => (self.decision, self.undecided) = (Some(decision), None),
-            Err(reason) => self.undecided = Some(reason),
+            Ok(decision) => (self.decision, self.no_decision) = (Some(decision), None),
+            Err(reason) => self.no_decision = Some(reason),
         }
     }
 
-    /// What follows from the last decision and from what is there.
-    pub(crate) fn judge(&mut self, now: Boottime) {
+    /// Updates the wanted number of pods and the mode from the last decision and the pods.
+    pub(crate) fn reconcile(&mut self, now: Boottime) {
         let Some(status) = self.decider.as_ref().map(Decider::status) else {
             return;
         };
@@ -258,37 +221,37 @@ impl Slot {
         if outcome.applied {
             self.want = outcome.desired;
         }
-        // Without data a new control keeps the mode that it found.
+        // Without data, a new control keeps the mode that it found.
         let serve = outcome.mode == kpa::Mode::Serve || (status.desired < 0 && self.serve);
         if serve != self.serve {
             (self.serve, self.mode_since) = (serve, now);
         }
     }
 
-    /// Nothing runs, nothing is wanted: the app costs nothing from here on.
-    pub(crate) fn rest(&mut self, now: Boottime) {
+    /// Drops the autoscaler's state if the app has no pods and wants none: from then on it costs nothing.
+    pub(crate) fn sleep_if_idle(&mut self, now: Boottime) {
         let idle =
             self.kpa.activity == Activity::Inactive && self.want <= 0 && self.members.is_empty();
         if idle && self.decider.take().is_some() {
             self.slept_at = Some(now);
             self.backoff.clear();
-            self.counted_early = false;
+            self.wake_counted = false;
         }
     }
 
-    /// Whether time alone can change anything.
+    /// Whether the passing of time can change anything.
     pub(crate) fn awake(&self) -> bool {
         self.decider.is_some() || !self.members.is_empty() || self.published.retry_at.is_some()
     }
 
-    /// Every node has been told that the activator is in the path.
+    /// Every node has acknowledged that the VIP is in proxy mode.
     pub(crate) fn proxied_everywhere(&self) -> bool {
         self.published
             .proxy_since
             .is_some_and(|since| self.published.settled >= since)
     }
 
-    /// Pods that answer and are meant to.
+    /// The number of ready pods that are not draining.
     pub(crate) fn ready(&self) -> i32 {
         count(
             self.members
@@ -298,15 +261,15 @@ impl Slot {
         )
     }
 
-    /// Pods that count towards the number that is wanted.
+    /// The number of pods that count towards the wanted number.
     pub(crate) fn live(&self) -> usize {
         self.members
             .values()
-            .filter(|member| member.lives())
+            .filter(|member| member.is_live())
             .count()
     }
 
-    /// Where the VIP leads, as things are.
+    /// The mode for the current pods.
     pub(crate) fn mode(&self) -> Mode {
         if self.serve && self.ready() > 0 {
             Mode::Serve
@@ -315,7 +278,7 @@ impl Slot {
         }
     }
 
-    /// The sockets of pods that answer, in order.
+    /// The sockets of ready pods, in order.
     pub(crate) fn backends(&self) -> Vec<SocketAddrV6> {
         let Some(app) = &self.app else {
             return Vec::new();
@@ -330,7 +293,7 @@ impl Slot {
     }
 }
 
-/// The autoscaler's milliseconds.
+/// A time in the autoscaler's milliseconds.
 pub(crate) fn ms(now: Boottime) -> i64 {
     i64::try_from(now.0 / 1_000_000).unwrap_or(i64::MAX)
 }

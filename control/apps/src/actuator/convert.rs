@@ -1,4 +1,4 @@
-//! From the plan's words to those of the store, the fleet and the activator.
+//! Conversions of the plan's types to those of the store, the fleet and the activator.
 
 use dormouse_activator as activator;
 use dormouse_cluster::{App, AppStatus, Mode};
@@ -9,12 +9,15 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::action::{Entry, Route, Status};
 
-/// Apps are reached by TCP.
+/// IP protocol number of apps' ports.
 const TCP: u32 = 6;
 
-pub(super) fn stored(app: &App, status: &Status) -> AppStatus {
+pub(super) fn app_status(app: &App, status: &Status) -> AppStatus {
     let before = app.status.clone().unwrap_or_default();
-    let (reason, message) = status.trouble.clone().unzip();
+    let failure = status.failure.clone();
+    let (reason, message) = failure
+        .map(|failure| (failure.reason, failure.message))
+        .unzip();
     AppStatus {
         vip: app.vip(),
         state: status.state,
@@ -23,21 +26,22 @@ pub(super) fn stored(app: &App, status: &Status) -> AppStatus {
         wanted: status.wanted,
         last_wake: status
             .last_wake
-            .map(|at| steady(wall(at), before.last_wake.as_ref()))
+            .map(|at| stable_time(wall_time(at), before.last_wake.as_ref()))
             .or(before.last_wake),
         reason,
         message,
     }
 }
 
-/// The time as it was written before, where both mean the same moment: two clocks never agree to the last digit.
-fn steady(now: Time, before: Option<&Time>) -> Time {
+/// The stored time, if it differs by less than a second: computed from two clocks, the same time varies in its last
+/// digits.
+fn stable_time(now: Time, before: Option<&Time>) -> Time {
     let same = |before: &&Time| now.0.duration_since(before.0).abs() < SignedDuration::from_secs(1);
     before.filter(same).cloned().unwrap_or(now)
 }
 
-/// The wall clock's time of a moment on the shared clock.
-fn wall(at: Boottime) -> Time {
+/// The wall-clock time of a boottime.
+fn wall_time(at: Boottime) -> Time {
     let ago = SignedDuration::try_from(Boottime::now().since(at)).unwrap_or_default();
     Time(
         Timestamp::now()
@@ -46,7 +50,7 @@ fn wall(at: Boottime) -> Time {
     )
 }
 
-pub(super) fn wire(vip: u32, version: u64, entry: &Entry) -> proto::Entry {
+pub(super) fn entry_message(vip: u32, version: u64, entry: &Entry) -> proto::Entry {
     let mode = match entry.mode {
         Mode::Proxy => entry::Mode::Proxy,
         Mode::Serve => entry::Mode::Serve,
