@@ -132,7 +132,7 @@ async fn a_request_that_reached_no_pod_is_returned() {
         .await
         .unwrap();
     let text = format!("true failed to connect to {address}");
-    let reply = read_until(&mut client, &said).await;
+    let reply = read_until(&mut client, &text).await;
     assert!(reply.starts_with("HTTP/1.1 502"), "{reply}");
 }
 
