@@ -28,7 +28,7 @@ pub(super) fn keep(cluster: &mut Cluster) -> Result<()> {
     say(&format!("  explain         {control} explain app careful"));
     if let Some(node) = world.nodes().first() {
         say(&format!(
-            "  in the kernel   bpftool map dump pinned {}/v1/lease",
+            "  in the kernel   bpftool map dump pinned {}/v5/lease",
             node.bpffs.display()
         ));
         say(&format!(
