@@ -150,7 +150,7 @@ pub struct FragmentKey {
     pub target: [u8; 16],
     /// The identification field of its fragments.
     pub id: u32,
-    /// IP protocol number; 0 for IPv6, which tells packets apart without it.
+    /// IP protocol number; 0 for IPv6, which identifies packets without it.
     pub protocol: u32,
 }
 

@@ -67,7 +67,7 @@ impl Drop for Timing {
 
 impl ClientConnection {
     /// ResponseBodys one request, unless the client leaves first: then its place, slot and backend
-    /// connection are given up at once, although nobody reads from the client's socket.
+    /// connection are given up at once, although no task reads from the client's socket.
     pub(crate) async fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
