@@ -19,8 +19,8 @@ pub struct Scale {
     pub container_concurrency: u32,
     /// The metric of `target`.
     pub metric: Metric,
-    /// Target value of the metric per pod. Defaults to `containerConcurrency`, or to the metric's
-    /// default if that has no limit.
+    /// Target value of the metric per pod. Default for concurrency: `containerConcurrency`, or 100 if
+    /// that has no limit; default for rps: 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
     /// Fraction of the target at which the autoscaler aims, 0 to 1.

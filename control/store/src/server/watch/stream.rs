@@ -147,8 +147,8 @@ impl WatchStream {
     }
 
     /// Sends one page to each marked watcher, then the response to a progress request if all events
-    /// are sent. A watcher with further pages stays marked, so the loop comes back to it after at
-    /// most one client request.
+    /// are sent. A watcher with further pages is marked again, so that client requests are handled
+    /// between its pages.
     async fn send_events(&mut self) -> Result<(), ClientGone> {
         for (id, from) in self.ready_set.take() {
             self.send_page(id, from).await?;
