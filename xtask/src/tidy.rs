@@ -3,6 +3,8 @@
 mod arrows;
 mod links;
 mod rules;
+mod source;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,6 +15,9 @@ use anyhow::{Context, bail};
 
 use crate::binaries;
 use crate::progress::Step;
+
+/// Files that a finding about the whole repository names, at most.
+const FILES_SHOWN_MAX: usize = 12;
 
 /// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,6 +55,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let tree = list(root)?;
     let mut findings = Vec::new();
+    let mut comments = Vec::new();
     for path in &tree.paths {
         let bytes = match fs::read(root.join(path)) {
             Ok(bytes) => bytes,
@@ -61,13 +67,30 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
         let broken = rules::check(path, &text)
             .into_iter()
             .chain(arrows::check(path, &text))
-            .chain(links::check(path, &text, &tree.paths));
+            .chain(links::check(path, &text, &tree.paths))
+            .chain(words::check(path, &text));
         findings.extend(broken.map(|what| Finding {
             path: path.clone(),
             what,
         }));
+        comments.extend(
+            Some((words::in_comments(path, &text), path.clone())).filter(|(count, _)| *count > 0),
+        );
     }
+    findings.extend(worded(comments));
     Ok(findings)
+}
+
+/// The finding about refused words in comments, from their number in each file.
+fn worded(mut counts: Vec<(usize, String)>) -> Option<Finding> {
+    let total = counts.iter().map(|(count, _)| count).sum();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    counts.truncate(FILES_SHOWN_MAX);
+    let what = words::over_budget(total, &counts)?;
+    Some(Finding {
+        path: ".".to_owned(),
+        what,
+    })
 }
 
 /// Walks the folders, without git's and cargo's target folders (which have a cache tag).
