@@ -168,10 +168,10 @@ fn affinity_s(spec: &Spec, faults: &mut Faults<'_>) -> Option<u32> {
 }
 
 fn ports(spec: &Spec, faults: &mut Faults<'_>) -> Few<PortSpec> {
-    let told = spec.ports.as_deref().unwrap_or_default();
-    let mut read = Vec::with_capacity(told.len());
+    let listed = spec.ports.as_deref().unwrap_or_default();
+    let mut read = Vec::with_capacity(listed.len());
     let mut seen = BTreeSet::new();
-    for port in told {
+    for port in listed {
         let Some(port) = port_spec(port, faults) else {
             continue;
         };

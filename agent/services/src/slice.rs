@@ -178,9 +178,9 @@ pub fn read(node: &str, slice: &EndpointSlice) -> (Option<Slice>, Vec<Problem>) 
     };
     let ports = ports(slice, &mut faults);
     let mut zones = ZoneLists::default();
-    let told = slice.endpoints.as_deref().unwrap_or_default();
-    let mut endpoints = Vec::with_capacity(told.len());
-    endpoints.extend(told.iter().filter_map(|endpoint| {
+    let listed = slice.endpoints.as_deref().unwrap_or_default();
+    let mut endpoints = Vec::with_capacity(listed.len());
+    endpoints.extend(listed.iter().filter_map(|endpoint| {
         let address = Packed::new(address(family, endpoint, &mut faults)?);
         let zones = zones.place_of(endpoint);
         Some(Endpoint {
@@ -212,9 +212,9 @@ fn unique(mut all: Vec<Endpoint>) -> Vec<Endpoint> {
 }
 
 fn ports(slice: &EndpointSlice, faults: &mut Faults<'_>) -> Few<SlicePort> {
-    let told = slice.ports.as_deref().unwrap_or_default();
-    let mut read = Vec::with_capacity(told.len());
-    for port in told {
+    let listed = slice.ports.as_deref().unwrap_or_default();
+    let mut read = Vec::with_capacity(listed.len());
+    for port in listed {
         // A port without a name or a number is for other consumers.
         let (Some(name), Some(number)) = (&port.name, port.port.filter(|number| *number != 0))
         else {

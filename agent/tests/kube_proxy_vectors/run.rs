@@ -72,7 +72,7 @@ impl<'a> Run<'a> {
     pub(crate) fn relieve(&mut self) {
         self.services = Services::new(self.services.node().clone(), Strictness::KubeProxy);
         for object in self.objects.values() {
-            recorded::tell(&mut self.services, true, object);
+            recorded::apply_object(&mut self.services, true, object);
         }
         let changes = self.services.sync();
         self.world.relieve(&self.services, &changes);
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
     /// Takes everything away, and looks whether something is left.
     pub(crate) fn end(mut self, tally: &mut Tally) {
         for object in std::mem::take(&mut self.objects).values() {
-            recorded::tell(&mut self.services, false, object);
+            recorded::apply_object(&mut self.services, false, object);
         }
         let changes = self.services.sync();
         self.world.serve(&self.services, &changes);

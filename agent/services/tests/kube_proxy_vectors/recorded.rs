@@ -63,11 +63,11 @@ pub(crate) fn node(node: &Value) -> Node {
 /// Applies a recorded event to the services.
 pub(crate) fn apply(services: &mut Services, event: &Value) {
     let present = event["type"] != "DELETED";
-    tell(services, present, &event["object"]);
+    apply_object(services, present, &event["object"]);
 }
 
 /// Applies an object, present or deleted.
-pub(crate) fn tell(services: &mut Services, present: bool, object: &Value) {
+pub(crate) fn apply_object(services: &mut Services, present: bool, object: &Value) {
     let event = |object| {
         if present {
             Event::Applied(object)
