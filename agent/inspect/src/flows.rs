@@ -11,9 +11,9 @@ use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED};
 use self::ends::Ends;
 use self::writer::Writer;
 use super::InspectError;
-use super::names::{Names, protocol_name};
+use super::names::{Source, protocol_name};
 use super::output::Form;
-use dormouse_agent_datapath::{FrontendAddress, Pinned};
+use dormouse_agent_datapath::FrontendAddress;
 
 mod ends;
 mod row;
@@ -54,8 +54,7 @@ pub struct Filter {
 
 impl Filter {
     /// The flow as a row, if it fulfils the conditions.
-    fn row(&self, pinned: &Pinned, names: &Names, of: (&FlowKey, &Flow)) -> Option<FlowRow> {
-        let (key, flow) = of;
+    fn row(&self, source: Source<'_>, key: &FlowKey, flow: &Flow) -> Option<FlowRow> {
         let kind = Kind::of(flow);
         let is_shown = self.all || kind != Kind::Reply || self.kind == Some(Kind::Reply);
         if !is_shown || self.kind.is_some_and(|wanted| wanted != kind) {
@@ -65,11 +64,11 @@ impl Filter {
         if !self.fits(key.protocol, &ends) {
             return None;
         }
-        let state = State::of(pinned, key, flow);
+        let state = State::of(source.pinned, key, flow);
         if self.state.is_some_and(|wanted| wanted != state) {
             return None;
         }
-        let idle_ns = pinned.now_ns().saturating_sub(flow.seen_ns);
+        let idle_ns = source.pinned.now_ns().saturating_sub(flow.seen_ns);
         Some(FlowRow {
             protocol: protocol_name(key.protocol),
             client: ends.client,
@@ -78,7 +77,7 @@ impl Filter {
             via: flow.is(MASQUERADED).then_some(ends.via),
             kind,
             state,
-            service: service(pinned, names, key.protocol, &ends, flow.slot),
+            service: service(source, key.protocol, &ends, flow.slot),
             idle_seconds: idle_ns / 1_000_000_000,
             backend_id: (flow.backend != NO_BACKEND).then_some(flow.backend),
         })
@@ -96,24 +95,36 @@ impl Filter {
     }
 }
 
-fn service(pinned: &Pinned, names: &Names, protocol: u8, ends: &Ends, slot: u32) -> Option<String> {
+fn service(source: Source<'_>, protocol: u8, ends: &Ends, slot: u32) -> Option<String> {
+    let Source { pinned, names } = source;
     let title = names.at(&ends.frontend(protocol)).map(ToOwned::to_owned);
     title.or_else(|| names.of_slot(pinned, slot))
+}
+
+/// A list of flows: its conditions, length and form.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The conditions.
+    pub filter: Filter,
+    /// The most flows that are listed.
+    pub limit: usize,
+    /// The form of the output.
+    pub form: Form,
 }
 
 /// Writes flows while they are read, so memory does not grow with their number. Returns their number.
 pub fn write(
     out: &mut dyn Write,
-    (pinned, names): (&Pinned, &Names),
-    (filter, limit, form): (&Filter, usize, Form),
+    source: Source<'_>,
+    listing: &Listing,
 ) -> Result<usize, InspectError> {
-    let mut writer = Writer::new(out, form)?;
+    let mut writer = Writer::new(out, listing.form)?;
     let mut failed = None;
-    pinned.flows(|key, flow| {
-        let Some(row) = filter.row(pinned, names, (key, flow)) else {
+    source.pinned.flows(|key, flow| {
+        let Some(row) = listing.filter.row(source, key, flow) else {
             return true;
         };
-        if writer.count == limit {
+        if writer.count == listing.limit {
             return false;
         }
         failed = writer.row(row).err();

@@ -20,6 +20,15 @@ pub struct Names {
     pub failure: Option<InspectError>,
 }
 
+/// The maps of a node, and the names for what is in them.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The pinned maps.
+    pub pinned: &'a Pinned,
+    /// The names.
+    pub names: &'a Names,
+}
+
 impl Names {
     /// Reads the names from the agent. If it does not answer, only the names are missing.
     pub fn read(agent: SocketAddr, pinned: &Pinned) -> Result<Self, InspectError> {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::InspectError;
 use super::explanation::{Explanation, From, Outcome};
 use super::frame::Opening;
-use super::names::Names;
+use super::names::{Names, Source};
 use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
 use dormouse_agent_datapath::{
@@ -33,12 +33,8 @@ pub struct PacketPath<'a> {
 
 impl<'a> PacketPath<'a> {
     /// A packet to explain; `bare`: it bypasses the socket hooks. Without `from`, the origin follows from the source address.
-    pub fn new(
-        (pinned, names): (&'a Pinned, &'a Names),
-        opening: Opening,
-        from: Option<From>,
-        bare: bool,
-    ) -> Self {
+    pub fn new(source: Source<'a>, opening: Opening, from: Option<From>, bare: bool) -> Self {
+        let Source { pinned, names } = source;
         let source = opening.source.ip();
         let from = from.unwrap_or_else(|| {
             if pinned.pod(source).is_some() {

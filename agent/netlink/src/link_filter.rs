@@ -32,8 +32,8 @@ fn program(group: u32) -> [SockFilter; 13] {
     let new_link = u16::from_be_bytes(libc::RTM_NEWLINK.to_ne_bytes());
     let group = u32::from_be_bytes(group.to_ne_bytes());
     let bridge = u32::try_from(libc::AF_BRIDGE).unwrap_or_default();
-    let does = |code, k| step(code, (0, 0), k);
-    let is = |k: u32, (then, other)| step(BPF_JMP | BPF_JEQ | BPF_K, (then, other), k);
+    let does = |code, k| step(code, 0, 0, k);
+    let is = |k: u32, (then, other)| step(BPF_JMP | BPF_JEQ | BPF_K, then, other, k);
     [
         does(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
         is(new_link.into(), (0, 9)),
@@ -51,7 +51,8 @@ fn program(group: u32) -> [SockFilter; 13] {
     ]
 }
 
-fn step(code: u32, (then, other): (u8, u8), k: u32) -> SockFilter {
+/// One instruction of classic BPF; `then` and `other` are the jumps of a comparison, in instructions.
+fn step(code: u32, then: u8, other: u8, k: u32) -> SockFilter {
     SockFilter::new(u16::try_from(code).unwrap_or_default(), then, other, k)
 }
 

@@ -100,7 +100,8 @@ pub(crate) fn ensure(
 pub(crate) fn ensure_next(
     base: &str,
     count: usize,
-    (mtu, has_ipv4): (u32, bool),
+    mtu: u32,
+    has_ipv4: bool,
 ) -> Result<u32, BridgeError> {
     let name = shards::name(base, count);
     on_a_thread(async |handle| {

@@ -92,8 +92,12 @@ fn instructions(bytes_per_second: u64, bucket: u64, word: i32) -> Vec<u64> {
     program
 }
 
-/// One instruction in the kernel's layout; registers are (destination, source).
-fn instruction(code: u8, (to, from): (u8, u8), offset: i16, immediate: i32) -> u64 {
+/// The destination and source registers of an instruction.
+type Registers = (u8, u8);
+
+/// One instruction in the kernel's layout.
+fn instruction(code: u8, registers: Registers, offset: i16, immediate: i32) -> u64 {
+    let (to, from) = registers;
     let registers = if cfg!(target_endian = "big") {
         to << 4 | from
     } else {

@@ -12,7 +12,7 @@ use super::node_flags::NodeFlags;
 use dormouse_agent_inspect::address::Found;
 use dormouse_agent_inspect::explanation::From;
 use dormouse_agent_inspect::frame::Opening;
-use dormouse_agent_inspect::names::{protocol_name, protocol_number};
+use dormouse_agent_inspect::names::{Source, protocol_name, protocol_number};
 use dormouse_agent_inspect::output::{Output, value};
 use dormouse_agent_inspect::packet_path::PacketPath;
 use dormouse_agent_inspect::{API_VERSION, Exit, InspectError, address, reason};
@@ -106,7 +106,11 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, InspectE
         flags.from
     };
     let (pinned, names) = flags.node.named()?;
-    let path = PacketPath::new((&pinned, &names), opening, from, flags.bare);
+    let source = Source {
+        pinned: &pinned,
+        names: &names,
+    };
+    let path = PacketPath::new(source, opening, from, flags.bare);
     let found = path.explain()?;
     match flags.output {
         Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,

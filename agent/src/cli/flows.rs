@@ -9,8 +9,8 @@ use dormouse_agent_services::{Prefix, address::parse_address};
 
 use super::node_flags::{NodeFlags, print_note};
 use dormouse_agent_datapath::FrontendAddress;
-use dormouse_agent_inspect::flows::{self, Filter, Kind, State, To};
-use dormouse_agent_inspect::names::protocol_number;
+use dormouse_agent_inspect::flows::{self, Filter, Kind, Listing, State, To};
+use dormouse_agent_inspect::names::{Source, protocol_number};
 use dormouse_agent_inspect::output::Form;
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{Exit, InspectError};
@@ -58,19 +58,27 @@ pub struct Flows {
 pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectError> {
     let filter = flags.filter()?;
     let (pinned, names) = flags.node.named()?;
+    let source = Source {
+        pinned: &pinned,
+        names: &names,
+    };
     if flags.limit == Some(0) {
-        let all = usize::MAX;
-        let form = Form::default();
-        let count = flows::write(
-            &mut std::io::sink(),
-            (&pinned, &names),
-            (&filter, all, form),
-        )?;
+        let all = Listing {
+            filter,
+            limit: usize::MAX,
+            form: Form::default(),
+        };
+        let count = flows::write(&mut std::io::sink(), source, &all)?;
         writeln!(out, "{count}")?;
         return Ok(Exit::Yes);
     }
     let limit = flags.limit.unwrap_or(usize::MAX);
-    let count = flows::write(out, (&pinned, &names), (&filter, limit, flags.form))?;
+    let listing = Listing {
+        filter,
+        limit,
+        form: flags.form,
+    };
+    let count = flows::write(out, source, &listing)?;
     if count == 0 {
         print_note("no such flows");
     } else if count == limit {

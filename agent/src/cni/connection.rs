@@ -25,37 +25,38 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
         return Ok(());
     };
     let command = answer::command(&request);
-    let reply =
-        match request {
-            Request::Add { attachment, wanted } => {
-                let key = key(attachment);
-                let added = netns
-                    .ok_or(NetworkError::MissingNetns)
-                    .and_then(|netns| network.add(&key, netns.as_fd(), &wanted));
-                note(&key, &wanted, added.is_ok());
-                return add(stream, network, &key, added.map(Reply::Wired), began);
-            }
-            Request::Reserve { attachment, wanted } => {
-                let key = key(attachment);
-                let added = netns
-                    .ok_or(NetworkError::MissingNetns)
-                    .and_then(|netns| network.reserve(&key, netns.as_fd(), &wanted));
-                return add(stream, network, &key, added.map(Reply::Reserved), began);
-            }
-            Request::Del { attachment } => answer::reply(network.del(&key(attachment))),
-            Request::Check {
-                attachment,
-                addresses,
-                mac,
-            } => answer::reply(netns.ok_or(NetworkError::MissingNetns).and_then(|netns| {
-                network.check(&key(attachment), netns.as_fd(), (&addresses, mac))
-            })),
-            Request::Gc {
-                network: name,
-                valid,
-            } => answer::reply(network.gc(&name, valid.as_deref())),
-            Request::Status {} => answer::reply(network.status()),
-        };
+    let reply = match request {
+        Request::Add { attachment, wanted } => {
+            let key = key(attachment);
+            let added = netns
+                .ok_or(NetworkError::MissingNetns)
+                .and_then(|netns| network.add(&key, netns.as_fd(), &wanted));
+            note(&key, &wanted, added.is_ok());
+            return add(stream, network, &key, added.map(Reply::Wired), began);
+        }
+        Request::Reserve { attachment, wanted } => {
+            let key = key(attachment);
+            let added = netns
+                .ok_or(NetworkError::MissingNetns)
+                .and_then(|netns| network.reserve(&key, netns.as_fd(), &wanted));
+            return add(stream, network, &key, added.map(Reply::Reserved), began);
+        }
+        Request::Del { attachment } => answer::reply(network.del(&key(attachment))),
+        Request::Check {
+            attachment,
+            addresses,
+            mac,
+        } => answer::reply(
+            netns
+                .ok_or(NetworkError::MissingNetns)
+                .and_then(|netns| network.check(&key(attachment), netns.as_fd(), &addresses, mac)),
+        ),
+        Request::Gc {
+            network: name,
+            valid,
+        } => answer::reply(network.gc(&name, valid.as_deref())),
+        Request::Status {} => answer::reply(network.status()),
+    };
     network
         .counters()
         .record(command, answer::code_of(&reply), began.elapsed());

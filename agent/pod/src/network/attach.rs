@@ -113,13 +113,13 @@ impl Network {
 
     /// Reserves a port on a bridge; creates one more bridge if all are full.
     fn place(&self, suffix: Suffix) -> Result<u32, NetworkError> {
-        let kind = (self.mtu(), self.config.range4.is_some());
+        let (mtu, has_ipv4) = (self.mtu(), self.config.range4.is_some());
         let mut shards = self.shards.lock();
         loop {
             if let Some(bridge) = shards.place(suffix) {
                 return Ok(bridge);
             }
-            let next = bridge::ensure_next(&self.config.bridge, shards.len(), kind)?;
+            let next = bridge::ensure_next(&self.config.bridge, shards.len(), mtu, has_ipv4)?;
             tracing::info!(
                 bridges = shards.len() + 1,
                 "created one more bridge for pods"

@@ -52,7 +52,8 @@ impl Network {
         &self,
         key: &LeaseKey,
         netns: BorrowedFd<'_>,
-        (addresses, mac): (&[IpAddr], Option<[u8; 6]>),
+        addresses: &[IpAddr],
+        mac: Option<[u8; 6]>,
     ) -> Result<(), NetworkError> {
         let id = netns::identity(netns).map_err(NetworkError::NoNetns)?;
         let lease = self.leases.lease(key);
@@ -74,7 +75,7 @@ impl Network {
         } else if link.is_some_and(|link| !self.is_port(&link)) {
             Some(format!("its link is not a port of {}", self.config.bridge))
         } else {
-            let found = || inside(&key.ifname, (address, lease.ipv4), mac);
+            let found = || inside(&key.ifname, address, lease.ipv4, mac);
             netns::enter(netns, found).map_err(machine("inspect the pod's namespace"))?
         };
         match how {
@@ -91,7 +92,8 @@ impl Network {
 /// The first difference inside the pod.
 fn inside(
     ifname: &str,
-    (address, address4): (Ipv6Addr, Option<Ipv4Addr>),
+    address: Ipv6Addr,
+    address4: Option<Ipv4Addr>,
     mac: Option<[u8; 6]>,
 ) -> io::Result<Option<String>> {
     let (mut there, mut up, mut held, mut found) = (false, false, HashSet::new(), None);
