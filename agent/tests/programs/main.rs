@@ -23,6 +23,7 @@ use dormouse_agent_datapath::{
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_TIME_WAIT_NS};
 use dormouse_ebpf::maps::FOLLOWED_MAX;
+use dormouse_rig::pins::rename_to_former_schema;
 use frames::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
 use place::{
     ACTING_FOR_VIP, CLIENT, CONTROL, FAR_POD, NODE, POD, VIP, VIP_INDEX, events, given, ip,
@@ -763,7 +764,7 @@ fn a_data_path_of_the_former_schema_is_taken_over_with_its_connections() {
         arrive(&before, &tcp(HERE, THERE, SYN));
         before.publish(&sleeping()).unwrap();
         drop(before);
-        place.rename_to_former_schema();
+        rename_to_former_schema(&place.config.bpffs);
 
         let after = Datapath::open(place.config.clone()).unwrap();
         let known = arrive(&after, &tcp(HERE, THERE, ACK));

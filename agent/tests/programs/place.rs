@@ -108,19 +108,6 @@ impl Place {
     }
 }
 
-/// Maps that have another name since the schema `v4`: today's name, the name there.
-const RENAMED: [(&str, &str); 9] = [
-    ("affinity", "sticky"),
-    ("backend_set", "vec"),
-    ("expired_counts", "expired"),
-    ("flow_filter", "flowing"),
-    ("frontend", "foreign"),
-    ("frontend_filter", "filter"),
-    ("reverse_peer", "peer"),
-    ("slot_option", "extra"),
-    ("source_range", "admitted"),
-];
-
 /// A link and the program that it runs, by the kernel's numbers.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -129,15 +116,6 @@ pub(crate) struct Link {
 }
 
 impl Place {
-    /// Gives the pins the folder and the names that an agent of the schema `v4` left.
-    pub(crate) fn rename_to_former_schema(&self) {
-        let former = self.config.bpffs.join("v4");
-        std::fs::rename(self.config.bpffs.join("v5"), &former).unwrap();
-        for (today, name) in RENAMED {
-            std::fs::rename(former.join(today), former.join(name)).unwrap();
-        }
-    }
-
     /// The pinned links.
     pub(crate) fn links(&self) -> BTreeMap<String, Link> {
         let pins = std::fs::read_dir(self.config.bpffs.join("v5"))

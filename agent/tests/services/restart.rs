@@ -1,11 +1,11 @@
 //! Agents die under load, and thousands of other services come and go: clients of a service notice nothing.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use dormouse_rig::client::tcp;
 use dormouse_rig::load::{Load, Resets};
+use dormouse_rig::pins::rename_to_former_schema;
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
 use dormouse_rig::wait;
@@ -24,19 +24,6 @@ const RESET_IN: u64 = 100_000;
 /// Other services, and how many of them are in one file.
 const OTHERS: usize = 1_000;
 const FILE_LEN: usize = 100;
-
-/// Maps that have another name since the schema `v4`: today's name, the name there.
-const RENAMED: [(&str, &str); 9] = [
-    ("affinity", "sticky"),
-    ("backend_set", "vec"),
-    ("expired_counts", "expired"),
-    ("flow_filter", "flowing"),
-    ("frontend", "foreign"),
-    ("frontend_filter", "filter"),
-    ("reverse_peer", "peer"),
-    ("slot_option", "extra"),
-    ("source_range", "admitted"),
-];
 
 /// A cluster whose agents die. Each test leaves both nodes with an agent that has all manifests in force.
 struct Restart {
@@ -206,12 +193,7 @@ impl Restart {
     /// The pins get the folder and the names of the schema before, as an older agent left them.
     fn take_over_from_former_schema(&mut self, loads: &[Load]) {
         self.cluster.crash(0);
-        let bpffs = self.cluster.nodes[0].host.bpffs.clone();
-        let former = bpffs.join("v4");
-        fs::rename(bpffs.join("v5"), &former).unwrap();
-        for (today, name) in RENAMED {
-            fs::rename(former.join(today), former.join(name)).unwrap();
-        }
+        let former = rename_to_former_schema(&self.cluster.nodes[0].host.bpffs);
         advance(loads);
         self.cluster.revive(0);
         self.cluster.in_force();

@@ -39,6 +39,7 @@ pub mod load;
 pub mod names;
 pub mod netns;
 pub mod node;
+pub mod pins;
 pub mod plugin;
 pub mod role;
 pub mod server;
