@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use crate::runtime::Runtime;
 use crate::source::fleet::{Signal, Source};
 use crate::source::fleet_state::FleetState;
-use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath, expire_flows};
+use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath};
 
 pub use apply::{ApplyError, Graced};
 pub use routes::Routes;
@@ -76,8 +76,8 @@ impl Node {
     pub async fn run(mut self, shutdown: CancellationToken) {
         match self.source {
             // Without control the lease is never renewed: entries must not expire.
-            None => self.datapath.lock().grant(u64::MAX),
-            Some(_) => self.datapath.lock().expect_grants(),
+            None => self.datapath.apps.grant(u64::MAX),
+            Some(_) => self.datapath.apps.expect_grants(),
         }
         let (mut count, mut expire) = (interval(COUNT_EVERY), interval(EXPIRE_EVERY));
         count.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -196,7 +196,7 @@ impl Node {
     }
 
     fn count(&mut self) {
-        let counts = self.datapath.lock().counts();
+        let counts = self.datapath.apps.counts();
         for count in counts {
             self.fleet.count(Count {
                 vip: count.vip,
@@ -211,7 +211,7 @@ impl Node {
     /// Runs on a thread of its own: to walk a full table takes a second, and wakes cannot wait that long.
     fn expire(&self) {
         let datapath = Arc::clone(&self.datapath);
-        tokio::task::spawn_blocking(move || expire_flows(&datapath));
+        tokio::task::spawn_blocking(move || datapath.apps.expire_flows());
     }
 
     /// Sends the messages that are due, as long as the stream accepts them.

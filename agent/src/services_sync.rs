@@ -94,7 +94,7 @@ impl ServicesSync {
         if !config.apps {
             facts = facts.without_apps();
         }
-        datapath.lock().set_cluster(&facts)?;
+        datapath.services.set_cluster(&facts)?;
         let proxy = Arc::new(ProxyHealth::new());
         let (address, server) = health::serve(config.health, Arc::clone(&proxy), shutdown.clone())
             .map_err(|source| ServicesSyncError::Health {
@@ -115,7 +115,7 @@ impl ServicesSync {
         };
         let (objects, whole) = sync.take_all(batch).await;
         if whole {
-            sync.datapath.lock().settle(&sync.services.lock());
+            sync.datapath.services.settle(&sync.services.lock());
         } else {
             warn!(
                 "some manifests could not be read: Services of the previous agent stay programmed until a start without such errors"
@@ -198,7 +198,7 @@ impl ServicesSync {
             }
         };
         info!("the node's addresses changed");
-        if let Err(error) = self.datapath.lock().set_cluster(&self.facts) {
+        if let Err(error) = self.datapath.services.set_cluster(&self.facts) {
             return error!(%error, "failed to program the node's new addresses");
         }
         self.serve(changes).await;
@@ -212,14 +212,10 @@ impl ServicesSync {
         let is_large = changes.ports.len() > LARGE;
         let (services, datapath) = (Arc::clone(&self.services), Arc::clone(&self.datapath));
         let served = tokio::task::spawn_blocking(move || {
-            let (served, grace, flows) = {
-                let mut datapath = datapath.lock();
-                let served = datapath.serve(&services.lock(), &changes);
-                (served, datapath.grace_period(), datapath.service_flows())
-            };
+            let served = datapath.services.serve(&services.lock(), &changes);
             // What was replaced may be used again after it, and no program makes a flow by it.
-            grace.wait();
-            end_stale(&flows, &services, &changes);
+            datapath.grace();
+            end_stale(&datapath.services.flows(), &services, &changes);
             if is_large {
                 memory::return_free_memory();
             }

@@ -2,14 +2,12 @@
 
 use std::net::IpAddr;
 
-use aya::maps::MapData;
 use dormouse_ebpf::load::{Load, Tally};
 use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FRONTEND_FILTER_WORDS, PREFIXES_MAX};
 use dormouse_ebpf::service::{Route, SETS_MAX, SLOTS_MAX, Set, VIPS_MAX};
 
 use super::error::DatapathError;
 use super::extents;
-use super::load::Loaded;
 use dormouse_agent_sys::words::Words;
 
 /// The arrays. Programs read all of them; `touch` is written by programs only, `loads` by programs and agent.
@@ -36,14 +34,6 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    pub(super) fn open(loaded: &Loaded) -> Result<Self, DatapathError> {
-        Self::of(|name, words| {
-            let array: &MapData = loaded.array(name)?;
-            Words::map(std::os::fd::AsFd::as_fd(array.fd()), words)
-                .map_err(DatapathError::map("map the memory of", name))
-        })
-    }
-
     /// The arrays, each created from its name and number of words.
     pub(super) fn of(
         map: impl Fn(&'static str, usize) -> Result<Words, DatapathError>,

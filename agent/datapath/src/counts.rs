@@ -120,7 +120,7 @@ impl Counters {
 
     /// The counts since the last call; VIPs without connections are omitted.
     pub(super) fn take(&mut self, now_ns: u64) -> Vec<VipCount> {
-        let followed: Vec<u32> = self.before.keys().copied().collect();
+        let followed = self.followed();
         let mut counts = Vec::new();
         for vip in followed {
             // It was changed at each attempt: its next interval covers this one too.
@@ -133,10 +133,14 @@ impl Counters {
         counts
     }
 
-    /// The sums of the VIPs with open connections.
-    pub(super) fn open_ones(&self) -> Vec<(u32, Counts)> {
-        self.before
-            .keys()
+    /// The VIPs that have counters.
+    pub(super) fn followed(&self) -> Vec<u32> {
+        self.before.keys().copied().collect()
+    }
+
+    /// The sums of those VIPs whose flows have connections open.
+    pub(super) fn open_of(&self, vips: &[u32]) -> Vec<(u32, Counts)> {
+        vips.iter()
             .filter_map(|&vip| Some((vip, self.sum(vip)?)))
             .filter(|(_, sum)| sum.open_flows().cast_signed() > 0)
             .collect()
@@ -178,15 +182,6 @@ fn difference(
         },
         interval_ns: until_ns.saturating_sub(*from_ns),
     }
-}
-
-/// Verdict counters, summed over all CPUs.
-pub(super) fn stats(loaded: &Loaded) -> Vec<(Verdict, u64)> {
-    let stats = loaded
-        .map("stats")
-        .ok()
-        .and_then(|map| PerCpuArray::try_from(map).ok());
-    stats.map_or_else(Vec::new, |stats| sums(&stats))
 }
 
 /// The sum of each verdict's counter over all CPUs.

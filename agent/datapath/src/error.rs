@@ -128,6 +128,14 @@ pub enum DatapathError {
 }
 
 impl DatapathError {
+    /// A map without room for more than `max` entries.
+    pub(super) fn full(what: &'static str, max: u32) -> Self {
+        Self::Full {
+            what,
+            max: max as usize,
+        }
+    }
+
     /// For `map_err`: a failed map operation.
     pub(super) fn map<E>(operation: &'static str, map: &'static str) -> impl FnOnce(E) -> Self
     where

@@ -90,10 +90,11 @@ impl Flows {
         ServiceFlows(self.clone())
     }
 
-    pub(super) fn sweep(&self, counters: &Counters) -> Sweep {
+    /// `counted` are the sums of VIPs with connections.
+    pub(super) fn sweep(&self, counted: Vec<(u32, Counts)>) -> Sweep {
         Sweep {
             flows: self.clone(),
-            counted: counters.open_ones(),
+            counted,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Grace periods, after which replaced words are no longer in use by programs; two counters order releases and periods.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use dormouse_agent_sys::readers;
 
-/// The grace periods of a data path.
-#[derive(Debug, Default)]
+/// The grace periods of a data path. Clones share them.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Graces {
     counters: Arc<Counters>,
 }
@@ -38,17 +38,33 @@ impl Graces {
     /// Begins a period: it covers all stores before.
     pub(super) fn begin(&self) -> Grace {
         let number = self.counters.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        // A thread that read an earlier number has stored before what it gives back then.
+        fence(Ordering::SeqCst);
         Grace {
             counters: Arc::clone(&self.counters),
             number,
         }
     }
 
+    /// The moment at which something is given back that this thread has just replaced: periods that begin later cover
+    /// the replacing store.
     pub(super) fn now(&self) -> Moment {
+        fence(Ordering::SeqCst);
         Moment {
             begun: self.counters.begun.load(Ordering::Acquire),
             over: self.counters.over.load(Ordering::Acquire),
         }
+    }
+}
+
+#[cfg(test)]
+impl Graces {
+    /// A whole period, without readers to wait for.
+    pub(super) fn pass(&self) {
+        let period = self.begin();
+        self.counters
+            .over
+            .fetch_max(period.number, Ordering::AcqRel);
     }
 }
 

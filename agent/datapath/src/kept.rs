@@ -10,7 +10,6 @@ use aya::maps::{HashMap as BpfHashMap, MapData, MapError};
 use dormouse_ebpf::maps::SourceRange;
 
 use super::error::DatapathError;
-use super::pool::full;
 
 /// The map in the kernel.
 pub(super) trait Held<K, V>: Send {
@@ -77,7 +76,7 @@ impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
             return Ok(false);
         }
         if known.is_none() && self.known.len() >= self.max as usize {
-            return Err(full(self.name, self.max));
+            return Err(DatapathError::full(self.name, self.max));
         }
         self.held
             .put(&key, value)

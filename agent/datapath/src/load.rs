@@ -15,11 +15,13 @@ use aya::programs::{
 };
 use aya::{Ebpf, EbpfLoader};
 
+use super::arrays::Arrays;
 use super::error::DatapathError;
 use super::probe::{Findings, Step, judge};
-use super::{Config, network};
+use super::{Config, interface};
 use dormouse_agent_netlink::classifier::Side;
 use dormouse_agent_sys::bpf;
+use dormouse_agent_sys::words::Words;
 
 /// The object file, built by the build script.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));
@@ -97,7 +99,7 @@ pub(super) struct Target {
 impl Target {
     /// Finds both, before anything is created.
     pub(super) fn find(config: &Config) -> Result<Self, DatapathError> {
-        let (uplink, _) = network::interface(&config.uplink)?;
+        let (uplink, _) = interface::interface(&config.uplink)?;
         let wrong = |source| DatapathError::Cgroup {
             path: config.cgroup.clone(),
             source,
@@ -207,11 +209,12 @@ impl Loaded {
         self.object.map(name).ok_or(DatapathError::Absent { name })
     }
 
-    /// A map, for writing.
-    pub(super) fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, DatapathError> {
-        self.object
-            .map_mut(name)
-            .ok_or(DatapathError::Absent { name })
+    /// The memory-mapped arrays.
+    pub(super) fn arrays(&self) -> Result<Arrays, DatapathError> {
+        Arrays::of(|name, words| {
+            Words::map(self.array(name)?.fd().as_fd(), words)
+                .map_err(DatapathError::map("map the memory of", name))
+        })
     }
 
     /// Takes a map out of the object, to own it.

@@ -7,7 +7,6 @@ use super::arrays::Arrays;
 use super::entry::Entry;
 use super::error::DatapathError;
 use super::events::KernelEvent;
-use super::grace::Moment;
 use super::pool::{self, Member, Pool, Row};
 
 /// The indexes of all apps' VIPs with an entry, sorted.
@@ -40,12 +39,7 @@ pub(super) fn unanswered(arrays: &Arrays) -> Vec<KernelEvent> {
 }
 
 /// Writes an entry: backends and set first, then the route word that uses them (in the other order for removals).
-pub(super) fn publish(
-    arrays: &Arrays,
-    pool: &mut Pool,
-    entry: &Entry,
-    now: Moment,
-) -> Result<(), DatapathError> {
+pub(super) fn publish(arrays: &Arrays, pool: &Pool, entry: &Entry) -> Result<(), DatapathError> {
     if entry.vip >= VIPS_MAX {
         return Err(DatapathError::Index { vip: entry.vip });
     }
@@ -56,12 +50,12 @@ pub(super) fn publish(
         arrays.write_route(entry.vip, next);
     }
     let gone = take_ids(arrays, held, &mut wanted);
-    pool.admit(arrays, &mut wanted, now)?;
+    pool.admit(arrays, &mut wanted)?;
     let (ids, picked) = in_order(&wanted);
     let moved = !pool::holds(arrays, held, &ids) || usize::from(held.count) != picked;
     if moved {
         let set = pool::counts(picked, ids.len())
-            .and_then(|counts| Ok((counts, pool.write(arrays, &ids, now)?)));
+            .and_then(|counts| Ok((counts, pool.write(arrays, &ids)?)));
         let ((count, leaving), offset) = match set {
             Ok(set) => set,
             Err(error) => {
@@ -79,13 +73,13 @@ pub(super) fn publish(
                 version: held.version.wrapping_add(1),
             },
         );
-        pool.rest(held, now);
+        pool.rest(held);
     } else {
         Pool::confirm(arrays, &mut wanted);
     }
     arrays.write_route(entry.vip, next);
     for id in gone {
-        pool.release(arrays, id, now);
+        pool.release(arrays, id);
     }
     Ok(())
 }
@@ -101,7 +95,7 @@ pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
 }
 
 /// Removes a VIP's entry.
-pub(super) fn forget(arrays: &Arrays, pool: &mut Pool, vip: u32, now: Moment) {
+pub(super) fn forget(arrays: &Arrays, pool: &Pool, vip: u32) {
     let (route, set) = arrays.slot(vip);
     if !route.present || route.is_service() {
         return;
@@ -117,7 +111,7 @@ pub(super) fn forget(arrays: &Arrays, pool: &mut Pool, vip: u32, now: Moment) {
         },
     );
     arrays.write_set(vip, Set::default());
-    pool.release_all(arrays, set, now);
+    pool.release_all(arrays, set);
 }
 
 /// Route and set of an app's slot; a set without a route has no owner.

@@ -7,11 +7,12 @@ mod prefixes;
 
 use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, PREFIXES_MAX};
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Set};
+use parking_lot::Mutex;
 
 use super::arrays::Arrays;
 use super::error::DatapathError;
 use super::extents::{self, Extents};
-use super::grace::Moment;
+use super::grace::{Graces, Moment};
 use super::ids::Ids;
 use prefixes::Prefixes;
 
@@ -40,9 +41,23 @@ impl Member {
     }
 }
 
-/// The allocators of backend rows, prefixes and extents.
+/// What is in use of the arrays of backends: shared by the entries of apps and by Services.
+///
+/// Its lock is the innermost of the data path's. A turn under it ends after [`ROWS_PER_TURN`] rows, and only gives numbers
+/// out or takes them back: rows and sets belong to their owner from then on, who writes them outside.
 #[derive(Debug)]
 pub(super) struct Pool {
+    used: Mutex<Used>,
+    graces: Graces,
+}
+
+/// So many rows are given out or taken back at a time, in some microseconds.
+const ROWS_PER_TURN: u32 = 64;
+/// The same for slices.
+const TURN: usize = ROWS_PER_TURN as usize;
+
+#[derive(Debug)]
+struct Used {
     rows: Ids,
     prefixes: Prefixes,
     extents: Extents,
@@ -50,8 +65,8 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Finds the rows that the slots in the arrays use.
-    pub(super) fn read(arrays: &Arrays) -> Self {
-        let mut pool = Self {
+    pub(super) fn read(arrays: &Arrays, graces: Graces) -> Self {
+        let mut used = Used {
             rows: Ids::new(BACKENDS_MAX),
             prefixes: Prefixes::new(),
             extents: Extents::new(),
@@ -59,55 +74,71 @@ impl Pool {
         for slot in 0..SLOTS_MAX {
             let (route, set) = arrays.slot(slot);
             if route.present {
-                pool.mark(arrays, set);
+                used.mark(arrays, set);
             }
         }
-        pool
+        Self {
+            used: Mutex::new(used),
+            graces,
+        }
     }
 
-    fn mark(&mut self, arrays: &Arrays, set: Set) {
-        self.extents.mark(set);
-        for id in arrays.ids(set) {
-            if self.rows.mark(id)
-                && let Some(backend) = arrays.backend(id)
-            {
-                self.prefixes.mark(arrays, backend.prefix);
-            }
-        }
+    /// The moment at which an id is taken or given back.
+    pub(super) fn now(&self) -> Moment {
+        self.graces.now()
     }
 
     /// Allocates an id for each member without one. If there are too few, no member gets one.
     pub(super) fn admit(
-        &mut self,
+        &self,
         arrays: &Arrays,
         members: &mut [Member],
-        now: Moment,
     ) -> Result<(), DatapathError> {
-        for place in 0..members.len() {
-            if members[place].id.is_some() {
-                continue;
-            }
-            match self.make(arrays, &members[place].row, now) {
-                Ok(id) => members[place].id = Some(id | NEW),
-                Err(full) => {
-                    self.undo(arrays, members);
-                    return Err(full);
+        let mut places = Vec::with_capacity(TURN.min(members.len()));
+        for first in (0..members.len()).step_by(TURN) {
+            let last = members.len().min(first + TURN);
+            let given = self.give(arrays, &mut members[first..last], &mut places);
+            for (member, prefix) in places.drain(..) {
+                if let Some(id) = members[first + member].clean_id() {
+                    write_row(arrays, id, prefix, &members[first + member].row);
                 }
+            }
+            if let Err(full) = given {
+                self.undo(arrays, members);
+                return Err(full);
+            }
+        }
+        Ok(())
+    }
+
+    /// One turn: ids and prefixes of new members, whose rows are to be written.
+    fn give(
+        &self,
+        arrays: &Arrays,
+        members: &mut [Member],
+        places: &mut Vec<(usize, u32)>,
+    ) -> Result<(), DatapathError> {
+        let now = self.now();
+        let mut used = self.used.lock();
+        for (place, member) in members.iter_mut().enumerate() {
+            if member.id.is_none() {
+                let (id, prefix) = used.give(arrays, &member.row, now)?;
+                member.id = Some(id | NEW);
+                places.push((place, prefix));
             }
         }
         Ok(())
     }
 
     /// Releases the ids from [`Pool::admit`], which no program has seen.
-    pub(super) fn undo(&mut self, arrays: &Arrays, members: &mut [Member]) {
-        for member in members {
-            if let Some(id) = member.id.filter(|id| id & NEW != 0) {
-                let id = id & !NEW;
-                if let Some(backend) = arrays.backend(id) {
-                    self.prefixes.undo(arrays, backend.prefix);
+    pub(super) fn undo(&self, arrays: &Arrays, members: &mut [Member]) {
+        for members in members.chunks_mut(TURN) {
+            let mut used = self.used.lock();
+            for member in members {
+                if let Some(id) = member.id.filter(|id| id & NEW != 0) {
+                    used.undo(arrays, id & !NEW);
+                    member.id = None;
                 }
-                self.rows.undo(id);
-                member.id = None;
             }
         }
     }
@@ -136,89 +167,78 @@ impl Pool {
         }
     }
 
-    fn make(&mut self, arrays: &Arrays, row: &Row, now: Moment) -> Result<u32, DatapathError> {
-        let (address, port) = row.key;
-        let id = self
-            .rows
-            .take(now)
-            .ok_or_else(|| full("backends", BACKENDS_MAX))?;
-        let Some(prefix) = self.prefixes.uses(arrays, upper(&address), now) else {
-            self.rows.undo(id);
-            return Err(full("node prefixes", PREFIXES_MAX));
-        };
-        // A previous agent may have been killed before it changed the generation of the row's last owner.
-        let before = arrays.backend(id).unwrap_or_default();
-        arrays.clear_load(id);
-        arrays.write_backend(
-            id,
-            &Backend {
-                prefix,
-                host: [address[12], address[13], address[14], address[15]],
-                port,
-                generation: before.generation.wrapping_add(1),
-                flags: row.flags,
-                weight: row.weight,
-            },
-        );
-        Ok(id)
+    /// Releases a backend: its generation changes at once.
+    pub(super) fn release(&self, arrays: &Arrays, id: u32) {
+        self.release_some(arrays, &[id]);
     }
 
-    /// Releases a backend: its generation changes at once.
-    pub(super) fn release(&mut self, arrays: &Arrays, id: u32, now: Moment) {
-        if let Some(backend) = arrays.backend(id) {
-            retire(arrays, id, backend);
-            self.prefixes.leaves(arrays, backend.prefix, now);
+    /// Releases all backends of a set, and its extent.
+    pub(super) fn release_all(&self, arrays: &Arrays, set: Set) {
+        let ids: Vec<u32> = arrays.ids(set).collect();
+        for ids in ids.chunks(TURN) {
+            self.release_some(arrays, ids);
         }
-        self.rows.rest(id, now);
+        self.rest(set);
+    }
+
+    fn release_some(&self, arrays: &Arrays, ids: &[u32]) {
+        let rows = ids.iter().map(|id| (*id, arrays.backend(*id)));
+        for (id, backend) in rows.clone() {
+            if let Some(backend) = backend {
+                retire(arrays, id, backend);
+            }
+        }
+        let now = self.now();
+        let mut used = self.used.lock();
+        for (id, backend) in rows {
+            if let Some(backend) = backend {
+                used.prefixes.leaves(arrays, backend.prefix, now);
+            }
+            used.rows.rest(id, now);
+        }
     }
 
     /// Writes a set into a new extent.
-    pub(super) fn write(
-        &mut self,
-        arrays: &Arrays,
-        ids: &[u32],
-        now: Moment,
-    ) -> Result<u32, DatapathError> {
+    pub(super) fn write(&self, arrays: &Arrays, ids: &[u32]) -> Result<u32, DatapathError> {
         let len = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-        let offset = self
-            .extents
-            .take(len, now)
-            .ok_or_else(|| full("sets of backends", SETS_MAX))?;
+        let now = self.now();
+        let place = self.used.lock().extents.take(len, now);
+        let offset = place.ok_or_else(|| DatapathError::full("sets of backends", SETS_MAX))?;
         arrays.write_ids(offset, ids);
         Ok(offset)
     }
 
     /// Releases the extent of a set.
-    pub(super) fn rest(&mut self, set: Set, now: Moment) {
-        self.extents.rest(set, now);
+    pub(super) fn rest(&self, set: Set) {
+        let now = self.now();
+        self.used.lock().extents.rest(set, now);
     }
 
     /// Releases an extent of `len` ids.
-    pub(super) fn rest_ids(&mut self, offset: u32, len: usize, now: Moment) {
-        self.extents
-            .rest_len(offset, u32::try_from(len).unwrap_or(0), now);
-    }
-
-    /// Releases all backends of a set, and its extent.
-    pub(super) fn release_all(&mut self, arrays: &Arrays, set: Set, now: Moment) {
-        for id in arrays.ids(set) {
-            self.release(arrays, id, now);
-        }
-        self.rest(set, now);
+    pub(super) fn rest_ids(&self, offset: u32, len: usize) {
+        let now = self.now();
+        let len = u32::try_from(len).unwrap_or(0);
+        self.used.lock().extents.rest_len(offset, len, now);
     }
 
     /// Changes the generation of unused rows that were not released, because a previous agent was killed.
     pub(super) fn retire_forgotten(&self, arrays: &Arrays) {
-        for id in (0..BACKENDS_MAX).filter(|id| !self.rows.has(*id)) {
-            if let Some(backend) = arrays.backend(id).filter(|backend| backend.weight != 0) {
-                retire(arrays, id, backend);
+        for first in (0..BACKENDS_MAX).step_by(TURN) {
+            // Under the lock: no row gets an owner in between.
+            let used = self.used.lock();
+            let last = BACKENDS_MAX.min(first.saturating_add(ROWS_PER_TURN));
+            for id in (first..last).filter(|id| !used.rows.has(*id)) {
+                if let Some(backend) = arrays.backend(id).filter(|backend| backend.weight != 0) {
+                    retire(arrays, id, backend);
+                }
             }
         }
     }
 
     /// Whether a grace period would free anything.
     pub(super) fn has_resting(&self) -> bool {
-        self.rows.has_resting() || self.extents.has_resting() || self.prefixes.has_resting()
+        let used = self.used.lock();
+        used.rows.has_resting() || used.extents.has_resting() || used.prefixes.has_resting()
     }
 
     /// Used backends, prefixes, and rows of the arena.
@@ -229,13 +249,73 @@ impl Pool {
 
     /// Used entries and capacity of each map.
     pub(super) fn fill(&self) -> [(&'static str, usize, usize); 3] {
+        let used = self.used.lock();
         let row = |name, used: u32, max: u32| (name, used as usize, max as usize);
         [
-            row("backend", self.rows.used(), BACKENDS_MAX),
-            row("prefix", self.prefixes.used(), PREFIXES_MAX),
-            row("backend_set", self.extents.used(), SETS_MAX / ROW_LEN - 1),
+            row("backend", used.rows.used(), BACKENDS_MAX),
+            row("prefix", used.prefixes.used(), PREFIXES_MAX),
+            row("backend_set", used.extents.used(), SETS_MAX / ROW_LEN - 1),
         ]
     }
+}
+
+impl Used {
+    fn mark(&mut self, arrays: &Arrays, set: Set) {
+        self.extents.mark(set);
+        for id in arrays.ids(set) {
+            if self.rows.mark(id)
+                && let Some(backend) = arrays.backend(id)
+            {
+                self.prefixes.mark(arrays, backend.prefix);
+            }
+        }
+    }
+
+    /// An id and a prefix for a new row.
+    fn give(
+        &mut self,
+        arrays: &Arrays,
+        row: &Row,
+        now: Moment,
+    ) -> Result<(u32, u32), DatapathError> {
+        let (address, _) = row.key;
+        let id = self
+            .rows
+            .take(now)
+            .ok_or_else(|| DatapathError::full("backends", BACKENDS_MAX))?;
+        let Some(prefix) = self.prefixes.uses(arrays, upper(&address), now) else {
+            self.rows.undo(id);
+            return Err(DatapathError::full("node prefixes", PREFIXES_MAX));
+        };
+        Ok((id, prefix))
+    }
+
+    /// Takes a row back that no program has seen.
+    fn undo(&mut self, arrays: &Arrays, id: u32) {
+        if let Some(backend) = arrays.backend(id) {
+            self.prefixes.undo(arrays, backend.prefix);
+        }
+        self.rows.undo(id);
+    }
+}
+
+/// Writes the row of a new backend.
+fn write_row(arrays: &Arrays, id: u32, prefix: u32, row: &Row) {
+    let (address, port) = row.key;
+    // A previous agent may have been killed before it changed the generation of the row's last owner.
+    let before = arrays.backend(id).unwrap_or_default();
+    arrays.clear_load(id);
+    arrays.write_backend(
+        id,
+        &Backend {
+            prefix,
+            host: [address[12], address[13], address[14], address[15]],
+            port,
+            generation: before.generation.wrapping_add(1),
+            flags: row.flags,
+            weight: row.weight,
+        },
+    );
 }
 
 /// The backends of a set, sorted by address and port.
@@ -274,7 +354,8 @@ fn retire(arrays: &Arrays, id: u32, backend: Backend) {
 /// The counts of a set: backends for new connections, and terminating ones.
 pub(super) fn counts(picked: usize, all: usize) -> Result<(u16, u16), DatapathError> {
     let short = |number: usize| {
-        u16::try_from(number).map_err(|_too_many| full("backends of one VIP", u16::MAX.into()))
+        u16::try_from(number)
+            .map_err(|_too_many| DatapathError::full("backends of one VIP", u16::MAX.into()))
     };
     Ok((short(picked)?, short(all - picked)?))
 }
@@ -289,14 +370,6 @@ pub(super) fn differ<'a>(rows: impl Iterator<Item = &'a Row>) -> bool {
     let mut weights = rows.filter(|row| row.flags != 0).map(|row| row.weight);
     let first = weights.next();
     weights.any(|weight| Some(weight) != first)
-}
-
-/// For `ok_or`: no room is left.
-pub(super) fn full(what: &'static str, max: u32) -> DatapathError {
-    DatapathError::Full {
-        what,
-        max: max as usize,
-    }
 }
 
 fn upper(address: &[u8; 16]) -> [u8; 12] {

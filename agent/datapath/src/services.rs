@@ -36,7 +36,6 @@ use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
 
 use super::arrays::{Arrays, octets};
 use super::error::DatapathError;
-use super::grace::Moment;
 use super::ids::Ids;
 use super::kept::{self, Held, Kept};
 use super::load::Loaded;
@@ -72,11 +71,10 @@ impl Served {
     }
 }
 
-/// The arrays, the allocators of their rows, and the current grace period.
+/// The arrays, and the pool that apps use as well.
 pub(super) struct Ledger<'a> {
     pub(super) arrays: &'a Arrays,
-    pub(super) pool: &'a mut Pool,
-    pub(super) now: Moment,
+    pub(super) pool: &'a Pool,
 }
 
 /// The maps of Services that are written by system calls.
@@ -117,6 +115,8 @@ pub(super) struct Registry {
     /// The slots that the previous agent left.
     estate: Option<Estate>,
     settled: bool,
+    /// The cluster's facts are in force.
+    pub(super) in_cluster: bool,
     frontends: Foreign,
     slot_options: Kept<u32, SlotOptions>,
     source_ranges: Admissions,
@@ -144,6 +144,7 @@ impl Registry {
             groups: Groups::default(),
             estate: None,
             settled: false,
+            in_cluster: false,
             frontends: Foreign::open(calls.frontends)?,
             slot_options: Kept::open("slot_option", calls.slot_options, SLOT_OPTIONS_MAX)?,
             source_ranges: Admissions::open(calls.source_ranges)?,

@@ -23,7 +23,8 @@ use aya::maps::{Array, HashMap};
 use dormouse_ebpf::config::{Config as Facts, Forwarding, Net, SERVICE_RANGES_MAX};
 use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP, FrontendKey};
 
-use carry::{Carried, NOT_YET};
+pub(super) use carry::Carried;
+use carry::NOT_YET;
 use folders::{beside, failed, is_link, links, pins, remove, set_aside};
 use schema::Maps;
 

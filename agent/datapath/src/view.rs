@@ -1,5 +1,7 @@
 //! The maps as seen by the decision function in user space.
 
+use std::ops::Deref;
+
 use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
@@ -12,9 +14,9 @@ use super::services::Registry;
 /// A read-only view of the maps.
 pub struct View<'a> {
     pub(super) arrays: &'a Arrays,
-    pub(super) registry: &'a Registry,
+    pub(super) registry: Box<dyn Deref<Target = Registry> + 'a>,
     pub(super) config: Config,
-    pub(super) affinity: Option<HashMap<&'a MapData, AffinityKey, Affinity>>,
+    pub(super) affinity: Option<&'a HashMap<MapData, AffinityKey, Affinity>>,
 }
 
 impl std::fmt::Debug for View<'_> {

@@ -72,7 +72,7 @@ pub enum NetworkError {
     #[error("{key} at {address} differs from what ADD created: {how}")]
     Differs {
         /// The attachment.
-        key: LeaseKey,
+        key: Box<LeaseKey>,
         /// Its IPv6 address.
         address: Ipv6Addr,
         /// The difference.

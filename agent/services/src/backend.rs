@@ -1,5 +1,6 @@
 //! The backends of a service port that this node may use, from its endpoints.
 
+mod candidates;
 mod choice;
 mod list;
 
@@ -10,10 +11,10 @@ use crate::address::Family;
 use crate::key::Protocol;
 use crate::slice::{Endpoint, Slice, State};
 
+pub(crate) use candidates::{Candidate, Candidates};
 use choice::Choice;
 pub(crate) use choice::Uses;
 pub use list::Backends;
-pub(crate) use list::{Candidate, Candidates};
 
 /// The weight of every backend: Kubernetes has no weights, all are equal.
 pub const WEIGHT_DEFAULT: u16 = 1;

@@ -9,7 +9,7 @@ use crate::address::Family;
 use crate::key::ServiceKey;
 use crate::port::ServicePort;
 use crate::problem::Problem;
-use crate::table::Vip;
+use crate::vip::Vip;
 
 /// A Kubernetes object from which services are computed.
 #[derive(Clone, Copy, Debug)]

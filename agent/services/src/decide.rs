@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use crate::affinity::Affinities;
 use crate::backend::Backend;
 use crate::key::Protocol;
-use crate::port::{Answer, Kind, Policy, ServicePort, Set, Source};
+use crate::port::{Answer, Kind, ServicePort, Set, Source};
+use crate::service::Policy;
 use crate::services::Services;
-use crate::table::{Frontend, Vip};
+use crate::table::Frontend;
+use crate::vip::Vip;
 
 /// The first packet of a connection, with its sender: this node, a pod, or another host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

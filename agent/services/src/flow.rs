@@ -8,7 +8,7 @@ use crate::address::Family;
 use crate::key::Protocol;
 use crate::port::ServicePort;
 use crate::services::Services;
-use crate::table::{NodePort, Vip};
+use crate::vip::{NodePort, Vip};
 
 /// A conntrack entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,17 +5,8 @@ use std::sync::Arc;
 
 use crate::backend::{self, Backend, Backends, Candidates, Uses};
 use crate::key::PortId;
-use crate::service::{Addresses, PortSpec, ServiceSpec};
-use crate::table::Vip;
-
-/// Which endpoints traffic may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// Those of the whole cluster.
-    Cluster,
-    /// Those of this node.
-    Local,
-}
+use crate::service::{Addresses, Policy, PortSpec, ServiceSpec};
+use crate::vip::Vip;
 
 /// The backends that a packet may be sent to: see [`ServicePort::set`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Problems of objects: each is reported, the invalid part is ignored, and the rest is applied.
 
 use crate::key::PortId;
-use crate::table::Vip;
+use crate::vip::Vip;
 
 /// A problem of one object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

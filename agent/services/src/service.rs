@@ -11,15 +11,32 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec as Spec};
 use crate::address::{Family, Prefix};
 use crate::few::Few;
 use crate::key::Protocol;
-use crate::port::Policy;
 use crate::problem::{Faults, Problem};
-use crate::services::Strictness;
 
 /// A Service with this label belongs to another proxy.
 const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 
 /// The API server's default of the affinity timeout, in seconds: three hours.
 const AFFINITY_DEFAULT_S: u32 = 10_800;
+
+/// Which endpoints traffic may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Those of the whole cluster.
+    Cluster,
+    /// Those of this node.
+    Local,
+}
+
+/// Which sources may use a load balancer's addresses whose source ranges include no valid range of the family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Strictness {
+    /// All sources, as with kube-proxy.
+    #[default]
+    KubeProxy,
+    /// No source.
+    SourceRanges,
+}
 
 /// The addresses of a Service in one family.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,21 +15,13 @@ use crate::key::ServiceKey;
 use crate::node::{Node, NodeAddresses};
 use crate::port::{Kind, ServicePort};
 use crate::problem::Problem;
-use crate::table::{self, Frontend, NodePort, Table, Vip};
+use crate::service::Strictness;
+use crate::table::{self, Frontend, Table};
+use crate::vip::{NodePort, Vip};
 
 pub use entry::Health;
 use entry::{Entry, Refreshed};
 use namespace::{Namespace, PortNames};
-
-/// Which sources may use a load balancer's addresses whose source ranges include no valid range of the family.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Strictness {
-    /// All sources, as with kube-proxy.
-    #[default]
-    KubeProxy,
-    /// No source.
-    SourceRanges,
-}
 
 /// The services of one node.
 #[derive(Debug)]

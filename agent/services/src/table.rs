@@ -3,49 +3,14 @@
 mod claims;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::Hash;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::address::Family;
-use crate::key::Protocol;
 use crate::port::{Kind, ServicePort};
+use crate::vip::{NodePort, Vip};
 
 use claims::Claims;
-
-/// What a packet is sent to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Vip {
-    /// The destination address.
-    pub address: IpAddr,
-    /// The destination port.
-    pub port: u16,
-    /// The protocol.
-    pub protocol: Protocol,
-}
-
-impl fmt::Display for Vip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}",
-            SocketAddr::new(self.address, self.port),
-            self.protocol
-        )
-    }
-}
-
-/// A number at the nodes' addresses.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NodePort {
-    /// The family of the addresses.
-    pub family: Family,
-    /// The destination port.
-    pub port: u16,
-    /// The protocol.
-    pub protocol: Protocol,
-}
 
 /// The service port that answers at a VIP.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,6 @@ use dormouse_agent_services::Strictness;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
 use nix::fcntl::{Flock, FlockArg};
-use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -79,7 +78,7 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     network_config(&run, prefix)?
         .check()
         .context("failed to start the pod network")?;
-    let datapath = Arc::new(Mutex::new(open_datapath(&run, prefix)?));
+    let datapath = Arc::new(open_datapath(&run, prefix)?);
     let (table, changes) = ndp::announced(Table(Arc::clone(&datapath)));
     let network = Arc::new(open_network(&run, prefix, table)?);
     forget_gone(&datapath, &network)?;
@@ -124,9 +123,8 @@ fn forget_gone(datapath: &SharedDatapath, network: &Network) -> Result<()> {
     let living: BTreeSet<Ipv6Addr> = pods
         .flat_map(|pod| pod_keys(pod.address, pod.address4))
         .collect();
-    let mut datapath = datapath.lock();
-    for address in datapath.pods()?.difference(&living) {
-        datapath.remove_pod(*address)?;
+    for address in datapath.pods.addresses()?.difference(&living) {
+        datapath.pods.remove(*address)?;
     }
     Ok(())
 }
@@ -137,7 +135,7 @@ fn forward(run: &Run, datapath: &SharedDatapath) -> Result<()> {
         Forwarding::Direct => Some(nix::net::if_::if_nametoindex(run.bridge.as_str())?),
         Forwarding::Kernel => None,
     };
-    let set = datapath.lock().forward_by(forwarder, &run.node_facts()?);
+    let set = datapath.facts.forward_by(forwarder, &run.node_facts()?);
     set.context("failed to set the forwarder of packets between pods")
 }
 
@@ -145,7 +143,7 @@ fn forward(run: &Run, datapath: &SharedDatapath) -> Result<()> {
 fn refresh(datapath: &SharedDatapath) -> impl FnMut() + Send + use<> {
     let datapath = Arc::clone(datapath);
     move || {
-        if let Err(error) = datapath.lock().refresh_uplink() {
+        if let Err(error) = datapath.refresh_uplink() {
             warn!(%error, "the data path did not follow a change of the uplink: neighbour advertisements for pods may be missing, or carry an old link-layer address");
         }
     }
@@ -220,8 +218,9 @@ fn open_datapath(run: &Run, prefix: NodePrefix) -> Result<Datapath> {
         node_address: run.address,
         flows_max: run.flows_max,
     };
-    let mut datapath = Datapath::open(config).context("failed to start the data path")?;
+    let datapath = Datapath::open(config).context("failed to start the data path")?;
     datapath
+        .facts
         .answer(run.network_profile.ndp == Ndp::Answer)
         .context("failed to configure the data path for the network profile")?;
     Ok(datapath)
@@ -253,10 +252,7 @@ fn join(
     };
     let uplink = nix::net::if_::if_nametoindex(run.uplink.as_str())
         .with_context(|| format!("there is no interface {}", run.uplink))?;
-    let (held, events) = {
-        let mut datapath = datapath.lock();
-        (datapath.followed(), datapath.take_events()?)
-    };
+    let (held, events) = (datapath.apps.followed(), datapath.take_events()?);
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?
         .trim()
         .to_owned();
@@ -322,13 +318,12 @@ struct Table(SharedDatapath);
 
 impl PodTable for Table {
     fn add(&mut self, pod: PodEntry) -> io::Result<()> {
-        self.0.lock().add_pod(pod).map_err(io::Error::other)
+        self.0.pods.add(pod).map_err(io::Error::other)
     }
 
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> io::Result<()> {
-        let mut datapath = self.0.lock();
         for address in pod_keys(address, address4) {
-            datapath.remove_pod(address).map_err(io::Error::other)?;
+            self.0.pods.remove(address).map_err(io::Error::other)?;
         }
         Ok(())
     }

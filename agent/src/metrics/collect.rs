@@ -65,7 +65,7 @@ impl Collected {
     }
 
     fn datapath(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let stats = self.datapath.lock().stats();
+        let stats = self.datapath.stats();
         let (drops, packets): (Vec<_>, Vec<_>) = stats
             .into_iter()
             .partition(|(verdict, _)| verdict.is_drop());
@@ -85,7 +85,7 @@ impl Collected {
             drops.collect(),
         )?;
         self.maps(encoder)?;
-        let (answered, ignored) = solicitations(&self.datapath.lock().stats());
+        let (answered, ignored) = solicitations(&self.datapath.stats());
         let of = |result: &str, count| (vec![("result", result.to_owned())], count);
         let help = "Neighbour Solicitations at the uplink for the node's prefix: answered (for a pod), ignored (no such pod)";
         let samples = vec![of("answered", answered), of("ignored", ignored)];
@@ -94,7 +94,7 @@ impl Collected {
 
     /// Fill of the maps: a full map rejects or evicts entries.
     fn maps(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let fill = self.datapath.lock().fill();
+        let fill = self.datapath.fill();
         let of = |number: fn(&(&'static str, usize, usize)) -> usize| {
             fill.iter()
                 .map(|map| {

@@ -65,7 +65,7 @@ pub struct Graced {
 impl Graced {
     /// Starts the grace period on a thread of its own; the loop continues meanwhile.
     pub(super) fn begin(datapath: &SharedDatapath, step: Step) -> Self {
-        let grace = datapath.lock().grace_period();
+        let grace = datapath.grace_period();
         Self {
             wait: tokio::task::spawn_blocking(move || grace.wait()),
             step,
@@ -94,7 +94,7 @@ impl Node {
     /// The second half, after the grace period: lease, pods, acknowledgement.
     pub(super) fn finish(&mut self, step: Step) {
         if let Some(until) = step.lease_until {
-            self.datapath.lock().grant(until.0);
+            self.datapath.apps.grant(until.0);
             self.state.granted();
         }
         if let Some(pods) = &mut self.pods {
@@ -138,13 +138,12 @@ impl Node {
                 via,
             });
         }
-        Ok(self.datapath.lock().configure(&ranges, &acting)?)
+        Ok(self.datapath.facts.configure(&ranges, &acting)?)
     }
 
     fn publish(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        let mut datapath = self.datapath.lock();
         for entry in entries {
-            datapath.publish(&translate(entry)?)?;
+            self.datapath.apps.publish(&translate(entry)?)?;
         }
         Ok(())
     }

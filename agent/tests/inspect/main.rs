@@ -38,7 +38,7 @@ fn opening(source: &str, target: &str, protocol: u8) -> Opening {
 
 /// Sends a packet through the programs that are attached. Returns its ends after that.
 fn send(datapath: &Datapath, hook: Hook, opening: Opening) -> Option<(SocketAddr, SocketAddr)> {
-    ends(&datapath.run(hook, &opening.frame()).unwrap().frame)
+    ends(&datapath.programs.run(hook, &opening.frame()).unwrap().frame)
 }
 
 #[test]
@@ -357,17 +357,18 @@ fn app(vip: u32, pod: Ipv6Addr) -> Entry {
 
 /// Flows, clients that keep their backend, drops, a pod and an app.
 fn traffic(place: &Place<'_>) -> Datapath {
-    let mut datapath = Datapath::open(place.config()).unwrap();
+    let datapath = Datapath::open(place.config()).unwrap();
     let range = VipRange {
         prefix: "fd00:10::".parse().unwrap(),
         length: 120,
         base: 0,
     };
-    datapath.configure(&[range], &[]).unwrap();
+    datapath.facts.configure(&[range], &[]).unwrap();
     let ifindex = nix::net::if_::if_nametoindex("pod0").unwrap();
     let mac = [2, 0, 0, 0, 0, 7];
     datapath
-        .add_pod(PodEntry {
+        .pods
+        .add(PodEntry {
             address: POD,
             address4: None,
             ifindex,
@@ -375,8 +376,8 @@ fn traffic(place: &Place<'_>) -> Datapath {
             direct: true,
         })
         .unwrap();
-    datapath.publish(&app(7, POD)).unwrap();
-    datapath.publish(&app(8, FAR_POD)).unwrap();
+    datapath.apps.publish(&app(7, POD)).unwrap();
+    datapath.apps.publish(&app(8, FAR_POD)).unwrap();
     let client = format!("[{CLIENT}]:40000");
     for (target, protocol) in [
         ("[fd00:20::7]:80", TCP),

@@ -92,7 +92,7 @@ impl World {
         if self.empty.is_empty() {
             // The first agent removes the state of the previous one.
             let nothing = Services::new(node.clone(), Strictness::KubeProxy);
-            self.datapath_mut().settle(&nothing);
+            self.datapath().services.settle(&nothing);
         }
         self.empty = self.datapath().fill();
         self.clients.begin();
@@ -101,9 +101,9 @@ impl World {
 
     pub(crate) fn serve(&mut self, services: &Services, changes: &Changes) {
         self.refresh();
-        let served = self.datapath_mut().serve(services, changes).unwrap();
+        let served = self.datapath().services.serve(services, changes).unwrap();
         assert!(served.shed.is_empty(), "no room: {:?}", served.shed);
-        let ended = self.datapath().service_flows().end_stale(|flow| {
+        let ended = self.datapath().services.flows().end_stale(|flow| {
             changes.scans(Family::of(flow.destination)) && services.is_stale(flow)
         });
         ended.unwrap();
@@ -115,20 +115,16 @@ impl World {
         self.datapath = Some(Datapath::open(self.config.clone()).expect("a data path"));
         self.tell_cluster();
         self.serve(services, changes);
-        self.datapath_mut().settle(services);
+        self.datapath().services.settle(services);
     }
 
     fn tell_cluster(&mut self) {
         let facts = ClusterFacts::new(self.node());
-        self.datapath_mut().set_cluster(&facts).unwrap();
+        self.datapath().services.set_cluster(&facts).unwrap();
     }
 
     fn datapath(&self) -> &Datapath {
         self.datapath.as_ref().unwrap()
-    }
-
-    fn datapath_mut(&mut self) -> &mut Datapath {
-        self.datapath.as_mut().unwrap()
     }
 
     fn view(&self) -> View<'_> {
@@ -198,7 +194,7 @@ impl World {
     fn run(&mut self, parcel: &Parcel) -> Result<Fate, String> {
         let sent = parcel.frame();
         let hook = self.hook(parcel);
-        let run = self.datapath().run(hook, &sent).unwrap();
+        let run = self.datapath().programs.run(hook, &sent).unwrap();
         let frame = run.frame;
         match run.verdict {
             NEXT if frame == sent => Ok(Fate::Pass),
@@ -229,7 +225,7 @@ impl World {
         if self.sender(source) != Sender::Pod {
             // A pod of another scenario: packets from outside with a local pod's IPv4 address are dropped.
             if source.is_ipv4() && self.pods.remove(&address) {
-                self.datapath_mut().remove_pod(address).unwrap();
+                self.datapath().pods.remove(address).unwrap();
             }
             return Hook::UplinkIn;
         }
@@ -241,7 +237,7 @@ impl World {
                 mac: [2, 0, 0, 0, 0, 9],
                 direct: true,
             };
-            self.datapath_mut().add_pod(pod).unwrap();
+            self.datapath().pods.add(pod).unwrap();
         }
         Hook::PodIn
     }
@@ -358,7 +354,8 @@ impl World {
                 .1
                 .slot;
             if let Some(choice) = self.row(slot, backend) {
-                self.clients.bind(client, &choice, self.view().now_ns());
+                let now_ns = self.view().now_ns();
+                self.clients.bind(client, &choice, now_ns);
                 return Ok(());
             }
         }
@@ -410,7 +407,10 @@ impl World {
 impl World {
     /// Forgets all flows.
     pub(crate) fn forget_flows(&mut self) {
-        let ended = self.datapath_mut().expire_idle(u64::MAX / 2, 1_000_000_000);
+        let ended = self
+            .datapath()
+            .apps
+            .expire_idle(u64::MAX / 2, 1_000_000_000);
         ended.unwrap();
     }
 

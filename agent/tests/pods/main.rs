@@ -316,13 +316,13 @@ fn cgroup_root() -> PathBuf {
 
 impl PodTable for Programs {
     fn add(&mut self, pod: PodEntry) -> std::io::Result<()> {
-        self.datapath.add_pod(pod).map_err(std::io::Error::other)
+        self.datapath.pods.add(pod).map_err(std::io::Error::other)
     }
 
     fn remove(&mut self, address: Ipv6Addr, address4: Option<Ipv4Addr>) -> std::io::Result<()> {
         let ipv4 = address4.map(|address| address.to_ipv6_mapped());
         for address in [address].into_iter().chain(ipv4) {
-            let removed = self.datapath.remove_pod(address);
+            let removed = self.datapath.pods.remove(address);
             removed.map_err(std::io::Error::other)?;
         }
         Ok(())

@@ -80,11 +80,11 @@ fn errors_about_packets_between_pods_go_their_way_back() {
 #[test]
 fn a_pod_with_a_limit_is_the_hosts_both_ways() {
     with_place(|place| {
-        let mut datapath = forwarding(place);
-        datapath.add_pod(pod(SENDER, LOOPBACK, false)).unwrap();
+        let datapath = forwarding(place);
+        datapath.pods.add(pod(SENDER, LOOPBACK, false)).unwrap();
         let sent = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
         assert_untouched(&leave(&datapath, &sent), &sent, "from a pod with a limit");
-        datapath.add_pod(pod(SENDER, LOOPBACK, true)).unwrap();
+        datapath.pods.add(pod(SENDER, LOOPBACK, true)).unwrap();
         assert_hopped(&leave(&datapath, &sent), &sent);
     });
 }
@@ -92,7 +92,7 @@ fn a_pod_with_a_limit_is_the_hosts_both_ways() {
 #[test]
 fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
     with_place(|place| {
-        let mut datapath = forwarding(place);
+        let datapath = forwarding(place);
         let to = |target| tcp((SENDER, 40_000), (target, 80), SYN);
         let good = to(FAR_POD);
         let with = |at: usize, value: u8| {
@@ -133,7 +133,7 @@ fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
         forward(false);
         assert_untouched(&leave(&datapath, &good), &good, "the host forwards nothing");
         forward(true);
-        tell(&mut datapath, None);
+        tell(&datapath, None);
         assert_untouched(&leave(&datapath, &good), &good, "not asked for");
         let sent = from(FAR_POD);
         assert_untouched(&arrive(&datapath, &sent), &sent, "not asked for");
@@ -161,7 +161,7 @@ fn forwarding(place: &Place) -> Datapath {
         ));
     }
     forward(true);
-    let mut datapath = place.open();
+    let datapath = place.open();
     let pod0 = nix::net::if_::if_nametoindex("pod0").unwrap();
     for (address, address4, ifindex, direct) in [
         (SENDER, Some(SENDER4), LOOPBACK, true),
@@ -172,9 +172,9 @@ fn forwarding(place: &Place) -> Datapath {
             address4: address4.map(Into::into),
             ..pod(address, ifindex, direct)
         };
-        datapath.add_pod(pod).unwrap();
+        datapath.pods.add(pod).unwrap();
     }
-    tell(&mut datapath, nix::net::if_::if_nametoindex("pods0").ok());
+    tell(&datapath, nix::net::if_::if_nametoindex("pods0").ok());
     datapath
 }
 
@@ -188,7 +188,7 @@ fn pod(address: Ipv6Addr, ifindex: u32, direct: bool) -> PodEntry {
     }
 }
 
-fn tell(datapath: &mut Datapath, forwarder: Option<u32>) {
+fn tell(datapath: &Datapath, forwarder: Option<u32>) {
     let ranges = ["2001:db8:d0::/48", "10.1.0.0/16"];
     let node = Node {
         name: "n1".to_owned(),
@@ -201,7 +201,7 @@ fn tell(datapath: &mut Datapath, forwarder: Option<u32>) {
         node_port_addresses: NodePortAddresses::Primary,
         masquerade_all: false,
     };
-    datapath.forward_by(forwarder, &node).unwrap();
+    datapath.facts.forward_by(forwarder, &node).unwrap();
 }
 
 fn forward(forwards: bool) {
@@ -240,11 +240,11 @@ fn long(target: Ipv6Addr) -> Vec<u8> {
 }
 
 fn leave(datapath: &Datapath, frame: &[u8]) -> Run {
-    datapath.run(Hook::PodIn, frame).unwrap()
+    datapath.programs.run(Hook::PodIn, frame).unwrap()
 }
 
 fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
-    datapath.run(Hook::UplinkIn, frame).unwrap()
+    datapath.programs.run(Hook::UplinkIn, frame).unwrap()
 }
 
 /// Sent on as `expected`, but for one hop less.

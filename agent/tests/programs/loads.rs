@@ -33,8 +33,8 @@ fn sockets(datapath: &Datapath) -> (u32, u32) {
 #[test]
 fn a_flow_begins_once_and_ends_once() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(flows(&datapath), (0, 0));
         let second = (CLIENT, 40_001);
         arrive(&datapath, &tcp(HERE, THERE, SYN));
@@ -47,7 +47,7 @@ fn a_flow_begins_once_and_ends_once() {
         arrive(&datapath, &tcp(HERE, THERE, RST));
         let reply = |to, flags| {
             let frame = tcp((POD, 8000), to, flags);
-            datapath.run(Hook::UplinkOut, &frame).unwrap();
+            datapath.programs.run(Hook::UplinkOut, &frame).unwrap();
         };
         reply(HERE, FIN);
         assert_eq!(flows(&datapath), (2, 1), "ended by both sides");
@@ -65,8 +65,8 @@ fn a_flow_begins_once_and_ends_once() {
 #[test]
 fn datagrams_are_a_flow_until_they_fall_silent() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let datagram = |port: u16| {
             Opening {
                 source: SocketAddr::from((CLIENT, port)),
@@ -79,7 +79,7 @@ fn datagrams_are_a_flow_until_they_fall_silent() {
             arrive(&datapath, &datagram(port));
         }
         assert_eq!(flows(&datapath), (2, 2));
-        datapath.expire_idle(u64::MAX / 2, 0).unwrap();
+        datapath.apps.expire_idle(u64::MAX / 2, 0).unwrap();
         assert_eq!(flows(&datapath), (2, 0));
     });
 }
@@ -87,8 +87,8 @@ fn datagrams_are_a_flow_until_they_fall_silent() {
 #[test]
 fn what_another_node_leads_to_its_backend_is_its_to_count() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[FAR_POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[FAR_POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(flows(&datapath), (0, 0));
     });
@@ -97,24 +97,24 @@ fn what_another_node_leads_to_its_backend_is_its_to_count() {
 #[test]
 fn the_next_backend_of_an_id_begins_at_zero_and_ends_nothing_of_the_former_one() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         arrive(&datapath, &tcp((CLIENT, 40_001), THERE, SYN));
         let former = backend(&datapath);
         assert_eq!(former.load.flows.open(), 2);
-        datapath.publish(&serving(&[])).unwrap();
+        datapath.apps.publish(&serving(&[])).unwrap();
         assert_eq!(datapath.backend_counts(VIP_INDEX), []);
         // Ids go round: only another agent begins at the first one again.
         drop(datapath);
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(backend(&datapath).id, former.id);
         assert_eq!(flows(&datapath), (0, 0));
         arrive(&datapath, &tcp((CLIENT, 40_002), THERE, SYN));
         arrive(&datapath, &tcp(HERE, THERE, FIN));
         assert_eq!(flows(&datapath), (1, 1), "a flow of the former backend");
-        datapath.expire_idle(u64::MAX / 2, 0).unwrap();
+        datapath.apps.expire_idle(u64::MAX / 2, 0).unwrap();
         assert_eq!(flows(&datapath), (1, 0), "swept are those of both");
     });
 }
@@ -122,12 +122,12 @@ fn the_next_backend_of_an_id_begins_at_zero_and_ends_nothing_of_the_former_one()
 #[test]
 fn the_next_agent_goes_on_counting() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         drop(datapath);
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(flows(&datapath), (1, 1));
         arrive(&datapath, &tcp(HERE, THERE, FIN));
         assert_eq!(flows(&datapath), (1, 0));
@@ -138,8 +138,8 @@ fn the_next_agent_goes_on_counting() {
 fn sockets_are_counted_until_they_end_or_are_led_elsewhere() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let server = UdpSocket::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
             place,
@@ -176,8 +176,8 @@ told()
 fn a_socket_of_a_backend_that_is_gone_ends_nothing_of_the_next_one() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let server = UdpSocket::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
             place,
@@ -186,10 +186,10 @@ fn a_socket_of_a_backend_that_is_gone_ends_nothing_of_the_next_one() {
         server.recv_from(&mut [0; 9]).unwrap();
         let id = backend(&datapath).id;
         assert_eq!(sockets(&datapath), (1, 1));
-        datapath.publish(&serving(&[])).unwrap();
+        datapath.apps.publish(&serving(&[])).unwrap();
         drop(datapath);
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(backend(&datapath).id, id);
         drop(pod.stdin.take());
         assert!(pod.wait().unwrap().success());

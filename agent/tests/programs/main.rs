@@ -10,6 +10,7 @@ mod direct;
 mod frames;
 mod loads;
 mod place;
+mod side_by_side;
 mod sockets;
 mod traffic;
 
@@ -43,13 +44,14 @@ const REST: Duration = Duration::from_nanos(NAT_TIME_WAIT_NS + NAT_TIME_WAIT_NS 
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0x10);
 
 fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
-    let run = datapath.run(Hook::UplinkIn, frame).unwrap();
+    let run = datapath.programs.run(Hook::UplinkIn, frame).unwrap();
     assert_eq!(sum(&run.frame), 0xffff, "the checksum is right");
     run
 }
 
-fn open_connections(datapath: &mut Datapath) -> u64 {
+fn open_connections(datapath: &Datapath) -> u64 {
     datapath
+        .apps
         .counts()
         .iter()
         .find(|count| count.vip == VIP_INDEX)
@@ -67,6 +69,7 @@ fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
             (Ipv6Addr::UNSPECIFIED, GROUP, &[14, 1, 1, 2, 3, 4, 5, 6]),
         ] {
             let run = datapath
+                .programs
                 .run(Hook::UplinkIn, &solicitation(source, to, POD, options))
                 .unwrap();
             assert_eq!((run.verdict, run.frame.len()), (REDIRECT, 86));
@@ -92,7 +95,7 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
         let datapath = place.open();
         let good = solicitation(CLIENT, GROUP, POD, &SLLA);
         let check = |frame: &[u8]| {
-            let run = datapath.run(Hook::UplinkIn, frame).unwrap();
+            let run = datapath.programs.run(Hook::UplinkIn, frame).unwrap();
             assert_eq!(run.verdict, NEXT);
             assert_eq!(run.frame, frame, "untouched");
         };
@@ -109,7 +112,7 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
         check(&seal(spoiled(21, 254), 2));
         check(&seal(spoiled(55, 1), 2));
         for len in [54, 77, 85] {
-            let run = datapath.run(Hook::UplinkIn, &good[..len]).unwrap();
+            let run = datapath.programs.run(Hook::UplinkIn, &good[..len]).unwrap();
             assert_eq!(run.verdict, DROP, "malformed");
         }
         assert_eq!(
@@ -123,18 +126,25 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
 #[test]
 fn a_removed_pod_is_answered_for_no_longer() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         let asked = solicitation(CLIENT, GROUP, POD, &SLLA);
-        datapath.remove_pod(POD).unwrap();
-        datapath.remove_pod(POD).unwrap();
-        assert_eq!(datapath.run(Hook::UplinkIn, &asked).unwrap().verdict, NEXT);
+        datapath.pods.remove(POD).unwrap();
+        datapath.pods.remove(POD).unwrap();
+        assert_eq!(
+            datapath
+                .programs
+                .run(Hook::UplinkIn, &asked)
+                .unwrap()
+                .verdict,
+            NEXT
+        );
     });
 }
 
 #[test]
 fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         let mut ring = datapath.take_events().unwrap();
         for _ in 0..3 {
             let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
@@ -152,16 +162,16 @@ fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
 #[test]
 fn a_sleeping_vip_raises_one_event_in_each_sleep() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         let mut ring = datapath.take_events().unwrap();
         for _ in 0..3 {
-            datapath.publish(&sleeping()).unwrap();
+            datapath.apps.publish(&sleeping()).unwrap();
             arrive(&datapath, &tcp(HERE, THERE, SYN));
             arrive(&datapath, &tcp((CLIENT, 40_001), THERE, SYN));
-            datapath.publish(&sleeping()).unwrap();
+            datapath.apps.publish(&sleeping()).unwrap();
             arrive(&datapath, &tcp((CLIENT, 40_002), THERE, SYN));
             assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
-            datapath.publish(&serving(&[POD])).unwrap();
+            datapath.apps.publish(&serving(&[POD])).unwrap();
             arrive(&datapath, &tcp((CLIENT, 40_003), THERE, SYN));
             assert_eq!(events(&mut ring), []);
         }
@@ -234,9 +244,9 @@ fn the_port_of_a_connection_that_stands_is_nobody_elses() {
 #[test]
 fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         let mut ring = datapath.take_events().unwrap();
-        datapath.publish(&sleeping()).unwrap();
+        datapath.apps.publish(&sleeping()).unwrap();
         for flags in [FIN, RST, ACK] {
             arrive(&datapath, &tcp(HERE, THERE, flags));
         }
@@ -249,27 +259,29 @@ fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
 #[test]
 fn connections_that_the_full_table_forgot_keep_no_app_awake() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let clients = (0..10).map(|n| Ipv6Addr::from_bits(CLIENT.to_bits() + n));
         for client in clients {
             for port in 10_000..30_000 {
-                let run = datapath.run(Hook::UplinkIn, &tcp((client, port), THERE, SYN));
+                let run = datapath
+                    .programs
+                    .run(Hook::UplinkIn, &tcp((client, port), THERE, SYN));
                 assert_eq!(run.unwrap().verdict, PASS);
             }
         }
-        assert_eq!(open_connections(&mut datapath), 200_000);
+        assert_eq!(open_connections(&datapath), 200_000);
         let flows = |datapath: &Datapath| datapath.backend_counts(VIP_INDEX)[0].load.flows;
         assert_eq!(flows(&datapath).open(), 200_000);
-        datapath.expire_idle(0, 0).unwrap();
-        let open = open_connections(&mut datapath);
+        datapath.apps.expire_idle(0, 0).unwrap();
+        let open = open_connections(&datapath);
         assert!(
             open <= u64::from(FLOWS_MAX),
             "{open} are open, more than the table holds"
         );
         assert_eq!(u64::from(flows(&datapath).open()), open);
-        datapath.expire_idle(u64::MAX / 2, 0).unwrap();
-        assert_eq!(open_connections(&mut datapath), 0);
+        datapath.apps.expire_idle(u64::MAX / 2, 0).unwrap();
+        assert_eq!(open_connections(&datapath), 0);
         assert_eq!(
             (flows(&datapath).begun, flows(&datapath).open()),
             (200_000, 0)
@@ -280,8 +292,8 @@ fn connections_that_the_full_table_forgot_keep_no_app_awake() {
 #[test]
 fn a_served_vip_leads_straight_to_the_pod_and_back() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(run.verdict, PASS);
         assert_eq!(
@@ -290,6 +302,7 @@ fn a_served_vip_leads_straight_to_the_pod_and_back() {
             "the client's address is kept"
         );
         let back = datapath
+            .programs
             .run(Hook::UplinkOut, &tcp((POD, 8000), HERE, SYN_ACK))
             .unwrap();
         assert_eq!(back.verdict, NEXT);
@@ -297,7 +310,11 @@ fn a_served_vip_leads_straight_to_the_pod_and_back() {
         assert_eq!(sum(&back.frame), 0xffff);
         let other = tcp((POD, 9000), HERE, ACK);
         assert_eq!(
-            datapath.run(Hook::UplinkOut, &other).unwrap().frame,
+            datapath
+                .programs
+                .run(Hook::UplinkOut, &other)
+                .unwrap()
+                .frame,
             other,
             "the pod's own traffic"
         );
@@ -307,12 +324,12 @@ fn a_served_vip_leads_straight_to_the_pod_and_back() {
 #[test]
 fn a_connection_is_counted_once_and_ends_with_the_first_fin_of_either_side() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         arrive(&datapath, &tcp((CLIENT, 40_001), THERE, SYN));
-        let counts = datapath.counts();
+        let counts = datapath.apps.counts();
         assert_eq!(
             (counts[0].vip, counts[0].connections, counts[0].open),
             (VIP_INDEX, 2, 2)
@@ -320,45 +337,54 @@ fn a_connection_is_counted_once_and_ends_with_the_first_fin_of_either_side() {
         assert!(counts[0].connection_ns <= 2 * counts[0].interval_ns);
         arrive(&datapath, &tcp(HERE, THERE, FIN));
         datapath
+            .programs
             .run(Hook::UplinkOut, &tcp((POD, 8000), HERE, FIN))
             .unwrap();
-        assert_eq!(open_connections(&mut datapath), 1);
+        assert_eq!(open_connections(&datapath), 1);
         datapath
+            .programs
             .run(Hook::UplinkOut, &tcp((POD, 8000), (CLIENT, 40_001), FIN))
             .unwrap();
-        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(open_connections(&datapath), 0);
     });
 }
 
 #[test]
 fn a_client_that_vanished_is_counted_as_gone_after_a_while() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
-        assert_eq!(open_connections(&mut datapath), 1);
-        assert_eq!(datapath.expire_idle(0, 0).unwrap(), 0, "seen after that");
+        assert_eq!(open_connections(&datapath), 1);
         assert_eq!(
-            datapath.expire_idle(u64::MAX / 2, 1_000_000_000).unwrap(),
+            datapath.apps.expire_idle(0, 0).unwrap(),
+            0,
+            "seen after that"
+        );
+        assert_eq!(
+            datapath
+                .apps
+                .expire_idle(u64::MAX / 2, 1_000_000_000)
+                .unwrap(),
             2,
             "both directions"
         );
-        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(open_connections(&datapath), 0);
     });
 }
 
 #[test]
 fn a_backend_of_another_node_gets_the_packet_as_it_came() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[FAR_POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[FAR_POD])).unwrap();
         let frame = tcp(HERE, THERE, SYN);
         let run = arrive(&datapath, &frame);
         assert_eq!(run.verdict, REDIRECT);
         assert_eq!(run.frame[21], 63);
         assert_eq!(run.frame[22..], frame[22..], "all but the hop limit");
         assert_eq!(
-            open_connections(&mut datapath),
+            open_connections(&datapath),
             0,
             "counted where the backend is"
         );
@@ -372,10 +398,10 @@ fn a_backend_of_another_node_gets_the_packet_as_it_came() {
 #[test]
 fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
-        datapath.publish(&sleeping()).unwrap();
+        datapath.apps.publish(&sleeping()).unwrap();
         assert_eq!(
             ends(&arrive(&datapath, &tcp(HERE, THERE, ACK)).frame).1,
             (POD, 8000)
@@ -385,7 +411,7 @@ fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
             (ACTING_FOR_VIP, 80)
         );
         assert_eq!(
-            open_connections(&mut datapath),
+            open_connections(&datapath),
             0,
             "the SYN ended the connection before"
         );
@@ -395,13 +421,14 @@ fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
 #[test]
 fn past_the_node_lease_the_kernel_alone_sends_leased_apps_to_the_activator() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
-        datapath.grant(1);
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        datapath.apps.grant(1);
         let target = |datapath: &Datapath| ends(&arrive(datapath, &tcp(HERE, THERE, SYN)).frame).1;
         assert_eq!(target(&datapath), (ACTING_FOR_VIP, 80));
         assert_eq!(given(&datapath, Verdict::LeaseOver), 1);
         datapath
+            .apps
             .publish(&Entry {
                 leased: false,
                 ..serving(&[POD])
@@ -418,9 +445,9 @@ fn past_the_node_lease_the_kernel_alone_sends_leased_apps_to_the_activator() {
 #[test]
 fn a_port_that_the_vip_does_not_have_wakes_nobody() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         let mut ring = datapath.take_events().unwrap();
-        datapath.publish(&sleeping()).unwrap();
+        datapath.apps.publish(&sleeping()).unwrap();
         let run = arrive(&datapath, &tcp(HERE, (VIP, 81), SYN));
         assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 81));
         assert_eq!(events(&mut ring), []);
@@ -430,10 +457,10 @@ fn a_port_that_the_vip_does_not_have_wakes_nobody() {
 #[test]
 fn a_backend_whose_pod_is_gone_is_not_gone_to() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
-        datapath.remove_pod(POD).unwrap();
+        datapath.pods.remove(POD).unwrap();
         assert_eq!(
             ends(&arrive(&datapath, &tcp(HERE, THERE, ACK)).frame).1,
             (ACTING_FOR_VIP, 80)
@@ -444,13 +471,13 @@ fn a_backend_whose_pod_is_gone_is_not_gone_to() {
 #[test]
 fn connections_spread_over_the_backends_and_every_node_picks_the_same() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         let pods: Vec<Ipv6Addr> = (0..5)
             .map(|n| Ipv6Addr::from_bits(FAR_POD.to_bits() + n))
             .collect();
         let mut all = pods.clone();
         all.push(POD);
-        datapath.publish(&serving(&all)).unwrap();
+        datapath.apps.publish(&serving(&all)).unwrap();
         let local = (0..300)
             .filter(|port| {
                 arrive(&datapath, &tcp((CLIENT, 10_000 + port), THERE, SYN)).verdict == PASS
@@ -461,9 +488,9 @@ fn connections_spread_over_the_backends_and_every_node_picks_the_same() {
             "{local} of 300 for one backend of six"
         );
         // By the flow, not by order or ids: published again in another order, the choice is the same.
-        datapath.publish(&serving(&pods)).unwrap();
+        datapath.apps.publish(&serving(&pods)).unwrap();
         all.rotate_left(3);
-        datapath.publish(&serving(&all)).unwrap();
+        datapath.apps.publish(&serving(&all)).unwrap();
         let again = (0..300)
             .filter(|port| {
                 arrive(&datapath, &tcp((CLIENT, 10_000 + port), THERE, SYN)).verdict == PASS
@@ -482,7 +509,7 @@ fn traffic_that_is_for_no_vip_is_not_touched() {
             tcp(HERE, (CONTROL, 80), SYN),
             solicitation(CLIENT, GROUP, VIP, &SLLA),
         ] {
-            let run = datapath.run(Hook::UplinkIn, &frame).unwrap();
+            let run = datapath.programs.run(Hook::UplinkIn, &frame).unwrap();
             assert_eq!((run.verdict, run.frame), (NEXT, frame));
         }
     });
@@ -491,9 +518,10 @@ fn traffic_that_is_for_no_vip_is_not_touched() {
 #[test]
 fn the_next_agent_takes_over_what_it_finds() {
     with_place(|place| {
-        let mut first = place.open();
-        first.publish(&serving(&[POD])).unwrap();
+        let first = place.open();
+        first.apps.publish(&serving(&[POD])).unwrap();
         first
+            .apps
             .publish(&Entry {
                 vip: 9,
                 ..sleeping()
@@ -503,10 +531,10 @@ fn the_next_agent_takes_over_what_it_finds() {
         drop(first);
         let links = place.links();
         assert_eq!(links.len(), 12, "attached without an agent: {links:?}");
-        let mut second = Datapath::open(place.config.clone()).unwrap();
-        assert_eq!(second.followed(), [VIP_INDEX, 9]);
+        let second = Datapath::open(place.config.clone()).unwrap();
+        assert_eq!(second.apps.followed(), [VIP_INDEX, 9]);
         assert_eq!(
-            second.pods().unwrap(),
+            second.pods.addresses().unwrap(),
             std::collections::BTreeSet::from([POD])
         );
         let run = arrive(&second, &tcp(HERE, THERE, ACK));
@@ -515,12 +543,12 @@ fn the_next_agent_takes_over_what_it_finds() {
             (POD, 8000),
             "the flow goes on, with ranges as they were"
         );
-        assert_eq!(open_connections(&mut second), 1);
+        assert_eq!(open_connections(&second), 1);
         for ((pin, before), (_, after)) in links.iter().zip(place.links()) {
             assert_eq!(before.link, after.link, "{pin}: never detached");
             assert_ne!(before.program, after.program, "{pin}: of the new agent");
         }
-        second.publish(&sleeping()).unwrap();
+        second.apps.publish(&sleeping()).unwrap();
         let run = arrive(&second, &tcp((CLIENT, 40_009), THERE, SYN));
         assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 80));
     });
@@ -590,15 +618,15 @@ fn nothing_is_made_where_uplink_or_cgroup_are_none() {
 #[test]
 fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
     with_place(|place| {
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
-        datapath.expect_grants();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        datapath.apps.expect_grants();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(ends(&run.frame).1, (ACTING_FOR_VIP, 80));
         let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap();
         let soon = u64::try_from(Duration::from(now).as_nanos()).unwrap() + 60_000_000_000;
-        datapath.grant(soon);
-        datapath.expect_grants();
+        datapath.apps.grant(soon);
+        datapath.apps.expect_grants();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(ends(&run.frame).1, (POD, 8000), "a lease with an end holds");
     });
@@ -607,39 +635,35 @@ fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
 #[test]
 fn a_vip_that_is_not_served_takes_no_counters() {
     with_place(|place| {
-        let mut datapath = place.open();
+        let datapath = place.open();
         for vip in 0..=FOLLOWED_MAX {
             let unknown = Entry {
                 vip,
                 gone: true,
                 ..sleeping()
             };
-            datapath.publish(&unknown).unwrap();
+            datapath.apps.publish(&unknown).unwrap();
         }
-        datapath.publish(&serving(&[POD])).unwrap();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
-        assert_eq!(open_connections(&mut datapath), 1);
-        datapath.publish(&sleeping()).unwrap();
+        assert_eq!(open_connections(&datapath), 1);
+        datapath.apps.publish(&sleeping()).unwrap();
         drop(datapath);
-        let mut second = place.open();
-        assert_eq!(
-            open_connections(&mut second),
-            1,
-            "still open, asleep or not"
-        );
+        let second = place.open();
+        assert_eq!(open_connections(&second), 1, "still open, asleep or not");
     });
 }
 
 #[test]
 fn an_event_that_the_agent_before_did_not_live_to_tell_is_told_again() {
     with_place(|place| {
-        let mut first = place.open();
-        first.publish(&sleeping()).unwrap();
+        let first = place.open();
+        first.apps.publish(&sleeping()).unwrap();
         let mut ring = first.take_events().unwrap();
         arrive(&first, &tcp(HERE, THERE, SYN));
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
         drop((first, ring));
-        let mut second = place.open();
+        let second = place.open();
         let mut ring = second.take_events().unwrap();
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
         assert!(second.take_events().is_err(), "events have one reader");
@@ -664,8 +688,8 @@ fn in_pod(place: &place::Place, program: &str) -> std::process::Child {
 fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let listener = TcpListener::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
             place,
@@ -675,10 +699,10 @@ fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
         let mut said = vec![0; "fd00:10::7 80".len()];
         pod.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(String::from_utf8(said).unwrap(), "fd00:10::7 80");
-        assert_eq!(open_connections(&mut datapath), 1);
+        assert_eq!(open_connections(&datapath), 1);
         drop(pod.stdin.take());
         assert!(pod.wait().unwrap().success());
-        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(open_connections(&datapath), 0);
         assert_eq!(given(&datapath, Verdict::SocketServed), 1);
     });
 }
@@ -687,8 +711,8 @@ fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
 fn a_pods_datagram_to_a_sleeping_vip_goes_to_the_activator_and_the_answer_comes_from_the_vip() {
     with_place(|place| {
         ip(&format!("addr add {ACTING_FOR_VIP}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&sleeping()).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&sleeping()).unwrap();
         let mut ring = datapath.take_events().unwrap();
         let activator = std::net::UdpSocket::bind((ACTING_FOR_VIP, 80)).unwrap();
         let mut pod = in_pod(
@@ -715,8 +739,8 @@ fn a_pods_datagram_to_a_sleeping_vip_goes_to_the_activator_and_the_answer_comes_
 fn a_process_outside_the_cgroup_and_an_address_outside_the_ranges_are_left_alone() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let listener = TcpListener::bind((POD, 80)).unwrap();
         let mut pod = in_pod(
             place,
@@ -731,17 +755,17 @@ fn a_process_outside_the_cgroup_and_an_address_outside_the_ranges_are_left_alone
             std::net::TcpStream::connect((VIP, 80)).is_err(),
             "no route, and no hook outside the cgroup"
         );
-        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(open_connections(&datapath), 0);
     });
 }
 
 #[test]
 fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
     with_place(|place| {
-        let mut before = place.open_sized(FLOWS_MAX / 2);
-        before.publish(&serving(&[POD])).unwrap();
+        let before = place.open_sized(FLOWS_MAX / 2);
+        before.apps.publish(&serving(&[POD])).unwrap();
         arrive(&before, &tcp(HERE, THERE, SYN));
-        before.publish(&sleeping()).unwrap();
+        before.apps.publish(&sleeping()).unwrap();
         drop(before);
 
         let after = Datapath::open(place.config.clone()).unwrap();
@@ -749,7 +773,7 @@ fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
         assert_eq!(ends(&kept.frame).1, (POD, 8000), "the flow was copied");
         let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
         assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "so was the entry");
-        assert_eq!(after.followed(), [VIP_INDEX]);
+        assert_eq!(after.apps.followed(), [VIP_INDEX]);
         let folders = std::fs::read_dir(&place.config.bpffs).unwrap().count();
         assert_eq!(folders, 1, "the old layout is gone");
         assert_eq!(place.links().len(), 12, "and all links stay");
@@ -785,14 +809,14 @@ fn a_data_path_of_the_former_schema_is_taken_over_with_its_connections() {
 fn a_take_over_that_was_cut_off_is_finished_by_the_next() {
     with_place(|place| {
         let pins = &place.config.bpffs;
-        let mut oldest = place.open_sized(FLOWS_MAX / 2);
-        oldest.publish(&serving(&[POD])).unwrap();
+        let oldest = place.open_sized(FLOWS_MAX / 2);
+        oldest.apps.publish(&serving(&[POD])).unwrap();
         arrive(&oldest, &tcp(HERE, THERE, SYN));
         drop(oldest);
         // Two data paths at once, as an agent leaves them that dies while it takes over.
         let aside = pins.with_file_name(format!("aside-{}", std::process::id()));
         std::fs::rename(pins, &aside).unwrap();
-        place.open().publish(&sleeping()).unwrap();
+        place.open().apps.publish(&sleeping()).unwrap();
         for folder in std::fs::read_dir(&aside).unwrap() {
             let name = folder.unwrap().file_name();
             std::fs::rename(aside.join(&name), pins.join(&name)).unwrap();

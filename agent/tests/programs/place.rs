@@ -78,13 +78,14 @@ impl Place {
             flows_max,
             ..self.config.clone()
         };
-        let mut datapath = Datapath::open(config).expect("a data path");
+        let datapath = Datapath::open(config).expect("a data path");
         let range = VipRange {
             prefix: "fd00:10::".parse().unwrap(),
             length: 108,
             base: 0,
         };
         datapath
+            .facts
             .configure(
                 &[range],
                 &[Activator {
@@ -94,7 +95,8 @@ impl Place {
             )
             .expect("configured");
         datapath
-            .add_pod(PodEntry {
+            .pods
+            .add(PodEntry {
                 address: POD,
                 address4: None,
                 // No link of this namespace: what passes its loopback is no pod's.
@@ -103,7 +105,7 @@ impl Place {
                 direct: true,
             })
             .expect("a pod");
-        datapath.grant(u64::MAX);
+        datapath.apps.grant(u64::MAX);
         datapath
     }
 }

@@ -25,8 +25,8 @@ fn ends(mut pod: Child) {
 fn a_sweep_never_takes_a_connection_from_the_socket_that_holds_it() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let listener = TcpListener::bind((POD, 8000)).unwrap();
         let pod = in_pod(
             place,
@@ -35,13 +35,13 @@ fn a_sweep_never_takes_a_connection_from_the_socket_that_holds_it() {
         let mut streams: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
         // The first one's end has come: it was counted before it was sent.
         assert_eq!(streams[0].read(&mut [0]).unwrap(), 0);
-        assert_eq!(open_connections(&mut datapath), 2);
+        assert_eq!(open_connections(&datapath), 2);
         for _ in 0..2 {
-            assert_eq!(datapath.expire_idle(u64::MAX / 2, 0).unwrap(), 0);
-            assert_eq!(open_connections(&mut datapath), 2);
+            assert_eq!(datapath.apps.expire_idle(u64::MAX / 2, 0).unwrap(), 0);
+            assert_eq!(open_connections(&datapath), 2);
         }
         ends(pod);
-        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(open_connections(&datapath), 0);
     });
 }
 
@@ -49,8 +49,8 @@ fn a_sweep_never_takes_a_connection_from_the_socket_that_holds_it() {
 fn a_socket_that_is_connected_elsewhere_forgets_the_vip() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let server = UdpSocket::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
             place,
@@ -82,8 +82,8 @@ for target in [('fd00:10::7', 80), ('{POD}', 8000), ('fd00:10::7', 80)]:
 fn a_connection_that_fails_is_counted_until_its_socket_tries_another_or_ends() {
     with_place(|place| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         let elsewhere = TcpListener::bind((POD, 9000)).unwrap();
         let mut pod = in_pod(
             place,
@@ -103,9 +103,9 @@ sys.stdin.read()
             assert_eq!(said(&mut pod), "refused");
         }
         let _stream = elsewhere.accept().unwrap();
-        let counts = datapath.counts();
+        let counts = datapath.apps.counts();
         assert_eq!((counts[0].connections, counts[0].open), (3, 0));
         ends(pod);
-        assert_eq!(open_connections(&mut datapath), 0);
+        assert_eq!(open_connections(&datapath), 0);
     });
 }

@@ -122,10 +122,10 @@ fn large_bodies(pick: impl FnOnce(&Host, &Host) + Send + 'static) {
         let name = place.config.cgroup.file_name().unwrap().to_string_lossy();
         let (outside, pod) = wire(&name);
         pick(&outside, &pod);
-        let mut datapath = place.open();
-        datapath.publish(&serving(&[POD])).unwrap();
+        let datapath = place.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
         exchange(&outside, &pod, POD, "8000");
-        datapath.publish(&sleeping()).unwrap();
+        datapath.apps.publish(&sleeping()).unwrap();
         exchange(&outside, &outside, ACTING_FOR_VIP, "80");
     });
 }

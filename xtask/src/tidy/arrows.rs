@@ -1,4 +1,6 @@
-//! Which package may depend on which: arrows point one way, and pure cores stay pure.
+//! Arrows between packages and between the agent's modules: they point one way, and pure cores stay pure.
+
+mod modules;
 
 /// Packages that are programs: no package depends on them.
 const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
@@ -16,10 +18,49 @@ const PURE: [&str; 3] = [
 /// The store serves other clusters too: it knows no other member.
 const STORE: &str = "control/store/Cargo.toml";
 
-/// The dependencies of the manifest `path` that it must not have.
+/// The agent's packages, and the members that each builds on.
+const AGENT: [(&str, &[&str]); 7] = [
+    ("agent/ipam/Cargo.toml", &[]),
+    ("agent/services/Cargo.toml", &[]),
+    ("agent/netlink/Cargo.toml", &[]),
+    ("agent/sys/Cargo.toml", &["dormouse-agent-ipam"]),
+    (
+        "agent/datapath/Cargo.toml",
+        &[
+            "dormouse-agent-netlink",
+            "dormouse-agent-services",
+            "dormouse-agent-sys",
+            "dormouse-ebpf",
+        ],
+    ),
+    (
+        "agent/pod/Cargo.toml",
+        &[
+            "dormouse-agent-datapath",
+            "dormouse-agent-ipam",
+            "dormouse-agent-netlink",
+            "dormouse-agent-sys",
+            "dormouse-cni",
+        ],
+    ),
+    (
+        "agent/inspect/Cargo.toml",
+        &[
+            "dormouse-agent-datapath",
+            "dormouse-agent-ipam",
+            "dormouse-agent-netlink",
+            "dormouse-agent-pod",
+            "dormouse-agent-services",
+            "dormouse-cni",
+            "dormouse-ebpf",
+        ],
+    ),
+];
+
+/// The dependencies of the manifest `path` that it must not have, or the uses of a module's file.
 pub(super) fn check(path: &str, text: &str) -> Vec<String> {
     if !path.ends_with("Cargo.toml") {
-        return Vec::new();
+        return modules::check(path, text);
     }
     let broken = dependencies(text).into_iter().filter_map(|name| {
         let reason = refusal(path, name)?;
@@ -34,6 +75,10 @@ fn refusal(path: &str, name: &str) -> Option<&'static str> {
     }
     if PURE.contains(&path) && SHELLS.contains(&name) {
         return Some("it is a pure core");
+    }
+    let known = AGENT.iter().find(|(manifest, _)| *manifest == path);
+    if known.is_some_and(|(_, members)| name.starts_with("dormouse-") && !members.contains(&name)) {
+        return Some("the agent's packages build on no others than `tidy` lists");
     }
     (path == STORE && name.starts_with("dormouse-")).then_some("the store knows no other member")
 }
@@ -79,6 +124,13 @@ mod tests {
             ["depends on tokio, but it is a pure core"]
         );
         assert!(check("control/apps/Cargo.toml", manifest).is_empty());
+    }
+
+    #[test]
+    fn the_agents_packages_point_one_way() {
+        let manifest = "[dependencies]\ndormouse-agent-pod.workspace = true\n";
+        assert!(check("agent/inspect/Cargo.toml", manifest).is_empty());
+        assert_eq!(check("agent/datapath/Cargo.toml", manifest).len(), 1);
     }
 
     #[test]

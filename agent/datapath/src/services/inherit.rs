@@ -131,11 +131,11 @@ impl Registry {
             let (route, set) = ledger.arrays.slot(slot);
             self.clear(ledger.arrays, services, slot);
             if slot >= VIPS_MAX && !self.is_direct(slot) {
-                self.slots.rest(slot - VIPS_MAX, ledger.now);
+                self.slots.rest(slot - VIPS_MAX, ledger.pool.now());
             }
             // The other slots of a group have no backends of their own.
             if route.group() == Some(slot) {
-                ledger.pool.release_all(ledger.arrays, set, ledger.now);
+                ledger.pool.release_all(ledger.arrays, set);
             }
         }
     }

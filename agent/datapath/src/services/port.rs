@@ -13,7 +13,7 @@ use super::vips::is_open;
 use super::{Ledger, Registry, admitted};
 use crate::arrays::Arrays;
 use crate::error::DatapathError;
-use crate::pool::{self, Pool, full};
+use crate::pool::{self, Pool};
 
 impl Registry {
     /// Programs a service port. Without room, it stays unchanged. Slots that it does not need any more are removed when no word
@@ -81,10 +81,10 @@ impl Registry {
         };
         self.show(ledger, services, port, roster, (&group, &sets));
         if held.offset != offset {
-            ledger.pool.rest(held, ledger.now);
+            ledger.pool.rest(held);
         }
         for id in roster.gone.drain(..) {
-            ledger.pool.release(ledger.arrays, id, ledger.now);
+            ledger.pool.release(ledger.arrays, id);
         }
         Ok(group)
     }
@@ -99,7 +99,7 @@ impl Registry {
     ) {
         ledger.pool.undo(ledger.arrays, &mut roster.members);
         if offset != held.offset {
-            ledger.pool.rest_ids(offset, self.ids.len(), ledger.now);
+            ledger.pool.rest_ids(offset, self.ids.len());
         }
         for slot in taken {
             self.slot_options.take(slot);
@@ -126,12 +126,10 @@ impl Registry {
                 group.set(role, Some(slot));
             }
         }
-        ledger
-            .pool
-            .admit(ledger.arrays, &mut roster.members, ledger.now)?;
+        ledger.pool.admit(ledger.arrays, &mut roster.members)?;
         roster.ids(port.internal, &mut self.ids);
         if !pool::holds(ledger.arrays, held, &self.ids) {
-            *offset = ledger.pool.write(ledger.arrays, &self.ids, ledger.now)?;
+            *offset = ledger.pool.write(ledger.arrays, &self.ids)?;
         }
         Ok(())
     }
@@ -151,8 +149,11 @@ impl Registry {
                 return Ok(slot);
             }
         }
-        let slot = self.slots.take_from(DYNAMIC_FROM - VIPS_MAX, ledger.now);
-        let slot = slot.ok_or_else(|| full("slots of Services", SLOTS_MAX - VIPS_MAX))?;
+        let slot = self
+            .slots
+            .take_from(DYNAMIC_FROM - VIPS_MAX, ledger.pool.now());
+        let slot =
+            slot.ok_or_else(|| DatapathError::full("slots of Services", SLOTS_MAX - VIPS_MAX))?;
         Ok(slot + VIPS_MAX)
     }
 
@@ -267,10 +268,10 @@ impl Registry {
             self.clear(ledger.arrays, services, slot);
             // Slots of a removed range belong to the apps again.
             if !self.is_direct(slot) && slot >= VIPS_MAX {
-                self.slots.rest(slot - VIPS_MAX, ledger.now);
+                self.slots.rest(slot - VIPS_MAX, ledger.pool.now());
             }
         }
-        ledger.pool.release_all(ledger.arrays, held, ledger.now);
+        ledger.pool.release_all(ledger.arrays, held);
     }
 
     /// Clears a slot. A direct slot of a cluster IP keeps its mark as a cluster IP.

@@ -7,6 +7,7 @@ mod properties;
 mod scale;
 #[path = "../../../services/tests/properties/services.rs"]
 mod services;
+mod turns;
 
 use std::net::SocketAddr;
 

@@ -81,7 +81,7 @@ impl Network {
         match how {
             None => Ok(()),
             Some(how) => Err(NetworkError::Differs {
-                key: key.clone(),
+                key: Box::new(key.clone()),
                 address,
                 how,
             }),

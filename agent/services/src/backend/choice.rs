@@ -3,7 +3,7 @@
 use crate::key::Protocol;
 use crate::slice::State;
 
-use super::Candidates;
+use super::candidates::Candidates;
 
 /// The policies that a service port uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

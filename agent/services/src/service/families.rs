@@ -6,9 +6,8 @@ use k8s_openapi::api::core::v1::{Service, ServiceSpec as Spec};
 
 use crate::address::{Family, Prefix, parse_address};
 use crate::problem::Faults;
-use crate::services::Strictness;
 
-use super::Addresses;
+use super::{Addresses, Strictness};
 
 /// The addresses of the family; without a cluster IP of the family, none of the others is served.
 pub(super) fn addresses(

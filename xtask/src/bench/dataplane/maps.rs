@@ -15,6 +15,9 @@ const BOUNDS: &[(&str, Bound)] = &[
     ("one endpoint changes, p99", Bound::AtMost(100.0)),
     ("churn of 10,000 changes/s", Bound::AtMost(10.0)),
     ("flip 100,000 VIPs", Bound::AtMost(1.0)),
+    ("a wake during a full sync, over idle", Bound::AtMost(2.0)),
+    ("a pod during a full sync, over idle", Bound::AtMost(2.0)),
+    ("a scrape during a full sync, over idle", Bound::AtMost(2.0)),
 ];
 
 /// Builds and runs the benchmark, before anything else runs that could disturb it.

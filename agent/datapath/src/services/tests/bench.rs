@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::objects::{TestObject, World, read};
 use crate::arrays::{Arrays, octets};
 use crate::cluster;
-use crate::grace::Moment;
+use crate::grace::Graces;
 use crate::kept::memory::{Memory, Trie};
 use crate::pool::Pool;
 use crate::services::foreign::number;
@@ -41,8 +41,8 @@ pub(super) struct Bench {
     pub(super) services: Services,
     strictness: Strictness,
     world: World,
-    /// Grace periods so far: one per change.
-    periods: u64,
+    /// One period passes with each change.
+    graces: Graces,
 }
 
 /// The content of all maps.
@@ -102,8 +102,8 @@ impl Maps {
     }
 
     /// A new agent.
-    fn open(&mut self, node: &Node) -> (Pool, Registry) {
-        let pool = Pool::read(&self.arrays);
+    fn open(&mut self, node: &Node, graces: &Graces) -> (Pool, Registry) {
+        let pool = Pool::read(&self.arrays, graces.clone());
         let ranges = &self.config.services[..self.config.services_len as usize];
         let mut registry = Registry::open(&self.arrays, self.calls(), ranges).unwrap();
         let direct = registry.layout(node, 0);
@@ -130,7 +130,8 @@ impl Bench {
             source_ranges: Trie::default(),
             config: Config::default(),
         };
-        let (pool, registry) = maps.open(&node);
+        let graces = Graces::default();
+        let (pool, registry) = maps.open(&node, &graces);
         Self {
             maps,
             pool,
@@ -138,7 +139,7 @@ impl Bench {
             services: Services::new(node, strictness),
             strictness,
             world: World::default(),
-            periods: 1,
+            graces,
         }
     }
 
@@ -179,27 +180,19 @@ impl Bench {
     }
 
     pub(super) fn serve_changes(&mut self, changes: &Changes) -> Served {
-        self.periods += 1;
+        self.graces.pass();
         let mut ledger = Ledger {
             arrays: &self.maps.arrays,
-            pool: &mut self.pool,
-            now: Moment {
-                begun: self.periods,
-                over: self.periods,
-            },
+            pool: &self.pool,
         };
         self.registry.serve(&mut ledger, &self.services, changes)
     }
 
     pub(super) fn settle(&mut self) {
-        self.periods += 1;
+        self.graces.pass();
         let mut ledger = Ledger {
             arrays: &self.maps.arrays,
-            pool: &mut self.pool,
-            now: Moment {
-                begun: self.periods,
-                over: self.periods,
-            },
+            pool: &self.pool,
         };
         let served = self.registry.settle(&mut ledger, &self.services);
         assert!(served.shed.is_empty(), "{served:?}");
@@ -208,14 +201,14 @@ impl Bench {
     /// Starts another agent without any objects.
     pub(super) fn restart_empty(&mut self) {
         let node = self.services.node().clone();
-        (self.pool, self.registry) = self.maps.open(&node);
+        (self.pool, self.registry) = self.maps.open(&node, &self.graces);
         self.services = Services::new(node, self.strictness);
         self.world = World::default();
     }
 
     /// Starts another agent with all objects.
     pub(super) fn restart(&mut self) {
-        (self.pool, self.registry) = self.maps.open(self.services.node());
+        (self.pool, self.registry) = self.maps.open(self.services.node(), &self.graces);
         self.services = self.all_services();
         self.serve_all();
         self.settle();
@@ -246,7 +239,7 @@ impl Bench {
     pub(super) fn view(&self) -> View<'_> {
         View {
             arrays: &self.maps.arrays,
-            registry: &self.registry,
+            registry: Box::new(&self.registry),
             config: self.maps.config,
             affinity: None,
         }
@@ -323,7 +316,7 @@ impl Bench {
 
     /// The allocators' counts equal the maps' content.
     pub(super) fn check(&self) {
-        let read = Pool::read(&self.maps.arrays);
+        let read = Pool::read(&self.maps.arrays, Graces::default());
         assert_eq!(self.pool.used(), read.used(), "backends, prefixes, rows");
         let slots = (0..SLOTS_MAX).filter(|slot| self.maps.arrays.slot(*slot).0.group().is_some());
         let owned: BTreeSet<u32> = self.registry.groups.slots().collect();
@@ -384,7 +377,7 @@ impl Bench {
     }
 }
 
-fn apply(services: &mut Services, object: &TestObject, present: bool) {
+pub(super) fn apply(services: &mut Services, object: &TestObject, present: bool) {
     let object = match object {
         TestObject::Service(service) => Object::Service(service),
         TestObject::Slice(slice) => Object::EndpointSlice(slice),

@@ -7,6 +7,8 @@
     reason = "a measurement ends at its first fault, and prints its figures"
 )]
 
+mod side_by_side;
+
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::Command;
@@ -44,20 +46,25 @@ fn main() {
         assert!(Command::new("ip").args(words).status().unwrap().success());
     }
     let place = Place::make();
-    let objects: Vec<_> = (0..SERVICES).map(|n| (service(n), slice(n, 0))).collect();
-    let (datapath, mut services) = start(&place, &objects, "program an empty node");
+    let all = objects();
+    let (datapath, mut services) = start(&place, &all, "program an empty node");
     drop((datapath, services));
     let datapath;
-    (datapath, services) = start(&place, &objects, "program a restarted agent");
-    drop(objects);
-    let mut datapath = datapath;
-    change(&mut datapath, &mut services);
-    churn(&mut datapath, &mut services);
-    decide(&mut datapath);
+    (datapath, services) = start(&place, &all, "program a restarted agent");
+    drop(all);
+    change(&datapath, &mut services);
+    churn(&datapath, &mut services);
+    decide(&datapath);
     memory(&datapath);
     drop((datapath, services));
     drop(place);
     flip();
+    side_by_side::measure(&objects());
+}
+
+/// All Services with their endpoints.
+fn objects() -> Vec<(Service, EndpointSlice)> {
+    (0..SERVICES).map(|n| (service(n), slice(n, 0))).collect()
 }
 
 /// The data path's folder and cgroup; removed at the end.
@@ -153,8 +160,9 @@ fn slice(n: u32, version: u32) -> EndpointSlice {
 
 /// Programs a node, empty or with the maps of a previous agent; includes the objects' translation.
 fn start(place: &Place, objects: &[(Service, EndpointSlice)], name: &str) -> (Datapath, Services) {
-    let mut datapath = Datapath::open(place.0.clone()).unwrap();
+    let datapath = Datapath::open(place.0.clone()).unwrap();
     datapath
+        .services
         .set_cluster(&ClusterFacts::new(&node()).without_apps())
         .unwrap();
     let begin = Instant::now();
@@ -165,9 +173,9 @@ fn start(place: &Place, objects: &[(Service, EndpointSlice)], name: &str) -> (Da
     }
     let changes = services.sync();
     let translated = begin.elapsed();
-    let served = datapath.serve(&services, &changes).unwrap();
+    let served = datapath.services.serve(&services, &changes).unwrap();
     assert!(served.shed.is_empty());
-    datapath.settle(&services);
+    datapath.services.settle(&services);
     report(name, begin.elapsed().as_secs_f64(), "s");
     report(
         &format!("{name}, of it translation"),
@@ -177,14 +185,21 @@ fn start(place: &Place, objects: &[(Service, EndpointSlice)], name: &str) -> (Da
     (datapath, services)
 }
 
-fn put(datapath: &mut Datapath, services: &mut Services, slice: &EndpointSlice) {
+fn put(datapath: &Datapath, services: &mut Services, slice: &EndpointSlice) {
     services.apply(&Event::Applied(Object::EndpointSlice(slice)));
     let changes = services.sync();
     assert_eq!(changes.ports.len(), 1);
-    assert!(datapath.serve(services, &changes).unwrap().shed.is_empty());
+    assert!(
+        datapath
+            .services
+            .serve(services, &changes)
+            .unwrap()
+            .shed
+            .is_empty()
+    );
 }
 
-fn change(datapath: &mut Datapath, services: &mut Services) {
+fn change(datapath: &Datapath, services: &mut Services) {
     let slices: Vec<_> = (0..CHANGES).map(|n| slice(n * 7, 1)).collect();
     let mut took: Vec<_> = slices
         .iter()
@@ -200,7 +215,7 @@ fn change(datapath: &mut Datapath, services: &mut Services) {
     report("one endpoint changes, p99", micros(99), "µs");
 }
 
-fn churn(datapath: &mut Datapath, services: &mut Services) {
+fn churn(datapath: &Datapath, services: &mut Services) {
     let total = CHURN_PER_SECOND * u32::try_from(CHURN.as_secs()).unwrap();
     let slices: Vec<_> = (0..total)
         .map(|n| slice(n * 3 % SERVICES, 2 + n / 30_000))
@@ -234,9 +249,9 @@ fn cpu_time() -> Duration {
     spent.into()
 }
 
-fn decide(datapath: &mut Datapath) {
-    let mut best = |program| {
-        let runs = (0..3).map(|_| datapath.measure(program, RUNS).unwrap());
+fn decide(datapath: &Datapath) {
+    let best = |program| {
+        let runs = (0..3).map(|_| datapath.programs.measure(program, RUNS).unwrap());
         runs.min().unwrap()
     };
     let (empty, full) = (best("measure_nothing"), best("measure_decide"));
@@ -277,16 +292,20 @@ fn memory(datapath: &Datapath) {
     );
 }
 
-/// Changes the mode of 100,000 apps, back and forth.
-fn flip() {
-    let place = Place::make();
-    let mut datapath = Datapath::open(place.0.clone()).unwrap();
-    let range = VipRange {
+/// The VIPs of all apps.
+fn app_range() -> VipRange {
+    VipRange {
         prefix: "fd00:10::".parse().unwrap(),
         length: 108,
         base: 0,
-    };
-    datapath.configure(&[range], &[]).unwrap();
+    }
+}
+
+/// Changes the mode of 100,000 apps, back and forth.
+fn flip() {
+    let place = Place::make();
+    let datapath = Datapath::open(place.0.clone()).unwrap();
+    datapath.facts.configure(&[app_range()], &[]).unwrap();
     let vips: Vec<u32> = (1..=SERVICES).collect();
     for vip in &vips {
         let backend = Backend {
@@ -306,7 +325,7 @@ fn flip() {
             gone: false,
             port: 80,
         };
-        datapath.publish(&entry).unwrap();
+        datapath.apps.publish(&entry).unwrap();
     }
     let mut took = Vec::new();
     for mode in [
@@ -317,7 +336,7 @@ fn flip() {
         Mode::Serve,
     ] {
         let begin = Instant::now();
-        datapath.flip(&vips, mode);
+        datapath.apps.flip(&vips, mode);
         took.push(begin.elapsed());
     }
     took.sort_unstable();

@@ -1,0 +1,122 @@
+//! Services in the maps: one writer, whose turns no other part of the data path waits for.
+
+use std::sync::Arc;
+
+use dormouse_agent_services::{Changes, Services};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::arrays::Arrays;
+use super::cluster::{self, ClusterFacts};
+use super::error::DatapathError;
+use super::facts::NodeFacts;
+use super::flows::{Flows, ServiceFlows};
+use super::grace::Graces;
+use super::load::Loaded;
+use super::pool::Pool;
+use super::services::{Calls, Ledger, Registry, Served};
+
+/// Entries in use of a map, and how many there may be.
+pub(super) type Fill = (&'static str, usize, usize);
+
+/// The Services of one node.
+#[derive(Debug)]
+pub struct ServiceTable {
+    arrays: Arc<Arrays>,
+    pool: Arc<Pool>,
+    graces: Graces,
+    facts: Arc<NodeFacts>,
+    flows: Flows,
+    /// Held for a whole sync, and while it waits for a grace period.
+    registry: Mutex<Registry>,
+    /// As of the last sync, for those who cannot wait for the next.
+    fill: Mutex<[Fill; 4]>,
+}
+
+impl ServiceTable {
+    pub(super) fn open(
+        loaded: &mut Loaded,
+        (arrays, pool): (&Arc<Arrays>, &Arc<Pool>),
+        graces: &Graces,
+        (facts, flows): (&Arc<NodeFacts>, &Flows),
+    ) -> Result<Self, DatapathError> {
+        let calls = Calls::take(loaded)?;
+        let registry = Registry::open(arrays, calls, cluster::direct(&facts.current()?))?;
+        Ok(Self {
+            fill: Mutex::new(registry.fill()),
+            registry: Mutex::new(registry),
+            arrays: Arc::clone(arrays),
+            pool: Arc::clone(pool),
+            graces: graces.clone(),
+            facts: Arc::clone(facts),
+            flows: flows.clone(),
+        })
+    }
+
+    /// Sets what the node knows of itself and of its cluster; to be called before [`ServiceTable::serve`], and when the
+    /// node's addresses change. Where service ranges have their slots changes only with the ranges.
+    pub fn set_cluster(&self, cluster: &ClusterFacts) -> Result<(), DatapathError> {
+        let mut registry = self.registry.lock();
+        let node = &cluster.node;
+        let mut direct = Vec::new();
+        self.facts.change(|mut facts| {
+            direct = registry.layout(node, cluster.low(&facts));
+            cluster::fill(&mut facts, node, &direct)?;
+            registry.set_local(&self.arrays, &node.addresses.local)?;
+            Ok(facts)
+        })?;
+        registry.set_direct(&direct);
+        registry.in_cluster = true;
+        *self.fill.lock() = registry.fill();
+        Ok(())
+    }
+
+    /// Puts the changes of one sync in force, at a cost of what changed. Nothing that an agent before left is taken away
+    /// before [`ServiceTable::settle`]. What has no room is in the result, and is tried again later.
+    pub fn serve(&self, services: &Services, changes: &Changes) -> Result<Served, DatapathError> {
+        let mut registry = self.registry.lock();
+        if !registry.in_cluster {
+            return Err(DatapathError::NoCluster);
+        }
+        let mut served = registry.serve(&mut self.ledger(), services, changes);
+        if registry.has_shed() {
+            // Ids in quarantine may be what lacks: after a grace period they are free.
+            if !served.shed.is_empty() && self.pool.has_resting() {
+                self.graces.begin().wait();
+            }
+            let again = registry.retry(&mut self.ledger(), services);
+            served.retried(again, |port| registry.is_shed(port));
+        }
+        *self.fill.lock() = registry.fill();
+        Ok(served)
+    }
+
+    /// Every source of objects has been read whole: takes away what the maps hold and no source has named.
+    pub fn settle(&self, services: &Services) -> Served {
+        let mut registry = self.registry.lock();
+        let served = registry.settle(&mut self.ledger(), services);
+        *self.fill.lock() = registry.fill();
+        served
+    }
+
+    /// The flows of Services, for [`ServiceFlows::end_stale`] after [`ServiceTable::serve`] and its grace period.
+    pub fn flows(&self) -> ServiceFlows {
+        self.flows.of_services()
+    }
+
+    /// How full the maps of Services are, as of the last sync.
+    pub(super) fn fill(&self) -> [Fill; 4] {
+        *self.fill.lock()
+    }
+
+    /// The registry, once no sync is under way.
+    pub(super) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock()
+    }
+
+    fn ledger(&self) -> Ledger<'_> {
+        Ledger {
+            arrays: &self.arrays,
+            pool: &self.pool,
+        }
+    }
+}
