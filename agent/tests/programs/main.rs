@@ -783,10 +783,10 @@ fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
 #[test]
 fn a_data_path_of_the_former_schema_is_taken_over_with_its_connections() {
     with_place(|place| {
-        let mut before = place.open();
-        before.publish(&serving(&[POD])).unwrap();
+        let before = place.open();
+        before.apps.publish(&serving(&[POD])).unwrap();
         arrive(&before, &tcp(HERE, THERE, SYN));
-        before.publish(&sleeping()).unwrap();
+        before.apps.publish(&sleeping()).unwrap();
         drop(before);
         rename_to_former_schema(&place.config.bpffs);
 
@@ -795,7 +795,7 @@ fn a_data_path_of_the_former_schema_is_taken_over_with_its_connections() {
         assert_eq!(ends(&known.frame).1, (POD, 8000), "the flow was copied");
         let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
         assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "so was the entry");
-        assert_eq!(after.followed(), [VIP_INDEX]);
+        assert_eq!(after.apps.followed(), [VIP_INDEX]);
         let folders: Vec<_> = std::fs::read_dir(&place.config.bpffs)
             .unwrap()
             .map(|folder| folder.unwrap().file_name())
