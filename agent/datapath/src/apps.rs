@@ -13,7 +13,7 @@ use super::flows::{Flows, Sweep, Swept};
 use super::grace::Graces;
 use super::load::Loaded;
 use super::pool::Pool;
-use super::{clock, mirror};
+use super::{app_entries, clock};
 
 /// A flow without a packet for so long has lost its client. Connections to Services may be silent for longer.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -38,7 +38,7 @@ impl Apps {
         pool: &Arc<Pool>,
         (graces, flows): (&Graces, &Flows),
     ) -> Result<Self, DatapathError> {
-        let counters = Counters::open(loaded, mirror::followed(arrays))?;
+        let counters = Counters::open(loaded, app_entries::followed(arrays))?;
         Ok(Self {
             counters: Mutex::new(counters),
             flows: flows.clone(),
@@ -52,7 +52,7 @@ impl Apps {
     pub fn publish(&self, entry: &Entry) -> Result<(), DatapathError> {
         match self.try_publish(entry) {
             // Ids in quarantine may be what lacks: after a grace period they are free.
-            Err(DatapathError::Full { .. }) if self.pool.has_resting() => {
+            Err(DatapathError::Full { .. }) if self.pool.has_quarantined() => {
                 self.graces.begin().wait();
                 self.try_publish(entry)
             }
@@ -65,27 +65,27 @@ impl Apps {
         if entry.mode == Mode::Serve {
             counters.follow(entry.vip)?;
         }
-        mirror::publish(&self.arrays, &self.pool, entry)
+        app_entries::publish(&self.arrays, &self.pool, entry)
     }
 
     /// Switches VIPs whose backends stay from one mode to the other: one word each.
     pub fn flip(&self, vips: &[u32], mode: Mode) {
         for vips in vips.chunks(TURN) {
             let _writer = self.counters.lock();
-            mirror::flip(&self.arrays, vips, mode);
+            app_entries::flip(&self.arrays, vips, mode);
         }
     }
 
     /// Removes a VIP's entry: its packets go to an activator, and the first of them raises a miss.
     pub fn forget(&self, vip: u32) -> Result<(), DatapathError> {
         let mut counters = self.counters.lock();
-        mirror::forget(&self.arrays, &self.pool, vip);
+        app_entries::forget(&self.arrays, &self.pool, vip);
         counters.forget(vip)
     }
 
     /// The VIPs that the maps hold, sorted.
     pub fn followed(&self) -> Vec<u32> {
-        mirror::followed(&self.arrays)
+        app_entries::followed(&self.arrays)
     }
 
     /// Renews the node lease: until then (CLOCK_BOOTTIME nanoseconds) leased entries act.

@@ -18,7 +18,7 @@ pub(super) struct Extents {
     /// Start of the next search, by class.
     next: [u32; CLASSES],
     /// Quarantine, oldest first: grace period of the release, class, row.
-    resting: VecDeque<(u64, u32, u32)>,
+    quarantine: VecDeque<(u64, u32, u32)>,
 }
 
 impl Extents {
@@ -30,7 +30,7 @@ impl Extents {
             taken,
             used: 0,
             next: [0; CLASSES],
-            resting: VecDeque::new(),
+            quarantine: VecDeque::new(),
         }
     }
 
@@ -55,10 +55,10 @@ impl Extents {
         if len == 0 {
             return Some(0);
         }
-        while let Some(&(since, class, row)) = self.resting.front()
+        while let Some(&(since, class, row)) = self.quarantine.front()
             && since < now.over
         {
-            self.resting.pop_front();
+            self.quarantine.pop_front();
             for row in row..row + (1 << class) {
                 self.taken.take(row);
             }
@@ -75,22 +75,23 @@ impl Extents {
     }
 
     /// Frees the extent of a set.
-    pub(super) fn rest(&mut self, set: Set, now: Moment) {
-        self.rest_len(set.offset, len(set), now);
+    pub(super) fn release(&mut self, set: Set, now: Moment) {
+        self.release_len(set.offset, len(set), now);
     }
 
     /// Frees an extent of `len` ids.
-    pub(super) fn rest_len(&mut self, offset: u32, len: u32, now: Moment) {
+    pub(super) fn release_len(&mut self, offset: u32, len: u32, now: Moment) {
         if len > 0 {
             let class = class(len);
             self.used = self.used.saturating_sub(1 << class);
-            self.resting.push_back((now.begun, class, offset / ROW_LEN));
+            self.quarantine
+                .push_back((now.begun, class, offset / ROW_LEN));
         }
     }
 
     /// Whether a grace period would free more.
-    pub(super) fn has_resting(&self) -> bool {
-        !self.resting.is_empty()
+    pub(super) fn has_quarantined(&self) -> bool {
+        !self.quarantine.is_empty()
     }
 }
 
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(extents.take(16, now(1)), Some(16));
         assert_eq!(extents.take(17, now(1)), Some(64), "two rows, aligned");
         assert_eq!(extents.take(0, now(1)), Some(0));
-        extents.rest(set(16, 16), now(1));
+        extents.release(set(16, 16), now(1));
         assert_eq!(extents.used(), 3);
         for _ in 0..SETS_MAX / ROW_LEN - 5 {
             assert!(extents.take(1, now(1)).is_some_and(|offset| offset > 0));

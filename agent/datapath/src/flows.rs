@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::arrays::Arrays;
 use super::counts::Counters;
 use super::error::DatapathError;
-use super::flowing::Flowing;
+use super::flow_filter::FlowFilter;
 use super::load::Loaded;
 use super::loads::{self, Audit};
 use super::pinned::walk;
@@ -31,7 +31,7 @@ pub(super) struct Flows {
 
 struct Tables {
     flows: HashMap<MapData, FlowKey, Flow>,
-    flowing: Flowing,
+    flow_filter: FlowFilter,
     arrays: Arc<Arrays>,
     /// Capacity, in flows.
     room: u32,
@@ -79,7 +79,7 @@ impl Flows {
             // Evictions under the previous agent are unknown.
             crowded: true,
             arrays: Arc::clone(arrays),
-            flowing: Flowing::open(loaded)?,
+            flow_filter: FlowFilter::open(loaded)?,
         };
         Ok(Self {
             tables: Arc::new(Mutex::new(tables)),
@@ -109,10 +109,10 @@ impl Sweep {
         let mut idle = Vec::new();
         let mut audit = tables.crowded.then(|| Audit::begin(&tables.arrays));
         let mut found_flows = 0;
-        let renewal = tables.flowing.renew();
+        let rebuild = tables.flow_filter.rebuild();
         // By whole buckets (batch lookup): a walk from key to key loses its place when the table reuses a key's element.
         let walked = walk(&tables.flows, "flow", |key: &FlowKey, flow: &Flow| {
-            renewal.mark(&key.source);
+            rebuild.mark(&key.source);
             found_flows += 1;
             if let Some(audit) = &mut audit {
                 audit.holds(flow);
@@ -127,7 +127,7 @@ impl Sweep {
             .inspect_err(|error| tracing::warn!(%error, "failed to walk over the flow table"))
             .is_ok();
         if whole {
-            renewal.finish();
+            rebuild.finish();
         }
         if let Some(forgotten @ 1..) = audit.filter(|_| whole).map(|it| it.finish(&tables.arrays)) {
             tracing::debug!(

@@ -14,7 +14,7 @@ pub(super) struct Ids {
     /// Start of the next search: ids are used in turn, so a released one is reused late.
     next: u32,
     /// Quarantine, oldest first: grace period of the release, id.
-    resting: VecDeque<(u64, u32)>,
+    quarantine: VecDeque<(u64, u32)>,
 }
 
 impl Ids {
@@ -24,7 +24,7 @@ impl Ids {
             taken: Bits::none(max),
             used: 0,
             next: 0,
-            resting: VecDeque::new(),
+            quarantine: VecDeque::new(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Ids {
 
     /// Allocates a free id.
     pub(super) fn take(&mut self, now: Moment) -> Option<u32> {
-        self.wake(now);
+        self.end_quarantine(now);
         let id = self.taken.gap(self.next, 1)?;
         self.taken.put(id);
         self.used += 1;
@@ -65,9 +65,9 @@ impl Ids {
     }
 
     /// Releases an id into quarantine.
-    pub(super) fn rest(&mut self, id: u32, now: Moment) {
+    pub(super) fn release(&mut self, id: u32, now: Moment) {
         self.used = self.used.saturating_sub(1);
-        self.resting.push_back((now.begun, id));
+        self.quarantine.push_back((now.begun, id));
     }
 
     /// Frees an id that no program has seen, without quarantine.
@@ -78,15 +78,15 @@ impl Ids {
     }
 
     /// Whether a grace period would free ids.
-    pub(super) fn has_resting(&self) -> bool {
-        !self.resting.is_empty()
+    pub(super) fn has_quarantined(&self) -> bool {
+        !self.quarantine.is_empty()
     }
 
-    fn wake(&mut self, now: Moment) {
-        while let Some(&(since, id)) = self.resting.front()
+    fn end_quarantine(&mut self, now: Moment) {
+        while let Some(&(since, id)) = self.quarantine.front()
             && since < now.over
         {
-            self.resting.pop_front();
+            self.quarantine.pop_front();
             self.taken.take(id);
         }
     }
@@ -108,10 +108,10 @@ mod tests {
     fn a_released_id_is_in_quarantine_for_a_grace_period() {
         let mut ids = Ids::new(2);
         assert_eq!(ids.take(after(1)), Some(0));
-        ids.rest(0, after(1));
+        ids.release(0, after(1));
         assert_eq!(ids.take(after(1)), Some(1));
         assert_eq!(ids.take(after(1)), None, "0 is in quarantine");
-        assert!(ids.has_resting());
+        assert!(ids.has_quarantined());
         assert_eq!(ids.take(after(2)), Some(0));
         assert_eq!(ids.used(), 2);
     }

@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod app_entries;
 mod apps;
 mod arrays;
 mod bits;
@@ -35,16 +36,14 @@ mod events;
 mod explain;
 mod extents;
 mod facts;
-mod flowing;
+mod flow_filter;
 mod flows;
 mod grace;
 mod ids;
 mod interface;
-mod kept;
 mod load;
 mod loads;
 mod measure;
-mod mirror;
 mod pinned;
 mod pins;
 mod pods;
@@ -55,6 +54,7 @@ mod service_table;
 mod services;
 mod upgrade;
 mod view;
+mod write_through;
 
 use std::fs::File;
 use std::net::Ipv6Addr;
@@ -94,7 +94,7 @@ use grace::Graces;
 use load::Loaded;
 use pods::Stand;
 use pool::Pool;
-use upgrade::{Carried, Predecessors};
+use upgrade::{FlowCopy, Predecessors};
 
 /// The version of the maps' layouts and names: another one gets a folder of pins of its own.
 const SCHEMA: &str = "v5";
@@ -179,7 +179,7 @@ impl Datapath {
             predecessors.share()?;
         }
         let mut loaded = Loaded::open(&folder, config.flows_max)?;
-        let carried = predecessors.as_ref().map(Predecessors::fill).transpose()?;
+        let copies = predecessors.as_ref().map(Predecessors::fill).transpose()?;
         let arrays = Arc::new(loaded.arrays()?);
         let graces = Graces::default();
         let pool = Arc::new(Pool::read(&arrays, graces.clone()));
@@ -187,7 +187,7 @@ impl Datapath {
         let flows = Flows::open(&mut loaded, &arrays)?;
         let services =
             ServiceTable::open(&mut loaded, (&arrays, &pool), &graces, (&facts, &flows))?;
-        let events = KernelEvents::open(&mut loaded, mirror::unanswered(&arrays))?;
+        let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
         let apps = Apps::open(&mut loaded, &arrays, &pool, (&graces, &flows))?;
         let pods = Pods::open(&mut loaded, &facts)?;
         let (stats, affinity) = (loaded.take("stats")?, loaded.take("affinity")?);
@@ -207,7 +207,7 @@ impl Datapath {
             events: Mutex::new(Some(events)),
             graces,
         };
-        datapath.take_over(predecessors, carried)?;
+        datapath.take_over(predecessors, copies)?;
         Ok(datapath)
     }
 
@@ -215,7 +215,7 @@ impl Datapath {
     fn take_over(
         &self,
         predecessors: Option<Predecessors>,
-        carried: Option<Vec<Carried>>,
+        copies: Option<Vec<FlowCopy>>,
     ) -> Result<(), DatapathError> {
         if let Some(predecessors) = &predecessors {
             predecessors.hand_over()?;
@@ -223,9 +223,9 @@ impl Datapath {
         }
         // Pods last: what they begin must be known to the programs that see the answers.
         self.programs.attach(&self.config)?;
-        if let (Some(predecessors), Some(carried)) = (predecessors, carried) {
+        if let (Some(predecessors), Some(copies)) = (predecessors, copies) {
             self.pods.attach_all(Stand::Behind)?;
-            predecessors.retire(carried)?;
+            predecessors.retire(copies)?;
         }
         self.pods.attach_all(Stand::Own)?;
         self.facts.end_take_over()

@@ -178,7 +178,7 @@ impl Pool {
         for ids in ids.chunks(TURN) {
             self.release_some(arrays, ids);
         }
-        self.rest(set);
+        self.release_set(set);
     }
 
     fn release_some(&self, arrays: &Arrays, ids: &[u32]) {
@@ -194,7 +194,7 @@ impl Pool {
             if let Some(backend) = backend {
                 used.prefixes.leaves(arrays, backend.prefix, now);
             }
-            used.rows.rest(id, now);
+            used.rows.release(id, now);
         }
     }
 
@@ -209,16 +209,16 @@ impl Pool {
     }
 
     /// Releases the extent of a set.
-    pub(super) fn rest(&self, set: Set) {
+    pub(super) fn release_set(&self, set: Set) {
         let now = self.now();
-        self.used.lock().extents.rest(set, now);
+        self.used.lock().extents.release(set, now);
     }
 
     /// Releases an extent of `len` ids.
-    pub(super) fn rest_ids(&self, offset: u32, len: usize) {
+    pub(super) fn release_ids(&self, offset: u32, len: usize) {
         let now = self.now();
         let len = u32::try_from(len).unwrap_or(0);
-        self.used.lock().extents.rest_len(offset, len, now);
+        self.used.lock().extents.release_len(offset, len, now);
     }
 
     /// Changes the generation of unused rows that were not released, because a previous agent was killed.
@@ -236,9 +236,11 @@ impl Pool {
     }
 
     /// Whether a grace period would free anything.
-    pub(super) fn has_resting(&self) -> bool {
+    pub(super) fn has_quarantined(&self) -> bool {
         let used = self.used.lock();
-        used.rows.has_resting() || used.extents.has_resting() || used.prefixes.has_resting()
+        used.rows.has_quarantined()
+            || used.extents.has_quarantined()
+            || used.prefixes.has_quarantined()
     }
 
     /// Used backends, prefixes, and rows of the arena.

@@ -80,7 +80,7 @@ impl ServiceTable {
         let mut served = registry.serve(&mut self.ledger(), services, changes);
         if registry.has_shed() {
             // Ids in quarantine may be what lacks: after a grace period they are free.
-            if !served.shed.is_empty() && self.pool.has_resting() {
+            if !served.shed.is_empty() && self.pool.has_quarantined() {
                 self.graces.begin().wait();
             }
             let again = registry.retry(&mut self.ledger(), services);

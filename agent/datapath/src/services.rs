@@ -4,17 +4,17 @@
 //! generation, and its role where an app's has a share. So the maps alone show which slots belong together, and a new agent
 //! adopts the group to which a service port's VIPs point. A slot gets another role or group only after a grace period.
 //!
-//! Reading order: the roles of slots ([`group`]), their content ([`roster`]), the slots of cluster IPs ([`layout`]), lookups
-//! by address ([`foreign`], [`admitted`]), one service port ([`port`]), VIPs and their winners ([`vips`]), and the adoption
-//! of the previous agent's slots ([`inherit`]).
+//! Reading order: the roles of slots ([`group`]), their content ([`backend_set`]), the slots of cluster IPs ([`layout`]), lookups
+//! by address ([`frontends`], [`source_ranges`]), one service port ([`port`]), VIPs and their winners ([`vips`]), and the adoption
+//! of the previous agent's slots ([`adopt`]).
 
-mod admitted;
-mod foreign;
+mod adopt;
+mod backend_set;
+mod frontends;
 mod group;
-mod inherit;
 pub(super) mod layout;
 mod port;
-mod roster;
+mod source_ranges;
 #[cfg(test)]
 mod tests;
 mod vips;
@@ -37,14 +37,14 @@ use dormouse_ebpf::service::{SLOTS_MAX, VIPS_MAX};
 use super::arrays::{Arrays, octets};
 use super::error::DatapathError;
 use super::ids::Ids;
-use super::kept::{self, Held, Kept};
 use super::load::Loaded;
 use super::pool::{Key, Member, Pool};
-use admitted::Admissions;
-use foreign::{Foreign, address_key};
+use super::write_through::{self, KernelMap, WriteThrough};
+use adopt::Leftover;
+use backend_set::BackendSet;
+use frontends::{Frontends, address_key};
 use group::{Group, Groups};
-use inherit::Estate;
-use roster::Roster;
+use source_ranges::SourceRanges;
 
 /// Maximum number of service ports without room that are retried at a time.
 const RETRIES_MAX: usize = 64;
@@ -79,9 +79,9 @@ pub(super) struct Ledger<'a> {
 
 /// The maps of Services that are written by system calls.
 pub(super) struct Calls {
-    pub(super) frontends: Box<dyn Held<FrontendKey, u32>>,
-    pub(super) slot_options: Box<dyn Held<u32, SlotOptions>>,
-    pub(super) source_ranges: Box<dyn Held<kept::Range, u32>>,
+    pub(super) frontends: Box<dyn KernelMap<FrontendKey, u32>>,
+    pub(super) slot_options: Box<dyn KernelMap<u32, SlotOptions>>,
+    pub(super) source_ranges: Box<dyn KernelMap<write_through::Range, u32>>,
 }
 
 impl Calls {
@@ -113,13 +113,13 @@ pub(super) struct Registry {
     slots: Ids,
     groups: Groups,
     /// The slots that the previous agent left.
-    estate: Option<Estate>,
+    leftover: Option<Leftover>,
     settled: bool,
     /// The cluster's facts are in force.
     pub(super) in_cluster: bool,
-    frontends: Foreign,
-    slot_options: Kept<u32, SlotOptions>,
-    source_ranges: Admissions,
+    frontends: Frontends,
+    slot_options: WriteThrough<u32, SlotOptions>,
+    source_ranges: SourceRanges,
     shed: BTreeSet<PortId>,
     /// The node's addresses that were matched with source ranges.
     primary: [Option<IpAddr>; 2],
@@ -128,7 +128,7 @@ pub(super) struct Registry {
     /// The backends of the current service port whose flows get a new decision.
     silent: Vec<Key>,
     ids: Vec<u32>,
-    roster: Roster,
+    backends: BackendSet,
 }
 
 impl Registry {
@@ -142,20 +142,20 @@ impl Registry {
             direct: Vec::new(),
             slots: Ids::new(SLOTS_MAX - VIPS_MAX),
             groups: Groups::default(),
-            estate: None,
+            leftover: None,
             settled: false,
             in_cluster: false,
-            frontends: Foreign::open(calls.frontends)?,
-            slot_options: Kept::open("slot_option", calls.slot_options, SLOT_OPTIONS_MAX)?,
-            source_ranges: Admissions::open(calls.source_ranges)?,
+            frontends: Frontends::open(calls.frontends)?,
+            slot_options: WriteThrough::open("slot_option", calls.slot_options, SLOT_OPTIONS_MAX)?,
+            source_ranges: SourceRanges::open(calls.source_ranges)?,
             shed: BTreeSet::new(),
             primary: [None; 2],
             had: Vec::new(),
             silent: Vec::new(),
             ids: Vec::new(),
-            roster: Roster::default(),
+            backends: BackendSet::default(),
         };
-        registry.inherit(arrays);
+        registry.record_leftover(arrays);
         registry.set_direct(direct);
         Ok(registry)
     }

@@ -11,7 +11,7 @@
 //!
 //! Maps of an unknown schema cannot be read: only the links are taken over, and connections end.
 
-mod carry;
+mod flow_copy;
 mod folders;
 mod schema;
 
@@ -23,8 +23,8 @@ use aya::maps::{Array, HashMap};
 use dormouse_ebpf::config::{Config as Facts, Forwarding, Net, SERVICE_RANGES_MAX};
 use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP, FrontendKey};
 
-pub(super) use carry::Carried;
-use carry::NOT_YET;
+pub(super) use flow_copy::FlowCopy;
+use flow_copy::NOT_YET;
 use folders::{beside, failed, is_link, links, pins, remove, set_aside};
 use schema::Maps;
 
@@ -108,7 +108,7 @@ impl Predecessors {
 
     /// Fills the maps that are not shared, before any program reads them. Flows that begin from now on are copied by
     /// [`Predecessors::retire`].
-    pub(super) fn fill(&self) -> Result<Vec<Carried>, DatapathError> {
+    pub(super) fn fill(&self) -> Result<Vec<FlowCopy>, DatapathError> {
         if let Some(last) = self.last() {
             copy_array::<u64>(last, &self.successor, "current")?;
             copy_array::<Facts>(last, &self.successor, "config")?;
@@ -119,7 +119,7 @@ impl Predecessors {
             copy_frontends(last, &self.successor)?;
         }
         self.readable()
-            .map(|maps| Carried::begin(maps, &self.successor))
+            .map(|maps| FlowCopy::begin(maps, &self.successor))
             .collect()
     }
 
@@ -151,12 +151,12 @@ impl Predecessors {
     }
 
     /// Ends the old data paths. To be called when the new programs are attached everywhere, behind the old ones.
-    pub(super) fn retire(self, mut carried: Vec<Carried>) -> Result<(), DatapathError> {
-        for flows in &mut carried {
+    pub(super) fn retire(self, mut copies: Vec<FlowCopy>) -> Result<(), DatapathError> {
+        for flows in &mut copies {
             flows.catch_up(NOT_YET)?;
             flows.clear(NOT_YET)?;
         }
-        for flows in &mut carried {
+        for flows in &mut copies {
             flows.catch_up(NOT_YET)?;
         }
         let forgotten_ns = clock::boottime_ns();
@@ -164,13 +164,13 @@ impl Predecessors {
         for maps in self.readable().rev() {
             remove_vips(maps)?;
         }
-        for flows in &mut carried {
+        for flows in &mut copies {
             flows.catch_up(forgotten_ns)?;
             flows.clear(forgotten_ns)?;
         }
         // Programs that ran with the old facts have written the flows that they began.
         readers::wait_for_readers();
-        for mut flows in carried {
+        for mut flows in copies {
             flows.catch_up(forgotten_ns)?;
             flows.hand_over(forgotten_ns)?;
         }

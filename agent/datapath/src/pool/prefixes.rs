@@ -66,7 +66,7 @@ impl Prefixes {
     /// Decreases the count.
     pub(super) fn leaves(&mut self, arrays: &Arrays, id: u32, now: Moment) {
         if self.was_last(arrays, id) {
-            self.ids.rest(id, now);
+            self.ids.release(id, now);
         }
     }
 
@@ -104,7 +104,7 @@ impl Prefixes {
         self.ids.used()
     }
 
-    pub(super) fn has_resting(&self) -> bool {
-        self.ids.has_resting()
+    pub(super) fn has_quarantined(&self) -> bool {
+        self.ids.has_quarantined()
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn address(range: &Range, slot: u32) -> IpAddr {
     let [.., a, b, c, d] = address;
     let low = u32::from_be_bytes([a, b, c, d]) | (slot - range.base);
     address[12..].copy_from_slice(&low.to_be_bytes());
-    super::foreign::address(address)
+    super::frontends::address(address)
 }
 
 /// A range in the layout of the configuration.

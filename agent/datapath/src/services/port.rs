@@ -6,11 +6,11 @@ use dormouse_agent_services::{ServicePort, Services};
 use dormouse_ebpf::maps::SlotOptions;
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set, VIPS_MAX};
 
+use super::backend_set::{self, BackendSet, Keep};
 use super::group::{Group, Role};
 use super::layout::DYNAMIC_FROM;
-use super::roster::{self, Keep, Roster};
 use super::vips::is_open;
-use super::{Ledger, Registry, admitted};
+use super::{Ledger, Registry, source_ranges};
 use crate::arrays::Arrays;
 use crate::error::DatapathError;
 use crate::pool::{self, Pool};
@@ -29,9 +29,9 @@ impl Registry {
         let before = known
             .filter(|group| self.is_at_home(group, port))
             .or_else(|| self.claim(ledger.arrays, services, port));
-        let mut roster = std::mem::take(&mut self.roster);
-        let outcome = self.put(ledger, services, port, &mut roster, before);
-        self.roster = roster;
+        let mut backends = std::mem::take(&mut self.backends);
+        let outcome = self.put(ledger, services, port, &mut backends, before);
+        self.backends = backends;
         let group = match outcome {
             Ok(group) => group,
             Err(error) => {
@@ -58,32 +58,37 @@ impl Registry {
         ledger: &mut Ledger<'_>,
         services: &Services,
         port: &Arc<ServicePort>,
-        roster: &mut Roster,
+        backends: &mut BackendSet,
         before: Option<Group>,
     ) -> Result<Group, DatapathError> {
         let held = before.map_or_else(Set::default, |group| whole(ledger.arrays, &group));
         pool::members(ledger.arrays, held, &mut self.had);
-        roster.fill(port, &self.had, (self.keep(port), &self.silent));
+        backends.fill(port, &self.had, (self.keep(port), &self.silent));
         let mut group = before.unwrap_or(Group::NONE);
-        group.unsettled = roster.unheard;
+        group.unsettled = backends.unsettled;
         let mut taken = Vec::new();
         let mut offset = held.offset;
         let ready = self
-            .acquire(ledger, port, roster, (&mut group, &mut taken, &mut offset))
+            .acquire(
+                ledger,
+                port,
+                backends,
+                (&mut group, &mut taken, &mut offset),
+            )
             .and_then(|()| self.prepare(services, port, &group))
-            .and_then(|()| sets(port, roster, &group, offset));
+            .and_then(|()| sets(port, backends, &group, offset));
         let sets = match ready {
             Ok(sets) => sets,
             Err(error) => {
-                self.give_back(ledger, roster, &taken, (held, offset));
+                self.give_back(ledger, backends, &taken, (held, offset));
                 return Err(error);
             }
         };
-        self.show(ledger, services, port, roster, (&group, &sets));
+        self.show(ledger, services, port, backends, (&group, &sets));
         if held.offset != offset {
-            ledger.pool.rest(held);
+            ledger.pool.release_set(held);
         }
-        for id in roster.gone.drain(..) {
+        for id in backends.gone.drain(..) {
             ledger.pool.release(ledger.arrays, id);
         }
         Ok(group)
@@ -93,13 +98,13 @@ impl Registry {
     fn give_back(
         &mut self,
         ledger: &mut Ledger<'_>,
-        roster: &mut Roster,
+        backends: &mut BackendSet,
         taken: &[u32],
         (held, offset): (Set, u32),
     ) {
-        ledger.pool.undo(ledger.arrays, &mut roster.members);
+        ledger.pool.undo(ledger.arrays, &mut backends.members);
         if offset != held.offset {
-            ledger.pool.rest_ids(offset, self.ids.len());
+            ledger.pool.release_ids(offset, self.ids.len());
         }
         for slot in taken {
             self.slot_options.take(slot);
@@ -115,7 +120,7 @@ impl Registry {
         &mut self,
         ledger: &mut Ledger<'_>,
         port: &ServicePort,
-        roster: &mut Roster,
+        backends: &mut BackendSet,
         (group, taken, offset): (&mut Group, &mut Vec<u32>, &mut u32),
     ) -> Result<(), DatapathError> {
         let held = whole(ledger.arrays, group);
@@ -126,8 +131,8 @@ impl Registry {
                 group.set(role, Some(slot));
             }
         }
-        ledger.pool.admit(ledger.arrays, &mut roster.members)?;
-        roster.ids(port.internal, &mut self.ids);
+        ledger.pool.admit(ledger.arrays, &mut backends.members)?;
+        backends.ids(port.internal, &mut self.ids);
         if !pool::holds(ledger.arrays, held, &self.ids) {
             *offset = ledger.pool.write(ledger.arrays, &self.ids)?;
         }
@@ -170,7 +175,7 @@ impl Registry {
                 self.slot_options.put(slot, options)?;
             }
             if matches!(role, Role::External | Role::Guarded) {
-                let ranges = admitted::ranges(services.node(), port, slot);
+                let ranges = source_ranges::ranges(services.node(), port, slot);
                 self.source_ranges.admit(slot, &ranges)?;
             }
         }
@@ -183,11 +188,11 @@ impl Registry {
         ledger: &mut Ledger<'_>,
         services: &Services,
         port: &Arc<ServicePort>,
-        roster: &mut Roster,
+        backends: &mut BackendSet,
         (group, sets): (&Group, &[(u32, Set)]),
     ) {
         let arrays = ledger.arrays;
-        Pool::confirm(arrays, &mut roster.members);
+        Pool::confirm(arrays, &mut backends.members);
         for (slot, set) in sets {
             show_set(arrays, *slot, *set);
         }
@@ -195,16 +200,16 @@ impl Registry {
         let clients = self.clients(port, group);
         for (role, slot) in slots(group).filter(|(role, _)| role.is_of(port)) {
             let route = if role == Role::Internal {
-                self.internal_route(services, port, (roster, slot))
+                self.internal_route(services, port, (backends, slot))
             } else {
-                roster.route(port, role, base)
+                backends.route(port, role, base)
             };
             show_route(arrays, slot, route);
             if slot_options(port, role, (group, clients)).is_none() {
                 self.slot_options.take(&slot);
             }
             if matches!(role, Role::External | Role::Guarded) {
-                let ranges = admitted::ranges(services.node(), port, slot);
+                let ranges = source_ranges::ranges(services.node(), port, slot);
                 self.source_ranges.restrict(slot, &ranges);
             }
         }
@@ -216,12 +221,12 @@ impl Registry {
         &self,
         services: &Services,
         port: &Arc<ServicePort>,
-        (roster, base): (&Roster, u32),
+        (backends, base): (&BackendSet, u32),
     ) -> Route {
         if self.is_direct(base) && !is_open(services, port) {
-            roster::shut(Some(base))
+            backend_set::shut(Some(base))
         } else {
-            roster.route(port, Role::Internal, base)
+            backends.route(port, Role::Internal, base)
         }
     }
 
@@ -268,7 +273,7 @@ impl Registry {
             self.clear(ledger.arrays, services, slot);
             // Slots of a removed range belong to the apps again.
             if !self.is_direct(slot) && slot >= VIPS_MAX {
-                self.slots.rest(slot - VIPS_MAX, ledger.pool.now());
+                self.slots.release(slot - VIPS_MAX, ledger.pool.now());
             }
         }
         ledger.pool.release_all(ledger.arrays, held);
@@ -282,7 +287,7 @@ impl Registry {
             services.table().is_cluster_ip(address)
         });
         let route = if stays {
-            roster::shut(None)
+            backend_set::shut(None)
         } else {
             Route::ABSENT
         };
@@ -327,12 +332,12 @@ fn whole(arrays: &Arrays, group: &Group) -> Set {
 
 fn sets(
     port: &ServicePort,
-    roster: &Roster,
+    backends: &BackendSet,
     group: &Group,
     offset: u32,
 ) -> Result<Vec<(u32, Set)>, DatapathError> {
     let some = slots(group).filter(|(role, _)| role.is_of(port));
-    some.map(|(role, slot)| Ok((slot, roster.set(port, role, offset)?)))
+    some.map(|(role, slot)| Ok((slot, backends.set(port, role, offset)?)))
         .collect()
 }
 

@@ -16,7 +16,7 @@ use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP};
 use dormouse_ebpf::service::Mode;
 use serde_json::json;
 
-use super::foreign::{address_key, key};
+use super::frontends::{address_key, key};
 use super::group::Role;
 use bench::{Bench, endpoint, service, slice, vip};
 
@@ -30,7 +30,7 @@ fn rows(bench: &Bench, at: &str) -> Vec<(String, u32, u16)> {
         let id = member.id.unwrap();
         let generation = bench.arrays().backend(id).unwrap().generation;
         (
-            SocketAddr::new(super::foreign::address(address), port).to_string(),
+            SocketAddr::new(super::frontends::address(address), port).to_string(),
             id,
             generation,
         )
@@ -68,7 +68,7 @@ fn the_first_port_of_a_cluster_ip_has_the_direct_slot_and_the_others_are_in_the_
     bench.serve();
     assert_eq!(
         bench.arrays().slot(direct).0,
-        super::roster::shut(None),
+        super::backend_set::shut(None),
         "it is still served"
     );
     bench.delete(&service("s", "172.30.0.7", &json!({})));

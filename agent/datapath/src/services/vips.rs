@@ -8,9 +8,9 @@ use dormouse_ebpf::maps::{
 };
 use dormouse_ebpf::service::Route;
 
-use super::foreign::{address_key, key};
+use super::backend_set::shut;
+use super::frontends::{address_key, key};
 use super::group::{Group, Role};
-use super::roster::shut;
 use super::{Ledger, Registry, Served};
 use crate::arrays::Arrays;
 use crate::error::DatapathError;
@@ -146,7 +146,7 @@ impl Registry {
 
     /// Whether an entry would be written now.
     pub(super) fn is_claimed(&self, services: &Services, key: &FrontendKey) -> bool {
-        let vip = super::foreign::vip(key);
+        let vip = super::frontends::vip(key);
         match key.kind {
             FRONTEND_VIP => vip.is_some_and(|vip| {
                 let slot = self.slot_of(services, &vip).map(|(slot, _)| slot);
@@ -156,7 +156,7 @@ impl Registry {
                 vip.is_some_and(|vip| services.table().is_local_backend(&vip))
             }
             FRONTEND_CLUSTER_IP => {
-                let address = super::foreign::address(key.address);
+                let address = super::frontends::address(key.address);
                 self.direct_slot(address).is_none() && services.table().is_cluster_ip(address)
             }
             _ => true,
@@ -167,11 +167,11 @@ impl Registry {
 /// The route of a slot that was closed, from its set: the backends have not changed.
 fn reopen(arrays: &Arrays, port: &ServicePort, base: u32) {
     let (_, set) = arrays.slot(base);
-    let mut roster = super::Roster::default();
+    let mut backends = super::BackendSet::default();
     let mut had = Vec::new();
     pool::members(arrays, set, &mut had);
-    roster.fill(port, &had, (super::roster::Keep::All, &[]));
-    let route: Route = roster.route(port, Role::Internal, base);
+    backends.fill(port, &had, (super::backend_set::Keep::All, &[]));
+    let route: Route = backends.route(port, Role::Internal, base);
     arrays.write_route(base, route);
 }
 

@@ -18,12 +18,12 @@ use super::objects::{TestObject, World, read};
 use crate::arrays::{Arrays, octets};
 use crate::cluster;
 use crate::grace::Graces;
-use crate::kept::memory::{Memory, Trie};
 use crate::pool::Pool;
-use crate::services::foreign::number;
+use crate::services::frontends::number;
 use crate::services::group::Role;
 use crate::services::{Calls, Ledger, Registry, Served};
 use crate::view::View;
+use crate::write_through::memory::{Memory, Trie};
 
 /// The maps, which outlive the agent.
 struct Maps {

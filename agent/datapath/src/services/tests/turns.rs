@@ -9,14 +9,14 @@ use dormouse_ebpf::service::Mode as AppMode;
 use serde_json::json;
 
 use super::bench::{apply, endpoint, node, service, slice};
+use crate::app_entries;
 use crate::arrays::Arrays;
 use crate::entry::{Backend, Entry};
 use crate::grace::Graces;
-use crate::kept::Held;
-use crate::kept::memory::{Memory, Trie};
-use crate::mirror;
 use crate::pool::Pool;
 use crate::services::{Calls, Ledger, Registry};
+use crate::write_through::KernelMap;
+use crate::write_through::memory::{Memory, Trie};
 
 /// A map that stops the sync at its first new entry.
 struct Gate {
@@ -25,7 +25,7 @@ struct Gate {
     open: Option<Receiver<()>>,
 }
 
-impl Held<FrontendKey, u32> for Gate {
+impl KernelMap<FrontendKey, u32> for Gate {
     fn all(&self) -> Result<Vec<(FrontendKey, u32)>, MapError> {
         self.map.all()
     }
@@ -97,14 +97,14 @@ fn an_entry_is_published_in_the_middle_of_a_sync() {
         });
         at.recv().unwrap();
         // The sync stands still until `go`: a call that waited for it would never return.
-        mirror::publish(&arrays, &pool, &app(7)).unwrap();
-        mirror::forget(&arrays, &pool, 7);
-        mirror::publish(&arrays, &pool, &app(8)).unwrap();
+        app_entries::publish(&arrays, &pool, &app(7)).unwrap();
+        app_entries::forget(&arrays, &pool, 7);
+        app_entries::publish(&arrays, &pool, &app(8)).unwrap();
         assert_eq!(pool.used()[0], 3, "two of the Service, one of the app");
         go.send(()).unwrap();
         assert!(sync.join().unwrap().shed.is_empty());
     });
-    assert_eq!(mirror::followed(&arrays), [8]);
+    assert_eq!(app_entries::followed(&arrays), [8]);
     assert_eq!(Pool::read(&arrays, Graces::default()).used(), pool.used());
 }
 
@@ -117,9 +117,9 @@ fn two_who_take_rows_at_once_never_get_the_same() {
             let (arrays, pool) = (&arrays, &pool);
             scope.spawn(move || {
                 for vip in first..first + 500 {
-                    mirror::publish(arrays, pool, &app(vip)).unwrap();
+                    app_entries::publish(arrays, pool, &app(vip)).unwrap();
                     if vip % 2 == 0 {
-                        mirror::forget(arrays, pool, vip);
+                        app_entries::forget(arrays, pool, vip);
                     }
                 }
             });

@@ -12,7 +12,7 @@ use dormouse_ebpf::maps::SourceRange;
 use super::error::DatapathError;
 
 /// The map in the kernel.
-pub(super) trait Held<K, V>: Send {
+pub(super) trait KernelMap<K, V>: Send {
     fn all(&self) -> Result<Vec<(K, V)>, MapError>;
     fn get(&self, key: &K) -> Option<V>;
     fn put(&mut self, key: &K, value: V) -> Result<(), MapError>;
@@ -20,84 +20,84 @@ pub(super) trait Held<K, V>: Send {
 }
 
 /// A map with its cached content. The agent is its only writer.
-pub(super) struct Kept<K, V> {
+pub(super) struct WriteThrough<K, V> {
     name: &'static str,
-    held: Box<dyn Held<K, V>>,
-    known: HashMap<K, V>,
+    map: Box<dyn KernelMap<K, V>>,
+    cached: HashMap<K, V>,
     max: u32,
 }
 
-impl<K: Debug, V: Debug> Debug for Kept<K, V> {
+impl<K: Debug, V: Debug> Debug for WriteThrough<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept")
+        f.debug_struct("WriteThrough")
             .field("name", &self.name)
-            .field("known", &self.known)
+            .field("cached", &self.cached)
             .finish_non_exhaustive()
     }
 }
 
-impl<K: Eq + Hash + Copy, V: PartialEq + Copy> Kept<K, V> {
+impl<K: Eq + Hash + Copy, V: PartialEq + Copy> WriteThrough<K, V> {
     /// Reads the content that the previous agent left.
     pub(super) fn open(
         name: &'static str,
-        held: Box<dyn Held<K, V>>,
+        map: Box<dyn KernelMap<K, V>>,
         max: u32,
     ) -> Result<Self, DatapathError> {
-        let known = held.all().map_err(DatapathError::map("read", name))?;
+        let cached = map.all().map_err(DatapathError::map("read", name))?;
         Ok(Self {
             name,
-            held,
-            known: known.into_iter().collect(),
+            map,
+            cached: cached.into_iter().collect(),
             max,
         })
     }
 
     pub(super) fn get(&self, key: &K) -> Option<V> {
-        self.known.get(key).copied()
+        self.cached.get(key).copied()
     }
 
     /// Looks the key up in the kernel: a trie matches by the longest prefix.
     pub(super) fn look_up(&self, key: &K) -> Option<V> {
-        self.held.get(key)
+        self.map.get(key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.known.iter()
+        self.cached.iter()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.known.len()
+        self.cached.len()
     }
 
     /// Writes a value if it differs. Returns whether it did.
     pub(super) fn put(&mut self, key: K, value: V) -> Result<bool, DatapathError> {
-        let known = self.known.get(&key);
-        if known == Some(&value) {
+        let cached = self.cached.get(&key);
+        if cached == Some(&value) {
             return Ok(false);
         }
-        if known.is_none() && self.known.len() >= self.max as usize {
+        if cached.is_none() && self.cached.len() >= self.max as usize {
             return Err(DatapathError::full(self.name, self.max));
         }
-        self.held
+        self.map
             .put(&key, value)
             .map_err(DatapathError::map("insert into", self.name))?;
-        self.known.insert(key, value);
+        self.cached.insert(key, value);
         Ok(true)
     }
 
     /// Removes a key. Returns whether it was present.
     pub(super) fn take(&mut self, key: &K) -> bool {
-        if self.known.remove(key).is_none() {
+        if self.cached.remove(key).is_none() {
             return false;
         }
-        if let Err(error) = self.held.take(key) {
+        if let Err(error) = self.map.take(key) {
             tracing::warn!(map = self.name, %error, "failed to remove an entry");
         }
         true
     }
 }
 
-impl<K: Pod + Send, V: Pod + Send> Held<K, V> for BpfHashMap<MapData, K, V> {
+impl<K: Pod + Send, V: Pod + Send> KernelMap<K, V> for BpfHashMap<MapData, K, V> {
     fn all(&self) -> Result<Vec<(K, V)>, MapError> {
         self.iter().collect()
     }
@@ -122,7 +122,7 @@ fn key(&(length, slot, address): &Range) -> Key<SourceRange> {
     Key::new(length, SourceRange { slot, address })
 }
 
-impl Held<Range, u32> for LpmTrie<MapData, SourceRange, u32> {
+impl KernelMap<Range, u32> for LpmTrie<MapData, SourceRange, u32> {
     fn all(&self) -> Result<Vec<(Range, u32)>, MapError> {
         let range = |key: Key<SourceRange>| {
             let SourceRange { slot, address } = key.data();
@@ -155,13 +155,13 @@ pub(super) mod memory {
 
     use parking_lot::Mutex;
 
-    use super::{Hash, HashMap, Held, MapError, Range};
+    use super::{Hash, HashMap, KernelMap, MapError, Range};
 
     /// A hash map.
     #[derive(Clone, Default)]
     pub(crate) struct Memory<K, V>(pub(crate) Arc<Mutex<HashMap<K, V>>>);
 
-    impl<K: Eq + Hash + Copy + Send, V: Copy + Send> Held<K, V> for Memory<K, V> {
+    impl<K: Eq + Hash + Copy + Send, V: Copy + Send> KernelMap<K, V> for Memory<K, V> {
         fn all(&self) -> Result<Vec<(K, V)>, MapError> {
             Ok(self
                 .0
@@ -199,7 +199,7 @@ pub(super) mod memory {
         )
     }
 
-    impl Held<Range, u32> for Trie {
+    impl KernelMap<Range, u32> for Trie {
         fn all(&self) -> Result<Vec<(Range, u32)>, MapError> {
             self.0.all()
         }

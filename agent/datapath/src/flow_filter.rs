@@ -9,44 +9,44 @@ use dormouse_agent_sys::words::Words;
 
 const WORDS: usize = FLOW_FILTER_WORDS as usize;
 /// Index of the word that selects the filter that programs read.
-const ASKED: usize = 2 * WORDS;
+const ACTIVE: usize = 2 * WORDS;
 
 /// Both filters: one is read by programs, the other is rebuilt.
 #[derive(Debug)]
-pub(super) struct Flowing {
+pub(super) struct FlowFilter {
     words: Words,
 }
 
 /// The filter that is being rebuilt.
 #[must_use = "programs do not read it before `finish`"]
-pub(super) struct Renewal<'a> {
+pub(super) struct Rebuild<'a> {
     words: &'a Words,
     filter: usize,
 }
 
-impl Flowing {
+impl FlowFilter {
     pub(super) fn open(loaded: &Loaded) -> Result<Self, DatapathError> {
         let array = loaded.array("flow_filter")?;
-        let words = Words::map(std::os::fd::AsFd::as_fd(array.fd()), ASKED + 1)
+        let words = Words::map(std::os::fd::AsFd::as_fd(array.fd()), ACTIVE + 1)
             .map_err(DatapathError::map("map the memory of", "flow_filter"))?;
         Ok(Self { words })
     }
 
     /// Clears the unused filter, and waits a grace period, until each flow that was only marked in it is in the table.
-    pub(super) fn renew(&self) -> Renewal<'_> {
-        let filter = usize::from(self.words.load(ASKED) == Some(0));
+    pub(super) fn rebuild(&self) -> Rebuild<'_> {
+        let filter = usize::from(self.words.load(ACTIVE) == Some(0));
         for place in filter * WORDS..(filter + 1) * WORDS {
             self.words.store(place, 0);
         }
         readers::wait_for_readers();
-        Renewal {
+        Rebuild {
             words: &self.words,
             filter,
         }
     }
 }
 
-impl Renewal<'_> {
+impl Rebuild<'_> {
     /// Adds the source address of a flow.
     pub(super) fn mark(&self, address: &[u8; 16]) {
         let (word, bit) = flow_filter_bit(address);
@@ -55,7 +55,7 @@ impl Renewal<'_> {
 
     /// Makes programs read the rebuilt filter, after all flows have been added.
     pub(super) fn finish(self) {
-        self.words.store(ASKED, self.filter as u64);
+        self.words.store(ACTIVE, self.filter as u64);
     }
 }
 
@@ -63,40 +63,40 @@ impl Renewal<'_> {
 mod tests {
     use super::*;
 
-    fn flowing() -> Flowing {
-        Flowing {
-            words: crate::arrays::anonymous(ASKED + 1).unwrap(),
+    fn filter() -> FlowFilter {
+        FlowFilter {
+            words: crate::arrays::anonymous(ACTIVE + 1).unwrap(),
         }
     }
 
-    fn asks(flowing: &Flowing, address: &[u8; 16]) -> bool {
+    fn contains(filter: &FlowFilter, address: &[u8; 16]) -> bool {
         let (word, bit) = flow_filter_bit(address);
-        let filter = usize::try_from(flowing.words.load(ASKED).unwrap()).unwrap();
-        flowing.words.load(filter * WORDS + word as usize).unwrap() & bit != 0
+        let active = usize::try_from(filter.words.load(ACTIVE).unwrap()).unwrap();
+        filter.words.load(active * WORDS + word as usize).unwrap() & bit != 0
     }
 
     #[test]
     fn a_removed_address_leaves_with_the_second_rebuild_and_present_ones_stay() {
-        let flowing = flowing();
+        let filter = filter();
         let (there, gone) = ([1; 16], [2; 16]);
         for marked in [&[there, gone][..], &[there]] {
-            let renewal = flowing.renew();
+            let rebuild = filter.rebuild();
             for address in marked {
-                renewal.mark(address);
+                rebuild.mark(address);
             }
-            renewal.finish();
-            assert!(asks(&flowing, &there));
-            assert_eq!(asks(&flowing, &gone), marked.contains(&gone));
+            rebuild.finish();
+            assert!(contains(&filter, &there));
+            assert_eq!(contains(&filter, &gone), marked.contains(&gone));
         }
     }
 
     #[test]
     fn an_abandoned_rebuild_changes_nothing() {
-        let flowing = flowing();
-        let renewal = flowing.renew();
-        renewal.mark(&[1; 16]);
-        renewal.finish();
-        drop(flowing.renew());
-        assert!(asks(&flowing, &[1; 16]));
+        let filter = filter();
+        let rebuild = filter.rebuild();
+        rebuild.mark(&[1; 16]);
+        rebuild.finish();
+        drop(filter.rebuild());
+        assert!(contains(&filter, &[1; 16]));
     }
 }

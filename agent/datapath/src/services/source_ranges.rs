@@ -7,35 +7,35 @@ use dormouse_ebpf::maps::SOURCE_RANGES_MAX;
 
 use crate::arrays::octets;
 use crate::error::DatapathError;
-use crate::kept::{Held, Kept, Range};
+use crate::write_through::{KernelMap, Range, WriteThrough};
 
 /// The trie, and the ranges of each slot.
 #[derive(Debug)]
-pub(super) struct Admissions {
-    kept: Kept<Range, u32>,
+pub(super) struct SourceRanges {
+    map: WriteThrough<Range, u32>,
     slots: HashMap<u32, Vec<Range>>,
 }
 
-impl Admissions {
+impl SourceRanges {
     /// Reads what the previous agent left.
-    pub(super) fn open(held: Box<dyn Held<Range, u32>>) -> Result<Self, DatapathError> {
-        let kept = Kept::open("source_range", held, SOURCE_RANGES_MAX)?;
+    pub(super) fn open(map: Box<dyn KernelMap<Range, u32>>) -> Result<Self, DatapathError> {
+        let map = WriteThrough::open("source_range", map, SOURCE_RANGES_MAX)?;
         let mut slots: HashMap<u32, Vec<Range>> = HashMap::new();
-        for (range, _) in kept.iter() {
+        for (range, _) in map.iter() {
             let slot = u32::from_be_bytes(range.1);
             slots.entry(slot).or_default().push(*range);
         }
-        Ok(Self { kept, slots })
+        Ok(Self { map, slots })
     }
 
     /// Whether the kernel's trie admits a source.
     pub(super) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
         let slot = slot.to_be_bytes();
-        self.kept.look_up(&(160, slot, *source)).is_some()
+        self.map.look_up(&(160, slot, *source)).is_some()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.kept.len()
+        self.map.len()
     }
 
     /// The slots with source ranges.
@@ -43,10 +43,10 @@ impl Admissions {
         self.slots.keys().copied().collect()
     }
 
-    /// Adds source ranges of a slot; [`Admissions::restrict`] removes the others, when no word refers to the old slot any more.
+    /// Adds source ranges of a slot; [`SourceRanges::restrict`] removes the others, when no word refers to the old slot any more.
     pub(super) fn admit(&mut self, slot: u32, ranges: &[Range]) -> Result<(), DatapathError> {
         for range in ranges {
-            if self.kept.put(*range, 1)? {
+            if self.map.put(*range, 1)? {
                 self.slots.entry(slot).or_default().push(*range);
             }
         }
@@ -58,8 +58,8 @@ impl Admissions {
         let Some(known) = self.slots.get_mut(&slot) else {
             return;
         };
-        let kept = &mut self.kept;
-        known.retain(|range| ranges.contains(range) || !kept.take(range));
+        let map = &mut self.map;
+        known.retain(|range| ranges.contains(range) || !map.take(range));
         if known.is_empty() {
             self.slots.remove(&slot);
         }

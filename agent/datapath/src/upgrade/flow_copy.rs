@@ -22,7 +22,7 @@ pub(super) const NOT_YET: u64 = u64::MAX;
 type Table = HashMap<MapData, FlowKey, Flow>;
 
 /// A flow table that is copied.
-pub(crate) struct Carried {
+pub(crate) struct FlowCopy {
     from: Table,
     to: Table,
     /// Flows without a packet since this time are not copied: the new table has no room for them.
@@ -33,10 +33,10 @@ pub(crate) struct Carried {
     lost: usize,
 }
 
-impl Carried {
+impl FlowCopy {
     /// Copies one folder's flow table into another's: the most recently used flows, if there is not enough room.
     pub(super) fn begin(from: &Maps, to: &Maps) -> Result<Self, DatapathError> {
-        let mut carried = Self {
+        let mut copies = Self {
             from: from.typed("flow")?,
             to: to.typed("flow")?,
             oldest_ns: 0,
@@ -45,17 +45,17 @@ impl Carried {
         };
         let now_ns = clock::boottime_ns();
         let mut seen_ns = Vec::new();
-        walk(&carried.from, "flow", |key: &FlowKey, flow: &Flow| {
+        walk(&copies.from, "flow", |key: &FlowKey, flow: &Flow| {
             if leads(key, flow, now_ns) {
                 seen_ns.push(flow.seen_ns);
             }
             true
         })?;
-        let info = carried.to.map().info();
+        let info = copies.to.map().info();
         let info = info.map_err(DatapathError::map("look at", "flow"))?;
-        carried.oldest_ns = latest(&mut seen_ns, room(info.max_entries()));
-        carried.catch_up(NOT_YET)?;
-        Ok(carried)
+        copies.oldest_ns = latest(&mut seen_ns, room(info.max_entries()));
+        copies.catch_up(NOT_YET)?;
+        Ok(copies)
     }
 
     /// Copies the flows since the last copy. From `forgotten_ns` on (CLOCK_BOOTTIME), flows begin in the new table.
@@ -139,9 +139,9 @@ impl Carried {
     }
 }
 
-impl std::fmt::Debug for Carried {
+impl std::fmt::Debug for FlowCopy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Carried").finish_non_exhaustive()
+        f.debug_struct("FlowCopy").finish_non_exhaustive()
     }
 }
 

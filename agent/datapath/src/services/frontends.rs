@@ -9,43 +9,43 @@ use dormouse_ebpf::maps::{
 
 use crate::arrays::{Arrays, octets};
 use crate::error::DatapathError;
-use crate::kept::{Held, Kept};
+use crate::write_through::{KernelMap, WriteThrough};
 
 /// Number of removed addresses after which the filter is rebuilt, if fewer remain.
 const GONE_MAX: usize = 1_024;
 
 /// The map and its Bloom filter.
 #[derive(Debug)]
-pub(super) struct Foreign {
-    kept: Kept<FrontendKey, u32>,
+pub(super) struct Frontends {
+    map: WriteThrough<FrontendKey, u32>,
     /// Entries removed since the filter was built.
     gone: usize,
 }
 
-impl Foreign {
+impl Frontends {
     /// Reads what the previous agent left.
-    pub(super) fn open(held: Box<dyn Held<FrontendKey, u32>>) -> Result<Self, DatapathError> {
+    pub(super) fn open(map: Box<dyn KernelMap<FrontendKey, u32>>) -> Result<Self, DatapathError> {
         Ok(Self {
-            kept: Kept::open("frontend", held, FRONTENDS_MAX)?,
+            map: WriteThrough::open("frontend", map, FRONTENDS_MAX)?,
             gone: 0,
         })
     }
 
     pub(super) fn get(&self, key: &FrontendKey) -> Option<u32> {
-        self.kept.get(key)
+        self.map.get(key)
     }
 
     pub(super) fn look_up(&self, key: &FrontendKey) -> Option<u32> {
-        self.kept.look_up(key)
+        self.map.look_up(key)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.kept.len()
+        self.map.len()
     }
 
     /// The keys of one kind.
     pub(super) fn keys(&self, kind: u8) -> Vec<FrontendKey> {
-        let keys = self.kept.iter().map(|(key, _)| *key);
+        let keys = self.map.iter().map(|(key, _)| *key);
         keys.filter(|key| key.kind == kind).collect()
     }
 
@@ -57,7 +57,7 @@ impl Foreign {
         value: Option<u32>,
     ) -> Result<(), DatapathError> {
         let Some(value) = value else {
-            self.gone += usize::from(self.kept.take(&key));
+            self.gone += usize::from(self.map.take(&key));
             return Ok(());
         };
         if is_filtered(&key) {
@@ -67,12 +67,12 @@ impl Foreign {
                 arrays.frontend_filter.store(word as usize, old | bit);
             }
         }
-        self.kept.put(key, value).map(drop)
+        self.map.put(key, value).map(drop)
     }
 
     /// Rebuilds the filter if many addresses were removed.
     pub(super) fn tidy(&mut self, arrays: &Arrays) {
-        if self.gone > GONE_MAX && self.gone > self.kept.len() {
+        if self.gone > GONE_MAX && self.gone > self.map.len() {
             self.sweep(arrays);
         }
     }
@@ -83,7 +83,7 @@ impl Foreign {
             return;
         }
         let mut words = vec![0; FRONTEND_FILTER_WORDS as usize];
-        for (key, _) in self.kept.iter().filter(|(key, _)| is_filtered(key)) {
+        for (key, _) in self.map.iter().filter(|(key, _)| is_filtered(key)) {
             let (word, bit) = frontend_filter_bit(&key.address);
             words[word as usize] |= bit;
         }

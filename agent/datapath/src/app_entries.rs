@@ -73,7 +73,7 @@ pub(super) fn publish(arrays: &Arrays, pool: &Pool, entry: &Entry) -> Result<(),
                 version: held.version.wrapping_add(1),
             },
         );
-        pool.rest(held);
+        pool.release_set(held);
     } else {
         Pool::confirm(arrays, &mut wanted);
     }

@@ -9,7 +9,7 @@ use dormouse_ebpf::maps::{
 };
 use dormouse_ebpf::service::{Protocol, Route, SLOTS_MAX, VIPS_MAX};
 
-use super::foreign::{key, number};
+use super::frontends::{key, number};
 use super::group::{Group, Role};
 use super::{Ledger, Registry, Served, layout};
 use crate::arrays::Arrays;
@@ -17,7 +17,7 @@ use crate::bits::Bits;
 
 /// Slots of the previous agent that no service port has adopted.
 #[derive(Debug)]
-pub(super) struct Estate {
+pub(super) struct Leftover {
     slots: Bits,
     /// The slots of each group except the first, by the first.
     others: HashMap<u32, Vec<u32>>,
@@ -25,7 +25,7 @@ pub(super) struct Estate {
 
 impl Registry {
     /// Records the slots in use; their owners are not known yet.
-    pub(super) fn inherit(&mut self, arrays: &Arrays) {
+    pub(super) fn record_leftover(&mut self, arrays: &Arrays) {
         for slot in 0..SLOTS_MAX {
             let (route, _) = arrays.slot(slot);
             if !route.present || !route.is_service() {
@@ -37,13 +37,13 @@ impl Registry {
             let Some(base) = route.group() else {
                 continue;
             };
-            let estate = self.estate.get_or_insert_with(|| Estate {
+            let leftover = self.leftover.get_or_insert_with(|| Leftover {
                 slots: Bits::none(SLOTS_MAX),
                 others: HashMap::new(),
             });
-            estate.slots.put(slot);
+            leftover.slots.put(slot);
             if slot != base {
-                estate.others.entry(base).or_default().push(slot);
+                leftover.others.entry(base).or_default().push(slot);
             }
         }
     }
@@ -55,7 +55,7 @@ impl Registry {
         services: &Services,
         port: &Arc<ServicePort>,
     ) -> Option<Group> {
-        self.estate.as_ref()?;
+        self.leftover.as_ref()?;
         let vips = services.vips_of(port);
         let mut won = vips.iter().filter(|vip| {
             let found = services.frontend(vip);
@@ -66,24 +66,24 @@ impl Registry {
             let base = self.base_before(arrays, self.slot_before(arrays, vip)?)?;
             (base >= VIPS_MAX && !self.is_direct(base) || direct == Some(base)).then_some(base)
         })?;
-        let estate = self.estate.as_mut()?;
+        let leftover = self.leftover.as_mut()?;
         let mut group = Group::NONE;
         group.set(Role::Internal, Some(base));
-        for slot in estate.others.remove(&base).unwrap_or_default() {
+        for slot in leftover.others.remove(&base).unwrap_or_default() {
             group.set(Role::of(arrays.slot(slot).0), Some(slot));
         }
         for slot in group.slots() {
-            estate.slots.take(slot);
+            leftover.slots.take(slot);
         }
         Some(group)
     }
 
     /// The first slot of the group that a slot belongs to, if the group is not adopted yet.
     fn base_before(&self, arrays: &Arrays, slot: u32) -> Option<u32> {
-        let estate = self.estate.as_ref()?;
+        let leftover = self.leftover.as_ref()?;
         let base = arrays.slot(slot).0.group()?;
         let is_first = arrays.slot(base).0.group() == Some(base);
-        (is_first && estate.slots.has(base)).then_some(base)
+        (is_first && leftover.slots.has(base)).then_some(base)
     }
 
     /// The slot to which the maps send a VIP.
@@ -124,14 +124,14 @@ impl Registry {
     }
 
     fn sweep_slots(&mut self, ledger: &mut Ledger<'_>, services: &Services) {
-        let Some(estate) = self.estate.take() else {
+        let Some(leftover) = self.leftover.take() else {
             return;
         };
-        for slot in estate.slots.iter() {
+        for slot in leftover.slots.iter() {
             let (route, set) = ledger.arrays.slot(slot);
             self.clear(ledger.arrays, services, slot);
             if slot >= VIPS_MAX && !self.is_direct(slot) {
-                self.slots.rest(slot - VIPS_MAX, ledger.pool.now());
+                self.slots.release(slot - VIPS_MAX, ledger.pool.now());
             }
             // The other slots of a group have no backends of their own.
             if route.group() == Some(slot) {

@@ -9,7 +9,7 @@ use dormouse_agent_services::{Backend, Policy, ServicePort};
 use dormouse_ebpf::maps::{FOR_CLUSTER, FOR_LOCAL, RANK_SHIFT};
 use dormouse_ebpf::service::{Masquerade, Mode, Owner, Protocol, Route, Set};
 
-use super::foreign::{address, number};
+use super::frontends::{address, number};
 use super::group::Role;
 use crate::arrays::octets;
 use crate::error::DatapathError;
@@ -32,19 +32,19 @@ pub(super) enum Keep {
 
 /// The backends of a group.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct BackendSet {
     /// Sorted by address and port.
     pub(super) members: Vec<Member>,
     /// The ids of removed backends.
     pub(super) gone: Vec<u32>,
     /// Some are from the previous agent, and no source has named them yet.
-    pub(super) unheard: bool,
+    pub(super) unsettled: bool,
     /// Number of backends for the cluster IP's policy only, for both, for the other policy only.
     parts: [usize; 3],
     any: bool,
 }
 
-impl Roster {
+impl BackendSet {
     /// Fills the list with a service port's backends, given the previous ones, sorted too. Established flows to backends in
     /// `silent` end.
     pub(super) fn fill(
@@ -55,7 +55,7 @@ impl Roster {
     ) {
         self.members.clear();
         self.gone.clear();
-        self.unheard = false;
+        self.unsettled = false;
         let mut had = had.iter().peekable();
         for backend in &port.backends {
             let row = row(&backend);
@@ -113,7 +113,7 @@ impl Roster {
             self.gone.extend(member.id);
             self.gone.extend(old.and_then(|old| old.id));
         } else {
-            self.unheard |= keep == Keep::Unheard;
+            self.unsettled |= keep == Keep::Unheard;
             self.members.push(member);
             self.members.extend(old.map(leaving));
         }
