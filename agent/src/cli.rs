@@ -15,12 +15,12 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
+use dormouse_agent_inspect::{Exit, InspectError};
+use dormouse_agent_pod::{Ipv4Range, NodePrefix};
 
 use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
 use crate::services_sync;
-use dormouse_agent_inspect::{Exit, InspectError};
-use dormouse_agent_pod::{Ipv4Range, NodePrefix};
 
 /// The node agent of Dormouse: eBPF data path, pod network and, in standalone mode, the pods' processes
 #[derive(Debug, Parser)]

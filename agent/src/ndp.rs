@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use dormouse_agent_ipam::NodePrefix;
+use dormouse_agent_pod::{PodEntry, PodTable};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use tracing::{info, warn};
 
 use crate::profile::{Ndp, Profile};
 use advertiser::Advertiser;
-use dormouse_agent_pod::{PodEntry, PodTable};
 use groups::Groups;
 use schedule::Schedule;
 use uplink::{News, Uplink, Watch};

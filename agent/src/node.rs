@@ -6,6 +6,7 @@ mod routes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::client::LinkError;
 use dormouse_fleet::node as fleet;
@@ -18,7 +19,6 @@ use tracing::{info, warn};
 use crate::runtime::Runtime;
 use crate::source::fleet::{Signal, Source};
 use crate::source::fleet_state::FleetState;
-use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath};
 
 pub use apply::{ApplyError, Graced};
 pub use routes::Routes;

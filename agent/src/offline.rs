@@ -8,10 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-
-use crate::cni::connection;
 use dormouse_agent_pod::saved_config;
 use dormouse_agent_pod::{Network, PodEntry, PodTable};
+
+use crate::cni::connection;
 
 /// Serves the plugin on the connection that is standard input.
 pub fn serve(state_dir: &Path) -> Result<()> {

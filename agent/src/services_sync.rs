@@ -7,8 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use dormouse_agent_datapath::{ClusterFacts, DatapathError, ServiceFlows, SharedDatapath};
+use dormouse_agent_inspect::services::SharedServices;
 use dormouse_agent_services as services;
 use dormouse_agent_services::{Changes, Family, Node, NodeAddresses, Services, Strictness};
+use dormouse_agent_sys::memory;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -17,9 +20,6 @@ use tracing::{debug, error, info, warn};
 use crate::health::{self, Health, Listen, ProxyHealth};
 use crate::source::manifests::{Batch, Change, Manifests, ManifestsError, Object, Problem};
 use addresses::Addresses;
-use dormouse_agent_datapath::{ClusterFacts, DatapathError, ServiceFlows, SharedDatapath};
-use dormouse_agent_inspect::services::SharedServices;
-use dormouse_agent_sys::memory;
 
 /// After a change of more service ports than this, freed memory is returned to the kernel.
 const LARGE: usize = 1_000;

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
+use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::load::{Load, Tally};
 use dormouse_ebpf::maps::{BACKENDS_MAX, Backend, FRONTEND_FILTER_WORDS, PREFIXES_MAX};
 use dormouse_ebpf::service::{Route, SETS_MAX, SLOTS_MAX, Set, VIPS_MAX};
 
 use super::error::DatapathError;
 use super::extents;
-use dormouse_agent_sys::words::Words;
 
 /// The arrays. Programs read all of them; `touch` is written by programs only, `loads` by programs and agent.
 #[derive(Debug)]

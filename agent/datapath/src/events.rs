@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use aya::maps::{MapData, RingBuf};
+use dormouse_agent_sys::readiness;
 use dormouse_ebpf::service::EventKind;
 use tokio::io::unix::AsyncFd;
 
 use super::clock;
 use super::error::DatapathError;
 use super::load::Loaded;
-use dormouse_agent_sys::readiness;
 
 /// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The Bloom filter in front of the flow table. It is rebuilt periodically, because addresses cannot be removed from it.
 
+use dormouse_agent_sys::readers;
+use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::maps::{FLOW_FILTER_WORDS, flow_filter_bit};
 
 use super::error::DatapathError;
 use super::load::Loaded;
-use dormouse_agent_sys::readers;
-use dormouse_agent_sys::words::Words;
 
 const WORDS: usize = FLOW_FILTER_WORDS as usize;
 /// Index of the word that selects the filter that programs read.

@@ -14,14 +14,14 @@ use aya::programs::{
     TestRun, TestRunOptions,
 };
 use aya::{Ebpf, EbpfLoader};
+use dormouse_agent_netlink::classifier::Side;
+use dormouse_agent_sys::bpf;
+use dormouse_agent_sys::words::Words;
 
 use super::arrays::Arrays;
 use super::error::DatapathError;
 use super::probe::{Findings, Step, judge};
 use super::{Config, interface};
-use dormouse_agent_netlink::classifier::Side;
-use dormouse_agent_sys::bpf;
-use dormouse_agent_sys::words::Words;
 
 /// The object file, built by the build script.
 pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("DORMOUSE_EBPF_OBJECT"));

@@ -13,6 +13,8 @@ use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{
     Array, HashMap as BpfHashMap, IterableMap as _, Map, MapData, PerCpuArray, PerCpuHashMap,
 };
+use dormouse_agent_sys::bpf;
+use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
 use dormouse_ebpf::flow::{Flow, FlowKey};
@@ -29,8 +31,6 @@ use super::counts::sums;
 use super::error::DatapathError;
 use super::loads::{self, BackendCount};
 use super::{SCHEMA, Verdict};
-use dormouse_agent_sys::bpf;
-use dormouse_agent_sys::words::Words;
 
 /// Number of entries per batch read.
 const BATCH: usize = 1 << 12;

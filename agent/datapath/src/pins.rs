@@ -3,8 +3,9 @@
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
-use super::error::DatapathError;
 use dormouse_agent_sys::retry;
+
+use super::error::DatapathError;
 
 const BPFFS: &str = "/sys/fs/bpf";
 

@@ -23,6 +23,7 @@ use aya::maps::{Array, HashMap};
 use dormouse_ebpf::config::{Config as Facts, Forwarding, Net, SERVICE_RANGES_MAX};
 use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FRONTEND_VIP, FrontendKey};
 
+use dormouse_agent_sys::readers;
 pub(super) use flow_copy::FlowCopy;
 use flow_copy::NOT_YET;
 use folders::{beside, failed, is_link, links, pins, remove, set_aside};
@@ -30,7 +31,6 @@ use schema::Maps;
 
 use super::clock;
 use super::error::DatapathError;
-use dormouse_agent_sys::readers;
 
 /// Maps that the new data path does not share: of another size, or emptied for the old programs.
 const OWN: &[&str] = &["flow", "config", "current", "frontend"];

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use dormouse_agent_datapath::{Pinned, octets};
+use dormouse_agent_pod::names::mac_text;
 use dormouse_ebpf::config::{Net, Range};
 use dormouse_ebpf::decide::{Tables as _, is_node_address};
 use dormouse_ebpf::maps::{FRONTEND_CLUSTER_IP, FrontendKey};
@@ -13,8 +15,6 @@ use super::names::{Names, text};
 use super::output::age;
 use super::wiring::Wired;
 use super::{API_VERSION, InspectError};
-use dormouse_agent_datapath::{Pinned, octets};
-use dormouse_agent_pod::names::mac_text;
 
 /// The facts about an address, each a topic and a text.
 #[derive(Debug)]

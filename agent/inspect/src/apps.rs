@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use dormouse_agent_datapath::{Mode, Pinned};
 use serde::Serialize;
 
 use super::output::{Column, Row};
-use dormouse_agent_datapath::{Mode, Pinned};
 
 /// An app's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

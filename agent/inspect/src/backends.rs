@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
+use dormouse_agent_datapath::{BackendCount, Pinned, octets};
 use dormouse_ebpf::load::Tally;
 use serde::Serialize;
 
 use super::names::Names;
 use super::output::{Column, Row};
-use dormouse_agent_datapath::{BackendCount, Pinned, octets};
 
 /// A backend of a Service or an app.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use dormouse_agent_datapath::{Pinned, Verdict};
 use dormouse_ebpf::maps::{DropKey, NO_SLOT};
 use serde::Serialize;
 
@@ -9,7 +10,6 @@ use super::InspectError;
 use super::names::Names;
 use super::output::{Column, Row};
 use super::reason::{Reason, code, reason};
-use dormouse_agent_datapath::{Pinned, Verdict};
 
 /// Packets dropped, refused or reset for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

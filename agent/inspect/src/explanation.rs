@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use dormouse_agent_datapath::{Explained, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -10,7 +11,6 @@ use super::frame::{Opening, ends};
 use super::names::protocol_name;
 use super::reason::{Reason, code, reason};
 use super::render::{Evidence, Line, activator, direct};
-use dormouse_agent_datapath::{Explained, Verdict};
 
 /// The return codes of the packet programs (TC_ACT_*).
 const PASS: u32 = 0;

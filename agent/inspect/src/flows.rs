@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::IpAddr;
 
+use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_services::Prefix;
 use dormouse_ebpf::decide::{NO_BACKEND, Tables as _};
 use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED};
@@ -13,7 +14,6 @@ use self::writer::Writer;
 use super::InspectError;
 use super::names::{Source, protocol_name};
 use super::output::Form;
-use dormouse_agent_datapath::FrontendAddress;
 
 mod ends;
 mod row;

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use dormouse_agent_datapath::{FrontendAddress, Pinned, octets};
 use dormouse_ebpf::decide::Tables as _;
 use dormouse_ebpf::maps::{FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey, NO_SLOT};
 use dormouse_ebpf::packet::{SCTP, TCP, UDP};
 
 use super::InspectError;
 use super::services::{self, ServiceQuery, ServiceRow};
-use dormouse_agent_datapath::{FrontendAddress, Pinned, octets};
 
 /// Names by frontend and by slot.
 #[derive(Debug, Default)]

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
+use dormouse_agent_datapath::Verdict;
+use dormouse_agent_pod::names::mac_text;
 use serde::Serialize;
 
 use super::output::{Column, Row};
 use super::wiring::Wiring;
-use dormouse_agent_datapath::Verdict;
-use dormouse_agent_pod::names::mac_text;
 
 /// A neighbour entry that does not age.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,15 +5,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dormouse_agent_datapath::{
+    Explained, Explainer, FrontendAddress, Hook, PacketState, Pinned, Verdict, octets,
+};
+
 use super::InspectError;
 use super::explanation::{Explanation, From, Outcome};
 use super::frame::Opening;
 use super::names::{Names, Source};
 use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
-use dormouse_agent_datapath::{
-    Explained, Explainer, FrontendAddress, Hook, PacketState, Pinned, Verdict, octets,
-};
 use dormouse_ebpf::decide::{Choice, Request, Tables as _, decide, is_node_address};
 use dormouse_ebpf::flow::FlowKey;
 use dormouse_ebpf::packet::UDP;

@@ -2,11 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use dormouse_agent_pod::names::mac_text;
 use serde::Serialize;
 
 use super::output::{Column, Row, age};
 use super::wiring::{Wired, Wiring};
-use dormouse_agent_pod::names::mac_text;
 
 /// A pod's address and wiring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dormouse_agent_datapath::{FrontendAddress, Pinned, Verdict};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::service::{Masquerade, Mode, Route, SHARE_WHOLE, Set};
 use dormouse_ebpf::trace::{Step, StepRecord};
 use serde::Serialize;
 
 use super::names::{self, Names};
-use dormouse_agent_datapath::{FrontendAddress, Pinned, Verdict};
 
 /// Maximum number of a set's backends that are listed by address.
 const NAMED_MAX: usize = 3;

@@ -8,15 +8,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dormouse_agent_datapath::Pinned;
 use dormouse_agent_ipam::{BootId, Lease, LeaseKey, NetnsId, NodePrefix, State, Suffix};
+use dormouse_agent_pod::names::suffix_of_link;
 use dormouse_cni::pending::since_boot;
 use dormouse_ebpf::maps::Pod;
 
 use super::kernel::{Kernel, Link, Neighbour};
 use super::leases::Leases;
 use super::{Exit, InspectError};
-use dormouse_agent_datapath::Pinned;
-use dormouse_agent_pod::names::suffix_of_link;
 
 mod faults;
 

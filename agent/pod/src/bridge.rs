@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 
+use dormouse_agent_netlink::links;
 use futures::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressScope};
 use netlink_packet_route::link::{BridgeStpState, LinkAttribute, LinkMessage};
@@ -14,7 +15,6 @@ use super::messages::no_generated_addresses;
 use super::names::BRIDGE_MAC;
 use super::unreachable_routes::{self, Net};
 use super::{GATEWAY, GATEWAY4, shards, sysctl};
-use dormouse_agent_netlink::links;
 
 /// MTU in bytes, if the uplink does not report one.
 const MTU_DEFAULT: u32 = 1500;

@@ -4,10 +4,10 @@ use std::io;
 use std::net::Ipv6Addr;
 
 use dormouse_agent_ipam::{AllocateError, LeaseKey, LeasesError};
+use dormouse_agent_netlink::RequestError;
 
 use super::bridge::BridgeError;
 use super::sysctl::SysctlError;
-use dormouse_agent_netlink::RequestError;
 
 /// Why an operation of the pod network failed.
 #[derive(Debug, thiserror::Error)]

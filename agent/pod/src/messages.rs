@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, RawFd};
 
 use dormouse_agent_ipam::{LeaseKey, Suffix};
+use dormouse_agent_netlink::Request;
 use dormouse_cni::message::Bandwidth;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::link::{
@@ -17,7 +18,6 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 
 use super::names;
-use dormouse_agent_netlink::Request;
 
 mod host_route;
 mod inside;

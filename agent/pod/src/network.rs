@@ -13,6 +13,8 @@ use dormouse_agent_ipam::leases::Opening;
 use dormouse_agent_ipam::{
     BootId, Ipv4Range, Lease, LeaseKey, Leases, LeasesError, NodePrefix, State, Suffix, Usage,
 };
+use dormouse_agent_netlink::{Batch, Rtnl};
+use dormouse_agent_sys::retry;
 use dormouse_cni::pending::since_boot;
 use netlink_packet_route::link::LinkMessage;
 use parking_lot::{Mutex, MutexGuard};
@@ -27,8 +29,6 @@ use super::shards::Shards;
 use super::unreachable_routes::Net;
 use super::{PodEntry, PodTable, messages, names, sysctl};
 use crate::metrics::{Command, Repaired, Stage, WiringMetrics};
-use dormouse_agent_netlink::{Batch, Rtnl};
-use dormouse_agent_sys::retry;
 use stages::Stages;
 
 mod attach;

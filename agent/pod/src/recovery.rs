@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use dormouse_agent_ipam::{Lease, NetnsId, State, Suffix};
+use dormouse_agent_netlink::links;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 
 use super::messages::{DELETED_GROUP, POD_GROUP};
 use super::names;
 use super::names::Alias;
-use dormouse_agent_netlink::links;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use dormouse_agent_netlink::batch::again;
+use dormouse_agent_netlink::rtnl::{Ask, Message, encode, note, receive_readable, socket};
+use dormouse_agent_netlink::{Request, RequestError, first_refusal};
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -19,9 +22,6 @@ use nix::sys::time::TimeVal;
 use parking_lot::Mutex;
 
 use super::messages;
-use dormouse_agent_netlink::batch::again;
-use dormouse_agent_netlink::rtnl::{Ask, Message, encode, note, receive_readable, socket};
-use dormouse_agent_netlink::{Request, RequestError, first_refusal};
 
 /// Maximum number of links in a group: other link changes wait meanwhile, 0.3 ms per link.
 const GROUP_MAX: usize = 16;

@@ -4,11 +4,6 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, Subcommand};
-use dormouse_agent_services::address::parse_address;
-use serde_json::json;
-
-use super::flows::service;
-use super::node_flags::NodeFlags;
 use dormouse_agent_inspect::address::Found;
 use dormouse_agent_inspect::explanation::From;
 use dormouse_agent_inspect::frame::Opening;
@@ -16,6 +11,11 @@ use dormouse_agent_inspect::names::{Source, protocol_name, protocol_number};
 use dormouse_agent_inspect::output::{Output, value};
 use dormouse_agent_inspect::packet_path::PacketPath;
 use dormouse_agent_inspect::{API_VERSION, Exit, InspectError, address, reason};
+use dormouse_agent_services::address::parse_address;
+use serde_json::json;
+
+use super::flows::service;
+use super::node_flags::NodeFlags;
 
 /// The client's port if none is given; the choice of a backend depends on it.
 const SOURCE_PORT: u16 = 40_000;

@@ -5,15 +5,15 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
-use dormouse_agent_services::{Prefix, address::parse_address};
-
-use super::node_flags::{NodeFlags, print_note};
 use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_inspect::flows::{self, Filter, Kind, Listing, State, To};
 use dormouse_agent_inspect::names::{Source, protocol_number};
 use dormouse_agent_inspect::output::Form;
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{Exit, InspectError};
+use dormouse_agent_services::{Prefix, address::parse_address};
+
+use super::node_flags::{NodeFlags, print_note};
 
 /// The flags of `flows`.
 #[derive(Clone, Debug, Args)]

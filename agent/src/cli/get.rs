@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-
-use super::node_flags::{NodeFlags, print_note};
 use dormouse_agent_inspect::names::slots;
 use dormouse_agent_inspect::output::{Form, Output, list};
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{
     Exit, InspectError, addresses, apps, backends, drops, neighbours, pods,
 };
+
+use super::node_flags::{NodeFlags, print_note};
 
 /// The flags of `get`.
 #[derive(Clone, Debug, Args)]

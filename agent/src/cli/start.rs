@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
+use dormouse_agent_inspect as inspect;
+use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 use dormouse_agent_services::Strictness;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
@@ -28,9 +31,6 @@ use crate::runtime::{Runtime, RuntimeConfig};
 use crate::services_sync::{self, ServicesSync};
 use crate::source::fleet::Source;
 use crate::source::fleet_state::FleetState;
-use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
-use dormouse_agent_inspect as inspect;
-use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 
 /// Time that open requests get to finish when the agent stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

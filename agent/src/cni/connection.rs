@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_ipam::LeaseKey;
+use dormouse_agent_pod::{Network, NetworkError};
 use dormouse_cni::error::{CniError, code};
 use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
 use dormouse_cni::wire;
 
 use super::answer;
-use dormouse_agent_pod::{Network, NetworkError};
 
 /// Time limit for receiving the request, and for sending the reply.
 const TALK_DEADLINE: Duration = Duration::from_secs(5);

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use dormouse_agent_pod::Network;
 use nix::sys::socket::{Shutdown, shutdown};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection;
-use dormouse_agent_pod::Network;
 
 /// Maximum number of requests that are served at a time; more wait in the socket's backlog, in order.
 const SERVED_MAX: usize = 128;

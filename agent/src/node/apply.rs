@@ -6,11 +6,11 @@ use dormouse_fleet::backend::UnpackError;
 use dormouse_fleet::node::Step;
 use dormouse_fleet::proto::{Entry, NodeConfig, entry::Mode};
 
+use dormouse_agent_datapath as datapath;
+use dormouse_agent_datapath::{DatapathError, SharedDatapath, VipRange};
 use tokio::task::JoinHandle;
 
 use super::Node;
-use dormouse_agent_datapath as datapath;
-use dormouse_agent_datapath::{DatapathError, SharedDatapath, VipRange};
 
 /// Why a message of control cannot be applied.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_agent_sys::netns;
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::{PodStatus, pod_status::Phase};
 use tokio::sync::mpsc;
@@ -18,7 +19,6 @@ use super::process::{Exit, Running};
 use super::record::{Process, Record, RecordError, State};
 use super::spec::{Check, Spec};
 use super::{RuntimeConfig, cgroup, probe, sockets};
-use dormouse_agent_sys::netns;
 
 /// Interval at which a draining pod's connections are checked; two checks without connections end the drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);

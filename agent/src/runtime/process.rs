@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
+use dormouse_agent_sys::readiness::watch;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -13,7 +14,6 @@ use tokio::io::unix::AsyncFd;
 use super::RuntimeConfig;
 use super::record::{Process, Record};
 use super::spec::Spec;
-use dormouse_agent_sys::readiness::watch;
 
 /// A process that runs, or that has ended and was not waited for.
 pub(super) struct Running {

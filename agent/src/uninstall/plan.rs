@@ -4,14 +4,14 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
+use dormouse_agent_inspect::kernel::{Kernel, Link, Neighbour, Route};
+use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_ipam::NodePrefix;
+use dormouse_agent_pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
+use dormouse_agent_pod::unreachable_routes;
 use dormouse_ebpf::config::Config;
 
 use super::NodePaths;
-use dormouse_agent_inspect::kernel::{Kernel, Link, Neighbour, Route};
-use dormouse_agent_inspect::wiring::Wiring;
-use dormouse_agent_pod::names::{BRIDGE_MAC, parse_alias, suffix_of_link};
-use dormouse_agent_pod::unreachable_routes;
 
 /// Length of an acting prefix, in bits.
 const ACTING_LENGTH: u8 = 96;

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
+use dormouse_agent_datapath::Pinned;
 use dormouse_ebpf::flow::{
     FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, Stage, TO_ACTIVATOR,
 };
 use serde::Serialize;
 
 use crate::output::{Column, Row, age};
-use dormouse_agent_datapath::Pinned;
 
 /// The kind of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use dormouse_agent_netlink::Request;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
@@ -13,7 +14,6 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::libc;
 
 use super::tolerate;
-use dormouse_agent_netlink::Request;
 
 /// The pod's host route to its bridge, and its permanent neighbour entry.
 pub(crate) fn host_route(address: IpAddr, mac: [u8; 6], bridge: u32) -> [Request; 2] {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use dormouse_agent_netlink::Request;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
@@ -14,7 +15,6 @@ use super::host_route::permanent;
 use super::limit::limit;
 use super::{Wiring, no_generated_addresses};
 use crate::{GATEWAY, GATEWAY4, names};
-use dormouse_agent_netlink::Request;
 
 const LOOPBACK_IFINDEX: u32 = 1;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::{Ipv4Wish, Lease, LeaseKey, NetnsId, Suffix};
+use dormouse_agent_netlink::{RequestError, Rtnl};
+use dormouse_agent_sys::netns;
 use dormouse_cni::message::{Link, Wanted, Wired};
 use dormouse_cni::pending::since_boot;
 use nix::libc;
@@ -19,8 +21,6 @@ use crate::messages::{self, CREATE, Wiring};
 use crate::metrics::{Command, Stage};
 use crate::names::{self, BRIDGE_MAC, mac_text};
 use crate::{GATEWAY, GATEWAY4, PodEntry, bridge, limiter, shards, sysctl};
-use dormouse_agent_netlink::{RequestError, Rtnl};
-use dormouse_agent_sys::netns;
 
 /// Time limit for another request on the same attachment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

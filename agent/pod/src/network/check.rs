@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
 use dormouse_agent_ipam::{LeaseKey, NetnsId};
+use dormouse_agent_sys::netns;
 use dormouse_cni::pending::since_boot;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
@@ -16,7 +17,6 @@ use super::{Network, machine, pod_links};
 use crate::error::NetworkError;
 use crate::names::mac_text;
 use crate::{messages, shards};
-use dormouse_agent_sys::netns;
 
 /// The IPv4 routes of a thread's namespace, one per line: destination and mask are the second and the eighth field.
 const ROUTES4: &str = "/proc/thread-self/net/route";

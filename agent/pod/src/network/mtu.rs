@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dormouse_agent_ipam::Lease;
+use dormouse_agent_netlink::Rtnl;
+use dormouse_agent_netlink::links;
+use dormouse_agent_sys::netns;
 use netlink_packet_route::link::LinkMessage;
 use nix::net::if_::if_nametoindex;
 
@@ -14,9 +17,6 @@ use super::{Network, machine};
 use crate::error::NetworkError;
 use crate::messages;
 use crate::recovery::PodLink;
-use dormouse_agent_netlink::Rtnl;
-use dormouse_agent_netlink::links;
-use dormouse_agent_sys::netns;
 
 impl Network {
     /// Applies the uplink's MTU, which is in `links`, to bridges and pods.

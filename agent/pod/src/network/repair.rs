@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use dormouse_agent_ipam::{Lease, LeasesError, Suffix};
+use dormouse_agent_netlink::Request;
 
 use super::{Network, pod_links, reserve};
 use crate::error::NetworkError;
 use crate::messages;
 use crate::metrics::Repaired;
 use crate::recovery::{self, PodLink, Repair};
-use dormouse_agent_netlink::Request;
 
 impl Network {
     /// Makes journal, kernel and data path consistent. Returns the number of live pods.

@@ -6,13 +6,13 @@ use std::os::fd::BorrowedFd;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::{Ipv4Range, Lease, LeaseKey, State, Suffix};
+use dormouse_agent_sys::netns;
 use dormouse_cni::message::{Reserved, Reserved4, Wanted};
 use dormouse_cni::pending::since_boot;
 
 use super::attach::{self, PATIENCE};
 use super::{Network, machine};
 use crate::error::NetworkError;
-use dormouse_agent_sys::netns;
 
 /// Suffix of the host address that the other plugin uses as gateway; never a pod's.
 const GATEWAY_SUFFIX: Suffix = Suffix(1);
