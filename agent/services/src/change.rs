@@ -1,4 +1,4 @@
-//! What comes in (events about objects) and what goes out (changes for a data plane).
+//! Events about objects (the input) and changes of service ports for a data path (the output).
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! What Services and EndpointSlices mean on one node: which addresses are served, by which backends, and what becomes
-//! of a packet. Kubernetes' semantics as kube-proxy has them, pure.
+//! Services and EndpointSlices on one node: VIPs, their backends, and the decision for a packet, with kube-proxy's semantics.
+//! Pure.
 //!
-//! Nothing here knows a socket, a map of the kernel or a clock: objects and times come in, tables and changes come out.
+//! There are no sockets, kernel maps or clocks here: the input is objects and times, the output is tables and changes.
 //! The recorded decisions of the real kube-proxy are the oracle (`tests/kube_proxy_vectors`).
 //!
-//! Reading order: the words ([`address`], [`key`], [`node`]), what is read from objects ([`service`], [`mod@slice`]), what
-//! a service port offers ([`port`], [`backend`]), where it is found ([`table`]), the state that follows events
-//! ([`services`]), and what is asked of it ([`decide`], [`affinity`], [`flow`]).
+//! Reading order: the basic types ([`address`], [`key`], [`node`]), parsed objects ([`service`], [`mod@slice`]), service
+//! ports and their backends ([`port`], [`backend`]), the table by VIP ([`table`]), the state of all objects ([`services`]),
+//! and queries ([`decide`], [`affinity`], [`flow`]).
 
 #![forbid(unsafe_code)]
 

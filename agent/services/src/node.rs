@@ -1,10 +1,10 @@
-//! What a node knows of itself: its name, its addresses, and the ranges of its cluster.
+//! The node's name and addresses, and the ranges of its cluster.
 
 use std::net::IpAddr;
 
 use crate::address::{Family, Prefix};
 
-/// Which of a node's addresses answer for NodePorts.
+/// The addresses of a node at which NodePorts answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodePortAddresses {
     /// The primary address of each family.
@@ -22,20 +22,20 @@ pub struct NodeAddresses {
     pub local: Vec<IpAddr>,
 }
 
-/// The fixed facts of a node and of its cluster.
+/// The constant parameters of a node and of its cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     /// Endpoints with this `nodeName` are local.
     pub name: String,
     /// Its addresses.
     pub addresses: NodeAddresses,
-    /// A source inside the first range of its family is taken for a pod.
+    /// A source inside the first range of its family counts as a pod.
     pub pod_ranges: Vec<Prefix>,
-    /// The ranges that cluster IPs are taken from; may be empty.
+    /// The ranges of cluster IPs; may be empty.
     pub service_ranges: Vec<Prefix>,
-    /// Where NodePorts answer.
+    /// The addresses at which NodePorts answer.
     pub node_port_addresses: NodePortAddresses,
-    /// Whether all traffic to cluster IPs hides its source.
+    /// Whether all traffic to cluster IPs is masqueraded.
     pub masquerade_all: bool,
 }
 
@@ -45,19 +45,19 @@ impl Node {
         address.is_loopback() || self.addresses.local.contains(&address)
     }
 
-    /// The range of which a source is taken for a pod.
+    /// The range whose addresses count as pods.
     pub fn pod_range(&self, family: Family) -> Option<&Prefix> {
         let mut ranges = self.pod_ranges.iter();
         ranges.find(|range| range.family() == family)
     }
 
-    /// Whether the address is taken for a pod.
+    /// Whether the address counts as a pod's.
     pub fn is_pod(&self, address: IpAddr) -> bool {
         let range = self.pod_range(Family::of(address));
         range.is_some_and(|range| range.contains(address))
     }
 
-    /// Whether the address is one that a cluster IP may be taken from.
+    /// Whether the address is in a range of cluster IPs.
     pub fn is_service_address(&self, address: IpAddr) -> bool {
         let mut ranges = self.service_ranges.iter();
         ranges.any(|range| range.contains(address))

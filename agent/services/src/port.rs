@@ -1,4 +1,4 @@
-//! One port of a Service in one family, as a node serves it: what a data plane holds.
+//! Service ports: one port of a Service in one family, as a node programs it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use crate::key::PortId;
 use crate::service::{Addresses, Policy, PortSpec, ServiceSpec};
 use crate::vip::Vip;
 
-/// The backends that a packet may be sent to: see [`ServicePort::set`].
+/// A set of backends: see [`ServicePort::set`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Set {
-    /// Those for policy Cluster.
+    /// Backends for policy Cluster.
     Cluster,
-    /// Those for policy Local.
+    /// Backends for policy Local.
     Local,
 }
 
-/// Where a packet to an outside address comes from.
+/// The sender of a packet to an external address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// A pod of the cluster.
     Pod,
     /// This node.
     Node,
-    /// Anywhere else.
+    /// Another host.
     Outside,
 }
 
-/// What a service port has for traffic of one kind.
+/// The answer of a service port to traffic of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// One backend of this set, which is not empty.
@@ -46,28 +46,28 @@ pub struct ServicePort {
     pub id: PortId,
     /// When its Service was created, in seconds of Unix time.
     pub created_s: i64,
-    /// Its number at every address but the nodes'.
+    /// `port`: its number at the Service's addresses.
     pub number: u16,
-    /// Its number at the nodes' addresses.
+    /// `nodePort`: its number at nodes' addresses.
     pub node_port: Option<u16>,
     /// Its addresses.
     pub addresses: Arc<Addresses>,
-    /// How long a client keeps its backend; none: it need not.
+    /// Timeout of session affinity in seconds; none without affinity.
     pub affinity_s: Option<u32>,
-    /// Which endpoints traffic from inside may use.
+    /// internalTrafficPolicy.
     pub internal: Policy,
-    /// Which endpoints traffic from outside may use.
+    /// externalTrafficPolicy.
     pub external: Policy,
-    /// Where load balancers ask for the number of local endpoints.
+    /// healthCheckNodePort.
     pub health_port: Option<u16>,
-    /// Whether some endpoint is usable somewhere in the cluster.
+    /// Whether any endpoint of the cluster is usable.
     pub any_endpoints: bool,
-    /// All backends that this node may send to, sorted by address and port.
+    /// All backends of this node, sorted by address and port.
     pub backends: Backends,
 }
 
 impl ServicePort {
-    /// The port, with the backends that its endpoints amount to.
+    /// A service port with the backends of its endpoints.
     pub(crate) fn new(
         id: PortId,
         service: &ServiceSpec,
@@ -93,13 +93,13 @@ impl ServicePort {
         }
     }
 
-    /// For UDP: whether some endpoint answers.
+    /// For UDP: whether any endpoint is serving.
     pub(crate) fn is_answered(&self) -> bool {
         let mut backends = self.backends.iter();
         backends.any(|backend| backend.serving) || self.backends.any_stands()
     }
 
-    /// For UDP: whether an endpoint answers there; flows to others are stale.
+    /// For UDP: whether a serving endpoint has this address; flows to others are stale.
     pub(crate) fn answers_at(&self, place: (IpAddr, u16)) -> bool {
         match self.backends.at(place) {
             Some(backend) => backend.serving,
@@ -107,17 +107,17 @@ impl ServicePort {
         }
     }
 
-    /// Whether there is an endpoint that is no backend, and to which standing connections may go on all the same.
+    /// Whether an endpoint that is not a backend has this address: established connections to it continue.
     pub fn stands_at(&self, place: (IpAddr, u16)) -> bool {
         self.backends.stands_at(place)
     }
 
-    /// Whether it has an address or a port that is meant for traffic from outside.
+    /// Whether it has an address or a node port for external traffic.
     pub fn is_external(&self) -> bool {
         self.node_port.is_some() || self.addresses.is_external()
     }
 
-    /// Whether traffic of some kind can use the policy.
+    /// Whether any traffic uses the policy.
     pub fn uses(&self, policy: Policy) -> bool {
         let uses = uses((self.internal, self.external), self.is_external());
         match policy {
@@ -134,7 +134,7 @@ impl ServicePort {
         })
     }
 
-    /// What traffic to the cluster IP gets.
+    /// The answer to traffic to the cluster IP.
     pub fn internal_answer(&self) -> Answer {
         self.answer(match self.internal {
             Policy::Cluster => Set::Cluster,
@@ -142,7 +142,7 @@ impl ServicePort {
         })
     }
 
-    /// What traffic to the other addresses gets; policy Local binds only those who come from outside.
+    /// The answer to traffic to the other addresses; policy Local applies only to senders outside the cluster.
     pub fn external_answer(&self, source: Source) -> Answer {
         self.answer(match (self.external, source) {
             (Policy::Local, Source::Outside) => Set::Local,
@@ -160,7 +160,7 @@ impl ServicePort {
         }
     }
 
-    /// What an address of its own is to it; of several, the first.
+    /// The kind of one of its addresses; of several, the first.
     pub(crate) fn kind(&self, address: IpAddr) -> Kind {
         if address == self.addresses.cluster_ip {
             Kind::ClusterIp
@@ -171,7 +171,7 @@ impl ServicePort {
         }
     }
 
-    /// Its addresses that come with the port's number; those of nodes come with the node port.
+    /// Its addresses with the number `port`; those of nodes have the node port.
     pub(crate) fn vips(&self) -> impl Iterator<Item = Vip> {
         let addresses = &*self.addresses;
         std::iter::once(&addresses.cluster_ip)
@@ -184,7 +184,7 @@ impl ServicePort {
             })
     }
 
-    /// Whether it is found at the same places as another, with the same precedence.
+    /// Whether it claims the same VIPs as another, with the same precedence.
     pub(crate) fn is_placed_as(&self, other: &Self) -> bool {
         self.number == other.number
             && self.node_port == other.node_port
@@ -193,7 +193,7 @@ impl ServicePort {
     }
 }
 
-/// The policies that traffic can use, given those for inside and outside, and whether there is an outside.
+/// The policies in use, from the internal and the external one and whether there is external traffic.
 fn uses((internal, external): (Policy, Policy), is_external: bool) -> Uses {
     let internal_local = internal == Policy::Local;
     let external_local = external == Policy::Local;
@@ -203,15 +203,15 @@ fn uses((internal, external): (Policy, Policy), is_external: bool) -> Uses {
     }
 }
 
-/// What an address is to its service.
+/// The kind of an address of a Service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// The address inside the cluster.
+    /// The cluster IP.
     ClusterIp,
     /// An external IP.
     External,
-    /// An address of a load balancer.
+    /// An address of the load balancer.
     LoadBalancer,
-    /// An address of the node, at the node port.
+    /// An address of a node, with the node port.
     NodePort,
 }

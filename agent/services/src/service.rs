@@ -19,12 +19,12 @@ const PROXY_NAME_LABEL: &str = "service.kubernetes.io/service-proxy-name";
 /// The API server's default of the affinity timeout, in seconds: three hours.
 const AFFINITY_DEFAULT_S: u32 = 10_800;
 
-/// Which endpoints traffic may use.
+/// A traffic policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// Those of the whole cluster.
+    /// Endpoints of the whole cluster.
     Cluster,
-    /// Those of this node.
+    /// Endpoints of this node only.
     Local,
 }
 

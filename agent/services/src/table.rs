@@ -1,4 +1,4 @@
-//! Finds the service port behind an address, a port and a protocol.
+//! The table of service ports by VIP: address, port and protocol.
 
 mod claims;
 
@@ -17,25 +17,25 @@ use claims::Claims;
 pub struct Frontend<'a> {
     /// The service port.
     pub port: &'a Arc<ServicePort>,
-    /// What the address is to it.
+    /// The kind of the address.
     pub kind: Kind,
-    /// Whether only its source ranges may use it.
+    /// Whether source ranges limit its clients.
     pub limited: bool,
 }
 
-/// Every service port of a node by its addresses.
+/// All service ports of a node by VIP.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
     vips: Claims<Vip>,
     node_ports: Claims<NodePort>,
-    /// How many service ports have this cluster IP.
+    /// Number of service ports with this cluster IP.
     cluster_ips: HashMap<IpAddr, u32>,
-    /// How many service ports send to this backend on this node.
+    /// Number of service ports with this backend on this node.
     local_backends: HashMap<Vip, u32>,
 }
 
 impl Table {
-    /// What answers at an address other than the node's own.
+    /// The service port at an address other than the node's.
     pub fn vip(&self, vip: &Vip) -> Option<Frontend<'_>> {
         let port = self.vips.winner(vip)?;
         let balanced = port.addresses.load_balancer_ips.contains(&vip.address);
@@ -46,7 +46,7 @@ impl Table {
         })
     }
 
-    /// What answers at the node's addresses.
+    /// The service port at the node's addresses.
     pub fn node_port(&self, node_port: &NodePort) -> Option<Frontend<'_>> {
         Some(Frontend {
             port: self.node_ports.winner(node_port)?,
@@ -55,17 +55,17 @@ impl Table {
         })
     }
 
-    /// Whether the address is the cluster IP of a service that is served.
+    /// Whether the address is a cluster IP of a service port.
     pub fn is_cluster_ip(&self, address: IpAddr) -> bool {
         self.cluster_ips.contains_key(&address)
     }
 
-    /// Whether a service port sends to this backend, and the backend is on this node.
+    /// Whether this is a backend of a service port on this node.
     pub fn is_local_backend(&self, backend: &Vip) -> bool {
         self.local_backends.contains_key(backend)
     }
 
-    /// Every service port that claims a VIP, the one that has it first.
+    /// All service ports that claim a VIP, the winner first.
     pub fn claimants<'a>(
         &'a self,
         vip: &Vip,
@@ -73,7 +73,7 @@ impl Table {
         self.vips.claimants(vip)
     }
 
-    /// Every service port that claims a number at the nodes' addresses, the one that has it first.
+    /// All service ports that claim a node port, the winner first.
     pub fn node_port_claimants<'a>(
         &'a self,
         node_port: &NodePort,
@@ -81,7 +81,7 @@ impl Table {
         self.node_ports.claimants(node_port)
     }
 
-    /// Every number that is claimed at the nodes' addresses.
+    /// All claimed node ports.
     pub fn node_ports(&self) -> impl Iterator<Item = &NodePort> {
         self.node_ports.places()
     }

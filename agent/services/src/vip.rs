@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::address::Family;
 use crate::key::Protocol;
 
-/// What a packet is sent to.
+/// The destination of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Vip {
     /// The destination address.
@@ -28,7 +28,7 @@ impl fmt::Display for Vip {
     }
 }
 
-/// A number at the nodes' addresses.
+/// A node port: a number at nodes' addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodePort {
     /// The family of the addresses.

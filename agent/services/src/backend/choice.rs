@@ -1,4 +1,4 @@
-//! Which endpoints this node may use, by their conditions and hints.
+//! The endpoints that this node may use, by their conditions and hints.
 
 use crate::key::Protocol;
 use crate::slice::State;
