@@ -1,4 +1,4 @@
-//! Which flows are copied, and the merged entry if both tables have one.
+//! The flows that are copied, and the merged entry if both tables have one.
 
 use super::*;
 
