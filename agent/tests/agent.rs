@@ -6,19 +6,16 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "runtime/ground.rs"]
-mod ground;
-
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use dormouse_fleet::proto::{Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase};
 use dormouse_fleet::{Event, Handle, ServerConfig};
-use ground::{Ground, PATIENCE, wait};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use dormouse_rig::address::{NODE, PREFIX};
+use dormouse_rig::{Agent, Node, PATIENCE, UPLINK, binaries, ip, on_node, wait};
+use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +23,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-const NODE_ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
 const VIP: &str = "fd00:10::7";
 /// What control says that the pod is.
 const COHORT: u32 = 5_007;
@@ -79,7 +75,8 @@ impl Control {
                 }
             }
         });
-        told.await
+        event
+            .await
             .unwrap_or_else(|_elapsed| panic!("waited in vain for {what}"))
     }
 
@@ -99,72 +96,19 @@ impl Control {
     }
 }
 
-/// One agent process; killed when the test ends, however it ends.
-struct Agent(Child);
-
-impl Agent {
-    fn run(ground: &Ground, control: &str) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
-            .args([
-                "run",
-                "--node",
-                &ground.node,
-                "--uplink",
-                "eth0",
-                "--control",
-                control,
-            ])
-            .args([
-                "--prefix",
-                "2001:db8:d0:0:0:1::/96",
-                "--address",
-                NODE_ADDRESS,
-            ])
-            .args(["--metrics", METRICS])
-            .arg("--state-dir")
-            .arg(ground.state_dir())
-            .arg("--socket")
-            .arg(ground.dir().join("agent.sock"))
-            .arg("--bpffs")
-            .arg(bpffs(ground))
-            .arg("--cgroup")
-            .arg(&ground.cgroup)
-            .arg("--cni")
-            .arg(ground::plugin())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self(child)
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(i32::try_from(self.0.id()).unwrap()), signal).unwrap();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn bpffs(ground: &Ground) -> PathBuf {
-    PathBuf::from("/sys/fs/bpf/dormouse").join(&ground.node)
-}
-
-/// Takes the pins away, however the test ends.
-struct Pins(PathBuf);
-
-impl Drop for Pins {
-    fn drop(&mut self) {
-        let _ = dormouse_agent_datapath::detach(&self.0);
-    }
+/// Starts an agent that follows control and runs pods.
+fn start(node: &Node, control: &str) -> Agent {
+    let mut command = node.home().command(&["run", "--uplink", UPLINK]);
+    command
+        .args(["--prefix", PREFIX, "--address", &NODE.to_string()])
+        .args(["--control", control, "--metrics", METRICS, "--cni"])
+        .arg(binaries::plugin());
+    Agent::start(&mut command)
 }
 
 /// A connection from inside the node's cgroup, as from a pod; it gets no reply.
-fn touch_vip(ground: &Ground) {
-    let procs = ground.cgroup.join("cgroup.procs");
+fn touch_vip(node: &Node) {
+    let procs = node.cgroup().join("cgroup.procs");
     let knock = format!(
         "echo 0 > {}; exec timeout 1 python3 -c \"import socket; socket.create_connection(('{VIP}', 80), 0.2)\"",
         procs.display()
@@ -208,10 +152,10 @@ fn cohort(address: &str) -> u32 {
     u32::try_from(suffix >> 10).unwrap()
 }
 
-/// A user who looks finds the cohort.
-fn say_cohort(ground: &Ground, address: &str) {
+/// The agent's commands show the cohort.
+fn say_cohort(node: &Node, address: &str) {
     let ask = |arguments: &[&str]| {
-        let output = ground.command(arguments).output().unwrap();
+        let output = node.home().command(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let explained = ask(&["explain", "address", address]);
@@ -227,57 +171,56 @@ fn is_ready(status: &PodStatus) -> bool {
 
 #[test]
 fn a_node_follows_control_and_its_pods_outlive_its_agent() {
-    ground::stand(|ground| {
-        ground::ip(&format!("-6 address add {NODE_ADDRESS}/64 dev eth0 nodad"));
-        ground::ip("-6 route add fd00:10::/108 dev eth0");
-        let _pins = Pins(bpffs(ground));
+    on_node(|node| {
+        node.take_address();
+        ip("-6 route add fd00:10::/108 dev eth0");
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .unwrap();
         tokio.block_on(async {
             let mut control = Control::start().await;
-            let agent = Agent::run(ground, &control.url);
+            let agent = start(node, &control.url);
             control.up().await;
-            follow(ground, &control).await;
+            follow(node, &control).await;
             let text = metrics().await;
             assert!(text.contains("dormouse_fleet_connected 1"), "{text}");
 
-            control.handle.sync_pods(&ground.node, vec![web()]);
+            control.handle.sync_pods(node.name(), vec![web()]);
             let status = control.pod("the pod to be ready", is_ready).await;
             let address = status.address;
             assert_eq!(cohort(&address), COHORT, "{address}");
-            let pid = ground.pid("w-1");
+            let pid = node.pid("w-1");
 
             agent.signal(Signal::SIGKILL);
-            drop(agent);
-            let mut agent = Agent::run(ground, &control.url);
+            agent.kill();
+            let mut agent = start(node, &control.url);
             control.up().await;
             let found = control.pod("the pod to be found again", is_ready).await;
             assert_eq!(found.address, address);
-            say_cohort(ground, &address);
-            assert_eq!(ground.pid("w-1"), pid, "the pod is the same process");
+            say_cohort(node, &address);
+            assert_eq!(node.pid("w-1"), pid, "the pod is the same process");
             control.handle.publish(entry(3));
             settled(&control.handle, 3).await;
 
             agent.signal(Signal::SIGTERM);
-            wait("the agent to end", || agent.0.try_wait().unwrap().is_some());
+            wait("the agent to end", || agent.ended().is_some());
             assert!(
-                agent.0.wait().unwrap().success(),
+                agent.ended().unwrap().success(),
                 "a graceful stop is a success"
             );
-            assert_eq!(ground.pid("w-1"), pid);
+            assert_eq!(node.pid("w-1"), pid);
             assert!(
                 PathBuf::from(format!("/proc/{pid}/ns")).exists(),
                 "its pods run on"
             );
-            assert!(bpffs(ground).exists(), "its data path stays");
+            assert!(node.bpffs().exists(), "its data path stays");
 
-            let _agent = Agent::run(ground, &control.url);
+            let _agent = start(node, &control.url);
             // What is said to a node goes to its stream of that moment.
             control.up().await;
             control.handle.run(
-                &ground.node,
+                node.name(),
                 PodSpec {
                     stop: true,
                     ..web()
@@ -286,15 +229,15 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             control
                 .pod("the pod to be gone", |status| status.phase() == Phase::Gone)
                 .await;
-            ground.assert_nothing_is_left("w-1");
+            node.assert_nothing_is_left("w-1");
         });
     });
 }
 
 /// The node meets a VIP, follows it, and acknowledges its changes.
-async fn follow(ground: &Ground, control: &Control) {
+async fn follow(node: &Node, control: &Control) {
     control.handle.publish(entry(1));
-    touch_vip(ground);
+    touch_vip(node);
     control.handle.publish(entry(2));
     settled(&control.handle, 2).await;
 }
@@ -319,12 +262,12 @@ async fn settled(handle: &Handle, version: u64) {
 
 #[test]
 fn an_agent_that_is_not_root_says_how_to_run_it() {
-    ground::stand(|_ground| {
+    on_node(|_node| {
         let output = Command::new("setpriv")
             .args(["--reuid", "65534", "--clear-groups", "--"])
             .arg(env!("CARGO_BIN_EXE_dormouse-agent"))
             .args(["run", "--node", "n1", "--prefix", "2001:db8:d0:0:0:1::/96"])
-            .args(["--address", NODE_ADDRESS, "--runtime", "none"])
+            .args(["--address", &NODE.to_string(), "--runtime", "none"])
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,111 +1,27 @@
 //! A node's metrics about wiring pods, with the real agent and the real plugin.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "runtime/ground.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod ground;
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
-use dormouse_agent_sys::netns;
-use ground::{Ground, ip, wait};
-use serde_json::json;
+use dormouse_rig::netns::links;
+use dormouse_rig::{Agent, Call, Netns, Node, on_node, wait};
 
-const ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
 const METRICS: &str = "[::1]:10249";
 
-/// A node whose agent runs; what it made goes with it.
-struct Node<'a> {
-    ground: &'a Ground,
-    agent: Child,
-}
-
-/// A pod's namespace.
-struct Pod(PathBuf);
-
-impl Drop for Pod {
-    fn drop(&mut self) {
-        let _ = netns::remove(&self.0);
-    }
-}
-
-impl<'a> Node<'a> {
-    fn start(ground: &'a Ground) -> Self {
-        ip(&format!("-6 address add {ADDRESS}/64 dev eth0 nodad"));
-        let agent = agent(ground);
-        Self { ground, agent }
-    }
-
-    /// Has the agent die without a word, and starts it again when `meanwhile` is done.
-    fn crash(&mut self, meanwhile: impl FnOnce()) {
-        self.agent.kill().unwrap();
-        self.agent.wait().unwrap();
-        meanwhile();
-        self.agent = agent(self.ground);
-    }
-
-    fn pod(&self, name: &str) -> Pod {
-        let path = Path::new("/run/netns").join(format!("{}-{name}", self.ground.node));
-        netns::create(&path).unwrap();
-        Pod(path)
-    }
-
-    /// Calls the plugin as a container runtime does.
-    fn call(&self, command: &str, pod: &Pod) {
-        let configuration = json!({
-            "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
-            "socket": self.ground.socket(), "stateDir": self.ground.state_dir(),
-        });
-        let mut plugin = Command::new(ground::plugin())
-            .env("CNI_COMMAND", command)
-            .env("CNI_CONTAINERID", pod.0.file_name().unwrap())
-            .env("CNI_NETNS", &pod.0)
-            .env("CNI_IFNAME", "eth0")
-            .env("CNI_PATH", "/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = plugin.stdin.take().unwrap();
-        stdin
-            .write_all(configuration.to_string().as_bytes())
-            .unwrap();
-        drop(stdin);
-        let output = plugin.wait_with_output().unwrap();
-        assert!(output.status.success(), "{command}: {output:?}");
-    }
-}
-
-impl Drop for Node<'_> {
-    fn drop(&mut self) {
-        let _ = self.agent.kill();
-        let _ = self.agent.wait();
-        let _ = dormouse_agent_datapath::detach(&self.ground.bpffs());
-    }
-}
-
-fn agent(ground: &Ground) -> Child {
-    let mut agent = ground
-        .command(&["run", "--runtime", "none", "--uplink", "eth0"])
-        .args(["--address", ADDRESS, "--metrics", METRICS])
-        .args(["--prefix", "2001:db8:d0:0:0:1::/96"])
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait("the agent to serve", || {
-        assert_eq!(agent.try_wait().unwrap(), None, "the agent ended");
-        UnixStream::connect(ground.socket()).is_ok() && TcpStream::connect(METRICS).is_ok()
-    });
+fn start(node: &Node) -> Agent {
+    let mut command = node.home().run();
+    let agent = Agent::serving(command.args(["--metrics", METRICS]), &node.home().socket());
+    wait("the metrics", || TcpStream::connect(METRICS).is_ok());
     agent
+}
+
+/// Calls the plugin as a container runtime does.
+fn call(node: &Node, command: &str, pod: &Netns) {
+    let home = node.home();
+    let call = Call::new(command, Call::network(&home.socket(), &home.state_dir()));
+    call.attachment(pod.name(), pod.path()).succeeds();
 }
 
 fn scrape() -> String {
@@ -140,19 +56,20 @@ fn pool(state: &str) -> String {
 }
 
 #[test]
-fn adds_deletes_the_pool_and_what_was_healed_are_told() {
-    ground::stand(|ground| {
-        let mut node = Node::start(ground);
+fn adds_deletes_the_pool_and_reclaimed_addresses_are_counted() {
+    on_node(|node| {
+        node.take_address();
+        let agent = start(node);
         let free = count(&pool("free"));
         let (a, b) = (node.pod("a"), node.pod("b"));
-        node.call("ADD", &a);
-        node.call("ADD", &b);
+        call(node, "ADD", &a);
+        call(node, "ADD", &b);
         for part in ["journal", "host", "inside", "datapath"] {
             assert_eq!(count(&stage("ADD", part)), 2, "{part}");
         }
         let sum = r#"dormouse_cni_stage_duration_seconds_sum{command="ADD",stage="host"}"#;
         assert!(series(sum) > 0.0);
-        node.call("DEL", &a);
+        call(node, "DEL", &a);
         for part in ["journal", "host", "datapath"] {
             assert_eq!(count(&stage("DEL", part)), 1, "{part}");
         }
@@ -161,14 +78,13 @@ fn adds_deletes_the_pool_and_what_was_healed_are_told() {
 
         let repaired = r#"dormouse_addresses_reclaimed_total{what="lease"}"#;
         assert_eq!(count(repaired), 0);
-        node.crash(move || {
-            drop(b);
-            wait("the pod's link to go", || {
-                let links = nix::net::if_::if_nameindex().unwrap();
-                let mut names = links.iter().map(|link| link.name().to_string_lossy());
-                names.all(|name| !name.starts_with("dm0"))
-            });
+        agent.kill();
+        drop(b);
+        wait("the pod's link to go", || {
+            let links = links().unwrap();
+            !links.iter().any(|name| name.starts_with("dm0"))
         });
+        let _agent = start(node);
         assert_eq!(count(repaired), 1);
         assert_eq!(count(&pool("leased")), 0);
     });

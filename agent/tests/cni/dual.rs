@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::node::{Netns, Node};
-use crate::plugin::{Call, address_of};
-use crate::{PORT, VALID, dial};
+use dormouse_rig::{Netns, dial};
+
+use crate::node::Node;
+use crate::plugin::{Attach as _, Call, address_of};
+use crate::{PORT, VALID};
 
 const NODE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
@@ -18,14 +20,14 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
 /// A node with `--prefix4`, whose network a router on the uplink routes to it.
-fn dual(name: &str) -> Node {
-    let mut node = Node::start(name);
+fn dual() -> Node {
+    let mut node = Node::start();
     let (inner, outer) = (node.netns(), node.outside());
-    inner.ip(&["addr", "add", &format!("{NODE}/24"), "dev", "up0"]);
-    outer.ip(&["addr", "add", &format!("{ROUTER}/24"), "dev", "up0"]);
-    outer.ip(&["addr", "add", &format!("{FAR}/32"), "dev", "lo"]);
-    inner.ip(&["route", "add", "default", "via", &ROUTER.to_string()]);
-    outer.ip(&["route", "add", "192.0.2.0/24", "via", &NODE.to_string()]);
+    inner.ip(&format!("addr add {NODE}/24 dev up0"));
+    outer.ip(&format!("addr add {ROUTER}/24 dev up0"));
+    outer.ip(&format!("addr add {FAR}/32 dev lo"));
+    inner.ip(&format!("route add default via {ROUTER}"));
+    outer.ip(&format!("route add 192.0.2.0/24 via {NODE}"));
     node.restart_with(Some("192.0.2.0/24".parse().unwrap()));
     node
 }
@@ -52,20 +54,23 @@ fn traces(netns: &Netns) -> BTreeSet<String> {
 
 #[test]
 fn pods_speak_ipv4_with_each_other_their_node_and_hosts_far_away() {
-    let node = dual("dual");
+    let node = dual();
     let before = traces(node.netns());
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
     let other = Call::add(&node, "b", &b).ok();
     let (at_a, at_b) = (address4_of(&result), address4_of(&other));
     assert_eq!(at_a, Ipv4Addr::new(192, 0, 2, 2));
-    assert_eq!(dial(&a, &b, at_b), at_a);
-    assert_eq!(dial(&b, &a, at_a), at_b);
-    assert_eq!(dial(node.netns(), &a, at_a), NODE);
-    assert_eq!(dial(&a, node.netns(), NODE), at_a);
-    assert_eq!(dial(node.outside(), &b, at_b), ROUTER);
-    assert_eq!(dial(&b, node.outside(), FAR), at_b);
-    assert_eq!(dial(&a, &b, address_of(&other)), address_of(&result));
+    assert_eq!(dial(&a, &b, at_b).unwrap(), at_a);
+    assert_eq!(dial(&b, &a, at_a).unwrap(), at_b);
+    assert_eq!(dial(node.netns(), &a, at_a).unwrap(), NODE);
+    assert_eq!(dial(&a, node.netns(), NODE).unwrap(), at_a);
+    assert_eq!(dial(node.outside(), &b, at_b).unwrap(), ROUTER);
+    assert_eq!(dial(&b, node.outside(), FAR).unwrap(), at_b);
+    assert_eq!(
+        dial(&a, &b, address_of(&other)).unwrap(),
+        address_of(&result)
+    );
     Call::check(&node, "a", &a, &result).ok();
 
     let nobody = SocketAddr::from(([192, 0, 2, 200], PORT));
@@ -82,17 +87,17 @@ fn pods_speak_ipv4_with_each_other_their_node_and_hosts_far_away() {
 
 #[test]
 fn check_finds_a_removed_address_and_a_missing_way() {
-    let node = dual("dual-check");
+    let node = dual();
     let pod = node.pod("a");
     let result = Call::add(&node, "a", &pod).ok();
     let address = address4_of(&result).to_string();
     let check = || Call::check(&node, "a", &pod, &result);
-    pod.ip(&["addr", "del", &format!("{address}/32"), "dev", "eth0"]);
+    pod.ip(&format!("addr del {address}/32 dev eth0"));
     check().fails(101, &format!("lacks the address {address}"));
-    pod.ip(&["addr", "add", &format!("{address}/32"), "dev", "eth0"]);
-    pod.ip(&["route", "replace", "default", "dev", "eth0"]);
+    pod.ip(&format!("addr add {address}/32 dev eth0"));
+    pod.ip("route replace default dev eth0");
     check().ok();
-    pod.ip(&["-4", "route", "flush", "exact", "default"]);
+    pod.ip("-4 route flush exact default");
     check().fails(101, "no IPv4 default route");
     let mut forgetful = result.clone();
     forgetful["ips"].as_array_mut().unwrap().pop();
@@ -101,7 +106,7 @@ fn check_finds_a_removed_address_and_a_missing_way() {
 
 #[test]
 fn a_restarted_agent_leads_to_both_addresses_again() {
-    let mut node = dual("dual-restart");
+    let mut node = dual();
     let bare = traces(node.netns());
     let pod = node.pod("a");
     let result = Call::add(&node, "a", &pod).ok();
@@ -109,12 +114,12 @@ fn a_restarted_agent_leads_to_both_addresses_again() {
     let there = traces(node.netns());
     node.stop();
     let route = format!("{address}/32");
-    node.netns().ip(&["route", "del", &route]);
+    node.netns().ip(&format!("route del {route}"));
     node.netns()
-        .ip(&["neigh", "del", &address.to_string(), "dev", "dormouse0"]);
+        .ip(&format!("neigh del {address} dev dormouse0"));
     node.restart();
     assert_eq!(traces(node.netns()), there);
-    assert_eq!(dial(node.outside(), &pod, address), ROUTER);
+    assert_eq!(dial(node.outside(), &pod, address).unwrap(), ROUTER);
     Call::check(&node, "a", &pod, &result).ok();
 
     // A lost journal: the link itself says what it has.
@@ -139,7 +144,7 @@ fn a_restarted_agent_leads_to_both_addresses_again() {
 
 #[test]
 fn a_requested_ipv4_address_is_given_or_refused_with_the_reason() {
-    let mut node = dual("dual-ask");
+    let mut node = dual();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let given = Call::add(&node, "a", &a).conf(&ask("192.0.2.77")).ok();
     assert_eq!(address4_of(&given), Ipv4Addr::new(192, 0, 2, 77));
@@ -156,7 +161,7 @@ fn a_requested_ipv4_address_is_given_or_refused_with_the_reason() {
 
 #[test]
 fn a_used_up_range_is_told_and_leaves_nothing() {
-    let mut node = dual("dual-full");
+    let mut node = dual();
     node.restart_with(Some("192.0.2.0/30".parse().unwrap()));
     let (a, b) = (node.pod("a"), node.pod("b"));
     Call::status(&node).ok();
@@ -173,7 +178,7 @@ fn a_used_up_range_is_told_and_leaves_nothing() {
 
 #[test]
 fn another_plugins_pod_gets_both_addresses() {
-    let node = dual("dual-keep");
+    let node = dual();
     let pod = node.pod("a");
     let kept = Call::add(&node, "a", &pod).delegated().ok();
     assert_eq!(
@@ -191,22 +196,25 @@ fn another_plugins_pod_gets_both_addresses() {
 
 #[test]
 fn without_an_agent_a_pod_gets_both_addresses_too() {
-    let mut node = dual("dual-offline");
+    let mut node = dual();
     let pod = node.pod("a");
     node.stop();
     let result = Call::add(&node, "a", &pod).offline().ok();
-    assert_eq!(dial(&pod, node.outside(), FAR), address4_of(&result));
+    assert_eq!(
+        dial(&pod, node.outside(), FAR).unwrap(),
+        address4_of(&result)
+    );
     node.restart();
     Call::check(&node, "a", &pod, &result).ok();
 }
 
 #[test]
 fn a_range_that_is_the_uplinks_own_network_cuts_nobody_off() {
-    let mut node = dual("dual-own");
+    let mut node = dual();
     let refused = traces(node.netns());
     assert_eq!(refused.len(), 1, "{refused:?}");
     node.restart_with(Some("198.51.100.0/24".parse().unwrap()));
-    node.netns().ip(&["route", "get", &ROUTER.to_string()]);
+    node.netns().ip(&format!("route get {ROUTER}"));
     let left = traces(node.netns());
     assert!(left.is_empty(), "the range before: {left:?}");
 }

@@ -17,8 +17,10 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::VALID;
-use crate::node::{Node, wait_until};
-use crate::plugin::{Call, address_of, binary};
+use dormouse_rig::wait;
+
+use crate::node::Node;
+use crate::plugin::{Attach as _, Call, address_of};
 
 fn is_empty(node: &Node) -> bool {
     node.table().is_empty() && node.links().is_empty()
@@ -26,7 +28,7 @@ fn is_empty(node: &Node) -> bool {
 
 #[test]
 fn a_deletion_succeeds_whatever_has_become_of_the_namespace() {
-    let node = Node::start("gone");
+    let node = Node::start();
     let pod = node.pod("a");
     for netns in ["", "/nowhere", "/etc/hostname", "/proc/1/ns/net"] {
         Call::add(&node, "a", &pod).ok();
@@ -46,7 +48,7 @@ fn a_deletion_succeeds_whatever_has_become_of_the_namespace() {
 
 #[test]
 fn a_deletion_needs_no_configuration_that_would_still_do() {
-    let node = Node::start("changed");
+    let node = Node::start();
     let pod = node.pod("a");
     Call::add(&node, "a", &pod).ok();
     let broken = json!({
@@ -64,7 +66,7 @@ fn a_deletion_needs_no_configuration_that_would_still_do() {
 
 #[test]
 fn what_another_boot_left_is_gone_and_deleting_it_succeeds() {
-    let mut node = Node::start("reboot");
+    let mut node = Node::start();
     node.stop();
     let journal = node.state_dir().join("leases");
     std::fs::remove_file(&journal).unwrap();
@@ -100,10 +102,10 @@ fn what_another_boot_left_is_gone_and_deleting_it_succeeds() {
 
 #[test]
 fn a_killed_plugin_leaves_nothing_that_a_deletion_or_time_does_not_take() {
-    let node = Node::start("killed");
+    let node = Node::start();
     for i in 0..40_u64 {
         let (id, pod) = (format!("c{i}"), node.pod("k"));
-        let mut child = Call::add(&node, &id, &pod).spawn();
+        let mut child = Call::add(&node, &id, &pod).open();
         drop(child.stdin.take());
         std::thread::sleep(Duration::from_micros(150 * i));
         let signal = [Signal::SIGKILL, Signal::SIGTERM][usize::try_from(i / 2 % 2).unwrap()];
@@ -114,7 +116,7 @@ fn a_killed_plugin_leaves_nothing_that_a_deletion_or_time_does_not_take() {
             Call::del(&node, &id).ok();
         }
     }
-    wait_until("nothing is left of 40 killed plugins", || {
+    wait("nothing is left of 40 killed plugins", || {
         Call::gc(&node, &json!({VALID: null})).ok();
         is_empty(&node)
     });
@@ -122,9 +124,9 @@ fn a_killed_plugin_leaves_nothing_that_a_deletion_or_time_does_not_take() {
 
 #[test]
 fn a_runtime_that_does_not_read_the_result_has_no_pod() {
-    let node = Node::start("unread");
+    let node = Node::start();
     let pod = node.pod("a");
-    let mut child = Call::add(&node, "a", &pod).spawn();
+    let mut child = Call::add(&node, "a", &pod).open();
     drop(child.stdout.take());
     drop(child.stdin.take());
     assert!(!child.wait().unwrap().success());
@@ -134,10 +136,10 @@ fn a_runtime_that_does_not_read_the_result_has_no_pod() {
 
 #[test]
 fn input_has_an_end_in_length_and_in_time() {
-    let node = Node::start("endless");
-    let endless = Call::status(&node).spawn();
+    let node = Node::start();
+    let endless = Call::status(&node).open();
     let long = format!("{{\"name\":\"{}\"}}", "a".repeat(5 << 20));
-    Call::status(&node).stdin(&long).fails(7, "longer than");
+    Call::status(&node).stdin(long).fails(7, "longer than");
     let mut child = endless;
     let input = child.stdin.take();
     let output = child.wait_with_output().unwrap();
@@ -148,7 +150,7 @@ fn input_has_an_end_in_length_and_in_time() {
 
 #[test]
 fn a_namespace_may_be_a_processes_own() {
-    let node = Node::start("process");
+    let node = Node::start();
     let pod = node.pod("a");
     let mut sleeper = pod.inside(|| Command::new("sleep").arg("1000").spawn());
     let path = format!("/proc/{}/ns/net", sleeper.id());
@@ -166,7 +168,7 @@ fn a_namespace_may_be_a_processes_own() {
 
 #[test]
 fn every_version_is_answered_in_its_own_form() {
-    let node = Node::start("versions");
+    let node = Node::start();
     let pod = node.pod("a");
     for version in [
         "", "0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0",
@@ -201,7 +203,7 @@ fn every_version_is_answered_in_its_own_form() {
 
 #[test]
 fn collecting_garbage_while_pods_come_breaks_neither() {
-    let node = Node::start("race");
+    let node = Node::start();
     let pods: Vec<_> = (0..12).map(|i| node.pod(&format!("r{i}"))).collect();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -230,7 +232,7 @@ fn collecting_garbage_while_pods_come_breaks_neither() {
 
 #[test]
 fn a_requested_address_that_cannot_be_given_is_refused_by_its_text() {
-    let node = Node::start("ips");
+    let node = Node::start();
     let pod = node.pod("a");
     for (address, code) in [
         ("2001:db8:ffff::1", 7),
@@ -259,7 +261,7 @@ fn a_requested_address_that_cannot_be_given_is_refused_by_its_text() {
 
 #[test]
 fn what_earlier_plugins_said_leaves_byte_by_byte() {
-    let node = Node::start("chain");
+    let node = Node::start();
     let pod = node.pod("a");
     let theirs = r#"{"cniVersion":"1.1.0","x":{"z":1.50e3,"a" : "\u00e4"},"interfaces":[{"name":"tap0","y":[ ]}],"ips":[{"interface":0,"address":"2001:db8:9::1/64"}],"routes":[{"dst":"2001:db8:9::/48","scope":0}]}"#;
     let (socket, state) = (node.socket(), node.state_dir().to_owned());
@@ -268,7 +270,7 @@ fn what_earlier_plugins_said_leaves_byte_by_byte() {
         socket.display(),
         state.display()
     );
-    let output = Call::add(&node, "a", &pod).stdin(&stdin).run();
+    let output = Call::add(&node, "a", &pod).stdin(stdin).run();
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
         r#""x":{"z":1.50e3,"a" : "\u00e4"}"#,
@@ -286,29 +288,27 @@ fn what_earlier_plugins_said_leaves_byte_by_byte() {
 
 #[test]
 fn check_tolerates_what_later_plugins_change_and_misses_what_is_gone() {
-    let node = Node::start("later");
+    let node = Node::start();
     let pod = node.pod("a");
     let mut result = Call::add(&node, "a", &pod).ok();
-    pod.ip(&["link", "set", "eth0", "address", "02:00:00:00:00:77"]);
+    pod.ip("link set eth0 address 02:00:00:00:00:77");
     Call::check(&node, "a", &pod, &result).fails(101, "is not 02:d0:");
     // As the plugin says that changed it.
     result["interfaces"][2]["mac"] = "02:00:00:00:00:77".into();
-    pod.ip(&["-6", "route", "del", "default"]);
-    pod.ip(&[
-        "-6", "route", "add", "default", "via", "fe80::77", "dev", "eth0",
-    ]);
+    pod.ip("-6 route del default");
+    pod.ip("-6 route add default via fe80::77 dev eth0");
     Call::check(&node, "a", &pod, &result).ok();
     let other = json!({"cniVersion": "1.1.0", "ips": [{"address": "2001:db8::1/128"}]});
     Call::check(&node, "a", &pod, &other).fails(101, "prevResult does not contain");
-    pod.ip(&["link", "set", "eth0", "down"]);
+    pod.ip("link set eth0 down");
     Call::check(&node, "a", &pod, &result).fails(101, "is down");
-    pod.ip(&["link", "del", "eth0"]);
+    pod.ip("link del eth0");
     Call::check(&node, "a", &pod, &result).fails(101, "link was deleted");
 }
 
 #[test]
 fn one_container_may_be_in_two_networks() {
-    let node = Node::start("networks");
+    let node = Node::start();
     let pod = node.pod("a");
     let first = Call::add(&node, "a", &pod).ok();
     let other = json!({"name": "other"});
@@ -333,11 +333,11 @@ fn one_container_may_be_in_two_networks() {
 
 #[test]
 fn a_node_that_cannot_take_pods_says_so() {
-    let node = Node::start("status");
+    let node = Node::start();
     Call::status(&node).ok();
-    node.netns().ip(&["link", "del", "dormouse0"]);
+    node.netns().ip("link del dormouse0");
     Call::status(&node).fails(51, "`dormouse0` was deleted");
-    let full = Node::start_with("full", "2001:db8:d0::2:0:0/120".parse().unwrap());
+    let full = Node::start_with("2001:db8:d0::2:0:0/120".parse().unwrap());
     let pod = full.pod("a");
     // Reservations are enough to use up a narrow prefix.
     let keep = |i: usize| {
@@ -356,7 +356,7 @@ fn a_node_that_cannot_take_pods_says_so() {
 
 #[test]
 fn only_root_is_served() {
-    let node = Node::start("nobody");
+    let node = Node::start();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(node.state_dir(), open).unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o666);
@@ -365,7 +365,7 @@ fn only_root_is_served() {
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).unwrap();
     let program = folder.path().join("dormouse-cni");
-    std::fs::copy(binary(), &program).unwrap();
+    std::fs::copy(dormouse_rig::binaries::plugin(), &program).unwrap();
     let conf = json!({
         "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
         "socket": node.socket(), "stateDir": node.state_dir(),

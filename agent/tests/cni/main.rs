@@ -7,6 +7,7 @@
     reason = "a test that cannot go on says why and ends"
 )]
 
+mod conformance;
 mod dual;
 mod edges;
 mod ipam;
@@ -16,10 +17,9 @@ mod offline;
 mod plugin;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use dormouse_agent_ipam::allocator::Request as LeaseRequest;
 use dormouse_agent_ipam::leases::{Leases, Opening};
@@ -29,30 +29,17 @@ use dormouse_agent_sys::netns;
 use dormouse_cni::message::{Attachment, Reply, Request, Wanted};
 use dormouse_cni::pending::since_boot;
 use dormouse_cni::wire;
-use node::{Netns, Node, wait_until};
-use plugin::{Call, address_of};
+use dormouse_rig::{dial, wait};
+use node::Node;
+use plugin::{Attach as _, Call, address_of};
 use serde_json::{Value, json};
 
 const PORT: u16 = 8080;
 const VALID: &str = "cni.dev/valid-attachments";
 
-/// Connects from inside `from` to `to` at the first try, and returns the address that the server saw.
-fn dial(from: &Netns, server: &Netns, to: impl Into<IpAddr>) -> IpAddr {
-    let to = SocketAddr::new(to.into(), PORT);
-    let listener = server.inside(move || TcpListener::bind(("::", PORT)));
-    let mut dialled = from.inside(move || TcpStream::connect_timeout(&to, Duration::from_secs(5)));
-    let (mut accepted, peer) = listener.accept().unwrap();
-    accepted.write_all(b"hello").unwrap();
-    drop(accepted);
-    let mut text = String::new();
-    dialled.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "hello");
-    peer.ip().to_canonical()
-}
-
 #[test]
 fn pods_reach_each_other_their_node_and_the_outside_by_their_own_addresses() {
-    let node = Node::start("reach");
+    let node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
     let (at_a, at_b) = (
@@ -65,19 +52,19 @@ fn pods_reach_each_other_their_node_and_the_outside_by_their_own_addresses() {
         result["interfaces"][2]["sandbox"],
         a.path().to_str().unwrap()
     );
-    assert_eq!(dial(&a, &b, at_b), at_a);
-    assert_eq!(dial(&b, &a, at_a), at_b);
-    assert_eq!(dial(node.netns(), &a, at_a), Node::address());
-    assert_eq!(dial(&a, node.netns(), Node::address()), at_a);
-    assert_eq!(dial(node.outside(), &b, at_b), Node::OUTSIDE);
-    assert_eq!(dial(&b, node.outside(), Node::OUTSIDE), at_b);
+    assert_eq!(dial(&a, &b, at_b).unwrap(), at_a);
+    assert_eq!(dial(&b, &a, at_a).unwrap(), at_b);
+    assert_eq!(dial(node.netns(), &a, at_a).unwrap(), Node::address());
+    assert_eq!(dial(&a, node.netns(), Node::address()).unwrap(), at_a);
+    assert_eq!(dial(node.outside(), &b, at_b).unwrap(), Node::OUTSIDE);
+    assert_eq!(dial(&b, node.outside(), Node::OUTSIDE).unwrap(), at_b);
     assert_eq!(node.table(), [at_a, at_b]);
     Call::check(&node, "a", &a, &result).ok();
 }
 
 #[test]
 fn a_deleted_pod_is_gone_and_deleting_it_again_succeeds() {
-    let node = Node::start("delete");
+    let node = Node::start();
     let pod = node.pod("a");
     let address = address_of(&Call::add(&node, "a", &pod).ok());
     for _ in 0..2 {
@@ -91,7 +78,7 @@ fn a_deleted_pod_is_gone_and_deleting_it_again_succeeds() {
 
 #[test]
 fn a_second_add_is_an_error_and_leaves_the_first_as_it_was() {
-    let node = Node::start("twice");
+    let node = Node::start();
     let pod = node.pod("a");
     let result = Call::add(&node, "a", &pod).ok();
     Call::add(&node, "a", &pod).fails(100, "already holds");
@@ -107,7 +94,7 @@ fn a_second_add_is_an_error_and_leaves_the_first_as_it_was() {
 
 #[test]
 fn an_add_that_fails_at_its_last_step_leaves_nothing() {
-    let node = Node::start("refused");
+    let node = Node::start();
     let pod = node.pod("a");
     node.fill_table();
     Call::add(&node, "a", &pod).fails(102, "data path");
@@ -119,7 +106,7 @@ fn an_add_that_fails_at_its_last_step_leaves_nothing() {
 
 #[test]
 fn a_requested_address_is_given_or_refused_with_the_reason() {
-    let node = Node::start("request");
+    let node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let ask = |address: &str| json!({"runtimeConfig": {"ips": [address]}});
     let wanted = "2001:db8:d0:0:0:1:0:42";
@@ -136,27 +123,21 @@ fn a_requested_address_is_given_or_refused_with_the_reason() {
 
 #[test]
 fn check_tells_what_changed() {
-    let node = Node::start("check");
+    let node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
     Call::check(&node, "a", &b, &result).fails(101, "namespace is a different");
     Call::check(&node, "b", &b, &result).fails(3, "no address lease");
-    a.ip(&["link", "set", "eth0", "mtu", "1400"]);
-    a.ip(&["addr", "add", "2001:db8:ffff::1/128", "dev", "eth0"]);
+    a.ip("link set eth0 mtu 1400");
+    a.ip("addr add 2001:db8:ffff::1/128 dev eth0");
     Call::check(&node, "a", &a, &result).ok();
-    a.ip(&[
-        "addr",
-        "del",
-        &format!("{}/128", address_of(&result)),
-        "dev",
-        "eth0",
-    ]);
+    a.ip(&format!("addr del {}/128 dev eth0", address_of(&result)));
     Call::check(&node, "a", &a, &result).fails(101, "lacks the address");
 }
 
 #[test]
 fn garbage_collection_keeps_what_is_listed_and_refuses_a_missing_list() {
-    let node = Node::start("collect");
+    let node = Node::start();
     let pods = ["a", "b", "c"].map(|name| (name, node.pod(name)));
     let addresses = pods
         .each_ref()
@@ -177,17 +158,17 @@ fn garbage_collection_keeps_what_is_listed_and_refuses_a_missing_list() {
 
 #[test]
 fn a_pod_whose_namespace_died_is_found_without_delete() {
-    let node = Node::start("vanish");
+    let node = Node::start();
     let pod = node.pod("a");
     Call::add(&node, "a", &pod).ok();
     drop(pod);
-    wait_until("the kernel removes the veth", || node.links().is_empty());
+    wait("the kernel removes the veth", || node.links().is_empty());
     Call::gc(&node, &json!({"cni.dev/valid-attachments": null})).ok();
     assert!(node.table().is_empty());
     let again = node.pod("a");
     Call::add(&node, "a", &again).ok();
     drop(again);
-    wait_until("the kernel removes the veth", || node.links().is_empty());
+    wait("the kernel removes the veth", || node.links().is_empty());
     let third = node.pod("a");
     Call::add(&node, "a", &third).ok();
     assert_eq!(node.table().len(), 1);
@@ -195,7 +176,7 @@ fn a_pod_whose_namespace_died_is_found_without_delete() {
 
 #[test]
 fn a_restarted_agent_keeps_pods_and_heals_what_was_half_done() {
-    let mut node = Node::start("restart");
+    let mut node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
     Call::add(&node, "b", &b).ok();
@@ -218,12 +199,15 @@ fn a_restarted_agent_keeps_pods_and_heals_what_was_half_done() {
     assert_eq!(node.table(), [address_of(&result)]);
     assert_eq!(node.links().len(), 1);
     Call::check(&node, "a", &a, &result).ok();
-    assert_eq!(dial(node.netns(), &a, address_of(&result)), Node::address());
+    assert_eq!(
+        dial(node.netns(), &a, address_of(&result)).unwrap(),
+        Node::address()
+    );
 }
 
 #[test]
 fn a_lost_journal_does_not_lose_the_pods() {
-    let mut node = Node::start("lost");
+    let mut node = Node::start();
     let pod = node.pod("a");
     let result = Call::add(&node, "a", &pod).ok();
     node.stop();
@@ -237,7 +221,7 @@ fn a_lost_journal_does_not_lose_the_pods() {
 
 #[test]
 fn without_an_agent_add_asks_to_try_again_and_delete_is_done_later() {
-    let mut node = Node::start("down");
+    let mut node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
     node.stop();
@@ -259,7 +243,7 @@ fn without_an_agent_add_asks_to_try_again_and_delete_is_done_later() {
 
 #[test]
 fn an_add_whose_caller_hangs_up_is_undone() {
-    let node = Node::start("hangup");
+    let node = Node::start();
     let pod = node.pod("a");
     let attachment = Attachment {
         network: "pods".into(),
@@ -273,7 +257,7 @@ fn an_add_whose_caller_hangs_up_is_undone() {
     };
     wire::send_request(&stream, &request, Some(pod.file().as_fd())).unwrap();
     drop(stream);
-    wait_until("the ADD is counted as failed", || {
+    wait("the ADD is counted as failed", || {
         node.counted("ADD", 11) == 1
     });
     assert!(node.table().is_empty() && node.links().is_empty());
@@ -282,7 +266,7 @@ fn an_add_whose_caller_hangs_up_is_undone() {
 
 #[test]
 fn pods_that_come_at_once_all_get_their_own_address() {
-    let node = Node::start("burst");
+    let node = Node::start();
     let pods: Vec<_> = (0..24)
         .map(|i| (format!("c{i}"), node.pod(&format!("c{i}"))))
         .collect();
@@ -312,7 +296,7 @@ fn say(node: &Node, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
-    let mut node = Node::start("raw");
+    let mut node = Node::start();
     let framed = |json: &str| {
         let length = u32::try_from(json.len()).unwrap().to_be_bytes();
         [&[1][..], &length, json.as_bytes()].concat()
@@ -366,7 +350,7 @@ fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
 
 #[test]
 fn bad_requests_are_refused_by_name_and_change_nothing() {
-    let node = Node::start("bad");
+    let node = Node::start();
     let pod = node.pod("a");
     let add = || Call::add(&node, "a", &pod);
     add()

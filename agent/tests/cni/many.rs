@@ -11,7 +11,9 @@ use dormouse_cni::message::{Attachment, Reply, Request, Wanted, reservation};
 use dormouse_cni::wire;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::node::{Netns, Node};
+use dormouse_rig::Netns;
+
+use crate::node::Node;
 
 /// All of them are asked for before the first answer is read.
 const REQUESTS: usize = 10_000;
@@ -30,7 +32,7 @@ fn ten_thousand_adds_at_once_all_get_an_address_of_their_own() {
         ..files
     };
     setrlimit(Resource::Nofile, all).unwrap();
-    let mut node = Node::start("many");
+    let mut node = Node::start();
     // Of this namespace; the socket that listens then takes as many.
     let queue = || fs::write("/proc/sys/net/core/somaxconn", (2 * REQUESTS).to_string());
     node.netns().inside(queue);

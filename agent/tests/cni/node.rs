@@ -1,65 +1,19 @@
-//! A node for tests: a namespace with an uplink to a host outside, and an agent's network and socket in it.
+//! A node with an agent's pod network and its socket, without the rest of an agent.
 
-use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use dormouse_agent::cni;
 use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
-use dormouse_agent_sys::netns;
+use dormouse_rig::address::PREFIX;
+use dormouse_rig::{Netns, Site};
 use nix::sched::{CloneFlags, setns};
 use tokio_util::sync::CancellationToken;
-
-/// A namespace that is removed with its value.
-pub(crate) struct Netns {
-    path: PathBuf,
-    file: File,
-}
-
-impl Netns {
-    fn create(name: &str) -> Self {
-        let path = PathBuf::from(format!("/run/netns/{name}"));
-        netns::remove(&path).unwrap();
-        netns::create(&path).unwrap();
-        Self {
-            file: File::open(&path).unwrap(),
-            path,
-        }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Runs `work` inside.
-    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> T {
-        netns::enter(self.file.as_fd(), work).unwrap()
-    }
-
-    /// Runs `ip` inside.
-    pub(crate) fn ip(&self, arguments: &[&str]) {
-        let status = self.inside(|| Command::new("ip").args(arguments).status());
-        assert!(status.success(), "ip {arguments:?}");
-    }
-}
-
-impl Drop for Netns {
-    fn drop(&mut self) {
-        netns::remove(&self.path).unwrap();
-    }
-}
 
 /// Records the pods that the network adds to the data path.
 #[derive(Clone, Default)]
@@ -90,10 +44,7 @@ struct Agent {
 
 /// The node.
 pub(crate) struct Node {
-    name: String,
-    netns: Netns,
-    outside: Netns,
-    state: tempfile::TempDir,
+    site: Site,
     prefix: NodePrefix,
     range4: Option<Ipv4Range>,
     table: Recorder,
@@ -102,52 +53,22 @@ pub(crate) struct Node {
 
 impl Node {
     /// A host on the uplink's link.
-    pub(crate) const OUTSIDE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 0, 0x100);
+    pub(crate) const OUTSIDE: Ipv6Addr = Site::OUTSIDE;
 
     /// Makes the namespaces and starts the agent's parts.
-    pub(crate) fn start(name: &str) -> Self {
-        Self::start_with(name, Self::prefix())
+    pub(crate) fn start() -> Self {
+        Self::start_with(Self::prefix())
     }
 
     /// The same with another prefix.
-    pub(crate) fn start_with(name: &str, prefix: NodePrefix) -> Self {
-        assert!(
-            nix::unistd::geteuid().is_root(),
-            "run as root: sudo -E cargo test -p dormouse-agent --test cni"
-        );
-        let name = format!("dmt{}-{name}", std::process::id());
-        let netns = Netns::create(&format!("{name}-node"));
-        let outside = Netns::create(&format!("{name}-out"));
-        let peer = format!("{name}-out");
-        netns.ip(&[
-            "link", "add", "up0", "type", "veth", "peer", "name", "up0", "netns", &peer,
-        ]);
+    pub(crate) fn start_with(prefix: NodePrefix) -> Self {
         let mut node = Self {
-            name,
-            netns,
-            outside,
-            state: tempfile::tempdir().unwrap(),
+            site: Site::new(),
             prefix,
             range4: None,
             table: Recorder::default(),
             agent: None,
         };
-        let addresses = [
-            (&node.netns, Self::address()),
-            (&node.outside, Self::OUTSIDE),
-        ];
-        for (netns, address) in addresses {
-            netns.ip(&["link", "set", "lo", "up"]);
-            netns.ip(&["link", "set", "up0", "up"]);
-            netns.ip(&[
-                "addr",
-                "add",
-                &format!("{address}/64"),
-                "dev",
-                "up0",
-                "nodad",
-            ]);
-        }
         node.restart();
         node
     }
@@ -170,12 +91,12 @@ impl Node {
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.table.0.lock().unwrap().clear();
-        let mut config = NetworkConfig::new(self.prefix, self.state_dir().to_owned(), "up0");
+        let mut config = NetworkConfig::new(self.prefix, self.state_dir().to_owned(), Site::UPLINK);
         config.range4 = self.range4;
         config.proxy_neighbors = true;
         let (table, socket) = (self.table.clone(), self.socket());
         let shutdown = CancellationToken::new();
-        let (netns, stop) = (self.netns.file.try_clone().unwrap(), shutdown.clone());
+        let (netns, stop) = (self.netns().file().try_clone().unwrap(), shutdown.clone());
         let (opened, network) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
             setns(netns, CloneFlags::CLONE_NEWNET).unwrap();
@@ -204,32 +125,32 @@ impl Node {
     }
 
     pub(crate) fn netns(&self) -> &Netns {
-        &self.netns
+        self.site.node()
     }
 
     pub(crate) fn outside(&self) -> &Netns {
-        &self.outside
+        self.site.outside()
     }
 
     pub(crate) fn prefix() -> NodePrefix {
-        "2001:db8:d0:0:0:1::/96".parse().unwrap()
+        PREFIX.parse().unwrap()
     }
 
     pub(crate) fn address() -> Ipv6Addr {
-        "2001:db8:d0:0:0:1:0:1".parse().unwrap()
+        Site::NODE
     }
 
     pub(crate) fn state_dir(&self) -> &Path {
-        self.state.path()
+        self.site.state_dir()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.state.path().join("agent.sock")
+        self.site.socket()
     }
 
     /// An empty namespace for a pod.
     pub(crate) fn pod(&self, name: &str) -> Netns {
-        Netns::create(&format!("{}-pod-{name}", self.name))
+        self.site.pod(name)
     }
 
     /// The addresses that were added to the data path, in order.
@@ -253,13 +174,9 @@ impl Node {
 
     /// Names of the pods' links on the node.
     pub(crate) fn links(&self) -> Vec<String> {
-        self.netns.inside(|| {
-            let links = nix::net::if_::if_nameindex()?;
-            let names = links
-                .iter()
-                .map(|link| link.name().to_string_lossy().into_owned());
-            Ok(names.filter(|name| name.starts_with("dm0")).collect())
-        })
+        let mut links = self.netns().links();
+        links.retain(|name| name.starts_with("dm0"));
+        links
     }
 
     /// How many requests ended that way.
@@ -276,14 +193,5 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// Waits for a condition that comes by itself.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

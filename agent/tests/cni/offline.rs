@@ -7,20 +7,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::dial;
-use crate::node::{Node, wait_until};
-use crate::plugin::{Call, address_of};
+use dormouse_rig::{dial, wait};
+
+use crate::node::Node;
+use crate::plugin::{Attach as _, Call, address_of};
 
 #[test]
 fn a_pod_is_wired_without_an_agent_and_the_next_one_finds_it() {
-    let mut node = Node::start("offline");
+    let mut node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let at_a = address_of(&Call::add(&node, "a", &a).ok());
     node.stop();
     Call::status(&node).offline().ok();
     let result = Call::add(&node, "b", &b).offline().ok();
     let at_b = address_of(&result);
-    assert_eq!(dial(&b, &a, at_a), at_b);
+    assert_eq!(dial(&b, &a, at_a).unwrap(), at_b);
     Call::check(&node, "b", &b, &result).offline().ok();
     Call::add(&node, "b", &b)
         .offline()
@@ -33,7 +34,7 @@ fn a_pod_is_wired_without_an_agent_and_the_next_one_finds_it() {
     node.restart();
     assert_eq!(node.table(), [at_a, at_b]);
     Call::check(&node, "b", &b, &result).ok();
-    assert_eq!(dial(node.netns(), &b, at_b), Node::address());
+    assert_eq!(dial(node.netns(), &b, at_b).unwrap(), Node::address());
     node.stop();
     Call::del(&node, "b").offline().ok();
     Call::add(&node, "b", &b).offline().ok();
@@ -44,7 +45,7 @@ fn a_pod_is_wired_without_an_agent_and_the_next_one_finds_it() {
 
 #[test]
 fn a_node_that_never_had_an_agent_asks_to_try_again() {
-    let mut node = Node::start("fresh");
+    let mut node = Node::start();
     let pod = node.pod("a");
     node.stop();
     std::fs::remove_file(node.state_dir().join("network.json")).unwrap();
@@ -63,9 +64,9 @@ fn a_node_that_never_had_an_agent_asks_to_try_again() {
 
 #[test]
 fn pods_that_come_at_once_without_an_agent_and_a_bridge_all_get_their_own_address() {
-    let mut node = Node::start("boot");
+    let mut node = Node::start();
     node.stop();
-    node.netns().ip(&["link", "del", "dormouse0"]);
+    node.netns().ip("link del dormouse0");
     let pods: Vec<_> = (0..6).map(|i| node.pod(&format!("o{i}"))).collect();
     let mut addresses: Vec<Ipv6Addr> = std::thread::scope(|scope| {
         let add = |(i, pod)| {
@@ -84,11 +85,11 @@ fn pods_that_come_at_once_without_an_agent_and_a_bridge_all_get_their_own_addres
 
 #[test]
 fn a_plugin_that_is_killed_without_an_agent_leaves_nothing() {
-    let mut node = Node::start("cut");
+    let mut node = Node::start();
     node.stop();
     for i in 0..20_u64 {
         let (id, pod) = (format!("c{i}"), node.pod("k"));
-        let mut child = Call::add(&node, &id, &pod).offline().spawn();
+        let mut child = Call::add(&node, &id, &pod).offline().open();
         drop(child.stdin.take());
         std::thread::sleep(Duration::from_micros(1_500 * i));
         let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
@@ -96,7 +97,7 @@ fn a_plugin_that_is_killed_without_an_agent_leaves_nothing() {
     }
     // A process that rolls back a killed ADD holds the journal's lock meanwhile.
     node.restart();
-    wait_until("nothing is left of 20 killed plugins", || {
+    wait("nothing is left of 20 killed plugins", || {
         Call::gc(&node, &json!({crate::VALID: null})).ok();
         node.table().is_empty() && node.links().is_empty()
     });

@@ -1,118 +1,69 @@
-//! Calls the real plugin as a container runtime does.
+//! Calls of the real plugin on a node, and what is expected of them.
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::net::Ipv6Addr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::net::{IpAddr, Ipv6Addr};
 
+pub(crate) use dormouse_rig::Call;
+use dormouse_rig::{Netns, binaries, plugin};
 use serde_json::{Value, json};
 
-use crate::node::{Netns, Node};
+use crate::node::Node;
 
-/// The plugin beside this test, built first: cargo builds binaries only for tests of their own package.
-pub(crate) fn binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.ancestors().nth(2).unwrap();
-        let target = profile.parent().unwrap();
-        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
-        let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--quiet",
-            "--package",
-            "dormouse-cni",
-            "--manifest-path",
-            manifest,
-        ]);
-        build.arg("--target-dir").arg(target);
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "dormouse-cni builds");
-        profile.join("dormouse-cni")
-    })
+/// Calls for a node's attachments.
+pub(crate) trait Attach: Sized {
+    fn add(node: &Node, id: &str, pod: &Netns) -> Self;
+    fn check(node: &Node, id: &str, pod: &Netns, result: &Value) -> Self;
+    fn del(node: &Node, id: &str) -> Self;
+    fn status(node: &Node) -> Self;
+    fn gc(node: &Node, conf: &Value) -> Self;
+
+    /// The plugin keeps addresses for the pods of a reference plugin.
+    fn delegated(self) -> Self;
+
+    /// Executes a reference plugin, which finds ours by `CNI_PATH`.
+    fn by(self, program: &str) -> Self;
+
+    /// Lets the plugin start an agent of its own where none answers.
+    fn offline(self) -> Self;
+
+    /// Expects success; the answer, or null if there is none.
+    fn ok(self) -> Value;
+
+    /// Expects an error with this code and this part in its message.
+    fn fails(self, code: u32, part: &str);
 }
 
-/// One call that is being prepared.
-pub(crate) struct Call<'a> {
-    node: &'a Node,
-    environment: BTreeMap<&'static str, String>,
-    conf: Value,
-    stdin: Option<String>,
-    program: PathBuf,
+fn call(node: &Node, command: &str) -> Call {
+    let conf = Call::network(&node.socket(), node.state_dir());
+    Call::new(command, conf).on(node.netns().path())
 }
 
-impl<'a> Call<'a> {
-    fn new(node: &'a Node, command: &str) -> Self {
-        let conf = json!({
-            "cniVersion": "1.1.0",
-            "name": "pods",
-            "type": "dormouse",
-            "socket": node.socket(),
-            "stateDir": node.state_dir(),
-        });
-        let environment = BTreeMap::from([("CNI_COMMAND", command.to_owned())]);
-        Self {
-            node,
-            environment,
-            conf,
-            stdin: None,
-            program: binary().to_owned(),
-        }
+impl Attach for Call {
+    fn add(node: &Node, id: &str, pod: &Netns) -> Self {
+        call(node, "ADD").attachment(id, pod.path())
     }
 
-    pub(crate) fn add(node: &'a Node, id: &str, pod: &Netns) -> Self {
-        Self::del(node, id)
-            .env("CNI_COMMAND", "ADD")
-            .env("CNI_NETNS", pod.path().to_str().unwrap())
+    fn check(node: &Node, id: &str, pod: &Netns, result: &Value) -> Self {
+        let call = call(node, "CHECK").attachment(id, pod.path());
+        call.conf(&json!({"prevResult": result}))
     }
 
-    pub(crate) fn check(node: &'a Node, id: &str, pod: &Netns, result: &Value) -> Self {
-        Self::add(node, id, pod)
-            .env("CNI_COMMAND", "CHECK")
-            .conf(&json!({"prevResult": result}))
-    }
-
-    pub(crate) fn del(node: &'a Node, id: &str) -> Self {
-        Self::new(node, "DEL")
+    fn del(node: &Node, id: &str) -> Self {
+        call(node, "DEL")
             .env("CNI_CONTAINERID", id)
             .env("CNI_IFNAME", "eth0")
     }
 
-    pub(crate) fn status(node: &'a Node) -> Self {
-        Self::new(node, "STATUS")
+    fn status(node: &Node) -> Self {
+        call(node, "STATUS")
     }
 
-    pub(crate) fn gc(node: &'a Node, conf: &Value) -> Self {
-        Self::new(node, "GC").conf(conf)
+    fn gc(node: &Node, conf: &Value) -> Self {
+        call(node, "GC").conf(conf)
     }
 
-    pub(crate) fn env(mut self, name: &'static str, value: &str) -> Self {
-        self.environment.insert(name, value.to_owned());
-        self
-    }
-
-    /// Sets keys of the configuration.
-    pub(crate) fn conf(mut self, more: &Value) -> Self {
-        for (key, value) in more.as_object().unwrap() {
-            self.conf[key] = value.clone();
-        }
-        self
-    }
-
-    /// Sends this instead of a configuration.
-    pub(crate) fn stdin(mut self, text: &str) -> Self {
-        self.stdin = Some(text.to_owned());
-        self
-    }
-
-    /// The plugin keeps addresses for the pods of a reference plugin.
-    pub(crate) fn delegated(mut self) -> Self {
-        self.conf = json!({
+    fn delegated(self) -> Self {
+        let conf = self.configuration();
+        let conf = json!({
             "cniVersion": "1.0.0",
             "name": "pods",
             "type": "bridge",
@@ -120,25 +71,22 @@ impl<'a> Call<'a> {
             "isGateway": true,
             "ipam": {
                 "type": "dormouse-cni",
-                "socket": self.node.socket(),
-                "stateDir": self.node.state_dir(),
+                "socket": conf["socket"],
+                "stateDir": conf["stateDir"],
             },
         });
-        self
+        self.with_conf(conf)
     }
 
-    /// Executes another plugin on the node, which finds ours by `CNI_PATH`.
-    pub(crate) fn by(mut self, program: &str) -> Self {
-        self.program = PathBuf::from("/usr/lib/cni").join(program);
-        let folder = binary().parent().unwrap().to_str().unwrap();
-        self.env("CNI_PATH", folder)
+    fn by(self, program: &str) -> Self {
+        let folder = binaries::plugin().parent().unwrap().to_str().unwrap();
+        self.binary(&binaries::reference_plugins().join(program))
+            .env("CNI_PATH", folder)
     }
 
-    /// Lets the plugin start an agent of its own where none answers.
-    pub(crate) fn offline(self) -> Self {
-        let agent = env!("CARGO_BIN_EXE_dormouse-agent");
-        let options = json!({"fallback": "offline", "agent": agent});
-        let Some(mut ipam) = self.conf.get("ipam").cloned() else {
+    fn offline(self) -> Self {
+        let options = json!({"fallback": "offline", "agent": binaries::agent()});
+        let Some(mut ipam) = self.configuration().get("ipam").cloned() else {
             return self.conf(&options);
         };
         for (key, value) in options.as_object().unwrap() {
@@ -147,42 +95,11 @@ impl<'a> Call<'a> {
         self.conf(&json!({"ipam": ipam}))
     }
 
-    /// Starts the plugin on the node; its standard input has the configuration and stays open.
-    pub(crate) fn spawn(&self) -> Child {
-        let stdin = self.stdin.clone().unwrap_or_else(|| self.conf.to_string());
-        self.node.netns().inside(|| {
-            let mut child = Command::new(&self.program)
-                .envs(&self.environment)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()?;
-            // The plugin may answer without reading.
-            let _ = child.stdin.as_mut().unwrap().write_all(stdin.as_bytes());
-            Ok(child)
-        })
+    fn ok(self) -> Value {
+        self.succeeds()
     }
 
-    /// Executes the plugin on the node.
-    pub(crate) fn run(self) -> Output {
-        self.spawn().wait_with_output().unwrap()
-    }
-
-    /// Expects success; the answer, or null if there is none.
-    pub(crate) fn ok(self) -> Value {
-        let output = self.run();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let log = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}{log}");
-        if text.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_str(&text).unwrap()
-        }
-    }
-
-    /// Expects an error with this code and this part in its message.
-    pub(crate) fn fails(self, code: u32, part: &str) {
+    fn fails(self, code: u32, part: &str) {
         let output = self.run();
         assert!(!output.status.success());
         let error: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -192,9 +109,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The address in ADD's result.
+/// The IPv6 address in ADD's result.
 pub(crate) fn address_of(result: &Value) -> Ipv6Addr {
-    let text = result["ips"][0]["address"].as_str().unwrap();
-    let (address, _length) = text.split_once('/').unwrap();
-    address.parse().unwrap()
+    match plugin::address_of(result) {
+        IpAddr::V6(address) => address,
+        IpAddr::V4(address) => panic!("the first address is {address}"),
+    }
 }

@@ -5,21 +5,18 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use dormouse_agent::cni;
 use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable};
+use dormouse_rig::address::PREFIX;
+use dormouse_rig::{Agent, Node, wait};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use tokio_util::sync::CancellationToken;
 
-use crate::ground::{Ground, wait};
-
-pub(crate) const NODE_ADDRESS: &str = "2001:db8:d0:0:0:1:0:1";
-pub(crate) const PREFIX: &str = "2001:db8:d0:0:0:1::/96";
-/// Wide, for released addresses rest.
+/// Wide, for released addresses stay in quarantine.
 const RANGE4: &str = "10.64.0.0/16";
 const FOLDER: &str = "DORMOUSE_TEST_AGENT";
 const READY: &str = "the agent is ready";
@@ -40,7 +37,8 @@ impl PodTable for Table {
     }
 }
 
-/// In the process that is to be the agent, becomes it; elsewhere does nothing. Every test that starts agents begins so.
+/// Becomes the agent in the process that was started for it; elsewhere does nothing. Every test that starts agents calls it
+/// first.
 pub(crate) fn become_one() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
@@ -75,94 +73,36 @@ pub(crate) fn table(folder: &Path) -> PathBuf {
     folder.join("table")
 }
 
-/// Where a whole agent has its pins.
-pub(crate) fn bpffs(ground: &Ground) -> PathBuf {
-    Path::new("/sys/fs/bpf/dormouse").join(&ground.node)
-}
-
 pub(crate) fn socket(folder: &Path) -> PathBuf {
     folder.join("agent.sock")
 }
 
-/// An agent's process; killed when dropped.
-pub(crate) struct Agent(Child);
-
-impl Agent {
-    /// Starts one in this thread's network namespace, and returns when it serves. `test` becomes it.
-    pub(crate) fn start(test: &str, folder: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
-            .env(FOLDER, folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let ready = lines.any(|line| line.unwrap() == READY);
-        assert!(
-            ready,
-            "the agent ended before it served: {:?}",
-            child.wait()
-        );
-        Self(child)
-    }
-
-    /// Starts the agent's own binary, and returns when it runs.
-    pub(crate) fn whole(ground: &Ground) -> Self {
-        let log = ground.dir().join("log");
-        let child = Command::new(env!("CARGO_BIN_EXE_dormouse-agent"))
-            .args([
-                "run",
-                "--node",
-                &ground.node,
-                "--uplink",
-                "eth0",
-                "--runtime",
-                "none",
-            ])
-            .args([
-                "--prefix",
-                PREFIX,
-                "--prefix4",
-                RANGE4,
-                "--address",
-                NODE_ADDRESS,
-                "--metrics",
-                "[::1]:0",
-            ])
-            .arg("--state-dir")
-            .arg(state_dir(ground.dir()))
-            .arg("--socket")
-            .arg(socket(ground.dir()))
-            .arg("--bpffs")
-            .arg(bpffs(ground))
-            .arg("--cgroup")
-            .arg(&ground.cgroup)
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn();
-        let agent = Self(child.unwrap());
-        wait("the agent to run", || {
-            fs::read_to_string(&log).unwrap().contains(r#""running""#)
-        });
-        agent
-    }
-
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.0.id()).unwrap())
-    }
-
-    /// Gives up the process; another part waits for its end.
-    pub(crate) fn forget(self) -> Pid {
-        let pid = self.pid();
-        std::mem::forget(self);
-        pid
-    }
+/// Starts an agent in this thread's network namespace, and returns when it serves. `test` becomes it.
+pub(crate) fn start(test: &str, folder: &Path) -> Agent {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines.any(|line| line.unwrap() == READY);
+    let agent = Agent::adopt(child);
+    assert!(ready, "the agent ended before it served");
+    agent
 }
 
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts the agent's own binary, and returns when it runs.
+pub(crate) fn start_whole(node: &Node) -> Agent {
+    let log = node.dir().join("log");
+    let mut command = node.home().run();
+    command
+        .args(["--prefix4", RANGE4, "--metrics", "[::1]:0"])
+        .stderr(fs::File::create(&log).unwrap());
+    let agent = Agent::start(&mut command);
+    wait("the agent to run", || {
+        fs::read_to_string(&log).unwrap().contains(r#""running""#)
+    });
+    agent
 }

@@ -11,15 +11,12 @@
 )]
 
 mod agent;
-#[path = "../runtime/ground.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod ground;
 mod node;
 mod trace;
 
 use std::io::Write;
-use std::path::PathBuf;
 
+use dormouse_rig::on_node;
 use node::{Node, Pod, Verb};
 use trace::{Kill, Traced};
 
@@ -64,7 +61,7 @@ impl Tally {
 
 fn play(test: &'static str, play: fn(&mut Node<'_>)) {
     agent::become_one();
-    ground::stand(move |ground| play(&mut Node::start(ground, Some(test))));
+    on_node(move |host| play(&mut Node::start(host, Some(test))));
 }
 
 /// Plugins that are killed: first with a runtime that asks for DEL each time, then with one that never does, but for
@@ -180,15 +177,6 @@ fn never_ask(node: &mut Node<'_>, verb: Verb, at: usize, tally: &mut Tally) -> b
 /// System calls by which an agent adds a pod to the data path.
 const TABLE_CALLS: [i64; 2] = [libc::SYS_bpf, libc::SYS_unlink];
 
-/// Takes the pins away, however the test ends.
-struct Pins(PathBuf);
-
-impl Drop for Pins {
-    fn drop(&mut self) {
-        let _ = dormouse_agent_datapath::detach(&self.0);
-    }
-}
-
 /// Whole agents that are killed where they change the data path; the runtime asks for DEL when the next one runs.
 fn kill_whole_agents(node: &mut Node<'_>, verb: Verb) {
     let mut tally = Tally::default();
@@ -292,10 +280,7 @@ fn a_plugin_killed_while_no_agent_runs_leaves_nothing() {
 
 /// A node with the agent's own binary.
 fn play_whole(play: fn(&mut Node<'_>)) {
-    ground::stand(move |ground| {
-        let _pins = Pins(agent::bpffs(ground));
-        play(&mut Node::start(ground, None));
-    });
+    on_node(move |host| play(&mut Node::start(host, None)));
 }
 
 #[test]

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::time::Instant;
 
 use dormouse_agent_datapath::Pinned;
 use dormouse_agent_ipam::journal;
 use dormouse_agent_ipam::record::Record;
 use dormouse_agent_pod::network::BRIDGE_DEFAULT;
-use dormouse_agent_sys::netns;
+use dormouse_rig::netns::links;
+use dormouse_rig::{Agent, Call, Netns, Node as Host, PATIENCE, binaries, ip, wait};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::agent::{Agent, NODE_ADDRESS, bpffs, socket, state_dir, table};
-use crate::ground::{Ground, PATIENCE, ip, plugin};
+use crate::agent::{start, start_whole, table};
 use crate::trace::{self, Kill, Traced};
 
 /// What the runtime asks the plugin.
@@ -27,7 +28,7 @@ pub(crate) enum Verb {
 
 /// A node.
 pub(crate) struct Node<'a> {
-    ground: &'a Ground,
+    host: &'a Host,
     /// What becomes the agent: the agent's own binary, or the test of this name.
     test: Option<&'static str>,
     agent: Option<Agent>,
@@ -40,7 +41,7 @@ pub(crate) struct Node<'a> {
 /// A pod's namespace.
 pub(crate) struct Pod {
     pub(crate) id: String,
-    netns: PathBuf,
+    netns: Rc<Netns>,
 }
 
 impl Pod {
@@ -48,45 +49,32 @@ impl Pod {
     pub(crate) fn named(&self, id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            netns: self.netns.clone(),
+            netns: Rc::clone(&self.netns),
         }
     }
 
     /// Interfaces inside a pod, beside loopback.
     pub(crate) fn inside(&self) -> Vec<String> {
-        let file = File::open(&self.netns).unwrap();
-        let names = netns::enter(std::os::fd::AsFd::as_fd(&file), || {
-            let links = nix::net::if_::if_nameindex()?;
-            Ok(links
-                .iter()
-                .map(|link| link.name().to_string_lossy().into_owned())
-                .collect::<Vec<_>>())
-        });
-        names
-            .unwrap()
-            .into_iter()
-            .filter(|name| name != "lo")
-            .collect()
+        let mut links = self.netns.links();
+        links.retain(|name| name != "lo");
+        links
     }
 
     /// The runtime removes the namespace.
     pub(crate) fn end(self) {
-        netns::remove(&self.netns).unwrap();
+        drop(self);
     }
 }
 
 impl<'a> Node<'a> {
     /// A node with an agent, on which one pod has come and gone.
-    pub(crate) fn start(ground: &'a Ground, test: Option<&'static str>) -> Self {
-        ip(&format!("-6 address add {NODE_ADDRESS}/64 dev eth0 nodad"));
-        fs::create_dir(table(ground.dir())).unwrap();
-        let conf = json!({
-            "cniVersion": "1.1.0", "name": "pods", "type": "dormouse",
-            "socket": socket(ground.dir()), "stateDir": state_dir(ground.dir()),
-        });
+    pub(crate) fn start(host: &'a Host, test: Option<&'static str>) -> Self {
+        host.take_address();
+        fs::create_dir(table(host.dir())).unwrap();
+        let conf = Call::network(&host.home().socket(), &host.home().state_dir());
         let (bare, whole) = (BTreeSet::new(), BTreeMap::new());
         let mut node = Self {
-            ground,
+            host,
             test,
             agent: None,
             bare,
@@ -105,7 +93,7 @@ impl<'a> Node<'a> {
             BTreeMap::new(),
             "a pod that is deleted leaves nothing"
         );
-        // What is not seen cannot be missed.
+        // A kind that is not seen here could leak unseen.
         let seen: Vec<&str> = node.whole.keys().map(String::as_str).collect();
         let mut wanted = vec!["lease", "link", "neighbour", "route", "table"];
         if test.is_some() {
@@ -118,8 +106,8 @@ impl<'a> Node<'a> {
 
     pub(crate) fn start_agent(&mut self) {
         self.agent = Some(match self.test {
-            Some(test) => Agent::start(test, self.ground.dir()),
-            None => Agent::whole(self.ground),
+            Some(test) => start(test, self.host.dir()),
+            None => start_whole(self.host),
         });
     }
 
@@ -130,17 +118,15 @@ impl<'a> Node<'a> {
 
     /// An empty namespace for a pod; its name is part of a path and of a container id.
     pub(crate) fn pod(&self, id: &str) -> Pod {
-        let netns = PathBuf::from(format!("/run/netns/{}-{id}", self.ground.node));
-        netns::create(&netns).unwrap();
         Pod {
             id: id.to_owned(),
-            netns,
+            netns: Rc::new(self.host.pod(id)),
         }
     }
 
     /// The plugin, about to be executed.
     pub(crate) fn plugin(&self, verb: Verb, pod: &Pod) -> Command {
-        let mut command = self.plugin_by(Command::new(plugin()), verb, pod);
+        let mut command = self.plugin_by(Command::new(binaries::plugin()), verb, pod);
         command.stdin(File::open(self.conf()).unwrap());
         command
     }
@@ -150,7 +136,7 @@ impl<'a> Node<'a> {
         command
             .env("CNI_COMMAND", if verb == Verb::Add { "ADD" } else { "DEL" })
             .env("CNI_CONTAINERID", &pod.id)
-            .env("CNI_NETNS", &pod.netns)
+            .env("CNI_NETNS", pod.netns.path())
             .env("CNI_IFNAME", "eth0")
             .stdout(File::create(self.answer(&pod.id)).unwrap())
             .stderr(Stdio::null());
@@ -159,12 +145,12 @@ impl<'a> Node<'a> {
 
     /// How many calls the plugin makes, as strace counts them.
     pub(crate) fn strace(&self, verb: Verb, pod: &Pod) -> usize {
-        let counted = self.ground.dir().join("counted");
+        let counted = self.host.dir().join("counted");
         let mut strace = Command::new("strace");
         strace
             .args(["-f", "-qq", "-c", "-o"])
             .arg(&counted)
-            .arg(plugin())
+            .arg(binaries::plugin())
             .stdin(File::open(self.conf()).unwrap());
         let done = self.plugin_by(strace, verb, pod).status();
         assert!(
@@ -177,7 +163,7 @@ impl<'a> Node<'a> {
 
     /// How many calls the agent makes to serve a request, as strace counts them, without those that only wait.
     pub(crate) fn strace_agent(&self, verb: Verb, pod: &Pod) -> usize {
-        let counted = self.ground.dir().join("counted");
+        let counted = self.host.dir().join("counted");
         let agent = self.agent.as_ref().expect("an agent runs").pid();
         let mut strace = Command::new("strace")
             .args(["-f", "-qq", "-c", "-o"])
@@ -185,7 +171,7 @@ impl<'a> Node<'a> {
             .args(["-p", &agent.to_string()])
             .spawn()
             .expect("strace is installed");
-        crate::ground::wait("strace to hold the agent", || trace::is_held(agent));
+        wait("strace to hold the agent", || trace::is_held(agent));
         self.ok(verb, pod);
         let strace_pid = Pid::from_raw(i32::try_from(strace.id()).unwrap());
         nix::sys::signal::kill(strace_pid, nix::sys::signal::Signal::SIGINT).unwrap();
@@ -195,11 +181,11 @@ impl<'a> Node<'a> {
 
     /// The network's configuration.
     fn conf(&self) -> PathBuf {
-        self.ground.dir().join("conf.json")
+        self.host.dir().join("conf.json")
     }
 
     fn answer(&self, id: &str) -> PathBuf {
-        self.ground.dir().join(format!("answer-{id}"))
+        self.host.dir().join(format!("answer-{id}"))
     }
 
     /// What the plugin said last for a pod.
@@ -216,7 +202,7 @@ impl<'a> Node<'a> {
 
     /// Runs the plugin and kills it at a call.
     pub(crate) fn kill_plugin(&self, verb: Verb, pod: &Pod, at: Option<Kill>) -> Traced {
-        let held = trace::held(&plugin(), &self.conf());
+        let held = trace::held(binaries::plugin(), &self.conf());
         trace::run(&mut self.plugin_by(held, verb, pod), at)
     }
 
@@ -235,12 +221,8 @@ impl<'a> Node<'a> {
     /// All that there is, a line each; the first word says of what kind.
     pub(crate) fn look(&self) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
-        let interfaces = nix::net::if_::if_nameindex().unwrap();
-        all.extend(
-            interfaces
-                .iter()
-                .map(|link| format!("link {}", link.name().to_string_lossy())),
-        );
+        let interfaces = links().unwrap();
+        all.extend(interfaces.iter().map(|name| format!("link {name}")));
         for (kind, family, asked) in [
             ("neighbour", "-6", "neighbour show nud permanent"),
             ("neighbour", "-4", "neighbour show nud permanent"),
@@ -253,13 +235,8 @@ impl<'a> Node<'a> {
             if kind == "proxy" && self.test.is_none() {
                 continue;
             }
-            let shown = Command::new("ip")
-                .arg(family)
-                .args(asked.split(' '))
-                .output()
-                .unwrap();
-            let shown = String::from_utf8(shown.stdout).unwrap();
-            // The kernel's own doings on the outer link come when they come.
+            let shown = ip(&format!("{family} {asked}"));
+            // The kernel's own entries of the uplink come and go at any time.
             let outer = |line: &&str| {
                 !line.contains("2001:db8") && (line.contains(" eth0 ") || line.contains(" far "))
             };
@@ -271,14 +248,14 @@ impl<'a> Node<'a> {
         }
         // Pods that wait for the kernel to let them go may be more than one bridge takes; further bridges stay.
         all.retain(|line| !line.split(' ').any(is_further_bridge));
-        all.extend(names(&table(self.ground.dir())).map(|name| format!("table {name}")));
+        all.extend(names(&table(self.host.dir())).map(|name| format!("table {name}")));
         if self.test.is_none() {
-            let bpffs = bpffs(self.ground);
-            all.extend(files(&bpffs).map(|path| format!("pin {}", path.display())));
-            let pods = Pinned::open(&bpffs).unwrap().pods().unwrap();
+            let bpffs = self.host.bpffs();
+            all.extend(files(bpffs).map(|path| format!("pin {}", path.display())));
+            let pods = Pinned::open(bpffs).unwrap().pods().unwrap();
             all.extend(pods.iter().map(|(address, _)| format!("table {address}")));
         }
-        let state = state_dir(self.ground.dir());
+        let state = self.host.home().state_dir();
         all.extend(files(&state).map(|path| format!("file {}", path.display())));
         all.extend(leases(&state.join("leases")));
         all

@@ -1,31 +1,27 @@
 //! `get`, `flows` and `explain` as a user meets them: screens, exit codes, and that asking changes nothing.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../runtime/ground.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
-mod ground;
-mod place;
+mod node;
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv6Addr, SocketAddr};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::{Backend, Datapath, Entry, Hook, Mode, PodEntry, VipRange};
 use dormouse_agent_inspect::frame::{Opening, ends};
 use dormouse_ebpf::packet::{TCP, UDP};
-use place::{FAR_POD, NODE, POD, Place};
+use dormouse_rig::address::{FAR_POD, NODE, POD};
+use dormouse_rig::node::python_in;
+use dormouse_rig::{ip, on_node};
+use node::Inspected;
 
 const CLIENT: &str = "2001:db8:77::9";
 
-fn with_place(test: impl FnOnce(&Place<'_>) + Send + 'static) {
-    ground::stand(|ground| test(&Place::make(ground)));
+fn with_place(test: impl FnOnce(&Inspected<'_>) + Send + 'static) {
+    on_node(|node| test(&Inspected::make(node)));
 }
 
 fn opening(source: &str, target: &str, protocol: u8) -> Opening {
@@ -76,7 +72,7 @@ shop        web      http:80    TCP     fd00:20::7   -                30080     
         );
         assert_eq!(code, 5, "{said}");
 
-        let list = place.json("get services web -n shop -o json");
+        let told = place.json("get services web -n shop -o json");
         assert_eq!(
             (&list["apiVersion"], &list["kind"]),
             (&"dormouse.dev/v1".into(), &"NodeServiceList".into())
@@ -96,7 +92,7 @@ shop        web      http:80    TCP     fd00:20::7   -                30080     
 }
 
 /// A command's screen has these parts, and it ends so.
-fn check(place: &Place<'_>, command: &str, code: i32, parts: &[&str]) {
+fn check(place: &Inspected<'_>, command: &str, code: i32, parts: &[&str]) {
     let (screen, ended) = place.screen(command);
     for part in parts {
         assert!(screen.contains(part), "{command}\n{screen}\nlacks {part:?}");
@@ -176,7 +172,7 @@ fn explanations_say_where_a_packet_goes_and_why() {
 }
 
 /// Whole answers: a screen, a value for programs, an address, a code.
-fn whole(place: &Place<'_>) {
+fn whole(place: &Inspected<'_>) {
     let check = |command: &str, code, parts: &[&str]| check(place, command, code, parts);
     let flow = |target: &str| format!("explain flow {CLIENT} {target}");
     let (screen, _) = place.screen(&format!("explain flow {CLIENT} service/shop/empty tcp/80"));
@@ -272,7 +268,7 @@ fn asking_changes_no_byte_of_any_map_with_and_without_an_agent() {
     with_place(|place| {
         let agent = place.agent();
         // Nothing but these commands may write: the link's own chatter is counted too.
-        ground::ip("link set far down");
+        ip("link set far down");
         ask_everything(place, true);
         drop(agent);
         drop(traffic(place));
@@ -281,7 +277,7 @@ fn asking_changes_no_byte_of_any_map_with_and_without_an_agent() {
 }
 
 /// Asks all there is to ask, and compares all that is pinned before and after.
-fn ask_everything(place: &Place<'_>, named: bool) {
+fn ask_everything(place: &Inspected<'_>, named: bool) {
     let before = place.pinned();
     let targets = [
         "fd00:20::7 tcp/80",
@@ -356,7 +352,7 @@ fn app(vip: u32, pod: Ipv6Addr) -> Entry {
 }
 
 /// Flows, clients that keep their backend, drops, a pod and an app.
-fn traffic(place: &Place<'_>) -> Datapath {
+fn traffic(place: &Inspected<'_>) -> Datapath {
     let datapath = Datapath::open(place.config()).unwrap();
     let range = VipRange {
         prefix: "fd00:10::".parse().unwrap(),
@@ -395,8 +391,8 @@ fn traffic(place: &Place<'_>) -> Datapath {
 }
 
 /// Packets between pods, past the host's forwarding.
-fn direct(place: &Place<'_>) {
-    ground::ip(&format!(
+fn direct(place: &Inspected<'_>) {
+    ip(&format!(
         "neighbour add {FAR_POD} lladdr 02:00:00:00:00:55 dev eth0 nud permanent"
     ));
     for (ends, parts) in [
@@ -485,7 +481,7 @@ fn without_an_agent_the_maps_still_tell_what_goes_on() {
     });
 }
 
-fn flows(place: &Place<'_>) {
+fn flows(place: &Inspected<'_>) {
     let (screen, _) = place.screen(&format!("flows --to fd00:20::7 --from {CLIENT}/64"));
     let row = screen.lines().nth(1).unwrap_or_default();
     let cells: Vec<&str> = row.split_whitespace().collect();
@@ -507,7 +503,7 @@ fn flows(place: &Place<'_>) {
 }
 
 /// The connections of [`traffic`] and of one more datagram: names are addresses here.
-fn backends(place: &Place<'_>) {
+fn backends(place: &Inspected<'_>) {
     let counted = |of: &str| {
         let rows = place.json(&format!("get backends {of} -o json"));
         let rows = rows["items"].as_array().unwrap().clone();
@@ -547,14 +543,9 @@ fn backends_are_counted_as_their_connections_come_and_go() {
     with_place(|place| {
         let _agent = place.agent();
         for backend in [POD, FAR_POD] {
-            ground::ip(&format!("address add {backend}/128 dev lo nodad"));
+            ip(&format!("address add {backend}/128 dev lo nodad"));
         }
-        let enter = format!(
-            "echo $$ > {}/cgroup.procs && exec python3 -c \"$0\"",
-            place.ground.cgroup.display()
-        );
-        let mut process = Command::new("sh")
-            .args(["-c", &enter, CONNECTIONS])
+        let mut process = python_in(place.node.cgroup(), CONNECTIONS)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -618,7 +609,7 @@ fn a_full_table_of_flows_is_shown_in_a_moment() {
             rows.lines().count()
         );
         assert!(took < Duration::from_secs(10), "{took:?}");
-        let list = place.json("flows --all -o json");
+        let told = place.json("flows --all -o json");
         assert!(list["items"].as_array().unwrap().len() > 100_000);
     });
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use dormouse_agent_services::Protocol;
+use dormouse_rig::{ip, node::python_in};
 use rustix::event::{PollFd, PollFlags, poll};
-
-use crate::place::{Place, ip};
 
 /// Executes each line, and prints the sender of the reply and the peer's address as the socket sees it.
 const ASKER: &str = "
@@ -77,11 +77,8 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    pub(crate) fn new(place: &Place) -> Self {
-        let cgroup = place.config.cgroup.display();
-        let enter = format!("echo $$ > {cgroup}/cgroup.procs && exec python3 -u -c \"$0\"");
-        let mut process = Command::new("sh")
-            .args(["-c", &enter, ASKER])
+    pub(crate) fn new(cgroup: &Path) -> Self {
+        let mut process = python_in(cgroup, ASKER)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::calls::{Answer, Asker, Call, Servers};
 use crate::frame::Parcel;
 use crate::outcome::runs;
-use crate::recorded::{self, list, text};
 use crate::tally::Tally;
 use crate::world::World;
+use dormouse_agent_services_samples::recorded::{self, list, text};
 
 /// What `connect(2)` says when the other side refuses.
 const ECONNREFUSED: &str = "111";

@@ -7,9 +7,9 @@ use dormouse_agent_services::{Flow, Protocol, Services, Vip};
 use serde_json::{Value, json};
 
 use crate::frame::Parcel;
-use crate::recorded::{self, address, list, text};
 use crate::tally::Tally;
 use crate::world::{Fate, Sender, World, is_alike};
+use dormouse_agent_services_samples::recorded::{self, address, list, text};
 
 /// A backend of a recorded flow's set is found in so many tries, or the flow is none that we could have led.
 const TRIES_MAX: usize = 400;

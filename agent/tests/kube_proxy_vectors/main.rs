@@ -9,12 +9,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../programs/place.rs"]
-#[expect(dead_code, reason = "what apps need is not needed here")]
-mod place;
-#[path = "../../services/tests/kube_proxy_vectors/recorded.rs"]
-mod recorded;
-
 mod calls;
 mod clients;
 mod connects;
@@ -32,15 +26,17 @@ use serde_json::Value;
 use calls::{Asker, Servers};
 use connects::Line;
 use dormouse_agent_datapath::Config;
-use place::{Place, with_place};
+use dormouse_agent_services_samples::recorded;
+use dormouse_rig::address::NODE;
+use dormouse_rig::{Node, UPLINK, on_node};
 use run::Run;
 use tally::Tally;
 use world::World;
 
 #[test]
 fn kube_proxy_vectors() {
-    with_place(|place| {
-        let mut world = World::open(config(place));
+    on_node(|node| {
+        let mut world = World::open(config(node));
         let mut tally = Tally::default();
         for scenario in scenarios() {
             tally.begin(&scenario);
@@ -64,8 +60,8 @@ fn kube_proxy_vectors() {
 
 #[test]
 fn an_agent_that_takes_over_leads_clients_and_flows_as_the_one_before_did() {
-    with_place(|place| {
-        let mut world = World::open(config(place));
+    on_node(|node| {
+        let mut world = World::open(config(node));
         let mut tally = Tally::default();
         let known = |step: &Value| !step["newFlows"].is_null() || !step["newAffinity"].is_null();
         for scenario in connects::sample(scenarios()) {
@@ -92,9 +88,9 @@ fn an_agent_that_takes_over_leads_clients_and_flows_as_the_one_before_did() {
 
 #[test]
 fn the_nodes_own_processes_reach_whom_kube_proxy_chose_and_believe_it_is_the_vip() {
-    with_place(|place| {
-        let mut world = World::open(config(place));
-        let (mut asker, mut servers) = (Asker::new(place), Servers::default());
+    on_node(|node| {
+        let mut world = World::open(config(node));
+        let (mut asker, mut servers) = (Asker::new(node.cgroup()), Servers::default());
         let mut tally = Tally::default();
         for scenario in connects::sample(scenarios()) {
             tally.begin(&scenario);
@@ -121,10 +117,13 @@ fn scenarios() -> Vec<Value> {
 }
 
 /// The scenarios' nodes have one IPv6 address, which is in no node prefix of ours.
-fn config(place: &Place) -> Config {
+fn config(node: &Node) -> Config {
     Config {
+        bpffs: node.bpffs().to_owned(),
+        uplink: UPLINK.to_owned(),
+        cgroup: node.cgroup().to_owned(),
+        node_prefix: (NODE, 96),
         node_address: "2001:db8::2".parse().unwrap(),
         flows_max: dormouse_ebpf::flow::FLOWS_MAX,
-        ..place.config.clone()
     }
 }

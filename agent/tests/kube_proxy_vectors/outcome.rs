@@ -7,9 +7,9 @@ use dormouse_agent_services::Packet;
 use serde_json::{Value, json};
 
 use crate::frame::Parcel;
-use crate::recorded::{self, list, sorted, text};
 use crate::tally::Tally;
 use crate::world::{Fate, Sender, World};
+use dormouse_agent_services_samples::recorded::{self, list, sorted, text};
 
 /// All of a set are missed by chance less often than once in this many decisions.
 const PATIENCE: f64 = 1e10;

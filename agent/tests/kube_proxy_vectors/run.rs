@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::connects::Line;
 use crate::flows::Flows;
 use crate::outcome;
-use crate::recorded::{self, address, list, text};
 use crate::tally::Tally;
 use crate::world::World;
+use dormouse_agent_services_samples::recorded::{self, address, list, text};
 
 pub(crate) struct Run<'a> {
     world: &'a mut World,

@@ -14,18 +14,13 @@ use dormouse_ebpf::maps::{
 };
 use dormouse_ebpf::pick::{flow_hash, mix};
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
+use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
 
 use crate::clients::Clients;
 use crate::frame::{Parcel, is_icmp, is_refusal, is_reset, number};
 
 /// The test run's device is the loopback device of the namespace.
 const LOOPBACK: u32 = 1;
-
-/// What tcx programs return.
-const NEXT: u32 = u32::MAX;
-const PASS: u32 = 0;
-const DROP: u32 = 2;
-const REDIRECT: u32 = 7;
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

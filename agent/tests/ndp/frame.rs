@@ -2,19 +2,10 @@
 
 use std::net::Ipv6Addr;
 
-pub(crate) type Mac = [u8; 6];
+use dormouse_rig::Tap;
+use dormouse_rig::frame::{HEADERS, ICMPV6, Mac, ipv6, seal, solicitation};
 
-const ICMPV6: u8 = 58;
-const HEADERS: usize = 54;
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-
-pub(crate) fn mac(text: &str) -> Mac {
-    let bytes: Vec<u8> = text
-        .split(':')
-        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-        .collect();
-    bytes.try_into().unwrap()
-}
 
 /// The group in which an address is asked for.
 pub(crate) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
@@ -27,28 +18,12 @@ fn link_layer(to: Ipv6Addr) -> Mac {
     [0x33, 0x33, a, b, c, d]
 }
 
-/// A message in its headers, checksum filled in.
+/// A message in its headers, checksum filled in; `macs` are those of sender and receiver.
 fn message(macs: (Mac, Mac), from: Ipv6Addr, to: Ipv6Addr, body: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(body.len()).unwrap();
-    let mut frame = [&macs.1[..], &macs.0, &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
-    frame.extend(length.to_be_bytes());
-    frame.extend([ICMPV6, 255]);
-    frame.extend(from.octets());
-    frame.extend(to.octets());
-    frame.extend(body);
-    let mut sum = u32::from(length) + u32::from(ICMPV6);
-    for pair in frame[22..].chunks(2) {
-        sum += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    let sum = !u16::try_from(sum).unwrap();
-    frame[HEADERS + 2..HEADERS + 4].copy_from_slice(&sum.to_be_bytes());
-    frame
+    seal(ipv6(macs, (ICMPV6, 255), (from, to), body), 2)
 }
 
-/// Who asks, and how.
+/// A neighbour that solicits.
 pub(crate) struct Asker {
     pub(crate) mac: Mac,
     pub(crate) address: Ipv6Addr,
@@ -56,34 +31,32 @@ pub(crate) struct Asker {
 
 impl Asker {
     fn solicitation(&self, macs: (Mac, Mac), to: (Ipv6Addr, Ipv6Addr), option: &[u8]) -> Vec<u8> {
-        let (from, to_address) = (self.address, to.0);
-        let body = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &to.1.octets(), option].concat();
-        message(macs, from, to_address, &body)
+        solicitation(macs, (self.address, to.0), to.1, option)
     }
 
-    /// Asks all who might have the address, as one that does not know it.
+    /// Multicasts a solicitation, as a host without an entry for the address does.
     pub(crate) fn asks(&self, target: Ipv6Addr) -> Vec<u8> {
         let group = solicited_node(target);
         let option = [&[1, 1][..], &self.mac].concat();
         self.solicitation((self.mac, link_layer(group)), (group, target), &option)
     }
 
-    /// Asks the one it knows, without saying its own link-layer address again (RFC 4861, 7.2.2).
+    /// Unicasts a solicitation, without an option for its own link-layer address (RFC 4861, 7.2.2).
     pub(crate) fn probes(&self, target: Ipv6Addr, at: Mac) -> Vec<u8> {
         self.solicitation((self.mac, at), (target, target), &[])
     }
 
-    /// Asks whether it may take the address (RFC 4862).
+    /// Detects a duplicate of the address (RFC 4862).
     pub(crate) fn detects(&self, target: Ipv6Addr) -> Vec<u8> {
-        let nobody = Asker {
+        let unspecified = Asker {
             mac: self.mac,
             address: Ipv6Addr::UNSPECIFIED,
         };
         let group = solicited_node(target);
-        nobody.solicitation((self.mac, link_layer(group)), (group, target), &[])
+        unspecified.solicitation((self.mac, link_layer(group)), (group, target), &[])
     }
 
-    /// Says that it is a router for the next `lifetime` seconds.
+    /// Advertises itself as a router for `lifetime` seconds.
     pub(crate) fn advertises_itself(&self, lifetime: u16) -> Vec<u8> {
         let [high, low] = lifetime.to_be_bytes();
         let body = [134, 0, 0, 0, 64, 0, high, low, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -92,7 +65,7 @@ impl Asker {
     }
 }
 
-/// An advertisement of a neighbour, as it was on the wire.
+/// A neighbour advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) source_mac: Mac,
@@ -103,7 +76,7 @@ pub(crate) struct Advertisement {
     pub(crate) is_solicited: bool,
     pub(crate) overrides: bool,
     pub(crate) is_router: bool,
-    /// What the option says.
+    /// The target link-layer address option.
     pub(crate) target_mac: Mac,
 }
 
@@ -147,7 +120,7 @@ pub(crate) fn solicited(frame: &[u8]) -> Option<Ipv6Addr> {
     is_one.then(|| array::<16>(frame, 62).map(Ipv6Addr::from))?
 }
 
-/// Whether a router advertises itself.
+/// Whether the frame is a router advertisement.
 pub(crate) fn is_router(frame: &[u8]) -> bool {
     frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 134
 }
@@ -157,14 +130,28 @@ pub(crate) fn redirect(frame: &[u8]) -> bool {
     frame.len() > HEADERS && frame[20] == ICMPV6 && frame[HEADERS] == 137
 }
 
-/// The code with which a destination is said to be unreachable.
+/// The code of a destination unreachable message.
 pub(crate) fn unreachable(frame: &[u8]) -> Option<u8> {
     let is_one = frame.len() > HEADERS + 1 && frame[20] == ICMPV6 && frame[HEADERS] == 1;
     is_one.then(|| frame[HEADERS + 1])
 }
 
-/// Where an IPv6 packet comes from on the link, and whose it is in the end.
+/// An IPv6 packet's link-layer source and its destination address.
 pub(crate) fn ends(frame: &[u8]) -> Option<(Mac, Ipv6Addr)> {
     let is_ipv6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
     is_ipv6.then(|| Some((array(frame, 6)?, Ipv6Addr::from(array::<16>(frame, 38)?))))?
+}
+
+/// What a tap captures of neighbour discovery.
+pub(crate) trait Answers {
+    /// The next solicited advertisement.
+    fn answer(&self) -> Advertisement;
+}
+
+impl Answers for Tap {
+    fn answer(&self) -> Advertisement {
+        self.until("an answer", |frame| {
+            advertisement(frame).filter(|seen| seen.is_solicited)
+        })
+    }
 }

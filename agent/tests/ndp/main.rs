@@ -3,26 +3,23 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     reason = "a test that cannot go on says why and ends"
 )]
 
 mod frame;
 mod networks;
 mod node;
-mod place;
 mod switch;
-mod tap;
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use frame::{ALL_NODES, Advertisement, Asker, advertisement, mac, redirect, solicited};
+use dormouse_rig::address::PREFIX;
+use dormouse_rig::frame::mac;
+use dormouse_rig::{Netns, Tap, dial, wait};
+use frame::{ALL_NODES, Advertisement, Answers as _, Asker, advertisement, redirect, solicited};
 use node::{Flags, Node, UPLINK};
-use place::{Place, dial, wait};
-use tap::Tap;
 
-const PREFIX: &str = "2001:db8:d0:0:0:1::/96";
 const NODE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 0, 0xa);
 const NODE_MAC: &str = "02:00:00:00:00:0a";
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 0, 0xfe);
@@ -35,11 +32,18 @@ const FREE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x99);
 /// All three announcements of a pod, and time for one too many.
 const ANNOUNCED: Duration = Duration::from_millis(3_300);
 
+/// A namespace with its loopback device up.
+fn host(role: &str) -> Netns {
+    let netns = Netns::new(role);
+    netns.ip("link set lo up");
+    netns
+}
+
 /// A router and a node on one cable, with link-local addresses only. Who forwards says so to neighbours, and is no
 /// default router otherwise.
-fn cabled() -> (Place, Place) {
-    let (router, node) = (Place::new("router"), Place::new("node"));
-    router.set_sysctl("conf/all/forwarding", "1");
+fn cabled() -> (Netns, Netns) {
+    let (router, node) = (host("router"), host("node"));
+    router.set_sysctl("ipv6/conf/all/forwarding", "1");
     router.cable((DOWNLINK, ROUTER_MAC), &node, (UPLINK, NODE_MAC));
     router.ip(&format!(
         "address add {ROUTER_LOCAL}/64 dev {DOWNLINK} nodad"
@@ -49,7 +53,7 @@ fn cabled() -> (Place, Place) {
 }
 
 /// A router that has the whole /64 on its link, pods and all, and a node without an agent yet.
-fn on_link(profile: &'static str) -> (Place, Node) {
+fn on_link(profile: &'static str) -> (Netns, Node) {
     let (router, node) = cabled();
     router.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
     node.ip(&format!("address add {NODE}/64 dev {UPLINK} nodad"));
@@ -93,12 +97,12 @@ fn assert_silent(tap: &Tap, target: Ipv6Addr, witness: Ipv6Addr) {
 #[test]
 fn a_pod_that_comes_is_announced_three_times_and_routers_take_note() {
     let (router, mut node) = on_link("on-link");
-    router.set_sysctl(&format!("conf/{DOWNLINK}/accept_untracked_na"), "1");
+    router.set_sysctl(&format!("ipv6/conf/{DOWNLINK}/accept_untracked_na"), "1");
     node.start();
-    let tap = Tap::on(&router, DOWNLINK);
+    let tap = Tap::on(router.path(), DOWNLINK);
     let pod = node.add("a");
-    let seen = tap.watch(ANNOUNCED, advertisement);
-    assert_eq!(seen.len(), 3, "{seen:?}");
+    let told = tap.watch(ANNOUNCED, advertisement);
+    assert_eq!(told.len(), 3, "{told:?}");
     for (_, told) in &seen {
         assert_eq!(*told, announcement(pod.address, NODE_MAC));
     }
@@ -114,11 +118,11 @@ fn pods_that_exist_are_answered_for_and_nothing_else() {
     let (outside, mut node) = on_link("on-link");
     node.start();
     let (a, b) = (node.add("a"), node.add("b"));
-    assert_eq!(dial(&outside, &a.place, a.address).unwrap(), ROUTER);
-    assert_eq!(dial(&a.place, &outside, ROUTER).unwrap(), a.address);
+    assert_eq!(dial(&outside, &a.netns, a.address).unwrap(), ROUTER);
+    assert_eq!(dial(&a.netns, &outside, ROUTER).unwrap(), a.address);
     assert_eq!(outside.neighbor(a.address).as_deref(), Some(NODE_MAC));
 
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     let expected = Advertisement {
         to_mac: mac(ROUTER_MAC),
         to: ROUTER,
@@ -144,9 +148,9 @@ fn answers_name_the_uplinks_new_link_layer_address() {
     let (outside, mut node) = on_link("on-link");
     node.start();
     let pod = node.add("a");
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     let new_mac = "02:00:00:00:00:1a";
-    node.place
+    node.netns
         .ip(&format!("link set {UPLINK} address {new_mac}"));
     let announced = announcement(pod.address, new_mac);
     tap.until("the pod at its new place", |frame| {
@@ -168,11 +172,11 @@ fn an_uplink_that_is_made_anew_is_followed() {
     node.start();
     let pod = node.add("a");
     outside.ip(&format!("link delete {DOWNLINK}"));
-    outside.cable((DOWNLINK, ROUTER_MAC), &node.place, (UPLINK, NODE_MAC));
+    outside.cable((DOWNLINK, ROUTER_MAC), &node.netns, (UPLINK, NODE_MAC));
     outside.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
-    node.place
+    node.netns
         .ip(&format!("address add {NODE}/64 dev {UPLINK} nodad"));
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     let announced = announcement(pod.address, NODE_MAC);
     tap.until("the pod behind the new link", |frame| {
         advertisement(frame).filter(|told| *told == announced)
@@ -188,10 +192,10 @@ fn no_pod_is_redirected_to_another() {
     let (_outside, mut node) = on_link("on-link");
     node.start();
     let (a, b) = (node.add("a"), node.add("b"));
-    assert_eq!(a.place.sysctl("conf/eth0/accept_redirects"), "0");
-    let tap = Tap::on(&a.place, "eth0");
+    assert_eq!(a.netns.sysctl("ipv6/conf/eth0/accept_redirects"), "0");
+    let tap = Tap::on(a.netns.path(), "eth0");
     for _ in 0..3 {
-        assert_eq!(dial(&a.place, &b.place, b.address).unwrap(), a.address);
+        assert_eq!(dial(&a.netns, &b.netns, b.address).unwrap(), a.address);
     }
     let told = tap.watch(Duration::from_millis(200), |frame| {
         redirect(frame).then(|| frame.to_vec())
@@ -203,7 +207,7 @@ fn no_pod_is_redirected_to_another() {
 fn whoever_wants_a_pods_address_for_itself_does_not_get_it() {
     let (outside, mut node) = on_link("on-link");
     node.start();
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     let pod = node.add("a");
     let told = tap.watch(ANNOUNCED, advertisement);
     assert_eq!(told.len(), 3, "{told:?}");
@@ -227,14 +231,14 @@ fn whoever_wants_a_pods_address_for_itself_does_not_get_it() {
 #[test]
 fn interfaces_that_listen_to_routers_still_do_when_the_node_forwards() {
     let (outside, mut node) = on_link("on-link");
-    let place = &node.place;
+    let netns = &node.netns;
     for (here, there, number) in [("r1", "mgmt0", 1), ("r2", "silent0", 2)] {
         let macs = [0xfe, 0xa].map(|end| format!("02:00:00:00:{number:02x}:{end:02x}"));
-        outside.cable((here, &macs[0]), place, (there, &macs[1]));
+        outside.cable((here, &macs[0]), netns, (there, &macs[1]));
     }
-    place.set_sysctl("conf/silent0/accept_ra", "0");
+    netns.set_sysctl("ipv6/conf/silent0/accept_ra", "0");
     let cables = [(DOWNLINK, UPLINK), ("r1", "mgmt0")];
-    let taps = cables.map(|(here, there)| (Tap::on(&outside, here), there));
+    let taps = cables.map(|(here, there)| (Tap::on(outside.path(), here), there));
     let router = Asker {
         address: ROUTER_LOCAL,
         ..router()
@@ -244,8 +248,8 @@ fn interfaces_that_listen_to_routers_still_do_when_the_node_forwards() {
             tap.send(&router.advertises_itself(1_800));
         }
     };
-    let listens = |place: &Place| {
-        let defaults = place.ip("-6 route show default");
+    let listens = |netns: &Netns| {
+        let defaults = netns.ip("-6 route show default");
         taps.iter().all(|(_, interface)| {
             defaults
                 .lines()
@@ -254,19 +258,19 @@ fn interfaces_that_listen_to_routers_still_do_when_the_node_forwards() {
     };
     wait("default routes", || {
         advertise();
-        listens(place)
+        listens(netns)
     });
     node.start();
-    let place = &node.place;
-    assert_eq!(place.sysctl("conf/all/forwarding"), "1");
-    assert!(listens(place), "{}", place.ip("-6 route show default"));
-    assert_eq!(place.sysctl(&format!("conf/{UPLINK}/accept_ra")), "2");
-    assert_eq!(place.sysctl("conf/silent0/accept_ra"), "0");
-    place.ip("-6 route flush default");
-    assert!(!listens(place));
+    let netns = &node.netns;
+    assert_eq!(netns.sysctl("ipv6/conf/all/forwarding"), "1");
+    assert!(listens(netns), "{}", netns.ip("-6 route show default"));
+    assert_eq!(netns.sysctl(&format!("ipv6/conf/{UPLINK}/accept_ra")), "2");
+    assert_eq!(netns.sysctl("ipv6/conf/silent0/accept_ra"), "0");
+    netns.ip("-6 route flush default");
+    assert!(!listens(netns));
     wait("default routes again", || {
         advertise();
-        listens(place)
+        listens(netns)
     });
 }
 
@@ -279,19 +283,19 @@ fn a_pods_new_place_is_known_at_once() {
     let address = FREE;
     first.start();
     let pod = first.add_at("a", Some(address));
-    assert_eq!(dial(&outside, &pod.place, address).unwrap(), ROUTER);
+    assert_eq!(dial(&outside, &pod.netns, address).unwrap(), ROUTER);
     assert_eq!(outside.neighbor(address), Some(first_mac));
 
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     first.kill();
-    first.place.ip(&format!("link set {UPLINK} down"));
+    first.netns.ip(&format!("link set {UPLINK} down"));
     second.start();
     let pod = second.add_at("a", Some(address));
     wait("the router to note the new node", || {
         outside.neighbor(address).as_ref() == Some(&second_mac)
     });
     second
-        .place
+        .netns
         .ip(&format!("link set {UPLINK} address {NODE_MAC}"));
     wait("the router to note the new card", || {
         outside.neighbor(address).as_deref() == Some(NODE_MAC)
@@ -311,5 +315,5 @@ fn a_pods_new_place_is_known_at_once() {
     second.kill();
     second.start();
     tap.until("the pod, after the agent came back", is_told);
-    assert_eq!(dial(&outside, &pod.place, address).unwrap(), ROUTER);
+    assert_eq!(dial(&outside, &pod.netns, address).unwrap(), ROUTER);
 }

@@ -3,20 +3,21 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use crate::frame::{Asker, advertisement, ends, mac, solicited, unreachable};
+use dormouse_rig::address::PREFIX;
+use dormouse_rig::frame::mac;
+use dormouse_rig::{Netns, Tap, dial, wait};
+
+use crate::frame::{Asker, advertisement, ends, solicited, unreachable};
 use crate::node::{Flags, Node, UPLINK};
-use crate::place::{Place, dial, wait};
-use crate::tap::Tap;
 use crate::{
-    DOWNLINK, NODE, NODE_MAC, PREFIX, ROUTER, ROUTER_LOCAL, ROUTER_MAC, assert_silent, cabled,
-    on_link,
+    DOWNLINK, NODE, NODE_MAC, ROUTER, ROUTER_LOCAL, ROUTER_MAC, assert_silent, cabled, on_link,
 };
 
 /// What Linux answers where a route refuses (RFC 4443, 3.1).
 const NO_ROUTE: u8 = 0;
 
 /// A router that knows by itself where a prefix is, and asks for nothing.
-fn delivers(outside: &Place, prefix: &str) {
+fn delivers(outside: &Netns, prefix: &str) {
     outside.ip(&format!("address add {ROUTER}/128 dev {DOWNLINK} nodad"));
     outside.ip(&format!(
         "neighbour replace fe80::a lladdr {NODE_MAC} dev {DOWNLINK} nud permanent"
@@ -25,14 +26,14 @@ fn delivers(outside: &Place, prefix: &str) {
 }
 
 /// A node that knows its router from its configuration.
-fn node(place: Place, profile: &'static str, prefix: &'static str, address: Ipv6Addr) -> Node {
-    place.ip(&format!("address add {address}/128 dev {UPLINK} nodad"));
+fn node(netns: Netns, profile: &'static str, prefix: &'static str, address: Ipv6Addr) -> Node {
+    netns.ip(&format!("address add {address}/128 dev {UPLINK} nodad"));
     let flags = Flags {
         profile,
         prefix,
         address,
     };
-    Node::new(place, flags)
+    Node::new(netns, flags)
 }
 
 #[test]
@@ -40,28 +41,28 @@ fn an_on_link_64_needs_nothing_but_answers() {
     let (outside, mut node) = on_link("on-link");
     node.start();
     let pod = node.add("a");
-    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
-    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+    assert_eq!(dial(&outside, &pod.netns, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.netns, &outside, ROUTER).unwrap(), pod.address);
 }
 
 #[test]
 fn a_routed_prefix_is_delivered_without_a_word() {
-    let (outside, place) = cabled();
+    let (outside, netns) = cabled();
     delivers(&outside, PREFIX);
     outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
-    let mut node = node(place, "routed", PREFIX, NODE);
-    node.place.ip(&format!(
+    let mut node = node(netns, "routed", PREFIX, NODE);
+    node.netns.ip(&format!(
         "route add default via {ROUTER_LOCAL} dev {UPLINK}"
     ));
     // What a profile before has left.
-    node.place.ip(&format!(
+    node.netns.ip(&format!(
         "-6 neighbour add proxy 2001:db8:d0:0:0:1:1:0 dev {UPLINK}"
     ));
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     node.start();
     let pod = node.add("a");
-    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
-    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+    assert_eq!(dial(&outside, &pod.netns, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.netns, &outside, ROUTER).unwrap(), pod.address);
     wait("the node to be in no group", || node.groups().is_empty());
     let said = tap.watch(Duration::from_millis(1_200), |frame| {
         advertisement(frame).filter(|told| told.target == pod.address)
@@ -73,7 +74,7 @@ fn a_routed_prefix_is_delivered_without_a_word() {
 #[test]
 fn aws_delivers_a_delegated_80_and_takes_frames_of_the_primary_card_only() {
     let delegated = "2001:db8:d0:0:7::/80";
-    let (outside, place) = cabled();
+    let (outside, netns) = cabled();
     delivers(&outside, delegated);
     outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
     let filter = format!(
@@ -83,12 +84,12 @@ fn aws_delivers_a_delegated_80_and_takes_frames_of_the_primary_card_only() {
           }}
         }}"
     );
-    outside.run("nft", &[&filter]);
-    let mut node = node(place, "aws", delegated, NODE);
-    node.place.ip(&format!(
+    outside.run("nft", &filter);
+    let mut node = node(netns, "aws", delegated, NODE);
+    node.netns.ip(&format!(
         "route add default via {ROUTER_LOCAL} dev {UPLINK}"
     ));
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     node.start();
     let pod = node.add("a");
     let own = "2001:db8:d0:0:7::".parse::<Ipv6Addr>().unwrap();
@@ -97,9 +98,9 @@ fn aws_delivers_a_delegated_80_and_takes_frames_of_the_primary_card_only() {
         own.to_bits() >> 32,
         "the first /96"
     );
-    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
-    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
-    let dropped = outside.run("nft", &["list", "ruleset"]);
+    assert_eq!(dial(&outside, &pod.netns, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.netns, &outside, ROUTER).unwrap(), pod.address);
+    let dropped = outside.run("nft", "list ruleset");
     assert_eq!(dropped.matches("packets 0 bytes 0").count(), 2, "{dropped}");
     let asked = tap.watch(Duration::from_millis(100), |frame| {
         solicited(frame).filter(|target| *target == pod.address)
@@ -113,19 +114,19 @@ fn what_no_pod_has_of_all_that_is_delivered_ends_at_the_node() {
         ("aws", "2001:db8:d0:0:7::/80", "2001:db8:d0:0:7:1:0:99"),
         ("routed", "2001:db8:d1::/64", "2001:db8:d1:0:1::99"),
     ] {
-        let (outside, place) = cabled();
+        let (outside, netns) = cabled();
         delivers(&outside, delivered);
         outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
-        let mut node = node(place, profile, delivered, NODE);
-        node.place.ip(&format!(
+        let mut node = node(netns, profile, delivered, NODE);
+        node.netns.ip(&format!(
             "route add default via {ROUTER_LOCAL} dev {UPLINK}"
         ));
         node.start();
         let pod = node.add("a");
-        assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
+        assert_eq!(dial(&outside, &pod.netns, pod.address).unwrap(), ROUTER);
         let free: Ipv6Addr = free.parse().unwrap();
-        let tap = Tap::on(&outside, DOWNLINK);
-        dial(&outside, &node.place, free).unwrap_err();
+        let tap = Tap::on(outside.path(), DOWNLINK);
+        dial(&outside, &node.netns, free).unwrap_err();
         let answer = tap.until("an answer", |frame| {
             let returned = ends(frame) == Some((mac(NODE_MAC), free));
             let code = unreachable(frame).map(Ok);
@@ -142,33 +143,33 @@ fn what_no_pod_has_of_all_that_is_delivered_ends_at_the_node() {
             said.contains(&format!("removed route {delivered}")),
             "{said}"
         );
-        let routes = node.place.ip("-6 route show type unreachable");
+        let routes = node.netns.ip("-6 route show type unreachable");
         assert!(routes.is_empty(), "{routes}");
     }
 }
 
 #[test]
 fn gcp_delivers_the_machines_own_96_by_packets_of_1460_bytes() {
-    let (outside, place) = cabled();
-    for (place, interface) in [(&outside, DOWNLINK), (&place, UPLINK)] {
-        place.ip(&format!("link set {interface} mtu 1460"));
+    let (outside, netns) = cabled();
+    for (netns, interface) in [(&outside, DOWNLINK), (&netns, UPLINK)] {
+        netns.ip(&format!("link set {interface} mtu 1460"));
     }
     delivers(&outside, PREFIX);
     let own = "2001:db8:d0:0:0:1::".parse().unwrap();
-    let mut node = node(place, "gcp", PREFIX, own);
+    let mut node = node(netns, "gcp", PREFIX, own);
     let metadata = Asker {
         mac: mac(ROUTER_MAC),
         address: ROUTER_LOCAL,
     };
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     wait("the default route", || {
         tap.send(&metadata.advertises_itself(1_800));
-        let routes = node.place.ip("-6 route show default");
+        let routes = node.netns.ip("-6 route show default");
         routes.contains("proto ra")
     });
     node.start();
     let pod = node.add("a");
-    assert!(pod.place.ip("link show eth0").contains(" mtu 1460 "));
-    assert_eq!(dial(&outside, &pod.place, pod.address).unwrap(), ROUTER);
-    assert_eq!(dial(&pod.place, &outside, ROUTER).unwrap(), pod.address);
+    assert!(pod.netns.ip("link show eth0").contains(" mtu 1460 "));
+    assert_eq!(dial(&outside, &pod.netns, pod.address).unwrap(), ROUTER);
+    assert_eq!(dial(&pod.netns, &outside, ROUTER).unwrap(), pod.address);
 }

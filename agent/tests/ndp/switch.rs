@@ -3,15 +3,16 @@
 use std::cell::Cell;
 use std::net::Ipv6Addr;
 
-use crate::frame::{is_router, solicited, solicited_node};
+use dormouse_rig::address::PREFIX;
+use dormouse_rig::{Netns, Tap, wait};
+
+use crate::frame::{Answers as _, is_router, solicited, solicited_node};
 use crate::node::{Flags, Node, UPLINK};
-use crate::place::{Place, wait};
-use crate::tap::Tap;
-use crate::{DOWNLINK, FREE, PREFIX, ROUTER, ROUTER_LOCAL, ROUTER_MAC, announcement, router};
+use crate::{DOWNLINK, FREE, ROUTER, ROUTER_LOCAL, ROUTER_MAC, announcement, host, router};
 
 const BRIDGE: &str = "sw0";
 
-pub(crate) struct Switch(Place);
+pub(crate) struct Switch(Netns);
 
 pub(crate) fn mac_text(number: u8) -> String {
     format!("02:00:00:00:00:{number:02x}")
@@ -34,43 +35,43 @@ impl Switch {
     }
 
     fn with(settings: &str) -> Self {
-        let place = Place::new("switch");
-        place.ip(&format!("link add {BRIDGE} type bridge {settings}"));
+        let netns = host("switch");
+        netns.ip(&format!("link add {BRIDGE} type bridge {settings}"));
         // The querier asks from it.
-        place.ip(&format!("address add fe80::5/64 dev {BRIDGE} nodad"));
-        place.ip(&format!("link set {BRIDGE} up"));
-        Self(place)
+        netns.ip(&format!("address add fe80::5/64 dev {BRIDGE} nodad"));
+        netns.ip(&format!("link set {BRIDGE} up"));
+        Self(netns)
     }
 
-    fn connect(&self, port: &str, place: &Place, interface: (&str, &str)) {
+    fn connect(&self, port: &str, netns: &Netns, interface: (&str, &str)) {
         let own = interface.1.replacen("02:00", "02:05", 1);
-        self.0.cable((port, &own), place, interface);
+        self.0.cable((port, &own), netns, interface);
         self.0.ip(&format!("link set {port} master {BRIDGE}"));
     }
 
     /// A router that has the whole /64 on its link.
-    pub(crate) fn router(&self) -> Place {
-        let place = Place::new("router");
-        self.connect("router", &place, (DOWNLINK, ROUTER_MAC));
-        place.ip(&format!(
+    pub(crate) fn router(&self) -> Netns {
+        let netns = host("router");
+        self.connect("router", &netns, (DOWNLINK, ROUTER_MAC));
+        netns.ip(&format!(
             "address add {ROUTER_LOCAL}/64 dev {DOWNLINK} nodad"
         ));
-        place.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
-        place
+        netns.ip(&format!("address add {ROUTER}/64 dev {DOWNLINK} nodad"));
+        netns
     }
 
     /// A node, without an agent yet.
     pub(crate) fn node(&self, number: u8) -> Node {
-        let place = Place::new("node");
-        self.connect(&port(number), &place, (UPLINK, &mac_text(number)));
+        let netns = host("node");
+        self.connect(&port(number), &netns, (UPLINK, &mac_text(number)));
         let address = node_address(number);
-        place.ip(&format!("address add {address}/64 dev {UPLINK} nodad"));
+        netns.ip(&format!("address add {address}/64 dev {UPLINK} nodad"));
         let flags = Flags {
             profile: "on-link",
             prefix: PREFIX,
             address,
         };
-        Node::new(place, flags)
+        Node::new(netns, flags)
     }
 
     pub(crate) fn unplug(&self, number: u8) {
@@ -84,7 +85,7 @@ impl Switch {
     /// Whether the switch has a pod's group at a port.
     fn knows(&self, pod: Ipv6Addr, port: &str) -> bool {
         let group = solicited_node(pod).to_string();
-        let known = self.0.run("bridge", &["mdb", "show"]);
+        let known = self.0.run("bridge", "mdb show");
         known
             .lines()
             .any(|line| line.contains(&group) && line.contains(port))
@@ -95,8 +96,8 @@ fn node_address(number: u8) -> Ipv6Addr {
     Ipv6Addr::from_bits(ROUTER.to_bits() & !0xff | u128::from(number))
 }
 
-fn at_node(node: &Node) -> (&Place, &str) {
-    (&node.place, UPLINK)
+fn at_node(node: &Node) -> (&Netns, &str) {
+    (&node.netns, UPLINK)
 }
 
 fn port(number: u8) -> String {
@@ -105,8 +106,8 @@ fn port(number: u8) -> String {
 
 /// Whether solicitations for an address arrive at a tap. All ports receive routers' messages: a frame sent before has arrived
 /// when a router's message has, or never will.
-fn arrives(outside: &Tap, (place, interface): (&Place, &str), target: Ipv6Addr) -> bool {
-    let at = Tap::on(place, interface);
+fn arrives(outside: &Tap, (netns, interface): (&Netns, &str), target: Ipv6Addr) -> bool {
+    let at = Tap::on(netns.path(), interface);
     outside.send(&router().asks(target));
     outside.send(&router().advertises_itself(0));
     let seen = Cell::new(false);
@@ -122,9 +123,9 @@ fn a_switch_that_snoops_delivers_solicitations() {
     let switch = Switch::snooping();
     let outside = switch.router();
     let mut node = switch.node(0xa);
-    let stranger = Place::new("stranger");
+    let stranger = host("stranger");
     switch.connect("stranger", &stranger, ("s0", &mac_text(0x77)));
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     node.start();
     let pod = node.add("a");
     wait("the switch to have the pod's group", || {
@@ -139,7 +140,7 @@ fn a_switch_that_snoops_delivers_solicitations() {
 
     // Pods live without the agent, and are found without it.
     node.kill();
-    let tap = Tap::on(&outside, DOWNLINK);
+    let tap = Tap::on(outside.path(), DOWNLINK);
     assert!(arrives(&tap, at_node(&node), pod.address));
     let answer = tap.answer();
     let expected = announcement(pod.address, &mac_text(0xa));
@@ -164,7 +165,7 @@ fn groups_of_pods_that_went_unseen_are_left_and_lost_ones_joined_again() {
     let (a, b) = (node.add("a"), node.add("b"));
     let both = [a.address, b.address];
     wait("both groups", || node.groups() == both);
-    let uplink = &node.place;
+    let uplink = &node.netns;
     uplink.ip(&format!("link set {UPLINK} down"));
     assert!(node.groups().is_empty(), "the kernel forgets");
     uplink.ip(&format!("link set {UPLINK} up"));
@@ -176,7 +177,7 @@ fn groups_of_pods_that_went_unseen_are_left_and_lost_ones_joined_again() {
     node.kill();
     let foreign = "2001:db8:ffff::1";
     for address in [FREE.to_string().as_str(), foreign] {
-        node.place
+        node.netns
             .ip(&format!("-6 neighbour add proxy {address} dev {UPLINK}"));
     }
     node.start();

@@ -1,23 +1,22 @@
-//! The pod network itself, in network namespaces: more pods than a bridge has ports, what a runtime may ask for, what a
-//! pod may not do, and an uplink that changes.
+//! The pod network in namespaces: more pods than a bridge has ports, what a runtime may request, what a pod may not do,
+//! and an uplink that changes.
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     reason = "a test that cannot go on says why and ends"
 )]
 
-mod ground;
+mod node;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::{Config, Datapath};
 use dormouse_agent_pod::{PodEntry, PodTable};
 use dormouse_cni::message::{Bandwidth, Rate, Wanted};
-use ground::{Netns, Node, Recorder};
+use dormouse_rig::{Home, Netns, OwnedHome, Site};
+use node::{Node, Recorder};
 
 /// More than one bridge takes.
 const PODS: usize = 1_100;
@@ -39,7 +38,7 @@ fn reaches((from, source): (&Netns, Ipv6Addr), (to, target): (&Netns, Ipv6Addr))
 
 #[test]
 fn a_node_has_more_pods_than_one_bridge_has_ports() {
-    let node = Node::start("many");
+    let node = Node::start();
     let table = Recorder::default();
     let network = node.open(table.clone());
     let pods: Vec<Netns> = (0..PODS).map(|pod| node.pod(&format!("c{pod}"))).collect();
@@ -53,7 +52,7 @@ fn a_node_has_more_pods_than_one_bridge_has_ports() {
             });
         }
     });
-    let links = node.netns.ip("-o link show");
+    let links = node.netns().ip("-o link show");
     let ports = |bridge: &str| links.matches(&format!(" master {bridge} ")).count();
     assert_eq!((ports("dormouse0"), ports("dormouse08")), (128, PODS % 128));
     drop(network);
@@ -78,7 +77,7 @@ fn a_node_has_more_pods_than_one_bridge_has_ports() {
         (&pods[number], pod.address)
     };
     let (first, later) = (on("dormouse0"), on("dormouse01"));
-    let outside = (&node.outside, Node::OUTSIDE);
+    let outside = (node.outside(), Node::OUTSIDE);
     for (from, to) in [
         (first, later),
         (later, first),
@@ -91,46 +90,46 @@ fn a_node_has_more_pods_than_one_bridge_has_ports() {
     for pod in 0..PODS {
         node.del(&network, &format!("c{pod}"));
     }
-    assert!(table.pods().is_empty() && !node.netns.ip("-o link show").contains("dm0"));
-    let routes = node.netns.ip("-6 route show");
+    assert!(table.pods().is_empty() && !node.netns().ip("-o link show").contains("dm0"));
+    let routes = node.netns().ip("-6 route show");
     let is_pods = |line: &&str| line.starts_with("2001:") && line.contains("dormouse0");
     assert_eq!(routes.lines().find(is_pods), None, "no pod's route is left");
 }
 
 #[test]
 fn packets_to_an_address_that_no_pod_has_do_not_go_back_to_the_router() {
-    let node = Node::start("nobody");
+    let node = Node::start();
     let _network = node.open(Recorder::default());
-    node.netns
+    node.netns()
         .ip(&format!("route add default via {}", Node::OUTSIDE));
     let nobody = Node::prefix().network().to_bits() | 0x77_7777;
     let to = SocketAddr::from((Ipv6Addr::from_bits(nobody), 9));
-    assert!(node.netns.send(Node::ADDRESS, to).is_err());
-    let route = node.netns.ip("-6 route show type unreachable");
+    assert!(node.netns().send(Node::ADDRESS, to).is_err());
+    let route = node.netns().ip("-6 route show type unreachable");
     assert!(route.contains(&Node::prefix().to_string()), "{route}");
 }
 
 #[test]
 fn pods_follow_the_uplinks_largest_packet() {
-    let node = Node::start("mtu");
+    let node = Node::start();
     let network = node.open(Recorder::default());
     let (a, b) = (node.pod("a"), node.pod("b"));
     node.add(&network, "a", &a, &Wanted::default());
-    node.netns.ip("link set up0 mtu 1400");
+    node.netns().ip("link set up0 mtu 1400");
     let reconcile = || network.reconcile().map_err(|error| error.chain());
-    node.netns.inside(reconcile).unwrap();
+    node.netns().enter(reconcile).unwrap();
     assert_eq!(node.add(&network, "b", &b, &Wanted::default()).mtu, 1400);
     for pod in [&a, &b] {
         assert!(pod.ip("link show eth0").contains("mtu 1400"));
     }
-    let links = node.netns.ip("-o link show");
+    let links = node.netns().ip("-o link show");
     let ours = links.lines().filter(|line| line.contains("dormouse0"));
     assert!(
         ours.clone().count() == 3 && ours.clone().all(|line| line.contains("mtu 1400")),
         "{links}"
     );
     drop(network);
-    node.netns.ip("link set up0 mtu 1460");
+    node.netns().ip("link set up0 mtu 1460");
     node.open(Recorder::default());
     assert!(
         a.ip("link show eth0").contains("mtu 1460"),
@@ -140,7 +139,7 @@ fn pods_follow_the_uplinks_largest_packet() {
 
 #[test]
 fn a_pod_has_the_link_layer_address_that_was_asked_for() {
-    let node = Node::start("mac");
+    let node = Node::start();
     let table = Recorder::default();
     let network = node.open(table.clone());
     let pod = node.pod("a");
@@ -153,7 +152,7 @@ fn a_pod_has_the_link_layer_address_that_was_asked_for() {
     assert_eq!(wired.pod.mac, "02:aa:00:00:00:07");
     assert!(pod.ip("link show eth0").contains("02:aa:00:00:00:07"));
     assert!(reaches(
-        (&node.outside, Node::OUTSIDE),
+        (node.outside(), Node::OUTSIDE),
         (&pod, wired.address)
     ));
     drop(network);
@@ -163,9 +162,9 @@ fn a_pod_has_the_link_layer_address_that_was_asked_for() {
 
 /// Bits per second that arrive in the time.
 fn measure((from, to): (&Netns, &Netns), target: Ipv6Addr, time: Duration) -> f64 {
-    let listener = to.inside(|| TcpListener::bind(("::", 0))).unwrap();
+    let listener = to.enter(|| TcpListener::bind(("::", 0))).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut sender = from.inside(|| TcpStream::connect((target, port))).unwrap();
+    let mut sender = from.enter(|| TcpStream::connect((target, port))).unwrap();
     let (mut receiver, _) = listener.accept().unwrap();
     receiver.set_read_timeout(Some(time)).unwrap();
     let writer = std::thread::spawn(move || {
@@ -199,7 +198,7 @@ fn limits(ingress: Option<u64>, egress: Option<u64>) -> Wanted {
 
 #[test]
 fn a_pods_traffic_is_limited_both_ways() {
-    let node = Node::start("rate");
+    let node = Node::start();
     let network = node.open(Recorder::default());
     let (limited, free) = (node.pod("limited"), node.pod("free"));
     let wanted = limits(Some(20_000_000), Some(40_000_000));
@@ -215,14 +214,14 @@ fn a_pods_traffic_is_limited_both_ways() {
         (0.5..1.2).contains(&from),
         "{from} of the rate from the pod"
     );
-    let unlimited = measure((&free, &node.outside), Node::OUTSIDE, time);
+    let unlimited = measure((&free, node.outside()), Node::OUTSIDE, time);
     assert!(
         unlimited > 100e6,
         "{unlimited} bit/s from a pod without limits"
     );
     let classifiers = |link| {
         let show = format!("filter show dev {link} ingress");
-        node.netns.tc(&show)
+        node.netns().tc(&show)
     };
     let (first, second) = (classifiers("dm00010000"), classifiers("dm00010001"));
     assert!(first.contains("limit"), "{first}");
@@ -231,33 +230,34 @@ fn a_pods_traffic_is_limited_both_ways() {
 
 #[test]
 fn a_pod_that_removes_its_own_limit_sends_no_more() {
-    let node = Node::start("cheat");
-    let network = node.open(Programs::open(&node, "cheat"));
+    let node = Node::start();
+    let home = OwnedHome::new(node.netns().name());
+    let network = node.open(Programs::open(&node, &home));
     let pod = node.pod("a");
     let wanted = limits(None, Some(40_000_000));
     node.add(&network, "a", &pod, &wanted);
     let time = Duration::from_secs(2);
-    let honest = measure((&pod, &node.outside), Node::OUTSIDE, time) / 40e6;
+    let honest = measure((&pod, node.outside()), Node::OUTSIDE, time) / 40e6;
     assert!((0.5..1.2).contains(&honest), "{honest} of the rate");
     let shown = pod.tc("qdisc show dev eth0");
     assert!(shown.contains("tbf"), "{shown}");
     pod.tc("qdisc del dev eth0 root");
     let cheat = |when: &str| {
-        let rate = measure((&pod, &node.outside), Node::OUTSIDE, time) / 40e6;
+        let rate = measure((&pod, node.outside()), Node::OUTSIDE, time) / 40e6;
         assert!((0.05..1.5).contains(&rate), "{rate} of the rate {when}");
     };
     cheat("without its own limit");
     // Another agent takes over, and one that dies leaves the limit where it is.
     drop(network);
     cheat("without an agent");
-    let network = node.open(Programs::open(&node, "cheat"));
+    let network = node.open(Programs::open(&node, &home));
     cheat("with the next agent");
     node.del(&network, "a");
 }
 
 #[test]
 fn the_kernel_takes_the_smallest_and_the_largest_limit() {
-    let node = Node::start("extremes");
+    let node = Node::start();
     let network = node.open(Recorder::default());
     for (name, bits) in [("least", 1), ("most", u64::MAX)] {
         let mut wanted = limits(Some(bits), Some(bits));
@@ -273,45 +273,25 @@ fn the_kernel_takes_the_smallest_and_the_largest_limit() {
     }
 }
 
-/// The real data path, for what it drops.
+/// The real data path, for what it drops. Its pins stay for the next one at the same home.
 struct Programs {
     datapath: Datapath,
-    bpffs: PathBuf,
-    cgroup: PathBuf,
 }
 
 impl Programs {
-    fn open(node: &Node, name: &str) -> Self {
-        let name = format!("dmp{}-{name}", std::process::id());
-        let cgroup = cgroup_root().join(&name);
-        std::fs::create_dir_all(&cgroup).unwrap();
-        let bpffs = PathBuf::from(format!("/sys/fs/bpf/{name}"));
+    fn open(node: &Node, home: &Home) -> Self {
         let config = Config {
-            bpffs: bpffs.clone(),
-            uplink: "up0".to_owned(),
-            cgroup: cgroup.clone(),
+            bpffs: home.bpffs.clone(),
+            uplink: Site::UPLINK.to_owned(),
+            cgroup: home.cgroup.clone(),
             node_prefix: (Node::prefix().network(), Node::prefix().length()),
             node_address: Node::ADDRESS,
             flows_max: 1 << 12,
         };
-        let datapath = node.netns.inside(|| Datapath::open(config)).unwrap();
         Self {
-            datapath,
-            bpffs,
-            cgroup,
+            datapath: node.netns().enter(|| Datapath::open(config)).unwrap(),
         }
     }
-}
-
-/// Where cgroup2 is mounted.
-fn cgroup_root() -> PathBuf {
-    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
-    let root = mounts.lines().find_map(|mount| {
-        let (_, mount) = mount.split_once(' ')?;
-        let (place, kind) = mount.split_once(' ')?;
-        kind.starts_with("cgroup2 ").then(|| PathBuf::from(place))
-    });
-    root.expect("cgroup2 is mounted: mount -t cgroup2 none /sys/fs/cgroup")
 }
 
 impl PodTable for Programs {
@@ -329,27 +309,20 @@ impl PodTable for Programs {
     }
 }
 
-impl Drop for Programs {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.bpffs).unwrap();
-        // The kernel may not have let go of it yet.
-        let _ = std::fs::remove_dir(&self.cgroup);
-    }
-}
-
 #[test]
 fn a_pod_can_take_neither_address_of_another() {
-    let node = Node::start("spoof");
-    let network = node.open(Programs::open(&node, "spoof"));
+    let node = Node::start();
+    let home = OwnedHome::new(node.netns().name());
+    let network = node.open(Programs::open(&node, &home));
     let (a, b) = (node.pod("a"), node.pod("b"));
     let at_a = node.add(&network, "a", &a, &Wanted::default()).address;
     let wired = node.add(&network, "b", &b, &Wanted::default());
-    let outside = (&node.outside, Node::OUTSIDE);
+    let outside = (node.outside(), Node::OUTSIDE);
     assert!(reaches((&a, at_a), outside) && reaches((&b, wired.address), outside));
 
     // Its IPv6 address: what leaves with it is dropped, and only that.
     a.ip(&format!("addr add {}/128 dev eth0 nodad", wired.address));
-    let socket = node.outside.listen();
+    let socket = node.outside().listen();
     a.send(wired.address, at(Node::OUTSIDE, &socket)).unwrap();
     a.send(at_a, at(Node::OUTSIDE, &socket)).unwrap();
     let mut packet = [0; 16];
@@ -365,20 +338,25 @@ fn a_pod_can_take_neither_address_of_another() {
 
 #[test]
 fn nobody_can_take_an_ipv4_address_that_is_not_his() {
-    let node = Node::start("spoof4");
-    let network = node.open_dual(Programs::open(&node, "spoof4"));
+    let node = Node::start();
+    let home = OwnedHome::new(node.netns().name());
+    let network = node.open_dual(Programs::open(&node, &home));
     let (a, b) = (node.pod("a"), node.pod("b"));
     let wire = |name, pod| node.add(&network, name, pod, &Wanted::default());
     let (at_a, at_b) = (wire("a", &a).address4, wire("b", &b).address4);
     let (at_a, at_b) = (at_a.unwrap(), at_b.unwrap());
     let other = Ipv4Addr::new(203, 0, 113, 7);
     for (thief, own, stolen, (to, target)) in [
-        (&a, at_a, at_b, (&node.outside, Node::OUTSIDE4)),
-        (&a, at_a, other, (&node.outside, Node::OUTSIDE4)),
+        (&a, at_a, at_b, (node.outside(), Node::OUTSIDE4)),
+        (&a, at_a, other, (node.outside(), Node::OUTSIDE4)),
         (&a, at_a, other, (&b, at_b)),
-        (&node.outside, Node::OUTSIDE4, at_b, (&a, at_a)),
+        (node.outside(), Node::OUTSIDE4, at_b, (&a, at_a)),
     ] {
-        let link = if thief.is(&a) { "eth0" } else { "lo" };
+        let link = if thief.name() == a.name() {
+            "eth0"
+        } else {
+            "lo"
+        };
         thief.ip(&format!("addr add {stolen}/32 dev {link}"));
         let socket = to.listen();
         let target = SocketAddr::new(target.into(), socket.local_addr().unwrap().port());

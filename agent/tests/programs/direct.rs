@@ -6,9 +6,12 @@ use dormouse_agent_datapath::{Datapath, Hook, PodEntry, Run};
 use dormouse_agent_inspect::frame::Opening;
 use dormouse_agent_services::{Node, NodeAddresses, NodePortAddresses, Prefix};
 
-use crate::frames::{SYN, SYN_ACK, frame, ones_sum, seal, tcp};
-use crate::place::{FAR_POD, NODE, POD, Place, ip, with_place};
-use crate::{NEXT, REDIRECT};
+use dormouse_rig::address::{FAR_POD, NODE, POD};
+use dormouse_rig::frame::{ICMPV6, MACS, SYN, SYN_ACK, ipv6, ones_sum, seal, tcp};
+use dormouse_rig::ip;
+use dormouse_rig::tcx::{NEXT, REDIRECT};
+
+use crate::node::{self, with_node};
 
 /// The test run's device is the loopback device of the namespace: this pod's link, for a test.
 const LOOPBACK: u32 = 1;
@@ -30,8 +33,8 @@ const HOPS4: usize = 22;
 
 #[test]
 fn packets_between_pods_are_led_past_the_hosts_forwarding() {
-    with_place(|place| {
-        let datapath = forwarding(place);
+    with_node(|node| {
+        let datapath = forwarding(node);
         let sent = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
         assert_hopped(&leave(&datapath, &sent), &sent);
         let sent = tcp((SENDER, 40_000), (NEIGHBOR, 80), SYN);
@@ -59,13 +62,13 @@ fn packets_between_pods_are_led_past_the_hosts_forwarding() {
 
 #[test]
 fn errors_about_packets_between_pods_go_their_way_back() {
-    with_place(|place| {
-        let datapath = forwarding(place);
+    with_node(|node| {
+        let datapath = forwarding(node);
         let about = |from, source, target| {
             let failed = tcp((source, 40_000), (target, 80), SYN);
             let mut message = vec![2, 0, 0, 0, 0, 0, 5, 0];
             message.extend(&failed[14..]);
-            seal(frame(58, 64, from, source, &message), 2)
+            seal(ipv6(MACS, (ICMPV6, 64), (from, source), &message), 2)
         };
         // A router on the way is no pod.
         let sent = arriving(about(STRANGER, NEIGHBOR, FAR_POD));
@@ -79,8 +82,8 @@ fn errors_about_packets_between_pods_go_their_way_back() {
 
 #[test]
 fn a_pod_with_a_limit_is_the_hosts_both_ways() {
-    with_place(|place| {
-        let datapath = forwarding(place);
+    with_node(|node| {
+        let datapath = forwarding(node);
         datapath.pods.add(pod(SENDER, LOOPBACK, false)).unwrap();
         let sent = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
         assert_untouched(&leave(&datapath, &sent), &sent, "from a pod with a limit");
@@ -91,8 +94,8 @@ fn a_pod_with_a_limit_is_the_hosts_both_ways() {
 
 #[test]
 fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
-    with_place(|place| {
-        let datapath = forwarding(place);
+    with_node(|node| {
+        let datapath = forwarding(node);
         let to = |target| tcp((SENDER, 40_000), (target, 80), SYN);
         let good = to(FAR_POD);
         let with = |at: usize, value: u8| {
@@ -141,27 +144,29 @@ fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
 }
 
 /// A data path that forwards, with pods here, and ways and neighbours for those of another node.
-fn forwarding(place: &Place) -> Datapath {
+fn forwarding(node: &node::Node) -> Datapath {
     ip("link add pods0 type bridge");
     ip("link set pods0 up");
     ip("link add pod0 type veth peer name inside0");
     ip("link set pod0 mtu 1280 up");
     ip("link set inside0 up");
-    ip("address add 2001:db8:d0::1/64 dev up0 nodad");
-    ip("address add 10.1.2.1/24 dev up0");
+    ip("address add 2001:db8:d0::1/64 dev eth0 nodad");
+    ip("address add 10.1.2.1/24 dev eth0");
     ip("address add 10.1.1.1/24 dev pods0");
-    ip(&format!("route add {NARROW_POD}/128 dev up0 mtu lock 1280"));
+    ip(&format!(
+        "route add {NARROW_POD}/128 dev eth0 mtu lock 1280"
+    ));
     for neighbor in [
         FAR_POD.to_string(),
         NARROW_POD.to_string(),
         "10.1.2.16".to_owned(),
     ] {
         ip(&format!(
-            "neighbour add {neighbor} lladdr 02:00:00:00:00:55 dev up0 nud permanent"
+            "neighbour add {neighbor} lladdr 02:00:00:00:00:55 dev eth0 nud permanent"
         ));
     }
     forward(true);
-    let datapath = place.open();
+    let datapath = node.open();
     let pod0 = nix::net::if_::if_nametoindex("pod0").unwrap();
     for (address, address4, ifindex, direct) in [
         (SENDER, Some(SENDER4), LOOPBACK, true),
@@ -228,7 +233,7 @@ fn optional(kind: u8, header: &[u8]) -> Vec<u8> {
     let mut payload = [header, &plain[54..]].concat();
     // Fragments but the last have whole units of eight bytes (RFC 8200 4.5).
     payload.resize(payload.len().next_multiple_of(8), 0);
-    frame(kind, 64, SENDER, FAR_POD, &payload)
+    ipv6(MACS, (kind, 64), (SENDER, FAR_POD), &payload)
 }
 
 /// A packet of 1,400 bytes.
@@ -236,7 +241,7 @@ fn long(target: Ipv6Addr) -> Vec<u8> {
     let plain = tcp((SENDER, 40_000), (target, 80), SYN);
     let mut payload = plain[54..].to_vec();
     payload.resize(1_400 - 40, 7);
-    seal(frame(6, 64, SENDER, target, &payload), 16)
+    seal(ipv6(MACS, (6, 64), (SENDER, target), &payload), 16)
 }
 
 fn leave(datapath: &Datapath, frame: &[u8]) -> Run {

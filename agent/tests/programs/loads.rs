@@ -6,8 +6,11 @@ use dormouse_agent_datapath::{BackendCount, Datapath, Hook};
 use dormouse_agent_inspect::frame::Opening;
 use dormouse_ebpf::packet::UDP;
 
-use super::frames::{ACK, FIN, RST, SYN, tcp};
-use super::place::{CLIENT, FAR_POD, POD, VIP, VIP_INDEX, ip, serving, with_place};
+use dormouse_rig::address::{CLIENT, FAR_POD, POD};
+use dormouse_rig::frame::{ACK, FIN, RST, SYN, tcp};
+use dormouse_rig::ip;
+
+use super::node::{VIP, VIP_INDEX, serving, with_node};
 use super::{HERE, THERE, arrive, in_pod};
 
 fn backend(datapath: &Datapath) -> BackendCount {
@@ -32,8 +35,8 @@ fn sockets(datapath: &Datapath) -> (u32, u32) {
 
 #[test]
 fn a_flow_begins_once_and_ends_once() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(flows(&datapath), (0, 0));
         let second = (CLIENT, 40_001);
@@ -64,8 +67,8 @@ fn a_flow_begins_once_and_ends_once() {
 
 #[test]
 fn datagrams_are_a_flow_until_they_fall_silent() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let datagram = |port: u16| {
             Opening {
@@ -86,8 +89,8 @@ fn datagrams_are_a_flow_until_they_fall_silent() {
 
 #[test]
 fn what_another_node_leads_to_its_backend_is_its_to_count() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[FAR_POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(flows(&datapath), (0, 0));
@@ -96,8 +99,8 @@ fn what_another_node_leads_to_its_backend_is_its_to_count() {
 
 #[test]
 fn the_next_backend_of_an_id_begins_at_zero_and_ends_nothing_of_the_former_one() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         arrive(&datapath, &tcp((CLIENT, 40_001), THERE, SYN));
@@ -107,7 +110,7 @@ fn the_next_backend_of_an_id_begins_at_zero_and_ends_nothing_of_the_former_one()
         assert_eq!(datapath.backend_counts(VIP_INDEX), []);
         // Ids go round: only another agent begins at the first one again.
         drop(datapath);
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(backend(&datapath).id, former.id);
         assert_eq!(flows(&datapath), (0, 0));
@@ -121,12 +124,12 @@ fn the_next_backend_of_an_id_begins_at_zero_and_ends_nothing_of_the_former_one()
 
 #[test]
 fn the_next_agent_goes_on_counting() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         drop(datapath);
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(flows(&datapath), (1, 1));
         arrive(&datapath, &tcp(HERE, THERE, FIN));
@@ -136,13 +139,13 @@ fn the_next_agent_goes_on_counting() {
 
 #[test]
 fn sockets_are_counted_until_they_end_or_are_led_elsewhere() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let server = UdpSocket::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             &format!(
                 "
 import socket, sys
@@ -174,13 +177,13 @@ told()
 
 #[test]
 fn a_socket_of_a_backend_that_is_gone_ends_nothing_of_the_next_one() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let server = UdpSocket::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             "import socket, sys\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\ns.connect(('fd00:10::7', 80))\ns.send(b'x')\nsys.stdin.read()",
         );
         server.recv_from(&mut [0; 9]).unwrap();
@@ -188,7 +191,7 @@ fn a_socket_of_a_backend_that_is_gone_ends_nothing_of_the_next_one() {
         assert_eq!(sockets(&datapath), (1, 1));
         datapath.apps.publish(&serving(&[])).unwrap();
         drop(datapath);
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         assert_eq!(backend(&datapath).id, id);
         drop(pod.stdin.take());

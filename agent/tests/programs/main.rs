@@ -7,16 +7,15 @@
 )]
 
 mod direct;
-mod frames;
 mod loads;
-mod place;
+mod node;
 mod side_by_side;
 mod sockets;
 mod traffic;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, TcpListener};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use dormouse_agent_datapath::{
@@ -24,17 +23,12 @@ use dormouse_agent_datapath::{
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_TIME_WAIT_NS};
 use dormouse_ebpf::maps::FOLLOWED_MAX;
+use dormouse_rig::address::{CLIENT, CONTROL, FAR_POD, NODE, POD};
+use dormouse_rig::frame::{ACK, End, FIN, MACS, RST, SYN, SYN_ACK, ends, seal, sum, tcp};
 use dormouse_rig::pins::rename_to_former_schema;
-use frames::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, seal, solicitation, sum, tcp};
-use place::{
-    ACTING_FOR_VIP, CLIENT, CONTROL, FAR_POD, NODE, POD, VIP, VIP_INDEX, events, given, ip,
-    serving, sleeping, with_place,
-};
-
-const NEXT: u32 = u32::MAX;
-const PASS: u32 = 0;
-const DROP: u32 = 2;
-const REDIRECT: u32 = 7;
+use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
+use dormouse_rig::{frame, ip, node::python_in};
+use node::{ACTING_FOR_VIP, VIP, VIP_INDEX, events, given, serving, sleeping, with_node};
 
 const HERE: End = (CLIENT, 40_000);
 const THERE: End = (VIP, 80);
@@ -42,6 +36,11 @@ const SLLA: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 9];
 /// The kernel's clock cannot be turned: a port's rest has to be waited for.
 const REST: Duration = Duration::from_nanos(NAT_TIME_WAIT_NS + NAT_TIME_WAIT_NS / 10);
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0x10);
+
+/// A neighbor solicitation from the other end of the uplink.
+fn solicitation(source: Ipv6Addr, to: Ipv6Addr, target: Ipv6Addr, options: &[u8]) -> Vec<u8> {
+    frame::solicitation(MACS, (source, to), target, options)
+}
 
 fn arrive(datapath: &Datapath, frame: &[u8]) -> Run {
     let run = datapath.programs.run(Hook::UplinkIn, frame).unwrap();
@@ -60,8 +59,8 @@ fn open_connections(datapath: &Datapath) -> u64 {
 
 #[test]
 fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         for (source, to, options) in [
             (CLIENT, GROUP, &SLLA[..]),
             (CLIENT, POD, &[]),
@@ -91,8 +90,8 @@ fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
 
 #[test]
 fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let good = solicitation(CLIENT, GROUP, POD, &SLLA);
         let check = |frame: &[u8]| {
             let run = datapath.programs.run(Hook::UplinkIn, frame).unwrap();
@@ -125,8 +124,8 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
 
 #[test]
 fn a_removed_pod_is_answered_for_no_longer() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let asked = solicitation(CLIENT, GROUP, POD, &SLLA);
         datapath.pods.remove(POD).unwrap();
         datapath.pods.remove(POD).unwrap();
@@ -143,8 +142,8 @@ fn a_removed_pod_is_answered_for_no_longer() {
 
 #[test]
 fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let mut ring = datapath.take_events().unwrap();
         for _ in 0..3 {
             let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
@@ -161,8 +160,8 @@ fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
 
 #[test]
 fn a_sleeping_vip_raises_one_event_in_each_sleep() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let mut ring = datapath.take_events().unwrap();
         for _ in 0..3 {
             datapath.apps.publish(&sleeping()).unwrap();
@@ -180,8 +179,8 @@ fn a_sleeping_vip_raises_one_event_in_each_sleep() {
 
 #[test]
 fn the_activators_reply_comes_back_from_the_vip() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let (nat, acting) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
         let (again, _) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
         assert_eq!(again, nat, "a repeated SYN keeps its port");
@@ -195,8 +194,8 @@ fn the_activators_reply_comes_back_from_the_vip() {
 
 #[test]
 fn ports_towards_the_activator_are_used_again_once_their_connections_have_ended() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         // More connections than there are ports, each ended by one of the ways in which a connection ends.
         for client_port in 10_000..40_000 {
             if client_port % 10_000 == 0 {
@@ -219,8 +218,8 @@ fn ports_towards_the_activator_are_used_again_once_their_connections_have_ended(
 
 #[test]
 fn the_port_of_a_connection_that_stands_is_nobody_elses() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let (nat, acting) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
         arrive(&datapath, &tcp(HERE, THERE, ACK));
         for client_port in 10_000..40_000 {
@@ -243,8 +242,8 @@ fn the_port_of_a_connection_that_stands_is_nobody_elses() {
 
 #[test]
 fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let mut ring = datapath.take_events().unwrap();
         datapath.apps.publish(&sleeping()).unwrap();
         for flags in [FIN, RST, ACK] {
@@ -258,8 +257,8 @@ fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
 
 #[test]
 fn connections_that_the_full_table_forgot_keep_no_app_awake() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let clients = (0..10).map(|n| Ipv6Addr::from_bits(CLIENT.to_bits() + n));
         for client in clients {
@@ -291,8 +290,8 @@ fn connections_that_the_full_table_forgot_keep_no_app_awake() {
 
 #[test]
 fn a_served_vip_leads_straight_to_the_pod_and_back() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(run.verdict, PASS);
@@ -323,8 +322,8 @@ fn a_served_vip_leads_straight_to_the_pod_and_back() {
 
 #[test]
 fn a_connection_is_counted_once_and_ends_with_the_first_fin_of_either_side() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         arrive(&datapath, &tcp(HERE, THERE, SYN));
@@ -351,8 +350,8 @@ fn a_connection_is_counted_once_and_ends_with_the_first_fin_of_either_side() {
 
 #[test]
 fn a_client_that_vanished_is_counted_as_gone_after_a_while() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(open_connections(&datapath), 1);
@@ -375,8 +374,8 @@ fn a_client_that_vanished_is_counted_as_gone_after_a_while() {
 
 #[test]
 fn a_backend_of_another_node_gets_the_packet_as_it_came() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[FAR_POD])).unwrap();
         let frame = tcp(HERE, THERE, SYN);
         let run = arrive(&datapath, &frame);
@@ -397,8 +396,8 @@ fn a_backend_of_another_node_gets_the_packet_as_it_came() {
 
 #[test]
 fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         datapath.apps.publish(&sleeping()).unwrap();
@@ -420,8 +419,8 @@ fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
 
 #[test]
 fn past_the_node_lease_the_kernel_alone_sends_leased_apps_to_the_activator() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         datapath.apps.grant(1);
         let target = |datapath: &Datapath| ends(&arrive(datapath, &tcp(HERE, THERE, SYN)).frame).1;
@@ -444,8 +443,8 @@ fn past_the_node_lease_the_kernel_alone_sends_leased_apps_to_the_activator() {
 
 #[test]
 fn a_port_that_the_vip_does_not_have_wakes_nobody() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let mut ring = datapath.take_events().unwrap();
         datapath.apps.publish(&sleeping()).unwrap();
         let run = arrive(&datapath, &tcp(HERE, (VIP, 81), SYN));
@@ -456,8 +455,8 @@ fn a_port_that_the_vip_does_not_have_wakes_nobody() {
 
 #[test]
 fn a_backend_whose_pod_is_gone_is_not_gone_to() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         datapath.pods.remove(POD).unwrap();
@@ -470,8 +469,8 @@ fn a_backend_whose_pod_is_gone_is_not_gone_to() {
 
 #[test]
 fn connections_spread_over_the_backends_and_every_node_picks_the_same() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         let pods: Vec<Ipv6Addr> = (0..5)
             .map(|n| Ipv6Addr::from_bits(FAR_POD.to_bits() + n))
             .collect();
@@ -502,8 +501,8 @@ fn connections_spread_over_the_backends_and_every_node_picks_the_same() {
 
 #[test]
 fn traffic_that_is_for_no_vip_is_not_touched() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         for frame in [
             tcp(HERE, (POD, 80), SYN),
             tcp(HERE, (CONTROL, 80), SYN),
@@ -517,8 +516,8 @@ fn traffic_that_is_for_no_vip_is_not_touched() {
 
 #[test]
 fn the_next_agent_takes_over_what_it_finds() {
-    with_place(|place| {
-        let first = place.open();
+    with_node(|node| {
+        let first = node.open();
         first.apps.publish(&serving(&[POD])).unwrap();
         first
             .apps
@@ -529,9 +528,9 @@ fn the_next_agent_takes_over_what_it_finds() {
             .unwrap();
         arrive(&first, &tcp(HERE, THERE, SYN));
         drop(first);
-        let links = place.links();
+        let links = node.links();
         assert_eq!(links.len(), 12, "attached without an agent: {links:?}");
-        let second = Datapath::open(place.config.clone()).unwrap();
+        let second = Datapath::open(node.config.clone()).unwrap();
         assert_eq!(second.apps.followed(), [VIP_INDEX, 9]);
         assert_eq!(
             second.pods.addresses().unwrap(),
@@ -544,7 +543,7 @@ fn the_next_agent_takes_over_what_it_finds() {
             "the flow goes on, with ranges as they were"
         );
         assert_eq!(open_connections(&second), 1);
-        for ((pin, before), (_, after)) in links.iter().zip(place.links()) {
+        for ((pin, before), (_, after)) in links.iter().zip(node.links()) {
             assert_eq!(before.link, after.link, "{pin}: never detached");
             assert_ne!(before.program, after.program, "{pin}: of the new agent");
         }
@@ -556,16 +555,16 @@ fn the_next_agent_takes_over_what_it_finds() {
 
 #[test]
 fn another_uplink_is_attached_to_and_the_former_one_let_go() {
-    with_place(|place| {
-        drop(place.open());
-        let before = place.links();
+    with_node(|node| {
+        drop(node.open());
+        let before = node.links();
         ip("link add up1 type veth peer name peer1");
         let config = Config {
             uplink: "up1".to_owned(),
-            ..place.config.clone()
+            ..node.config.clone()
         };
         let _second = Datapath::open(config).unwrap();
-        for ((pin, before), (_, after)) in before.iter().zip(place.links()) {
+        for ((pin, before), (_, after)) in before.iter().zip(node.links()) {
             let stays = pin.contains("link_cg_");
             assert_eq!(before.link == after.link, stays, "{pin}");
         }
@@ -574,17 +573,17 @@ fn another_uplink_is_attached_to_and_the_former_one_let_go() {
 
 #[test]
 fn a_data_path_has_one_agent_and_is_not_taken_from_under_it() {
-    with_place(|place| {
-        let first = place.open();
-        let second = Datapath::open(place.config.clone());
+    with_node(|node| {
+        let first = node.open();
+        let second = Datapath::open(node.config.clone());
         assert!(matches!(second, Err(DatapathError::InUse { .. })));
-        let taken = detach(&place.config.bpffs);
+        let taken = detach(&node.config.bpffs);
         assert!(matches!(taken, Err(DatapathError::InUse { .. })));
-        assert_eq!(place.links().len(), 12);
+        assert_eq!(node.links().len(), 12);
         drop(first);
-        detach(&place.config.bpffs).unwrap();
-        detach(&place.config.bpffs).unwrap();
-        assert!(!place.config.bpffs.exists());
+        detach(&node.config.bpffs).unwrap();
+        detach(&node.config.bpffs).unwrap();
+        assert!(!node.config.bpffs.exists());
     });
 }
 
@@ -598,27 +597,27 @@ fn a_folder_that_holds_no_pins_is_not_removed() {
 
 #[test]
 fn nothing_is_made_where_uplink_or_cgroup_are_none() {
-    with_place(|place| {
+    with_node(|node| {
         let no_uplink = Config {
             uplink: "up9".to_owned(),
-            ..place.config.clone()
+            ..node.config.clone()
         };
         let error = Datapath::open(no_uplink).unwrap_err().to_string();
         assert!(error.contains("up9") && error.contains("--uplink"));
         let no_cgroup = Config {
             cgroup: "/proc".into(),
-            ..place.config.clone()
+            ..node.config.clone()
         };
         let error = Datapath::open(no_cgroup).unwrap_err().to_string();
         assert!(error.contains("/proc"), "{error}");
-        assert!(!place.config.bpffs.exists());
+        assert!(!node.config.bpffs.exists());
     });
 }
 
 #[test]
 fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         datapath.apps.expect_grants();
         let run = arrive(&datapath, &tcp(HERE, THERE, SYN));
@@ -634,8 +633,8 @@ fn a_lease_without_end_ends_with_the_agent_that_had_no_control() {
 
 #[test]
 fn a_vip_that_is_not_served_takes_no_counters() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         for vip in 0..=FOLLOWED_MAX {
             let unknown = Entry {
                 vip,
@@ -649,35 +648,30 @@ fn a_vip_that_is_not_served_takes_no_counters() {
         assert_eq!(open_connections(&datapath), 1);
         datapath.apps.publish(&sleeping()).unwrap();
         drop(datapath);
-        let second = place.open();
+        let second = node.open();
         assert_eq!(open_connections(&second), 1, "still open, asleep or not");
     });
 }
 
 #[test]
 fn an_event_that_the_agent_before_did_not_live_to_tell_is_told_again() {
-    with_place(|place| {
-        let first = place.open();
+    with_node(|node| {
+        let first = node.open();
         first.apps.publish(&sleeping()).unwrap();
         let mut ring = first.take_events().unwrap();
         arrive(&first, &tcp(HERE, THERE, SYN));
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
         drop((first, ring));
-        let second = place.open();
+        let second = node.open();
         let mut ring = second.take_events().unwrap();
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Wake)]);
         assert!(second.take_events().is_err(), "events have one reader");
     });
 }
 
-/// Runs a Python program in the place's cgroup and this thread's network namespace.
-fn in_pod(place: &place::Place, program: &str) -> std::process::Child {
-    let enter = format!(
-        "echo $$ > {}/cgroup.procs && exec python3 -u -c \"$0\"",
-        place.config.cgroup.display()
-    );
-    Command::new("sh")
-        .args(["-c", &enter, program])
+/// Runs a Python program in the node's cgroup and this thread's network namespace.
+fn in_pod(node: &node::Node, program: &str) -> std::process::Child {
+    python_in(&node.config.cgroup, program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -686,13 +680,13 @@ fn in_pod(place: &place::Place, program: &str) -> std::process::Child {
 
 #[test]
 fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let listener = TcpListener::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             "import socket, sys\ns = socket.create_connection(('fd00:10::7', 80))\nprint(*s.getpeername()[:2])\nsys.stdin.read()",
         );
         let (_stream, _) = listener.accept().unwrap();
@@ -709,14 +703,14 @@ fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
 
 #[test]
 fn a_pods_datagram_to_a_sleeping_vip_goes_to_the_activator_and_the_answer_comes_from_the_vip() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {ACTING_FOR_VIP}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&sleeping()).unwrap();
         let mut ring = datapath.take_events().unwrap();
         let activator = std::net::UdpSocket::bind((ACTING_FOR_VIP, 80)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\ns.sendto(b'ask', ('fd00:10::7', 80))\ndata, peer = s.recvfrom(10)\nprint(data.decode(), *peer[:2])",
         );
         let mut asked = [0; 10];
@@ -737,13 +731,13 @@ fn a_pods_datagram_to_a_sleeping_vip_goes_to_the_activator_and_the_answer_comes_
 
 #[test]
 fn a_process_outside_the_cgroup_and_an_address_outside_the_ranges_are_left_alone() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let listener = TcpListener::bind((POD, 80)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             &format!("import socket\nsocket.create_connection(('{POD}', 80)).send(b'x')"),
         );
         let (mut stream, _) = listener.accept().unwrap();
@@ -761,74 +755,74 @@ fn a_process_outside_the_cgroup_and_an_address_outside_the_ranges_are_left_alone
 
 #[test]
 fn a_data_path_of_another_layout_is_taken_over_with_its_connections() {
-    with_place(|place| {
-        let before = place.open_sized(FLOWS_MAX / 2);
+    with_node(|node| {
+        let before = node.open_sized(FLOWS_MAX / 2);
         before.apps.publish(&serving(&[POD])).unwrap();
         arrive(&before, &tcp(HERE, THERE, SYN));
         before.apps.publish(&sleeping()).unwrap();
         drop(before);
 
-        let after = Datapath::open(place.config.clone()).unwrap();
+        let after = Datapath::open(node.config.clone()).unwrap();
         let kept = arrive(&after, &tcp(HERE, THERE, ACK));
         assert_eq!(ends(&kept.frame).1, (POD, 8000), "the flow was copied");
         let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
         assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "so was the entry");
         assert_eq!(after.apps.followed(), [VIP_INDEX]);
-        let folders = std::fs::read_dir(&place.config.bpffs).unwrap().count();
+        let folders = std::fs::read_dir(&node.config.bpffs).unwrap().count();
         assert_eq!(folders, 1, "the old layout is gone");
-        assert_eq!(place.links().len(), 12, "and all links stay");
+        assert_eq!(node.links().len(), 12, "and all links stay");
     });
 }
 
 #[test]
 fn a_data_path_of_the_former_schema_is_taken_over_with_its_connections() {
-    with_place(|place| {
-        let before = place.open();
+    with_node(|node| {
+        let before = node.open();
         before.apps.publish(&serving(&[POD])).unwrap();
         arrive(&before, &tcp(HERE, THERE, SYN));
         before.apps.publish(&sleeping()).unwrap();
         drop(before);
-        rename_to_former_schema(&place.config.bpffs);
+        rename_to_former_schema(&node.config.bpffs);
 
-        let after = Datapath::open(place.config.clone()).unwrap();
+        let after = Datapath::open(node.config.clone()).unwrap();
         let known = arrive(&after, &tcp(HERE, THERE, ACK));
         assert_eq!(ends(&known.frame).1, (POD, 8000), "the flow was copied");
         let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
         assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "so was the entry");
         assert_eq!(after.apps.followed(), [VIP_INDEX]);
-        let folders: Vec<_> = std::fs::read_dir(&place.config.bpffs)
+        let folders: Vec<_> = std::fs::read_dir(&node.config.bpffs)
             .unwrap()
             .map(|folder| folder.unwrap().file_name())
             .collect();
         assert_eq!(folders, ["v5"], "the former schema is gone");
-        assert_eq!(place.links().len(), 12, "and all links stay");
+        assert_eq!(node.links().len(), 12, "and all links stay");
     });
 }
 
 #[test]
 fn a_take_over_that_was_cut_off_is_finished_by_the_next() {
-    with_place(|place| {
-        let pins = &place.config.bpffs;
-        let oldest = place.open_sized(FLOWS_MAX / 2);
+    with_node(|node| {
+        let pins = &node.config.bpffs;
+        let oldest = node.open_sized(FLOWS_MAX / 2);
         oldest.apps.publish(&serving(&[POD])).unwrap();
         arrive(&oldest, &tcp(HERE, THERE, SYN));
         drop(oldest);
         // Two data paths at once, as an agent leaves them that dies while it takes over.
         let aside = pins.with_file_name(format!("aside-{}", std::process::id()));
         std::fs::rename(pins, &aside).unwrap();
-        place.open().apps.publish(&sleeping()).unwrap();
+        node.open().apps.publish(&sleeping()).unwrap();
         for folder in std::fs::read_dir(&aside).unwrap() {
             let name = folder.unwrap().file_name();
             std::fs::rename(aside.join(&name), pins.join(&name)).unwrap();
         }
         std::fs::remove_dir(&aside).unwrap();
 
-        let after = Datapath::open(place.config.clone()).unwrap();
+        let after = Datapath::open(node.config.clone()).unwrap();
         let new = arrive(&after, &tcp((CLIENT, 40_001), THERE, SYN));
         assert_eq!(ends(&new.frame).1, (ACTING_FOR_VIP, 80), "the later entry");
         let folders = std::fs::read_dir(pins).unwrap().count();
         assert_eq!(folders, 1, "one layout is left");
-        assert_eq!(place.links().len(), 12);
+        assert_eq!(node.links().len(), 12);
         let mut flows = 0;
         let pinned = dormouse_agent_datapath::Pinned::open(pins).unwrap();
         pinned

@@ -1,13 +1,14 @@
 //! A wake, a pod and a scrape while Services are being programmed: none waits for the sync.
 
 use dormouse_agent_datapath::PodEntry;
+use dormouse_rig::address::{FAR_POD, POD};
 
-use super::place::{FAR_POD, POD, VIP_INDEX, serving, with_place};
+use super::node::{VIP_INDEX, serving, with_node};
 
 #[test]
 fn nothing_but_services_waits_for_a_sync() {
-    with_place(|place| {
-        let datapath = place.open();
+    with_node(|node| {
+        let datapath = node.open();
         // The view holds the lock of Services, as a sync does: a call that waited for it would never return.
         let sync = datapath.view().unwrap();
         datapath.apps.publish(&serving(&[POD])).unwrap();

@@ -4,7 +4,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, UdpSocket};
 use std::process::Child;
 
-use super::place::{POD, ip, serving, with_place};
+use dormouse_rig::address::POD;
+use dormouse_rig::ip;
+
+use super::node::{serving, with_node};
 use super::{in_pod, open_connections};
 
 /// Reads one line of what the pod says.
@@ -23,13 +26,13 @@ fn ends(mut pod: Child) {
 
 #[test]
 fn a_sweep_never_takes_a_connection_from_the_socket_that_holds_it() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let listener = TcpListener::bind((POD, 8000)).unwrap();
         let pod = in_pod(
-            place,
+            node,
             "import socket, sys\ns = [socket.create_connection(('fd00:10::7', 80)) for _ in range(3)]\ns[0].close()\nsys.stdin.read()",
         );
         let mut streams: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
@@ -47,13 +50,13 @@ fn a_sweep_never_takes_a_connection_from_the_socket_that_holds_it() {
 
 #[test]
 fn a_socket_that_is_connected_elsewhere_forgets_the_vip() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let server = UdpSocket::bind((POD, 8000)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             &format!(
                 "
 import socket
@@ -80,13 +83,13 @@ for target in [('fd00:10::7', 80), ('{POD}', 8000), ('fd00:10::7', 80)]:
 
 #[test]
 fn a_connection_that_fails_is_counted_until_its_socket_tries_another_or_ends() {
-    with_place(|place| {
+    with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         let elsewhere = TcpListener::bind((POD, 9000)).unwrap();
         let mut pod = in_pod(
-            place,
+            node,
             &format!(
                 "
 import socket, sys

@@ -4,9 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::net::Ipv6Addr;
 use std::process::{Child, Command, Stdio};
 
-use super::place::{
-    ACTING_FOR_VIP, CLIENT, CONTROL, NODE, POD, VIP, ip, serving, sleeping, with_place,
-};
+use dormouse_rig::address::{CLIENT, CONTROL, NODE, POD};
+use dormouse_rig::{FAR_END, Netns, UPLINK, ip};
+
+use super::node::{ACTING_FOR_VIP, VIP, serving, sleeping, with_node};
 
 /// Answers one connection with what it got, and says first that it listens.
 const SERVER: &str = "
@@ -27,75 +28,55 @@ c.shutdown(socket.SHUT_WR)
 got = b''.join(iter(lambda: c.recv(1 << 20), b''))
 sys.exit(got != sent)
 ";
-/// ETHTOOL_STXCSUM: who sends on this interface computes checksums himself.
+/// ETHTOOL_STXCSUM: the sender's kernel computes checksums, not the interface.
 const NO_OFFLOAD: &str = "
 import array, fcntl, socket, struct, sys
 off = array.array('B', struct.pack('II', 0x17, 0))
 fcntl.ioctl(socket.socket(), 0x8946, struct.pack('16sP', sys.argv[1].encode(), off.buffer_info()[0]))
 ";
 
-fn no_offload(mut python: Command) {
-    assert!(python.status().unwrap().success(), "checksums in software");
+/// A Python program, to be started inside a namespace.
+fn python(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).args(arguments);
+    command
 }
 
-/// A named network namespace; gone when dropped.
-struct Host(String);
-
-impl Host {
-    fn new(name: String) -> Self {
-        ip(&format!("netns add {name}"));
-        ip(&format!("-n {name} link set lo up"));
-        Self(name)
-    }
-
-    fn ip(&self, arguments: &str) {
-        ip(&format!("-n {} {arguments}", self.0));
-    }
-
-    fn python(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, "python3", "-c", program]);
-        command.args(arguments);
-        command
-    }
-
-    fn serve(&self, address: &str, port: &str) -> Child {
-        let mut server = self
-            .python(SERVER, &[address, port])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.as_mut().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        server
-    }
+/// Has what is sent on an interface of the calling thread's namespace carry whole checksums.
+fn no_offload(interface: &str) {
+    let done = python(NO_OFFLOAD, &[interface]).status();
+    assert!(done.unwrap().success(), "checksums in software");
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
+fn serve(host: &Netns, address: &str, port: &str) -> Child {
+    let mut command = python(SERVER, &[address, port]);
+    let mut server = host.inside(|| command.stdout(Stdio::piped()).spawn());
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    server
 }
 
 /// The client's host, where the activator is too, on the other end of the uplink; and a pod.
-fn wire(name: &str) -> (Host, Host) {
-    let outside = Host::new(format!("{name}-out"));
-    ip(&format!("link set peer0 netns {}", outside.0));
-    outside.ip("link set peer0 up");
+fn wire() -> (Netns, Netns) {
+    let outside = Netns::new("out");
+    outside.ip("link set lo up");
+    ip(&format!("link set {FAR_END} netns {}", outside.name()));
+    outside.ip(&format!("link set {FAR_END} up"));
     for address in [CLIENT, CONTROL] {
-        outside.ip(&format!("addr add {address}/64 dev peer0 nodad"));
+        outside.ip(&format!("addr add {address}/64 dev {FAR_END} nodad"));
     }
     outside.ip(&format!("addr add {ACTING_FOR_VIP}/128 dev lo nodad"));
     outside.ip(&format!("route add fd00:10::/108 via {NODE}"));
-    ip(&format!("addr add {NODE}/64 dev up0 nodad"));
+    ip(&format!("addr add {NODE}/64 dev {UPLINK} nodad"));
     std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
 
-    let pod = Host::new(format!("{name}-pod"));
+    let pod = Netns::new("pod");
+    pod.ip("link set lo up");
     ip(&format!(
         "link add pod0 type veth peer name eth0 netns {}",
-        pod.0
+        pod.name()
     ));
     ip("addr add fe80::1/64 dev pod0 nodad");
     ip("link set pod0 up");
@@ -108,21 +89,21 @@ fn wire(name: &str) -> (Host, Host) {
 }
 
 /// Sends a large body through the VIP to a server on `host`, and compares what comes back.
-fn exchange(outside: &Host, host: &Host, address: Ipv6Addr, port: &str) {
-    let mut server = host.serve(&address.to_string(), port);
-    let asked = outside.python(ASKER, &[&VIP.to_string()]).status();
+fn exchange(outside: &Netns, host: &Netns, address: Ipv6Addr, port: &str) {
+    let mut server = serve(host, &address.to_string(), port);
+    let mut client = python(ASKER, &[&VIP.to_string()]);
+    let asked = outside.enter(|| client.status());
     let _ = server.kill();
     let _ = server.wait();
     assert!(asked.unwrap().success(), "a body through {address}");
 }
 
-/// A place whose interfaces outside, or whose own, compute checksums themselves: before or after packets are changed.
-fn large_bodies(pick: impl FnOnce(&Host, &Host) + Send + 'static) {
-    with_place(|place| {
-        let name = place.config.cgroup.file_name().unwrap().to_string_lossy();
-        let (outside, pod) = wire(&name);
+/// A node of which `pick` has some interfaces compute checksums: before or after packets are changed.
+fn large_bodies(pick: impl FnOnce(&Netns, &Netns) + Send + 'static) {
+    with_node(|node| {
+        let (outside, pod) = wire();
         pick(&outside, &pod);
-        let datapath = place.open();
+        let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
         exchange(&outside, &pod, POD, "8000");
         datapath.apps.publish(&sleeping()).unwrap();
@@ -138,18 +119,16 @@ fn large_bodies_go_both_ways_when_nobody_computes_checksums() {
 #[test]
 fn large_bodies_go_both_ways_when_the_ends_compute_checksums() {
     large_bodies(|outside, pod| {
-        no_offload(outside.python(NO_OFFLOAD, &["peer0"]));
-        no_offload(pod.python(NO_OFFLOAD, &["eth0"]));
+        outside.enter(|| no_offload(FAR_END));
+        pod.enter(|| no_offload("eth0"));
     });
 }
 
 #[test]
 fn large_bodies_go_both_ways_when_the_node_computes_checksums() {
     large_bodies(|_outside, _pod| {
-        for interface in ["up0", "pod0"] {
-            let mut python = Command::new("python3");
-            python.args(["-c", NO_OFFLOAD, interface]);
-            no_offload(python);
+        for interface in [UPLINK, "pod0"] {
+            no_offload(interface);
         }
     });
 }

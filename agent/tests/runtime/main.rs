@@ -6,9 +6,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[expect(dead_code, reason = "other tests use more of it")]
-mod ground;
-
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -18,7 +15,7 @@ use dormouse_agent::cni;
 use dormouse_agent::runtime::{Runtime, RuntimeConfig};
 use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable};
 use dormouse_fleet::proto::{PodSpec, PodStatus, pod_status::Phase};
-use ground::{Ground, PATIENCE, stand, wait};
+use dormouse_rig::{Node, PATIENCE, binaries, on_node, wait};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,14 +32,14 @@ impl PodTable for NoTable {
     }
 }
 
-/// Where the runtime finds its things on a ground.
-fn config(ground: &Ground) -> RuntimeConfig {
+/// The runtime's places on a node.
+fn config(node: &Node) -> RuntimeConfig {
     RuntimeConfig {
-        node: ground.node.clone(),
-        state_dir: ground.state_dir(),
-        cgroup: ground.cgroup.clone(),
-        cni: ground::plugin(),
-        socket: ground.dir().join("agent.sock"),
+        node: node.name().to_owned(),
+        state_dir: node.home().state_dir(),
+        cgroup: node.cgroup().to_owned(),
+        cni: binaries::plugin().to_owned(),
+        socket: node.home().socket(),
         agent: env!("CARGO_BIN_EXE_dormouse-agent").into(),
     }
 }
@@ -54,14 +51,14 @@ struct Agent {
 }
 
 /// Lives one agent to its sudden end: its tasks stop where they are.
-fn agent<T>(ground: &Ground, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
+fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
     let outcome = tokio.block_on(async {
-        let config = config(ground);
-        let network = Arc::new(network(ground));
+        let config = config(node);
+        let network = Arc::new(network(node));
         let listener = cni::bind(&config.socket).unwrap();
         tokio::spawn(cni::serve(listener, network, CancellationToken::new()));
         let (runtime, statuses) = Runtime::open(config).unwrap();
@@ -73,9 +70,9 @@ fn agent<T>(ground: &Ground, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
 }
 
 /// The threads of the agent before may hold the journal a moment longer than its tasks live.
-fn network(ground: &Ground) -> Network {
+fn network(node: &Node) -> Network {
     let prefix = "2001:db8:d0:0:0:1::/96".parse().unwrap();
-    let config = NetworkConfig::new(prefix, ground.state_dir(), "eth0");
+    let config = NetworkConfig::new(prefix, node.home().state_dir(), "eth0");
     let mut network = None;
     wait("the journal", || {
         network = Network::open(config.clone(), Box::new(NoTable)).ok();
@@ -95,7 +92,8 @@ impl Agent {
                 }
             }
         });
-        told.await
+        status
+            .await
             .unwrap_or_else(|_elapsed| panic!("waited in vain for {what}"))
     }
 }
@@ -143,8 +141,8 @@ fn is_gone(status: &PodStatus) -> bool {
 
 #[test]
 fn a_pod_becomes_ready_survives_its_agent_and_leaves_nothing() {
-    stand(|ground| {
-        let (pid, address) = agent(ground, async |agent| {
+    on_node(|node| {
+        let (pid, address) = agent(node, async |agent| {
             agent.runtime.run(web("u-1"));
             let status = agent.until("the pod to be ready", is_ready).await;
             let stages = status.stages.unwrap();
@@ -156,19 +154,19 @@ fn a_pod_becomes_ready_survives_its_agent_and_leaves_nothing() {
                 stages.ready_ns,
             ];
             assert!(times[0] > 0 && times.is_sorted(), "{times:?}");
-            (ground.pid("u-1"), status.address)
+            (node.pid("u-1"), status.address)
         });
         assert!(
             Path::new(&format!("/proc/{pid}")).exists(),
             "the pod outlives its agent"
         );
-        agent(ground, async |agent| {
+        agent(node, async |agent| {
             let status = agent.until("the pod to be found again", is_ready).await;
-            assert_eq!((ground.pid("u-1"), status.address), (pid, address));
+            assert_eq!((node.pid("u-1"), status.address), (pid, address));
             agent.runtime.run(stop("u-1"));
             agent.until("the pod to be gone", is_gone).await;
         });
-        ground.assert_nothing_is_left("u-1");
+        node.assert_nothing_is_left("u-1");
         assert!(!Path::new(&format!("/proc/{pid}/ns")).exists() || is_zombie(pid));
     });
 }
@@ -181,8 +179,8 @@ fn is_zombie(pid: u64) -> bool {
 
 #[test]
 fn a_child_that_ends_leaves_no_zombie_and_says_why() {
-    stand(|ground| {
-        agent(ground, async |agent| {
+    on_node(|node| {
+        agent(node, async |agent| {
             agent.runtime.run(spec(
                 "u-2",
                 &["sh", "-c", "echo $POD_NAME on $NODE_NAME; exit 3"],
@@ -192,13 +190,13 @@ fn a_child_that_ends_leaves_no_zombie_and_says_why() {
                 .await;
             assert_eq!(status.reason, "Error");
             assert!(status.message.contains("status 3"), "{}", status.message);
-            let log = ground.state_dir().join("pods/u-2.log");
+            let log = node.home().state_dir().join("pods/u-2.log");
             let said = fs::read_to_string(log).unwrap();
-            assert_eq!(said, format!("web on {}\n", ground.node));
+            assert_eq!(said, format!("web on {}\n", node.name()));
             agent.runtime.sync(Vec::new());
             agent.until("the pod to be gone", is_gone).await;
         });
-        ground.assert_nothing_is_left("u-2");
+        node.assert_nothing_is_left("u-2");
         let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
         for child in children.split_whitespace() {
             assert!(
@@ -211,8 +209,8 @@ fn a_child_that_ends_leaves_no_zombie_and_says_why() {
 
 #[test]
 fn a_pod_that_cannot_run_here_fails_with_the_reason() {
-    stand(|ground| {
-        agent(ground, async |agent| {
+    on_node(|node| {
+        agent(node, async |agent| {
             let image = PodSpec {
                 pod: b"{\"spec\":{}}".to_vec(),
                 ..web("u-3")
@@ -225,38 +223,38 @@ fn a_pod_that_cannot_run_here_fails_with_the_reason() {
             agent.runtime.run(stop("u-3"));
             agent.until("the pod to be gone", is_gone).await;
         });
-        ground.assert_nothing_is_left("u-3");
+        node.assert_nothing_is_left("u-3");
     });
 }
 
 #[test]
 fn a_half_started_pod_is_cleared_and_started_again() {
-    stand(|ground| {
-        agent(ground, async |agent| {
+    on_node(|node| {
+        agent(node, async |agent| {
             agent.runtime.run(web("u-4"));
             agent.until("the pod to be ready", is_ready).await;
         });
-        let stray = ground.pid("u-4");
+        let stray = node.pid("u-4");
         // As an agent leaves it that dies between starting the process and writing that down.
-        let path = ground.record("u-4");
+        let path = node.record("u-4");
         let mut record: serde_json::Value =
             serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         record["state"] = json!("starting");
         fs::write(&path, record.to_string()).unwrap();
-        agent(ground, async |agent| {
+        agent(node, async |agent| {
             agent.until("the pod to be ready", is_ready).await;
-            assert_ne!(ground.pid("u-4"), stray, "the stray process was killed");
+            assert_ne!(node.pid("u-4"), stray, "the stray process was killed");
             agent.runtime.run(stop("u-4"));
             agent.until("the pod to be gone", is_gone).await;
         });
-        ground.assert_nothing_is_left("u-4");
+        node.assert_nothing_is_left("u-4");
     });
 }
 
 #[test]
 fn stopping_a_pod_that_never_was_says_gone() {
-    stand(|ground| {
-        agent(ground, async |agent| {
+    on_node(|node| {
+        agent(node, async |agent| {
             agent.runtime.run(stop("u-5"));
             let status = agent.until("the last word", is_gone).await;
             assert_eq!(status.uid, "u-5");

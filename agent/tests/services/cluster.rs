@@ -6,7 +6,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use dormouse_rig::server::Server;
 use dormouse_rig::shared::{Fixture, Shared};
 use dormouse_rig::sockets::Opener;
-use dormouse_rig::{Netns, Sockets, client, names, wait};
+use dormouse_rig::{Netns, Sockets, client, wait};
 use dormouse_world::{Host, Spec, World};
 use serde_json::json;
 
@@ -56,10 +56,9 @@ pub(crate) enum Origin {
 
 impl Cluster {
     /// Builds the world, starts both agents and wires the pods.
-    pub(crate) fn build() -> Self {
-        let prefix = names::world();
+    pub(crate) fn build(prefix: &str) -> Self {
         let spec = Spec {
-            prefix: prefix.clone(),
+            prefix: prefix.to_owned(),
             nodes: 2,
         };
         let world = World::build(&spec).unwrap_or_else(|error| panic!("{error}"));
@@ -85,7 +84,7 @@ impl Cluster {
             _far: far,
         };
         cluster.in_force();
-        cluster.add_pods(&prefix);
+        cluster.add_pods(prefix);
         cluster
     }
 
@@ -226,11 +225,6 @@ impl Cluster {
         servers
     }
 
-    /// The prefix of the world.
-    pub(crate) fn prefix(&self) -> String {
-        self.world.prefix().to_owned()
-    }
-
     /// The ends of the agents' logs.
     pub(crate) fn report(&self) -> String {
         let logs = self.nodes.iter().flat_map(|node| {
@@ -256,16 +250,12 @@ pub(crate) struct Serving {
 pub(crate) static SERVING: Shared<Serving> = Shared::new();
 
 impl Fixture for Serving {
-    fn build() -> Self {
-        let cluster = Cluster::build();
+    fn build(prefix: &str) -> Self {
+        let cluster = Cluster::build(prefix);
         Self {
             _servers: cluster.servers(),
             cluster,
         }
-    }
-
-    fn prefix(&self) -> String {
-        self.cluster.prefix()
     }
 
     fn report(&self) -> String {

@@ -34,8 +34,8 @@ struct Forwarding {
 static FORWARDING: Shared<Forwarding> = Shared::new();
 
 impl Fixture for Forwarding {
-    fn build() -> Self {
-        let cluster = Cluster::build();
+    fn build(prefix: &str) -> Self {
+        let cluster = Cluster::build(prefix);
         let mut servers = cluster.servers();
         let node = &cluster.nodes[0];
         let pod = Netns::named(&format!("{}-limited", node.host.name));
@@ -52,10 +52,6 @@ impl Fixture for Forwarding {
         };
         it.count();
         it
-    }
-
-    fn prefix(&self) -> String {
-        self.cluster.prefix()
     }
 
     fn report(&self) -> String {

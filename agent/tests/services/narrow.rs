@@ -20,8 +20,8 @@ struct Narrow(Serving);
 static NARROWED: Shared<Narrow> = Shared::new();
 
 impl Fixture for Narrow {
-    fn build() -> Self {
-        let mut serving = Serving::build();
+    fn build(prefix: &str) -> Self {
+        let mut serving = Serving::build(prefix);
         let cluster = &mut serving.cluster;
         let [a1, a2] = [(0, 0), (1, 0)].map(|(node, pod)| [cluster.end(node, pod)]);
         let hosts = [0, 1].map(|node| cluster.nodes[node].ends.clone());
@@ -42,10 +42,6 @@ impl Fixture for Narrow {
         ]);
         constrict(cluster);
         Self(serving)
-    }
-
-    fn prefix(&self) -> String {
-        self.0.prefix()
     }
 
     fn report(&self) -> String {

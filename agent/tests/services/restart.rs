@@ -35,8 +35,8 @@ struct Restart {
 static RESTART: Shared<Restart> = Shared::new();
 
 impl Fixture for Restart {
-    fn build() -> Self {
-        let mut cluster = Cluster::build();
+    fn build(prefix: &str) -> Self {
+        let mut cluster = Cluster::build(prefix);
         let backends = [(0, 1), (1, 0), (1, 1)].map(|(node, pod)| cluster.pod(node, pod));
         let servers = backends.iter().flat_map(|pod| {
             let echo = Server::start(&pod.sockets, "echo", POD_PORT);
@@ -64,10 +64,6 @@ impl Fixture for Restart {
             _servers: servers,
             cluster,
         }
-    }
-
-    fn prefix(&self) -> String {
-        self.cluster.prefix()
     }
 
     fn report(&self) -> String {

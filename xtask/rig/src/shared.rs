@@ -6,18 +6,15 @@ use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::role;
+use crate::{names, role};
 
 /// One test at a time, of whatever fixture: they measure, and machines have few cores.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// What a fixture is made of.
 pub trait Fixture: Sized + Send {
-    /// Builds it, for the first test that asks.
-    fn build() -> Self;
-
-    /// The prefix of its world, which is removed when the program ends.
-    fn prefix(&self) -> String;
+    /// Builds it with a world of this prefix, for the first test that asks.
+    fn build(prefix: &str) -> Self;
 
     /// What helps to understand a failure.
     fn report(&self) -> String;
@@ -49,10 +46,11 @@ impl<T: Fixture> Shared<T> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_none() {
-            let fixture = T::build();
-            let remover = role::remove_at_end(&fixture.prefix());
+            let prefix = names::world();
+            // Before the world: a program that is killed while it builds leaves nothing either.
+            let remover = role::remove_at_end(&prefix);
             *kept = Some(Kept {
-                fixture,
+                fixture: T::build(&prefix),
                 _remover: remover,
             });
         }

@@ -5,6 +5,9 @@ mod modules;
 /// Packages that are programs: no package depends on them.
 const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
 
+/// Packages for tests: programs must not contain them.
+const FOR_TESTS: [&str; 2] = ["dormouse-agent-services-samples", "dormouse-rig"];
+
 /// What would give a pure core a clock, a thread or a socket.
 const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
 
@@ -73,6 +76,9 @@ fn refusal(path: &str, name: &str) -> Option<&'static str> {
     if PROGRAMS.contains(&name) {
         return Some("nothing builds on a program");
     }
+    if FOR_TESTS.contains(&name) {
+        return Some("it is for tests: make it a dev-dependency");
+    }
     if PURE.contains(&path) && SHELLS.contains(&name) {
         return Some("it is a pure core");
     }
@@ -112,6 +118,15 @@ mod tests {
         assert_eq!(
             check("control/apps/Cargo.toml", manifest),
             ["depends on dormouse-agent, but nothing builds on a program"]
+        );
+    }
+
+    #[test]
+    fn only_tests_use_the_rig() {
+        let manifest = "[dependencies]\ndormouse-rig.workspace = true\n[dev-dependencies]\ndormouse-rig.workspace = true\n";
+        assert_eq!(
+            check("agent/Cargo.toml", manifest),
+            ["depends on dormouse-rig, but it is for tests: make it a dev-dependency"]
         );
     }
 

@@ -75,12 +75,12 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), WorldError> {
     })
 }
 
-/// A host's purpose.
+/// What a host is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Runs pods; owns this /96.
     Node { prefix: Ipv6Addr },
-    /// Connects to apps; runs no part of Dormouse.
+    /// Asks for apps; runs nothing of ours.
     Client,
     /// Runs control; owns the acting prefix.
     Control,
@@ -98,7 +98,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// The /96 that is routed to this host.
+    /// The /96 that leads to this host.
     pub(crate) fn prefix(&self) -> Option<Ipv6Addr> {
         match self.role {
             Role::Node { prefix } => Some(prefix),

@@ -1,4 +1,4 @@
-//! A world: built, used and removed, whatever way its run ends.
+//! Builds a world, hands its hosts out and removes it, whatever way its run ends.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -23,7 +23,7 @@ pub struct World {
     nodes: Vec<Host>,
     client: Host,
     control: Host,
-    /// The claim on the world's name; the kernel closes it even when the process is killed.
+    /// Its name is taken as long as this lives; the kernel frees it even when we are killed.
     _claim: UnixListener,
 }
 
@@ -83,7 +83,7 @@ impl World {
         &self.nodes
     }
 
-    /// The host of clients.
+    /// The host that asks for apps.
     pub fn client(&self) -> &Host {
         &self.client
     }
@@ -130,13 +130,13 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            // A drop cannot fail, but the failure must be seen.
+            // A drop cannot fail, but who runs this must hear of it.
             let _ = writeln!(io::stderr(), "{error}");
         }
     }
 }
 
-/// Claims the world's name, and removes what is left of an earlier one.
+/// Claims the world's name, and clears what is left of an earlier one.
 fn begin(prefix: &str) -> Result<(UnixListener, Roots), WorldError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(WorldError::NotRoot);

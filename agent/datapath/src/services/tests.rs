@@ -1,12 +1,8 @@
 //! The maps give the same decisions as the Services themselves, after any changes; a new agent changes nothing.
 
 mod bench;
-#[path = "../../../services/tests/properties/objects.rs"]
-mod objects;
 mod properties;
 mod scale;
-#[path = "../../../services/tests/properties/services.rs"]
-mod services;
 mod turns;
 
 use std::net::SocketAddr;

@@ -7,7 +7,6 @@
 )]
 
 mod outcomes;
-mod recorded;
 mod scenario;
 mod service_ports;
 mod tally;
@@ -15,6 +14,7 @@ mod tally;
 use std::path::Path;
 
 use dormouse_agent_services::Strictness;
+use dormouse_agent_services_samples::recorded;
 use scenario::Run;
 use tally::Tally;
 

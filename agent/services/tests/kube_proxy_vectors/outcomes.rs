@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use dormouse_agent_services::{Backend, Decision, Fate, Packet, Translation, Vip};
 use serde_json::{Value, json};
 
-use crate::recorded::{self, list, sorted};
 use crate::scenario::Run;
 use crate::tally::{Tally, Topic};
+use dormouse_agent_services_samples::recorded::{self, list, sorted};
 
 pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
     for outcome in list(&expect["outcomes"]) {

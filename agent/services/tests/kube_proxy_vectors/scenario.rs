@@ -6,9 +6,9 @@ use dormouse_agent_services::{Affinities, Changes, Family, Flow, Services, Stric
 use serde_json::{Value, json};
 
 use crate::outcomes;
-use crate::recorded::{self, address, list, sorted, text};
 use crate::service_ports;
 use crate::tally::{Tally, Topic};
+use dormouse_agent_services_samples::recorded::{self, address, list, sorted, text};
 
 /// The node of one scenario, with the state that it keeps between steps.
 pub(crate) struct Run {

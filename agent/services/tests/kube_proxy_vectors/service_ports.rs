@@ -8,9 +8,9 @@ use dormouse_agent_services::{
 use serde_json::{Value, json};
 
 use crate::outcomes::backend_text;
-use crate::recorded::{list, sorted};
 use crate::scenario::Run;
 use crate::tally::{Tally, Topic};
+use dormouse_agent_services_samples::recorded::{list, sorted};
 
 pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
     let ports = run.services.ports();

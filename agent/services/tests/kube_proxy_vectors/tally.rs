@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::recorded::text;
+use dormouse_agent_services_samples::recorded::text;
 
 /// Maximum number of differences that are shown in full.
 const SHOWN_MAX: usize = 20;

@@ -5,8 +5,6 @@
 )]
 
 mod mirror;
-mod objects;
-mod services;
 
 use std::net::IpAddr;
 
@@ -19,8 +17,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
+use dormouse_agent_services_samples::objects::{self, ADDRESSES, TestObject, World};
 use mirror::Mirror;
-use objects::{ADDRESSES, TestObject, World};
 
 fn node() -> Node {
     let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();

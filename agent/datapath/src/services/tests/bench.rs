@@ -8,13 +8,13 @@ use dormouse_agent_services::{
     Affinities, Changes, Decision, Fate, Node, NodeAddresses, NodePortAddresses, Packet, Prefix,
     Protocol, Services, Strictness, Vip,
 };
+use dormouse_agent_services_samples::objects::{TestObject, World, read};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{self, Choice, Request, decide};
 use dormouse_ebpf::maps::{FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions};
 use dormouse_ebpf::service::SLOTS_MAX;
 use serde_json::{Value, json};
 
-use super::objects::{TestObject, World, read};
 use crate::arrays::{Arrays, octets};
 use crate::cluster;
 use crate::grace::Graces;

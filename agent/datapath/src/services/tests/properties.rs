@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use dormouse_agent_services::{Packet, Protocol, Strictness};
+use dormouse_agent_services_samples::objects::{self, ADDRESSES};
 use proptest::prelude::*;
 
 use super::bench::Bench;
-use super::objects::{self, ADDRESSES};
 
 /// Every packet between the addresses that objects name, some ports past those.
 fn packets() -> Vec<Packet> {

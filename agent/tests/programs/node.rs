@@ -1,0 +1,168 @@
+//! A node whose data path the test opens in its own process: one pod, one range of VIPs, one activator.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::process::Command;
+
+use dormouse_agent_datapath::{
+    Activator, Backend, Config, Datapath, Entry, KernelEventKind, Mode, PodEntry, Verdict, VipRange,
+};
+
+use dormouse_ebpf::flow::FLOWS_MAX;
+use dormouse_rig::address::{CONTROL, NODE, POD};
+use dormouse_rig::{UPLINK, on_node};
+
+pub(crate) const VIP_INDEX: u32 = 7;
+pub(crate) const VIP: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x10, 0, 0, 0, 0, 0, 7);
+pub(crate) const ACTING: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0xa1, 0, 0);
+pub(crate) const ACTING_FOR_VIP: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0xa1, 0, 7);
+
+/// A node and what its data path is opened with.
+pub(crate) struct Node {
+    pub(crate) config: Config,
+}
+
+/// Runs a test on a node of its own.
+pub(crate) fn with_node(test: impl FnOnce(&Node) + Send + 'static) {
+    on_node(move |host| {
+        let config = Config {
+            bpffs: host.bpffs().to_owned(),
+            uplink: UPLINK.to_owned(),
+            cgroup: host.cgroup().to_owned(),
+            node_prefix: (NODE, 96),
+            node_address: NODE,
+            flows_max: FLOWS_MAX,
+        };
+        test(&Node { config });
+    });
+}
+
+impl Node {
+    /// An agent's data path here, with the range, the activator and one pod.
+    pub(crate) fn open(&self) -> Datapath {
+        self.open_sized(FLOWS_MAX)
+    }
+
+    /// The same with a flow table of this size.
+    pub(crate) fn open_sized(&self, flows_max: u32) -> Datapath {
+        let config = Config {
+            flows_max,
+            ..self.config.clone()
+        };
+        let datapath = Datapath::open(config).expect("a data path");
+        let range = VipRange {
+            prefix: "fd00:10::".parse().unwrap(),
+            length: 108,
+            base: 0,
+        };
+        datapath
+            .facts
+            .configure(
+                &[range],
+                &[Activator {
+                    prefix: ACTING,
+                    via: CONTROL,
+                }],
+            )
+            .expect("configured");
+        datapath
+            .pods
+            .add(PodEntry {
+                address: POD,
+                address4: None,
+                // No link of this namespace: what passes its loopback is no pod's.
+                ifindex: 4_000_000,
+                mac: [2, 0, 0, 0, 0, 7],
+                direct: true,
+            })
+            .expect("a pod");
+        datapath.apps.grant(u64::MAX);
+        datapath
+    }
+}
+
+/// A link and the program that it runs, by the kernel's numbers.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) link: u64,
+    pub(crate) program: u64,
+}
+
+impl Node {
+    /// The pinned links.
+    pub(crate) fn links(&self) -> BTreeMap<String, Link> {
+        let pins = std::fs::read_dir(self.config.bpffs.join("v5"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        pins.filter(|pin| {
+            pin.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("link_"))
+        })
+        .map(|pin| {
+            let shown = Command::new("bpftool")
+                .args(["-j", "link", "show", "pinned"])
+                .arg(&pin)
+                .output();
+            let shown = shown.expect("bpftool is installed").stdout;
+            let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+            let number = |field: &str| shown[field].as_u64().unwrap();
+            (
+                pin.display().to_string(),
+                Link {
+                    link: number("id"),
+                    program: number("prog_id"),
+                },
+            )
+        })
+        .collect()
+    }
+}
+
+/// An entry that serves these pods on port 8000.
+pub(crate) fn serving(pods: &[Ipv6Addr]) -> Entry {
+    let backends = pods
+        .iter()
+        .map(|&address| Backend {
+            address,
+            port: 8000,
+            weight: 1,
+        })
+        .collect();
+    Entry {
+        vip: VIP_INDEX,
+        mode: Mode::Serve,
+        share: 0,
+        backends,
+        leased: true,
+        asleep: false,
+        gone: false,
+        port: 80,
+    }
+}
+
+/// An entry of a sleeping app.
+pub(crate) fn sleeping() -> Entry {
+    Entry {
+        mode: Mode::Proxy,
+        asleep: true,
+        ..serving(&[])
+    }
+}
+
+/// The events so far.
+pub(crate) fn events(
+    events: &mut dormouse_agent_datapath::KernelEvents,
+) -> Vec<(u32, KernelEventKind)> {
+    std::iter::from_fn(|| events.try_next())
+        .map(|event| (event.vip, event.kind))
+        .collect()
+}
+
+/// How often a verdict was given.
+pub(crate) fn given(datapath: &Datapath, verdict: Verdict) -> u64 {
+    datapath
+        .stats()
+        .iter()
+        .find(|(other, _)| *other == verdict)
+        .map_or(0, |(_, count)| *count)
+}
