@@ -1,4 +1,4 @@
-//! The real agent in a node's namespace against a real fleet server: follows, runs a pod, dies, and is followed on.
+//! The real agent on a node against a real fleet server: it follows apps, runs a pod, is killed, and its successor goes on.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,11 +24,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 const VIP: &str = "fd00:10::7";
-/// What control says that the pod is.
+/// The pod's cohort, which control sends.
 const COHORT: u32 = 5_007;
 const METRICS: &str = "[::1]:10249";
 
-/// Control, as far as a node sees it.
+/// The fleet server, which is all that a node sees of control.
 struct Control {
     handle: Handle,
     events: mpsc::Receiver<Event>,
@@ -67,7 +67,7 @@ impl Control {
 
     /// The first event that fits; others pass.
     async fn until<T>(&mut self, what: &str, fits: impl Fn(Event) -> Option<T>) -> T {
-        let told = timeout(PATIENCE, async {
+        let event = timeout(PATIENCE, async {
             loop {
                 let event = self.events.recv().await.expect("the fleet lives");
                 if let Some(found) = fits(event) {
@@ -146,14 +146,14 @@ async fn metrics() -> String {
     text
 }
 
-/// The cohort that an address says.
+/// The cohort that an address has.
 fn cohort(address: &str) -> u32 {
     let suffix = address.parse::<Ipv6Addr>().unwrap().to_bits() & u128::from(u32::MAX);
     u32::try_from(suffix >> 10).unwrap()
 }
 
 /// The agent's commands show the cohort.
-fn say_cohort(node: &Node, address: &str) {
+fn show_cohort(node: &Node, address: &str) {
     let ask = |arguments: &[&str]| {
         let output = node.home().command(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -198,7 +198,7 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             control.up().await;
             let found = control.pod("the pod to be found again", is_ready).await;
             assert_eq!(found.address, address);
-            say_cohort(node, &address);
+            show_cohort(node, &address);
             assert_eq!(node.pid("w-1"), pid, "the pod is the same process");
             control.handle.publish(entry(3));
             settled(&control.handle, 3).await;
@@ -217,7 +217,7 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             assert!(node.bpffs().exists(), "its data path stays");
 
             let _agent = start(node, &control.url);
-            // What is said to a node goes to its stream of that moment.
+            // An order goes to the node's stream of that moment.
             control.up().await;
             control.handle.run(
                 node.name(),
@@ -261,7 +261,7 @@ async fn settled(handle: &Handle, version: u64) {
 }
 
 #[test]
-fn an_agent_that_is_not_root_says_how_to_run_it() {
+fn an_agent_that_is_not_root_names_the_command_to_run_it() {
     on_node(|_node| {
         let output = Command::new("setpriv")
             .args(["--reuid", "65534", "--clear-groups", "--"])

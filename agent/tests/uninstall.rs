@@ -100,7 +100,7 @@ fn foreign(node: &Node) {
 }
 
 #[test]
-fn what_an_agent_made_goes_and_what_others_made_stays() {
+fn uninstall_removes_what_an_agent_made_and_nothing_else() {
     on_node(|node| {
         node.take_address();
         foreign(node);
@@ -183,7 +183,7 @@ fn a_pod_that_went_while_no_agent_ran_leaves_the_data_path() {
     });
 }
 
-/// A stranger with a pod's name.
+/// Another program's link with a pod's name.
 const NAMESAKE: &str = "dm00010009";
 
 fn same(before: &BTreeSet<String>, after: &BTreeSet<String>) {

@@ -1,6 +1,6 @@
-//! What CNI asks of a plugin, as a black box: the binary is executed as a container runtime does, in namespaces, and its
-//! exit status, its output and the kernel's state are judged. The reference plugins prove the suite: what they do
-//! otherwise is listed with its reason. docs/CNI.md tells more.
+//! Conformance to CNI, as a black box: the binary is executed as a container runtime does, in namespaces, and its exit
+//! status, its output and the kernel's state are checked. The reference plugins validate the suite: their deviations are
+//! listed with their reasons. docs/CNI.md describes it.
 
 mod call;
 mod cases;

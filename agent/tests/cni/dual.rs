@@ -43,17 +43,17 @@ fn ask(address: &str) -> Value {
 
 /// What the node has of IPv4 addresses of pods.
 fn traces(netns: &Netns) -> BTreeSet<String> {
-    let told = |arguments: &[&str]| {
+    let ip = |arguments: &[&str]| {
         let output = netns.inside(|| Command::new("ip").args(arguments).output());
         String::from_utf8(output.stdout).unwrap()
     };
-    let all = told(&["-4", "route"]) + &told(&["-4", "neigh", "show", "nud", "permanent"]);
+    let all = ip(&["-4", "route"]) + &ip(&["-4", "neigh", "show", "nud", "permanent"]);
     let lines = all.lines().map(|line| line.trim().to_owned());
     lines.filter(|line| line.contains("192.0.2.")).collect()
 }
 
 #[test]
-fn pods_speak_ipv4_with_each_other_their_node_and_hosts_far_away() {
+fn pods_reach_by_ipv4_each_other_their_node_and_hosts_far_away() {
     let node = dual();
     let before = traces(node.netns());
     let (a, b) = (node.pod("a"), node.pod("b"));
@@ -73,11 +73,10 @@ fn pods_speak_ipv4_with_each_other_their_node_and_hosts_far_away() {
     );
     Call::check(&node, "a", &a, &result).ok();
 
-    let nobody = SocketAddr::from(([192, 0, 2, 200], PORT));
+    let free = SocketAddr::from(([192, 0, 2, 200], PORT));
     let outside = node.outside();
-    let error = outside.inside(move || {
-        Ok(TcpStream::connect_timeout(&nobody, Duration::from_secs(5)).unwrap_err())
-    });
+    let error = outside
+        .inside(move || Ok(TcpStream::connect_timeout(&free, Duration::from_secs(5)).unwrap_err()));
     assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
 
     Call::del(&node, "a").ok();
@@ -105,7 +104,7 @@ fn check_finds_a_removed_address_and_a_missing_way() {
 }
 
 #[test]
-fn a_restarted_agent_leads_to_both_addresses_again() {
+fn a_restarted_agent_restores_the_routes_to_both_addresses() {
     let mut node = dual();
     let bare = traces(node.netns());
     let pod = node.pod("a");
@@ -122,7 +121,7 @@ fn a_restarted_agent_leads_to_both_addresses_again() {
     assert_eq!(dial(node.outside(), &pod, address).unwrap(), ROUTER);
     Call::check(&node, "a", &pod, &result).ok();
 
-    // A lost journal: the link itself says what it has.
+    // A lost journal: the link itself has the addresses.
     node.stop();
     std::fs::remove_file(node.state_dir().join("leases")).unwrap();
     node.restart();

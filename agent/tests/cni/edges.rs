@@ -1,4 +1,4 @@
-//! What plugins most often get wrong, one by one.
+//! Common errors of plugins, one by one.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -260,7 +260,7 @@ fn a_requested_address_that_cannot_be_given_is_refused_by_its_text() {
 }
 
 #[test]
-fn what_earlier_plugins_said_leaves_byte_by_byte() {
+fn results_of_earlier_plugins_are_passed_on_byte_by_byte() {
     let node = Node::start();
     let pod = node.pod("a");
     let theirs = r#"{"cniVersion":"1.1.0","x":{"z":1.50e3,"a" : "\u00e4"},"interfaces":[{"name":"tap0","y":[ ]}],"ips":[{"interface":0,"address":"2001:db8:9::1/64"}],"routes":[{"dst":"2001:db8:9::/48","scope":0}]}"#;
@@ -293,7 +293,7 @@ fn check_tolerates_what_later_plugins_change_and_misses_what_is_gone() {
     let mut result = Call::add(&node, "a", &pod).ok();
     pod.ip("link set eth0 address 02:00:00:00:00:77");
     Call::check(&node, "a", &pod, &result).fails(101, "is not 02:d0:");
-    // As the plugin says that changed it.
+    // As the result of the plugin that changed it.
     result["interfaces"][2]["mac"] = "02:00:00:00:00:77".into();
     pod.ip("-6 route del default");
     pod.ip("-6 route add default via fe80::77 dev eth0");
@@ -332,7 +332,7 @@ fn one_container_may_be_in_two_networks() {
 }
 
 #[test]
-fn a_node_that_cannot_take_pods_says_so() {
+fn a_node_that_cannot_take_pods_fails_its_status() {
     let node = Node::start();
     Call::status(&node).ok();
     node.netns().ip("link del dormouse0");

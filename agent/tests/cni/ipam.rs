@@ -110,5 +110,8 @@ fn the_reference_bridge_draws_from_our_addresses() {
         .by("bridge")
         .ok();
     let again = address_of(&call("a", &a).ok());
-    assert!(again != at_a && again != at_b, "a released address rests");
+    assert!(
+        again != at_a && again != at_b,
+        "a released address is in quarantine"
+    );
 }

@@ -73,7 +73,7 @@ fn a_deleted_pod_is_gone_and_deleting_it_again_succeeds() {
     }
     Call::del(&node, "never-was").ok();
     let next = address_of(&Call::add(&node, "a", &pod).ok());
-    assert_ne!(next, address, "a released address rests");
+    assert_ne!(next, address, "a released address is in quarantine");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_requested_address_is_given_or_refused_with_the_reason() {
 }
 
 #[test]
-fn check_tells_what_changed() {
+fn check_reports_what_changed() {
     let node = Node::start();
     let (a, b) = (node.pod("a"), node.pod("b"));
     let result = Call::add(&node, "a", &a).ok();
@@ -242,7 +242,7 @@ fn without_an_agent_add_asks_to_try_again_and_delete_is_done_later() {
 }
 
 #[test]
-fn an_add_whose_caller_hangs_up_is_undone() {
+fn an_add_whose_caller_disconnects_is_undone() {
     let node = Node::start();
     let pod = node.pod("a");
     let attachment = Attachment {
@@ -283,8 +283,8 @@ fn pods_that_come_at_once_all_get_their_own_address() {
     assert_eq!(addresses.len(), 24);
 }
 
-/// What the agent answers to these bytes; nothing when it hangs up.
-fn say(node: &Node, bytes: &[u8]) -> Vec<u8> {
+/// The agent's answer to these bytes; empty when it closes the connection.
+fn send_raw(node: &Node, bytes: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(node.socket()).unwrap();
     stream.write_all(bytes).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -295,7 +295,7 @@ fn say(node: &Node, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
+fn requests_of_other_programs_than_the_plugin_are_checked_too() {
     let mut node = Node::start();
     let framed = |json: &str| {
         let length = u32::try_from(json.len()).unwrap().to_be_bytes();
@@ -310,7 +310,7 @@ fn whoever_talks_to_the_socket_without_the_plugin_is_held_to_its_rules() {
         &framed("{}"),
         &framed(r#"{"command":"ADD","attachment":{"network":"n"}}"#),
     ] {
-        assert_eq!(say(&node, garbage), b"", "{garbage:?}");
+        assert_eq!(send_raw(&node, garbage), b"", "{garbage:?}");
     }
     let pod = node.pod("a");
     let ask = |network: &str, container: &str, ifname: &str| {

@@ -1,5 +1,5 @@
-//! SIGKILL at every system call of ADD and DEL: of the plugin, and of the agent. Whatever the runtime does then, asks for
-//! DEL or never does, no lease, link, neighbour, route, entry of the data path or file is left in the end.
+//! SIGKILL at every system call of ADD and DEL: of the plugin, and of the agent. Whether the runtime requests DEL then or
+//! never does, no lease, link, neighbour, route, entry of the data path or file is left in the end.
 //!
 //! The kill comes when a call begins, which is not carried out then. What a process does between two calls is seen by
 //! no other process, so these are all possible states.
@@ -64,8 +64,8 @@ fn play(test: &'static str, play: fn(&mut Node<'_>)) {
     on_node(move |host| play(&mut Node::start(host, Some(test))));
 }
 
-/// Plugins that are killed: first with a runtime that asks for DEL each time, then with one that never does, but for
-/// whose dead namespaces the next agent looks.
+/// Plugins that are killed: first with a runtime that requests DEL each time, then with one that never does; then the next
+/// agent finds the dead namespaces.
 fn kill_plugins(node: &mut Node<'_>, verb: Verb) {
     let mut tally = Tally::default();
     let home = node.pod("home");
@@ -99,8 +99,8 @@ fn kill_plugins(node: &mut Node<'_>, verb: Verb) {
     tally.report(&format!("plugin, {verb:?}"));
 }
 
-/// Agents that are killed: with a runtime that asks for DEL when the next one runs, then with one that ends the pod and
-/// never asks.
+/// Agents that are killed: with a runtime that requests DEL when the next one runs, then with one that ends the pod and
+/// never does.
 fn kill_agents(node: &mut Node<'_>, verb: Verb) {
     let mut tally = Tally::default();
     let home = node.pod("home");
@@ -136,7 +136,7 @@ fn kill_agents(node: &mut Node<'_>, verb: Verb) {
     tally.report(&format!("agent, {verb:?}"));
 }
 
-/// Kills the agent; the runtime asks for DEL when the next one runs. Whether the request was served before the call.
+/// Kills the agent; the runtime requests DEL when the next one runs. Whether the request was served before the call.
 fn ask_again(node: &mut Node<'_>, verb: Verb, home: &Pod, at: usize, tally: &mut Tally) -> bool {
     let pod = home.named(&format!("asked{at}"));
     prepare(node, verb, &pod);
@@ -162,7 +162,7 @@ fn ask_again(node: &mut Node<'_>, verb: Verb, home: &Pod, at: usize, tally: &mut
     !traced.killed
 }
 
-/// Kills the agent; the pod ends before the next one runs, and the runtime never asks again.
+/// Kills the agent; the pod ends before the next one runs, and the runtime never requests DEL.
 fn never_ask(node: &mut Node<'_>, verb: Verb, at: usize, tally: &mut Tally) -> bool {
     let pod = node.pod(&format!("silent{at}"));
     prepare(node, verb, &pod);
@@ -177,7 +177,7 @@ fn never_ask(node: &mut Node<'_>, verb: Verb, at: usize, tally: &mut Tally) -> b
 /// System calls by which an agent adds a pod to the data path.
 const TABLE_CALLS: [i64; 2] = [libc::SYS_bpf, libc::SYS_unlink];
 
-/// Whole agents that are killed where they change the data path; the runtime asks for DEL when the next one runs.
+/// Whole agents that are killed where they change the data path; the runtime requests DEL when the next one runs.
 fn kill_whole_agents(node: &mut Node<'_>, verb: Verb) {
     let mut tally = Tally::default();
     let home = node.pod("home");
@@ -284,11 +284,11 @@ fn play_whole(play: fn(&mut Node<'_>)) {
 }
 
 #[test]
-fn a_whole_agent_killed_in_add_where_it_tells_the_data_path_leaves_nothing() {
+fn a_whole_agent_killed_in_add_where_it_changes_the_data_path_leaves_nothing() {
     play_whole(|node| kill_whole_agents(node, Verb::Add));
 }
 
 #[test]
-fn a_whole_agent_killed_in_delete_where_it_tells_the_data_path_leaves_nothing() {
+fn a_whole_agent_killed_in_delete_where_it_changes_the_data_path_leaves_nothing() {
     play_whole(|node| kill_whole_agents(node, Verb::Del));
 }

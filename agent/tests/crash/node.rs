@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::agent::{start, start_whole, table};
 use crate::trace::{self, Kill, Traced};
 
-/// What the runtime asks the plugin.
+/// A command of the runtime for the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Add,
@@ -188,7 +188,7 @@ impl<'a> Node<'a> {
         self.host.dir().join(format!("answer-{id}"))
     }
 
-    /// What the plugin said last for a pod.
+    /// The plugin's last answer for a pod.
     pub(crate) fn said(&self, pod: &Pod) -> Value {
         let text = fs::read_to_string(self.answer(&pod.id)).unwrap();
         serde_json::from_str(&text).unwrap_or(Value::Null)
@@ -218,7 +218,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// All that there is, a line each; the first word says of what kind.
+    /// Everything on the node, a line each; the first word is its kind.
     pub(crate) fn look(&self) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
         let interfaces = links().unwrap();

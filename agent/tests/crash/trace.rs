@@ -101,7 +101,7 @@ struct Tracer {
     gone: bool,
 }
 
-/// Runs `program` with a file as its input, and kills it when it says; `execve` is the first call. The
+/// Runs `program` with a file as its input, and kills it at the given call; `execve` is the first call. The
 /// command is what it inherits the rest from.
 pub(crate) fn run(command: &mut Command, kill_at: Option<Kill>) -> Traced {
     // A shell that waits until it is traced: so the program is traced from its first call.
@@ -244,9 +244,9 @@ impl Tracer {
     /// A thread begins a call.
     fn begin(&mut self, thread: Pid) {
         let path = format!("/proc/{}/task/{thread}/syscall", self.process);
-        let told = fs::read_to_string(path).unwrap_or_default();
-        // A thread that is being killed says nothing.
-        let call = told
+        let line = fs::read_to_string(path).unwrap_or_default();
+        // A thread that is being killed has no call.
+        let call = line
             .split(' ')
             .next()
             .and_then(|number| number.parse().ok());

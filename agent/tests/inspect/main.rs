@@ -1,4 +1,4 @@
-//! `get`, `flows` and `explain` as a user meets them: screens, exit codes, and that asking changes nothing.
+//! `get`, `flows` and `explain` as a user runs them: screens, exit codes, and that they change nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ fn send(datapath: &Datapath, hook: Hook, opening: Opening) -> Option<(SocketAddr
 }
 
 #[test]
-fn the_services_of_a_node_are_one_screen() {
+fn the_services_of_a_node_are_one_table() {
     with_place(|place| {
         let _agent = place.agent();
         let (screen, code) = place.screen("get services -A");
@@ -72,7 +72,7 @@ shop        web      http:80    TCP     fd00:20::7   -                30080     
         );
         assert_eq!(code, 5, "{said}");
 
-        let told = place.json("get services web -n shop -o json");
+        let list = place.json("get services web -n shop -o json");
         assert_eq!(
             (&list["apiVersion"], &list["kind"]),
             (&"dormouse.dev/v1".into(), &"NodeServiceList".into())
@@ -101,7 +101,7 @@ fn check(place: &Inspected<'_>, command: &str, code: i32, parts: &[&str]) {
 }
 
 #[test]
-fn explanations_say_where_a_packet_goes_and_why() {
+fn explanations_show_where_a_packet_goes_and_why() {
     with_place(|place| {
         let _agent = place.agent();
         let check = |command: &str, code, parts: &[&str]| check(place, command, code, parts);
@@ -186,13 +186,13 @@ next     kubectl -n shop get endpointslices -l kubernetes.io/service-name=empty:
 ";
     assert_eq!(screen, wanted);
 
-    let told = place.json(&flow("fd00:20::7 tcp/80 -o json"));
+    let list = place.json(&flow("fd00:20::7 tcp/80 -o json"));
     assert_eq!(
-        (&told["kind"], &told["service"]),
+        (&list["kind"], &list["service"]),
         (&"FlowExplanation".into(), &"shop/web:http".into())
     );
     assert!(
-        told["steps"]
+        list["steps"]
             .as_array()
             .unwrap()
             .iter()
@@ -213,7 +213,7 @@ next     kubectl -n shop get endpointslices -l kubernetes.io/service-name=empty:
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_with_the_next_step() {
+fn invalid_commands_are_refused_with_the_next_step() {
     with_place(|place| {
         let check = |command: &str, code: i32, part: &str| {
             let (said, ended) = place.said(command);
@@ -233,7 +233,7 @@ fn what_cannot_be_meant_is_refused_with_the_next_step() {
         check("flows", 3, "--node");
         check("explain flow 10.0.0.1 10.0.0.2 tcp/80", 3, "--node");
         check(
-            "explain flow nobody 10.0.0.1 tcp/80",
+            "explain flow noone 10.0.0.1 tcp/80",
             2,
             "is not a source address",
         );
@@ -264,7 +264,7 @@ fn what_cannot_be_meant_is_refused_with_the_next_step() {
 }
 
 #[test]
-fn asking_changes_no_byte_of_any_map_with_and_without_an_agent() {
+fn inspection_changes_no_byte_of_any_map_with_and_without_an_agent() {
     with_place(|place| {
         let agent = place.agent();
         // Nothing but these commands may write: the link's own chatter is counted too.
@@ -410,7 +410,7 @@ fn direct(place: &Inspected<'_>) {
 }
 
 #[test]
-fn without_an_agent_the_maps_still_tell_what_goes_on() {
+fn without_an_agent_the_maps_show_flows_drops_and_backends() {
     with_place(|place| {
         drop(place.agent());
         let datapath = traffic(place);
@@ -609,7 +609,7 @@ fn a_full_table_of_flows_is_shown_in_a_moment() {
             rows.lines().count()
         );
         assert!(took < Duration::from_secs(10), "{took:?}");
-        let told = place.json("flows --all -o json");
+        let list = place.json("flows --all -o json");
         assert!(list["items"].as_array().unwrap().len() > 100_000);
     });
 }

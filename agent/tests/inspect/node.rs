@@ -79,7 +79,7 @@ impl<'a> Inspected<'a> {
             .unwrap()
     }
 
-    /// What a command prints, and how it ends.
+    /// A command's standard output and its exit code.
     pub(crate) fn screen(&self, command: &str) -> (String, i32) {
         let arguments: Vec<&str> = command.split_whitespace().collect();
         let output = self.ask(&arguments);
@@ -87,7 +87,7 @@ impl<'a> Inspected<'a> {
         (text, output.status.code().unwrap())
     }
 
-    /// What a command says beside its answer, and how it ends.
+    /// A command's standard error and its exit code.
     pub(crate) fn said(&self, command: &str) -> (String, i32) {
         let arguments: Vec<&str> = command.split_whitespace().collect();
         let output = self.ask(&arguments);

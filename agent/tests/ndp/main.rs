@@ -1,5 +1,5 @@
-//! Neighbour discovery of the real agent, as its uplink's link sees it: who is answered for, what is announced when, and
-//! what switches that snoop and each kind of network make of it.
+//! Neighbour discovery of the real agent on its uplink's link: which addresses it answers for, what it announces when, and
+//! how it works with switches that snoop and with each kind of network.
 
 #![expect(
     clippy::unwrap_used,
@@ -39,8 +39,8 @@ fn host(role: &str) -> Netns {
     netns
 }
 
-/// A router and a node on one cable, with link-local addresses only. Who forwards says so to neighbours, and is no
-/// default router otherwise.
+/// A router and a node on one cable, with link-local addresses only. A host that forwards sets the router
+/// flag, and is no default router otherwise.
 fn cabled() -> (Netns, Netns) {
     let (router, node) = (host("router"), host("node"));
     router.set_sysctl("ipv6/conf/all/forwarding", "1");
@@ -72,7 +72,7 @@ fn router() -> Asker {
     }
 }
 
-/// What a node says of its pod by itself.
+/// A node's unsolicited advertisement for its pod.
 fn announcement(pod: Ipv6Addr, at: &str) -> Advertisement {
     Advertisement {
         source_mac: mac(at),
@@ -95,16 +95,16 @@ fn assert_silent(tap: &Tap, target: Ipv6Addr, witness: Ipv6Addr) {
 }
 
 #[test]
-fn a_pod_that_comes_is_announced_three_times_and_routers_take_note() {
+fn a_new_pod_is_announced_three_times_and_routers_learn_it() {
     let (router, mut node) = on_link("on-link");
     router.set_sysctl(&format!("ipv6/conf/{DOWNLINK}/accept_untracked_na"), "1");
     node.start();
     let tap = Tap::on(router.path(), DOWNLINK);
     let pod = node.add("a");
-    let told = tap.watch(ANNOUNCED, advertisement);
-    assert_eq!(told.len(), 3, "{told:?}");
-    for (_, told) in &seen {
-        assert_eq!(*told, announcement(pod.address, NODE_MAC));
+    let seen = tap.watch(ANNOUNCED, advertisement);
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    for (_, seen) in &seen {
+        assert_eq!(*seen, announcement(pod.address, NODE_MAC));
     }
     for pair in seen.windows(2) {
         let pause = pair[1].0 - pair[0].0;
@@ -154,7 +154,7 @@ fn answers_name_the_uplinks_new_link_layer_address() {
         .ip(&format!("link set {UPLINK} address {new_mac}"));
     let announced = announcement(pod.address, new_mac);
     tap.until("the pod at its new place", |frame| {
-        advertisement(frame).filter(|told| *told == announced)
+        advertisement(frame).filter(|seen| *seen == announced)
     });
     tap.send(&router().asks(pod.address));
     let expected = Advertisement {
@@ -167,7 +167,7 @@ fn answers_name_the_uplinks_new_link_layer_address() {
 }
 
 #[test]
-fn an_uplink_that_is_made_anew_is_followed() {
+fn an_uplink_that_is_recreated_is_followed() {
     let (outside, mut node) = on_link("on-link");
     node.start();
     let pod = node.add("a");
@@ -179,7 +179,7 @@ fn an_uplink_that_is_made_anew_is_followed() {
     let tap = Tap::on(outside.path(), DOWNLINK);
     let announced = announcement(pod.address, NODE_MAC);
     tap.until("the pod behind the new link", |frame| {
-        advertisement(frame).filter(|told| *told == announced)
+        advertisement(frame).filter(|seen| *seen == announced)
     });
     tap.send(&router().asks(pod.address));
     assert_eq!(tap.answer().target, pod.address);
@@ -197,20 +197,20 @@ fn no_pod_is_redirected_to_another() {
     for _ in 0..3 {
         assert_eq!(dial(&a.netns, &b.netns, b.address).unwrap(), a.address);
     }
-    let told = tap.watch(Duration::from_millis(200), |frame| {
+    let seen = tap.watch(Duration::from_millis(200), |frame| {
         redirect(frame).then(|| frame.to_vec())
     });
-    assert!(told.is_empty(), "{told:?}");
+    assert!(seen.is_empty(), "{seen:?}");
 }
 
 #[test]
-fn whoever_wants_a_pods_address_for_itself_does_not_get_it() {
+fn duplicate_address_detection_fails_for_a_pods_address() {
     let (outside, mut node) = on_link("on-link");
     node.start();
     let tap = Tap::on(outside.path(), DOWNLINK);
     let pod = node.add("a");
-    let told = tap.watch(ANNOUNCED, advertisement);
-    assert_eq!(told.len(), 3, "{told:?}");
+    let seen = tap.watch(ANNOUNCED, advertisement);
+    assert_eq!(seen.len(), 3, "{seen:?}");
     tap.send(&router().detects(pod.address));
     let answer = tap.until("an objection", advertisement);
     assert_eq!(answer, announcement(pod.address, NODE_MAC));
@@ -302,18 +302,18 @@ fn a_pods_new_place_is_known_at_once() {
     });
     let since = tap.watch(ANNOUNCED, |frame| {
         assert_ne!(solicited(frame), Some(address), "the router never asked");
-        advertisement(frame).filter(|told| *told == announcement(address, NODE_MAC))
+        advertisement(frame).filter(|seen| *seen == announcement(address, NODE_MAC))
     });
     assert_eq!(since.len(), 3, "{since:?}");
 
-    let is_told = |frame: &[u8]| advertisement(frame).filter(|told| told.target == address);
+    let is_about_it = |frame: &[u8]| advertisement(frame).filter(|seen| seen.target == address);
     switch.unplug(0xb);
     switch.plug(0xb);
-    tap.until("the pod, after the carrier came back", is_told);
-    let rest = tap.watch(ANNOUNCED, is_told);
+    tap.until("the pod, after the carrier came back", is_about_it);
+    let rest = tap.watch(ANNOUNCED, is_about_it);
     assert_eq!(rest.len(), 2, "{rest:?}");
     second.kill();
     second.start();
-    tap.until("the pod, after the agent came back", is_told);
+    tap.until("the pod, after the agent came back", is_about_it);
     assert_eq!(dial(&outside, &pod.netns, address).unwrap(), ROUTER);
 }

@@ -1,4 +1,4 @@
-//! Each kind of network, as a router in a namespace that behaves so.
+//! Each kind of network, played by a router in a namespace.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{
 /// What Linux answers where a route refuses (RFC 4443, 3.1).
 const NO_ROUTE: u8 = 0;
 
-/// A router that knows by itself where a prefix is, and asks for nothing.
+/// A router with a static route for a prefix, which solicits for nothing.
 fn delivers(outside: &Netns, prefix: &str) {
     outside.ip(&format!("address add {ROUTER}/128 dev {DOWNLINK} nodad"));
     outside.ip(&format!(
@@ -46,7 +46,7 @@ fn an_on_link_64_needs_nothing_but_answers() {
 }
 
 #[test]
-fn a_routed_prefix_is_delivered_without_a_word() {
+fn a_routed_prefix_is_delivered_without_neighbour_discovery() {
     let (outside, netns) = cabled();
     delivers(&outside, PREFIX);
     outside.ip(&format!("route add {NODE}/128 via fe80::a dev {DOWNLINK}"));
@@ -65,7 +65,7 @@ fn a_routed_prefix_is_delivered_without_a_word() {
     assert_eq!(dial(&pod.netns, &outside, ROUTER).unwrap(), pod.address);
     wait("the node to be in no group", || node.groups().is_empty());
     let said = tap.watch(Duration::from_millis(1_200), |frame| {
-        advertisement(frame).filter(|told| told.target == pod.address)
+        advertisement(frame).filter(|seen| seen.target == pod.address)
     });
     assert!(said.is_empty(), "{said:?}");
     assert_silent(&tap, pod.address, NODE);

@@ -1,4 +1,4 @@
-//! A switch between a router and nodes: one that floods, or one that delivers groups only to whom it heard of them.
+//! A switch between a router and nodes: one that floods, or one that snoops and delivers groups to their members only.
 
 use std::cell::Cell;
 use std::net::Ipv6Addr;
@@ -24,8 +24,8 @@ impl Switch {
         Self::with("mcast_snooping 0")
     }
 
-    /// Listens who is in which group, and asks for it. It acts by what it knows from one response time after its first
-    /// question on: a second instead of ten.
+    /// Snoops for members of groups, and queries. It filters from one response time after its first query on: a second
+    /// instead of ten.
     fn snooping() -> Self {
         let switch = Self::with("mcast_snooping 1 mcast_query_response_interval 100");
         switch.0.ip(&format!(
@@ -37,7 +37,7 @@ impl Switch {
     fn with(settings: &str) -> Self {
         let netns = host("switch");
         netns.ip(&format!("link add {BRIDGE} type bridge {settings}"));
-        // The querier asks from it.
+        // The querier's source address.
         netns.ip(&format!("address add fe80::5/64 dev {BRIDGE} nodad"));
         netns.ip(&format!("link set {BRIDGE} up"));
         Self(netns)

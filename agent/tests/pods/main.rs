@@ -102,8 +102,8 @@ fn packets_to_an_address_that_no_pod_has_do_not_go_back_to_the_router() {
     let _network = node.open(Recorder::default());
     node.netns()
         .ip(&format!("route add default via {}", Node::OUTSIDE));
-    let nobody = Node::prefix().network().to_bits() | 0x77_7777;
-    let to = SocketAddr::from((Ipv6Addr::from_bits(nobody), 9));
+    let free = Node::prefix().network().to_bits() | 0x77_7777;
+    let to = SocketAddr::from((Ipv6Addr::from_bits(free), 9));
     assert!(node.netns().send(Node::ADDRESS, to).is_err());
     let route = node.netns().ip("-6 route show type unreachable");
     assert!(route.contains(&Node::prefix().to_string()), "{route}");
@@ -310,7 +310,7 @@ impl PodTable for Programs {
 }
 
 #[test]
-fn a_pod_can_take_neither_address_of_another() {
+fn a_pod_can_use_neither_address_of_another() {
     let node = Node::start();
     let home = OwnedHome::new(node.netns().name());
     let network = node.open(Programs::open(&node, &home));
@@ -337,7 +337,7 @@ fn a_pod_can_take_neither_address_of_another() {
 }
 
 #[test]
-fn nobody_can_take_an_ipv4_address_that_is_not_his() {
+fn no_host_and_no_pod_can_use_an_ipv4_address_of_another() {
     let node = Node::start();
     let home = OwnedHome::new(node.netns().name());
     let network = node.open_dual(Programs::open(&node, &home));

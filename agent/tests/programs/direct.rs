@@ -1,4 +1,4 @@
-//! Packets between pods: which are led past the host's forwarding, and which are left to it as they came.
+//! Packets between pods: those that are redirected past the host's forwarding, and those that are left to it unchanged.
 
 use std::net::Ipv6Addr;
 
@@ -32,7 +32,7 @@ const HOPS6: usize = 21;
 const HOPS4: usize = 22;
 
 #[test]
-fn packets_between_pods_are_led_past_the_hosts_forwarding() {
+fn packets_between_pods_are_redirected_past_the_hosts_forwarding() {
     with_node(|node| {
         let datapath = forwarding(node);
         let sent = tcp((SENDER, 40_000), (FAR_POD, 80), SYN);
@@ -41,7 +41,7 @@ fn packets_between_pods_are_led_past_the_hosts_forwarding() {
         assert_hopped(&leave(&datapath, &sent), &for_pod(&sent));
         let sent = arriving(tcp((FAR_POD, 80), (NEIGHBOR, 40_000), SYN));
         assert_hopped(&arrive(&datapath, &sent), &for_pod(&sent));
-        // Its question was not the host's to see: it would take the answer alone for invalid.
+        // The host has not seen its SYN: for conntrack the SYN-ACK alone is invalid.
         let sent = tcp((SENDER, 40_000), (UNKNOWN_POD, 80), SYN_ACK);
         assert_hopped(&leave(&datapath, &sent), &sent);
         for protocol in [6, 17, 132] {
@@ -61,7 +61,7 @@ fn packets_between_pods_are_led_past_the_hosts_forwarding() {
 }
 
 #[test]
-fn errors_about_packets_between_pods_go_their_way_back() {
+fn icmp_errors_about_packets_between_pods_are_redirected_too() {
     with_node(|node| {
         let datapath = forwarding(node);
         let about = |from, source, target| {
@@ -70,7 +70,7 @@ fn errors_about_packets_between_pods_go_their_way_back() {
             message.extend(&failed[14..]);
             seal(ipv6(MACS, (ICMPV6, 64), (from, source), &message), 2)
         };
-        // A router on the way is no pod.
+        // The error comes from a router, which is no pod.
         let sent = arriving(about(STRANGER, NEIGHBOR, FAR_POD));
         assert_hopped(&arrive(&datapath, &sent), &for_pod(&sent));
         let sent = about(SENDER, FAR_POD, SENDER);
@@ -81,7 +81,7 @@ fn errors_about_packets_between_pods_go_their_way_back() {
 }
 
 #[test]
-fn a_pod_with_a_limit_is_the_hosts_both_ways() {
+fn packets_of_a_pod_with_a_limit_are_left_to_the_host_both_ways() {
     with_node(|node| {
         let datapath = forwarding(node);
         datapath.pods.add(pod(SENDER, LOOPBACK, false)).unwrap();
@@ -93,7 +93,7 @@ fn a_pod_with_a_limit_is_the_hosts_both_ways() {
 }
 
 #[test]
-fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
+fn packets_that_are_not_plain_are_left_to_the_kernel() {
     with_node(|node| {
         let datapath = forwarding(node);
         let to = |target| tcp((SENDER, 40_000), (target, 80), SYN);
@@ -136,14 +136,14 @@ fn whatever_is_not_plainly_to_be_forwarded_is_the_kernels() {
         forward(false);
         assert_untouched(&leave(&datapath, &good), &good, "the host forwards nothing");
         forward(true);
-        tell(&datapath, None);
+        configure(&datapath, None);
         assert_untouched(&leave(&datapath, &good), &good, "not asked for");
         let sent = from(FAR_POD);
         assert_untouched(&arrive(&datapath, &sent), &sent, "not asked for");
     });
 }
 
-/// A data path that forwards, with pods here, and ways and neighbours for those of another node.
+/// A data path that forwards, with pods here, and routes and neighbours for those of another node.
 fn forwarding(node: &node::Node) -> Datapath {
     ip("link add pods0 type bridge");
     ip("link set pods0 up");
@@ -179,7 +179,7 @@ fn forwarding(node: &node::Node) -> Datapath {
         };
         datapath.pods.add(pod).unwrap();
     }
-    tell(&datapath, nix::net::if_::if_nametoindex("pods0").ok());
+    configure(&datapath, nix::net::if_::if_nametoindex("pods0").ok());
     datapath
 }
 
@@ -193,7 +193,7 @@ fn pod(address: Ipv6Addr, ifindex: u32, direct: bool) -> PodEntry {
     }
 }
 
-fn tell(datapath: &Datapath, forwarder: Option<u32>) {
+fn configure(datapath: &Datapath, forwarder: Option<u32>) {
     let ranges = ["2001:db8:d0::/48", "10.1.0.0/16"];
     let node = Node {
         name: "n1".to_owned(),

@@ -1,4 +1,4 @@
-//! What backends are given: begun and ended, each counted once.
+//! The load of backends: flows and sockets begun and ended, each counted once.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -59,7 +59,7 @@ fn a_flow_begins_once_and_ends_once() {
         arrive(&datapath, &tcp(HERE, THERE, SYN));
         assert_eq!(flows(&datapath), (3, 1), "the same ends again");
         arrive(&datapath, &tcp((CLIENT, 40_002), THERE, ACK));
-        assert_eq!(flows(&datapath), (4, 2), "begun before anybody looked");
+        assert_eq!(flows(&datapath), (4, 2), "begun before this agent");
         arrive(&datapath, &tcp((CLIENT, 40_003), THERE, RST));
         assert_eq!(flows(&datapath), (4, 2), "an end alone begins nothing");
     });
@@ -88,7 +88,7 @@ fn datagrams_are_a_flow_until_they_fall_silent() {
 }
 
 #[test]
-fn what_another_node_leads_to_its_backend_is_its_to_count() {
+fn a_flow_to_a_backend_of_another_node_is_counted_there() {
     with_node(|node| {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[FAR_POD])).unwrap();
@@ -138,7 +138,7 @@ fn the_next_agent_goes_on_counting() {
 }
 
 #[test]
-fn sockets_are_counted_until_they_end_or_are_led_elsewhere() {
+fn sockets_are_counted_until_they_end_or_are_connected_elsewhere() {
     with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
         let datapath = node.open();
@@ -149,25 +149,29 @@ fn sockets_are_counted_until_they_end_or_are_led_elsewhere() {
             &format!(
                 "
 import socket, sys
-def told(): sys.stdin.readline()
+def wait(): sys.stdin.readline()
 made = [socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) for _ in range(5)]
 for s in made: s.connect(('fd00:10::7', 80))
 made[0].send(b'5')
-told(); made[1].close(); made[2].connect(('{POD}', 8000)); made[0].send(b'3')
-told(); made[3].connect(('fd00:10::7', 80)); made[0].send(b'again')
-told()
+wait(); made[1].close(); made[2].connect(('{POD}', 8000)); made[0].send(b'3')
+wait(); made[3].connect(('fd00:10::7', 80)); made[0].send(b'again')
+wait()
 "
             ),
         );
         let mut on = || std::io::Write::write_all(pod.stdin.as_mut().unwrap(), b"\n").unwrap();
-        let heard = || server.recv_from(&mut [0; 9]).unwrap();
-        heard();
+        let receive = || server.recv_from(&mut [0; 9]).unwrap();
+        receive();
         assert_eq!(sockets(&datapath), (5, 5));
         on();
-        heard();
-        assert_eq!(sockets(&datapath), (5, 3), "one closed, one led elsewhere");
+        receive();
+        assert_eq!(
+            sockets(&datapath),
+            (5, 3),
+            "one closed, one connected elsewhere"
+        );
         on();
-        heard();
+        receive();
         assert_eq!(sockets(&datapath), (6, 3), "one connected to it again");
         on();
         assert!(pod.wait().unwrap().success());

@@ -58,7 +58,7 @@ fn open_connections(datapath: &Datapath) -> u64 {
 }
 
 #[test]
-fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
+fn a_solicitation_for_a_pod_is_answered_on_the_link() {
     with_node(|node| {
         let datapath = node.open();
         for (source, to, options) in [
@@ -89,7 +89,7 @@ fn a_solicitation_for_a_pod_is_answered_on_the_wire() {
 }
 
 #[test]
-fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
+fn a_packet_that_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
     with_node(|node| {
         let datapath = node.open();
         let good = solicitation(CLIENT, GROUP, POD, &SLLA);
@@ -123,7 +123,7 @@ fn whatever_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
 }
 
 #[test]
-fn a_removed_pod_is_answered_for_no_longer() {
+fn a_solicitation_for_a_removed_pod_is_left_to_the_kernel() {
     with_node(|node| {
         let datapath = node.open();
         let asked = solicitation(CLIENT, GROUP, POD, &SLLA);
@@ -217,7 +217,7 @@ fn ports_towards_the_activator_are_used_again_once_their_connections_have_ended(
 }
 
 #[test]
-fn the_port_of_a_connection_that_stands_is_nobody_elses() {
+fn the_port_of_an_established_connection_is_no_other_connections() {
     with_node(|node| {
         let datapath = node.open();
         let (nat, acting) = ends(&arrive(&datapath, &tcp(HERE, THERE, SYN)).frame);
@@ -241,7 +241,7 @@ fn the_port_of_a_connection_that_stands_is_nobody_elses() {
 }
 
 #[test]
-fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
+fn the_end_of_an_unknown_connection_wakes_no_app() {
     with_node(|node| {
         let datapath = node.open();
         let mut ring = datapath.take_events().unwrap();
@@ -256,7 +256,7 @@ fn the_end_of_a_connection_that_nobody_remembers_wakes_nobody() {
 }
 
 #[test]
-fn connections_that_the_full_table_forgot_keep_no_app_awake() {
+fn connections_that_a_full_table_evicted_keep_no_app_awake() {
     with_node(|node| {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
@@ -289,7 +289,7 @@ fn connections_that_the_full_table_forgot_keep_no_app_awake() {
 }
 
 #[test]
-fn a_served_vip_leads_straight_to_the_pod_and_back() {
+fn a_served_vip_is_translated_to_the_pod_and_back() {
     with_node(|node| {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
@@ -349,7 +349,7 @@ fn a_connection_is_counted_once_and_ends_with_the_first_fin_of_either_side() {
 }
 
 #[test]
-fn a_client_that_vanished_is_counted_as_gone_after_a_while() {
+fn a_client_that_vanished_is_counted_as_gone_once_it_is_idle() {
     with_node(|node| {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
@@ -373,7 +373,7 @@ fn a_client_that_vanished_is_counted_as_gone_after_a_while() {
 }
 
 #[test]
-fn a_backend_of_another_node_gets_the_packet_as_it_came() {
+fn a_backend_of_another_node_gets_the_packet_untranslated() {
     with_node(|node| {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[FAR_POD])).unwrap();
@@ -442,7 +442,7 @@ fn past_the_node_lease_the_kernel_alone_sends_leased_apps_to_the_activator() {
 }
 
 #[test]
-fn a_port_that_the_vip_does_not_have_wakes_nobody() {
+fn a_port_that_the_vip_does_not_have_wakes_no_app() {
     with_node(|node| {
         let datapath = node.open();
         let mut ring = datapath.take_events().unwrap();
@@ -454,7 +454,7 @@ fn a_port_that_the_vip_does_not_have_wakes_nobody() {
 }
 
 #[test]
-fn a_backend_whose_pod_is_gone_is_not_gone_to() {
+fn a_backend_whose_pod_is_gone_gets_no_packets() {
     with_node(|node| {
         let datapath = node.open();
         datapath.apps.publish(&serving(&[POD])).unwrap();
@@ -515,7 +515,7 @@ fn traffic_that_is_for_no_vip_is_not_touched() {
 }
 
 #[test]
-fn the_next_agent_takes_over_what_it_finds() {
+fn the_next_agent_takes_over_maps_links_and_flows() {
     with_node(|node| {
         let first = node.open();
         first.apps.publish(&serving(&[POD])).unwrap();
@@ -554,7 +554,7 @@ fn the_next_agent_takes_over_what_it_finds() {
 }
 
 #[test]
-fn another_uplink_is_attached_to_and_the_former_one_let_go() {
+fn another_uplink_is_attached_to_and_the_previous_one_detached() {
     with_node(|node| {
         drop(node.open());
         let before = node.links();
@@ -572,7 +572,7 @@ fn another_uplink_is_attached_to_and_the_former_one_let_go() {
 }
 
 #[test]
-fn a_data_path_has_one_agent_and_is_not_taken_from_under_it() {
+fn a_data_path_has_one_agent_and_is_not_detached_while_that_runs() {
     with_node(|node| {
         let first = node.open();
         let second = Datapath::open(node.config.clone());
@@ -596,7 +596,7 @@ fn a_folder_that_holds_no_pins_is_not_removed() {
 }
 
 #[test]
-fn nothing_is_made_where_uplink_or_cgroup_are_none() {
+fn nothing_is_created_where_uplink_or_cgroup_do_not_exist() {
     with_node(|node| {
         let no_uplink = Config {
             uplink: "up9".to_owned(),
@@ -654,7 +654,7 @@ fn a_vip_that_is_not_served_takes_no_counters() {
 }
 
 #[test]
-fn an_event_that_the_agent_before_did_not_live_to_tell_is_told_again() {
+fn an_event_that_the_previous_agent_did_not_report_is_raised_again() {
     with_node(|node| {
         let first = node.open();
         first.apps.publish(&sleeping()).unwrap();
@@ -679,7 +679,7 @@ fn in_pod(node: &node::Node, program: &str) -> std::process::Child {
 }
 
 #[test]
-fn a_pods_process_is_connected_to_a_backend_and_believes_it_is_the_vip() {
+fn a_pods_process_is_connected_to_a_backend_and_sees_the_vip_as_its_peer() {
     with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
         let datapath = node.open();

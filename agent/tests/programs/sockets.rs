@@ -1,4 +1,4 @@
-//! What sockets remember: real ones, of a process in the cgroup.
+//! The state of sockets: real ones, of a process in the cgroup.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, UdpSocket};
@@ -10,15 +10,15 @@ use dormouse_rig::ip;
 use super::node::{serving, with_node};
 use super::{in_pod, open_connections};
 
-/// Reads one line of what the pod says.
-fn said(pod: &mut Child) -> String {
+/// Reads one line that the pod writes.
+fn line_of(pod: &mut Child) -> String {
     let mut line = String::new();
     let mut stdout = BufReader::with_capacity(1, pod.stdout.as_mut().unwrap());
     stdout.read_line(&mut line).unwrap();
     line.trim_end().to_owned()
 }
 
-/// Lets the pod go on to its end.
+/// Ends the pod's process.
 fn ends(mut pod: Child) {
     drop(pod.stdin.take());
     assert!(pod.wait().unwrap().success());
@@ -49,7 +49,7 @@ fn a_sweep_never_takes_a_connection_from_the_socket_that_holds_it() {
 }
 
 #[test]
-fn a_socket_that_is_connected_elsewhere_forgets_the_vip() {
+fn a_socket_that_is_connected_elsewhere_sees_its_real_peer() {
     with_node(|node| {
         ip(&format!("addr add {POD}/128 dev lo nodad"));
         let datapath = node.open();
@@ -75,7 +75,7 @@ for target in [('fd00:10::7', 80), ('{POD}', 8000), ('fd00:10::7', 80)]:
         for expected in [&vip, &real, &vip] {
             let (_, from) = server.recv_from(&mut [0; 9]).unwrap();
             server.send_to(b"answer", from).unwrap();
-            assert_eq!(&said(&mut pod), expected);
+            assert_eq!(&line_of(&mut pod), expected);
         }
         ends(pod);
     });
@@ -103,7 +103,7 @@ sys.stdin.read()
             ),
         );
         for _ in 0..3 {
-            assert_eq!(said(&mut pod), "refused");
+            assert_eq!(line_of(&mut pod), "refused");
         }
         let _stream = elsewhere.accept().unwrap();
         let counts = datapath.apps.counts();

@@ -9,7 +9,7 @@ use dormouse_rig::{FAR_END, Netns, UPLINK, ip};
 
 use super::node::{ACTING_FOR_VIP, VIP, serving, sleeping, with_node};
 
-/// Answers one connection with what it got, and says first that it listens.
+/// Echoes one connection; writes first that it listens.
 const SERVER: &str = "
 import socket, sys
 s = socket.create_server((sys.argv[1], int(sys.argv[2])), family=socket.AF_INET6)
@@ -112,7 +112,7 @@ fn large_bodies(pick: impl FnOnce(&Netns, &Netns) + Send + 'static) {
 }
 
 #[test]
-fn large_bodies_go_both_ways_when_nobody_computes_checksums() {
+fn large_bodies_go_both_ways_when_checksums_are_offloaded() {
     large_bodies(|_outside, _pod| {});
 }
 

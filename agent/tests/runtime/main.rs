@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Keeps no table: the data path has tests of its own.
+/// A table without pods: the data path has tests of its own.
 struct NoTable;
 
 impl PodTable for NoTable {
@@ -44,13 +44,13 @@ fn config(node: &Node) -> RuntimeConfig {
     }
 }
 
-/// An agent's life, as far as pods need it: the plugin's socket, and the runtime.
+/// The parts of an agent that pods need: the plugin's socket, and the runtime.
 struct Agent {
     runtime: Runtime,
     statuses: mpsc::Receiver<PodStatus>,
 }
 
-/// Lives one agent to its sudden end: its tasks stop where they are.
+/// Runs one agent as long as `live` does; then its tasks stop where they are, as in a crash.
 fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -64,7 +64,7 @@ fn agent<T>(node: &Node, live: impl AsyncFnOnce(&mut Agent) -> T) -> T {
         let (runtime, statuses) = Runtime::open(config).unwrap();
         live(&mut Agent { runtime, statuses }).await
     });
-    // Waits for no pod, only for the threads to stop where they are.
+    // Waits for the threads to stop, for no pod.
     tokio.shutdown_timeout(PATIENCE);
     outcome
 }
@@ -84,7 +84,7 @@ fn network(node: &Node) -> Network {
 impl Agent {
     /// The next state that fits.
     async fn until(&mut self, what: &str, fits: impl Fn(&PodStatus) -> bool) -> PodStatus {
-        let told = tokio::time::timeout(PATIENCE, async {
+        let status = tokio::time::timeout(PATIENCE, async {
             loop {
                 let status = self.statuses.recv().await.expect("the runtime lives");
                 if fits(&status) {
@@ -178,7 +178,7 @@ fn is_zombie(pid: u64) -> bool {
 }
 
 #[test]
-fn a_child_that_ends_leaves_no_zombie_and_says_why() {
+fn a_child_that_ends_leaves_no_zombie_and_its_reason_is_reported() {
     on_node(|node| {
         agent(node, async |agent| {
             agent.runtime.run(spec(
@@ -252,11 +252,11 @@ fn a_half_started_pod_is_cleared_and_started_again() {
 }
 
 #[test]
-fn stopping_a_pod_that_never_was_says_gone() {
+fn stopping_an_unknown_pod_reports_it_gone() {
     on_node(|node| {
         agent(node, async |agent| {
             agent.runtime.run(stop("u-5"));
-            let status = agent.until("the last word", is_gone).await;
+            let status = agent.until("the report", is_gone).await;
             assert_eq!(status.uid, "u-5");
         });
     });

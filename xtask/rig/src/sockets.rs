@@ -1,4 +1,4 @@
-//! Where sockets are opened: a network namespace, and the cgroup whose programs apply to them.
+//! Sockets of a node and its pods: opened in a network namespace, and in the cgroup whose programs apply to them.
 //!
 //! A socket belongs to the cgroup of the process that opens it. So one small process in each node's cgroup opens the sockets
 //! of the node and its pods, and passes them to the test.

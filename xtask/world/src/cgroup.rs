@@ -36,7 +36,7 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.0) {
-            // A drop cannot fail, but who runs this must see it.
+            // A drop cannot fail, but the failure must be seen.
             let _ = writeln!(io::stderr(), "{}", error.chain());
         }
         // Others of the prefix may still be there: then it is not empty, and stays.

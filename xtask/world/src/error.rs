@@ -1,4 +1,4 @@
-//! What can go wrong while a world is built, used or removed.
+//! The errors of building, using and removing a world.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub enum WorldError {
         /// The world's prefix.
         prefix: String,
     },
-    /// A program that configures the network said no.
+    /// A program that configures the network failed.
     #[error("`{program}` failed: {output}")]
     Refused {
         /// The command.
@@ -98,7 +98,7 @@ pub enum WorldError {
 }
 
 impl WorldError {
-    /// A function for `map_err` that says what was attempted on which path.
+    /// A function for `map_err`: what was attempted on which path.
     pub(crate) fn file(
         operation: &'static str,
         path: impl Into<PathBuf>,
@@ -111,7 +111,7 @@ impl WorldError {
         }
     }
 
-    /// A function for `map_err` that says which system call was attempted on which path.
+    /// A function for `map_err`: which system call was attempted on which path.
     pub(crate) fn call(
         operation: &'static str,
         path: impl Into<PathBuf>,

@@ -7,7 +7,7 @@ use crate::error::WorldError;
 use crate::netns;
 use crate::plan::Seat;
 
-/// The device that leads to the switch, on every host.
+/// The device that is cabled to the switch, on every host.
 const UPLINK: &str = "eth0";
 
 /// A host: a network namespace and a cgroup, with folders of its own.
@@ -17,13 +17,13 @@ pub struct Host {
     pub name: String,
     /// Its own address on the link that all hosts share.
     pub address: Ipv6Addr,
-    /// The /96 that leads here: a node's own, or the control host's acting prefix.
+    /// The /96 that is routed here: a node's own, or the control host's acting prefix.
     pub prefix: Option<Ipv6Addr>,
     /// The file that names its network namespace.
     pub netns: PathBuf,
     /// The cgroup (version 2) of all its processes.
     pub cgroup: PathBuf,
-    /// Where its BPF objects may be pinned. Made by who pins.
+    /// Where its BPF objects may be pinned. The program that pins makes it.
     pub bpffs: PathBuf,
     /// Its folder for sockets, state and logs.
     pub folder: PathBuf,
@@ -44,7 +44,7 @@ impl Host {
         }
     }
 
-    /// The device that leads to the other hosts.
+    /// The device that connects it to the other hosts.
     pub fn uplink(&self) -> &'static str {
         UPLINK
     }

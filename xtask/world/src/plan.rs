@@ -1,4 +1,4 @@
-//! Which hosts a world has, with which addresses, and the commands that wire them. Pure.
+//! The hosts of a world, their addresses, and the commands that wire them. Pure.
 
 use std::net::Ipv6Addr;
 
@@ -75,12 +75,12 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), WorldError> {
     })
 }
 
-/// What a host is for.
+/// A host's purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Runs pods; owns this /96.
     Node { prefix: Ipv6Addr },
-    /// Asks for apps; runs nothing of ours.
+    /// Connects to apps; runs no part of Dormouse.
     Client,
     /// Runs control; owns the acting prefix.
     Control,
@@ -98,7 +98,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// The /96 that leads to this host.
+    /// The /96 that is routed to this host.
     pub(crate) fn prefix(&self) -> Option<Ipv6Addr> {
         match self.role {
             Role::Node { prefix } => Some(prefix),

@@ -94,7 +94,7 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` in the host's network namespace and cgroup, in a process group of its own: Ctrl-C
-    /// in the terminal reaches only who owns the world.
+    /// in the terminal reaches only the owner of the world.
     pub fn start(host: &Host, program: &Program) -> Result<Self, WorldError> {
         let log = program
             .log

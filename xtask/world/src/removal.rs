@@ -1,4 +1,4 @@
-//! Removes every part of a world, found by its name, whoever made it and whatever state it is in.
+//! Removes every part of a world, found by its name, whatever state it is in.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Builds a world, hands its hosts out and removes it, whatever way its run ends.
+//! A world: built, used and removed, whatever way its run ends.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -23,7 +23,7 @@ pub struct World {
     nodes: Vec<Host>,
     client: Host,
     control: Host,
-    /// Its name is taken as long as this lives; the kernel frees it even when we are killed.
+    /// The claim on the world's name; the kernel closes it even when the process is killed.
     _claim: UnixListener,
 }
 
@@ -83,7 +83,7 @@ impl World {
         &self.nodes
     }
 
-    /// The host that asks for apps.
+    /// The host of clients.
     pub fn client(&self) -> &Host {
         &self.client
     }
@@ -98,7 +98,7 @@ impl World {
         Process::start(host, program)
     }
 
-    /// Removes everything, and says what could not be.
+    /// Removes everything; an error names what could not be removed.
     pub fn remove(&self) -> Result<(), WorldError> {
         removal::everything(&self.prefix, &self.roots)
     }
@@ -130,13 +130,13 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            // A drop cannot fail, but who runs this must hear of it.
+            // A drop cannot fail, but the failure must be seen.
             let _ = writeln!(io::stderr(), "{error}");
         }
     }
 }
 
-/// Claims the world's name, and clears what is left of an earlier one.
+/// Claims the world's name, and removes what is left of an earlier one.
 fn begin(prefix: &str) -> Result<(UnixListener, Roots), WorldError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(WorldError::NotRoot);
@@ -204,7 +204,7 @@ fn run(command: &mut Command, lines: &[String]) -> Result<(), WorldError> {
     let mut text = lines.join("\n");
     text.push('\n');
     if let Some(mut input) = child.stdin.take() {
-        // A program that reads nothing says by its status whether all is well.
+        // The status of a program that reads nothing shows whether it failed.
         let _ = input.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().map_err(start)?;

@@ -56,7 +56,7 @@ fn traces(prefix: &str) -> BTreeSet<String> {
 }
 
 /// One byte from `source` to `target`, over a listener that `target` opens.
-fn speak(source: &Host, target: &Host, address: std::net::Ipv6Addr) {
+fn send_byte(source: &Host, target: &Host, address: std::net::Ipv6Addr) {
     let open = || TcpListener::bind(SocketAddr::from(([0_u16; 8], 0)));
     let listener = target.enter(open).unwrap().unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -66,9 +66,9 @@ fn speak(source: &Host, target: &Host, address: std::net::Ipv6Addr) {
         .unwrap();
     caller.write_all(b"!").unwrap();
     let (mut accepted, peer) = listener.accept().unwrap();
-    let mut heard = [0];
-    accepted.read_exact(&mut heard).unwrap();
-    assert_eq!((heard, peer.ip()), ([b'!'], source.address.into()));
+    let mut received = [0];
+    accepted.read_exact(&mut received).unwrap();
+    assert_eq!((received, peer.ip()), ([b'!'], source.address.into()));
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn hosts_reach_each_other_over_the_switch() {
     let [first, second] = world.nodes() else {
         panic!("two nodes were asked for")
     };
-    speak(first, second, second.address);
-    speak(world.client(), first, first.address);
-    speak(second, world.control(), world.control().address);
+    send_byte(first, second, second.address);
+    send_byte(world.client(), first, first.address);
+    send_byte(second, world.control(), world.control().address);
 }
 
 #[test]

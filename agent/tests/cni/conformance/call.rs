@@ -1,4 +1,4 @@
-//! What a call must answer: each expectation is a finding, or none.
+//! Expectations of a call's answer: each one that is not met is a finding.
 
 use std::process::{ExitStatus, Output};
 

@@ -1,9 +1,9 @@
-//! What a case finds out, and how often it looked.
+//! Findings of a case, and the number of its checks.
 
 use std::cell::Cell;
 use std::fmt::Debug;
 
-/// A case ends at its first finding, which says what was seen.
+/// A case ends at its first finding, which has what was seen.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 thread_local! {

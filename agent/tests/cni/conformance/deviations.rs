@@ -1,4 +1,4 @@
-//! Where plugins do otherwise, as data: case, releases, reason.
+//! Deviations of plugins, as data: case, releases, reason.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ pub(crate) struct Deviation {
     pub(crate) sometimes: bool,
 }
 
-/// Releases of a plugin, by what they speak.
+/// Releases of a plugin, by the versions that they support.
 enum Releases {
     Every,
-    /// Those that do not speak 1.1.0.
+    /// Those without 1.1.0.
     Old,
     /// Those that do.
     New,

@@ -20,7 +20,7 @@ pub(crate) enum Versions {
     All,
     Since(&'static str),
     Before(&'static str),
-    /// The newest that the plugin speaks.
+    /// The newest that the plugin supports.
     Newest,
 }
 
@@ -72,7 +72,7 @@ struct Tally {
 
 /// Plays the cases; panics with all findings.
 pub(crate) fn run(subject: &Subject, cases: &[Case]) {
-    let spoken = spoken(subject);
+    let spoken = supported(subject);
     // Plays only what contains this, while something is being looked for.
     let only = std::env::var("DORMOUSE_CNI_CASE").unwrap_or_default();
     let mut tally = Tally::default();
@@ -91,7 +91,7 @@ pub(crate) fn run(subject: &Subject, cases: &[Case]) {
         tally.findings.push(what);
     }
     let (cases, checks, deviations) = (tally.cases, check::made(), tally.deviations);
-    tell(&format!(
+    print(&format!(
         "{}: {cases} cases, {checks} checks, {deviations} deviations",
         subject.name
     ));
@@ -100,8 +100,8 @@ pub(crate) fn run(subject: &Subject, cases: &[Case]) {
     assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
-/// The versions that the plugin says it speaks, oldest first.
-fn spoken(subject: &Subject) -> Vec<String> {
+/// The versions that the plugin supports, oldest first.
+fn supported(subject: &Subject) -> Vec<String> {
     let stage = Stage::open(subject, VERSIONS[0]);
     let answer = stage.call("VERSION").ok().unwrap();
     let said = answer["supportedVersions"].as_array().unwrap();
@@ -127,7 +127,7 @@ impl Tally {
                 self.deviations += 1;
                 let seen: String = seen.chars().take(240).collect();
                 let why = deviation.reason;
-                tell(&format!(
+                print(&format!(
                     "{}: {name} deviates: {why}\n    {seen}",
                     subject.name
                 ));
@@ -146,7 +146,7 @@ fn play(subject: &Subject, case: &Case, version: &str) -> Outcome {
     })
 }
 
-/// Past the harness, which keeps the words of tests that pass.
-pub(crate) fn tell(line: &str) {
+/// Past the harness, which captures the output of tests that pass.
+fn print(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Where one case plays: a fresh node, the plugin under test, one version of the specification.
+//! The node of one case, the plugin under test, and one version of the specification.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub(crate) const NETWORK: &str = "pods";
 /// How long the kernel may take to remove what belongs to a dead namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A case's place.
+/// The node of a case.
 pub(crate) struct Stage<'s> {
     pub(crate) subject: &'s Subject,
     pub(crate) version: String,

@@ -1,4 +1,4 @@
-//! An app for demos and tests: tells over HTTP/1.1 which pod answered and which client it saw.
+//! An app for demos and tests: answers over HTTP/1.1 with its pod's name and the client's address.
 //!
 //! `GET /any/path[?delay=MS]` answers `{"pod", "node", "client", "path"}`; `delay` makes it work that long.
 //! Listens on `[::]:$PORT`. At SIGTERM it finishes what runs, asks idle clients to reconnect and ends.
@@ -86,7 +86,7 @@ struct Server {
     pod: String,
     node: String,
     draining: AtomicBool,
-    /// Open connections by number, so that at the end idle ones can be told.
+    /// Open connections by number, so that idle ones can be ended at the end.
     open: Mutex<HashMap<u64, TcpStream>>,
     closed: Condvar,
 }
@@ -134,7 +134,7 @@ impl Server {
         Ok(())
     }
 
-    /// Tells idle connections to end and waits for all.
+    /// Ends idle connections and waits for all.
     fn drain(&self) {
         let mut open = self.open();
         for stream in open.values() {

@@ -1,4 +1,4 @@
-//! What runtimes pass in `runtimeConfig`: it is done, or refused by name; never silently left undone.
+//! The capabilities' arguments in `runtimeConfig`: applied, or refused by name; never ignored.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};

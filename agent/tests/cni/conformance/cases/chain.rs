@@ -82,7 +82,7 @@ fn later_to_the_end(stage: &mut Stage<'_>) -> Outcome {
     stage.world().is_as(&before)
 }
 
-/// Later plugins add to the result and to the pod; CHECK and DEL get what the last of them said.
+/// Later plugins add to the result and to the pod; CHECK and DEL get the result of the last of them.
 fn first(stage: &mut Stage<'_>) -> Outcome {
     let (pod, before) = (stage.pod("a"), stage.settled()?);
     let mut result = stage.add("a", &pod).ok()?;

@@ -82,16 +82,16 @@ fn draws(stage: &mut Stage<'_>) -> Outcome {
     let (pod, before) = (stage.pod("a"), stage.settled()?);
     let result = stage.add("a", &pod).ok()?;
     let eth0 = Link::find(&pod, "eth0")?.addresses();
-    let told = result["ip6"]["ip"]
+    let given = result["ip6"]["ip"]
         .as_str()
         .map_or_else(|| addresses(&result), |at| vec![at]);
     same(
         "addresses",
-        &told,
+        &given,
         &eth0.iter().map(String::as_str).collect(),
     )?;
-    holds(told[0].starts_with("2001:db8:d0::1:"), || {
-        format!("{told:?} is not of the node's prefix")
+    holds(given[0].starts_with("2001:db8:d0::1:"), || {
+        format!("{given:?} is not of the node's prefix")
     })?;
     stage.del("a", &pod, &result).silent()?;
     stage.world().is_as(&before)

@@ -40,7 +40,7 @@ pub(crate) const CASES: &[Case] = &[
     case("drift/more interfaces are borne", Newest, more_interfaces),
 ];
 
-/// ADD, then this happens in the pod; what CHECK then says.
+/// ADD, then this happens in the pod; the outcome of CHECK then.
 fn after(stage: &Stage<'_>, happens: impl FnOnce(&Netns, &str, &str)) -> Outcome {
     let pod = stage.pod("a");
     let result = stage.add("a", &pod).ok()?;

@@ -87,7 +87,7 @@ fn routes(stage: &mut Stage<'_>) -> Outcome {
     )
 }
 
-/// A plugin before may have made nothing: it says so with `null`, or with nothing at all.
+/// An earlier plugin may have made nothing: then the list is `null`, or not there.
 fn empty(stage: &mut Stage<'_>) -> Outcome {
     let version = &stage.version;
     for (number, previous) in [

@@ -28,15 +28,15 @@ pub(crate) const CASES: &[Case] = &[
 fn add(stage: &mut Stage<'_>) -> Outcome {
     let pod = stage.pod("a");
     let result = stage.add("a", &pod).ok()?;
-    let told = golden::compare(&format!("add/{}", stage.version), &result)?;
+    let bound = golden::compare(&format!("add/{}", stage.version), &result)?;
     let eth0 = Link::find(&pod, "eth0")?;
     holds(eth0.is_up(), || "eth0 is down".to_owned())?;
     same(
         "addresses",
         &eth0.addresses(),
-        &vec![told.text("address").to_owned()],
+        &vec![bound.text("address").to_owned()],
     )?;
-    let route = (told.text("gateway").to_owned(), "eth0".to_owned());
+    let route = (bound.text("gateway").to_owned(), "eth0".to_owned());
     same(
         "default routes",
         &kernel::default_routes(&pod, "-6"),
@@ -47,22 +47,22 @@ fn add(stage: &mut Stage<'_>) -> Outcome {
     }
     same(
         "sandbox",
-        &told.text("netns"),
+        &bound.text("netns"),
         &pod.path().to_str().unwrap(),
     )?;
-    same("the pod's MAC", &eth0.mac().as_str(), &told.text("podMac"))?;
-    let host = Link::find(stage.node.netns(), told.text("host"))?;
+    same("the pod's MAC", &eth0.mac().as_str(), &bound.text("podMac"))?;
+    let host = Link::find(stage.node.netns(), bound.text("host"))?;
     same(
         "the host's MAC",
         &host.mac().as_str(),
-        &told.text("hostMac"),
+        &bound.text("hostMac"),
     )?;
-    same("the bridge", &host.master().as_str(), &told.text("bridge"))?;
-    let bridge = Link::find(stage.node.netns(), told.text("bridge"))?;
+    same("the bridge", &host.master().as_str(), &bound.text("bridge"))?;
+    let bridge = Link::find(stage.node.netns(), bound.text("bridge"))?;
     same(
         "the bridge's MAC",
         &bridge.mac().as_str(),
-        &told.text("bridgeMac"),
+        &bound.text("bridgeMac"),
     )
 }
 
@@ -73,15 +73,15 @@ fn dual(stage: &mut Stage<'_>) -> Outcome {
     let pod = stage.pod("a");
     let more = dual(&mut stage.node);
     let result = stage.add("a", &pod).conf(&more).ok()?;
-    let told = golden::compare(&format!("dual/{}", stage.version), &result)?;
-    let addresses = ["address4", "address"].map(|name| told.text(name).to_owned());
+    let bound = golden::compare(&format!("dual/{}", stage.version), &result)?;
+    let addresses = ["address4", "address"].map(|name| bound.text(name).to_owned());
     same(
         "addresses",
         &Link::find(&pod, "eth0")?.addresses(),
         &addresses.to_vec(),
     )?;
     for (family, name) in [("-4", "gateway4"), ("-6", "gateway")] {
-        let route = (told.text(name).to_owned(), "eth0".to_owned());
+        let route = (bound.text(name).to_owned(), "eth0".to_owned());
         same(
             "default routes",
             &kernel::default_routes(&pod, family),
