@@ -192,7 +192,6 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             assert_eq!(cohort(&address), COHORT, "{address}");
             let pid = node.pid("w-1");
 
-            agent.signal(Signal::SIGKILL);
             agent.kill();
             let mut agent = start(node, &control.url);
             control.up().await;
