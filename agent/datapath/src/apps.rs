@@ -1,4 +1,4 @@
-//! Apps: their VIPs' entries, the node lease by which entries act, and the connections that are counted for them.
+//! Apps: the entries of their VIPs, the node lease, and their connection counters.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::load::Loaded;
 use super::pool::Pool;
 use super::{app_entries, clock};
 
-/// A flow without a packet for so long has lost its client. Connections to Services may be silent for longer.
+/// Idle timeout of flows to apps, in nanoseconds; Services have longer ones.
 const FLOW_IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
 
-/// VIPs whose counters are read in one turn under the lock.
+/// Number of VIPs whose counters are read per turn under the lock.
 const TURN: usize = 64;
 
-/// The entries of apps. Their slots lie in memory, and are written by who holds the lock on their counters.
+/// Apps' entries and counters. Slots are in shared memory; only the holder of the counters' lock writes them.
 #[derive(Debug)]
 pub struct Apps {
     arrays: Arc<Arrays>,
@@ -48,10 +48,10 @@ impl Apps {
         })
     }
 
-    /// Puts a VIP's entry in force. After the next grace period no program decides by the entry before.
+    /// Writes a VIP's entry. After the next grace period, no program uses the previous one.
     pub fn publish(&self, entry: &Entry) -> Result<(), DatapathError> {
         match self.try_publish(entry) {
-            // Ids in quarantine may be what lacks: after a grace period they are free.
+            // Ids may be in quarantine: a grace period frees them.
             Err(DatapathError::Full { .. }) if self.pool.has_quarantined() => {
                 self.graces.begin().wait();
                 self.try_publish(entry)
@@ -68,7 +68,7 @@ impl Apps {
         app_entries::publish(&self.arrays, &self.pool, entry)
     }
 
-    /// Switches VIPs whose backends stay from one mode to the other: one word each.
+    /// Switches VIPs to another mode and keeps their backends: one word each.
     pub fn flip(&self, vips: &[u32], mode: Mode) {
         for vips in vips.chunks(TURN) {
             let _writer = self.counters.lock();
@@ -76,36 +76,36 @@ impl Apps {
         }
     }
 
-    /// Removes a VIP's entry: its packets go to an activator, and the first of them raises a miss.
+    /// Removes a VIP's entry: its packets are sent to an activator, and the first one raises a miss.
     pub fn forget(&self, vip: u32) -> Result<(), DatapathError> {
         let mut counters = self.counters.lock();
         app_entries::forget(&self.arrays, &self.pool, vip);
         counters.forget(vip)
     }
 
-    /// The VIPs that the maps hold, sorted.
+    /// Indexes of the VIPs with an entry, sorted.
     pub fn followed(&self) -> Vec<u32> {
         app_entries::followed(&self.arrays)
     }
 
-    /// Renews the node lease: until then (CLOCK_BOOTTIME nanoseconds) leased entries act.
+    /// Renews the node lease; until then (CLOCK_BOOTTIME nanoseconds) leased entries are valid.
     pub fn grant(&self, lease_until_ns: u64) {
         self.arrays.lease.store(0, lease_until_ns);
     }
 
-    /// Ends a lease without end, which an agent without control left: from now on only grants count.
+    /// Ends an unlimited lease that an agent without control left; from now on grants are required.
     pub fn expect_grants(&self) {
         if self.arrays.lease.load(0) == Some(u64::MAX) {
             self.grant(0);
         }
     }
 
-    /// What was counted since the call before, for each VIP that had a connection in between.
+    /// The counts since the last call, for each VIP that had a connection.
     pub fn counts(&self) -> Vec<VipCount> {
         self.counters.lock().take(clock::boottime_ns())
     }
 
-    /// Ends flows that have been idle for ten minutes; to be called each half minute or so. Blocks for up to some
+    /// Removes flows that were idle for ten minutes; should be called about every half minute. Blocks the caller for up to some
     /// seconds, but no other user of the data path.
     pub fn expire_flows(&self) {
         match self.expire_idle(clock::boottime_ns(), FLOW_IDLE_NS) {
@@ -115,13 +115,13 @@ impl Apps {
         }
     }
 
-    /// Ends flows without a packet for `idle_ns`, so that a client that vanished keeps no app awake. Returns how many.
+    /// Removes flows without a packet for `idle_ns`, so that a vanished client keeps no app awake. Returns their number.
     pub fn expire_idle(&self, now_ns: u64, idle_ns: u64) -> Result<usize, DatapathError> {
         let swept = self.sweep().walk(now_ns, idle_ns);
         self.swept(swept, now_ns)
     }
 
-    /// Begins a look at all connections, which takes no lock of apps and ends in [`Apps::swept`].
+    /// Starts a garbage collection of flows, which holds no lock of apps; its result is passed to [`Apps::swept`].
     pub fn sweep(&self) -> Sweep {
         let followed = self.counters.lock().followed();
         let open = followed.chunks(TURN);
@@ -129,7 +129,7 @@ impl Apps {
         self.flows.sweep(open.collect())
     }
 
-    /// Counts what a sweep found to have ended. Returns how many flows it removed.
+    /// Counts the end of the flows that a collection found. Returns the number of removed flows.
     pub fn swept(&self, swept: Swept, now_ns: u64) -> Result<usize, DatapathError> {
         swept.count(&mut self.counters.lock(), now_ns)
     }

@@ -133,12 +133,12 @@ impl Counters {
         counts
     }
 
-    /// The VIPs that have counters.
+    /// The VIPs with counters.
     pub(super) fn followed(&self) -> Vec<u32> {
         self.before.keys().copied().collect()
     }
 
-    /// The sums of those VIPs whose flows have connections open.
+    /// The sums of those VIPs with open connections.
     pub(super) fn open_of(&self, vips: &[u32]) -> Vec<(u32, Counts)> {
         vips.iter()
             .filter_map(|&vip| Some((vip, self.sum(vip)?)))

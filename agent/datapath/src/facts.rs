@@ -1,4 +1,4 @@
-//! The node's own facts in the maps: ranges, activators, addresses.
+//! The node's configuration in the `config` map: ranges, activators, addresses.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::interface::interface;
 use super::load::Loaded;
 use super::{Config, cluster};
 
-/// The facts in force, in two places of a map: programs read one while the other is written.
+/// The double-buffered configuration: programs read one slot of the map while the other one is written.
 ///
-/// The lock is held through the grace period that empties a place; only those who change facts wait for it.
+/// The lock is held during the grace period after which a slot is unused; only changes of the configuration wait for it.
 pub struct NodeFacts {
     config: Config,
     arrays: Arc<Arrays>,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for NodeFacts {
 }
 
 impl NodeFacts {
-    /// Writes what `config` says, and keeps the ranges and activators of the agent before.
+    /// Writes the agent's settings, and keeps the ranges and activators of the previous agent.
     pub(super) fn open(
         loaded: &mut Loaded,
         arrays: &Arc<Arrays>,
@@ -71,7 +71,7 @@ impl NodeFacts {
         Ok(facts)
     }
 
-    /// Sets which addresses are VIPs and where the activators are; in force at once.
+    /// Sets the VIP ranges and the activators; takes effect at once.
     pub fn configure(
         &self,
         ranges: &[VipRange],
@@ -104,14 +104,13 @@ impl NodeFacts {
             facts.ranges_len = u32::try_from(ranges.len()).unwrap_or(0);
             facts.activators_len = u32::try_from(acting.len()).unwrap_or(0);
             cluster::refuse_overlap(&facts)?;
-            // The interface may have been recreated since.
+            // The interface may have been recreated meanwhile.
             (facts.uplink, facts.uplink_mac) = interface(&self.config.uplink)?;
             Ok(facts)
         })
     }
 
-    /// Sets whether solicitations for pods are answered on the uplink: a network that routes the node prefix asks for
-    /// none.
+    /// Sets whether programs answer neighbour solicitations for pods on the uplink; not needed if the node prefix is routed.
     pub fn answer(&self, answers: bool) -> Result<(), DatapathError> {
         self.change(|facts| {
             Ok(config::Config {
@@ -121,13 +120,13 @@ impl NodeFacts {
         })
     }
 
-    /// Sets the interface by which packets between the cluster's pods reach the host's own forwarding, which they are
-    /// forwarded past from now on; without one, no packet is.
+    /// Sets the interface whose forwarding is bypassed for packets between the cluster's pods; without one, the host forwards
+    /// them.
     pub fn forward_by(&self, forwarder: Option<u32>, node: &Node) -> Result<(), DatapathError> {
         self.change(|facts| {
             Ok(config::Config {
                 forwarding: forwarder.map_or(Forwarding::Off, Forwarding::By).into(),
-                // A node that follows no Services knows nothing else of its cluster.
+                // On a node without Services, nothing else sets the cluster's ranges.
                 pods: cluster::pods(node),
                 ..facts
             })
@@ -174,8 +173,7 @@ impl NodeFacts {
         self.read(&self.places.lock())
     }
 
-    /// Fills the place that no program reads, waits until that is true, then puts it in force. Facts that are in force
-    /// already are left alone.
+    /// Writes the inactive slot, waits a grace period, then activates it. An unchanged configuration is not written.
     pub(super) fn change(
         &self,
         change: impl FnOnce(config::Config) -> Result<config::Config, DatapathError>,

@@ -38,7 +38,7 @@ impl Graces {
     /// Begins a period: it covers all stores before.
     pub(super) fn begin(&self) -> Grace {
         let number = self.counters.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        // A thread that read an earlier number has stored before what it gives back then.
+        // A thread that read an earlier number has replaced the word before it releases it.
         fence(Ordering::SeqCst);
         Grace {
             counters: Arc::clone(&self.counters),
@@ -46,8 +46,8 @@ impl Graces {
         }
     }
 
-    /// The moment at which something is given back that this thread has just replaced: periods that begin later cover
-    /// the replacing store.
+    /// The current point, for the release of something that this thread has just replaced: periods that begin later cover that
+    /// store.
     pub(super) fn now(&self) -> Moment {
         fence(Ordering::SeqCst);
         Moment {
@@ -59,7 +59,7 @@ impl Graces {
 
 #[cfg(test)]
 impl Graces {
-    /// A whole period, without readers to wait for.
+    /// A whole period, without waiting for readers.
     pub(super) fn pass(&self) {
         let period = self.begin();
         self.counters

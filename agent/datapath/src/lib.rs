@@ -1,6 +1,6 @@
-//! The kernel side of the node: loaded once, taken over by every later agent, updated in place.
+//! The data path of a node, as the agent uses it: pinned maps and BPF programs, taken over by each next agent.
 //!
-//! All state lies in pinned maps. Dropping a [`Datapath`] changes nothing in the kernel; [`detach`] takes it away.
+//! All state is in pinned maps. Dropping a [`Datapath`] changes nothing in the kernel; [`detach`] removes maps and programs.
 //!
 //! # Locks
 //!
@@ -96,28 +96,28 @@ use pods::Stand;
 use pool::Pool;
 use upgrade::{FlowCopy, Predecessors};
 
-/// The version of the maps' layouts and names: another one gets a folder of pins of its own.
+/// The version of the maps' layouts and names: each version has its own folder of pins.
 const SCHEMA: &str = "v5";
 
-/// Where the data path lives.
+/// Settings of the data path.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The node's folder of pins, on a bpffs: `/sys/fs/bpf/dormouse/<node>`.
     pub bpffs: PathBuf,
-    /// The outer interface.
+    /// Name of the uplink.
     pub uplink: String,
-    /// The node's cgroup (v2): the processes of its pods live below it.
+    /// The node's cgroup (v2), which contains the processes of its pods.
     pub cgroup: PathBuf,
     /// The node prefix, a /96.
     pub node_prefix: (Ipv6Addr, u8),
-    /// The node's own address.
+    /// IPv6 address of the node.
     pub node_address: Ipv6Addr,
-    /// Connections that are remembered, each direction by itself.
+    /// Capacity of the flow table, in flows (two per connection).
     pub flows_max: u32,
 }
 
 impl Config {
-    /// Where the maps of this layout and these sizes, and the links, are pinned.
+    /// The folder of the maps of this schema and these sizes, and of the links.
     pub(crate) fn pins(&self) -> PathBuf {
         self.bpffs.join(if self.flows_max == FLOWS_MAX {
             SCHEMA.to_owned()
@@ -127,23 +127,23 @@ impl Config {
     }
 }
 
-/// The data path as its users share it: the node loop, the pod network, Services and metrics.
+/// The data path, shared by the node loop, the pod network, Services and metrics.
 pub type SharedDatapath = Arc<Datapath>;
 
-/// The data path of one node, in parts that are used side by side.
+/// The data path of one node, in parts with a lock each.
 pub struct Datapath {
-    /// The entries of apps, and what is counted for them.
+    /// Apps' entries, and their counters.
     pub apps: Apps,
     /// Services.
     pub services: ServiceTable,
-    /// The node's pods.
+    /// The pod table, and the programs on pods' links.
     pub pods: Pods,
-    /// The node's own facts: ranges, activators, addresses.
+    /// The configuration: ranges, activators, addresses.
     pub facts: Arc<NodeFacts>,
-    /// The programs.
+    /// The loaded programs.
     pub programs: Programs,
     config: Config,
-    /// Held as long as this agent writes the maps.
+    /// Open while this agent writes the maps: the lock of the folder of pins.
     _lock: File,
     arrays: Arc<Arrays>,
     pool: Arc<Pool>,
@@ -162,8 +162,8 @@ impl std::fmt::Debug for Datapath {
 }
 
 impl Datapath {
-    /// Loads the programs, or takes over from the agent before: pinned maps are read, pinned links get the new programs
-    /// in one step each, so no packet goes without.
+    /// Loads the programs, or takes over the data path of the previous agent: pinned maps are reused, and pinned links are updated
+    /// atomically, so no packet passes without a program.
     pub fn open(config: Config) -> Result<Self, DatapathError> {
         probe::judge(&probe::Findings {
             root: nix::unistd::geteuid().is_root(),
@@ -211,7 +211,7 @@ impl Datapath {
         Ok(datapath)
     }
 
-    /// Attaches the programs, behind those of agents before until these have handed over.
+    /// Attaches the programs, behind those of previous agents until their connections have been copied.
     fn take_over(
         &self,
         predecessors: Option<Predecessors>,
@@ -221,7 +221,7 @@ impl Datapath {
             predecessors.hand_over()?;
             predecessors.make_way()?;
         }
-        // Pods last: what they begin must be known to the programs that see the answers.
+        // Pods last: connections that they begin must be known to the programs that receive the replies.
         self.programs.attach(&self.config)?;
         if let (Some(predecessors), Some(copies)) = (predecessors, copies) {
             self.pods.attach_all(Stand::Behind)?;
@@ -231,13 +231,13 @@ impl Datapath {
         self.facts.end_take_over()
     }
 
-    /// Follows the uplink, whose link-layer address answers name, and which may have been recreated; in force at once.
+    /// Updates the ifindex and link-layer address of the uplink, which may have changed or been recreated.
     pub fn refresh_uplink(&self) -> Result<(), DatapathError> {
         self.programs.attach(&self.config)?;
         self.facts.refresh_uplink()
     }
 
-    /// The maps as decisions read them, to ask what would become of a connection. Services are not changed meanwhile.
+    /// A read-only view of the maps for the decision function. Services do not change while it exists.
     pub fn view(&self) -> Result<View<'_>, DatapathError> {
         Ok(View {
             arrays: &self.arrays,
@@ -247,47 +247,47 @@ impl Datapath {
         })
     }
 
-    /// How full the maps are that the agent fills: name, entries in use, and how many there may be. Of Services as of
-    /// their last sync.
+    /// Fill of the maps that the agent writes: name, used entries, capacity. For the maps of Services as of their last sync.
     pub fn fill(&self) -> Vec<(&'static str, usize, usize)> {
         let mut fill = self.pool.fill().to_vec();
         fill.extend(self.services.fill());
         fill
     }
 
-    /// Returns when no program can still decide by a word that was replaced before; takes about 10 ms.
+    /// Waits for a grace period: no program uses a word that was replaced before. Takes about 10 ms.
     pub fn grace(&self) {
         self.grace_period().wait();
     }
 
-    /// Begins a grace period, to be waited for elsewhere.
+    /// Begins a grace period; the caller waits for it.
     pub fn grace_period(&self) -> Grace {
         self.graces.begin()
     }
 
-    /// The kernel's events, once: the taker reads them from then on.
+    /// The reader of the kernel's events; it can be taken once.
     pub fn take_events(&self) -> Result<KernelEvents, DatapathError> {
         self.events.lock().take().ok_or(DatapathError::Taken)
     }
 
-    /// The backends of a slot, and what this node has given them since each got its id: absolute counts, to be compared
-    /// between two calls. Costs a look at each backend of the slot.
+    /// The backends of a slot with the connections that this node has started since each got its id: absolute counts. Cost: the
+    /// slot's backends.
     pub fn backend_counts(&self, slot: u32) -> Vec<BackendCount> {
         loads::of_slot(&self.arrays, slot)
     }
 
-    /// What became of packets, all CPUs together, since the maps were made.
+    /// Verdict counters since the maps were created, summed over all CPUs.
     pub fn stats(&self) -> Vec<(Verdict, u64)> {
         counts::sums(&self.stats)
     }
 
-    /// The memory of each of a node's maps, in bytes.
+    /// Memory of each of a node's maps, in bytes.
     pub fn memory(&self) -> Result<Vec<(String, u64)>, DatapathError> {
         measure::memory(&self.config.pins())
     }
 }
 
-/// Takes the data path of a node out of the kernel, whose network namespace is the calling thread's: links, then maps. What is not there is no error.
+/// Removes a node's data path from the kernel, in the calling thread's network namespace: links, then maps. Missing objects
+/// are no error.
 pub fn detach(bpffs: &Path) -> Result<(), DatapathError> {
     if !bpffs.exists() {
         return Ok(());

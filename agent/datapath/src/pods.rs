@@ -39,7 +39,7 @@ impl Stand {
     }
 }
 
-/// The node's pods: what is known of them, and the programs on their links.
+/// The pod table, and the programs on pods' links.
 pub struct Pods {
     facts: Arc<NodeFacts>,
     links: Mutex<Links>,
@@ -48,7 +48,7 @@ pub struct Pods {
 struct Links {
     table: HashMap<MapData, [u8; 16], Pod>,
     rtnl: Rtnl,
-    /// Open as long as links may come.
+    /// Open while links may be added.
     programs: Vec<(&'static str, Side, OwnedFd)>,
 }
 
@@ -84,10 +84,10 @@ impl Pods {
         })
     }
 
-    /// Makes a pod known: solicitations for it are answered, flows may be forwarded to it.
+    /// Adds a pod: its solicitations are answered, and flows can be forwarded to it.
     pub fn add(&self, pod: PodEntry) -> Result<(), DatapathError> {
         let mut links = self.links.lock();
-        // Known before its packets are judged, and called seen only when they are.
+        // The row is written before the programs are attached, and marked as seen after that.
         links.insert(&pod, false)?;
         if links.attach(pod.ifindex, Stand::Own)? {
             return links.insert(&pod, true);
@@ -96,7 +96,7 @@ impl Pods {
         self.facts.expect_unseen()
     }
 
-    /// Removes an address of a pod; IPv4 is mapped. One that is not known is no error.
+    /// Removes an address of a pod; IPv4 is mapped. An unknown address is no error.
     pub fn remove(&self, address: Ipv6Addr) -> Result<(), DatapathError> {
         match self.links.lock().table.remove(&address.octets()) {
             Ok(()) | Err(aya::maps::MapError::KeyNotFound) => Ok(()),
@@ -122,7 +122,7 @@ impl Pods {
             .collect()
     }
 
-    /// Attaches the programs to the links of all pods that an agent before has known.
+    /// Attaches the programs to the links of all pods in the pod table.
     pub(super) fn attach_all(&self, stands: Stand) -> Result<(), DatapathError> {
         let mut links = self.links.lock();
         for ifindex in links.interfaces()? {

@@ -41,19 +41,19 @@ impl Member {
     }
 }
 
-/// What is in use of the arrays of backends: shared by the entries of apps and by Services.
+/// The allocators of backend rows, prefixes and extents, shared by apps and Services.
 ///
-/// Its lock is the innermost of the data path's. A turn under it ends after [`ROWS_PER_TURN`] rows, and only gives numbers
-/// out or takes them back: rows and sets belong to their owner from then on, who writes them outside.
+/// Its lock is the innermost one of the data path. A turn under it ends after [`ROWS_PER_TURN`] rows, and only allocates or
+/// releases: rows and sets belong to their owner from then on, who writes them without the lock.
 #[derive(Debug)]
 pub(super) struct Pool {
     used: Mutex<Used>,
     graces: Graces,
 }
 
-/// So many rows are given out or taken back at a time, in some microseconds.
+/// Number of rows that are allocated or released per turn, in some microseconds.
 const ROWS_PER_TURN: u32 = 64;
-/// The same for slices.
+/// The same number for slices.
 const TURN: usize = ROWS_PER_TURN as usize;
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// The moment at which an id is taken or given back.
+    /// The current point between grace periods, for allocation and release.
     pub(super) fn now(&self) -> Moment {
         self.graces.now()
     }
@@ -111,7 +111,7 @@ impl Pool {
         Ok(())
     }
 
-    /// One turn: ids and prefixes of new members, whose rows are to be written.
+    /// One turn: allocates ids and prefixes for new members, whose rows are then written.
     fn give(
         &self,
         arrays: &Arrays,
@@ -224,7 +224,7 @@ impl Pool {
     /// Changes the generation of unused rows that were not released, because a previous agent was killed.
     pub(super) fn retire_forgotten(&self, arrays: &Arrays) {
         for first in (0..BACKENDS_MAX).step_by(TURN) {
-            // Under the lock: no row gets an owner in between.
+            // Under the lock, so that no row gets an owner meanwhile.
             let used = self.used.lock();
             let last = BACKENDS_MAX.min(first.saturating_add(ROWS_PER_TURN));
             for id in (first..last).filter(|id| !used.rows.has(*id)) {
@@ -273,7 +273,7 @@ impl Used {
         }
     }
 
-    /// An id and a prefix for a new row.
+    /// Allocates an id and a prefix for a new row.
     fn give(
         &mut self,
         arrays: &Arrays,
@@ -292,7 +292,7 @@ impl Used {
         Ok((id, prefix))
     }
 
-    /// Takes a row back that no program has seen.
+    /// Releases a row that no program has seen.
     fn undo(&mut self, arrays: &Arrays, id: u32) {
         if let Some(backend) = arrays.backend(id) {
             self.prefixes.undo(arrays, backend.prefix);

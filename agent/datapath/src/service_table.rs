@@ -1,4 +1,4 @@
-//! Services in the maps: one writer, whose turns no other part of the data path waits for.
+//! Services in the maps: one writer, whose syncs no other part of the data path waits for.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::load::Loaded;
 use super::pool::Pool;
 use super::services::{Calls, Ledger, Registry, Served};
 
-/// Entries in use of a map, and how many there may be.
+/// Used entries and capacity of a map.
 pub(super) type Fill = (&'static str, usize, usize);
 
 /// The Services of one node.
@@ -26,9 +26,9 @@ pub struct ServiceTable {
     graces: Graces,
     facts: Arc<NodeFacts>,
     flows: Flows,
-    /// Held for a whole sync, and while it waits for a grace period.
+    /// Locked for a whole sync, with its grace periods.
     registry: Mutex<Registry>,
-    /// As of the last sync, for those who cannot wait for the next.
+    /// As of the last sync, for readers that must not wait for the current one.
     fill: Mutex<[Fill; 4]>,
 }
 
@@ -52,8 +52,8 @@ impl ServiceTable {
         })
     }
 
-    /// Sets what the node knows of itself and of its cluster; to be called before [`ServiceTable::serve`], and when the
-    /// node's addresses change. Where service ranges have their slots changes only with the ranges.
+    /// Sets the configuration of the node and its cluster. Must be called before [`ServiceTable::serve`], and when the node's
+    /// addresses change. The slots of service ranges change only with the ranges.
     pub fn set_cluster(&self, cluster: &ClusterFacts) -> Result<(), DatapathError> {
         let mut registry = self.registry.lock();
         let node = &cluster.node;
@@ -70,8 +70,8 @@ impl ServiceTable {
         Ok(())
     }
 
-    /// Puts the changes of one sync in force, at a cost of what changed. Nothing that an agent before left is taken away
-    /// before [`ServiceTable::settle`]. What has no room is in the result, and is tried again later.
+    /// Writes the changes of one sync; the cost is proportional to them. Nothing that the previous agent left is removed before
+    /// [`ServiceTable::settle`]. Service ports without room are in the result, and are retried later.
     pub fn serve(&self, services: &Services, changes: &Changes) -> Result<Served, DatapathError> {
         let mut registry = self.registry.lock();
         if !registry.in_cluster {
@@ -79,7 +79,7 @@ impl ServiceTable {
         }
         let mut served = registry.serve(&mut self.ledger(), services, changes);
         if registry.has_shed() {
-            // Ids in quarantine may be what lacks: after a grace period they are free.
+            // Ids may be in quarantine: a grace period frees them.
             if !served.shed.is_empty() && self.pool.has_quarantined() {
                 self.graces.begin().wait();
             }
@@ -90,7 +90,7 @@ impl ServiceTable {
         Ok(served)
     }
 
-    /// Every source of objects has been read whole: takes away what the maps hold and no source has named.
+    /// Removes everything that no source has named; called when all sources are synced.
     pub fn settle(&self, services: &Services) -> Served {
         let mut registry = self.registry.lock();
         let served = registry.settle(&mut self.ledger(), services);
@@ -103,12 +103,12 @@ impl ServiceTable {
         self.flows.of_services()
     }
 
-    /// How full the maps of Services are, as of the last sync.
+    /// Fill of the maps of Services, as of the last sync.
     pub(super) fn fill(&self) -> [Fill; 4] {
         *self.fill.lock()
     }
 
-    /// The registry, once no sync is under way.
+    /// The registry; waits for a running sync.
     pub(super) fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock()
     }
