@@ -320,7 +320,7 @@ fn write_row(arrays: &Arrays, id: u32, prefix: u32, row: &Row) {
     );
 }
 
-/// The backends of a set, sorted by address and port.
+/// The backends of a set, sorted by address and port; rows of one backend in the order of the set.
 pub(super) fn members(arrays: &Arrays, set: Set, members: &mut Vec<Member>) {
     members.clear();
     members.extend(arrays.ids(set).filter_map(|id| {
@@ -333,7 +333,7 @@ pub(super) fn members(arrays: &Arrays, set: Set, members: &mut Vec<Member>) {
         };
         Some(Member { row, id: Some(id) })
     }));
-    members.sort_unstable_by_key(|member| (member.row.key, member.id));
+    members.sort_by_key(|member| member.row.key);
 }
 
 /// Marks the id of a member that is not in a set yet.

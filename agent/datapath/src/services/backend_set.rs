@@ -3,8 +3,6 @@
 //! A group's backends are in one extent of the arena, ordered so that each policy's are adjacent: those for the cluster IP's
 //! policy only, those for both policies, those for the other policy only, and terminating ones.
 
-use std::iter::Peekable;
-
 use dormouse_agent_services::{Backend, Policy, ServicePort};
 use dormouse_ebpf::maps::{FOR_CLUSTER, FOR_LOCAL, RANK_SHIFT};
 use dormouse_ebpf::service::{Masquerade, Mode, Owner, Protocol, Route, Set};
@@ -18,6 +16,10 @@ use crate::pool::{self, Key, Member, Row};
 /// A rank in the flags that stands for all higher ones.
 const PLACE_MAX: usize = (u16::MAX >> RANK_SHIFT) as usize;
 const USES: u16 = FOR_CLUSTER | FOR_LOCAL;
+
+/// Rows of one backend for established connections only, at most: with session affinity the backend adds one each time that it
+/// goes and comes back. Connections of the oldest row beyond the limit are reset.
+const LEAVING_MAX: usize = 4;
 
 /// Which backends stay although the service port does not list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +58,18 @@ impl BackendSet {
         self.members.clear();
         self.gone.clear();
         self.unsettled = false;
-        let mut had = had.iter().peekable();
+        let mut had = had;
         for backend in &port.backends {
             let row = row(&backend);
-            while had.peek().is_some_and(|other| other.row.key < row.key) {
-                self.leave(port, &mut had, keep);
+            while had.first().is_some_and(|other| other.row.key < row.key) {
+                self.leave(port, take(&mut had), keep);
             }
-            self.stay(port, row, &mut had, silent);
+            let same_key = had.first().is_some_and(|other| other.row.key == row.key);
+            let rows = if same_key { take(&mut had) } else { &[] };
+            self.stay(port, row, rows, silent);
         }
-        while had.peek().is_some() {
-            self.leave(port, &mut had, keep);
+        while !had.is_empty() {
+            self.leave(port, take(&mut had), keep);
         }
         if port.affinity_s.is_some() {
             self.rank();
@@ -79,44 +83,47 @@ impl BackendSet {
         }
     }
 
-    /// Adds a backend, with its existing row if there is one.
-    fn stay(&mut self, port: &ServicePort, row: Row, had: &mut Had<'_>, silent: &[Key]) {
-        let (mut same, mut old) = match had.peek() {
-            Some(other) if other.row.key == row.key => take(had),
-            _ => (None, None),
-        };
+    /// Adds a backend, with its existing rows: one for new connections first, if any, then those for established ones.
+    fn stay(&mut self, port: &ServicePort, row: Row, rows: &[Member], silent: &[Key]) {
         if silent.contains(&row.key) {
-            self.gone.extend(same.take().and_then(|same| same.id));
-            self.gone.extend(old.take().and_then(|old| old.id));
-        } else if port.affinity_s.is_some() && same.is_some_and(|same| !is_used(&same)) {
-            // Affinity to a backend ends while it is away. It comes back with a new row, so old affinity entries do not apply; its
-            // established connections keep the old row.
-            old = same.take();
+            self.gone.extend(rows.iter().filter_map(|member| member.id));
+            self.members.push(Member { row, id: None });
+            return;
         }
-        let id = same.and_then(|same| same.id);
+        let first = rows.first().filter(|first| {
+            // Affinity to a backend ends while it is away. It comes back with a new row, so old affinity entries do not
+            // apply; its established connections keep the old rows.
+            is_used(first) || port.affinity_s.is_none()
+        });
+        let id = first.and_then(|first| first.id);
         self.members.push(Member { row, id });
-        self.members.extend(old.map(leaving));
+        self.keep_leaving(&rows[usize::from(first.is_some())..]);
     }
 
-    /// Handles a previous backend that is not listed any more.
-    fn leave(&mut self, port: &ServicePort, had: &mut Had<'_>, keep: Keep) {
-        let (same, old) = take(had);
-        let Some(mut member) = same else { return };
-        member.row.flags &= USES;
-        let (octets, number) = member.row.key;
+    /// Handles a previous backend that is not listed any more, with all its rows.
+    fn leave(&mut self, port: &ServicePort, rows: &[Member], keep: Keep) {
+        let [first, rest @ ..] = rows else { return };
+        let (octets, number) = first.row.key;
         let place = (address(octets), number);
         if keep != Keep::All && port.stands_at(place) {
-            // The newer row has the newer connections; there is at most one row for established connections only.
-            self.gone.extend(old.and_then(|old| old.id));
-            self.members.push(leaving(member));
+            self.keep_leaving(rows);
         } else if keep == Keep::Standing {
-            self.gone.extend(member.id);
-            self.gone.extend(old.and_then(|old| old.id));
+            self.gone.extend(rows.iter().filter_map(|member| member.id));
         } else {
             self.unsettled |= keep == Keep::Unheard;
+            let mut member = *first;
+            member.row.flags &= USES;
             self.members.push(member);
-            self.members.extend(old.map(leaving));
+            self.keep_leaving(rest);
         }
+    }
+
+    /// Keeps rows for established connections only, the newest first; the oldest beyond [`LEAVING_MAX`] are released.
+    fn keep_leaving(&mut self, rows: &[Member]) {
+        let (kept, released) = rows.split_at(rows.len().min(LEAVING_MAX));
+        self.members.extend(kept.iter().copied().map(leaving));
+        self.gone
+            .extend(released.iter().filter_map(|member| member.id));
     }
 
     /// Stores each backend's rank by textual order, which decides if a client has two affinity entries.
@@ -213,20 +220,16 @@ impl BackendSet {
     }
 }
 
-/// The previous backends, in order.
-type Had<'a> = Peekable<std::slice::Iter<'a, Member>>;
-
-/// The next previous row with this key, and a second row of the same backend for established connections.
-fn take(had: &mut Had<'_>) -> (Option<Member>, Option<Member>) {
-    let Some(first) = had.next().copied() else {
-        return (None, None);
-    };
-    let second = had.next_if(|other| other.row.key == first.row.key).copied();
-    if second.is_some_and(|second| is_used(&second)) {
-        (second, Some(first))
-    } else {
-        (Some(first), second)
-    }
+/// Removes and returns all rows of the first backend.
+fn take<'a>(had: &mut &'a [Member]) -> &'a [Member] {
+    let key = had.first().map(|first| first.row.key);
+    let len = had
+        .iter()
+        .take_while(|member| Some(member.row.key) == key)
+        .count();
+    let (rows, rest) = had.split_at(len);
+    *had = rest;
+    rows
 }
 
 /// A row for established connections only.
