@@ -30,12 +30,15 @@ impl Clients {
         self.bound.clear();
     }
 
-    /// Puts a client on record for the choice, as the kernel does it.
-    pub(crate) fn bind(&mut self, client: IpAddr, choice: &Choice, now_ns: u64) {
-        let key = key(client, choice);
-        let before = self.bound.get(&key).copied();
-        self.bound
-            .insert(key, record_affinity(before, choice, now_ns));
+    /// The client's affinity entry after the choice, as the kernel would have it.
+    pub(crate) fn after(&self, view: &View<'_>, client: IpAddr, choice: &Choice) -> Affinity {
+        let before = self.bound.get(&key(client, choice)).copied();
+        record_affinity(view, before, choice, view.now_ns())
+    }
+
+    /// Records a client's affinity.
+    pub(crate) fn bind(&mut self, client: IpAddr, choice: &Choice, affinity: Affinity) {
+        self.bound.insert(key(client, choice), affinity);
         self.restore(client, choice);
     }
 

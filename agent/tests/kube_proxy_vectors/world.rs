@@ -349,8 +349,8 @@ impl World {
                 .1
                 .slot;
             if let Some(choice) = self.row(slot, backend) {
-                let now_ns = self.view().now_ns();
-                self.clients.bind(client, &choice, now_ns);
+                let affinity = self.clients.after(&self.view(), client, &choice);
+                self.clients.bind(client, &choice, affinity);
                 return Ok(());
             }
         }

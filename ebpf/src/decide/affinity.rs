@@ -49,15 +49,31 @@ pub(super) fn backend<T: Tables>(
     Some((id, backend))
 }
 
-/// The client's affinity entry after this choice: the backend's own half is refreshed, else the older half is replaced.
+/// The client's affinity entry after this choice: the backend's own half is refreshed, else one that binds to no backend is
+/// replaced, else the older one.
 #[inline(always)]
 #[must_use]
-pub fn record_affinity(before: Option<Affinity>, choice: &Choice, now_ns: u64) -> Affinity {
+pub fn record_affinity<T: Tables>(
+    tables: &T,
+    before: Option<Affinity>,
+    choice: &Choice,
+    now_ns: u64,
+) -> Affinity {
     let mut affinity = before.unwrap_or_default();
     let is = |place: usize| {
         affinity.ids[place] == choice.backend && affinity.generations[place] == choice.generation
     };
-    let second = is(1) || !is(0) && affinity.seen_ns[1] < affinity.seen_ns[0];
+    // A client that uses both policies keeps the backend of one when that of the other is gone.
+    let binds = |place: usize| {
+        let row = tables.backend(affinity.ids[place]);
+        affinity.seen_ns[place] != 0
+            && row.is_some_and(|row| {
+                row.flags & (FOR_CLUSTER | FOR_LOCAL) != 0
+                    && u32::from(row.generation) == affinity.generations[place]
+            })
+    };
+    let older_second = affinity.seen_ns[1] < affinity.seen_ns[0];
+    let second = is(1) || !is(0) && binds(0) && (older_second || !binds(1));
     if second {
         affinity.ids[1] = choice.backend;
         affinity.generations[1] = choice.generation;

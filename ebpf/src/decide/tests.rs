@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Activator, Range};
-use crate::maps::{Affinity, AffinityKey};
+use crate::maps::{Affinity, AffinityKey, FOR_CLUSTER};
 use crate::pick::mix;
 use crate::service::{Owner, SHARE_WHOLE};
 
@@ -68,6 +68,7 @@ impl Tables for Maps {
         (id < 2).then_some(Backend {
             host,
             port: 8000,
+            flags: FOR_CLUSTER,
             weight: if id == 0 { 1 } else { 3 },
             ..Backend::default()
         })
@@ -108,6 +109,38 @@ fn decided(maps: &Maps, port: u16, hash: u64) -> (Decision, Choice) {
     };
     let mut choice = Choice::default();
     (decide(maps, &request, &mut choice), choice)
+}
+
+#[test]
+fn an_affinity_entry_replaces_a_half_whose_backend_is_gone_before_the_older_one() {
+    let maps = maps(SERVED);
+    let choice = |backend, generation| Choice {
+        backend,
+        generation,
+        ..Choice::default()
+    };
+    let record = |before, backend, generation, now_ns| {
+        Some(record_affinity(
+            &maps,
+            before,
+            &choice(backend, generation),
+            now_ns,
+        ))
+    };
+    let halves = |affinity: Option<Affinity>| {
+        let affinity = affinity.unwrap_or_default();
+        let mut halves = [0, 1].map(|at| (affinity.ids[at], affinity.generations[at]));
+        halves.sort_unstable();
+        halves
+    };
+    // Generation 0 of both backends is there.
+    let gone_last = record(record(None, 0, 0, 10), 1, 9, 20);
+    assert_eq!(halves(gone_last), [(0, 0), (1, 9)]);
+    assert_eq!(halves(record(gone_last, 1, 0, 30)), [(0, 0), (1, 0)]);
+    let gone_first = record(record(None, 1, 9, 10), 0, 0, 20);
+    assert_eq!(halves(record(gone_first, 1, 0, 30)), [(0, 0), (1, 0)]);
+    let both = record(record(gone_last, 1, 0, 30), 0, 0, 40);
+    assert_eq!(halves(record(both, 1, 3, 50)), [(0, 0), (1, 3)]);
 }
 
 /// How many of many connections are decided so.

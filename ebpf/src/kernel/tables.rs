@@ -164,7 +164,7 @@ pub(crate) fn store_affinity(client: &[u8; 16], choice: &Choice) {
         client: *client,
         group: choice.group,
     };
-    let affinity = record_affinity(Kernel.affinity(&key), choice, now_ns());
+    let affinity = record_affinity(&Kernel, Kernel.affinity(&key), choice, now_ns());
     let _ = AFFINITY.insert(&key, &affinity, 0);
 }
 
