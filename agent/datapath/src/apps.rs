@@ -13,6 +13,7 @@ use super::flows::{Flows, Sweep, Swept};
 use super::grace::Graces;
 use super::load::Loaded;
 use super::pool::Pool;
+use super::shared::Shared;
 use super::{app_entries, clock};
 
 /// Idle timeout of flows to apps, in nanoseconds; Services have longer ones.
@@ -32,19 +33,14 @@ pub struct Apps {
 }
 
 impl Apps {
-    pub(super) fn open(
-        loaded: &mut Loaded,
-        arrays: &Arc<Arrays>,
-        pool: &Arc<Pool>,
-        (graces, flows): (&Graces, &Flows),
-    ) -> Result<Self, DatapathError> {
-        let counters = Counters::open(loaded, app_entries::followed(arrays))?;
+    pub(super) fn open(loaded: &mut Loaded, shared: &Shared) -> Result<Self, DatapathError> {
+        let counters = Counters::open(loaded, app_entries::followed(&shared.arrays))?;
         Ok(Self {
             counters: Mutex::new(counters),
-            flows: flows.clone(),
-            arrays: Arc::clone(arrays),
-            pool: Arc::clone(pool),
-            graces: graces.clone(),
+            flows: shared.flows.clone(),
+            arrays: Arc::clone(&shared.arrays),
+            pool: Arc::clone(&shared.pool),
+            graces: shared.graces.clone(),
         })
     }
 

@@ -29,13 +29,21 @@ pub struct VipCount {
     pub interval_ns: u64,
 }
 
+/// A VIP's sums, and when they were read.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    sum: Counts,
+    /// CLOCK_BOOTTIME.
+    at_ns: u64,
+}
+
 /// The counters of the VIPs that this node has served; other VIPs have no connections to count.
 pub(super) struct Counters {
     sums: PerCpuHashMap<MapData, u32, Counts>,
     expired_counts: HashMap<MapData, u32, Counts>,
     cpus: usize,
     /// The sums at the end of the last interval, and its time.
-    before: BTreeMap<u32, (Counts, u64)>,
+    before: BTreeMap<u32, Reading>,
 }
 
 impl std::fmt::Debug for Counters {
@@ -81,7 +89,13 @@ impl Counters {
                 .map_err(DatapathError::map("insert into", "counts"))?;
         }
         let now = self.sum(vip).unwrap_or_default();
-        self.before.insert(vip, (now, clock::boottime_ns()));
+        self.before.insert(
+            vip,
+            Reading {
+                sum: now,
+                at_ns: clock::boottime_ns(),
+            },
+        );
         Ok(())
     }
 
@@ -125,8 +139,9 @@ impl Counters {
         for vip in followed {
             // It was changed at each attempt: its next interval covers this one too.
             let Some(sum) = self.sum(vip) else { continue };
-            if let Some((old, at_ns)) = self.before.insert(vip, (sum, now_ns)) {
-                counts.push(difference(vip, &(old, at_ns), &(sum, now_ns)));
+            let new = Reading { sum, at_ns: now_ns };
+            if let Some(old) = self.before.insert(vip, new) {
+                counts.push(difference(vip, &old, &new));
             }
         }
         counts.retain(|count| count.connections > 0 || count.connection_ns > 0 || count.open > 0);
@@ -158,14 +173,11 @@ impl Counters {
 }
 
 /// The counts of an interval, from the sums at its two ends.
-fn difference(
-    vip: u32,
-    (old, from_ns): &(Counts, u64),
-    (new, until_ns): &(Counts, u64),
-) -> VipCount {
+fn difference(vip: u32, from: &Reading, until: &Reading) -> VipCount {
+    let (old, new) = (from.sum, until.sum);
     let integral = new
-        .connection_ns(*until_ns)
-        .wrapping_sub(old.connection_ns(*from_ns));
+        .connection_ns(until.at_ns)
+        .wrapping_sub(old.connection_ns(from.at_ns));
     VipCount {
         vip,
         connections: new.opened.wrapping_sub(old.opened),
@@ -180,7 +192,7 @@ fn difference(
         } else {
             new.open()
         },
-        interval_ns: until_ns.saturating_sub(*from_ns),
+        interval_ns: until.at_ns.saturating_sub(from.at_ns),
     }
 }
 
@@ -200,6 +212,10 @@ pub(super) fn sums<M: Borrow<MapData>>(stats: &PerCpuArray<M, u64>) -> Vec<(Verd
 mod tests {
     use super::*;
 
+    fn reading(sum: Counts, at_ns: u64) -> Reading {
+        Reading { sum, at_ns }
+    }
+
     #[test]
     fn a_connection_open_for_half_the_interval_counts_as_half_a_connection() {
         let old = Counts::default();
@@ -208,7 +224,7 @@ mod tests {
             opened_ns: 1_500,
             ..Counts::default()
         };
-        let count = difference(7, &(old, 1_000), &(new, 2_000));
+        let count = difference(7, &reading(old, 1_000), &reading(new, 2_000));
         assert_eq!(
             count,
             VipCount {
@@ -229,7 +245,7 @@ mod tests {
             ..Counts::default()
         };
         assert_eq!(
-            difference(7, &(Counts::default(), 1_000), &(new, 2_000)).connection_ns,
+            difference(7, &reading(Counts::default(), 1_000), &reading(new, 2_000)).connection_ns,
             0
         );
     }

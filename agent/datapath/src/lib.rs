@@ -52,6 +52,7 @@ pub mod probe;
 mod programs;
 mod service_table;
 mod services;
+mod shared;
 mod upgrade;
 mod view;
 mod write_through;
@@ -94,6 +95,7 @@ use grace::Graces;
 use load::Loaded;
 use pods::Stand;
 use pool::Pool;
+use shared::Shared;
 use upgrade::{FlowCopy, Predecessors};
 
 /// The version of the maps' layouts and names: each version has its own folder of pins.
@@ -184,11 +186,16 @@ impl Datapath {
         let graces = Graces::default();
         let pool = Arc::new(Pool::read(&arrays, graces.clone()));
         let facts = Arc::new(NodeFacts::open(&mut loaded, &arrays, &config)?);
-        let flows = Flows::open(&mut loaded, &arrays)?;
-        let services =
-            ServiceTable::open(&mut loaded, (&arrays, &pool), &graces, (&facts, &flows))?;
+        let shared = Shared {
+            flows: Flows::open(&mut loaded, &arrays)?,
+            arrays: Arc::clone(&arrays),
+            pool: Arc::clone(&pool),
+            graces: graces.clone(),
+            facts: Arc::clone(&facts),
+        };
+        let services = ServiceTable::open(&mut loaded, &shared)?;
         let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
-        let apps = Apps::open(&mut loaded, &arrays, &pool, (&graces, &flows))?;
+        let apps = Apps::open(&mut loaded, &shared)?;
         let pods = Pods::open(&mut loaded, &facts)?;
         let (stats, affinity) = (loaded.take("stats")?, loaded.take("affinity")?);
         let datapath = Self {

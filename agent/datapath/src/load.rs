@@ -162,7 +162,7 @@ impl Loaded {
             let fd = program
                 .fd()
                 .map_err(DatapathError::program("take over", name))?;
-            if taken_over(&pin, fd.as_fd(), (name, target.of(program)))? {
+            if taken_over(&pin, fd.as_fd(), name, target.of(program))? {
                 continue;
             }
             let link = attach(program, name, config)?;
@@ -260,7 +260,8 @@ fn load(name: &'static str, program: &mut Program) -> Result<(), DatapathError> 
 fn taken_over(
     pin: &Path,
     program: BorrowedFd<'_>,
-    (name, target): (&'static str, u64),
+    name: &'static str,
+    target: u64,
 ) -> Result<bool, DatapathError> {
     let link = match bpf::pinned(pin) {
         Ok(link) => link,

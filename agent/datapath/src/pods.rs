@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use aya::maps::{HashMap, Map, MapData};
 use dormouse_agent_netlink::Rtnl;
-use dormouse_agent_netlink::classifier::{Side, add_clsact, filter, remove, remove_clsact};
+use dormouse_agent_netlink::classifier::{
+    Position, Side, add_clsact, filter, remove, remove_clsact,
+};
 use dormouse_ebpf::maps::Pod;
 use nix::libc;
 use parking_lot::Mutex;
@@ -30,11 +32,16 @@ pub(super) enum Stand {
 }
 
 impl Stand {
-    /// Higher than the pod's limiter, so it runs later.
-    const fn priority(self) -> u16 {
-        match self {
+    /// Behind the pod's limiter, which has a lower priority number.
+    const fn position(self, ifindex: u32, side: Side) -> Position {
+        let priority = match self {
             Self::Own => 16,
             Self::Behind => 17,
+        };
+        Position {
+            ifindex,
+            side,
+            priority,
         }
     }
 }
@@ -163,15 +170,11 @@ impl Links {
     }
 
     /// Attaches the programs to a pod's link. False if there is no such link in this namespace.
-    fn attach(&mut self, ifindex: u32, stands: Stand) -> Result<bool, DatapathError> {
+    fn attach(&mut self, ifindex: u32, stand: Stand) -> Result<bool, DatapathError> {
         let mut requests = vec![add_clsact(ifindex)];
         requests.extend(self.programs.iter().map(|(name, side, fd)| {
-            filter(
-                "attach to the pod's link",
-                ifindex,
-                (*side, stands.priority()),
-                (*name, fd.as_fd()),
-            )
+            let position = stand.position(ifindex, *side);
+            filter("attach to the pod's link", position, name, fd.as_fd())
         }));
         let [name, _] = POD_PROGRAMS.map(|(name, _)| name);
         match self.rtnl.batch(&requests) {
@@ -184,8 +187,7 @@ impl Links {
 
     /// Removes the programs behind the normal position; no error if there are none.
     fn clear(&mut self, ifindex: u32) -> Result<(), DatapathError> {
-        let requests =
-            POD_PROGRAMS.map(|(_, side)| remove(ifindex, (side, Stand::Behind.priority())));
+        let requests = POD_PROGRAMS.map(|(_, side)| remove(Stand::Behind.position(ifindex, side)));
         let done = self.rtnl.carry_out(&requests);
         let [name, _] = POD_PROGRAMS.map(|(name, _)| name);
         done.map(drop)

@@ -14,6 +14,7 @@ use super::grace::Graces;
 use super::load::Loaded;
 use super::pool::Pool;
 use super::services::{Calls, Ledger, Registry, Served};
+use super::shared::Shared;
 
 /// Used entries and capacity of a map.
 pub(super) type Fill = (&'static str, usize, usize);
@@ -33,22 +34,24 @@ pub struct ServiceTable {
 }
 
 impl ServiceTable {
-    pub(super) fn open(
-        loaded: &mut Loaded,
-        (arrays, pool): (&Arc<Arrays>, &Arc<Pool>),
-        graces: &Graces,
-        (facts, flows): (&Arc<NodeFacts>, &Flows),
-    ) -> Result<Self, DatapathError> {
+    pub(super) fn open(loaded: &mut Loaded, shared: &Shared) -> Result<Self, DatapathError> {
+        let Shared {
+            arrays,
+            pool,
+            graces,
+            facts,
+            flows,
+        } = shared.clone();
         let calls = Calls::take(loaded)?;
-        let registry = Registry::open(arrays, calls, cluster::direct(&facts.current()?))?;
+        let registry = Registry::open(&arrays, calls, cluster::direct(&facts.current()?))?;
         Ok(Self {
             fill: Mutex::new(registry.fill()),
             registry: Mutex::new(registry),
-            arrays: Arc::clone(arrays),
-            pool: Arc::clone(pool),
-            graces: graces.clone(),
-            facts: Arc::clone(facts),
-            flows: flows.clone(),
+            arrays,
+            pool,
+            graces,
+            facts,
+            flows,
         })
     }
 
@@ -77,13 +80,13 @@ impl ServiceTable {
         if !registry.in_cluster {
             return Err(DatapathError::NoCluster);
         }
-        let mut served = registry.serve(&mut self.ledger(), services, changes);
+        let mut served = registry.serve(self.ledger(services), changes);
         if registry.has_shed() {
             // Ids may be in quarantine: a grace period frees them.
             if !served.shed.is_empty() && self.pool.has_quarantined() {
                 self.graces.begin().wait();
             }
-            let again = registry.retry(&mut self.ledger(), services);
+            let again = registry.retry(self.ledger(services));
             served.retried(again, |port| registry.is_shed(port));
         }
         *self.fill.lock() = registry.fill();
@@ -93,7 +96,7 @@ impl ServiceTable {
     /// Removes everything that no source has named; called when all sources are synced.
     pub fn settle(&self, services: &Services) -> Served {
         let mut registry = self.registry.lock();
-        let served = registry.settle(&mut self.ledger(), services);
+        let served = registry.settle(self.ledger(services));
         *self.fill.lock() = registry.fill();
         served
     }
@@ -113,8 +116,9 @@ impl ServiceTable {
         self.registry.lock()
     }
 
-    fn ledger(&self) -> Ledger<'_> {
+    fn ledger<'a>(&'a self, services: &'a Services) -> Ledger<'a> {
         Ledger {
+            services,
             arrays: &self.arrays,
             pool: &self.pool,
         }

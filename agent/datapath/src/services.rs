@@ -71,8 +71,10 @@ impl Served {
     }
 }
 
-/// The arrays, and the pool that apps use as well.
+/// The Services to program, the arrays, and the pool that apps use as well.
+#[derive(Clone, Copy)]
 pub(super) struct Ledger<'a> {
+    pub(super) services: &'a Services,
     pub(super) arrays: &'a Arrays,
     pub(super) pool: &'a Pool,
 }
@@ -200,35 +202,30 @@ impl Registry {
     }
 
     /// Applies changes: new rows before the words that refer to them, and removals after the words that referred to them.
-    pub(super) fn serve(
-        &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
-        changes: &Changes,
-    ) -> Served {
+    pub(super) fn serve(&mut self, ledger: Ledger<'_>, changes: &Changes) -> Served {
         let mut served = Served::default();
         let mut retired = Vec::new();
         self.groups.reserve(changes.ports.len());
         for change in &changes.ports {
             if let Some(port) = change.after() {
                 self.silent = silent(change);
-                self.try_port(ledger, services, port, &mut retired, &mut served);
+                self.try_port(ledger, port, &mut retired, &mut served);
                 self.silent.clear();
             } else if let Some(group) = change.before().and_then(|old| self.leave(&old.id)) {
                 retired.push(group);
             }
         }
-        self.follow_primary(ledger, services, &mut served);
+        self.follow_primary(ledger, &mut served);
         for vip in &changes.vips {
-            self.resolve(ledger, services, vip, &mut retired, &mut served);
+            self.resolve(ledger, vip, &mut retired, &mut served);
         }
         for group in retired {
-            self.retire(ledger, services, group);
+            self.retire(ledger, group);
         }
         for change in &changes.ports {
             let ports = change.before().into_iter().chain(change.after());
             for port in ports {
-                self.mark_addresses(ledger.arrays, services, port, &mut served);
+                self.mark_addresses(ledger.arrays, ledger.services, port, &mut served);
             }
         }
         self.frontends.tidy(ledger.arrays);
@@ -236,14 +233,15 @@ impl Registry {
     }
 
     /// Retries service ports that had no room.
-    pub(super) fn retry(&mut self, ledger: &mut Ledger<'_>, services: &Services) -> Served {
+    pub(super) fn retry(&mut self, ledger: Ledger<'_>) -> Served {
         let mut served = Served::default();
+        let services = ledger.services;
         let again: Vec<PortId> = self.shed.iter().take(RETRIES_MAX).cloned().collect();
         for id in again {
             self.shed.remove(&id);
             let mut ports = services.ports_of(&id.service).iter();
             if let Some(port) = ports.find(|port| port.id == id) {
-                self.serve_again(ledger, services, port, &mut served);
+                self.serve_again(ledger, port, &mut served);
             }
         }
         served
@@ -260,34 +258,27 @@ impl Registry {
     }
 
     /// Programs a service port and resolves all its VIPs again.
-    fn serve_again(
-        &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
-        port: &Arc<ServicePort>,
-        served: &mut Served,
-    ) {
+    fn serve_again(&mut self, ledger: Ledger<'_>, port: &Arc<ServicePort>, served: &mut Served) {
         let mut retired = Vec::new();
-        self.try_port(ledger, services, port, &mut retired, served);
-        for vip in services.vips_of(port) {
-            self.resolve(ledger, services, &vip, &mut retired, served);
+        self.try_port(ledger, port, &mut retired, served);
+        for vip in ledger.services.vips_of(port) {
+            self.resolve(ledger, &vip, &mut retired, served);
         }
         for group in retired {
-            self.retire(ledger, services, group);
+            self.retire(ledger, group);
         }
-        self.mark_addresses(ledger.arrays, services, port, served);
+        self.mark_addresses(ledger.arrays, ledger.services, port, served);
     }
 
     fn try_port(
         &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
+        ledger: Ledger<'_>,
         port: &Arc<ServicePort>,
         retired: &mut Vec<Group>,
         served: &mut Served,
     ) {
-        let outcome = if vips::wins_any(services, port) {
-            self.serve_port(ledger, services, port, retired)
+        let outcome = if vips::wins_any(ledger.services, port) {
+            self.serve_port(ledger, port, retired)
         } else {
             // No word refers to it, so none of it is in the maps.
             retired.extend(self.leave(&port.id));
@@ -306,12 +297,8 @@ impl Registry {
     }
 
     /// Matches all source ranges again if the node's primary address changed, because they may contain it.
-    fn follow_primary(
-        &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
-        served: &mut Served,
-    ) {
+    fn follow_primary(&mut self, ledger: Ledger<'_>, served: &mut Served) {
+        let services = ledger.services;
         let primary = Family::ALL.map(|family| services.node().primary(family));
         if std::mem::replace(&mut self.primary, primary) == primary {
             return;
@@ -321,7 +308,7 @@ impl Registry {
             .filter(|port| port.addresses.source_ranges.is_some());
         for port in ranged {
             if self.groups.get(&port.id).is_some() {
-                self.serve_again(ledger, services, port, served);
+                self.serve_again(ledger, port, served);
             }
         }
     }

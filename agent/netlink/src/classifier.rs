@@ -54,22 +54,32 @@ fn clsact(ifindex: u32) -> TcMessage {
     message
 }
 
-/// Deletes the classifier of this side and priority.
-pub fn remove(ifindex: u32, at: (Side, u16)) -> Request {
-    let message = RouteNetlinkMessage::DelTrafficFilter(of(ifindex, at));
+/// The position of a classifier on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The link.
+    pub ifindex: u32,
+    /// The direction of the packets.
+    pub side: Side,
+    /// The priority among the classifiers of the side; lower ones run first.
+    pub priority: u16,
+}
+
+/// Deletes the classifier at a position.
+pub fn remove(position: Position) -> Request {
+    let message = RouteNetlinkMessage::DelTrafficFilter(message(position));
     Request::new("delete a classifier of the pod's link", message, 0)
 }
 
-/// Attaches a program as classifier of all packets, replacing the one with this side and priority; lower priorities run
-/// first.
+/// Attaches a program as classifier of all packets, replacing the one at this position.
 pub fn filter(
     what: &'static str,
-    ifindex: u32,
-    at: (Side, u16),
-    (name, program): (&str, BorrowedFd<'_>),
+    position: Position,
+    name: &str,
+    program: BorrowedFd<'_>,
 ) -> Request {
     let fd = program.as_raw_fd().cast_unsigned();
-    let mut message = of(ifindex, at);
+    let mut message = message(position);
     message.attributes = vec![
         TcAttribute::Kind("bpf".to_owned()),
         TcAttribute::Options(vec![
@@ -82,8 +92,13 @@ pub fn filter(
     Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// The header of a message about the filter with this side and priority.
-fn of(ifindex: u32, (side, priority): (Side, u16)) -> TcMessage {
+/// The header of a message about the classifier at a position.
+fn message(position: Position) -> TcMessage {
+    let Position {
+        ifindex,
+        side,
+        priority,
+    } = position;
     let mut message = TcMessage::with_index(ifindex.cast_signed());
     message.header.parent = TcHandle {
         major: TcHandle::CLSACT.major,

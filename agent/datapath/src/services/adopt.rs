@@ -98,13 +98,14 @@ impl Registry {
     }
 
     /// Removes everything that no source has named; called when all sources are synced.
-    pub(crate) fn settle(&mut self, ledger: &mut Ledger<'_>, services: &Services) -> Served {
+    pub(crate) fn settle(&mut self, ledger: Ledger<'_>) -> Served {
         let mut served = Served::default();
         self.settled = true;
+        let services = ledger.services;
         for port in services.ports() {
             let group = self.groups.get(&port.id);
             if group.is_some_and(|group| group.unsettled) {
-                self.serve_again(ledger, services, port, &mut served);
+                self.serve_again(ledger, port, &mut served);
             }
         }
         for kind in [FRONTEND_VIP, FRONTEND_CLUSTER_IP, FRONTEND_LOCAL_BACKEND] {
@@ -115,7 +116,7 @@ impl Registry {
                 }
             }
         }
-        self.sweep_slots(ledger, services);
+        self.sweep_slots(ledger);
         self.sweep_extras();
         self.sweep_shut(ledger.arrays, services);
         self.frontends.sweep(ledger.arrays);
@@ -123,13 +124,13 @@ impl Registry {
         served
     }
 
-    fn sweep_slots(&mut self, ledger: &mut Ledger<'_>, services: &Services) {
+    fn sweep_slots(&mut self, ledger: Ledger<'_>) {
         let Some(leftover) = self.leftover.take() else {
             return;
         };
         for slot in leftover.slots.iter() {
             let (route, set) = ledger.arrays.slot(slot);
-            self.clear(ledger.arrays, services, slot);
+            self.clear(ledger.arrays, ledger.services, slot);
             if slot >= VIPS_MAX && !self.is_direct(slot) {
                 self.slots.release(slot - VIPS_MAX, ledger.pool.now());
             }

@@ -49,12 +49,7 @@ pub(super) struct BackendSet {
 impl BackendSet {
     /// Fills the list with a service port's backends, given the previous ones, sorted too. Established flows to backends in
     /// `silent` end.
-    pub(super) fn fill(
-        &mut self,
-        port: &ServicePort,
-        had: &[Member],
-        (keep, silent): (Keep, &[Key]),
-    ) {
+    pub(super) fn fill(&mut self, port: &ServicePort, had: &[Member], keep: Keep, silent: &[Key]) {
         self.members.clear();
         self.gone.clear();
         self.unsettled = false;

@@ -15,22 +15,32 @@ use crate::arrays::Arrays;
 use crate::error::DatapathError;
 use crate::pool::{self, Pool};
 
+/// A service port's part of the maps while it is put together.
+struct Draft {
+    group: Group,
+    /// Slots that the group did not have before.
+    taken: Vec<u32>,
+    /// Where the backend set begins; the same as before if the ids did not change.
+    offset: u32,
+    /// The set of each slot.
+    sets: Vec<(u32, Set)>,
+}
+
 impl Registry {
     /// Programs a service port. Without room, it stays unchanged. Slots that it does not need any more are removed when no word
     /// refers to them.
     pub(super) fn serve_port(
         &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
+        ledger: Ledger<'_>,
         port: &Arc<ServicePort>,
         retired: &mut Vec<Group>,
     ) -> Result<(), DatapathError> {
         let known = self.groups.get(&port.id);
         let before = known
             .filter(|group| self.is_at_home(group, port))
-            .or_else(|| self.claim(ledger.arrays, services, port));
+            .or_else(|| self.claim(ledger.arrays, ledger.services, port));
         let mut backends = std::mem::take(&mut self.backends);
-        let outcome = self.put(ledger, services, port, &mut backends, before);
+        let outcome = self.put(ledger, port, &mut backends, before);
         self.backends = backends;
         let group = match outcome {
             Ok(group) => group,
@@ -55,58 +65,55 @@ impl Registry {
     /// Every step that can fail comes before the first that programs can see.
     fn put(
         &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
+        ledger: Ledger<'_>,
         port: &Arc<ServicePort>,
         backends: &mut BackendSet,
         before: Option<Group>,
     ) -> Result<Group, DatapathError> {
         let held = before.map_or_else(Set::default, |group| whole(ledger.arrays, &group));
         pool::members(ledger.arrays, held, &mut self.had);
-        backends.fill(port, &self.had, (self.keep(port), &self.silent));
-        let mut group = before.unwrap_or(Group::NONE);
-        group.unsettled = backends.unsettled;
-        let mut taken = Vec::new();
-        let mut offset = held.offset;
+        backends.fill(port, &self.had, self.keep(port), &self.silent);
+        let mut draft = Draft {
+            group: before.unwrap_or(Group::NONE),
+            taken: Vec::new(),
+            offset: held.offset,
+            sets: Vec::new(),
+        };
+        draft.group.unsettled = backends.unsettled;
         let ready = self
-            .acquire(
-                ledger,
-                port,
-                backends,
-                (&mut group, &mut taken, &mut offset),
-            )
-            .and_then(|()| self.prepare(services, port, &group))
-            .and_then(|()| sets(port, backends, &group, offset));
-        let sets = match ready {
-            Ok(sets) => sets,
+            .acquire(ledger, port, backends, &mut draft)
+            .and_then(|()| self.prepare(ledger.services, port, &draft.group))
+            .and_then(|()| sets(port, backends, &draft.group, draft.offset));
+        match ready {
+            Ok(sets) => draft.sets = sets,
             Err(error) => {
-                self.give_back(ledger, backends, &taken, (held, offset));
+                self.give_back(ledger, backends, &draft, held);
                 return Err(error);
             }
-        };
-        self.show(ledger, services, port, backends, (&group, &sets));
-        if held.offset != offset {
+        }
+        self.show(ledger, port, backends, &draft);
+        if held.offset != draft.offset {
             ledger.pool.release_set(held);
         }
         for id in backends.gone.drain(..) {
             ledger.pool.release(ledger.arrays, id);
         }
-        Ok(group)
+        Ok(draft.group)
     }
 
     /// Releases everything that was allocated and that no program has seen.
     fn give_back(
         &mut self,
-        ledger: &mut Ledger<'_>,
+        ledger: Ledger<'_>,
         backends: &mut BackendSet,
-        taken: &[u32],
-        (held, offset): (Set, u32),
+        draft: &Draft,
+        held: Set,
     ) {
         ledger.pool.undo(ledger.arrays, &mut backends.members);
-        if offset != held.offset {
-            ledger.pool.release_ids(offset, self.ids.len());
+        if draft.offset != held.offset {
+            ledger.pool.release_ids(draft.offset, self.ids.len());
         }
-        for slot in taken {
+        for slot in &draft.taken {
             self.slot_options.take(slot);
             self.source_ranges.restrict(*slot, &[]);
             if !self.is_direct(*slot) {
@@ -118,23 +125,24 @@ impl Registry {
     /// Allocates ids for new backends, slots for new roles, and an extent for the set if it changed.
     fn acquire(
         &mut self,
-        ledger: &mut Ledger<'_>,
+        ledger: Ledger<'_>,
         port: &ServicePort,
         backends: &mut BackendSet,
-        (group, taken, offset): (&mut Group, &mut Vec<u32>, &mut u32),
+        draft: &mut Draft,
     ) -> Result<(), DatapathError> {
+        let group = &mut draft.group;
         let held = whole(ledger.arrays, group);
         for role in Role::ALL {
             if role.is_of(port) && group.slot(role).is_none() {
                 let slot = self.new_slot(ledger, port, role)?;
-                taken.push(slot);
+                draft.taken.push(slot);
                 group.set(role, Some(slot));
             }
         }
         ledger.pool.admit(ledger.arrays, &mut backends.members)?;
         backends.ids(port.internal, &mut self.ids);
         if !pool::holds(ledger.arrays, held, &self.ids) {
-            *offset = ledger.pool.write(ledger.arrays, &self.ids)?;
+            draft.offset = ledger.pool.write(ledger.arrays, &self.ids)?;
         }
         Ok(())
     }
@@ -142,7 +150,7 @@ impl Registry {
     /// Allocates a slot for a role; the cluster IP's direct slot, if it is free.
     fn new_slot(
         &mut self,
-        ledger: &Ledger<'_>,
+        ledger: Ledger<'_>,
         port: &ServicePort,
         role: Role,
     ) -> Result<u32, DatapathError> {
@@ -171,7 +179,7 @@ impl Registry {
     ) -> Result<(), DatapathError> {
         let clients = self.clients(port, group);
         for (role, slot) in slots(group).filter(|(role, _)| role.is_of(port)) {
-            if let Some(options) = slot_options(port, role, (group, clients)) {
+            if let Some(options) = slot_options(port, role, group, clients) {
                 self.slot_options.put(slot, options)?;
             }
             if matches!(role, Role::External | Role::Guarded) {
@@ -185,27 +193,27 @@ impl Registry {
     /// Writes everything that programs see; nothing here can fail.
     fn show(
         &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
+        ledger: Ledger<'_>,
         port: &Arc<ServicePort>,
         backends: &mut BackendSet,
-        (group, sets): (&Group, &[(u32, Set)]),
+        draft: &Draft,
     ) {
-        let arrays = ledger.arrays;
+        let (services, arrays) = (ledger.services, ledger.arrays);
+        let group = &draft.group;
         Pool::confirm(arrays, &mut backends.members);
-        for (slot, set) in sets {
+        for (slot, set) in &draft.sets {
             show_set(arrays, *slot, *set);
         }
         let base = group.slot(Role::Internal).unwrap_or_default();
         let clients = self.clients(port, group);
         for (role, slot) in slots(group).filter(|(role, _)| role.is_of(port)) {
             let route = if role == Role::Internal {
-                self.internal_route(services, port, (backends, slot))
+                self.internal_route(services, port, backends, slot)
             } else {
                 backends.route(port, role, base)
             };
             show_route(arrays, slot, route);
-            if slot_options(port, role, (group, clients)).is_none() {
+            if slot_options(port, role, group, clients).is_none() {
                 self.slot_options.take(&slot);
             }
             if matches!(role, Role::External | Role::Guarded) {
@@ -221,7 +229,8 @@ impl Registry {
         &self,
         services: &Services,
         port: &Arc<ServicePort>,
-        (backends, base): (&BackendSet, u32),
+        backends: &BackendSet,
+        base: u32,
     ) -> Route {
         if self.is_direct(base) && !is_open(services, port) {
             backend_set::shut(Some(base))
@@ -266,11 +275,11 @@ impl Registry {
     }
 
     /// Clears slots that no word refers to, and with the first slot releases the backends of the group.
-    pub(super) fn retire(&mut self, ledger: &mut Ledger<'_>, services: &Services, group: Group) {
+    pub(super) fn retire(&mut self, ledger: Ledger<'_>, group: Group) {
         let base = group.slot(Role::Internal);
         let held = base.map_or_else(Set::default, |_| whole(ledger.arrays, &group));
         for slot in group.slots() {
-            self.clear(ledger.arrays, services, slot);
+            self.clear(ledger.arrays, ledger.services, slot);
             // Slots of a removed range belong to the apps again.
             if !self.is_direct(slot) && slot >= VIPS_MAX {
                 self.slots.release(slot - VIPS_MAX, ledger.pool.now());
@@ -368,7 +377,8 @@ fn show_route(arrays: &Arrays, slot: u32, route: Route) {
 fn slot_options(
     port: &ServicePort,
     role: Role,
-    (group, clients): (&Group, u32),
+    group: &Group,
+    clients: u32,
 ) -> Option<SlotOptions> {
     let internal = (role == Role::External).then(|| group.slot(Role::Inside));
     let internal = internal.flatten().filter(|_| Role::Inside.is_of(port));

@@ -20,19 +20,19 @@ impl Registry {
     /// Points a VIP to its current winner.
     pub(super) fn resolve(
         &mut self,
-        ledger: &mut Ledger<'_>,
-        services: &Services,
+        ledger: Ledger<'_>,
         vip: &Vip,
         retired: &mut Vec<Group>,
         served: &mut Served,
     ) {
+        let services = ledger.services;
         let winner = services.frontend(vip).map(|found| found.port);
         if let Some(port) = winner
             && self.groups.get(&port.id).is_none()
             && !self.shed.contains(&port.id)
         {
             // It had lost all its VIPs before.
-            self.try_port(ledger, services, port, retired, served);
+            self.try_port(ledger, port, retired, served);
         }
         if let Err(error) = self.lead(ledger.arrays, services, vip)
             && let Some(port) = winner
@@ -170,7 +170,7 @@ fn reopen(arrays: &Arrays, port: &ServicePort, base: u32) {
     let mut backends = super::BackendSet::default();
     let mut had = Vec::new();
     pool::members(arrays, set, &mut had);
-    backends.fill(port, &had, (super::backend_set::Keep::All, &[]));
+    backends.fill(port, &had, super::backend_set::Keep::All, &[]);
     let route: Route = backends.route(port, Role::Internal, base);
     arrays.write_route(base, route);
 }

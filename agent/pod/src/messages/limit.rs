@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 
 use dormouse_agent_netlink::Request;
-use dormouse_agent_netlink::classifier::{Side, add_clsact, filter};
+use dormouse_agent_netlink::classifier::{Position, Side, add_clsact, filter};
 use dormouse_cni::message::Rate;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -74,10 +74,14 @@ pub(crate) fn allowed(rate: Rate, mtu: u32) -> (u64, u64) {
 /// Attaches the classifier that drops the pod's egress beyond its limit.
 pub(crate) fn enforce(ifindex: u32, limiter: BorrowedFd<'_>) -> [Request; 2] {
     let what = "attach the limiter of the pod's egress";
-    let at = (Side::Ingress, PRIORITY);
+    let position = Position {
+        ifindex,
+        side: Side::Ingress,
+        priority: PRIORITY,
+    };
     [
         add_clsact(ifindex),
-        filter(what, ifindex, at, ("limit", limiter)),
+        filter(what, position, "limit", limiter),
     ]
 }
 

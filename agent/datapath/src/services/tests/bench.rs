@@ -181,20 +181,22 @@ impl Bench {
 
     pub(super) fn serve_changes(&mut self, changes: &Changes) -> Served {
         self.graces.pass();
-        let mut ledger = Ledger {
+        let ledger = Ledger {
+            services: &self.services,
             arrays: &self.maps.arrays,
             pool: &self.pool,
         };
-        self.registry.serve(&mut ledger, &self.services, changes)
+        self.registry.serve(ledger, changes)
     }
 
     pub(super) fn settle(&mut self) {
         self.graces.pass();
-        let mut ledger = Ledger {
+        let ledger = Ledger {
+            services: &self.services,
             arrays: &self.maps.arrays,
             pool: &self.pool,
         };
-        let served = self.registry.settle(&mut ledger, &self.services);
+        let served = self.registry.settle(ledger);
         assert!(served.shed.is_empty(), "{served:?}");
     }
 

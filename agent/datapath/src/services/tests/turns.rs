@@ -89,11 +89,12 @@ fn an_entry_is_published_in_the_middle_of_a_sync() {
     let changes = services.sync();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| {
-            let mut ledger = Ledger {
+            let ledger = Ledger {
+                services: &services,
                 arrays: &arrays,
                 pool: &pool,
             };
-            registry.serve(&mut ledger, &services, &changes)
+            registry.serve(ledger, &changes)
         });
         at.recv().unwrap();
         // The sync stands still until `go`: a call that waited for it would never return.
