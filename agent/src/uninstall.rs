@@ -62,7 +62,7 @@ pub enum UninstallError {
 
 impl From<InspectError> for UninstallError {
     fn from(error: InspectError) -> Self {
-        Self::Look(error.message)
+        Self::Look(error.message.clone())
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_services::Prefix;
+use dormouse_command::ListFormat;
 use dormouse_ebpf::decide::{NO_BACKEND, Tables as _};
 use dormouse_ebpf::flow::{Flow, FlowKey, MASQUERADED};
 
@@ -13,7 +14,6 @@ use self::ends::Ends;
 use self::writer::Writer;
 use super::InspectError;
 use super::names::{Source, protocol_name};
-use super::output::Form;
 
 mod ends;
 mod row;
@@ -109,7 +109,7 @@ pub struct Listing {
     /// The most flows that are listed.
     pub limit: usize,
     /// The form of the output.
-    pub form: Form,
+    pub form: ListFormat,
 }
 
 /// Writes flows while they are read, so memory does not grow with their number. Returns their number.

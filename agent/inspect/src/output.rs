@@ -2,35 +2,11 @@
 
 use std::io::{self, Write};
 
-use clap::ValueEnum;
+use dormouse_command::{Columns, ListFormat, OutputFormat, write_value};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{API_VERSION, Exit, InspectError};
-
-/// The output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// All columns, as text
-    Wide,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-    /// One name per line
-    Name,
-}
-
-/// The output flags of a list.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub struct Form {
-    /// Output format
-    #[arg(short, long)]
-    pub output: Option<Output>,
-    /// Omit the column headings
-    #[arg(long)]
-    pub no_headers: bool,
-}
+use super::{API_VERSION, InspectError};
 
 /// A column: its heading, and whether it is for `-o wide` only.
 pub type Column = (&'static str, bool);
@@ -48,17 +24,23 @@ pub trait Row: Serialize {
 }
 
 /// Writes a list in the requested format.
-pub fn list<R: Row>(out: &mut dyn Write, rows: &[R], form: Form) -> Result<(), InspectError> {
-    match form.output {
-        Some(output @ (Output::Json | Output::Yaml)) => value(out, &listed(rows), output),
-        Some(Output::Name) => {
+pub fn list<R: Row>(
+    out: &mut dyn Write,
+    rows: &[R],
+    format: ListFormat,
+) -> Result<(), InspectError> {
+    match format.output {
+        Some(output @ (OutputFormat::Json | OutputFormat::Yaml)) => {
+            Ok(write_value(out, &listed(rows), output)?)
+        }
+        Some(OutputFormat::Name) => {
             for row in rows {
                 writeln!(out, "{}", row.name())?;
             }
             Ok(())
         }
         output => {
-            let mut table = Table::new::<R>(output.is_some(), !form.no_headers);
+            let mut table = Table::new::<R>(output.is_some(), !format.no_headers);
             for row in rows {
                 table.fit(&row.cells());
             }
@@ -75,27 +57,13 @@ pub fn listed<R: Row>(rows: &[R]) -> Value {
     json!({"apiVersion": API_VERSION, "kind": R::KIND, "items": rows})
 }
 
-/// Writes a document as JSON or YAML.
-pub fn value(out: &mut dyn Write, value: &Value, output: Output) -> Result<(), InspectError> {
-    let text = match output {
-        Output::Yaml => serde_saphyr::to_string(value).map_err(|error| unwritable(&error))?,
-        _ => serde_json::to_string_pretty(value).map_err(|error| unwritable(&error))?,
-    };
-    Ok(writeln!(out, "{}", text.trim_end())?)
-}
-
-fn unwritable(error: &dyn std::error::Error) -> InspectError {
-    let message = format!("cannot write the answer: {error}");
-    InspectError::new(Exit::No, message, "use -o json")
-}
-
-/// Aligned columns. Widths only grow, so later rows stay aligned with earlier ones.
+/// A table of rows of one type, with the columns of its format.
 #[derive(Debug)]
 pub struct Table {
     columns: &'static [Column],
     wide: bool,
     headings: bool,
-    widths: Vec<usize>,
+    aligned: Columns,
 }
 
 impl Table {
@@ -105,46 +73,38 @@ impl Table {
             columns: R::COLUMNS,
             wide,
             headings,
-            widths: Vec::new(),
+            aligned: Columns::default(),
         };
         if headings {
-            let headings = R::COLUMNS.iter().map(|(heading, _)| (*heading).to_owned());
-            table.fit(&headings.collect::<Vec<_>>());
+            table.fit(&table.column_names());
         }
         table
     }
 
     /// Widens the columns to fit a row.
     pub fn fit(&mut self, cells: &[String]) {
-        self.widths.resize(self.widths.len().max(cells.len()), 1);
-        for (width, cell) in self.widths.iter_mut().zip(cells) {
-            *width = (*width).max(cell.chars().count());
-        }
+        let shown = self.shown(cells);
+        self.aligned.fit(&shown);
     }
 
     /// Writes a row, and before the first row the headings.
     pub fn write(&mut self, out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
         if std::mem::take(&mut self.headings) {
-            let headings = self
-                .columns
-                .iter()
-                .map(|(heading, _)| (*heading).to_owned());
-            self.line(out, &headings.collect::<Vec<_>>())?;
+            self.aligned.write(out, &self.shown(&self.column_names()))?;
         }
-        self.line(out, cells)
+        self.aligned.write(out, &self.shown(cells))
     }
 
-    /// Three spaces between columns, none at the end; `-` for an empty cell.
-    fn line(&self, out: &mut dyn Write, cells: &[String]) -> io::Result<()> {
-        let columns = self.columns.iter().zip(cells.iter().zip(&self.widths));
+    fn column_names(&self) -> Vec<String> {
+        let names = self.columns.iter().map(|(name, _)| (*name).to_owned());
+        names.collect()
+    }
+
+    /// The cells of the columns that the format shows.
+    fn shown(&self, cells: &[String]) -> Vec<String> {
+        let columns = self.columns.iter().zip(cells);
         let shown = columns.filter(|((_, wide), _)| self.wide || !wide);
-        let padded = shown.map(|(_, (cell, width))| {
-            let cell = cell.replace(|c: char| c.is_control(), " ");
-            let cell = if cell.is_empty() { "-" } else { &cell };
-            format!("{cell:<width$}   ")
-        });
-        let line: String = padded.collect();
-        writeln!(out, "{}", line.trim_end())
+        shown.map(|(_, cell)| cell.clone()).collect()
     }
 }
 
@@ -175,10 +135,15 @@ mod tests {
         }
     }
 
-    fn written(output: Option<Output>, no_headers: bool) -> String {
+    fn written(output: Option<OutputFormat>, no_headers: bool) -> String {
         let mut out = Vec::new();
-        let form = Form { output, no_headers };
-        list(&mut out, &[Pair("a-long-name", "5s"), Pair("b", "")], form).unwrap();
+        let format = ListFormat { output, no_headers };
+        list(
+            &mut out,
+            &[Pair("a-long-name", "5s"), Pair("b", "")],
+            format,
+        )
+        .unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -189,24 +154,24 @@ mod tests {
             "NAME          AGE\na-long-name   5s\nb             -\n"
         );
         assert_eq!(
-            written(Some(Output::Wide), true),
+            written(Some(OutputFormat::Wide), true),
             "a-long-name   5s   here\nb             -    here\n"
         );
     }
 
     #[test]
     fn a_json_list_has_a_kind_and_items() {
-        let list: Value = serde_json::from_str(&written(Some(Output::Json), false)).unwrap();
+        let list: Value = serde_json::from_str(&written(Some(OutputFormat::Json), false)).unwrap();
         assert_eq!(list["apiVersion"], "dormouse.dev/v1");
         assert_eq!(
             (&list["kind"], list["items"].as_array().unwrap().len()),
             (&"PairList".into(), 2)
         );
         assert_eq!(
-            written(Some(Output::Name), false),
+            written(Some(OutputFormat::Name), false),
             "pair/a-long-name\npair/b\n"
         );
-        assert!(written(Some(Output::Yaml), false).contains("kind: PairList"));
+        assert!(written(Some(OutputFormat::Yaml), false).contains("kind: PairList"));
     }
 
     #[test]

@@ -8,10 +8,10 @@ use dormouse_agent_inspect::address::Found;
 use dormouse_agent_inspect::explanation::From;
 use dormouse_agent_inspect::frame::Opening;
 use dormouse_agent_inspect::names::{Source, protocol_name, protocol_number};
-use dormouse_agent_inspect::output::{Output, value};
 use dormouse_agent_inspect::packet_path::PacketPath;
 use dormouse_agent_inspect::{API_VERSION, Exit, InspectError, address, reason};
 use dormouse_agent_services::address::parse_address;
+use dormouse_command::{OutputFormat, write_value};
 use serde_json::json;
 
 use super::flows::service;
@@ -64,7 +64,7 @@ struct FlowFlags {
     bare: bool,
     /// Output format
     #[arg(short, long)]
-    output: Option<Output>,
+    output: Option<OutputFormat>,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -75,7 +75,7 @@ struct AddressFlags {
     address: String,
     /// Output format
     #[arg(short, long)]
-    output: Option<Output>,
+    output: Option<OutputFormat>,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -86,7 +86,7 @@ struct CodeFlags {
     code: String,
     /// Output format
     #[arg(short, long)]
-    output: Option<Output>,
+    output: Option<OutputFormat>,
 }
 
 /// Runs `explain`.
@@ -113,7 +113,9 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, InspectE
     let path = PacketPath::new(source, opening, from, flags.bare);
     let found = path.explain()?;
     match flags.output {
-        Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
+        Some(output @ (OutputFormat::Json | OutputFormat::Yaml)) => {
+            write_value(out, &found.value(), output)?;
+        }
         _ => write!(out, "{}", found.screen())?,
     }
     Ok(if found.is_delivered() {
@@ -224,7 +226,9 @@ fn explain_address(flags: &AddressFlags, out: &mut dyn Write) -> Result<Exit, In
     }
     let found = Found { address, facts };
     match flags.output {
-        Some(output @ (Output::Json | Output::Yaml)) => value(out, &found.value(), output)?,
+        Some(output @ (OutputFormat::Json | OutputFormat::Yaml)) => {
+            write_value(out, &found.value(), output)?;
+        }
         _ => write!(out, "{}", found.screen())?,
     }
     Ok(if found.facts.is_empty() {
@@ -245,10 +249,10 @@ fn explain_code(flags: &CodeFlags, out: &mut dyn Write) -> Result<Exit, InspectE
             "sudo dormouse-agent get drops",
         ));
     };
-    if let Some(output @ (Output::Json | Output::Yaml)) = flags.output {
+    if let Some(output @ (OutputFormat::Json | OutputFormat::Yaml)) = flags.output {
         let runbook =
             json!({"apiVersion": API_VERSION, "kind": "Runbook", "code": code, "reason": found});
-        value(out, &runbook, output)?;
+        write_value(out, &runbook, output)?;
         return Ok(Exit::Yes);
     }
     writeln!(out, "{code}     {}: {}", found.kind, found.name)?;

@@ -8,10 +8,10 @@ use clap::Args;
 use dormouse_agent_datapath::FrontendAddress;
 use dormouse_agent_inspect::flows::{self, Filter, Kind, Listing, State, To};
 use dormouse_agent_inspect::names::{Source, protocol_number};
-use dormouse_agent_inspect::output::Form;
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{Exit, InspectError};
 use dormouse_agent_services::{Prefix, address::parse_address};
+use dormouse_command::ListFormat;
 
 use super::node_flags::{NodeFlags, print_note};
 
@@ -49,7 +49,7 @@ pub struct Flows {
     #[arg(long)]
     limit: Option<usize>,
     #[command(flatten)]
-    form: Form,
+    form: ListFormat,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -66,7 +66,7 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectE
         let all = Listing {
             filter,
             limit: usize::MAX,
-            form: Form::default(),
+            form: ListFormat::default(),
         };
         let count = flows::write(&mut std::io::sink(), source, &all)?;
         writeln!(out, "{count}")?;

@@ -4,11 +4,12 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 use dormouse_agent_inspect::names::slots;
-use dormouse_agent_inspect::output::{Form, Output, list};
+use dormouse_agent_inspect::output::list;
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{
     Exit, InspectError, addresses, apps, backends, drops, neighbours, pods,
 };
+use dormouse_command::{ListFormat, OutputFormat};
 
 use super::node_flags::{NodeFlags, print_note};
 
@@ -54,7 +55,7 @@ enum Resource {
 #[derive(Clone, Debug, Args)]
 struct Plain {
     #[command(flatten)]
-    form: Form,
+    form: ListFormat,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -78,7 +79,7 @@ struct ServicesFlags {
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     #[command(flatten)]
-    form: Form,
+    form: ListFormat,
     #[command(flatten)]
     node: NodeFlags,
 }
@@ -167,7 +168,7 @@ fn get_services(flags: &ServicesFlags, out: &mut dyn Write) -> Result<Exit, Insp
     }
     if matches!(
         flags.form.output,
-        Some(Output::Wide | Output::Json | Output::Yaml)
+        Some(OutputFormat::Wide | OutputFormat::Json | OutputFormat::Yaml)
     ) {
         fill_slots(&flags.node, &mut rows);
     }

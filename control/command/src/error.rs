@@ -1,5 +1,6 @@
 //! Errors of commands: what failed and on which object, its cause once, the next step, and a code to look up.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::iter::successors;
 
@@ -57,28 +58,37 @@ impl CommandError {
     }
 
     /// Writes the error to `to`, usually stderr. `explain` is the command that prints a code's runbook, if there is one.
+    /// Prints nothing if the reader of stdout has gone (`| head`).
     pub fn print(&self, to: &mut dyn Write, explain: Option<&str>) {
         if self.quiet {
             return;
         }
-        let mut text = format!("error[{}]: {}\n", self.code, self.message);
-        for note in &self.notes {
-            text.extend(["  ", note, "\n"]);
-        }
-        text.extend(["  try: ", &self.hint]);
-        if let Some(explain) = explain {
-            text.extend(["        more: ", explain, " ", self.code]);
-        }
-        text.push('\n');
+        let more = explain.map(|explain| format!("        more: {explain} {}", self.code));
+        let text = format!("{self}{}\n", more.unwrap_or_default());
         // If stderr is closed too, only the exit status is left.
         drop(to.write_all(text.as_bytes()));
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "error[{}]: {}", self.code, self.message)?;
+        for note in &self.notes {
+            writeln!(f, "  {note}")?;
+        }
+        write!(f, "  try: {}", self.hint)
     }
 }
 
 impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         let message = format!("cannot write the answer: {error}");
-        let mut failure = Self::new(OUTPUT_CODE, Exit::No, message, "write to another place");
+        let mut failure = Self::new(
+            OUTPUT_CODE,
+            Exit::No,
+            message,
+            "write to another file or pipe",
+        );
         if error.kind() == io::ErrorKind::BrokenPipe {
             failure.exit = Exit::Yes;
             failure.quiet = true;

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use dormouse_command::{ListFormat, OutputFormat, write_value};
 use serde_json::to_string;
 
 use super::FlowRow;
-use crate::output::{Form, Output, Row, Table, value};
+use crate::output::{Row, Table};
 use crate::{API_VERSION, Exit, InspectError};
 
 /// Number of rows that decide the column widths.
@@ -14,7 +15,7 @@ const FITTED: usize = 512;
 /// Writes the rows of one answer.
 pub(super) struct Writer<'a> {
     out: &'a mut dyn Write,
-    form: Form,
+    form: ListFormat,
     table: Table,
     /// Rows that wait until the column widths are known.
     waiting: Vec<FlowRow>,
@@ -22,8 +23,8 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(out: &'a mut dyn Write, form: Form) -> Result<Self, InspectError> {
-        if form.output == Some(Output::Json) {
+    pub(super) fn new(out: &'a mut dyn Write, form: ListFormat) -> Result<Self, InspectError> {
+        if form.output == Some(OutputFormat::Json) {
             let kind = FlowRow::KIND;
             write!(
                 out,
@@ -31,7 +32,7 @@ impl<'a> Writer<'a> {
             )?;
         }
         Ok(Self {
-            table: Table::new::<FlowRow>(form.output == Some(Output::Wide), !form.no_headers),
+            table: Table::new::<FlowRow>(form.output == Some(OutputFormat::Wide), !form.no_headers),
             out,
             form,
             waiting: Vec::new(),
@@ -42,13 +43,13 @@ impl<'a> Writer<'a> {
     pub(super) fn row(&mut self, row: FlowRow) -> Result<(), InspectError> {
         self.count += 1;
         match self.form.output {
-            Some(Output::Json) => {
+            Some(OutputFormat::Json) => {
                 let comma = if self.count == 1 { "" } else { "," };
                 let text = to_string(&row).map_err(|error| unwritable(&error))?;
                 Ok(write!(self.out, "{comma}\n{text}")?)
             }
-            Some(Output::Name) => Ok(writeln!(self.out, "{}", row.name())?),
-            _ if self.count <= FITTED || self.form.output == Some(Output::Yaml) => {
+            Some(OutputFormat::Name) => Ok(writeln!(self.out, "{}", row.name())?),
+            _ if self.count <= FITTED || self.form.output == Some(OutputFormat::Yaml) => {
                 self.waiting.push(row);
                 Ok(())
             }
@@ -75,10 +76,10 @@ impl<'a> Writer<'a> {
 
     pub(super) fn end(mut self) -> Result<usize, InspectError> {
         match self.form.output {
-            Some(Output::Json) => writeln!(self.out, "\n]}}")?,
-            Some(Output::Yaml) => {
+            Some(OutputFormat::Json) => writeln!(self.out, "\n]}}")?,
+            Some(OutputFormat::Yaml) => {
                 let list = crate::output::listed(&self.waiting);
-                value(self.out, &list, Output::Yaml)?;
+                write_value(self.out, &list, OutputFormat::Yaml)?;
             }
             _ => self.flush()?,
         }
