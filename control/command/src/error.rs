@@ -156,8 +156,8 @@ mod tests {
     #[derive(Debug)]
     struct OuterError(io::Error);
 
-    impl std::fmt::Display for OuterError {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    impl fmt::Display for OuterError {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("cannot connect")
         }
     }
