@@ -17,13 +17,13 @@ pub(super) struct NodeFlags {
     /// Name of the node; needed if this machine has pins of several
     #[arg(long, env = "DORMOUSE_NODE")]
     node: Option<String>,
-    /// Folder in flags its maps are pinned [default: /sys/fs/bpf/dormouse/NODE]
+    /// Folder in which its maps are pinned [default: /sys/fs/bpf/dormouse/NODE]
     #[arg(long, env = "DORMOUSE_BPFFS")]
     bpffs: Option<PathBuf>,
-    /// Address and port of its agent's metrics server, flags also serves the Services' names
+    /// Address and port of its agent's metrics server, which also serves the Services' names
     #[arg(long, env = "DORMOUSE_METRICS", default_value = "[::1]:10249")]
     metrics: SocketAddr,
-    /// State folder of the node, flags contains the journal of address leases
+    /// State folder of the node, which contains the journal of address leases
     #[arg(long, env = "DORMOUSE_STATE_DIR", default_value = "/var/lib/dormouse")]
     state_dir: PathBuf,
 }

@@ -66,8 +66,8 @@ impl Drop for Timing {
 }
 
 impl ClientConnection {
-    /// ResponseBodys one request, unless the client leaves first: then its place, slot and backend
-    /// connection are given up at once, although no task reads from the client's socket.
+    /// Answers one request. If the client closes first, its queue place, slot and backend connection are
+    /// released at once, although no task reads from the client's socket.
     pub(crate) async fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
