@@ -98,14 +98,6 @@ impl Services {
         entry.map_or(&[], |entry| &entry.ports)
     }
 
-    /// Whether the service port has an external frontend on this node.
-    pub fn takes_external(&self, port: &ServicePort) -> bool {
-        let addresses = &port.addresses;
-        let node_ports = table::node_port(port);
-        addresses.is_external()
-            || node_ports.is_some_and(|node_port| self.vips_at(node_port).next().is_some())
-    }
-
     /// The health check answers of a Service, by family; none: no health check node port.
     pub fn health_checks(&self, service: &ServiceKey) -> [Option<Health>; 2] {
         let entry = self.entry(&service.namespace, &service.name);

@@ -3,9 +3,10 @@
 
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{
-    Affinities, Changes, Decision, Node, NodeAddresses, NodePortAddresses, Packet, Problem,
-    Protocol, ServiceKey, Services, Strictness, Vip,
+    Changes, Node, NodeAddresses, NodePortAddresses, Problem, Protocol, ServiceKey, Services,
+    Strictness, Vip,
 };
+use dormouse_agent_services_oracle::{Affinities, Decision, Packet, decide};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
@@ -256,7 +257,7 @@ fn affinity_ends_with_its_timeout() {
     let mut affinities = Affinities::default();
     let id = services.ports().next().unwrap().id.clone();
     affinities.record(&id, packet.source, "[fd01::2]:8080".parse().unwrap(), 1_000);
-    let choices = |now_ms| match services.decide(&packet, &affinities, now_ms) {
+    let choices = |now_ms| match decide(&services, &packet, &affinities, now_ms) {
         Decision::Translate(translation) => translation.backends().count(),
         other => panic!("{other:?}"),
     };

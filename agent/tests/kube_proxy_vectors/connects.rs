@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use dormouse_agent_services::{Packet, Protocol};
+use dormouse_agent_services::Protocol;
+use dormouse_agent_services_oracle::Packet;
 use serde_json::{Value, json};
 
 use crate::calls::{Answer, Asker, Call, Servers};

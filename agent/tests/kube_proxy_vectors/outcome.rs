@@ -1,9 +1,9 @@
 //! Sends a packet again and again, as new connections, until all have been seen to whom it may go.
 
+use dormouse_agent_services_oracle::Packet;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use dormouse_agent_services::Packet;
 use serde_json::{Value, json};
 
 use crate::frame::Parcel;

@@ -22,9 +22,13 @@ const PURE: [&str; 3] = [
 const STORE: &str = "control/store/Cargo.toml";
 
 /// The agent's packages, and the members that each builds on.
-const AGENT: [(&str, &[&str]); 7] = [
+const AGENT: [(&str, &[&str]); 8] = [
     ("agent/ipam/Cargo.toml", &[]),
     ("agent/services/Cargo.toml", &[]),
+    (
+        "agent/services/oracle/Cargo.toml",
+        &["dormouse-agent-services"],
+    ),
     ("agent/netlink/Cargo.toml", &[]),
     ("agent/sys/Cargo.toml", &["dormouse-agent-ipam"]),
     (

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{Family, Flow};
 use dormouse_agent_services::{
-    Node, NodeAddresses, NodePortAddresses, Packet, PortId, Prefix, Protocol, ServiceKey, Services,
+    Node, NodeAddresses, NodePortAddresses, PortId, Prefix, Protocol, ServiceKey, Services,
 };
+use dormouse_agent_services_oracle::Packet;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 

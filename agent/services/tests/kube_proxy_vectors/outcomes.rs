@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use dormouse_agent_services::{Backend, Decision, Fate, Packet, Translation, Vip};
+use dormouse_agent_services::{Backend, Vip};
+use dormouse_agent_services_oracle::{Decision, Fate, Packet, Translation, decide};
 use serde_json::{Value, json};
 
 use crate::scenario::Run;
@@ -16,7 +17,7 @@ pub(crate) fn compare(run: &Run, expect: &Value, tally: &mut Tally) {
         for packet in list(&outcome["packets"]) {
             let packet = packet.as_str().unwrap();
             let asked = recorded::packet(packet);
-            let decision = run.services.decide(&asked, &run.affinities, 0);
+            let decision = decide(&run.services, &asked, &run.affinities, 0);
             if refuses_all(run, &asked) {
                 tally.refused += 1;
                 let refused = json!({"verdict": "reject"});

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use dormouse_agent_services::{Affinities, Changes, Family, Flow, Services, Strictness};
+use dormouse_agent_services::{Changes, Family, Flow, Services, Strictness};
+use dormouse_agent_services_oracle::Affinities;
 use serde_json::{Value, json};
 
 use crate::outcomes;

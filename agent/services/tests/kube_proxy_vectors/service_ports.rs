@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dormouse_agent_services::{
-    Affinities, Answer, Decision, Family, Packet, Policy, ServicePort, Set, Source,
-};
+use dormouse_agent_services::{Answer, Family, Policy, ServicePort, Set, Source};
+use dormouse_agent_services_oracle::{Affinities, Decision, Packet, decide};
 use serde_json::{Value, json};
 
 use crate::outcomes::backend_text;
@@ -68,11 +67,7 @@ fn describe(run: &Run, port: &ServicePort) -> Value {
     let ranges = ranges.map(|ranges| sorted(ranges.iter().map(ToString::to_string).collect()));
     let backends = |set: Set| sorted(port.set(set).map(backend_text).collect());
     let used = |policy, set| port.uses(policy).then(|| backends(set));
-    let external = |source| {
-        run.services
-            .takes_external(port)
-            .then(|| word(port.external_answer(source)))
-    };
+    let external = |source| takes_external(run, port).then(|| word(port.external_answer(source)));
     let mut described = json!({
         "service": id.service.to_string(),
         "protocol": id.protocol.to_string(),
@@ -148,7 +143,7 @@ fn internal(run: &Run, port: &ServicePort) -> &'static str {
         port: port.number,
         protocol: port.id.protocol,
     };
-    match run.services.decide(&packet, &Affinities::default(), 0) {
+    match decide(&run.services, &packet, &Affinities::default(), 0) {
         Decision::Pass => "none",
         Decision::Reject => "reject",
         Decision::Drop => "drop",
@@ -173,4 +168,18 @@ fn health_checks(run: &Run) -> BTreeMap<String, Value> {
         }
     }
     described
+}
+
+/// Whether the service port has an address on this node that takes traffic from outside.
+fn takes_external(run: &Run, port: &ServicePort) -> bool {
+    let addresses = &port.addresses;
+    let on_nodes = || {
+        !run.services
+            .node()
+            .node_port_addresses(port.id.family)
+            .is_empty()
+    };
+    !addresses.external_ips.is_empty()
+        || !addresses.load_balancer_ips.is_empty()
+        || port.node_port.is_some() && on_nodes()
 }

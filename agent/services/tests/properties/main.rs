@@ -10,9 +10,9 @@ use std::net::IpAddr;
 
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{
-    Affinities, Decision, Fate, Node, NodeAddresses, NodePortAddresses, Packet, Prefix, Protocol,
-    Services, Strictness,
+    Node, NodeAddresses, NodePortAddresses, Prefix, Protocol, Services, Strictness,
 };
+use dormouse_agent_services_oracle::{Affinities, Decision, Fate, Packet, decide};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -76,7 +76,7 @@ fn packets() -> Vec<Packet> {
 }
 
 fn verdicts(services: &Services) -> Vec<String> {
-    let decide = |packet: &Packet| match services.decide(packet, &Affinities::default(), 0) {
+    let decide = |packet: &Packet| match decide(&services, packet, &Affinities::default(), 0) {
         Decision::Translate(translation) => {
             let port = translation.port;
             let fates: Vec<_> = translation

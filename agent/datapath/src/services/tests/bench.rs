@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{
-    Affinities, Changes, Decision, Fate, Node, NodeAddresses, NodePortAddresses, Packet, Prefix,
-    Protocol, Services, Strictness, Vip,
+    Changes, Node, NodeAddresses, NodePortAddresses, Prefix, Protocol, Services, Strictness, Vip,
 };
 use dormouse_agent_services_samples::objects::{TestObject, World, read};
+use dormouse_agent_services_oracle::{Affinities, Decision, Fate, Packet, decide};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{self, Choice, Request, decide};
 use dormouse_ebpf::maps::{FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions};
@@ -296,7 +296,7 @@ impl Bench {
 
     /// All outcomes that the Services themselves allow.
     pub(super) fn wanted(&self, packet: &Packet) -> BTreeSet<Outcome> {
-        match self.services.decide(packet, &Affinities::default(), 0) {
+        match decide(&self.services, packet, &Affinities::default(), 0) {
             Decision::Pass => [Outcome::Pass].into(),
             Decision::Reject => [Outcome::Reject].into(),
             Decision::Drop => [Outcome::Drop].into(),

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use dormouse_agent_services::{Packet, Protocol, Strictness};
+use dormouse_agent_services::{Protocol, Strictness};
+use dormouse_agent_services_oracle::Packet;
 use dormouse_agent_services_samples::objects::{self, ADDRESSES};
 use proptest::prelude::*;
 

@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::backend::Backend;
-use crate::change::Changes;
-use crate::key::PortId;
-use crate::port::{ServicePort, Set};
+use dormouse_agent_services::{Backend, Changes, PortId, ServicePort, Set};
 
 /// An affinity entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
