@@ -1,4 +1,4 @@
-//! What becomes of the first packet of a connection.
+//! The decision for the first packet of a connection.
 
 use std::net::IpAddr;
 
@@ -111,7 +111,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// What becomes of a packet, the client's earlier choices considered.
+/// The decision for a packet, given the affinity entries of its client.
 pub fn decide<'a>(
     services: &'a Services,
     packet: &Packet,
@@ -150,7 +150,7 @@ pub fn decide<'a>(
         .unwrap_or(Decision::Translate(translation))
 }
 
-/// What becomes of packets to an address of the service ranges that no service port answers at.
+/// The decision for packets to an address of the service ranges at which no service port answers.
 fn unserved(services: &Services, address: IpAddr, sent_by_node: bool) -> Option<Decision<'static>> {
     if !sent_by_node && services.node().is_local(address) {
         None
@@ -164,7 +164,7 @@ fn unserved(services: &Services, address: IpAddr, sent_by_node: bool) -> Option<
     }
 }
 
-/// What the source ranges of a load balancer's address do to the source, if they do not let it in.
+/// The decision of a load balancer's source ranges, if they do not admit the source.
 fn refusal(
     services: &Services,
     frontend: &Frontend<'_>,
@@ -187,7 +187,7 @@ fn refusal(
     (!admitted).then_some(Decision::Drop)
 }
 
-/// What the service port has for the source, and whether the source is hidden whatever the backend.
+/// The service port's answer to the source, and whether the source is masqueraded with every backend.
 fn answer(services: &Services, frontend: &Frontend<'_>, source: IpAddr) -> (Answer, bool) {
     let (node, port) = (services.node(), frontend.port);
     if frontend.kind == Kind::ClusterIp {

@@ -7,8 +7,8 @@ use dormouse_agent_services::change::{Event, Object};
 use dormouse_agent_services::{
     Changes, Node, NodeAddresses, NodePortAddresses, Prefix, Protocol, Services, Strictness, Vip,
 };
+use dormouse_agent_services_oracle::{self as oracle, Affinities, Decision, Fate, Packet};
 use dormouse_agent_services_samples::objects::{TestObject, World, read};
-use dormouse_agent_services_oracle::{Affinities, Decision, Fate, Packet, decide};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{self, Choice, Request, decide};
 use dormouse_ebpf::maps::{FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions};
@@ -296,7 +296,7 @@ impl Bench {
 
     /// All outcomes that the Services themselves allow.
     pub(super) fn wanted(&self, packet: &Packet) -> BTreeSet<Outcome> {
-        match decide(&self.services, packet, &Affinities::default(), 0) {
+        match oracle::decide(&self.services, packet, &Affinities::default(), 0) {
             Decision::Pass => [Outcome::Pass].into(),
             Decision::Reject => [Outcome::Reject].into(),
             Decision::Drop => [Outcome::Drop].into(),
