@@ -1,4 +1,4 @@
-//! Services in the maps: one writer, whose syncs no other part of the data path waits for.
+//! Services in the maps. A sync holds this part's own lock.
 
 use std::sync::Arc;
 

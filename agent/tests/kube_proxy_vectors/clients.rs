@@ -25,7 +25,7 @@ impl Clients {
         }
     }
 
-    /// Another scenario begins. What the kernel knows from the one before stays, as it does in life.
+    /// Begins another scenario. Entries of the one before stay in the kernel, as on a real node.
     pub(crate) fn begin(&mut self) {
         self.bound.clear();
     }
@@ -66,7 +66,7 @@ impl Clients {
         }
     }
 
-    /// Whether the kernel noted that the client was led there.
+    /// Whether the kernel has an affinity entry of the client for the backend.
     pub(crate) fn is_noted(
         &self,
         view: &View<'_>,

@@ -70,7 +70,7 @@ pub(crate) fn runs(len: usize) -> (usize, usize) {
     let len = len as f64;
     let missed = 1.0 - 1.0 / len.max(2.0);
     let most = (PATIENCE * len.max(1.0)).ln() / -missed.ln();
-    // A stranger who should not be among them shall have his chance too.
+    // Enough packets to detect a backend that must not be selected as well.
     let least = 2.0 + 2.0 * len;
     (whole(least), whole(most.max(least)))
 }

@@ -1,4 +1,4 @@
-//! The data path under test: packets go in, fates come out.
+//! The data path under test: packets as input, decisions as output.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -7,8 +7,8 @@ use crate::maps::{
 use crate::tables::Tables;
 use crate::trace::Step;
 
-/// The backend that the client is bound to, if the slot may still use it: one of policy Local if `local`. Of two, the first
-/// in the order of their texts, as with kube-proxy.
+/// The backend that the client is bound to, if the slot may still use it: one of policy Local if `local`. If two entries are
+/// valid, the backend whose address sorts first as text, as with kube-proxy.
 #[inline(always)]
 pub(super) fn backend<T: Tables>(
     tables: &T,

@@ -96,8 +96,8 @@ fn reverse_nat(ctx: &TcContext, scratch: &mut Scratch, found: Read, config: &Con
     }
 }
 
-/// Whether the flow redirects a socket of the node, see [`super::stale_backend`]: only such flows begin in packets that
-/// leave.
+/// Whether the flow redirects a socket of the node, see [`super::stale_backend`]: no other flow of
+/// this direction is created at egress.
 #[inline(always)]
 fn is_redirected(flow: *const Flow) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.

@@ -69,7 +69,7 @@ pub(crate) fn validate(scratch: &mut Scratch, flow: *const Flow, config: &Config
     Validity::Valid
 }
 
-/// A revoked flow is rejected while its socket renews it; after that, another socket may have its ends.
+/// A revoked flow rejects packets for one [`SEEN_STEP_NS`]; later another socket may use the same addresses and ports.
 #[inline(always)]
 fn ended(scratch: &Scratch, flow: *const Flow) -> Validity {
     // SAFETY: a map value, which lives as long as the program runs; this field never changes.

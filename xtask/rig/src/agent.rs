@@ -19,7 +19,7 @@ use crate::names;
 use crate::node::UPLINK;
 use crate::wait::wait;
 
-/// Where one agent has its things.
+/// The paths of one agent: state, socket, cgroup and pins.
 #[derive(Clone, Debug)]
 pub struct Home {
     /// The node's name.
@@ -177,7 +177,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Already gone is as good.
+        // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -18,8 +18,8 @@
 //! | [`load`] | connections and datagrams without pause, and a count of what went wrong |
 //! | [`frame`], [`tap`] | packets as bytes, and an interface on which they are sent and captured |
 //!
-//! Everything has a name of its own: tests of one program, and of several at once, do not meet. What a test makes is
-//! removed when its value is dropped; what a killed run left is removed by the next one ([`names`]).
+//! All names are unique, so that tests that run in parallel do not interfere. What a test creates is removed when its value
+//! is dropped; the leftovers of a killed run are removed by the next one ([`names`]).
 //!
 //! Nothing here depends on the agent: its binaries are started, its library is not called.
 #![forbid(unsafe_code)]

@@ -58,7 +58,7 @@ impl Server {
 
     /// Sends one line to every connection, and ends it a good while after the client has.
     ///
-    /// So two kinds of resets that are no fault do not happen. A server that ends first keeps the connection in TIME_WAIT for
+    /// This avoids two harmless resets. A server that ends first keeps the connection in TIME_WAIT for
     /// a minute, and acknowledges a segment from the node's address and the same port. The last two segments of a server
     /// that ends right after the client can overtake each other between two processors.
     pub fn light(sockets: &Sockets, port: u16) -> Self {

@@ -26,7 +26,7 @@ const LEAVING_MAX: usize = 4;
 pub(super) enum Keep {
     /// Those with possible established connections, for these only.
     Standing,
-    /// All that no endpoint contradicts: not every slice may have arrived.
+    /// All that no received slice excludes: more slices may arrive.
     Unheard,
     /// All: an old path to the API server is better than none.
     All,

@@ -12,66 +12,66 @@ use crate::affinity::Affinities;
 /// The first packet of a connection, with its sender: this node, a pod, or another host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Who sent it.
+    /// Its source address.
     pub source: IpAddr,
-    /// Where it is sent to.
+    /// Its destination address.
     pub destination: IpAddr,
-    /// The port there.
+    /// Its destination port.
     pub port: u16,
     /// Its protocol.
     pub protocol: Protocol,
 }
 
-/// What becomes of a packet.
+/// The decision for a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Decision<'a> {
-    /// It is none of ours: it goes its usual way.
+    /// Not for a Service: it passes unchanged.
     Pass,
-    /// It is refused: ICMP or ICMPv6 port unreachable.
+    /// Rejected with ICMP or ICMPv6 port unreachable.
     Reject,
-    /// It is dropped silently.
+    /// Dropped.
     Drop,
-    /// It is sent to a backend.
+    /// DNAT to a backend.
     Translate(Translation<'a>),
 }
 
-/// What becomes of a packet once a backend is chosen.
+/// The decision for a packet with a certain backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It goes there.
+    /// Forwarded to the backend.
     Deliver {
-        /// Whether the node's own address takes the place of its source.
+        /// Whether its source is masqueraded by the node's address.
         masquerade: bool,
     },
-    /// The backend's address is a cluster IP itself: it is refused.
+    /// Rejected: the backend's address is itself a cluster IP.
     Reject,
-    /// The backend's address may be given to a service, but to none yet: it is dropped.
+    /// Dropped: the backend's address is in a range of cluster IPs, but no Service has it.
     Drop,
 }
 
-/// To which backends a packet may be sent, at random by weight.
+/// The backends for a packet, of which one is selected at random by weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Translation<'a> {
     services: &'a Services,
     packet: Packet,
-    /// The service port that answers.
+    /// The service port of the VIP.
     pub port: &'a ServicePort,
-    /// The set that the packet may use.
+    /// The set of backends for the packet's policy.
     pub set: Set,
-    /// The only backend that counts, if the client is bound to one.
+    /// The only candidate, if the client has an affinity entry.
     pub bound: Option<Backend>,
     masquerade: bool,
 }
 
 impl<'a> Translation<'a> {
-    /// The backends that may be chosen; never none.
+    /// The candidates; at least one.
     pub fn backends(&self) -> impl Iterator<Item = Backend> + use<'a> {
         let bound = self.bound;
         let free = self.port.set(self.set).filter(move |_| bound.is_none());
         bound.into_iter().chain(free)
     }
 
-    /// What becomes of the packet with this backend.
+    /// The decision for the packet with this backend.
     pub fn fate(&self, backend: Backend) -> Fate {
         let node = self.services.node();
         let sent_by_node = node.is_local(self.packet.source);
@@ -85,7 +85,7 @@ impl<'a> Translation<'a> {
         Fate::Deliver { masquerade }
     }
 
-    /// A backend that calls itself through a service must not see its own address as the caller's.
+    /// Whether a backend connects to itself through a Service: it is masqueraded, as its own address must not be the source.
     fn is_hairpin(&self, backend: Backend) -> bool {
         let (address, port) = (backend.address, backend.port);
         let protocol = self.packet.protocol;
@@ -98,7 +98,7 @@ impl<'a> Translation<'a> {
             })
     }
 
-    /// What becomes of the packet with every backend, if that is the same and not delivery.
+    /// The decision for the packet, if it is the same for every backend and not delivery.
     fn dead_end(&self) -> Option<Decision<'a>> {
         let mut fates = self.backends().map(|backend| self.fate(backend));
         let first = fates.next()?;
@@ -150,7 +150,7 @@ pub fn decide<'a>(
         .unwrap_or(Decision::Translate(translation))
 }
 
-/// The decision for packets to an address of the service ranges at which no service port answers.
+/// The decision for packets to an address of the service ranges without a service port.
 fn unserved(services: &Services, address: IpAddr, sent_by_node: bool) -> Option<Decision<'static>> {
     if !sent_by_node && services.node().is_local(address) {
         None
@@ -164,7 +164,7 @@ fn unserved(services: &Services, address: IpAddr, sent_by_node: bool) -> Option<
     }
 }
 
-/// The decision of a load balancer's source ranges, if they do not admit the source.
+/// The decision for a source outside the source ranges of a load balancer's address; `None` if it is admitted.
 fn refusal(
     services: &Services,
     frontend: &Frontend<'_>,
@@ -180,14 +180,14 @@ fn refusal(
         return Some(Decision::Reject);
     }
     let holds = |address: IpAddr| ranges.iter().any(|range| range.contains(address));
-    // A node that may call may do so by the VIP itself: then the VIP is the source.
+    // If the node's primary address is admitted, so is the VIP as a source: a node's own packets to it may have it.
     let primary = services.node().primary(frontend.port.id.family);
     let is_vip = addresses.load_balancer_ips.contains(&source);
     let admitted = holds(source) || is_vip && primary.is_some_and(holds);
     (!admitted).then_some(Decision::Drop)
 }
 
-/// The service port's answer to the source, and whether the source is masqueraded with every backend.
+/// The service port's answer for the source, and whether the source is masqueraded for every backend.
 fn answer(services: &Services, frontend: &Frontend<'_>, source: IpAddr) -> (Answer, bool) {
     let (node, port) = (services.node(), frontend.port);
     if frontend.kind == Kind::ClusterIp {

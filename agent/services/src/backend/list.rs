@@ -52,8 +52,8 @@ impl Backends {
         }
     }
 
-    /// Whether there is an endpoint that is no backend, and to which standing connections may go on all the same: for
-    /// UDP one that answers; for the others any, because such a connection ends by itself when its endpoint does.
+    /// Whether an endpoint with this address is not used for new connections, but established ones may continue: for UDP
+    /// only if it serves; for TCP and SCTP always, because such a connection ends by itself when its endpoint does.
     pub(crate) fn stands_at(&self, place: (IpAddr, u16)) -> bool {
         matches!(self.part_at(place), Some(Part::Standing(_)))
     }

@@ -78,7 +78,7 @@ fn of_family<'a>(
 
 /// The sources that may use the load balancer's addresses, as often as the Service lists them; none: all sources may.
 ///
-/// Ranges of which none is valid in this family limit nothing, as with kube-proxy, unless strictness refuses all sources.
+/// If no range of this family is valid, all sources are admitted, as with kube-proxy, or none with `--strict-source-ranges`.
 fn source_ranges(
     spec: &Spec,
     family: Family,
