@@ -6,7 +6,17 @@ mod modules;
 const PROGRAMS: [&str; 3] = ["dormouse-agent", "dormouse", "xtask"];
 
 /// Packages for tests: programs must not contain them.
-const FOR_TESTS: [&str; 2] = ["dormouse-agent-services-samples", "dormouse-rig"];
+const FOR_TESTS: [(&str, &str); 3] = [
+    (
+        "dormouse-agent-services-oracle",
+        "agent/services/oracle/Cargo.toml",
+    ),
+    (
+        "dormouse-agent-services-samples",
+        "agent/services/samples/Cargo.toml",
+    ),
+    ("dormouse-rig", "xtask/rig/Cargo.toml"),
+];
 
 /// What would give a pure core a clock, a thread or a socket.
 const SHELLS: [&str; 6] = ["aya", "hyper", "nix", "rtnetlink", "tokio", "tonic"];
@@ -80,7 +90,9 @@ fn refusal(path: &str, name: &str) -> Option<&'static str> {
     if PROGRAMS.contains(&name) {
         return Some("nothing builds on a program");
     }
-    if FOR_TESTS.contains(&name) {
+    let for_tests = FOR_TESTS.iter().any(|(package, _)| *package == name);
+    let is_for_tests = FOR_TESTS.iter().any(|(_, manifest)| *manifest == path);
+    if for_tests && !is_for_tests {
         return Some("it is for tests: make it a dev-dependency");
     }
     if PURE.contains(&path) && SHELLS.contains(&name) {

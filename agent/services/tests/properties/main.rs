@@ -76,7 +76,7 @@ fn packets() -> Vec<Packet> {
 }
 
 fn verdicts(services: &Services) -> Vec<String> {
-    let decide = |packet: &Packet| match decide(&services, packet, &Affinities::default(), 0) {
+    let decide = |packet: &Packet| match decide(services, packet, &Affinities::default(), 0) {
         Decision::Translate(translation) => {
             let port = translation.port;
             let fates: Vec<_> = translation
