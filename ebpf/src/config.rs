@@ -234,6 +234,10 @@ impl Activator {
     }
 }
 
+#[cfg(not(target_arch = "bpf"))]
+// SAFETY: `repr(C)`, `Copy`, no references, valid for every bit pattern.
+unsafe impl aya::Pod for Config {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 //! replies the reverse.
 
 use crate::packet::{Packet, UDP};
+use crate::pick::{fold, mix};
 
 /// Entries of the map `flow`, one for each direction of a connection; the least recently used is evicted when it is full.
 pub const FLOWS_MAX: u32 = 1 << 17;
@@ -162,6 +163,16 @@ impl FlowKey {
             pad: [0; 3],
         }
     }
+}
+
+/// The hash of a client's flow: the same on every node.
+#[inline(always)]
+pub const fn flow_hash(key: &FlowKey) -> u64 {
+    let ports = (key.source_port as u64) << 32 | (key.target_port as u64) << 16;
+    fold(
+        fold(mix(ports | key.protocol as u64), &key.target),
+        &key.source,
+    )
 }
 
 impl Flow {

@@ -6,6 +6,7 @@ pub(crate) mod connect;
 pub(crate) mod count;
 pub(crate) mod datagrams;
 pub(crate) mod egress;
+pub(crate) mod env;
 pub(crate) mod established;
 pub(crate) mod fib_forward;
 pub(crate) mod fragments;

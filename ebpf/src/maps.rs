@@ -349,7 +349,6 @@ mod host {
         super::Ports,
         super::DropKey,
         super::Pod,
-        crate::config::Config,
         super::ReversePeerKey,
         super::ReversePeer,
         super::Event

@@ -1,8 +1,6 @@
 //! Backend selection: at random for pods, by weighted rendezvous hashing for traffic from outside, so that every node
 //! selects the same backend.
 
-use crate::flow::FlowKey;
-
 /// Spreads every bit of `x` over all bits of the result (the finaliser of SplitMix64).
 #[inline(always)]
 pub const fn mix(x: u64) -> u64 {
@@ -18,16 +16,6 @@ pub const fn fold(hash: u64, bytes: &[u8; 16]) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are folded")]
     let (low, high) = (whole as u64, (whole >> 64) as u64);
     mix(mix(hash ^ low).wrapping_add(high))
-}
-
-/// The hash of a client's flow: the same on every node.
-#[inline(always)]
-pub const fn flow_hash(key: &FlowKey) -> u64 {
-    let ports = (key.source_port as u64) << 32 | (key.target_port as u64) << 16;
-    fold(
-        fold(mix(ports | key.protocol as u64), &key.target),
-        &key.source,
-    )
 }
 
 /// The distance of a backend from a flow. The nearest backend is selected, in whatever order a node stores the backends.
@@ -70,6 +58,7 @@ pub const fn draw(hash: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::{FlowKey, flow_hash};
     use proptest::prelude::*;
 
     fn backend(n: u8) -> [u8; 16] {

@@ -1,9 +1,11 @@
-//! A bit set.
+//! A bit set with a search for aligned runs of absent numbers.
+
+use fixedbitset::FixedBitSet;
 
 /// A set of numbers `0..len`.
 #[derive(Debug, Clone)]
 pub(super) struct Bits {
-    words: Vec<u64>,
+    set: FixedBitSet,
     len: u32,
 }
 
@@ -11,43 +13,35 @@ impl Bits {
     /// The empty set.
     pub(super) fn none(len: u32) -> Self {
         Self {
-            words: vec![0; len.div_ceil(64) as usize],
+            set: FixedBitSet::with_capacity(len as usize),
             len,
         }
     }
 
-    /// Inserts a number. Returns whether it was absent.
+    /// Inserts a number. Returns whether it was absent; false past the end.
     pub(super) fn put(&mut self, number: u32) -> bool {
-        let (place, bit) = place(number);
-        match self.words.get_mut(place) {
-            Some(word) if *word & bit == 0 => {
-                *word |= bit;
-                true
-            }
-            _ => false,
-        }
+        number < self.len && !self.set.put(number as usize)
     }
 
     /// Removes a number. Returns whether it was present.
     pub(super) fn take(&mut self, number: u32) -> bool {
-        let (place, bit) = place(number);
-        match self.words.get_mut(place) {
-            Some(word) if *word & bit != 0 => {
-                *word &= !bit;
-                true
-            }
-            _ => false,
+        let present = self.has(number);
+        if present {
+            self.set.remove(number as usize);
         }
+        present
     }
 
     pub(super) fn has(&self, number: u32) -> bool {
-        let (place, bit) = place(number);
-        self.words.get(place).is_some_and(|word| word & bit != 0)
+        self.set.contains(number as usize)
     }
 
-    /// The numbers in the set.
+    /// The numbers in the set, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
-        (0..self.len).filter(|number| self.has(*number))
+        // Numbers are below `len`.
+        self.set
+            .ones()
+            .filter_map(|number| u32::try_from(number).ok())
     }
 
     /// The first number from `from` on (wrapping around) that starts `run` absent numbers; a multiple of `run`, which is a power
@@ -61,8 +55,8 @@ impl Bits {
     fn gap_in(&self, from: u32, end: u32, run: u32) -> Option<u32> {
         let mut at = from;
         while at + run <= end {
-            if at.is_multiple_of(64) && self.words.get(at as usize / 64) == Some(&u64::MAX) {
-                at += run.max(64);
+            if at.is_multiple_of(usize::BITS) && self.word(at) == Some(usize::MAX) {
+                at += run.max(usize::BITS);
             } else if self.is_gap(at, run) {
                 return Some(at);
             } else {
@@ -73,18 +67,19 @@ impl Bits {
     }
 
     fn is_gap(&self, at: u32, run: u32) -> bool {
-        let first = at as usize / 64;
-        if run >= 64 {
-            let words = self.words.get(first..first + run as usize / 64);
-            return words.is_some_and(|words| words.iter().all(|word| *word == 0));
+        if run >= usize::BITS {
+            let mut words = (at..at + run).step_by(usize::BITS as usize);
+            return words.all(|at| self.word(at) == Some(0));
         }
-        let mask = ((1 << run) - 1) << (at % 64);
-        self.words.get(first).is_some_and(|word| word & mask == 0)
+        let mask = ((1 << run) - 1) << (at % usize::BITS);
+        self.word(at).is_some_and(|word| word & mask == 0)
     }
-}
 
-fn place(number: u32) -> (usize, u64) {
-    (number as usize / 64, 1 << (number % 64))
+    /// The word that contains the bit of a number.
+    fn word(&self, number: u32) -> Option<usize> {
+        let words = self.set.as_slice();
+        words.get((number / usize::BITS) as usize).copied()
+    }
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use super::names::{Names, Source};
 use super::render::{Evidence, Line, Renderer, activator, direct};
 use super::route;
 use dormouse_ebpf::decide::{Choice, Request, Tables as _, decide, is_node_address};
-use dormouse_ebpf::flow::FlowKey;
+use dormouse_ebpf::flow::{FlowKey, flow_hash};
 use dormouse_ebpf::packet::UDP;
-use dormouse_ebpf::pick::{flow_hash, mix};
+use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::socket::{Call, Caller, Unchanged, decide_call};
 
 /// One packet to explain.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 /// An address family; the families share objects, but no service ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
@@ -93,25 +95,18 @@ impl Packed {
 
 /// An address range with zero host bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Prefix {
-    address: IpAddr,
-    length: u8,
-}
+pub struct Prefix(IpNet);
 
 impl Prefix {
     /// The range of length `length` that contains `address`; none if an address has fewer bits.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
-        let address = match address {
-            IpAddr::V4(address) => IpAddr::V4((address.to_bits() & mask4(length)?).into()),
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & mask6(length)?).into()),
-        };
-        Some(Self { address, length })
+        let range = IpNet::new(address, length).ok()?;
+        Some(Self(range.trunc()))
     }
 
     /// The range that contains only this address.
     pub fn single(address: IpAddr) -> Self {
-        let length = if address.is_ipv4() { 32 } else { 128 };
-        Self { address, length }
+        Self(address.into())
     }
 
     /// Parses `ADDRESS/LENGTH`; host bits are allowed, and cleared.
@@ -119,6 +114,7 @@ impl Prefix {
         let (address, length) = text.split_once('/')?;
         let digits = length.bytes().all(|byte| byte.is_ascii_digit());
         let length: u8 = length.parse().ok().filter(|_| digits)?;
+        // Kubernetes accepts leading zeros and IPv4-mapped addresses, which `IpNet` does not.
         let parsed = parse_address(address)?;
         let mapped = parsed.is_ipv4() && address.contains(':');
         Self::new(
@@ -133,38 +129,28 @@ impl Prefix {
 
     /// The network address.
     pub fn address(&self) -> IpAddr {
-        self.address
+        self.0.addr()
     }
 
     /// The prefix length in bits.
     pub fn length(&self) -> u8 {
-        self.length
+        self.0.prefix_len()
     }
 
     /// The family of its addresses.
     pub fn family(&self) -> Family {
-        Family::of(self.address)
+        Family::of(self.address())
     }
 
     /// Whether the range contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
-        Family::of(address) == self.family() && Self::new(address, self.length) == Some(*self)
+        self.0.contains(&address)
     }
-}
-
-fn mask4(length: u8) -> Option<u32> {
-    let free = 32u32.checked_sub(u32::from(length))?;
-    Some(u32::MAX.checked_shl(free).unwrap_or(0))
-}
-
-fn mask6(length: u8) -> Option<u128> {
-    let free = 128u32.checked_sub(u32::from(length))?;
-    Some(u128::MAX.checked_shl(free).unwrap_or(0))
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
+        self.0.fmt(f)
     }
 }
 

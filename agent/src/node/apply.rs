@@ -8,6 +8,7 @@ use dormouse_fleet::proto::{Entry, NodeConfig, entry::Mode};
 
 use dormouse_agent_datapath as datapath;
 use dormouse_agent_datapath::{DatapathError, SharedDatapath, VipRange};
+use ipnet::Ipv6Net;
 use tokio::task::JoinHandle;
 
 use super::Node;
@@ -187,11 +188,9 @@ fn translate(entry: &Entry) -> Result<datapath::Entry, ApplyError> {
 
 /// `address/length`.
 fn prefix(text: &str) -> Result<(Ipv6Addr, u8), ApplyError> {
-    let parsed = text.split_once('/').and_then(|(address, length)| {
-        let length: u8 = length.parse().ok()?;
-        Some((address.parse().ok()?, length)).filter(|_| length <= 128)
-    });
-    parsed.ok_or_else(|| ApplyError::Prefix(text.to_owned()))
+    let parsed: Result<Ipv6Net, _> = text.parse();
+    let net = parsed.map_err(|_invalid| ApplyError::Prefix(text.to_owned()))?;
+    Ok((net.addr(), net.prefix_len()))
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use aya::maps::{HashMap as BpfHashMap, Map, MapData};
 use dormouse_agent_datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
 use dormouse_agent_services::{Changes, Family, Node, Services, Strictness, Vip};
 use dormouse_ebpf::decide::{Choice, Decision, Request, Tables, decide};
-use dormouse_ebpf::flow::{FlowKey, NAT_PORTS_HIGH, NAT_PORTS_LOW};
+use dormouse_ebpf::flow::{FlowKey, NAT_PORTS_HIGH, NAT_PORTS_LOW, flow_hash};
 use dormouse_ebpf::maps::{
     FOR_CLUSTER, FOR_LOCAL, FRONTEND_LOCAL_ADDRESS, FrontendKey, SlotOptions, join,
 };
-use dormouse_ebpf::pick::{flow_hash, mix};
+use dormouse_ebpf::pick::mix;
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
 use dormouse_rig::tcx::{DROP, NEXT, PASS, REDIRECT};
 

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::debug;
 
-use crate::forward::ForwardError;
+use crate::error::ForwardError;
 use crate::outbound::Upload;
 
 /// Limits of the connections to one backend.

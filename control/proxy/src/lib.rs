@@ -6,6 +6,7 @@
 //! [`Failure`] returns a request of which nothing has reached a backend.
 #![forbid(unsafe_code)]
 
+mod error;
 mod forward;
 
 mod hop;
@@ -17,6 +18,7 @@ mod relay;
 mod splice;
 
 pub use backend::{Backend, Limits};
-pub use forward::{Failure, ForwardError, forward};
+pub use error::{Failure, ForwardError};
+pub use forward::forward;
 pub use outbound::{Outbound, Upload};
 pub use relay::{RelayError, Relayed};

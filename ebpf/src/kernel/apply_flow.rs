@@ -8,8 +8,8 @@ use dormouse_ebpf::flow::{
 };
 use dormouse_ebpf::packet::Packet;
 
+use super::env::{Env, Hook};
 use super::established::reply_flow;
-use super::nat::{Env, Hook};
 use super::rewrite::{End, NewEnd, replace};
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, PASS, forward, redirect_to_mac, refused};

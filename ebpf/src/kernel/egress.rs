@@ -9,8 +9,8 @@ use dormouse_ebpf::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, FIRST, Frame as _, L
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::apply;
+use super::env::{Env, Hook};
 use super::established::is_reply;
-use super::nat::{Env, Hook};
 use super::skb::frame;
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};

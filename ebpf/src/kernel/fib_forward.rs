@@ -16,7 +16,7 @@ use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP, v4_of};
 use dormouse_ebpf::trace::Step;
 
-use super::nat::{Env, Hook};
+use super::env::{Env, Hook};
 use super::rewrite::words;
 use super::skb::frame;
 use super::tables::{Scratch, Words};

@@ -7,8 +7,8 @@ use dormouse_ebpf::packet::{L3, Packet, quoted};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::deliver;
+use super::env::Env;
 use super::fib_forward::fib_forward;
-use super::nat::Env;
 use super::rewrite::{End, IpHeader, NewAddress, NewEnd, difference, put_address};
 use super::skb::frame;
 use super::tables;

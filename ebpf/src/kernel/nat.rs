@@ -3,14 +3,14 @@
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Decision, decide, may_be_frontend};
-use dormouse_ebpf::flow::{Flow, FlowKey, UDP_IDLE_NS};
+use dormouse_ebpf::flow::{Flow, FlowKey, UDP_IDLE_NS, flow_hash};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{FIRST, Read, read};
-use dormouse_ebpf::pick::flow_hash;
-use dormouse_ebpf::trace::Traced;
+use dormouse_ebpf::traced::Traced;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::apply;
+use super::env::{Env, Hook};
 use super::established::{Validity, is_reply, validate};
 use super::fib_forward::fib_forward;
 use super::new_flow::create;
@@ -18,24 +18,6 @@ use super::skb::frame;
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};
 use super::{count, fragments, icmp_errors, reject, tables, trace};
-
-/// The surroundings of a packet: the node's facts in force, and its hook. Passed in two registers.
-#[derive(Clone, Copy)]
-pub(crate) struct Env<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) hook: Hook,
-}
-
-/// The hook that a packet comes by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hook {
-    /// From outside, by the uplink.
-    Uplink,
-    /// From a pod of this node.
-    Pod,
-    /// Leaving by the uplink, or entering a pod.
-    Egress,
-}
 
 /// Handles a packet that has been parsed. Returns the program's verdict.
 #[inline(always)]

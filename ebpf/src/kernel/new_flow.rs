@@ -11,8 +11,8 @@ use dormouse_ebpf::service::Route;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::apply;
+use super::env::{Env, Hook};
 use super::established::{Validity, reply_flow, validate};
-use super::nat::{Env, Hook};
 use super::tables::Scratch;
 use super::transmit::dropped;
 use super::{count, tables, wake};

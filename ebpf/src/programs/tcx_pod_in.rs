@@ -8,7 +8,8 @@ use dormouse_ebpf::ndp::{is_link_local, pod_may_say};
 use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::nat::{Hook, handle, parse};
+use crate::kernel::env::Hook;
+use crate::kernel::nat::{handle, parse};
 use crate::kernel::skb::{frame, is_of_vlan};
 use crate::kernel::tables;
 use crate::kernel::transmit::{NEXT, dropped};

@@ -8,7 +8,8 @@ use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{ICMPV6, Packet, Read};
 use dormouse_ebpf::verdict::Verdict;
 
-use crate::kernel::nat::{Hook, handle, parse};
+use crate::kernel::env::Hook;
+use crate::kernel::nat::{handle, parse};
 use crate::kernel::transmit::{NEXT, dropped};
 use crate::kernel::{ndp, tables};
 

@@ -69,6 +69,7 @@ const AGENT: [(&str, &[&str]); 8] = [
             "dormouse-agent-pod",
             "dormouse-agent-services",
             "dormouse-cni",
+            "dormouse-command",
             "dormouse-ebpf",
         ],
     ),

@@ -9,7 +9,7 @@ use etcd_client::{
 };
 use prometheus_client::{encoding::text, registry::Registry};
 
-use crate::harness::{Served, events, until, within};
+use crate::harness::{Served, created, events, until, within};
 
 #[tokio::test]
 async fn keys_are_put_read_listed_and_deleted() {
@@ -76,7 +76,7 @@ async fn a_watch_from_the_revision_of_a_list_misses_no_event() {
         .with_start_revision(next)
         .with_prev_key();
     let mut stream = client.watch("app/", Some(options)).await.unwrap();
-    assert!(within(stream.message()).await.unwrap().unwrap().created());
+    created(&mut stream).await;
     let mut seen = Vec::new();
     while seen.len() < 2 {
         let response = within(stream.message()).await.unwrap().unwrap();
@@ -130,7 +130,7 @@ async fn a_watch_below_the_compacted_revision_is_canceled_with_that_revision() {
     client.compact(4, None).await.unwrap();
     let options = WatchOptions::new().with_start_revision(2);
     let mut stream = client.watch("key", Some(options)).await.unwrap();
-    assert!(within(stream.message()).await.unwrap().unwrap().created());
+    created(&mut stream).await;
     let canceled = within(stream.message()).await.unwrap().unwrap();
     assert!(canceled.canceled());
     assert_eq!(canceled.compact_revision(), 4);
@@ -142,7 +142,7 @@ async fn a_progress_response_follows_every_event_up_to_its_revision() {
     let served = Served::start().await;
     let mut client = served.client().await;
     let mut stream = client.watch("key", None).await.unwrap();
-    assert!(within(stream.message()).await.unwrap().unwrap().created());
+    created(&mut stream).await;
     for round in 0..50 {
         client.put("key", "x", None).await.unwrap();
         client.put("other", "x", None).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_shutdown_ends_open_streams() {
     let served = Served::start().await;
     let mut client = served.client().await;
     let mut stream = client.watch("key", None).await.unwrap();
-    assert!(within(stream.message()).await.unwrap().unwrap().created());
+    created(&mut stream).await;
     let lease = client.lease_grant(60, None).await.unwrap().id();
     let (_keeper, mut responses) = client.lease_keep_alive(lease).await.unwrap();
     let stopped = tokio::time::timeout(Duration::from_secs(5), served.stop());
@@ -243,7 +243,7 @@ async fn the_watchers_of_a_closed_connection_are_removed() {
     client.put("key", "", None).await.unwrap();
     let mut watcher = served.client().await;
     let mut stream = watcher.watch("key", None).await.unwrap();
-    assert!(within(stream.message()).await.unwrap().unwrap().created());
+    created(&mut stream).await;
     assert_eq!(metric("etcd_debugging_mvcc_watcher_total"), "1");
     drop((stream, watcher));
     until("the watcher is removed", async || {
@@ -265,7 +265,7 @@ async fn many_watchers_share_one_stream() {
         stream.watch(format!("key/{number}"), None).await.unwrap();
     }
     for _ in 0..200 {
-        assert!(within(stream.message()).await.unwrap().unwrap().created());
+        created(&mut stream).await;
     }
     for number in 0..200 {
         client

@@ -53,6 +53,13 @@ pub(crate) async fn within<F: Future>(future: F) -> F::Output {
         .expect("no result within a minute")
 }
 
+/// Waits until the server has registered the stream's watcher: `watch` returns before that, and a watcher gets no event of
+/// an earlier write.
+pub(crate) async fn created(stream: &mut WatchStream) {
+    let response = within(stream.message()).await.unwrap().unwrap();
+    assert!(response.created(), "not created: {response:?}");
+}
+
 /// Revisions and values of the next events of a stream, until there are `count`.
 pub(crate) async fn events(stream: &mut WatchStream, count: usize) -> Vec<(i64, String)> {
     let mut got = Vec::new();

@@ -3,7 +3,7 @@
 use etcd_client::{PutOptions, WatchOptions};
 use futures::future::join_all;
 
-use crate::harness::{Served, events, within};
+use crate::harness::{Served, created, events, within};
 
 const VALUE_BYTES: usize = 4_096;
 
@@ -18,10 +18,12 @@ async fn a_stuck_watcher_stalls_neither_writers_nor_other_watchers() {
     let mut stuck_client = served.client().await;
     let all = || Some(WatchOptions::new().with_all_keys());
     let mut stuck = stuck_client.watch("", all()).await.unwrap();
+    created(&mut stuck).await;
     let clients = join_all((0..20).map(|_| served.client())).await;
     let mut readers = Vec::new();
     for mut client in clients {
         let mut stream = client.watch("", all()).await.unwrap();
+        created(&mut stream).await;
         // The task owns the client: dropping it closes the connection.
         readers.push(tokio::spawn(async move {
             let got = events(&mut stream, usize::try_from(WRITES).unwrap()).await;
@@ -53,7 +55,7 @@ async fn a_watcher_overtaken_by_compaction_is_canceled_with_the_compacted_revisi
     let served = Served::start().await;
     let mut stuck_client = served.client().await;
     let mut stuck = stuck_client.watch("key", None).await.unwrap();
-    assert!(within(stuck.message()).await.unwrap().unwrap().created());
+    created(&mut stuck).await;
     let store = served.store.clone();
     let request = dormouse_store::proto::etcdserverpb::PutRequest {
         key: "key".into(),
