@@ -10,7 +10,7 @@
 //! | lock | of | held for | while holding it, may take |
 //! |---|---|---|---|
 //! | `ServiceTable::registry` | [`ServiceTable`] | a whole sync, with its grace periods | facts, pool, fill |
-//! | `Apps::counters` | [`Apps`] | one entry, or 64 VIPs' counters | pool |
+//! | `Apps::counters` | [`Apps`] | one entry, or one reading of all counters | pool |
 //! | `Pods::links` | [`Pods`] | one pod | none |
 //! | `NodeFacts::places` | [`NodeFacts`] | one change, with its grace period | none |
 //! | `Programs` | [`Programs`] | attaching, a run | none |
