@@ -2,12 +2,22 @@
 
 use std::{env, path::PathBuf};
 
+/// The files with services; protoc finds the messages that they import.
+const SERVICES: [&str; 6] = [
+    "proto/rpc.proto",
+    "proto/cluster.proto",
+    "proto/maintenance.proto",
+    "proto/auth.proto",
+    "proto/v3lock.proto",
+    "proto/v3election.proto",
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     tonic_prost_build::configure()
         .build_client(false)
         .bytes(".")
         .file_descriptor_set_path(out.join("etcd.bin"))
-        .compile_protos(&["proto/kv.proto", "proto/rpc.proto"], &["proto"])?;
+        .compile_protos(&SERVICES, &["proto"])?;
     Ok(())
 }
