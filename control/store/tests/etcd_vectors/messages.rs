@@ -18,10 +18,16 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(set.as_slice()).unwrap()
 });
 
-/// The descriptor of a method such as `KV/Put`; `None` if the store does not implement it.
+/// Packages of etcd's services.
+const PACKAGES: [&str; 3] = ["etcdserverpb", "v3lockpb", "v3electionpb"];
+
+/// The descriptor of a method such as `KV/Put`; `None` if the .proto files lack it.
 pub(crate) fn method(rpc: &str) -> Option<MethodDescriptor> {
     let (service, name) = rpc.split_once('/').unwrap();
-    let service = POOL.get_service_by_name(&format!("etcdserverpb.{service}"))?;
+    let mut services = PACKAGES
+        .iter()
+        .filter_map(|package| POOL.get_service_by_name(&format!("{package}.{service}")));
+    let service = services.next()?;
     service.methods().find(|method| method.name() == name)
 }
 
@@ -59,13 +65,18 @@ fn encode_one(value: &Value, field: &FieldDescriptor, vars: &Vars) -> Field {
         Kind::Bool => Field::Bool(value.as_bool().unwrap()),
         Kind::Int64 => Field::I64(value.as_i64().unwrap()),
         Kind::Uint64 => Field::U64(value.as_u64().unwrap()),
+        Kind::Uint32 => Field::U32(value.as_u64().unwrap().try_into().unwrap()),
         kind => panic!("no field of kind {kind:?} is known"),
     }
 }
 
+/// A message as JSON. The storage version is left out: etcd sends it only seconds after its start.
 pub(crate) fn decode(message: &DynamicMessage) -> Value {
     let mut object = Map::new();
     for (field, value) in message.fields() {
+        if field.name() == "storageVersion" {
+            continue;
+        }
         let value = match value {
             Field::List(items) => items.iter().map(|item| decode_one(item, &field)).collect(),
             one => decode_one(one, &field),
@@ -86,10 +97,14 @@ fn decode_one(value: &Field, field: &FieldDescriptor) -> Value {
             .get_value(*number)
             .map_or_else(|| json!(number), |value| json!(value.name())),
         (Field::Bytes(bytes), _) => json!(escape(bytes)),
+        (Field::String(text), _) if field.full_name().ends_with("StatusResponse.errors") => {
+            json!(without_member(text))
+        }
         (Field::String(text), _) => json!(text),
         (Field::Bool(flag), _) => json!(flag),
         (Field::I64(number), _) => json!(number),
         (Field::U64(number), _) => json!(number),
+        (Field::U32(number), _) => json!(number),
         (other, kind) => panic!("no field {other:?} of kind {kind:?} is known"),
     }
 }
@@ -113,4 +128,13 @@ fn decode_header(header: &DynamicMessage) -> Value {
         }
     }
     object
+}
+
+/// An error of a status: the ID of the member differs by server.
+fn without_member(text: &str) -> String {
+    let Some((before, after)) = text.split_once("memberID:") else {
+        return text.into();
+    };
+    let after = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    format!("{before}memberID:~{after}")
 }

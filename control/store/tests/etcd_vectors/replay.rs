@@ -1,58 +1,30 @@
 //! Replay of one scenario: a new server, the steps in order, the differences.
 
-use std::{collections::HashMap, fmt, time::Duration};
+mod calls;
+mod streams;
+mod waiting;
+
+use std::{collections::HashMap, time::Duration};
 
 use dormouse_store::{Limits, Store, server};
-use futures::{StreamExt, channel::mpsc};
-use serde_json::{Map, Value, json};
-use tokio::{net::TcpListener, time::Instant};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::{
-    Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::transport::{Channel, Endpoint};
 
 use crate::{
     json::short,
     matching::matches,
-    messages::{self, Vars, decode, encode},
-    rpc::{self, Meta},
+    messages::{Vars, method},
+    outcome::Outcome,
+    rpc::Meta,
     watching::WatchStream,
 };
+use streams::Observation;
+use waiting::Calls;
 
-#[derive(Default)]
-pub(crate) struct Outcome {
-    scenarios: usize,
-    responses: usize,
-    /// Steps with a method that the store does not implement.
-    out_of_scope: usize,
-    pub(crate) differences: Vec<String>,
-}
-
-impl Outcome {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.scenarios += other.scenarios;
-        self.responses += other.responses;
-        self.out_of_scope += other.out_of_scope;
-        self.differences.extend(other.differences);
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let differences = self.differences.len();
-        write!(
-            f,
-            "{} scenarios, {} responses, {differences} differences",
-            self.scenarios, self.responses
-        )?;
-        write!(
-            f,
-            " ({} steps with methods out of scope skipped)",
-            self.out_of_scope
-        )
-    }
-}
+/// Longer than any call takes on a busy machine.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scenario {
     text: Value,
@@ -65,6 +37,8 @@ struct Run {
     channels: HashMap<String, Channel>,
     vars: Vars,
     watches: HashMap<String, WatchStream>,
+    observations: HashMap<String, Observation>,
+    calls: Calls,
     outcome: Outcome,
 }
 
@@ -77,12 +51,14 @@ impl Scenario {
         self.text["name"].as_str().unwrap()
     }
 
+    /// The limits that the scenario's flags set.
     fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         for flag in self.text["flags"].as_array().into_iter().flatten() {
             match flag.as_str().unwrap().split_once('=').unwrap() {
                 ("--max-request-bytes", bytes) => limits.request_bytes_max = bytes.parse().unwrap(),
                 ("--max-txn-ops", ops) => limits.txn_ops_max = ops.parse().unwrap(),
+                ("--quota-backend-bytes", bytes) => limits.quota_bytes = bytes.parse().unwrap(),
                 ("--watch-progress-notify-interval", "1s") => {
                     limits.progress_interval = Duration::from_secs(1);
                 }
@@ -98,17 +74,7 @@ impl Scenario {
         let shutdown = CancellationToken::new();
         let store = Store::with_limits(self.limits());
         let server = tokio::spawn(server::serve(listener, store, shutdown.clone()));
-        let mut run = Run {
-            name: self.name().into(),
-            address,
-            channels: HashMap::new(),
-            vars: Vars::new(),
-            watches: HashMap::new(),
-            outcome: Outcome {
-                scenarios: 1,
-                ..Outcome::default()
-            },
-        };
+        let mut run = Run::new(self.name(), address);
         for (number, step) in self.text["steps"].as_array().unwrap().iter().enumerate() {
             run.step(number, step).await;
         }
@@ -120,8 +86,24 @@ impl Scenario {
 }
 
 impl Run {
+    fn new(name: &str, address: String) -> Self {
+        Self {
+            name: name.into(),
+            address,
+            channels: HashMap::new(),
+            vars: Vars::new(),
+            watches: HashMap::new(),
+            observations: HashMap::new(),
+            calls: Calls::new(),
+            outcome: Outcome {
+                scenarios: 1,
+                ..Outcome::default()
+            },
+        }
+    }
+
     fn compare(&mut self, step: &str, expected: &Value, got: &Value) {
-        self.outcome.responses += 1;
+        self.outcome.decisions += 1;
         if !matches(expected, got, &self.vars) {
             let (expected, got) = (short(expected), short(got));
             let text = format!(
@@ -142,12 +124,41 @@ impl Run {
         self.channels[name].clone()
     }
 
+    /// Metadata of the step's requests: the token named by `as`, and `meta`.
+    fn meta(&self, step: &Value) -> Meta {
+        let token = step["as"].as_str().map(|name| {
+            let token = self.vars.get(name).and_then(Value::as_str);
+            ("token".to_owned(), token.unwrap_or(name).to_owned())
+        });
+        let further = step["meta"].as_object().into_iter().flatten();
+        let further = further.map(|(name, value)| (name.clone(), value.as_str().unwrap().into()));
+        token.into_iter().chain(further).collect()
+    }
+
     async fn step(&mut self, number: usize, step: &Value) {
-        let label = format!("step {number} {}", short(&step["req"]));
+        if let Some(rpc) = step["rpc"].as_str()
+            && method(rpc).is_none()
+        {
+            self.outcome.unserved += 1;
+            return;
+        }
+        let label = format!("step {number} {} {}", step["rpc"], short(&step["req"]));
         if let Some(ms) = step["sleep"].as_u64() {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         } else if step.get("watch").is_some() {
-            self.watch(number, step).await;
+            self.watch(&label, step).await;
+        } else if step.get("observe").is_some() {
+            self.observe(&label, step).await;
+        } else if step.get("snapshot").is_some() {
+            self.snapshot(&label, step).await;
+        } else if let Some(name) = step["call"].as_str() {
+            self.start(name, step).await;
+        } else if let Some(name) = step["pending"].as_str() {
+            self.pending(&label, name, step).await;
+        } else if let Some(name) = step["wait"].as_str() {
+            self.wait(&label, name, step).await;
+        } else if let Some(name) = step["cancel"].as_str() {
+            self.cancel(name).await;
         } else if step.get("poll").is_some() {
             self.poll(&label, step).await;
         } else if step.get("reqs").is_some() {
@@ -156,128 +167,11 @@ impl Run {
             self.call(&label, step).await;
         }
     }
-
-    async fn call(&mut self, label: &str, step: &Value) {
-        let Some(response) = self.invoke(step, "rpc").await else {
-            self.outcome.out_of_scope += 1;
-            return;
-        };
-        let label = format!("{label} {}", step["rpc"]);
-        match response {
-            Ok(mut got) => {
-                self.store_vars(step, &got);
-                if let Some(Value::Array(keys)) = got.get_mut("keys") {
-                    keys.sort_by_key(Value::to_string);
-                }
-                let expected = step
-                    .get("res")
-                    .cloned()
-                    .unwrap_or_else(|| json!({"err": step["err"]}));
-                self.compare(&label, &expected, &got);
-            }
-            Err(status) => {
-                let mut got = json!({"code": format!("{:?}", status.code())});
-                got["message"] = match step["err"].get("message") {
-                    Some(Value::Null) => Value::Null,
-                    _ => json!(status.message()),
-                };
-                self.compare(&label, &step["err"], &got);
-            }
-        }
-    }
-
-    /// Calls the method that the member `rpc` names; `None` if the store does not implement it.
-    async fn invoke(&mut self, step: &Value, rpc: &str) -> Option<Result<Value, Status>> {
-        let method = messages::method(step[rpc].as_str().unwrap())?;
-        let message = encode(&step["req"], &method.input(), &self.vars);
-        let channel = self.channel(step).await;
-        let response = rpc::call(&channel, &method, &message, &meta(step)).await;
-        Some(response.map(|message| decode(&message)))
-    }
-
-    fn store_vars(&mut self, step: &Value, got: &Value) {
-        for (field, name) in step["vars"].as_object().into_iter().flatten() {
-            let value = got
-                .pointer(&format!("/{}", field.replace('.', "/")))
-                .unwrap()
-                .clone();
-            self.vars
-                .entry(name.as_str().unwrap().into())
-                .or_insert(value);
-        }
-        if let Some(pair) = step["differs"].as_array() {
-            let [a, b] = [0, 1].map(|i| self.vars[pair[i].as_str().unwrap()].clone());
-            self.compare("differs", &json!(true), &json!(a != b));
-        }
-    }
-
-    async fn poll(&mut self, label: &str, step: &Value) {
-        let started = Instant::now();
-        let before = Duration::from_millis(step["before_ms"].as_u64().unwrap());
-        let after = Duration::from_millis(step["after_ms"].as_u64().unwrap());
-        loop {
-            let got = self.invoke(step, "poll").await.unwrap().unwrap();
-            let zero = json!(0);
-            let mut until = step["until"].as_object().unwrap().iter();
-            let done = until.all(|(name, value)| got.get(name).unwrap_or(&zero) == value);
-            if done || started.elapsed() > before {
-                let in_time = done && started.elapsed() >= after;
-                self.compare(&format!("{label} in time"), &json!(true), &json!(in_time));
-                self.compare(label, &step["res"], &got);
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    /// Several messages on one stream: sends one, then reads one.
-    async fn exchange(&mut self, label: &str, step: &Value) {
-        let method = messages::method(step["rpc"].as_str().unwrap()).unwrap();
-        let channel = self.channel(step).await;
-        let (requests, incoming) = mpsc::unbounded();
-        let mut responses = rpc::stream(&channel, &method, incoming, &meta(step))
-            .await
-            .unwrap();
-        let pairs = step["reqs"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .zip(step["ress"].as_array().unwrap());
-        for (request, expected) in pairs {
-            requests
-                .unbounded_send(encode(request, &method.input(), &self.vars))
-                .unwrap();
-            let got = decode(&responses.next().await.unwrap().unwrap());
-            self.compare(label, expected, &got);
-        }
-    }
-
-    async fn watch(&mut self, number: usize, step: &Value) {
-        let name = step["watch"].as_str().unwrap().to_owned();
-        if !self.watches.contains_key(&name) {
-            let channel = self.channel(step).await;
-            let stream = WatchStream::open(&channel, &meta(step)).await;
-            self.watches.insert(name.clone(), stream);
-        }
-        let stream = self.watches.get_mut(&name).unwrap();
-        let mut checks = stream.step(step, &self.vars).await;
-        if stream.is_closed() {
-            self.watches.remove(&name);
-        }
-        for check in checks.drain(..) {
-            self.compare(
-                &format!("step {number} watch {name} {}", check.label),
-                &check.expected,
-                &check.got,
-            );
-        }
-    }
 }
 
-fn meta(step: &Value) -> Meta {
-    let empty = Map::new();
-    let meta = step["meta"].as_object().unwrap_or(&empty);
-    meta.iter()
-        .map(|(name, value)| (name.clone(), value.as_str().unwrap().into()))
-        .collect()
+/// The recorded answer of a step.
+fn expected(step: &Value) -> Value {
+    step.get("res")
+        .cloned()
+        .unwrap_or_else(|| json!({"err": step["err"]}))
 }

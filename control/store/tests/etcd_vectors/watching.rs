@@ -3,7 +3,7 @@
 
 use std::{mem, sync::Arc, time::Duration};
 
-use futures::{StreamExt, channel::mpsc, lock::Mutex};
+use futures::{StreamExt, channel::mpsc, lock::Mutex, stream};
 use prost_reflect::{DynamicMessage, MethodDescriptor};
 use serde_json::{Map, Value, json};
 use tokio::{task::JoinHandle, time::Instant};
@@ -71,7 +71,10 @@ impl WatchStream {
     pub(crate) async fn open(channel: &Channel, meta: &Meta) -> Self {
         let method = method("Watch/Watch").unwrap();
         let (requests, incoming) = mpsc::unbounded();
-        let mut responses = rpc::stream(channel, &method, incoming, meta).await.unwrap();
+        let mut responses = match rpc::stream(channel, &method, incoming, meta).await {
+            Ok(responses) => responses,
+            Err(status) => stream::iter([Err(status)]).boxed(),
+        };
         let received = Arc::new(Mutex::new(Received::default()));
         let into = Arc::clone(&received);
         let reader = tokio::spawn(async move {
@@ -101,11 +104,8 @@ impl WatchStream {
 
     fn send(&self, request: &Value, vars: &Vars) {
         let message = encode(request, &self.method.input(), vars);
-        self.requests
-            .as_ref()
-            .unwrap()
-            .unbounded_send(message)
-            .unwrap();
+        // An ended stream accepts no request; its status is compared.
+        let _ = self.requests.as_ref().unwrap().unbounded_send(message);
     }
 
     pub(crate) async fn step(&mut self, step: &Value, vars: &Vars) -> Vec<Check> {
@@ -145,15 +145,18 @@ impl WatchStream {
         checks
     }
 
+    /// Waits for a condition; false if the stream ends or the time is over before.
     async fn wait(&self, timeout: Duration, ready: impl Fn(&Received) -> bool) -> bool {
         let deadline = Instant::now() + timeout;
         loop {
-            if ready(&*self.received.lock().await) {
+            let received = self.received.lock().await;
+            if ready(&received) {
                 return true;
             }
-            if Instant::now() > deadline {
+            if received.end.is_some() || Instant::now() > deadline {
                 return false;
             }
+            drop(received);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -170,7 +173,7 @@ impl WatchStream {
         self.controls().await;
         let deadline = Instant::now() + TIMEOUT;
         let mut requests = 0;
-        while Instant::now() < deadline {
+        while Instant::now() < deadline && self.received.lock().await.end.is_none() {
             requests += 1;
             self.send(&json!({"progress_request": {}}), vars);
             let reached = |received: &Received| received.progress >= Some(revision);

@@ -1,0 +1,34 @@
+//! The counts of a replay, and the differences that it found.
+
+use std::fmt;
+
+/// The result of one scenario, or the sum of several.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) scenarios: usize,
+    /// Comparisons with a recorded value.
+    pub(crate) decisions: usize,
+    /// Steps left out, as the .proto files lack their method.
+    pub(crate) unserved: usize,
+    pub(crate) differences: Vec<String>,
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.scenarios += other.scenarios;
+        self.decisions += other.decisions;
+        self.unserved += other.unserved;
+        self.differences.extend(other.differences);
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let differences = self.differences.len();
+        write!(
+            f,
+            "{} scenarios, {} decisions, {differences} differences",
+            self.scenarios, self.decisions
+        )
+    }
+}
