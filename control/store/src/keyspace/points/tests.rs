@@ -1,0 +1,83 @@
+//! The hash index compared with a `HashMap`.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::keyspace::cell::CELL_HEADER_BYTES;
+
+/// The index, the cells and the model.
+struct Model {
+    records: Slab,
+    points: Points,
+    cells: HashMap<Vec<u8>, Handle>,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            records: Slab::new(),
+            points: Points::new(),
+            cells: HashMap::new(),
+        }
+    }
+
+    /// Inserts the key if it is absent, else removes it.
+    fn toggle(&mut self, key: &[u8]) {
+        if let Some(cell) = self.cells.remove(key) {
+            assert!(self.points.remove(&self.records, cell));
+            assert!(!self.points.remove(&self.records, cell), "removed twice");
+            self.records.remove(cell);
+        } else {
+            let cell = self.records.insert(&[&[0; CELL_HEADER_BYTES], key]);
+            self.points.insert(&self.records, cell);
+            self.cells.insert(key.to_vec(), cell);
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.points.len(), self.cells.len());
+        for (key, cell) in &self.cells {
+            assert_eq!(self.points.get(&self.records, key), Some(*cell));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_finds_what_a_hash_map_finds(
+        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3), 1..1500),
+        absent in prop::collection::vec(any::<u8>(), 3..5),
+    ) {
+        let mut model = Model::new();
+        for key in &keys {
+            model.toggle(key);
+        }
+        model.check();
+        prop_assert_eq!(model.points.get(&model.records, &absent), None);
+    }
+}
+
+#[test]
+fn it_grows_to_a_hundred_thousand_keys_in_less_than_fourteen_bytes_each_and_shrinks_to_nothing() {
+    const KEYS: u64 = 100_000;
+    let mut model = Model::new();
+    for n in 0..KEYS {
+        model.toggle(format!("/registry/pods/{n}").as_bytes());
+    }
+    model.check();
+    let held = model.points.held_bytes();
+    assert!(held < 14 * KEYS, "{held} bytes");
+    for n in 0..KEYS {
+        model.toggle(format!("/registry/pods/{n}").as_bytes());
+    }
+    model.check();
+    assert_eq!(model.points.buckets.len(), 1);
+    assert_eq!(model.points.blocks.held_bytes(), 0);
+    assert!(
+        model.points.held_bytes() < 100,
+        "{}",
+        model.points.held_bytes()
+    );
+}
