@@ -115,6 +115,12 @@ impl Keyspace {
         Ok(self.log.page(range, from, self.current, limits))
     }
 
+    /// The revisions above `above`, with the keys that they wrote, oldest first.
+    pub fn written(&self, above: Revision) -> impl Iterator<Item = (Revision, &[u8])> {
+        let events = self.log.between(above, self.current);
+        events.map(|event| (event.revision, event.kv.key.as_ref()))
+    }
+
     /// Drops the versions that only reads below `revision` could return. The cost grows with the
     /// events since the last compaction, not with the number of keys.
     pub fn compact(&mut self, revision: Revision) -> Result<(), Error> {

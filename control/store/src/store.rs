@@ -5,7 +5,7 @@ mod watches;
 
 use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc, time::Duration};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 use prost::Message;
 use tokio::{sync::Notify, time::Instant};
@@ -20,7 +20,7 @@ use crate::{
         RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
     },
     txn,
-    watch::WatcherGroup,
+    watch::Watchers,
 };
 
 /// Bytes of a gRPC message beyond the largest write; etcd's `grpcOverheadBytes`.
@@ -62,21 +62,21 @@ impl Limits {
 struct State {
     keyspace: Keyspace,
     leases: Leases,
-    watchers: WatcherGroup,
 }
 
 impl State {
-    /// Applies a committed revision to the leases and notifies the watchers.
+    /// Applies a committed revision to the leases.
     fn apply(&mut self, events: &[Event]) {
         for event in events {
             self.leases.apply(event);
         }
-        self.watchers.notify(events);
     }
 }
 
 struct Shared {
     state: RwLock<State>,
+    /// Locked before the state, never while the state is locked.
+    watchers: Mutex<Watchers>,
     limits: Limits,
     cluster_id: u64,
     member_id: u64,
@@ -117,6 +117,7 @@ impl Store {
         Self {
             shared: Arc::new(Shared {
                 state: RwLock::default(),
+                watchers: Mutex::default(),
                 limits,
                 // An empty store is a new cluster; clients recognise it by the cluster ID.
                 cluster_id: random(),
@@ -211,6 +212,8 @@ impl Store {
 
     /// Compacts the keyspace at a revision; returns the current revision.
     pub fn compact(&self, revision: Revision) -> Result<Revision, Error> {
+        // The watchers are marked first: a compaction drops events.
+        self.publish(revision);
         let mut state = self.shared.state.write();
         state.keyspace.compact(revision)?;
         Ok(state.keyspace.current())
@@ -225,7 +228,10 @@ impl Store {
         let (response, events) = apply(&mut state)?;
         state.apply(&events);
         self.update_gauges(&state);
-        Ok((response, self.header(state.keyspace.current())))
+        let revision = state.keyspace.current();
+        drop(state);
+        self.publish(revision);
+        Ok((response, self.header(revision)))
     }
 
     fn update_gauges(&self, state: &State) {
@@ -234,9 +240,6 @@ impl Store {
             .keys
             .set(i64::try_from(state.keyspace.keys_live()).unwrap_or(i64::MAX));
         metrics.revision.set(state.keyspace.current());
-        metrics
-            .watchers
-            .set(i64::try_from(state.watchers.len()).unwrap_or(i64::MAX));
     }
 
     fn check_size(&self, request: &impl Message) -> Result<(), Error> {

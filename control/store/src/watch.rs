@@ -1,56 +1,26 @@
 //! Notification of watch streams: each is notified of the watchers that have events to read. No
 //! events are queued: a stream reads them from the event log at its own pace, so a slow stream
 //! delays no write and no other stream.
+//!
+//! A watcher is *armed* while it has no events to read. [`Watchers::publish`] marks the armed
+//! watchers of new events as ready and disarms them; [`Watchers::take`] arms them again, before the
+//! stream reads. So a watcher costs a write nothing while its stream has not read.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+mod index;
+mod ranges;
+mod ready;
 
-use bytes::Bytes;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::keyspace::{Event, KeyRange, Revision};
+use crate::keyspace::{KeyRange, Revision};
+use index::Index;
+pub use ready::{ReadySet, Wakes};
 
 /// ID of a watcher, unique within its stream.
 pub type WatchId = i64;
 
-/// The watchers of one stream that have events to read, marked by writers and taken by the stream.
-/// Its size is bounded by the number of the stream's watchers.
-#[derive(Debug, Default)]
-pub struct ReadySet {
-    pending: Mutex<BTreeMap<WatchId, Revision>>,
-    wake: Notify,
-}
-
-impl ReadySet {
-    /// Marks a watcher: it has events to read from a revision on.
-    pub fn mark(&self, id: WatchId, from: Revision) {
-        let mut pending = self.pending.lock();
-        pending
-            .entry(id)
-            .and_modify(|first| *first = from.min(*first))
-            .or_insert(from);
-        drop(pending);
-        self.wake.notify_one();
-    }
-
-    /// Takes all marked watchers, each with the first revision to read.
-    pub fn take(&self) -> BTreeMap<WatchId, Revision> {
-        std::mem::take(&mut self.pending.lock())
-    }
-
-    /// Whether no watcher is marked.
-    pub fn is_empty(&self) -> bool {
-        self.pending.lock().is_empty()
-    }
-
-    /// Returns when a watcher was marked since the last return. Cancel safe.
-    pub async fn changed(&self) {
-        self.wake.notified().await;
-    }
-}
+/// Bytes that a watcher takes besides its keys: its entries in the index and in its stream.
+const WATCHER_BYTES: u64 = 512;
 
 /// The registration of one watcher of one stream.
 #[derive(Clone, Debug)]
@@ -62,87 +32,99 @@ pub struct Registration {
     /// The watched keys.
     pub range: KeyRange,
     /// The watcher gets no events below this revision.
-    pub from: Revision,
+    pub start: Revision,
 }
 
 impl Registration {
-    fn is(&self, ready_set: &Arc<ReadySet>, id: WatchId) -> bool {
-        self.id == id && Arc::ptr_eq(&self.ready_set, ready_set)
-    }
-
-    fn notify(&self, event: &Event) {
-        if event.revision >= self.from {
-            self.ready_set.mark(self.id, event.revision);
-        }
+    fn bytes(&self) -> u64 {
+        WATCHER_BYTES + self.range.bytes()
     }
 }
 
-/// All watchers: those of one key in a hash map, those of ranges in a list that every event scans.
+/// All watchers, and the revision up to which they are notified.
 #[derive(Debug, Default)]
-pub struct WatcherGroup {
-    key_watchers: HashMap<Bytes, Vec<Registration>>,
-    range_watchers: Vec<Registration>,
-    count: usize,
+pub struct Watchers {
+    index: Index,
+    published: Revision,
+    bytes: u64,
 }
 
-impl WatcherGroup {
+impl Watchers {
     /// Number of watchers.
     pub fn len(&self) -> usize {
-        self.count
+        self.index.len()
     }
 
     /// Whether there is no watcher.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
-    /// Registers a watcher.
-    pub fn add(&mut self, registration: Registration) {
-        self.count += 1;
-        match &registration.range {
-            KeyRange::One(key) => {
-                self.key_watchers
-                    .entry(key.clone())
-                    .or_default()
-                    .push(registration);
-            }
-            KeyRange::Span(..) | KeyRange::From(_) => self.range_watchers.push(registration),
-        }
+    /// Estimated bytes of all watchers.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Removes a watcher.
-    pub fn remove(&mut self, ready_set: &Arc<ReadySet>, id: WatchId, range: &KeyRange) {
-        let range_watchers = &mut self.range_watchers;
-        let list = match range {
-            KeyRange::One(key) => self.key_watchers.get_mut(key),
-            KeyRange::Span(..) | KeyRange::From(_) => Some(range_watchers),
-        };
-        let Some(list) = list else { return };
-        if let Some(position) = list
-            .iter()
-            .position(|registration| registration.is(ready_set, id))
-        {
-            list.swap_remove(position);
-            self.count -= 1;
-        }
-        if let KeyRange::One(key) = range
-            && self.key_watchers.get(key).is_some_and(Vec::is_empty)
-        {
-            self.key_watchers.remove(key);
+    /// The revision up to which the watchers are notified.
+    pub fn published(&self) -> Revision {
+        self.published
+    }
+
+    /// Registers a watcher. It is marked at once if it starts at a published revision.
+    pub fn register(&mut self, registration: &Registration) {
+        self.bytes += registration.bytes();
+        let behind = registration.start <= self.published;
+        self.index.add(registration, !behind);
+        if behind {
+            registration
+                .ready_set
+                .mark(registration.id, registration.start);
         }
     }
 
-    /// Marks every watcher that watches one of a new revision's events.
-    pub fn notify(&self, events: &[Event]) {
-        for event in events {
-            let key = &event.kv.key;
-            for registration in self.key_watchers.get(key).into_iter().flatten() {
-                registration.notify(event);
-            }
-            let range_watchers = self.range_watchers.iter();
-            for registration in range_watchers.filter(|watcher| watcher.range.contains(key)) {
-                registration.notify(event);
+    /// Removes a registered watcher, and its mark.
+    pub fn unregister(&mut self, registration: &Registration) {
+        self.bytes -= registration.bytes();
+        self.index.remove(registration);
+        registration.ready_set.unmark(registration.id);
+    }
+
+    /// Marks the watchers of new events, the events of all revisions above [`Self::published`] up to
+    /// `upto`.
+    pub fn publish<'a>(
+        &mut self,
+        upto: Revision,
+        events: impl Iterator<Item = (Revision, &'a [u8])>,
+    ) -> Wakes {
+        let mut wakes = Wakes::default();
+        for (revision, key) in events {
+            self.index.mark(key, revision, &mut wakes);
+        }
+        self.published = self.published.max(upto);
+        wakes
+    }
+
+    /// Takes the marked watchers of a stream, each with the first revision to read, and arms them:
+    /// an event that is published after this marks them again.
+    pub fn take<'a>(
+        &mut self,
+        ready_set: &ReadySet,
+        registration: impl Fn(WatchId) -> Option<&'a Registration>,
+    ) -> BTreeMap<WatchId, Revision> {
+        let marked = ready_set.take();
+        for &id in marked.keys() {
+            if let Some(registration) = registration(id) {
+                self.index.arm(registration);
             }
         }
+        marked
+    }
+
+    /// The published revision, if the stream has taken all marks up to it.
+    pub fn progress(&self, ready_set: &ReadySet) -> Option<Revision> {
+        ready_set.is_empty().then_some(self.published)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,15 @@ impl KeyRange {
         matches!(self, Self::Span(start, end) if end <= start)
     }
 
+    /// Bytes of the keys that name the range.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Self::One(key) | Self::From(key) => key.len(),
+            Self::Span(start, end) => start.len() + end.len(),
+        };
+        bytes as u64
+    }
+
     /// The range as bounds of a `BTreeMap`, which panics on the bounds of an empty range.
     pub(super) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         match self {

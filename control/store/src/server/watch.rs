@@ -17,8 +17,9 @@ use crate::{
 };
 use stream::WatchStream;
 
-/// Responses queued for the transport per stream; a full queue blocks the stream's task.
-const RESPONSES_MAX: usize = 4;
+/// Responses queued for the transport per stream; a full queue blocks the stream's task. Together with
+/// a page it bounds the memory of a stream whose client does not read.
+const RESPONSES_MAX: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Service {

@@ -1,48 +1,80 @@
-//! The watches of the store: registration of watchers, and reads of their events.
+//! The watches of the store: registration of watchers, their notification, and reads of their events.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use super::Store;
 use crate::{
     Error,
     keyspace::{KeyRange, Page, PageLimits, Revision},
-    watch::{ReadySet, Registration, WatchId},
+    watch::{ReadySet, Registration, Wakes, WatchId, Watchers},
 };
 
 impl Store {
-    /// Registers a watcher; returns the current revision, and the compacted revision as the error if
-    /// the watch starts below it. A start of 0 is the next revision.
+    /// Marks the watchers of all events up to a revision, and wakes their streams.
+    pub(super) fn publish(&self, revision: Revision) {
+        let mut watchers = self.shared.watchers.lock();
+        if watchers.published() >= revision {
+            return;
+        }
+        let wakes = self.catch_up(&mut watchers);
+        drop(watchers);
+        wakes.wake();
+    }
+
+    /// Marks the watchers of all events so far.
+    fn catch_up(&self, watchers: &mut Watchers) -> Wakes {
+        let state = self.shared.state.read();
+        let current = state.keyspace.current();
+        if watchers.is_empty() {
+            return watchers.publish(current, std::iter::empty());
+        }
+        let events = state.keyspace.written(watchers.published());
+        watchers.publish(current, events)
+    }
+
+    /// Registers a watcher, whose start of 0 becomes the next revision; returns the current revision,
+    /// and the compacted revision as the error if the watch starts below it.
     pub(crate) fn watch(
         &self,
-        ready_set: &Arc<ReadySet>,
-        id: WatchId,
-        range: &KeyRange,
-        start: Revision,
+        registration: &mut Registration,
     ) -> (Revision, Result<(), Revision>) {
-        let mut state = self.shared.state.write();
-        let (current, compacted) = (state.keyspace.current(), state.keyspace.compacted());
-        if start > 0 && start < compacted {
-            return (current, Err(compacted));
+        let mut watchers = self.shared.watchers.lock();
+        let wakes = self.catch_up(&mut watchers);
+        let current = watchers.published();
+        let compacted = self.shared.state.read().keyspace.compacted();
+        let refused = registration.start > 0 && registration.start < compacted;
+        if !refused {
+            if registration.start == 0 {
+                registration.start = current + 1;
+            }
+            watchers.register(registration);
+            self.update_watcher_gauge(&watchers);
         }
-        let from = if start > 0 { start } else { current + 1 };
-        state.watchers.add(Registration {
-            ready_set: Arc::clone(ready_set),
-            id,
-            range: range.clone(),
-            from,
-        });
-        if from <= current {
-            ready_set.mark(id, from);
-        }
-        self.update_gauges(&state);
-        (current, Ok(()))
+        drop(watchers);
+        wakes.wake();
+        (current, if refused { Err(compacted) } else { Ok(()) })
     }
 
     /// Removes a watcher.
-    pub(crate) fn cancel_watch(&self, ready_set: &Arc<ReadySet>, id: WatchId, range: &KeyRange) {
-        let mut state = self.shared.state.write();
-        state.watchers.remove(ready_set, id, range);
-        self.update_gauges(&state);
+    pub(crate) fn cancel_watch(&self, registration: &Registration) {
+        let mut watchers = self.shared.watchers.lock();
+        watchers.unregister(registration);
+        self.update_watcher_gauge(&watchers);
+    }
+
+    fn update_watcher_gauge(&self, watchers: &Watchers) {
+        let count = i64::try_from(watchers.len()).unwrap_or(i64::MAX);
+        self.shared.metrics.watchers.set(count);
+    }
+
+    /// Takes the watchers of a stream that have events to read, each with the first revision to read.
+    pub(crate) fn take_ready<'a>(
+        &self,
+        ready_set: &ReadySet,
+        registration: impl Fn(WatchId) -> Option<&'a Registration>,
+    ) -> BTreeMap<WatchId, Revision> {
+        let mut watchers = self.shared.watchers.lock();
+        watchers.take(ready_set, registration)
     }
 
     /// A page of events for a watcher, and the compacted revision.
@@ -58,10 +90,13 @@ impl Store {
         (page, state.keyspace.compacted())
     }
 
-    /// The current revision, if the stream has read all events up to it.
+    /// The current revision, if none of the stream's watchers has events to read.
     pub(crate) fn progress(&self, ready_set: &ReadySet) -> Option<Revision> {
-        // Watchers are marked under the write lock, so the set and the revision are consistent.
-        let state = self.shared.state.read();
-        ready_set.is_empty().then(|| state.keyspace.current())
+        let mut watchers = self.shared.watchers.lock();
+        let wakes = self.catch_up(&mut watchers);
+        let progress = watchers.progress(ready_set);
+        drop(watchers);
+        wakes.wake();
+        progress
     }
 }

@@ -1,18 +1,21 @@
 //! One watch stream: its watchers, and the order of its responses.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use tokio::{sync::mpsc::Sender, time::MissedTickBehavior};
 use tonic::{Status, Streaming};
 
-use super::{response, watcher::Watcher};
+use super::{
+    response,
+    watcher::{self, Options, Watcher},
+};
 use crate::{
     Error, Store,
-    keyspace::Revision,
+    keyspace::{KeyRange, Page, Revision},
     proto::etcdserverpb::{
         WatchCreateRequest, WatchRequest, WatchResponse, watch_request::RequestUnion,
     },
-    watch::{ReadySet, WatchId},
+    watch::{ReadySet, Registration, WatchId},
 };
 
 const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
@@ -25,6 +28,8 @@ pub(super) struct WatchStream {
     store: Store,
     ready_set: Arc<ReadySet>,
     watchers: BTreeMap<WatchId, Watcher>,
+    /// Watchers with further pages to read, each with the first revision.
+    backlog: BTreeMap<WatchId, Revision>,
     next_id: WatchId,
     progress_requested: bool,
     out: Sender<Result<WatchResponse, Status>>,
@@ -37,6 +42,7 @@ impl WatchStream {
             store,
             ready_set,
             watchers: BTreeMap::new(),
+            backlog: BTreeMap::new(),
             next_id: 0,
             progress_requested: false,
             out,
@@ -59,7 +65,7 @@ impl WatchStream {
                     Ok(None) => { requests_open = false; Ok(()) }
                     Err(_) => return,
                 },
-                () = ready_set.changed() => Ok(()),
+                () = ready_set.woken() => Ok(()),
                 _ = ticks.tick() => self.notify_progress().await,
             };
             if served.is_err() || self.send_events().await.is_err() {
@@ -82,23 +88,22 @@ impl WatchStream {
     }
 
     async fn create(&mut self, request: WatchCreateRequest) -> Result<(), ClientGone> {
-        let wanted_id = request.watch_id;
-        let mut watcher = Watcher::new(request);
-        if let Err(reason) = self.validate(&watcher) {
-            return self
-                .send(response::create_rejected(&self.store, &reason))
-                .await;
+        let (options, range) = (Options::new(&request), watcher::range(&request));
+        if let Err(reason) = self.validate(request.watch_id, options.start, &range) {
+            let rejected = response::create_rejected(&self.store, &reason);
+            return self.send(rejected).await;
         }
-        let id = self.choose_id(wanted_id);
-        let (current, result) =
-            self.store
-                .watch(&self.ready_set, id, &watcher.range, watcher.start());
-        watcher.created_revision = current;
-        if watcher.start() == 0 {
-            watcher.next = current + 1;
-        }
-        watcher.compacted = result.is_err();
-        self.watchers.insert(id, watcher);
+        let id = self.choose_id(request.watch_id);
+        let mut registration = Registration {
+            ready_set: Arc::clone(&self.ready_set),
+            id,
+            range,
+            start: options.start,
+        };
+        let (current, result) = self.store.watch(&mut registration);
+        let registration = result.is_ok().then_some(registration);
+        self.watchers
+            .insert(id, Watcher::new(options, registration, current));
         self.send(response::created(&self.store, id, current))
             .await?;
         match result {
@@ -110,15 +115,14 @@ impl WatchStream {
         }
     }
 
-    fn validate(&self, watcher: &Watcher) -> Result<(), String> {
-        if watcher.start() < 0 {
+    fn validate(&self, id: WatchId, start: Revision, range: &KeyRange) -> Result<(), String> {
+        if start < 0 {
             return Err(Error::Compacted.to_string());
         }
-        if watcher.range.is_empty() {
+        if range.is_empty() {
             return Err(EMPTY_RANGE.into());
         }
-        let wanted_id = watcher.request.watch_id;
-        if wanted_id != 0 && self.watchers.contains_key(&wanted_id) {
+        if id != 0 && self.watchers.contains_key(&id) {
             return Err(DUPLICATE_ID.into());
         }
         Ok(())
@@ -137,106 +141,148 @@ impl WatchStream {
     }
 
     async fn cancel(&mut self, id: WatchId) -> Result<(), ClientGone> {
-        let Some(watcher) = self.watchers.remove(&id) else {
+        let Some(mut watcher) = self.watchers.remove(&id) else {
             return Ok(());
         };
-        if !watcher.compacted {
-            self.store.cancel_watch(&self.ready_set, id, &watcher.range);
-        }
+        self.unregister(&mut watcher);
+        self.backlog.remove(&id);
         self.send(response::canceled(&self.store, id)).await
     }
 
-    /// Sends one page to each marked watcher, then the response to a progress request if all events
-    /// are sent. A watcher with further pages is marked again, so that client requests are handled
-    /// between its pages.
+    /// Ends the reads of a watcher. Without its registration it is never read again.
+    fn unregister(&self, watcher: &mut Watcher) {
+        if let Some(registration) = watcher.registration.take() {
+            self.store.cancel_watch(&registration);
+        }
+    }
+
+    /// Sends one page to each watcher with events to read, then the response to a progress request
+    /// if all events are sent. Client requests are handled between the pages of a watcher.
     async fn send_events(&mut self) -> Result<(), ClientGone> {
-        for (id, from) in self.ready_set.take() {
+        let active = |id| self.watchers.get(&id)?.registration.as_ref();
+        let mut due = self.store.take_ready(&self.ready_set, active);
+        // What remained of the last page comes before any new event.
+        due.append(&mut self.backlog);
+        for (id, from) in due {
             self.send_page(id, from).await?;
         }
-        if self.progress_requested
-            && let Some(revision) = self.store.progress(&self.ready_set)
-        {
-            self.progress_requested = false;
-            self.send(response::progress(
-                &self.store,
-                response::NO_WATCH,
-                revision,
-            ))
-            .await?;
+        if !self.backlog.is_empty() {
+            self.ready_set.wake();
+            return Ok(());
+        }
+        self.answer_progress().await
+    }
+
+    async fn answer_progress(&mut self) -> Result<(), ClientGone> {
+        if !self.progress_requested {
+            return Ok(());
+        }
+        let Some(revision) = self.store.progress(&self.ready_set) else {
+            return Ok(());
+        };
+        self.progress_requested = false;
+        if !self.all_synced() {
+            return Ok(());
+        }
+        let progress = response::progress(&self.store, response::NO_WATCH, revision);
+        self.send(progress).await
+    }
+
+    async fn send_page(&mut self, id: WatchId, from: Revision) -> Result<(), ClientGone> {
+        let Some(mut watcher) = self.watchers.remove(&id) else {
+            return Ok(());
+        };
+        let responses = self.read_page(id, from, &mut watcher);
+        self.watchers.insert(id, watcher);
+        for response in responses {
+            self.send(response).await?;
         }
         Ok(())
     }
 
-    async fn send_page(&mut self, id: WatchId, from: Revision) -> Result<(), ClientGone> {
-        let Some(watcher) = self.watchers.get_mut(&id) else {
-            return Ok(());
+    /// Reads the next page of a watcher; returns the responses to send.
+    fn read_page(
+        &mut self,
+        id: WatchId,
+        from: Revision,
+        watcher: &mut Watcher,
+    ) -> Vec<WatchResponse> {
+        let Some(registration) = &watcher.registration else {
+            return Vec::new();
         };
         let from = from.max(watcher.next);
-        let (synced, limits) = (from > watcher.created_revision, watcher.page_limits(from));
-        let (page, compacted) = self.store.events(&watcher.range, from, synced, limits);
+        let message_bytes_max = self.store.limits().message_bytes_max();
+        let limits = watcher.page_limits(from, message_bytes_max);
+        let synced = from > watcher.created_revision;
+        let (page, compacted) = self.store.events(&registration.range, from, synced, limits);
         let Ok(page) = page else {
-            watcher.compacted = true;
-            self.store.cancel_watch(&self.ready_set, id, &watcher.range);
-            return self
-                .send(response::compacted(&self.store, id, compacted))
-                .await;
+            self.unregister(watcher);
+            return vec![response::compacted(&self.store, id, compacted)];
         };
         watcher.next = page.next;
         if page.next <= page.current {
-            self.ready_set.mark(id, page.next);
+            self.backlog.insert(id, page.next);
         }
+        let response = self.events(id, page, compacted, watcher);
+        if response.events.is_empty() {
+            return Vec::new();
+        }
+        watcher.idle = false;
+        if watcher.options.fragment {
+            response::fragments(response, message_bytes_max)
+        } else {
+            vec![response]
+        }
+    }
+
+    /// The events of a page as a response.
+    fn events(
+        &self,
+        id: WatchId,
+        page: Page,
+        compacted: Revision,
+        watcher: &Watcher,
+    ) -> WatchResponse {
         let revision = response::header_revision(&page);
-        let wanted = page
-            .events
-            .into_iter()
-            .filter(|event| watcher.passes_filters(event));
+        let events = page.events.into_iter();
+        let wanted = events.filter(|event| watcher.options.pass(event));
         let events = wanted.map(|event| {
             let with_prev = watcher.includes_prev_kv(&event, compacted);
             response::event(event, with_prev)
         });
-        let mut response = response::progress(&self.store, id, revision);
-        response.events = events.collect();
-        if response.events.is_empty() {
-            return Ok(());
+        WatchResponse {
+            events: events.collect(),
+            ..response::progress(&self.store, id, revision)
         }
-        watcher.idle = false;
-        let message_bytes_max = self.store.limits().message_bytes_max();
-        let bytes_max = if watcher.request.fragment {
-            message_bytes_max
-        } else {
-            usize::MAX
-        };
-        for part in response::fragments(response, bytes_max) {
-            self.send(part).await?;
-        }
-        Ok(())
     }
 
     /// Sends progress notifications to the idle watchers that requested them.
     async fn notify_progress(&mut self) -> Result<(), ClientGone> {
+        if !self.backlog.is_empty() {
+            return Ok(());
+        }
         let Some(revision) = self.store.progress(&self.ready_set) else {
             return Ok(());
         };
-        let mut idle = Vec::new();
+        let mut due = Vec::new();
         for (&id, watcher) in &mut self.watchers {
-            let due = watcher.idle && watcher.request.progress_notify && !watcher.compacted;
-            if due && watcher.start() <= revision {
-                idle.push(id);
+            let idle = mem::replace(&mut watcher.idle, true);
+            if idle && watcher.options.progress_notify && watcher.is_synced(revision) {
+                due.push(id);
             }
-            watcher.idle = true;
         }
-        for id in idle {
+        for id in due {
             self.send(response::progress(&self.store, id, revision))
                 .await?;
         }
         Ok(())
     }
 
-    /// Whether every watcher is synced: none is compacted, none starts at a future revision.
+    /// Whether every watcher is synced: none is canceled, none starts at a future revision.
     fn all_synced(&self) -> bool {
         let current = self.store.revision();
-        let synced = |watcher: &Watcher| !watcher.compacted && watcher.start() <= current;
-        !self.watchers.is_empty() && self.watchers.values().all(synced)
+        let mut watchers = self.watchers.values();
+        !self.watchers.is_empty() && watchers.all(|watcher| watcher.is_synced(current))
     }
 
     async fn send(&self, response: WatchResponse) -> Result<(), ClientGone> {
@@ -247,12 +293,12 @@ impl WatchStream {
 
 impl Drop for WatchStream {
     fn drop(&mut self) {
-        for (&id, watcher) in self
-            .watchers
-            .iter()
-            .filter(|(_, watcher)| !watcher.compacted)
-        {
-            self.store.cancel_watch(&self.ready_set, id, &watcher.range);
+        for mut watcher in mem::take(&mut self.watchers).into_values() {
+            self.unregister(&mut watcher);
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

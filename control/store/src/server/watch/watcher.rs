@@ -1,75 +1,109 @@
-//! One watcher of a stream: the client's create request, and the next revision to read.
+//! One watcher of a stream: the options of the create request, and the next revision to read.
 
 use bytes::Bytes;
 
 use crate::{
     keyspace::{Event, KeyRange, PageLimits, Revision},
     proto::etcdserverpb::{WatchCreateRequest, watch_create_request::FilterType},
+    watch::Registration,
 };
 
 /// Events of one page. A stream holds at most a page and its queued responses in memory.
 const PAGE_EVENTS: usize = 1_000;
-/// Bytes of one page.
-const PAGE_BYTES: u64 = 1 << 20;
+/// Bytes of one page; bounds the memory of a stream whose client does not read.
+const PAGE_BYTES: u64 = 256 << 10;
+
+/// The options of a create request; its keys are in the registration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options {
+    /// First revision to watch; 0 is the next revision of the store.
+    pub(super) start: Revision,
+    pub(super) prev_kv: bool,
+    pub(super) fragment: bool,
+    pub(super) progress_notify: bool,
+    /// Whether puts and deletions are filtered out.
+    filtered: [bool; 2],
+}
+
+impl Options {
+    pub(super) fn new(request: &WatchCreateRequest) -> Self {
+        Self {
+            start: request.start_revision,
+            prev_kv: request.prev_kv,
+            fragment: request.fragment,
+            progress_notify: request.progress_notify,
+            filtered: [FilterType::Noput, FilterType::Nodelete]
+                .map(|filter| request.filters.contains(&filter.into())),
+        }
+    }
+
+    /// Whether an event passes the filters.
+    pub(super) fn pass(self, event: &Event) -> bool {
+        !self.filtered[usize::from(event.deleted)]
+    }
+}
+
+/// The range of a create request. The keys are copied: slices would keep the buffer of the request
+/// alive as long as the watcher.
+pub(super) fn range(request: &WatchCreateRequest) -> KeyRange {
+    // As in etcd, an empty key means the lowest key.
+    let key = match request.key.as_ref() {
+        [] => Bytes::from_static(b"\0"),
+        key => Bytes::copy_from_slice(key),
+    };
+    KeyRange::new(&key, &Bytes::copy_from_slice(&request.range_end))
+}
 
 pub(super) struct Watcher {
-    pub(super) request: WatchCreateRequest,
-    pub(super) range: KeyRange,
+    pub(super) options: Options,
+    /// `None` after a compaction canceled the watcher: it reads nothing more. Its ID stays in use
+    /// until the client cancels it.
+    pub(super) registration: Option<Registration>,
     /// The store's revision when the watcher was created. It is synced from the next one on.
     pub(super) created_revision: Revision,
     /// Next revision to read.
     pub(super) next: Revision,
     /// Nothing was sent since the last tick of the progress interval.
     pub(super) idle: bool,
-    /// Canceled by a compaction; its ID stays in use until the client cancels it.
-    pub(super) compacted: bool,
 }
 
 impl Watcher {
-    pub(super) fn new(request: WatchCreateRequest) -> Self {
-        // As in etcd, an empty key means the lowest key.
-        let lowest = Bytes::from_static(b"\0");
-        let key = if request.key.is_empty() {
-            &lowest
-        } else {
-            &request.key
-        };
+    /// A registered watcher, or one that was canceled at once.
+    pub(super) fn new(
+        options: Options,
+        registration: Option<Registration>,
+        created_revision: Revision,
+    ) -> Self {
         Self {
-            range: KeyRange::new(key, &request.range_end),
-            created_revision: 0,
-            next: request.start_revision,
+            options,
+            next: registration.as_ref().map_or(0, |active| active.start),
+            registration,
+            created_revision,
             idle: false,
-            compacted: false,
-            request,
         }
     }
 
-    /// First revision to watch; 0 is the next revision of the store.
-    pub(super) fn start(&self) -> Revision {
-        self.request.start_revision
-    }
-
-    /// Whether an event passes the filters of the create request.
-    pub(super) fn passes_filters(&self, event: &Event) -> bool {
-        let filter = if event.deleted {
-            FilterType::Nodelete
-        } else {
-            FilterType::Noput
-        };
-        !self.request.filters.contains(&filter.into())
+    /// Whether the watcher is synced at a revision: it is not canceled, and does not start later.
+    pub(super) fn is_synced(&self, current: Revision) -> bool {
+        self.registration.is_some() && self.options.start <= current
     }
 
     /// Whether an event is sent with its previous version: not if that was compacted before the
     /// watcher was synced.
     pub(super) fn includes_prev_kv(&self, event: &Event, compacted: Revision) -> bool {
-        self.request.prev_kv
+        self.options.prev_kv
             && (event.revision > self.created_revision || event.revision > compacted)
     }
 
-    /// The limits of the next page. An unsynced watcher with fragments enabled has no byte limit.
-    pub(super) fn page_limits(&self, from: Revision) -> PageLimits {
-        let fragmented = self.request.fragment && from <= self.created_revision;
-        let bytes = if fragmented { u64::MAX } else { PAGE_BYTES };
+    /// The limits of the next page. Past events for a client that accepts fragments come in a larger
+    /// page, which is then split into messages of at most `message_bytes_max`.
+    pub(super) fn page_limits(&self, from: Revision, message_bytes_max: usize) -> PageLimits {
+        let fragmented = self.options.fragment && from <= self.created_revision;
+        let bytes = if fragmented {
+            2 * message_bytes_max as u64
+        } else {
+            PAGE_BYTES
+        };
         PageLimits {
             events: PAGE_EVENTS,
             bytes,

@@ -1,0 +1,87 @@
+//! Watch streams without a transport: the order of responses when the client does not read.
+
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
+
+use super::*;
+use crate::proto::etcdserverpb::PutRequest;
+
+type Responses = Receiver<Result<WatchResponse, Status>>;
+
+fn create() -> WatchRequest {
+    let request = WatchCreateRequest {
+        key: "key".into(),
+        ..Default::default()
+    };
+    WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(request)),
+    }
+}
+
+fn put(store: &Store) {
+    let request = PutRequest {
+        key: "key".into(),
+        ..Default::default()
+    };
+    store.put(&request).unwrap();
+}
+
+fn received(responses: &mut Responses) -> Vec<WatchResponse> {
+    let mut all = Vec::new();
+    loop {
+        match responses.try_recv() {
+            Ok(response) => all.push(response.unwrap()),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return all,
+        }
+    }
+}
+
+/// Polls until the future ends; after each poll that blocked, the client reads and a write follows.
+fn drive<F: Future>(future: F, mut blocked: impl FnMut()) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        match future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(output) => return output,
+            Poll::Pending => blocked(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_it_is_canceled_a_watch_gets_nothing_more() {
+    let store = Store::new();
+    let (out, mut responses) = channel(1);
+    let mut stream = WatchStream::new(store.clone(), out);
+    stream.request(create()).await.ok().unwrap();
+    let mut all = received(&mut responses);
+    stream.request(create()).await.ok().unwrap();
+    // More events than stay readable below the compacted revision.
+    for _ in 0..20_000 {
+        put(&store);
+    }
+    store.compact(store.revision()).unwrap();
+    // The queue is full: each watch is canceled while a write matches the next one.
+    for _ in 0..4 {
+        let served = drive(stream.send_events(), || {
+            put(&store);
+            all.extend(received(&mut responses));
+        });
+        served.ok().unwrap();
+        all.extend(received(&mut responses));
+    }
+    for id in [0, 1] {
+        let of_watch = all.iter().filter(|response| response.watch_id == id);
+        let kinds: Vec<_> = of_watch
+            .map(|response| (response.created, response.canceled, response.events.len()))
+            .collect();
+        assert_eq!(kinds, [(true, false, 0), (false, true, 0)], "watch {id}");
+    }
+}
