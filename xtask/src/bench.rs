@@ -3,50 +3,80 @@
 mod cni;
 mod dataplane;
 mod percentile;
+mod store;
 mod wake;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::binaries::Binaries;
+use crate::binaries::{self, Binaries};
 use crate::interrupt::Interrupt;
 use crate::progress::say;
 use crate::report::Report;
+use crate::{root, setup};
 
 /// Arguments of `cargo xtask bench`.
-pub(crate) struct Options {
+pub(crate) struct Request {
     /// The benchmark's name.
     pub(crate) name: String,
     /// File to which the rows are also written, as JSON.
     pub(crate) json: Option<PathBuf>,
-    /// The measured programs: release builds.
-    pub(crate) binaries: Binaries,
     /// Set by Ctrl-C.
     pub(crate) interrupt: Interrupt,
 }
 
+/// What benchmarks of nodes need.
+struct Options {
+    /// The measured programs: release builds.
+    binaries: Binaries,
+    /// Set by Ctrl-C.
+    interrupt: Interrupt,
+}
+
 /// A benchmark.
-type Bench = fn(&Options) -> Result<Report>;
+enum Bench {
+    /// It runs nodes in network namespaces, with BPF programs.
+    Nodes(fn(&Options) -> Result<Report>),
+    /// It needs neither root nor BPF.
+    Plain(fn() -> Result<Report>),
+}
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 3] = [
-    ("cni", cni::run),
-    ("dataplane", dataplane::run),
-    ("wake", wake::run),
+const BENCHES: [(&str, Bench); 4] = [
+    ("cni", Bench::Nodes(cni::run)),
+    ("dataplane", Bench::Nodes(dataplane::run)),
+    ("store", Bench::Plain(store::run)),
+    ("wake", Bench::Nodes(wake::run)),
 ];
 
+impl Bench {
+    fn run(&self, interrupt: &Interrupt) -> Result<Report> {
+        match self {
+            Self::Plain(bench) => bench(),
+            Self::Nodes(bench) => {
+                root::require("bench")?;
+                setup::run()?;
+                bench(&Options {
+                    binaries: binaries::build(binaries::Profile::Release)?,
+                    interrupt: interrupt.clone(),
+                })
+            }
+        }
+    }
+}
+
 /// Runs the benchmark; an error names the rows that missed their bound.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let Some((_, bench)) = BENCHES.iter().find(|(name, _)| *name == options.name) else {
+pub(crate) fn run(request: &Request) -> Result<()> {
+    let Some((_, bench)) = BENCHES.iter().find(|(name, _)| *name == request.name) else {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
         bail!(
             "there is no benchmark `{}`; available: {}",
-            options.name,
+            request.name,
             known.join(", ")
         );
     };
-    let report = bench(options)?;
+    let report = bench.run(&request.interrupt)?;
     say(&report.to_string());
-    report.finish(options.json.as_deref())
+    report.finish(request.json.as_deref())
 }

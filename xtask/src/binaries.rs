@@ -73,6 +73,16 @@ pub(crate) fn build(profile: Profile) -> anyhow::Result<Binaries> {
     find(&messages)
 }
 
+/// Builds the program of a package, optimised; both have this name.
+pub(crate) fn build_package(name: &str) -> anyhow::Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--release", "--package", name]);
+    command.arg("--message-format=json-render-diagnostics");
+    let title = format!("build {name}, optimised");
+    let messages = progress::run(&title, &mut command, Output::ErrorsOnFailure)?;
+    path_of(&executables(&messages), name)
+}
+
 /// Links the plugin statically: it is started for each pod, and without shared libraries it starts in two thirds of the time.
 /// Only `cargo rustc` accepts such a flag for a single program.
 fn link_plugin_statically() -> anyhow::Result<()> {
@@ -108,18 +118,23 @@ pub(crate) fn root() -> PathBuf {
 
 /// Parses cargo's messages, one JSON object per line; other lines are output of build scripts.
 fn find(messages: &str) -> anyhow::Result<Binaries> {
-    let built: Vec<(String, PathBuf)> = messages.lines().filter_map(executable).collect();
-    let path_of = |name: &str| {
-        let found = built.iter().find(|(built_name, _)| built_name == name);
-        let path = found.map(|(_, path)| path.clone());
-        path.with_context(|| format!("cargo built no program called `{name}`"))
-    };
+    let built = executables(messages);
     Ok(Binaries {
-        dormouse: path_of("dormouse")?,
-        agent: path_of("dormouse-agent")?,
-        cni: path_of("dormouse-cni")?,
-        hello: path_of("dormouse-hello")?,
+        dormouse: path_of(&built, "dormouse")?,
+        agent: path_of(&built, "dormouse-agent")?,
+        cni: path_of(&built, "dormouse-cni")?,
+        hello: path_of(&built, "dormouse-hello")?,
     })
+}
+
+fn executables(messages: &str) -> Vec<(String, PathBuf)> {
+    messages.lines().filter_map(executable).collect()
+}
+
+fn path_of(built: &[(String, PathBuf)], name: &str) -> anyhow::Result<PathBuf> {
+    let found = built.iter().find(|(built_name, _)| built_name == name);
+    let path = found.map(|(_, path)| path.clone());
+    path.with_context(|| format!("cargo built no program called `{name}`"))
 }
 
 fn executable(line: &str) -> Option<(String, PathBuf)> {

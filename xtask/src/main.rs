@@ -54,7 +54,7 @@ enum Verb {
     },
     /// Run a benchmark and compare its results with their bounds
     Bench {
-        /// Name of the benchmark: cni, dataplane or wake
+        /// Name of the benchmark: cni, dataplane, store or wake
         name: String,
         /// Also write the results to this file, as JSON
         #[arg(long, value_name = "FILE")]
@@ -97,17 +97,11 @@ fn run(verb: Verb, interrupt: &Interrupt) -> anyhow::Result<()> {
                 interrupt: interrupt.clone(),
             })
         }
-        Verb::Bench { name, json } => {
-            root::require("bench")?;
-            setup::run()?;
-            let binaries = binaries::build(binaries::Profile::Release)?;
-            bench::run(&bench::Options {
-                name,
-                json,
-                binaries,
-                interrupt: interrupt.clone(),
-            })
-        }
+        Verb::Bench { name, json } => bench::run(&bench::Request {
+            name,
+            json,
+            interrupt: interrupt.clone(),
+        }),
         Verb::Tidy => tidy::run(),
     }
 }

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The result of a row.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Value {
     /// A measured number, in the row's unit.
@@ -18,7 +18,7 @@ pub(crate) enum Value {
 }
 
 /// The bound of a row.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Bound {
     /// Least value, in the row's unit.
@@ -75,6 +75,14 @@ impl Row {
             value: Value::Text(seen.to_owned()),
             must: Some(Bound::Holds),
             reached: holds,
+            ..Self::measured(name, 0.0, "")
+        }
+    }
+
+    /// An observation without a bound.
+    pub(crate) fn noted(name: &str, seen: &str) -> Self {
+        Self {
+            value: Value::Text(seen.to_owned()),
             ..Self::measured(name, 0.0, "")
         }
     }

@@ -64,11 +64,7 @@ pub async fn serve(
         KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(DECODED_BYTES_MAX);
     let watches = watch::Service::new(store.clone(), streams.clone());
     let leases = lease::Service::new(store.clone(), streams);
-    let server = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+    let server = transport()
         .add_service(kv)
         .add_service(WatchServer::new(watches))
         .add_service(LeaseServer::new(leases))
@@ -87,6 +83,15 @@ pub async fn serve(
         ended = server => ended.map_err(ServeError::Transport),
         () = store.expire_leases() => Ok(()),
     }
+}
+
+/// The settings of the transport.
+pub fn transport() -> Server {
+    Server::builder()
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
 }
 
 impl From<Error> for Status {

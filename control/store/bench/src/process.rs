@@ -1,0 +1,242 @@
+//! The measured servers as processes: start, CPU time, resident memory, end.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::proto::kv_client::KvClient;
+use crate::work;
+
+/// A tick of the CPU times in /proc/PID/stat: USER_HZ is 100 on every architecture that Rust's standard library supports.
+const TICK: Duration = Duration::from_millis(10);
+/// Bytes of the unit of /proc/PID/status.
+const KIB: u64 = 1024;
+/// Memory in which etcd keeps its files, so that no disk is measured.
+const TMPFS: &str = "/dev/shm";
+/// The largest response: a page of 10,000 values.
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
+/// Windows of HTTP/2 for large responses.
+const WINDOW_BYTES: u32 = 4 << 20;
+/// Longest time until a server answers its first request.
+const START_LIMIT: Duration = Duration::from_mins(2);
+/// Interval of attempts meanwhile.
+const START_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A kind of server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// The store.
+    Store,
+    /// The no-op server; each value in its responses has this many bytes.
+    Noop {
+        /// Bytes of each value.
+        value_bytes: usize,
+    },
+    /// etcd, as installed on this machine.
+    Etcd,
+}
+
+/// A running server. It ends when this is dropped.
+pub(crate) struct Server {
+    /// Killed with this.
+    _child: Child,
+    pid: u32,
+    url: String,
+    /// The data of etcd, removed with the server.
+    _data: Option<TempDir>,
+}
+
+impl Server {
+    /// Starts a server with a number of worker threads and waits until it answers.
+    pub(crate) async fn start(kind: Kind, threads: usize) -> Result<Self> {
+        let server = match kind {
+            Kind::Store => Self::own(&["serve"], threads).await?,
+            Kind::Noop { value_bytes } => {
+                let bytes = value_bytes.to_string();
+                Self::own(&["noop", "--value-bytes", &bytes], threads).await?
+            }
+            Kind::Etcd => Self::etcd(threads)?,
+        };
+        server.wait_until_it_answers().await?;
+        Ok(server)
+    }
+
+    /// A server of this program.
+    async fn own(arguments: &[&str], threads: usize) -> Result<Self> {
+        let program = std::env::current_exe().context("failed to find this program")?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .args(["--threads", &threads.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = spawn(&mut command)?;
+        let output = child.stdout.take().context("a server has no output")?;
+        let line = BufReader::new(output).lines().next_line().await?;
+        let address = line.context("a server ended before it listened")?;
+        Self::new(child, format!("http://{address}"), None)
+    }
+
+    fn etcd(threads: usize) -> Result<Self> {
+        let data = TempDir::new_in(TMPFS).context("failed to create a folder for etcd")?;
+        let url = format!("http://127.0.0.1:{}", free_port()?);
+        let mut command = Command::new("etcd");
+        command
+            .env("GOMAXPROCS", threads.to_string())
+            .args([
+                "--quota-backend-bytes",
+                "8589934592",
+                "--log-level",
+                "error",
+            ])
+            .args([
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+            ])
+            .args(["--listen-peer-urls", "http://127.0.0.1:0", "--data-dir"])
+            .arg(data.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self::new(spawn(&mut command)?, url, Some(data))
+    }
+
+    fn new(child: Child, url: String, data: Option<TempDir>) -> Result<Self> {
+        let pid = child.id().context("a server ended at once")?;
+        Ok(Self {
+            _child: child,
+            pid,
+            url,
+            _data: data,
+        })
+    }
+
+    /// A new connection.
+    pub(crate) async fn channel(&self) -> Result<Channel> {
+        Endpoint::from_shared(self.url.clone())?
+            .tcp_nodelay(true)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .connect()
+            .await
+            .with_context(|| format!("failed to connect to {}", self.url))
+    }
+
+    /// A client of the KV service on a new connection.
+    pub(crate) async fn kv(&self) -> Result<KvClient<Channel>> {
+        let client = KvClient::new(self.channel().await?);
+        Ok(client.max_decoding_message_size(RESPONSE_BYTES_MAX))
+    }
+
+    async fn wait_until_it_answers(&self) -> Result<()> {
+        let attempts = async {
+            loop {
+                if let Ok(mut kv) = self.kv().await
+                    && work::count(&mut kv).await.is_ok()
+                {
+                    return;
+                }
+                tokio::time::sleep(START_INTERVAL).await;
+            }
+        };
+        tokio::time::timeout(START_LIMIT, attempts)
+            .await
+            .with_context(|| format!("the server at {} does not answer", self.url))
+    }
+
+    /// The CPU time of the process so far, user and system.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = self.file("stat")?;
+        ticks(&stat).map(|ticks| TICK * ticks)
+    }
+
+    /// The CPU time since an earlier [`Server::cpu`].
+    pub(crate) fn cpu_since(&self, before: Duration) -> Result<Duration> {
+        Ok(self.cpu()?.saturating_sub(before))
+    }
+
+    /// The resident memory of the process, in bytes.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        resident_kib(&self.file("status")?).map(|kib| kib * KIB)
+    }
+
+    fn file(&self, name: &str) -> Result<String> {
+        let path = format!("/proc/{}/{name}", self.pid);
+        std::fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))
+    }
+}
+
+/// Whether etcd is installed.
+pub(crate) fn etcd_is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("etcd").is_file())
+        && Path::new(TMPFS).is_dir()
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("failed to start {command:?}"))
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("failed to find a free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// The sum of `utime` and `stime` (proc(5)) in the text of /proc/PID/stat.
+fn ticks(stat: &str) -> Result<u32> {
+    // The second field is the name in parentheses, which may contain spaces.
+    let (_, fields) = stat
+        .rsplit_once(") ")
+        .context("/proc/PID/stat has no name")?;
+    let times: Vec<u32> = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(str::parse)
+        .collect::<Result<_, _>>()?;
+    ensure!(times.len() == 2, "/proc/PID/stat has no CPU times");
+    Ok(times.iter().sum())
+}
+
+/// `VmRSS` (proc(5)) in the text of /proc/PID/status.
+fn resident_kib(status: &str) -> Result<u64> {
+    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmRSS:")) else {
+        bail!("/proc/PID/status has no VmRSS");
+    };
+    let number = line.trim().trim_end_matches(" kB");
+    number.parse().context("VmRSS is not a number of kB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_times_are_found_after_a_name_with_spaces() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 12 30 0 0 20 0 3 0 5 6 7";
+        assert_eq!(ticks(stat).unwrap(), 42);
+        assert!(ticks("7 (a) S 1").is_err());
+        assert!(ticks("").is_err());
+    }
+
+    #[test]
+    fn resident_memory_is_read_in_kib() {
+        assert_eq!(
+            resident_kib("Name:\ta\nVmRSS:\t   2048 kB\n").unwrap(),
+            2048
+        );
+        assert!(resident_kib("Name:\ta\n").is_err());
+        assert!(resident_kib("VmRSS:\tmany kB\n").is_err());
+    }
+}

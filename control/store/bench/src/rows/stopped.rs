@@ -1,0 +1,60 @@
+//! Watchers that cost a put nothing: those that have stopped reading, and those on other keys.
+
+use anyhow::Result;
+
+use super::{Options, Turns};
+use crate::load::FULL;
+use crate::process::{Kind, Server};
+use crate::row::{Bound, Row};
+use crate::sample::{Sample, median};
+use crate::watchers::{self, Stream};
+use crate::work::Put;
+
+/// Bytes of a value.
+const VALUE_BYTES: usize = 350;
+/// Keys among which puts alternate.
+const KEYS: u64 = 100_000;
+/// Range watches on other keys.
+const ELSEWHERE: u64 = 10_000;
+
+pub(super) async fn run(options: &Options) -> Result<()> {
+    let mut servers = Vec::new();
+    for _ in 0..4 {
+        servers.push(Server::start(Kind::Store, 2).await?);
+    }
+    let mut open = Vec::new();
+    for (server, count) in servers.iter().skip(1).zip([1, 20]) {
+        for _ in 0..count {
+            open.push(Stream::of_all(server).await?);
+        }
+    }
+    for server in servers.iter().skip(3) {
+        open.extend(watchers::elsewhere(server, ELSEWHERE).await?);
+    }
+    let put = || Put::among(KEYS, VALUE_BYTES);
+    let samples = Turns::connect(servers, FULL, put)
+        .await?
+        .run(options)
+        .await?;
+    let cpu: Vec<f64> = samples
+        .iter()
+        .map(|side| median(side, Sample::cpu_us))
+        .collect();
+    let alone = cpu.first().copied().unwrap_or(0.0);
+    let names = [
+        "1 stopped watcher",
+        "20 stopped watchers",
+        "10,000 range watches on other keys",
+    ];
+    for (name, cpu) in names.iter().zip(cpu.iter().skip(1)) {
+        Row::new(
+            format!("put beside {name}, and without: server CPU"),
+            *cpu,
+            "µs",
+        )
+        .against(alone)
+        .must(Bound::RatioAtMost(1.1))
+        .print()?;
+    }
+    Ok(())
+}

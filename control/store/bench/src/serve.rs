@@ -1,0 +1,58 @@
+//! The measured store, and what both servers have in common: the listener, the line with the address, and the end.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use dormouse_store::{Limits, Store};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::row::print;
+
+/// The rows hold up to two million values with their history: far more than etcd's default quota.
+const QUOTA_BYTES: u64 = 16 << 30;
+
+/// Arguments of the store's process.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Worker threads
+    #[arg(long, default_value_t = 2)]
+    pub(crate) threads: usize,
+}
+
+/// Serves an empty store.
+pub(crate) async fn run(_: &Options) -> Result<()> {
+    let limits = Limits {
+        quota_bytes: QUOTA_BYTES,
+        ..Limits::default()
+    };
+    let listener = listen().await?;
+    dormouse_store::server::serve(listener, Store::with_limits(limits), until_input_ends())
+        .await
+        .context("the store failed")
+}
+
+/// A listener on a free port, whose address is printed as the first line of standard output.
+pub(crate) async fn listen() -> Result<TcpListener> {
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = TcpListener::bind(any)
+        .await
+        .context("failed to listen on the loopback address")?;
+    print(&listener.local_addr()?.to_string())?;
+    Ok(listener)
+}
+
+/// Cancelled when standard input ends: the process that started this one has ended, too.
+pub(crate) fn until_input_ends() -> CancellationToken {
+    let token = CancellationToken::new();
+    let guard = token.clone().drop_guard();
+    tokio::spawn(async move {
+        let _guard = guard;
+        let mut input = tokio::io::stdin();
+        let mut bytes = [0; 64];
+        while input.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+    });
+    token
+}
