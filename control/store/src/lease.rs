@@ -1,7 +1,14 @@
 //! Leases with their TTLs and attached keys. Pure: time is an argument.
+//!
+//! Ordered maps hold them: none has to copy all its entries to grow, and none has an allocation for
+//! each lease.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     time::Duration,
 };
 
@@ -14,6 +21,17 @@ pub const TTL_MIN_S: i64 = 2;
 /// A grant with a longer TTL fails.
 pub const TTL_MAX_S: i64 = 9_000_000_000;
 const _: () = assert!(TTL_MIN_S < TTL_MAX_S);
+// Expiries are nanoseconds: the largest TTL and a century of uptime fit.
+const _: () = assert!((TTL_MAX_S as u64 + 100 * 366 * 86_400) < u64::MAX / 1_000_000_000);
+
+/// Renewed leases that one call of [`Leases::expired`] moves; bounds the time for which the caller
+/// holds the lock.
+const RENEWED_MAX: usize = 64;
+
+/// Bytes of a lease in both ordered maps, whose nodes are about two thirds full.
+const LEASE_BYTES: u64 = 96;
+/// Bytes of an attached key besides the key itself: its entry, and the allocator's overhead.
+const ATTACHMENT_BYTES: u64 = 56;
 
 /// ID of a lease, chosen by the client or by the store; may be negative, never 0.
 pub type LeaseId = i64;
@@ -21,11 +39,19 @@ pub type LeaseId = i64;
 /// A point in time, as the time since the store was created.
 pub type Uptime = Duration;
 
+/// Nanoseconds since the store was created.
+type Nanos = u64;
+
+/// A key that is attached to a lease.
+type Attachment = (LeaseId, Box<[u8]>);
+
 #[derive(Debug)]
 struct Lease {
     ttl_s: i64,
-    expires: Uptime,
-    keys: BTreeSet<Bytes>,
+    expires: Nanos,
+    /// The expiry by which it is ordered. A renewal does not change it: a lease is moved to its new
+    /// place once, when the old expiry is due.
+    queued: Nanos,
 }
 
 /// The state of a lease, as `LeaseTimeToLive` returns it.
@@ -39,17 +65,36 @@ pub struct TimeToLive {
     pub keys: Vec<Bytes>,
 }
 
-/// All leases, by ID and by expiry.
+/// The answer to the question for an expired lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// This lease has expired, the earliest of all.
+    Lease(LeaseId),
+    /// Unknown: many leases were renewed. The caller asks again.
+    Unknown,
+    /// No lease has expired.
+    Nothing,
+}
+
+/// All leases and their attached keys.
 #[derive(Debug, Default)]
 pub struct Leases {
-    by_id: HashMap<LeaseId, Lease>,
-    by_expiry: BTreeSet<(Uptime, LeaseId)>,
+    by_id: BTreeMap<LeaseId, Lease>,
+    by_expiry: BTreeSet<(Nanos, LeaseId)>,
+    keys: BTreeSet<Attachment>,
+    key_bytes: u64,
 }
 
 impl Leases {
     /// Whether the lease exists.
     pub fn contains(&self, id: LeaseId) -> bool {
         self.by_id.contains_key(&id)
+    }
+
+    /// Estimated bytes of all leases and attached keys.
+    pub fn bytes(&self) -> u64 {
+        let (leases, keys) = (self.by_id.len() as u64, self.keys.len() as u64);
+        leases * LEASE_BYTES + keys * ATTACHMENT_BYTES + self.key_bytes
     }
 
     /// Grants a lease; returns its TTL in seconds.
@@ -61,15 +106,13 @@ impl Leases {
             return Err(Error::LeaseExists);
         }
         let ttl_s = ttl_s.max(TTL_MIN_S);
-        let expires = now + seconds(ttl_s);
-        self.by_id.insert(
-            id,
-            Lease {
-                ttl_s,
-                expires,
-                keys: BTreeSet::new(),
-            },
-        );
+        let expires = expiry(ttl_s, now);
+        let lease = Lease {
+            ttl_s,
+            expires,
+            queued: expires,
+        };
+        self.by_id.insert(id, lease);
         self.by_expiry.insert((expires, id));
         Ok(ttl_s)
     }
@@ -77,111 +120,113 @@ impl Leases {
     /// Resets the expiry of a lease to its full TTL; returns the TTL in seconds.
     pub fn renew(&mut self, id: LeaseId, now: Uptime) -> Result<i64, Error> {
         let lease = self.by_id.get_mut(&id).ok_or(Error::LeaseNotFound)?;
-        self.by_expiry.remove(&(lease.expires, id));
-        lease.expires = now + seconds(lease.ttl_s);
-        self.by_expiry.insert((lease.expires, id));
+        lease.expires = expiry(lease.ttl_s, now);
         Ok(lease.ttl_s)
     }
 
     /// Removes a lease; returns its attached keys in order, for the caller to delete.
-    pub fn revoke(&mut self, id: LeaseId) -> Result<BTreeSet<Bytes>, Error> {
+    pub fn revoke(&mut self, id: LeaseId) -> Result<Vec<Bytes>, Error> {
         let lease = self.by_id.remove(&id).ok_or(Error::LeaseNotFound)?;
-        self.by_expiry.remove(&(lease.expires, id));
-        Ok(lease.keys)
+        self.by_expiry.remove(&(lease.queued, id));
+        let attached = self.keys.extract_if(attached(id), |_| true);
+        let keys: Vec<Bytes> = attached.map(|(_, key)| key.into()).collect();
+        self.key_bytes -= keys.iter().map(|key| key.len() as u64).sum::<u64>();
+        Ok(keys)
     }
 
     /// The TTL and the attached keys of a lease.
     pub fn time_to_live(&self, id: LeaseId, now: Uptime) -> Result<TimeToLive, Error> {
         let lease = self.by_id.get(&id).ok_or(Error::LeaseNotFound)?;
-        let left = lease.expires.saturating_sub(now).as_secs();
+        let left = Duration::from_nanos(lease.expires).saturating_sub(now);
+        let keys = self.keys.range(attached(id));
         Ok(TimeToLive {
-            ttl_s: i64::try_from(left).unwrap_or(i64::MAX),
+            ttl_s: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             granted_ttl_s: lease.ttl_s,
-            keys: lease.keys.iter().cloned().collect(),
+            keys: keys.map(|(_, key)| Bytes::copy_from_slice(key)).collect(),
         })
     }
 
     /// The IDs of all leases, ordered by expiry.
-    pub fn by_expiry(&self) -> impl Iterator<Item = LeaseId> {
-        self.by_expiry.iter().map(|&(_, id)| id)
+    pub fn by_expiry(&self) -> Vec<LeaseId> {
+        let leases = self.by_id.iter().map(|(&id, lease)| (lease.expires, id));
+        let mut order: Vec<_> = leases.collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The expiry of the lease that expires first.
+    /// The time of the next expiry, or an earlier one at which [`expired`](Self::expired) finds that
+    /// a lease was renewed.
     pub fn next_expiry(&self) -> Option<Uptime> {
-        self.by_expiry.first().map(|&(expires, _)| expires)
+        self.by_expiry
+            .first()
+            .map(|&(queued, _)| Duration::from_nanos(queued))
     }
 
     /// The expired lease with the earliest expiry.
-    pub fn expired(&self, now: Uptime) -> Option<LeaseId> {
-        let &(expires, id) = self.by_expiry.first()?;
-        (expires <= now).then_some(id)
+    pub fn expired(&mut self, now: Uptime) -> Expired {
+        let now = nanos(now);
+        for _ in 0..RENEWED_MAX {
+            match self.by_expiry.first() {
+                Some(&(queued, id)) if queued <= now => {
+                    if !self.requeue(queued, id) {
+                        return Expired::Lease(id);
+                    }
+                }
+                _ => return Expired::Nothing,
+            }
+        }
+        Expired::Unknown
+    }
+
+    /// Moves a renewed lease to its new place; returns whether it was renewed.
+    fn requeue(&mut self, queued: Nanos, id: LeaseId) -> bool {
+        let Some(lease) = self.by_id.get_mut(&id) else {
+            return self.by_expiry.remove(&(queued, id));
+        };
+        if lease.expires == queued {
+            return false;
+        }
+        lease.queued = lease.expires;
+        self.by_expiry.remove(&(queued, id));
+        self.by_expiry.insert((lease.expires, id))
     }
 
     /// Attaches the key of an event to the lease of its last put, and detaches it from the lease
     /// before.
     pub fn apply(&mut self, event: &Event) {
         let prev = event.prev.as_ref().map_or(0, |prev| prev.lease);
-        let current = event.kv.lease;
-        if prev != current
-            && let Some(lease) = self.by_id.get_mut(&prev)
-        {
-            lease.keys.remove(&event.kv.key);
+        self.moved(&event.kv.key, prev, event.kv.lease);
+    }
+
+    /// Detaches a key from a lease and attaches it to another; 0 is no lease.
+    fn moved(&mut self, key: &[u8], from: LeaseId, to: LeaseId) {
+        if from == to {
+            return;
         }
-        if let Some(lease) = self.by_id.get_mut(&current) {
-            lease.keys.insert(event.kv.key.clone());
+        let bytes = key.len() as u64;
+        if from != 0 && self.keys.remove(&(from, key.into())) {
+            self.key_bytes -= bytes;
+        }
+        if self.contains(to) && self.keys.insert((to, key.into())) {
+            self.key_bytes += bytes;
         }
     }
+}
+
+/// The entries of one lease in [`Leases::keys`]. The empty key is below all keys.
+fn attached(id: LeaseId) -> (Bound<Attachment>, Bound<Attachment>) {
+    let end = match id.checked_add(1) {
+        Some(next) => Bound::Excluded((next, Box::default())),
+        None => Bound::Unbounded,
+    };
+    (Bound::Included((id, Box::default())), end)
+}
+
+fn nanos(uptime: Uptime) -> Nanos {
+    Nanos::try_from(uptime.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
 /// `ttl_s` lies between [`TTL_MIN_S`] and [`TTL_MAX_S`].
-fn seconds(ttl_s: i64) -> Duration {
-    Duration::from_secs(ttl_s.unsigned_abs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Uptime = Duration::from_secs(100);
-
-    #[test]
-    fn a_ttl_below_the_minimum_is_raised_and_one_above_the_maximum_is_refused() {
-        let mut leases = Leases::default();
-        assert_eq!(leases.grant(1, -7, NOW), Ok(TTL_MIN_S));
-        assert_eq!(
-            leases.grant(2, TTL_MAX_S + 1, NOW),
-            Err(Error::LeaseTtlTooLarge)
-        );
-        assert_eq!(leases.grant(2, TTL_MAX_S, NOW), Ok(TTL_MAX_S));
-        assert_eq!(leases.grant(2, 5, NOW), Err(Error::LeaseExists));
-    }
-
-    #[test]
-    fn a_lease_expires_exactly_at_its_ttl_and_a_renewal_resets_it() {
-        let mut leases = Leases::default();
-        leases.grant(1, 10, NOW).unwrap();
-        let expiry = NOW + Duration::from_secs(10);
-        assert_eq!(
-            leases.expired(expiry.saturating_sub(Duration::from_nanos(1))),
-            None
-        );
-        assert_eq!(leases.expired(expiry), Some(1));
-        leases.renew(1, expiry).unwrap();
-        assert_eq!(leases.expired(expiry), None);
-        assert_eq!(leases.next_expiry(), Some(expiry + Duration::from_secs(10)));
-    }
-
-    #[test]
-    fn leases_are_listed_by_expiry_and_a_revoked_lease_is_not_found() {
-        let mut leases = Leases::default();
-        for (id, ttl_s) in [(1, 30), (2, 10), (3, 20)] {
-            leases.grant(id, ttl_s, NOW).unwrap();
-        }
-        assert_eq!(leases.by_expiry().collect::<Vec<_>>(), [2, 3, 1]);
-        leases.revoke(3).unwrap();
-        assert_eq!(leases.by_expiry().collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(leases.revoke(3), Err(Error::LeaseNotFound));
-        assert_eq!(leases.renew(3, NOW), Err(Error::LeaseNotFound));
-        assert_eq!(leases.time_to_live(3, NOW), Err(Error::LeaseNotFound));
-    }
+fn expiry(ttl_s: i64, now: Uptime) -> Nanos {
+    nanos(now + Duration::from_secs(ttl_s.unsigned_abs()))
 }

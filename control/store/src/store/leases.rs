@@ -4,7 +4,7 @@ use super::{State, Store, random};
 use crate::{
     Error,
     keyspace::{Event, KeyRange, Revision},
-    lease::{LeaseId, Leases, TimeToLive, Uptime},
+    lease::{Expired, LeaseId, Leases, TimeToLive, Uptime},
 };
 
 impl Store {
@@ -54,7 +54,7 @@ impl Store {
     /// The IDs of all leases, ordered by expiry.
     pub fn leases(&self) -> (Vec<LeaseId>, Revision) {
         let state = self.shared.state.read();
-        (state.leases.by_expiry().collect(), state.keyspace.current())
+        (state.leases.by_expiry(), state.keyspace.current())
     }
 
     /// Revokes leases when they expire; never returns. Cancel safe.
@@ -67,7 +67,7 @@ impl Store {
                 Some(expiry) => {
                     let due = tokio::time::sleep_until(self.shared.started + expiry);
                     tokio::select! {
-                        () = due => self.expire_due(),
+                        () = due => self.expire_due().await,
                         () = changed => {}
                     }
                 }
@@ -75,18 +75,24 @@ impl Store {
         }
     }
 
-    fn expire_due(&self) {
+    async fn expire_due(&self) {
         let now = self.now();
-        loop {
-            // The lock is taken for each lease, so that requests run between two revocations.
-            let revoked = self.write(|state| match state.leases.expired(now) {
-                Some(id) => Ok((true, revoke(state, id)?)),
-                None => Ok((false, Vec::new())),
-            });
-            if !matches!(revoked, Ok((true, _))) {
-                return;
-            }
+        // The lock is taken for each lease, and the thread is released, so that requests run between
+        // two revocations.
+        while self.expire_next(now) != Expired::Nothing {
+            tokio::task::yield_now().await;
         }
+    }
+
+    fn expire_next(&self, now: Uptime) -> Expired {
+        let step = self.write(|state| {
+            let expired = state.leases.expired(now);
+            match expired {
+                Expired::Lease(id) => Ok((expired, revoke(state, id)?)),
+                Expired::Unknown | Expired::Nothing => Ok((expired, Vec::new())),
+            }
+        });
+        step.map_or(Expired::Nothing, |(expired, _)| expired)
     }
 }
 
