@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .build_client(false)
         .bytes(".")
+        .codec_path("crate::server::codec::Codec")
         .file_descriptor_set_path(out.join("etcd.bin"))
         .compile_protos(&SERVICES, &["proto"])?;
     Ok(())

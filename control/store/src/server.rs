@@ -1,6 +1,8 @@
 //! The gRPC server: etcd's KV, Watch, Lease, Cluster and Maintenance services, and lease expiry.
 
 mod cluster;
+pub(crate) mod codec;
+mod direct;
 mod kv;
 mod lease;
 mod maintenance;
@@ -22,6 +24,7 @@ use crate::{
         maintenance_server::MaintenanceServer, watch_server::WatchServer,
     },
 };
+use direct::DirectLayer;
 
 /// HTTP/2 flow control windows. A connection carries many streams of small frames; h2 resets a
 /// stream whose unread small frames exceed a part of its window, so the window is large.
@@ -65,7 +68,7 @@ pub async fn serve(
     let watches = watch::Service::new(store.clone(), streams.clone());
     let leases = lease::Service::new(store.clone(), streams);
     let server = transport()
-        .add_service(kv)
+        .layer(DirectLayer(kv))
         .add_service(WatchServer::new(watches))
         .add_service(LeaseServer::new(leases))
         .add_service(ClusterServer::new(cluster::Service::new(

@@ -8,9 +8,8 @@ use tonic::{Request, Response, Status};
 
 use crate::proto::kv_server::{Kv, KvServer};
 use crate::proto::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, KeyValue,
-    PutRequest, PutResponse, RangeRequest, RangeResponse, ResponseHeader, ResponseOp, TxnRequest,
-    TxnResponse, response_op,
+    KeyValue, PutRequest, PutResponse, RangeRequest, RangeResponse, ResponseHeader, ResponseOp,
+    TxnRequest, TxnResponse, response_op,
 };
 use crate::serve::{listen, until_input_ends};
 use crate::work;
@@ -112,16 +111,6 @@ impl Kv for Noop {
         }))
     }
 
-    async fn delete_range(
-        &self,
-        _: Request<DeleteRangeRequest>,
-    ) -> Result<Response<DeleteRangeResponse>, Status> {
-        Ok(Response::new(DeleteRangeResponse {
-            header: header(),
-            ..DeleteRangeResponse::default()
-        }))
-    }
-
     async fn txn(&self, _: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let inner = ResponseHeader {
             revision: REVISION,
@@ -138,12 +127,5 @@ impl Kv for Noop {
                 response: Some(response_op::Response::ResponsePut(put)),
             }],
         }))
-    }
-
-    async fn compact(
-        &self,
-        _: Request<CompactionRequest>,
-    ) -> Result<Response<CompactionResponse>, Status> {
-        Ok(Response::new(CompactionResponse { header: header() }))
     }
 }

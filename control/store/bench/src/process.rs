@@ -1,7 +1,7 @@
 //! The measured servers as processes: start, CPU time, resident memory, end.
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -30,10 +30,12 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 const START_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A kind of server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// The store.
     Store,
+    /// The store of another build of this program.
+    Build(PathBuf),
     /// The no-op server; each value in its responses has this many bytes.
     Noop {
         /// Bytes of each value.
@@ -55,12 +57,14 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server with a number of worker threads and waits until it answers.
-    pub(crate) async fn start(kind: Kind, threads: usize) -> Result<Self> {
+    pub(crate) async fn start(kind: &Kind, threads: usize) -> Result<Self> {
         let server = match kind {
-            Kind::Store => Self::own(&["serve"], threads).await?,
+            Kind::Store => Self::own(&this_program()?, &["serve"], threads).await?,
+            Kind::Build(program) => Self::own(program, &["serve"], threads).await?,
             Kind::Noop { value_bytes } => {
                 let bytes = value_bytes.to_string();
-                Self::own(&["noop", "--value-bytes", &bytes], threads).await?
+                let arguments = ["noop", "--value-bytes", &bytes];
+                Self::own(&this_program()?, &arguments, threads).await?
             }
             Kind::Etcd => Self::etcd(threads)?,
         };
@@ -68,9 +72,8 @@ impl Server {
         Ok(server)
     }
 
-    /// A server of this program.
-    async fn own(arguments: &[&str], threads: usize) -> Result<Self> {
-        let program = std::env::current_exe().context("failed to find this program")?;
+    /// A server of a build of this program.
+    async fn own(program: &Path, arguments: &[&str], threads: usize) -> Result<Self> {
         let mut command = Command::new(program);
         command
             .args(arguments)
@@ -179,6 +182,10 @@ pub(crate) fn etcd_is_installed() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join("etcd").is_file())
         && Path::new(TMPFS).is_dir()
+}
+
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("failed to find this program")
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {

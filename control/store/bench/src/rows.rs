@@ -10,6 +10,7 @@ mod stopped;
 mod unary;
 mod watch;
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -26,14 +27,17 @@ use crate::work::Work;
 #[derive(Args)]
 pub(crate) struct Options {
     /// Time of each measurement of one server, in seconds
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 0.5)]
     seconds: f64,
     /// Rounds; each measures every server once, and rows are medians
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 10)]
     rounds: usize,
     /// Keys of the rows about large stores
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
+    /// Compare with the store of another build of this program instead of the no-op server
+    #[arg(long, value_name = "PROGRAM")]
+    baseline: Option<PathBuf>,
     /// Run only these groups of rows
     #[arg(long, value_delimiter = ',', value_name = "GROUP")]
     only: Vec<String>,
@@ -125,14 +129,25 @@ impl<W: Work> Turns<W> {
     }
 }
 
-/// The no-op server, the store and, where it is installed, etcd.
-async fn all_servers(threads: usize, value_bytes: usize) -> Result<Vec<Server>> {
-    let mut servers = vec![
-        Server::start(Kind::Noop { value_bytes }, threads).await?,
-        Server::start(Kind::Store, threads).await?,
-    ];
-    if process::etcd_is_installed() {
-        servers.push(Server::start(Kind::Etcd, threads).await?);
+impl Options {
+    /// The server with which rows compare.
+    async fn peer(&self, threads: usize, value_bytes: usize) -> Result<Server> {
+        let peer = match &self.baseline {
+            Some(program) => Kind::Build(program.clone()),
+            None => Kind::Noop { value_bytes },
+        };
+        Server::start(&peer, threads).await
     }
-    Ok(servers)
+
+    /// The peer, the store and, where it is installed, etcd.
+    async fn servers(&self, threads: usize, value_bytes: usize) -> Result<Vec<Server>> {
+        let mut servers = vec![
+            self.peer(threads, value_bytes).await?,
+            Server::start(&Kind::Store, threads).await?,
+        ];
+        if process::etcd_is_installed() {
+            servers.push(Server::start(&Kind::Etcd, threads).await?);
+        }
+        Ok(servers)
+    }
 }

@@ -20,7 +20,7 @@ const PUTS: Shape = Shape {
 };
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let server = Server::start(Kind::Store, 2).await?;
+    let server = Server::start(&Kind::Store, 2).await?;
     let keys = options.keys / REVISIONS;
     for _ in 0..REVISIONS {
         load::fill(&server, keys, VALUE_BYTES).await?;

@@ -16,7 +16,7 @@ const RATE: f64 = 100_000.0;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
     let nodes = usize::try_from(options.keys)?;
-    let servers = vec![Server::start(Kind::Store, 2).await?];
+    let servers = vec![Server::start(&Kind::Store, 2).await?];
     let lease = || LeaseTxn::new(nodes, LEASE_BYTES);
     let samples = Turns::connect(servers, FULL, lease)
         .await?

@@ -27,11 +27,9 @@ const PUTS: Shape = Shape {
 };
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let noop = Kind::Noop {
-        value_bytes: VALUE_BYTES,
-    };
-    let noop = Server::start(noop, 2).await?;
-    let store = Server::start(Kind::Store, 2).await?;
+    let noop = options.peer(2, VALUE_BYTES).await?;
+    let store = Server::start(&Kind::Store, 2).await?;
+    load::fill(&noop, options.keys, VALUE_BYTES).await?;
     load::fill(&store, options.keys, VALUE_BYTES).await?;
     let (mut at_noop, mut at_store) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {

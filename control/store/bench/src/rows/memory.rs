@@ -23,7 +23,7 @@ const SHRINK_INTERVAL: Duration = Duration::from_millis(250);
 const MB: f64 = 1e6;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let server = Server::start(Kind::Store, 2).await?;
+    let server = Server::start(&Kind::Store, 2).await?;
     let keys = options.keys as f64;
     let empty = server.resident()? as f64;
     load::fill(&server, options.keys, VALUE_BYTES).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Options, Turns, all_servers};
+use super::{Options, Turns};
 use crate::load::{self, Shape};
 use crate::row::{Bound, Row};
 use crate::sample::{Sample, median};
@@ -21,8 +21,8 @@ const SHAPE: Shape = Shape {
 };
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let servers = all_servers(2, VALUE_BYTES).await?;
-    for server in servers.iter().skip(1) {
+    let servers = options.servers(2, VALUE_BYTES).await?;
+    for server in &servers {
         load::fill(server, KEYS, VALUE_BYTES).await?;
     }
     let list = || List {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Options, Turns, all_servers};
+use super::{Options, Turns};
 use crate::load::SINGLE;
 use crate::row::{Bound, Row};
 use crate::sample::{Sample, median};
@@ -14,7 +14,7 @@ const VALUE_BYTES: usize = 1024;
 const BEYOND_US: f64 = 30.0;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let servers = all_servers(2, VALUE_BYTES).await?;
+    let servers = options.servers(2, VALUE_BYTES).await?;
     let turns = Turns::connect(servers, SINGLE, || Put::new_keys(VALUE_BYTES)).await?;
     let samples = turns.run(options).await?;
     let p50: Vec<f64> = samples

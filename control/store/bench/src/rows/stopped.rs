@@ -20,7 +20,7 @@ const ELSEWHERE: u64 = 10_000;
 pub(super) async fn run(options: &Options) -> Result<()> {
     let mut servers = Vec::new();
     for _ in 0..4 {
-        servers.push(Server::start(Kind::Store, 2).await?);
+        servers.push(Server::start(&Kind::Store, 2).await?);
     }
     let mut open = Vec::new();
     for (server, count) in servers.iter().skip(1).zip([1, 20]) {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Options, Turns, all_servers};
+use super::{Options, Turns};
 use crate::load::{self, FULL};
 use crate::row::{Bound, Row};
 use crate::sample::{Sample, median};
@@ -58,8 +58,8 @@ async fn compare<W: Work>(
     keys: u64,
     work: impl Fn() -> W,
 ) -> Result<()> {
-    let servers = all_servers(threads, VALUE_BYTES).await?;
-    for server in servers.iter().skip(1).filter(|_| keys > 0) {
+    let servers = options.servers(threads, VALUE_BYTES).await?;
+    for server in servers.iter().filter(|_| keys > 0) {
         load::fill(server, keys, VALUE_BYTES).await?;
     }
     let samples = Turns::connect(servers, FULL, work)

@@ -56,7 +56,7 @@ impl Watched {
 
 /// The medians of the CPU time for each event, in microseconds, and of the events a second of all watchers.
 async fn per_event(kind: Kind, options: &Options) -> Result<(f64, f64)> {
-    let server = Server::start(kind, 2).await?;
+    let server = Server::start(&kind, 2).await?;
     let puts = Load::connect(&server, FULL, Put::among(KEYS, VALUE_BYTES)).await?;
     let (mut alone, mut watched) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
