@@ -33,6 +33,9 @@ pub enum Error {
     /// The store exceeds its memory quota; reads, deletes and compaction still work.
     #[error("etcdserver: mvcc: database space exceeded")]
     NoSpace,
+    /// The alarm CORRUPT is active; reads still work.
+    #[error("etcdserver: corrupt cluster")]
+    Corrupt,
     /// The revision is below the compacted revision.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     Compacted,

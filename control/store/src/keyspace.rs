@@ -1,6 +1,7 @@
 //! The MVCC keyspace: every key at every revision since the last compaction. Pure: no clock, no lock.
 
 mod cell;
+mod hash;
 mod history;
 mod log;
 #[cfg_attr(not(test), expect(dead_code, reason = "the keyspace moves to it next"))]
@@ -20,6 +21,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 
 use crate::{Error, proto::mvccpb::KeyValue};
+use hash::HistoryHash;
+pub use hash::KeyspaceHash;
 use history::History;
 use log::Log;
 pub use log::{Event, Page, PageLimits};
@@ -38,6 +41,7 @@ const VERSION_OVERHEAD_BYTES: u64 = 128;
 pub struct Keyspace {
     keys: BTreeMap<Bytes, History>,
     log: Log,
+    hash: HistoryHash,
     current: Revision,
     compacted: Revision,
     keys_live: u64,
@@ -49,6 +53,7 @@ impl Default for Keyspace {
         Self {
             keys: BTreeMap::new(),
             log: Log::default(),
+            hash: HistoryHash::default(),
             current: 1,
             compacted: -1,
             keys_live: 0,
@@ -139,9 +144,32 @@ impl Keyspace {
                 self.keys.remove(&event.kv.key);
             }
         }
+        let events = self.log.between(self.compacted, revision);
+        self.hash.compact(events, self.compacted, revision);
         self.log.compact(revision);
         self.compacted = revision;
         Ok(())
+    }
+
+    /// The hash of the history up to a revision; 0 is the current one. At the revision of one of the
+    /// last compactions, the hash that it had before that compaction.
+    pub fn hash(&self, revision: Revision) -> Result<KeyspaceHash, Error> {
+        if revision != 0
+            && let Some(stored) = self.hash.stored(revision)
+        {
+            return Ok(stored);
+        }
+        let revision = match revision {
+            0 => self.current,
+            _ if revision > self.current => return Err(Error::FutureRevision),
+            _ if revision < self.compacted => return Err(Error::Compacted),
+            _ => revision,
+        };
+        Ok(KeyspaceHash {
+            hash: self.hash.of(self.log.between(self.compacted, revision)),
+            compacted: self.compacted,
+            revision,
+        })
     }
 }
 

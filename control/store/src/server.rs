@@ -109,6 +109,7 @@ impl From<Error> for Status {
             | Error::InvalidSortOption
             | Error::RequestTooLarge => Code::InvalidArgument,
             Error::MessageTooLarge | Error::NoSpace => Code::ResourceExhausted,
+            Error::Corrupt => Code::DataLoss,
             Error::Compacted | Error::FutureRevision | Error::LeaseTtlTooLarge => Code::OutOfRange,
             Error::LeaseNotFound => Code::NotFound,
             Error::LeaseExists => Code::FailedPrecondition,

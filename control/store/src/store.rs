@@ -1,5 +1,6 @@
 //! The store: the keyspace, the leases and the watchers behind one lock, and the limits of requests.
 
+mod alarms;
 mod leases;
 mod watches;
 
@@ -12,14 +13,15 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     Error,
-    keyspace::{Event, Keyspace, Revision},
+    alarm::Alarms,
+    keyspace::{Event, Keyspace, KeyspaceHash, Revision},
     lease::Leases,
     metrics::Metrics,
     proto::etcdserverpb::{
         DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
         RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
     },
-    txn,
+    quota, txn,
     watch::Watchers,
 };
 
@@ -62,6 +64,7 @@ impl Limits {
 struct State {
     keyspace: Keyspace,
     leases: Leases,
+    alarms: Alarms,
 }
 
 impl State {
@@ -171,10 +174,13 @@ impl Store {
 
     /// Puts one key.
     pub fn put(&self, request: &PutRequest) -> Result<PutResponse, Error> {
+        self.check_transport(request)?;
+        self.admit(quota::put(request))?;
+        txn::check_put(request)?;
         self.check_size(request)?;
         self.shared.metrics.puts.inc();
         let (mut response, header) = self.write(|state| {
-            self.check_quota(state)?;
+            state.alarms.check_growth()?;
             txn::put(&mut state.keyspace, &state.leases, request)
         })?;
         response.header = Some(header);
@@ -183,28 +189,36 @@ impl Store {
 
     /// Deletes a range of keys.
     pub fn delete_range(&self, request: &DeleteRangeRequest) -> Result<DeleteRangeResponse, Error> {
+        self.check_transport(request)?;
+        txn::check_delete_range(request)?;
         self.check_size(request)?;
         self.shared.metrics.deletes.inc();
-        let (mut response, header) =
-            self.write(|state| txn::delete_range(&mut state.keyspace, request))?;
+        let (mut response, header) = self.write(|state| {
+            state.alarms.check_write()?;
+            Ok(txn::delete_range(&mut state.keyspace, request))
+        })?;
         response.header = Some(header);
         Ok(response)
     }
 
     /// Runs a transaction.
     pub fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
-        if txn::is_read_only(request) {
-            self.check_transport(request)?;
-        } else {
+        self.check_transport(request)?;
+        let growth = quota::txn(request);
+        self.admit(growth)?;
+        txn::check_txn(request, self.shared.limits.txn_ops_max)?;
+        let read_only = txn::is_read_only(request);
+        if !read_only {
             self.check_size(request)?;
         }
         self.shared.metrics.txns.inc();
-        let ops_max = self.shared.limits.txn_ops_max;
         let (mut response, header) = self.write(|state| {
-            if txn::has_put(request) {
-                self.check_quota(state)?;
+            if growth > 0 {
+                state.alarms.check_growth()?;
+            } else if !read_only {
+                state.alarms.check_write()?;
             }
-            txn::txn(&mut state.keyspace, &state.leases, request, ops_max)
+            txn::txn(&mut state.keyspace, &state.leases, request)
         })?;
         response.header = Some(header);
         Ok(response)
@@ -215,8 +229,16 @@ impl Store {
         // The watchers are marked first: a compaction drops events.
         self.publish(revision);
         let mut state = self.shared.state.write();
+        state.alarms.check_write()?;
         state.keyspace.compact(revision)?;
         Ok(state.keyspace.current())
+    }
+
+    /// The hash of the keyspace up to a revision (0: the current one), and the current revision.
+    pub fn hash(&self, revision: Revision) -> Result<(KeyspaceHash, Revision), Error> {
+        let state = self.shared.state.read();
+        let hash = state.keyspace.hash(revision)?;
+        Ok((hash, state.keyspace.current()))
     }
 
     /// Runs one write under the lock, notifies the watchers; returns the header of the response.
@@ -243,7 +265,6 @@ impl Store {
     }
 
     fn check_size(&self, request: &impl Message) -> Result<(), Error> {
-        self.check_transport(request)?;
         if request.encoded_len() > self.shared.limits.request_bytes_max {
             return Err(Error::RequestTooLarge);
         }
@@ -256,16 +277,9 @@ impl Store {
         }
         Ok(())
     }
-
-    fn check_quota(&self, state: &State) -> Result<(), Error> {
-        if state.keyspace.bytes() >= self.shared.limits.quota_bytes {
-            return Err(Error::NoSpace);
-        }
-        Ok(())
-    }
 }
 
-/// A number that differs between stores; not a secret, never 0.
-fn random() -> u64 {
+/// A number that differs between calls; not a secret, never 0.
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0) | 1
 }

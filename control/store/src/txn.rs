@@ -39,13 +39,30 @@ pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeRespons
     })
 }
 
-/// Puts one key.
+/// Checks the fields of a put.
+pub fn check_put(request: &PutRequest) -> Result<(), Error> {
+    check::put(request)
+}
+
+/// Checks the fields of a delete.
+pub fn check_delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
+    check::delete_range(request)
+}
+
+/// Checks the fields of a transaction, whose lists have at most `ops_max` entries each, and that no
+/// key is written twice.
+pub fn check_txn(request: &TxnRequest, ops_max: usize) -> Result<(), Error> {
+    check::txn(request, ops_max)?;
+    duplicate::check(&request.success)?;
+    duplicate::check(&request.failure)
+}
+
+/// Puts one key; the request has passed [`check_put`].
 pub fn put(
     keyspace: &mut Keyspace,
     leases: &Leases,
     request: &PutRequest,
 ) -> Result<(PutResponse, Vec<Event>), Error> {
-    check::put(request)?;
     check::lease(leases, request)?;
     check::ignore_flags(keyspace, request)?;
     let mut write = keyspace.write();
@@ -53,27 +70,22 @@ pub fn put(
     Ok((response, write.commit()))
 }
 
-/// Deletes a range.
+/// Deletes a range; the request has passed [`check_delete_range`].
 pub fn delete_range(
     keyspace: &mut Keyspace,
     request: &DeleteRangeRequest,
-) -> Result<(DeleteRangeResponse, Vec<Event>), Error> {
-    check::delete_range(request)?;
+) -> (DeleteRangeResponse, Vec<Event>) {
     let mut write = keyspace.write();
     let response = apply_delete(&mut write, request);
-    Ok((response, write.commit()))
+    (response, write.commit())
 }
 
-/// Runs a transaction; each of its lists has at most `ops_max` entries.
+/// Runs a transaction; the request has passed [`check_txn`].
 pub fn txn(
     keyspace: &mut Keyspace,
     leases: &Leases,
     request: &TxnRequest,
-    ops_max: usize,
 ) -> Result<(TxnResponse, Vec<Event>), Error> {
-    check::txn(request, ops_max)?;
-    duplicate::check(&request.success)?;
-    duplicate::check(&request.failure)?;
     let path = TxnPath::new(keyspace, request);
     check::path(keyspace, leases, request, &path)?;
     let mut write = keyspace.write();
@@ -93,13 +105,6 @@ pub fn is_read_only(request: &TxnRequest) -> bool {
             Some(Request::RequestTxn(nested)) => is_read_only(nested),
             _ => false,
         })
-}
-
-/// Whether either branch of a transaction has a put, which a store at its quota refuses. As in
-/// etcd, nested transactions are not examined.
-pub fn has_put(request: &TxnRequest) -> bool {
-    let mut ops = request.success.iter().chain(&request.failure);
-    ops.any(|op| matches!(op.request, Some(Request::RequestPut(_))))
 }
 
 /// The branch that a transaction takes, with the paths of the nested transactions of that branch in

@@ -197,6 +197,63 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn hashes_are_those_of_the_same_history_compacted_at_once(
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let (keyspace, model) = run(&steps);
+        let writes: Vec<Step> = steps.into_iter().filter(|s| matches!(s, Step::Write(_))).collect();
+        let (mut other, _) = run(&writes);
+        let compacted = model.compacted;
+        if compacted >= 0 {
+            let before = other.hash(compacted);
+            other.compact(compacted).unwrap();
+            prop_assert!(compacted == 0 || other.hash(compacted) == before);
+        }
+        for revision in compacted.max(0) + 1..=model.current() {
+            prop_assert_eq!(keyspace.hash(revision).unwrap(), other.hash(revision).unwrap());
+        }
+        let current = keyspace.hash(0).unwrap();
+        prop_assert_eq!((current.compacted, current.revision), (compacted, model.current()));
+        let future = keyspace.hash(model.current() + 1);
+        prop_assert_eq!(future.unwrap_err(), Error::FutureRevision);
+    }
+}
+
+#[test]
+fn a_hash_differs_by_value_key_revision_and_deletion() {
+    let histories: [&[&[Change]]; 5] = [
+        &[&[Change::Put(0, 1)], &[Change::Put(1, 1)]],
+        &[&[Change::Put(0, 1)], &[Change::Put(1, 2)]],
+        &[&[Change::Put(0, 1)], &[Change::Put(2, 1)]],
+        &[&[Change::Put(1, 1)], &[Change::Put(0, 1)]],
+        &[&[Change::Put(0, 1)], &[Change::Delete(0, 1)]],
+    ];
+    let hashes = histories.map(|history| {
+        let mut keyspace = Keyspace::default();
+        for changes in history {
+            write(&mut keyspace, changes);
+        }
+        keyspace.hash(0).unwrap().hash
+    });
+    let different: std::collections::BTreeSet<u32> = hashes.into_iter().collect();
+    assert_eq!(different.len(), hashes.len());
+}
+
+#[test]
+fn the_hashes_of_the_last_compactions_are_kept() {
+    let mut keyspace = Keyspace::default();
+    for value in 0..20 {
+        write(&mut keyspace, &[Change::Put(0, value)]);
+        keyspace.compact(keyspace.current()).unwrap();
+    }
+    let last = keyspace.hash(21).unwrap();
+    assert_eq!((last.compacted, last.revision), (20, 21));
+    assert_eq!(keyspace.hash(12).unwrap().compacted, 11);
+    assert_eq!(keyspace.hash(11).unwrap_err(), Error::Compacted);
+}
+
 #[test]
 fn a_read_of_compacted_events_is_refused_unless_the_watcher_is_synced() {
     let mut keyspace = Keyspace::default();

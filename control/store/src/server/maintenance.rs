@@ -1,11 +1,22 @@
-//! etcd's Maintenance service: the status of the server.
+//! etcd's Maintenance service: status, alarms, hashes and snapshots of a cluster of one member.
 
-use tonic::{Request, Response, Status};
+mod downgrade;
+mod snapshot;
+
+use std::pin::Pin;
+
+use tokio_stream::Stream;
+use tonic::{Code, Request, Response, Status};
 
 use crate::{
     Store,
+    alarm::Alarm,
     proto::etcdserverpb::{
-        DowngradeInfo, StatusRequest, StatusResponse, maintenance_server::Maintenance,
+        AlarmMember, AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse,
+        DowngradeInfo, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse,
+        HashRequest, HashResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest,
+        SnapshotResponse, StatusRequest, StatusResponse, alarm_request::AlarmAction,
+        maintenance_server::Maintenance,
     },
 };
 
@@ -26,11 +37,36 @@ impl Service {
 
 #[tonic::async_trait]
 impl Maintenance for Service {
+    /// An action outside etcd's enumeration is refused; etcd 3.6 itself crashes on it.
+    async fn alarm(
+        &self,
+        request: Request<AlarmRequest>,
+    ) -> Result<Response<AlarmResponse>, Status> {
+        let request = request.get_ref();
+        let unknown = "etcdserver: the alarm action is none of GET, ACTIVATE and DEACTIVATE";
+        let action = AlarmAction::try_from(request.action)
+            .map_err(|_unknown| Status::new(Code::InvalidArgument, unknown))?;
+        let alarm = Alarm {
+            kind: request.alarm,
+            member_id: request.member_id,
+        };
+        let (alarms, revision) = self.store.alarm(action, alarm);
+        let alarms = alarms.into_iter().map(|alarm| AlarmMember {
+            member_id: alarm.member_id,
+            alarm: alarm.kind,
+        });
+        Ok(Response::new(AlarmResponse {
+            header: Some(self.store.header(revision)),
+            alarms: alarms.collect(),
+        }))
+    }
+
     async fn status(
         &self,
         _request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        let header = self.store.header(self.store.revision());
+        let (alarms, revision) = self.store.alarm(AlarmAction::Get, Alarm::any());
+        let header = self.store.header(revision);
         let bytes = i64::try_from(self.store.bytes()).unwrap_or(i64::MAX);
         let quota = self.store.limits().quota_bytes;
         Ok(Response::new(StatusResponse {
@@ -42,9 +78,72 @@ impl Maintenance for Service {
             raft_index: header.revision.unsigned_abs(),
             raft_applied_index: header.revision.unsigned_abs(),
             raft_term: header.raft_term,
+            errors: alarms.iter().map(Alarm::to_string).collect(),
             downgrade_info: Some(DowngradeInfo::default()),
             header: Some(header),
             ..StatusResponse::default()
+        }))
+    }
+
+    /// The store returns memory when versions are compacted: there is nothing left to do.
+    async fn defragment(
+        &self,
+        _request: Request<DefragmentRequest>,
+    ) -> Result<Response<DefragmentResponse>, Status> {
+        Ok(Response::new(DefragmentResponse::default()))
+    }
+
+    async fn hash(&self, _request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+        let (hash, revision) = self.store.hash(0)?;
+        Ok(Response::new(HashResponse {
+            header: Some(self.store.header(revision)),
+            hash: hash.hash,
+        }))
+    }
+
+    async fn hash_kv(
+        &self,
+        request: Request<HashKvRequest>,
+    ) -> Result<Response<HashKvResponse>, Status> {
+        let (hash, revision) = self.store.hash(request.get_ref().revision)?;
+        Ok(Response::new(HashKvResponse {
+            header: Some(self.store.header(revision)),
+            hash: hash.hash,
+            compact_revision: hash.compacted,
+            hash_revision: hash.revision,
+        }))
+    }
+
+    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
+
+    async fn snapshot(
+        &self,
+        _request: Request<SnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        let blobs = snapshot::Blobs::new(snapshot::keys(&self.store)?, API_VERSION);
+        Ok(Response::new(Box::pin(tokio_stream::iter(blobs.map(Ok)))))
+    }
+
+    /// The leader of a single member is the member itself.
+    async fn move_leader(
+        &self,
+        request: Request<MoveLeaderRequest>,
+    ) -> Result<Response<MoveLeaderResponse>, Status> {
+        if request.get_ref().target_id != self.store.header(0).member_id {
+            let text = "etcdserver: bad leader transferee";
+            return Err(Status::new(Code::FailedPrecondition, text));
+        }
+        Ok(Response::new(MoveLeaderResponse::default()))
+    }
+
+    async fn downgrade(
+        &self,
+        request: Request<DowngradeRequest>,
+    ) -> Result<Response<DowngradeResponse>, Status> {
+        downgrade::check(request.get_ref())?;
+        Ok(Response::new(DowngradeResponse {
+            header: Some(self.store.header(self.store.revision())),
+            version: API_VERSION.into(),
         }))
     }
 }

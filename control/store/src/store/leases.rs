@@ -5,6 +5,7 @@ use crate::{
     Error,
     keyspace::{Event, KeyRange, Revision},
     lease::{Expired, LeaseId, Leases, TimeToLive, Uptime},
+    quota,
 };
 
 impl Store {
@@ -15,8 +16,9 @@ impl Store {
     /// Grants a lease (ID 0: the store chooses one); returns its ID and its TTL in seconds.
     pub fn lease_grant(&self, id: LeaseId, ttl_s: i64) -> Result<(LeaseId, i64, Revision), Error> {
         let now = self.now();
+        self.admit(quota::LEASE_BYTES)?;
         let mut state = self.shared.state.write();
-        self.check_quota(&state)?;
+        state.alarms.check_growth()?;
         let id = if id == 0 {
             unused_lease(&state.leases)
         } else {
@@ -29,8 +31,11 @@ impl Store {
 
     /// Revokes a lease and deletes its keys in one revision; returns that revision.
     pub fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
-        self.write(|state| Ok(((), revoke(state, id)?)))
-            .map(|((), header)| header.revision)
+        let revoked = self.write(|state| {
+            state.alarms.check_write()?;
+            Ok(((), revoke(state, id)?))
+        });
+        revoked.map(|((), header)| header.revision)
     }
 
     /// Resets the expiry of a lease; returns its TTL in seconds, 0 if there is no such lease.
@@ -60,9 +65,8 @@ impl Store {
     /// Revokes leases when they expire; never returns. Cancel safe.
     pub(crate) async fn expire_leases(&self) {
         loop {
-            let next = self.shared.state.read().leases.next_expiry();
             let changed = self.shared.leases_changed.notified();
-            match next {
+            match self.next_expiry() {
                 None => changed.await,
                 Some(expiry) => {
                     let due = tokio::time::sleep_until(self.shared.started + expiry);
@@ -73,6 +77,13 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// The next expiry of a lease; none while the alarm CORRUPT refuses writes.
+    fn next_expiry(&self) -> Option<Uptime> {
+        let state = self.shared.state.read();
+        let frozen = state.alarms.is_corrupt();
+        state.leases.next_expiry().filter(|_| !frozen)
     }
 
     async fn expire_due(&self) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dormouse_store::Limits;
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, Error, EventType, GetOptions, PutOptions, Txn, TxnOp,
-    WatchOptions,
+    AlarmAction, AlarmOptions, AlarmType, Compare, CompareOp, DeleteOptions, Error, EventType,
+    GetOptions, PutOptions, Txn, TxnOp, WatchOptions,
 };
 use prometheus_client::{encoding::text, registry::Registry};
 
@@ -161,7 +161,7 @@ async fn a_progress_response_follows_every_event_up_to_its_revision() {
 }
 
 #[tokio::test]
-async fn a_store_at_its_quota_refuses_puts_until_it_is_compacted() {
+async fn a_store_at_its_quota_refuses_puts_until_it_is_compacted_and_the_alarm_disarmed() {
     let limits = Limits {
         quota_bytes: 100_000,
         ..Limits::default()
@@ -183,6 +183,18 @@ async fn a_store_at_its_quota_refuses_puts_until_it_is_compacted() {
         .compact(read.header().unwrap().revision(), None)
         .await
         .unwrap();
+    client.put("key", "v", None).await.unwrap_err();
+    let alarms = client
+        .alarm(AlarmAction::Get, AlarmType::Nospace, None)
+        .await
+        .unwrap();
+    let raised = alarms.alarms()[0].member_id();
+    let mut disarm = AlarmOptions::new();
+    disarm.with_member(raised);
+    client
+        .alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(disarm))
+        .await
+        .unwrap();
     client.put("key", value, None).await.unwrap();
     served.stop().await;
 }
@@ -193,8 +205,6 @@ async fn a_method_that_the_store_lacks_is_unimplemented() {
     let mut client = served.client().await;
     for refused in [
         client.auth_enable().await.map(drop),
-        client.defragment().await.map(drop),
-        client.hash_kv(0).await.map(drop),
         client.lock("name", None).await.map(drop),
     ] {
         let Err(Error::GRpcStatus(refusal)) = refused else {
