@@ -1,0 +1,176 @@
+//! The file layer: the few operations on one directory that the journal needs. [`Directory`] is the
+//! real one; tests replace it to inject faults.
+
+use std::{
+    fmt::Debug,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use crate::{OpenError, error::FileError};
+
+/// The name of the lock file.
+const LOCK: &str = "lock";
+
+/// A file that is only appended to.
+pub trait AppendFile: Debug + Send + Sync {
+    /// Appends a part of the bytes; returns how many.
+    fn append(&self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Returns when all appended bytes, and the length, are on the disk.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The files of one directory. Names have no slashes.
+pub trait Files: Debug + Send + Sync {
+    /// The names of all files, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// A reader from the start of a file.
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
+
+    /// Creates an empty file; an existing one is an error.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>>;
+
+    /// Returns when all bytes of a file are on the disk.
+    fn sync(&self, name: &str) -> io::Result<()>;
+
+    /// Cuts a file to a length and syncs it.
+    fn truncate(&self, name: &str, length: u64) -> io::Result<()>;
+
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Returns when all creations, renames and removals are on the disk.
+    fn sync_directory(&self) -> io::Result<()>;
+}
+
+/// A directory of the file system, locked while this exists.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// Opened for its lock, which the kernel releases when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Directory {
+    /// Opens and locks a directory, which is created if it does not exist, readable by its owner only.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let text = path.display().to_string();
+        create_private(path).map_err(FileError::of("create the data directory", &text))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK))
+            .map_err(FileError::of("open the lock file of", &text))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(text)),
+            Err(TryLockError::Error(error)) => {
+                return Err(FileError::of("lock", &text)(error).into());
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+}
+
+fn create_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+impl Files for Directory {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.path)?.filter_map(|entry| match entry {
+            Ok(entry) => entry.file_name().into_string().ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        });
+        names.collect()
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(self.path.join(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        File::open(self.path.join(name))?.sync_all()
+    }
+
+    fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(self.path.join(name))?;
+        file.set_len(length)?;
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+impl AppendFile for File {
+    fn append(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = self;
+        file.write(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// Appends all bytes; an interrupted or a partial write continues.
+pub(crate) fn append_all(file: &dyn AppendFile, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.append(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_locked_while_it_is_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
+        let first = Directory::open(&path).unwrap();
+        let error = Directory::open(&path).unwrap_err();
+        assert!(matches!(error, OpenError::InUse(_)), "{error}");
+        drop(first);
+        Directory::open(&path).unwrap();
+    }
+}

@@ -1,0 +1,140 @@
+//! The frames of one segment in order, and the judgement of its end: clean, torn or damaged.
+
+use crate::frame::{self, Frame, Position};
+
+/// The end of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// The last frame ends where the file ends.
+    Clean,
+    /// From this offset on there is no valid frame: a write that did not complete.
+    Torn(usize),
+    /// At this offset there is no valid frame, but at a later one: not the work of a torn write.
+    Damaged(usize),
+}
+
+/// The frames of a segment, read in order.
+#[derive(Debug)]
+pub(crate) struct Frames<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    cluster: u64,
+    position: Position,
+}
+
+impl<'a> Frames<'a> {
+    /// The frames of a segment's bytes after its header; `position` is that of the first.
+    pub(crate) fn new(bytes: &'a [u8], cluster: u64, position: Position) -> Self {
+        Self {
+            bytes,
+            offset: 0,
+            cluster,
+            position,
+        }
+    }
+
+    /// Bytes from the first frame to the next one to read.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The judgement of the bytes that are not read: meaningful when there is no further frame.
+    pub(crate) fn tail(&self) -> Tail {
+        let rest = self.bytes.len() - self.offset;
+        if rest == 0 {
+            return Tail::Clean;
+        }
+        let later = (1..rest).any(|skipped| self.frame_at(skipped).is_some());
+        if later {
+            Tail::Damaged(self.offset)
+        } else {
+            Tail::Torn(self.offset)
+        }
+    }
+
+    fn frame_at(&self, skipped: usize) -> Option<Frame<'a>> {
+        let bytes = self.bytes.get(self.offset + skipped..)?;
+        frame::decode(bytes, self.cluster, self.position + skipped as u64)
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    fn next(&mut self) -> Option<Frame<'a>> {
+        let frame = self.frame_at(0)?;
+        self.offset += frame.encoded_len();
+        self.position += frame.encoded_len() as u64;
+        Some(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLUSTER: u64 = 5;
+    const START: Position = 1_000;
+
+    /// Three frames, and the offsets at which they end.
+    fn three() -> (Vec<u8>, [usize; 3]) {
+        let mut bytes = Vec::new();
+        let ends = [&b"first"[..], b"", b"third frame"].map(|payload| {
+            let position = START + bytes.len() as u64;
+            frame::encode(&mut bytes, (CLUSTER, position), 1, |out| {
+                out.extend_from_slice(payload);
+            })
+            .unwrap();
+            bytes.len()
+        });
+        (bytes, ends)
+    }
+
+    fn scan(bytes: &[u8]) -> (usize, Tail) {
+        let mut frames = Frames::new(bytes, CLUSTER, START);
+        let count = frames.by_ref().count();
+        (count, frames.tail())
+    }
+
+    #[test]
+    fn a_segment_cut_at_any_byte_has_the_frames_before_the_cut() {
+        let (bytes, ends) = three();
+        for cut in 0..=bytes.len() {
+            let whole = ends.iter().filter(|&&end| end <= cut).count();
+            let end = ends[..whole].last().copied().unwrap_or(0);
+            let tail = if end == cut {
+                Tail::Clean
+            } else {
+                Tail::Torn(end)
+            };
+            assert_eq!(scan(&bytes[..cut]), (whole, tail), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_damage_before_the_last_frame_and_a_torn_write_in_it() {
+        let (bytes, ends) = three();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let (count, tail) = scan(&flipped);
+            let hit = ends.iter().filter(|&&end| end <= bit / 8).count();
+            let start = ends[..hit].last().copied().unwrap_or(0);
+            let expected = if hit == 2 {
+                Tail::Torn(start)
+            } else {
+                Tail::Damaged(start)
+            };
+            assert_eq!((count, tail), (hit, expected), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn zeros_and_copies_of_frames_at_the_end_are_a_torn_write() {
+        let (bytes, ends) = three();
+        for tail in [vec![0; 4_096], bytes.clone(), vec![0xff; 100]] {
+            let all = [bytes.clone(), tail].concat();
+            assert_eq!(scan(&all), (3, Tail::Torn(ends[2])));
+        }
+    }
+}

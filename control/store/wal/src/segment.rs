@@ -1,0 +1,210 @@
+//! Headers and names of the files of a data directory: segments of the log, and snapshots.
+
+use crate::{OpenError, frame::Position};
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 64;
+
+/// The format that this release writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// The identity of the data in a directory; every file carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster ID.
+    pub cluster: u64,
+    /// The member ID.
+    pub member: u64,
+}
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileType {
+    /// A segment of the log.
+    Segment,
+    /// A snapshot.
+    Snapshot,
+}
+
+impl FileType {
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Segment => b"DORMWAL\0",
+            Self::Snapshot => b"DORMSNP\0",
+        }
+    }
+}
+
+/// The header of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The type of the file.
+    pub file_type: FileType,
+    /// The identity of the data.
+    pub identity: Identity,
+    /// Of a segment: its number, from 1. Of a snapshot: the first segment that it needs.
+    pub sequence: u64,
+    /// Of a segment: the position of its first frame. Of a snapshot: 0.
+    pub position: Position,
+    /// Of a segment: the last mark before it. Of a snapshot: the mark of its state.
+    pub mark: u64,
+    /// Of a segment: the checksum of the last frame before it, 0 if there is none.
+    pub previous: u32,
+}
+
+impl Header {
+    /// The encoded header: magic, format, previous, cluster, member, sequence, position, mark (little
+    /// endian), and a checksum of all these.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.extend_from_slice(self.file_type.magic());
+        out.extend_from_slice(&FORMAT.to_le_bytes());
+        out.extend_from_slice(&self.previous.to_le_bytes());
+        for number in [
+            self.identity.cluster,
+            self.identity.member,
+            self.sequence,
+            self.position,
+            self.mark,
+            u64::from(0u32),
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&out[..HEADER_BYTES - 4]);
+        let mut header = [0; HEADER_BYTES];
+        header[..HEADER_BYTES - 4].copy_from_slice(&out[..HEADER_BYTES - 4]);
+        header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    /// The header at the start of a file. A newer format is recognised by its magic and format alone.
+    pub fn decode(bytes: &[u8], file_type: FileType, file: &str) -> Result<Self, OpenError> {
+        let damaged = |detail| OpenError::Damaged {
+            file: file.to_owned(),
+            offset: 0,
+            detail,
+        };
+        let header: &[u8; HEADER_BYTES] = bytes
+            .first_chunk()
+            .ok_or_else(|| damaged("the header is incomplete"))?;
+        if &header[..8] != file_type.magic() {
+            return Err(damaged("the header has another magic number"));
+        }
+        let format = number_32(header, 8);
+        if format > FORMAT {
+            return Err(OpenError::NewerFormat {
+                file: file.to_owned(),
+                format,
+                known: FORMAT,
+            });
+        }
+        if crc32c::crc32c(&header[..HEADER_BYTES - 4]) != number_32(header, HEADER_BYTES - 4) {
+            return Err(damaged("the header does not match its checksum"));
+        }
+        Ok(Self {
+            file_type,
+            identity: Identity {
+                cluster: number_64(header, 16),
+                member: number_64(header, 24),
+            },
+            sequence: number_64(header, 32),
+            position: number_64(header, 40),
+            mark: number_64(header, 48),
+            previous: number_32(header, 12),
+        })
+    }
+}
+
+fn number_32(header: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    header[at..at + 4]
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte))
+}
+
+fn number_64(header: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    u64::from(number_32(header, at)) | u64::from(number_32(header, at + 4)) << 32
+}
+
+/// The name of a segment.
+pub fn segment_name(sequence: u64) -> String {
+    format!("{sequence:016x}.wal")
+}
+
+/// The name of the snapshot at a mark.
+pub fn snapshot_name(mark: u64) -> String {
+    format!("{mark:016x}.snap")
+}
+
+/// The number in the name of a segment.
+pub(crate) fn segment_sequence(name: &str) -> Option<u64> {
+    number_of(name, ".wal")
+}
+
+/// The mark in the name of a snapshot.
+pub(crate) fn snapshot_mark(name: &str) -> Option<u64> {
+    number_of(name, ".snap")
+}
+
+fn number_of(name: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_suffix(suffix)?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (digits == format!("{number:016x}")).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            file_type: FileType::Segment,
+            identity: Identity {
+                cluster: 0x1122_3344_5566_7788,
+                member: u64::MAX - 1,
+            },
+            sequence: 3,
+            position: 1 << 40,
+            mark: 99,
+            previous: 0xdead_beef,
+        }
+    }
+
+    #[test]
+    fn a_header_is_decoded_as_encoded_and_refused_with_any_flipped_bit() {
+        let bytes = header().encode();
+        assert_eq!(
+            Header::decode(&bytes, FileType::Segment, "a").unwrap(),
+            header()
+        );
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            Header::decode(&flipped, FileType::Segment, "a").unwrap_err();
+        }
+        Header::decode(&bytes, FileType::Snapshot, "a").unwrap_err();
+        Header::decode(&bytes[..63], FileType::Segment, "a").unwrap_err();
+    }
+
+    #[test]
+    fn a_newer_format_is_named() {
+        let mut bytes = header().encode();
+        bytes[8] = 2;
+        let error = Header::decode(&bytes, FileType::Segment, "a").unwrap_err();
+        assert!(matches!(error, OpenError::NewerFormat { format: 2, .. }));
+    }
+
+    #[test]
+    fn only_names_of_this_package_are_recognised() {
+        assert_eq!(segment_sequence(&segment_name(0xab)), Some(0xab));
+        assert_eq!(snapshot_mark(&snapshot_name(7)), Some(7));
+        for name in [
+            "1.wal",
+            "000000000000000A.wal",
+            "+00000000000000a.wal",
+            "lock",
+        ] {
+            assert_eq!(segment_sequence(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A disk in memory that knows what is written and what is synced, and fails on request.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Cursor, Read},
+    sync::Arc,
+};
+
+use dormouse_wal::files::{AppendFile, Files};
+use parking_lot::Mutex;
+
+#[derive(Debug, Default, Clone)]
+struct Content {
+    bytes: Vec<u8>,
+    synced: usize,
+}
+
+type Names = BTreeMap<String, Arc<Mutex<Content>>>;
+
+/// Faults to inject.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Faults {
+    /// Bytes that can still be written before the disk is full.
+    pub(crate) space: Option<usize>,
+    /// Whether syncs of files fail.
+    pub(crate) sync_fails: bool,
+    /// Bytes that one write takes at most.
+    pub(crate) write_max: Option<usize>,
+    /// The number of writes that are interrupted by a signal.
+    pub(crate) interrupts: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: Names,
+    /// The directory as of its last sync.
+    synced_names: Names,
+    faults: Faults,
+}
+
+/// The disk; clones share it.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Disk {
+    state: Arc<Mutex<State>>,
+}
+
+impl Disk {
+    pub(crate) fn with_faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.state.lock().faults);
+    }
+
+    /// The disk as the next process finds it after the end of this one.
+    pub(crate) fn after_kill(&self) -> Self {
+        let state = self.state.lock();
+        Self::of(&state.names, |content| content.bytes.len())
+    }
+
+    /// The disk after a power loss: of each file, the synced bytes and up to `kept` bytes more.
+    pub(crate) fn after_power_loss(&self, kept: usize) -> Self {
+        let state = self.state.lock();
+        Self::of(&state.synced_names, |content| {
+            content.bytes.len().min(content.synced + kept)
+        })
+    }
+
+    fn of(names: &Names, length: impl Fn(&Content) -> usize) -> Self {
+        let copy = |content: &Arc<Mutex<Content>>| {
+            let content = content.lock();
+            let bytes = content.bytes[..length(&content)].to_vec();
+            let synced = content.synced.min(bytes.len());
+            Arc::new(Mutex::new(Content { bytes, synced }))
+        };
+        let names: Names = names
+            .iter()
+            .map(|(name, content)| (name.clone(), copy(content)))
+            .collect();
+        let state = State {
+            synced_names: names.clone(),
+            names,
+            faults: Faults::default(),
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.state.lock().names.keys().cloned().collect()
+    }
+
+    pub(crate) fn names_with(&self, suffix: &str) -> Vec<String> {
+        let mut names = self.names();
+        names.retain(|name| name.strip_suffix(suffix).is_some());
+        names
+    }
+
+    pub(crate) fn last_segment(&self) -> String {
+        self.names_with(".wal").pop().unwrap()
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        let content = self.content(name).unwrap();
+        let content = content.lock();
+        content.bytes.clone()
+    }
+
+    pub(crate) fn set(&self, name: &str, bytes: Vec<u8>) {
+        let synced = bytes.len();
+        let content = Arc::new(Mutex::new(Content { bytes, synced }));
+        self.state.lock().names.insert(name.to_owned(), content);
+    }
+
+    fn content(&self, name: &str) -> io::Result<Arc<Mutex<Content>>> {
+        let state = self.state.lock();
+        let found = state.names.get(name).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    disk: Disk,
+    content: Arc<Mutex<Content>>,
+}
+
+impl AppendFile for OpenFile {
+    fn append(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.disk.state.lock();
+        let faults = &mut state.faults;
+        if faults.interrupts > 0 {
+            faults.interrupts -= 1;
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let mut taken = bytes.len().min(faults.write_max.unwrap_or(usize::MAX));
+        if let Some(space) = &mut faults.space {
+            taken = taken.min(*space);
+            *space -= taken;
+            if taken == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        self.content.lock().bytes.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.disk.state.lock().faults.sync_fails {
+            return Err(io::Error::other("injected EIO"));
+        }
+        let mut content = self.content.lock();
+        content.synced = content.bytes.len();
+        Ok(())
+    }
+}
+
+impl Files for Disk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.names())
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        let bytes = self.content(name)?.lock().bytes.clone();
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>> {
+        let mut state = self.state.lock();
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let content = Arc::<Mutex<Content>>::default();
+        state.names.insert(name.to_owned(), Arc::clone(&content));
+        Ok(Arc::new(OpenFile {
+            disk: self.clone(),
+            content,
+        }))
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let content = self.content(name)?;
+        let mut content = content.lock();
+        content.synced = content.bytes.len();
+        Ok(())
+    }
+
+    fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
+        let content = self.content(name)?;
+        let mut content = content.lock();
+        content.bytes.truncate(usize::try_from(length).unwrap());
+        content.synced = content.bytes.len();
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let content = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), content);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let removed = self.state.lock().names.remove(name);
+        removed
+            .map(|_| ())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.synced_names = state.names.clone();
+        Ok(())
+    }
+}
