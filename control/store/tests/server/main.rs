@@ -9,5 +9,6 @@
 mod clients;
 mod etcdctl;
 mod harness;
+mod linearizable;
 mod races;
 mod slow;
