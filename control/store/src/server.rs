@@ -1,11 +1,14 @@
-//! The gRPC server: etcd's KV, Watch, Lease, Cluster and Maintenance services, and lease expiry.
+//! The gRPC server: etcd's KV, Watch, Lease, Auth, Cluster and Maintenance services, and lease expiry.
 
+mod auth;
 mod cluster;
 pub(crate) mod codec;
 mod direct;
+mod guard;
 mod kv;
 mod lease;
 mod maintenance;
+mod session;
 mod watch;
 
 use std::{io, time::Duration};
@@ -20,11 +23,13 @@ use tonic::{
 use crate::{
     Error, Store,
     proto::etcdserverpb::{
-        cluster_server::ClusterServer, kv_server::KvServer, lease_server::LeaseServer,
-        maintenance_server::MaintenanceServer, watch_server::WatchServer,
+        auth_server::AuthServer, cluster_server::ClusterServer, kv_server::KvServer,
+        lease_server::LeaseServer, maintenance_server::MaintenanceServer,
+        watch_server::WatchServer,
     },
 };
 use direct::DirectLayer;
+use guard::GuardLayer;
 
 /// HTTP/2 flow control windows. A connection carries many streams of small frames; h2 resets a
 /// stream whose unread small frames exceed a part of its window, so the window is large.
@@ -69,6 +74,8 @@ pub async fn serve(
     let leases = lease::Service::new(store.clone(), streams);
     let server = transport()
         .layer(DirectLayer(kv))
+        .layer(GuardLayer(store.clone()))
+        .add_service(AuthServer::new(auth::Service::new(store.clone())))
         .add_service(WatchServer::new(watches))
         .add_service(LeaseServer::new(leases))
         .add_service(ClusterServer::new(cluster::Service::new(

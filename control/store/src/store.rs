@@ -14,6 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     Error,
     alarm::Alarms,
+    auth::{self, Auth},
     keyspace::{Event, Keyspace, KeyspaceHash, Revision},
     lease::Leases,
     metrics::Metrics,
@@ -40,6 +41,8 @@ pub struct Limits {
     /// Interval of progress notifications to idle watchers that requested them; etcd's
     /// `--watch-progress-notify-interval`.
     pub progress_interval: Duration,
+    /// Options of users and logins.
+    pub auth: auth::Options,
 }
 
 impl Default for Limits {
@@ -49,6 +52,7 @@ impl Default for Limits {
             txn_ops_max: 128,
             quota_bytes: 2 << 30,
             progress_interval: Duration::from_mins(10),
+            auth: auth::Options::default(),
         }
     }
 }
@@ -85,6 +89,7 @@ struct Shared {
     member_id: u64,
     started: Instant,
     metrics: Metrics,
+    auth: Auth,
     /// Notified by a grant: the next expiry of a lease may be earlier than before.
     leases_changed: Notify,
 }
@@ -127,6 +132,7 @@ impl Store {
                 member_id: random(),
                 started: Instant::now(),
                 metrics: Metrics::default(),
+                auth: Auth::new(limits.auth),
                 leases_changed: Notify::new(),
             }),
         }
@@ -140,6 +146,11 @@ impl Store {
     /// The limits given to [`Store::with_limits`].
     pub fn limits(&self) -> Limits {
         self.shared.limits
+    }
+
+    /// Users, roles and logins.
+    pub fn auth(&self) -> &Auth {
+        &self.shared.auth
     }
 
     /// The revision of the last write.

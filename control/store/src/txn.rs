@@ -18,6 +18,11 @@ use crate::{
     },
 };
 
+/// Checks the fields of a range request.
+pub fn check_range(request: &RangeRequest) -> Result<(), Error> {
+    check::range(request)
+}
+
 /// Serves a range request.
 pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeResponse, Error> {
     check::range(request)?;

@@ -2,6 +2,7 @@
 
 use tonic::{Request, Response, Status};
 
+use super::session::Session;
 use crate::{
     Store,
     proto::etcdserverpb::{
@@ -27,22 +28,26 @@ impl Kv for Service {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        Ok(Response::new(self.store.range(request.get_ref())?))
+        let response = Session::new(&self.store, &request).range(request.get_ref())?;
+        Ok(Response::new(response))
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        Ok(Response::new(self.store.put(request.get_ref())?))
+        let response = Session::new(&self.store, &request).put(request.get_ref())?;
+        Ok(Response::new(response))
     }
 
     async fn delete_range(
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
-        Ok(Response::new(self.store.delete_range(request.get_ref())?))
+        let response = Session::new(&self.store, &request).delete_range(request.get_ref())?;
+        Ok(Response::new(response))
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        Ok(Response::new(self.store.txn(request.get_ref())?))
+        let response = Session::new(&self.store, &request).txn(request.get_ref())?;
+        Ok(Response::new(response))
     }
 
     /// Compaction completes before the response, with or without `physical`.
@@ -50,8 +55,7 @@ impl Kv for Service {
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
-        let revision = self.store.compact(request.get_ref().revision)?;
-        let header = Some(self.store.header(revision));
-        Ok(Response::new(CompactionResponse { header }))
+        let response = Session::new(&self.store, &request).compact(request.get_ref())?;
+        Ok(Response::new(response))
     }
 }

@@ -6,8 +6,11 @@ use tokio_stream::{Stream, StreamExt, wrappers::ReceiverStream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::{guard, session::Session};
 use crate::{
     Store,
+    auth::Right,
+    lease::LeaseId,
     proto::etcdserverpb::{
         LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
         LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
@@ -28,6 +31,17 @@ impl Service {
     pub(super) fn new(store: Store, shutdown: CancellationToken) -> Self {
         Self { store, shutdown }
     }
+}
+
+fn keep_alive(
+    store: &Store,
+    session: &Session<'_>,
+    id: LeaseId,
+) -> Result<LeaseKeepAliveResponse, Status> {
+    session.check_lease(Right::Write, id)?;
+    let (ttl, revision) = store.lease_renew(id);
+    let header = Some(store.header(revision));
+    Ok(LeaseKeepAliveResponse { header, id, ttl })
 }
 
 type Responses = Pin<Box<dyn Stream<Item = Result<LeaseKeepAliveResponse, Status>> + Send>>;
@@ -53,7 +67,9 @@ impl Lease for Service {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        let revision = self.store.lease_revoke(request.get_ref().id)?;
+        let id = request.get_ref().id;
+        Session::new(&self.store, &request).check_lease(Right::Write, id)?;
+        let revision = self.store.lease_revoke(id)?;
         let header = Some(self.store.header(revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
@@ -66,17 +82,14 @@ impl Lease for Service {
     ) -> Result<Response<Responses>, Status> {
         let (responses, stream) = tokio::sync::mpsc::channel(RESPONSES_MAX);
         let (store, shutdown) = (self.store.clone(), self.shutdown.clone());
+        let credentials = guard::of_request(&request);
         let mut requests = request.into_inner();
         let keep_alives = async move {
             while let Some(Ok(request)) = requests.next().await {
-                let (ttl, revision) = store.lease_renew(request.id);
-                let header = Some(store.header(revision));
-                let response = LeaseKeepAliveResponse {
-                    header,
-                    id: request.id,
-                    ttl,
-                };
-                if responses.send(Ok(response)).await.is_err() {
+                let session = Session::of_stream(&store, &credentials);
+                let response = keep_alive(&store, &session, request.id);
+                let ended = response.is_err();
+                if responses.send(response).await.is_err() || ended {
                     return;
                 }
             }
@@ -89,7 +102,11 @@ impl Lease for Service {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
+        let session = Session::new(&self.store, &request);
         let request = request.get_ref();
+        if request.keys {
+            session.check_lease(Right::Read, request.id)?;
+        }
         let (remaining, revision) = self.store.lease_time_to_live(request.id);
         let mut response = LeaseTimeToLiveResponse {
             header: Some(self.store.header(revision)),
@@ -109,9 +126,13 @@ impl Lease for Service {
 
     async fn lease_leases(
         &self,
-        _request: Request<LeaseLeasesRequest>,
+        request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let (leases, revision) = self.store.leases();
+        let session = Session::new(&self.store, &request);
+        for &id in &leases {
+            session.check_lease(Right::Read, id)?;
+        }
         let header = Some(self.store.header(revision));
         let leases = leases.into_iter().map(|id| LeaseStatus { id }).collect();
         Ok(Response::new(LeaseLeasesResponse { header, leases }))

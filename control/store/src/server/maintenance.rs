@@ -8,6 +8,7 @@ use std::pin::Pin;
 use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
 
+use super::session::Session;
 use crate::{
     Store,
     alarm::Alarm,
@@ -42,10 +43,14 @@ impl Maintenance for Service {
         &self,
         request: Request<AlarmRequest>,
     ) -> Result<Response<AlarmResponse>, Status> {
+        let session = Session::new(&self.store, &request);
         let request = request.get_ref();
         let unknown = "etcdserver: the alarm action is none of GET, ACTIVATE and DEACTIVATE";
         let action = AlarmAction::try_from(request.action)
             .map_err(|_unknown| Status::new(Code::InvalidArgument, unknown))?;
+        if action != AlarmAction::Get {
+            session.check_root()?;
+        }
         let alarm = Alarm {
             kind: request.alarm,
             member_id: request.member_id,

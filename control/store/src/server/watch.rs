@@ -11,6 +11,7 @@ use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::guard;
 use crate::{
     Store,
     proto::etcdserverpb::{WatchRequest, WatchResponse, watch_server::Watch},
@@ -44,7 +45,8 @@ impl Watch for Service {
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
         let (out, responses) = tokio::sync::mpsc::channel(RESPONSES_MAX);
-        let stream = WatchStream::new(self.store.clone(), out);
+        let credentials = guard::of_request(&request);
+        let stream = WatchStream::new(self.store.clone(), credentials, out);
         let run = stream.run(request.into_inner());
         tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(run));
         Ok(Response::new(Box::pin(ReceiverStream::new(responses))))

@@ -11,10 +11,12 @@ use super::{
 };
 use crate::{
     Error, Store,
+    auth::Credentials,
     keyspace::{KeyRange, Page, Revision},
     proto::etcdserverpb::{
         WatchCreateRequest, WatchRequest, WatchResponse, watch_request::RequestUnion,
     },
+    server::session::Session,
     watch::{ReadySet, Registration, WatchId},
 };
 
@@ -26,6 +28,8 @@ struct ClientGone;
 
 pub(super) struct WatchStream {
     store: Store,
+    /// The user needs permissions when a watch is created, not later.
+    credentials: Credentials,
     ready_set: Arc<ReadySet>,
     watchers: BTreeMap<WatchId, Watcher>,
     /// Watchers with further pages to read, each with the first revision.
@@ -36,10 +40,15 @@ pub(super) struct WatchStream {
 }
 
 impl WatchStream {
-    pub(super) fn new(store: Store, out: Sender<Result<WatchResponse, Status>>) -> Self {
+    pub(super) fn new(
+        store: Store,
+        credentials: Credentials,
+        out: Sender<Result<WatchResponse, Status>>,
+    ) -> Self {
         let ready_set = Arc::default();
         Self {
             store,
+            credentials,
             ready_set,
             watchers: BTreeMap::new(),
             backlog: BTreeMap::new(),
@@ -89,7 +98,9 @@ impl WatchStream {
 
     async fn create(&mut self, request: WatchCreateRequest) -> Result<(), ClientGone> {
         let (options, range) = (Options::new(&request), watcher::range(&request));
-        if let Err(reason) = self.validate(request.watch_id, options.start, &range) {
+        let permitted = self.check_permission(&request);
+        let valid = permitted.and_then(|()| self.validate(request.watch_id, options.start, &range));
+        if let Err(reason) = valid {
             let rejected = response::create_rejected(&self.store, &reason);
             return self.send(rejected).await;
         }
@@ -113,6 +124,16 @@ impl WatchStream {
                     .await
             }
         }
+    }
+
+    /// Checks the permission to read the range; the reason has the form of a Go status.
+    fn check_permission(&self, request: &WatchCreateRequest) -> Result<(), String> {
+        let session = Session::of_stream(&self.store, &self.credentials);
+        let checked = session.check_watch(watcher::first_key(request), &request.range_end);
+        checked.map_err(|status| {
+            let (code, text) = (status.code(), status.message());
+            format!("rpc error: code = {code:?} desc = {text}")
+        })
     }
 
     fn validate(&self, id: WatchId, start: Revision, range: &KeyRange) -> Result<(), String> {

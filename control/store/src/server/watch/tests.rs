@@ -59,7 +59,7 @@ fn drive<F: Future>(future: F, mut blocked: impl FnMut()) -> F::Output {
 async fn after_it_is_canceled_a_watch_gets_nothing_more() {
     let store = Store::new();
     let (out, mut responses) = channel(1);
-    let mut stream = WatchStream::new(store.clone(), out);
+    let mut stream = WatchStream::new(store.clone(), Credentials::default(), out);
     stream.request(create()).await.ok().unwrap();
     let mut all = received(&mut responses);
     stream.request(create()).await.ok().unwrap();

@@ -46,12 +46,17 @@ impl Options {
 /// The range of a create request. The keys are copied: slices would keep the buffer of the request
 /// alive as long as the watcher.
 pub(super) fn range(request: &WatchCreateRequest) -> KeyRange {
-    // As in etcd, an empty key means the lowest key.
-    let key = match request.key.as_ref() {
-        [] => Bytes::from_static(b"\0"),
-        key => Bytes::copy_from_slice(key),
-    };
+    let key = Bytes::copy_from_slice(first_key(request));
     KeyRange::new(&key, &Bytes::copy_from_slice(&request.range_end))
+}
+
+/// The first key of a create request. As in etcd, an empty key means the lowest key.
+pub(super) fn first_key(request: &WatchCreateRequest) -> &[u8] {
+    if request.key.is_empty() {
+        b"\0"
+    } else {
+        &request.key
+    }
 }
 
 pub(super) struct Watcher {
