@@ -1,5 +1,8 @@
 //! The messages of etcd's v3 API, compiled from the .proto files of this crate.
 
+/// The descriptors of all messages and services, as protoc encodes them.
+pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("etcd");
+
 /// Key-value pairs and events.
 #[expect(
     missing_docs,

@@ -1,22 +1,25 @@
-//! The gRPC server: etcd's KV, Watch, Lease, Auth, Cluster and Maintenance services, and lease expiry.
+//! The server: etcd's services over gRPC, its HTTP endpoints on the same port, and lease expiry.
 
 mod auth;
 mod cluster;
 pub(crate) mod codec;
 mod direct;
 mod guard;
+mod http;
 mod kv;
 mod lease;
 mod maintenance;
+mod reflection;
 mod session;
 mod watch;
 
-use std::{io, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Code, Status,
+    service::Routes,
     transport::{Server, server::TcpIncoming},
 };
 
@@ -42,6 +45,10 @@ const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The version of etcd's API that the store implements. kube-apiserver uses progress requests of
+/// watches only from certain etcd versions on.
+const API_VERSION: &str = "3.6.0";
+
 /// The transport rejects larger messages. A message between [`crate::Limits::message_bytes_max`] and
 /// this gets etcd's error.
 const DECODED_BYTES_MAX: usize = 8 << 20;
@@ -52,9 +59,15 @@ pub enum ServeError {
     /// The listener's address could not be read.
     #[error("failed to read the listener's address")]
     Address(#[source] io::Error),
+    /// The messages that reflection serves could not be decoded.
+    #[error("failed to set up the reflection service")]
+    Reflection(#[source] tonic_reflection::server::Error),
     /// The transport failed.
     #[error("failed to serve etcd's API")]
     Transport(#[source] tonic::transport::Error),
+    /// The HTTP listener failed.
+    #[error("failed to serve metrics and health")]
+    Http(#[source] io::Error),
 }
 
 /// Serves etcd's API on the listener until `shutdown` is cancelled, then ends all streams and
@@ -70,21 +83,11 @@ pub async fn serve(
     let _guard = streams.clone().drop_guard();
     let kv =
         KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(DECODED_BYTES_MAX);
-    let watches = watch::Service::new(store.clone(), streams.clone());
-    let leases = lease::Service::new(store.clone(), streams);
     let server = transport()
+        .accept_http1(true)
         .layer(DirectLayer(kv))
         .layer(GuardLayer(store.clone()))
-        .add_service(AuthServer::new(auth::Service::new(store.clone())))
-        .add_service(WatchServer::new(watches))
-        .add_service(LeaseServer::new(leases))
-        .add_service(ClusterServer::new(cluster::Service::new(
-            store.clone(),
-            address,
-        )))
-        .add_service(MaintenanceServer::new(maintenance::Service::new(
-            store.clone(),
-        )))
+        .add_routes(routes(&store, address, streams)?)
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
             shutdown.cancelled_owned(),
@@ -93,6 +96,44 @@ pub async fn serve(
         ended = server => ended.map_err(ServeError::Transport),
         () = store.expire_leases() => Ok(()),
     }
+}
+
+/// Serves health, version and metrics over HTTP until `shutdown` is cancelled; for a listener of
+/// their own, such as one without client certificates.
+pub async fn serve_http(
+    listener: TcpListener,
+    store: Store,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    axum::serve(listener, http::router(&store))
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await
+        .map_err(ServeError::Http)
+}
+
+/// All services but KV, and the HTTP endpoints.
+fn routes(
+    store: &Store,
+    address: SocketAddr,
+    streams: CancellationToken,
+) -> Result<Routes, ServeError> {
+    let watches = watch::Service::new(store.clone(), streams.clone());
+    let leases = lease::Service::new(store.clone(), streams);
+    let cluster = cluster::Service::new(store.clone(), address);
+    let mut builder = Routes::builder();
+    builder
+        .add_service(AuthServer::new(auth::Service::new(store.clone())))
+        .add_service(WatchServer::new(watches))
+        .add_service(LeaseServer::new(leases))
+        .add_service(ClusterServer::new(cluster))
+        .add_service(MaintenanceServer::new(maintenance::Service::new(
+            store.clone(),
+        )));
+    reflection::add(&mut builder).map_err(ServeError::Reflection)?;
+    let mut routes = builder.routes();
+    let services = std::mem::take(routes.axum_router_mut());
+    *routes.axum_router_mut() = services.merge(http::router(store));
+    Ok(routes.prepare())
 }
 
 /// The settings of the transport.

@@ -2,6 +2,7 @@
 
 mod alarms;
 mod leases;
+mod sizes;
 mod watches;
 
 use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc, time::Duration};
@@ -141,6 +142,7 @@ impl Store {
     /// Registers the store's metrics under etcd's names.
     pub fn register(&self, registry: &mut Registry) {
         self.shared.metrics.register(registry);
+        registry.register_collector(Box::new(sizes::Sizes(self.clone())));
     }
 
     /// The limits given to [`Store::with_limits`].

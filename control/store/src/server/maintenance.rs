@@ -8,7 +8,7 @@ use std::pin::Pin;
 use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
 
-use super::session::Session;
+use super::{API_VERSION, session::Session};
 use crate::{
     Store,
     alarm::Alarm,
@@ -20,10 +20,6 @@ use crate::{
         maintenance_server::Maintenance,
     },
 };
-
-/// The version of etcd's API that the store implements. kube-apiserver uses progress requests of
-/// watches only from certain etcd versions on.
-const API_VERSION: &str = "3.6.0";
 
 #[derive(Debug)]
 pub(super) struct Service {

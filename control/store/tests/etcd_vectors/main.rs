@@ -42,7 +42,7 @@ const FILES: [&str; 13] = [
 ];
 
 /// Files that are replayed only when `DORMOUSE_ETCD_FILES` names them.
-const UNSERVED: [&str; 3] = ["auth", "maintenance", "concurrency"];
+const UNSERVED: [&str; 2] = ["auth", "concurrency"];
 
 /// Scenarios that run in parallel; most of them wait for timeouts.
 const PARALLEL: usize = 12;

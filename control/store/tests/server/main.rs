@@ -9,6 +9,7 @@
 mod clients;
 mod etcdctl;
 mod harness;
+mod http;
 mod linearizable;
 mod races;
 mod slow;

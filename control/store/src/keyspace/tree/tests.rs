@@ -166,7 +166,7 @@ impl Model {
                 assert_eq!(inner.children.len(), inner.separators.len() + 1);
                 assert_eq!(
                     subtree.live,
-                    inner.children.iter().map(|child| child.live).sum()
+                    inner.children.iter().map(|child| child.live).sum::<u64>()
                 );
                 self.check_children(inner)
             }

@@ -1,0 +1,116 @@
+//! Health, version, metrics, gRPC health and reflection, on the port of the gRPC services.
+
+use dormouse_store::alarm::Alarm;
+use dormouse_store::proto::etcdserverpb::{AlarmType, alarm_request::AlarmAction};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tonic::transport::Endpoint;
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use crate::harness::{Served, within};
+
+/// The status line's code, and the body of the response to a GET over HTTP/1.1.
+async fn get(served: &Served, path: &str) -> (u16, String) {
+    let address = served.endpoint.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: store\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    within(stream.read_to_string(&mut response)).await.unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (code, body.to_owned())
+}
+
+#[tokio::test]
+async fn a_healthy_store_passes_every_check() {
+    let served = Served::start().await;
+    let healthy = r#"{"health":"true","reason":""}"#;
+    assert_eq!(get(&served, "/health").await, (200, healthy.into()));
+    assert_eq!(get(&served, "/livez").await, (200, "ok\n".into()));
+    let (code, lines) = get(&served, "/readyz?verbose").await;
+    assert_eq!(code, 200);
+    let names = ["data_corruption", "serializable_read", "linearizable_read"];
+    for name in names {
+        assert!(lines.contains(&format!("[+]{name} ok\n")), "{lines}");
+        let path = format!("/readyz/{name}");
+        assert_eq!(get(&served, &path).await, (200, "ok\n".into()));
+    }
+    assert!(get(&served, "/version").await.1.contains("etcdserver"));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn an_alarm_makes_the_store_unhealthy_unless_it_is_excluded() {
+    let served = Served::start().await;
+    let corrupt = Alarm {
+        kind: AlarmType::Corrupt.into(),
+        member_id: 0,
+    };
+    served.store.alarm(AlarmAction::Activate, corrupt);
+    let (code, body) = get(&served, "/health").await;
+    assert_eq!(code, 503);
+    assert_eq!(body, r#"{"health":"false","reason":"ALARM CORRUPT"}"#);
+    assert_eq!(get(&served, "/health?exclude=CORRUPT").await.0, 200);
+    let (code, lines) = get(&served, "/readyz").await;
+    assert_eq!(code, 503);
+    let failed = "[-]data_corruption failed: alarm activated: CORRUPT\n";
+    assert!(lines.contains(failed), "{lines}");
+    let excluded = "/readyz?exclude=data_corruption&exclude=non_learner";
+    assert_eq!(get(&served, excluded).await.0, 200);
+    assert_eq!(get(&served, "/livez").await.0, 200);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_metrics_have_the_names_and_sizes_of_etcds_dashboards() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    client.put("key", vec![b'v'; 100_000], None).await.unwrap();
+    let (code, page) = get(&served, "/metrics").await;
+    assert_eq!(code, 200);
+    assert!(page.contains("etcd_mvcc_put_total 1\n"), "{page}");
+    let size = page
+        .lines()
+        .find_map(|line| line.strip_prefix("etcd_mvcc_db_total_size_in_bytes "));
+    let size: u64 = size.unwrap().parse().unwrap();
+    assert_eq!(size, served.store.bytes());
+    let quota = format!(
+        "etcd_server_quota_backend_bytes {}\n",
+        served.store.limits().quota_bytes
+    );
+    assert!(page.contains(&quota), "{page}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn grpc_health_and_reflection_answer() {
+    let served = Served::start().await;
+    let endpoint = Endpoint::from_shared(served.endpoint.clone()).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let mut health = HealthClient::new(channel.clone());
+    let answer = health.check(HealthCheckRequest::default()).await.unwrap();
+    assert_eq!(answer.into_inner().status, 1, "SERVING");
+    let list = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut reflection = ServerReflectionClient::new(channel);
+    let answers = reflection.server_reflection_info(futures::stream::iter([list]));
+    let mut answers = answers.await.unwrap().into_inner();
+    let answer = within(answers.message()).await.unwrap().unwrap();
+    let Some(MessageResponse::ListServicesResponse(services)) = answer.message_response else {
+        panic!("no list of services: {answer:?}");
+    };
+    let names: Vec<String> = services.service.into_iter().map(|s| s.name).collect();
+    for name in ["etcdserverpb.KV", "v3lockpb.Lock", "grpc.health.v1.Health"] {
+        assert!(names.iter().any(|known| known == name), "{names:?}");
+    }
+    served.stop().await;
+}
