@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use etcd_client::{Client, Error};
+use etcd_client::Client;
 use futures::future::join_all;
 
 use crate::history::{Ending, Key, Nanos, Operation, Request, Value};
@@ -26,6 +26,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Recorder {
     started: Instant,
     last_value: AtomicU64,
+    answers: AtomicU64,
 }
 
 /// The work of concurrent clients.
@@ -48,6 +49,7 @@ impl Default for Recorder {
         Self {
             started: Instant::now(),
             last_value: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
         }
     }
 }
@@ -63,11 +65,13 @@ impl Recorder {
         self.last_value.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Runs the clients to their end; returns their operations.
-    ///
-    /// # Errors
-    /// A client could not connect.
-    pub async fn run(self: &Arc<Self>, load: &Load) -> Result<Vec<Operation>, Error> {
+    /// The number of responses that all clients received.
+    pub fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Runs the clients to their end; returns their operations. A client that cannot connect has none.
+    pub async fn run(self: &Arc<Self>, load: &Load) -> Vec<Operation> {
         let clients = (0..load.clients).map(|number| {
             let (recorder, load) = (Arc::clone(self), load.clone());
             tokio::spawn(async move { recorder.client(number, &load).await })
@@ -75,18 +79,20 @@ impl Recorder {
         let mut operations = Vec::new();
         for ended in join_all(clients).await {
             match ended {
-                Ok(recorded) => operations.extend(recorded?),
+                Ok(recorded) => operations.extend(recorded),
                 Err(panic) => std::panic::resume_unwind(panic.into_panic()),
             }
         }
-        Ok(operations)
+        operations
     }
 
-    async fn client(&self, number: usize, load: &Load) -> Result<Vec<Operation>, Error> {
-        let mut client = Client::connect([&load.endpoint], None).await?;
+    async fn client(&self, number: usize, load: &Load) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let Ok(mut client) = Client::connect([&load.endpoint], None).await else {
+            return operations;
+        };
         let seed = load.seed.wrapping_mul(1_000).wrapping_add(number as u64);
         let mut chooser = Chooser::new(&load.keys, seed);
-        let mut operations = Vec::new();
         for _ in 0..load.operations {
             let request = chooser.next(|| self.value());
             let operation = self.call(&mut client, number, request).await;
@@ -97,7 +103,7 @@ impl Recorder {
                 break;
             }
         }
-        Ok(operations)
+        operations
     }
 
     /// Calls the server and records the call as one of the client with a number.
@@ -107,6 +113,7 @@ impl Recorder {
         let ending = match response {
             Ok(Ok(response)) => {
                 let at = self.now();
+                self.answers.fetch_add(1, Ordering::Relaxed);
                 Ending::Answered { at, response }
             }
             Ok(Err(_)) | Err(_) => Ending::Lost { until: Nanos::MAX },

@@ -168,6 +168,15 @@ impl Operation {
     }
 }
 
+/// Notes that the server of these operations ended at a time: what is lost takes no effect after it.
+pub fn server_ended(operations: &mut [Operation], at: Nanos) {
+    for operation in operations {
+        if let Ending::Lost { until } = &mut operation.ending {
+            *until = at.min(*until);
+        }
+    }
+}
+
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

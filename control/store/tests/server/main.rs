@@ -12,4 +12,6 @@ mod harness;
 mod http;
 mod linearizable;
 mod races;
+mod services;
 mod slow;
+mod transcripts;
