@@ -18,6 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_client(false)
         .bytes(".")
         .codec_path("crate::server::codec::Codec")
+        // Key-value pairs and events stay encoded.
+        .extern_path(".mvccpb", "crate::wire")
         .file_descriptor_set_path(out.join("etcd.bin"))
         .compile_protos(&SERVICES, &["proto"])?;
     Ok(())

@@ -15,7 +15,7 @@ pub(super) async fn run(store: Store, shutdown: CancellationToken) {
         loop {
             tokio::time::sleep(INTERVAL).await;
             let current = store.revision();
-            if let Err(error) = store.compact(previous) {
+            if let Err(error) = store.compact(previous, false).await {
                 tracing::debug!(%error, "nothing to compact");
             }
             previous = current;

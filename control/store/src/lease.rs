@@ -86,6 +86,11 @@ pub struct Leases {
 }
 
 impl Leases {
+    /// Whether there is no lease.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
     /// Whether the lease exists.
     pub fn contains(&self, id: LeaseId) -> bool {
         self.by_id.contains_key(&id)
@@ -193,9 +198,9 @@ impl Leases {
 
     /// Attaches the key of an event to the lease of its last put, and detaches it from the lease
     /// before.
-    pub fn apply(&mut self, event: &Event) {
-        let prev = event.prev.as_ref().map_or(0, |prev| prev.lease);
-        self.moved(&event.kv.key, prev, event.kv.lease);
+    pub fn apply(&mut self, event: &Event<'_>) {
+        let prev = event.superseded().map_or(0, |prev| prev.fields().lease);
+        self.moved(event.key(), prev, event.fields().lease);
     }
 
     /// Detaches a key from a lease and attaches it to another; 0 is no lease.

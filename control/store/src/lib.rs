@@ -9,6 +9,7 @@
 
 pub mod alarm;
 pub mod auth;
+mod commit;
 pub mod error;
 pub mod keyspace;
 pub mod lease;
@@ -20,6 +21,7 @@ pub mod server;
 mod store;
 pub mod txn;
 pub mod watch;
+pub mod wire;
 
 pub use error::Error;
 pub use store::{Limits, Store};

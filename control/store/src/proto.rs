@@ -3,18 +3,6 @@
 /// The descriptors of all messages and services, as protoc encodes them.
 pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("etcd");
 
-/// Key-value pairs and events.
-#[expect(
-    missing_docs,
-    clippy::pedantic,
-    clippy::allow_attributes,
-    clippy::allow_attributes_without_reason,
-    reason = "generated code"
-)]
-pub mod mvccpb {
-    tonic::include_proto!("mvccpb");
-}
-
 /// Requests, responses and services.
 #[expect(
     missing_docs,

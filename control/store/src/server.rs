@@ -95,6 +95,7 @@ pub async fn serve(
     tokio::select! {
         ended = server => ended.map_err(ServeError::Transport),
         () = store.expire_leases() => Ok(()),
+        () = store.reclaim_compacted() => Ok(()),
     }
 }
 

@@ -1,11 +1,23 @@
 //! The store: the keyspace, the leases and the watchers behind one lock, and the limits of requests.
 
 mod alarms;
+mod compaction;
 mod leases;
+mod pins;
+mod reads;
 mod sizes;
 mod watches;
 
-use std::{collections::hash_map::RandomState, fmt, hash::BuildHasher, sync::Arc, time::Duration};
+use std::{
+    collections::hash_map::RandomState,
+    fmt,
+    hash::BuildHasher,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
@@ -16,19 +28,25 @@ use crate::{
     Error,
     alarm::Alarms,
     auth::{self, Auth},
-    keyspace::{Event, Keyspace, KeyspaceHash, Revision},
+    commit::Frontier,
+    keyspace::{Keyspace, Revision},
     lease::Leases,
     metrics::Metrics,
     proto::etcdserverpb::{
-        DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
-        RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+        DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, ResponseHeader,
+        TxnRequest, TxnResponse,
     },
     quota, txn,
     watch::Watchers,
 };
+use pins::Pins;
+pub(crate) use watches::PageRead;
 
 /// Bytes of a gRPC message beyond the largest write; etcd's `grpcOverheadBytes`.
 const TRANSPORT_OVERHEAD_BYTES: usize = 512 << 10;
+
+/// Bytes of an empty store.
+const BASE_BYTES: u64 = size_of::<Shared>() as u64;
 
 /// Limits of the store; the defaults are etcd's.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +83,7 @@ impl Limits {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     keyspace: Keyspace,
     leases: Leases,
@@ -73,12 +91,22 @@ struct State {
 }
 
 impl State {
-    /// Applies a committed revision to the leases.
-    fn apply(&mut self, events: &[Event]) {
-        for event in events {
-            self.leases.apply(event);
+    /// Applies the committed events above a revision to the leases.
+    fn attach_leases(&mut self, above: Revision) {
+        if self.leases.is_empty() {
+            return;
+        }
+        for event in self.keyspace.events_above(above) {
+            self.leases.apply(&event);
         }
     }
+}
+
+/// Bytes in use as of the last change, for the quota: read for each put, without a lock.
+#[derive(Debug, Default)]
+struct Used {
+    data: AtomicU64,
+    watches: AtomicU64,
 }
 
 struct Shared {
@@ -93,6 +121,11 @@ struct Shared {
     auth: Auth,
     /// Notified by a grant: the next expiry of a lease may be earlier than before.
     leases_changed: Notify,
+    used: Used,
+    frontier: Frontier,
+    pins: Pins,
+    /// Notified by a compaction: there is memory to free.
+    compacted: Notify,
 }
 
 /// A handle to the store; clones share it.
@@ -125,7 +158,11 @@ impl Store {
     pub fn with_limits(limits: Limits) -> Self {
         Self {
             shared: Arc::new(Shared {
-                state: RwLock::default(),
+                state: RwLock::new(State {
+                    keyspace: Keyspace::new(limits.quota_bytes),
+                    leases: Leases::default(),
+                    alarms: Alarms::default(),
+                }),
                 watchers: Mutex::default(),
                 limits,
                 // An empty store is a new cluster; clients recognise it by the cluster ID.
@@ -135,6 +172,10 @@ impl Store {
                 metrics: Metrics::default(),
                 auth: Auth::new(limits.auth),
                 leases_changed: Notify::new(),
+                used: Used::default(),
+                frontier: Frontier::new(Keyspace::default().current()),
+                pins: Pins::default(),
+                compacted: Notify::new(),
             }),
         }
     }
@@ -155,9 +196,9 @@ impl Store {
         &self.shared.auth
     }
 
-    /// The revision of the last write.
+    /// The revision of the last write that clients can see.
     pub fn revision(&self) -> Revision {
-        self.shared.state.read().keyspace.current()
+        self.shared.frontier.visible()
     }
 
     /// The header of a response at a revision.
@@ -170,52 +211,54 @@ impl Store {
         }
     }
 
-    /// Estimated bytes in memory.
+    /// Resident bytes of keys, versions, indexes, log, leases and watches.
     pub fn bytes(&self) -> u64 {
-        size_of::<Keyspace>() as u64 + self.shared.state.read().keyspace.bytes()
-    }
-
-    /// Serves a range request.
-    pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
-        self.check_transport(request)?;
-        self.shared.metrics.ranges.inc();
+        let watches = self.shared.watchers.lock().bytes();
         let state = self.shared.state.read();
-        let mut response = txn::range(&state.keyspace, request)?;
-        response.header = Some(self.header(state.keyspace.current()));
-        Ok(response)
+        BASE_BYTES + state.keyspace.held_bytes() + state.leases.bytes() + watches
     }
 
-    /// Puts one key.
-    pub fn put(&self, request: &PutRequest) -> Result<PutResponse, Error> {
+    /// The bytes of [`Store::bytes`] without the free slots that the next versions fill; the quota
+    /// limits them.
+    pub fn bytes_in_use(&self) -> u64 {
+        let Used { data, watches } = &self.shared.used;
+        BASE_BYTES + data.load(Ordering::Relaxed) + watches.load(Ordering::Relaxed)
+    }
+
+    /// Puts one key. A caller that drops the future does not learn whether the put happened.
+    pub async fn put(&self, request: &PutRequest) -> Result<PutResponse, Error> {
         self.check_transport(request)?;
         self.admit(quota::put(request))?;
         txn::check_put(request)?;
         self.check_size(request)?;
         self.shared.metrics.puts.inc();
-        let (mut response, header) = self.write(|state| {
+        let (mut response, revision) = self.write(|state| {
             state.alarms.check_growth()?;
             txn::put(&mut state.keyspace, &state.leases, request)
         })?;
-        response.header = Some(header);
+        response.header = Some(self.answer(revision).await);
         Ok(response)
     }
 
-    /// Deletes a range of keys.
-    pub fn delete_range(&self, request: &DeleteRangeRequest) -> Result<DeleteRangeResponse, Error> {
+    /// Deletes a range of keys. A caller that drops the future does not learn whether it happened.
+    pub async fn delete_range(
+        &self,
+        request: &DeleteRangeRequest,
+    ) -> Result<DeleteRangeResponse, Error> {
         self.check_transport(request)?;
         txn::check_delete_range(request)?;
         self.check_size(request)?;
         self.shared.metrics.deletes.inc();
-        let (mut response, header) = self.write(|state| {
+        let (mut response, revision) = self.write(|state| {
             state.alarms.check_write()?;
             Ok(txn::delete_range(&mut state.keyspace, request))
         })?;
-        response.header = Some(header);
+        response.header = Some(self.answer(revision).await);
         Ok(response)
     }
 
-    /// Runs a transaction.
-    pub fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
+    /// Runs a transaction. A caller that drops the future does not learn whether it happened.
+    pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
         self.check_transport(request)?;
         let growth = quota::txn(request);
         self.admit(growth)?;
@@ -225,48 +268,47 @@ impl Store {
             self.check_size(request)?;
         }
         self.shared.metrics.txns.inc();
-        let (mut response, header) = self.write(|state| {
+        if read_only {
+            return self.read_txn(request);
+        }
+        let (mut response, revision) = self.write(|state| {
             if growth > 0 {
                 state.alarms.check_growth()?;
-            } else if !read_only {
+            } else {
                 state.alarms.check_write()?;
             }
             txn::txn(&mut state.keyspace, &state.leases, request)
         })?;
-        response.header = Some(header);
+        response.header = Some(self.answer(revision).await);
         Ok(response)
     }
 
-    /// Compacts the keyspace at a revision; returns the current revision.
-    pub fn compact(&self, revision: Revision) -> Result<Revision, Error> {
-        // The watchers are marked first: a compaction drops events.
-        self.publish(revision);
-        let mut state = self.shared.state.write();
-        state.alarms.check_write()?;
-        state.keyspace.compact(revision)?;
-        Ok(state.keyspace.current())
-    }
-
-    /// The hash of the keyspace up to a revision (0: the current one), and the current revision.
-    pub fn hash(&self, revision: Revision) -> Result<(KeyspaceHash, Revision), Error> {
-        let state = self.shared.state.read();
-        let hash = state.keyspace.hash(revision)?;
-        Ok((hash, state.keyspace.current()))
-    }
-
-    /// Runs one write under the lock, notifies the watchers; returns the header of the response.
+    /// Runs one write under the lock; returns its response with the revision at which it ran.
     fn write<R>(
         &self,
-        apply: impl FnOnce(&mut State) -> Result<(R, Vec<Event>), Error>,
-    ) -> Result<(R, ResponseHeader), Error> {
+        apply: impl FnOnce(&mut State) -> Result<R, Error>,
+    ) -> Result<(R, Revision), Error> {
         let mut state = self.shared.state.write();
-        let (response, events) = apply(&mut state)?;
-        state.apply(&events);
-        self.update_gauges(&state);
+        let before = state.keyspace.current();
+        let response = apply(&mut state)?;
         let revision = state.keyspace.current();
+        if revision != before {
+            state.attach_leases(before);
+            self.update_gauges(&state);
+        }
         drop(state);
-        self.publish(revision);
-        Ok((response, self.header(revision)))
+        if revision != before {
+            self.shared.frontier.advance(revision);
+            self.publish();
+        }
+        Ok((response, revision))
+    }
+
+    /// Waits until the revision of a write is visible; returns the header of the response. A write
+    /// without effect waits, too: its response may show what is not visible yet.
+    async fn answer(&self, revision: Revision) -> ResponseHeader {
+        self.shared.frontier.reached(revision).await;
+        self.header(revision)
     }
 
     fn update_gauges(&self, state: &State) {
@@ -275,6 +317,8 @@ impl Store {
             .keys
             .set(i64::try_from(state.keyspace.keys_live()).unwrap_or(i64::MAX));
         metrics.revision.set(state.keyspace.current());
+        let data = state.keyspace.used_bytes() + state.leases.bytes();
+        self.shared.used.data.store(data, Ordering::Relaxed);
     }
 
     fn check_size(&self, request: &impl Message) -> Result<(), Error> {

@@ -1,47 +1,24 @@
 //! Requests on the keyspace: a request is validated as a whole, then applied without errors.
 
+mod apply;
 mod check;
 mod compare;
 mod duplicate;
+mod read;
 
 use crate::{
     Error,
-    keyspace::{Event, KeyRange, Keyspace, WriteTxn},
+    keyspace::{Keyspace, RangeResult, View},
     lease::Leases,
-    proto::{
-        etcdserverpb::{
-            DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
-            RangeResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse,
-            request_op::Request, response_op::Response,
-        },
-        mvccpb::KeyValue,
+    proto::etcdserverpb::{
+        DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest,
+        RangeResponse, RequestOp, TxnRequest, TxnResponse, request_op::Request,
     },
 };
 
 /// Checks the fields of a range request.
 pub fn check_range(request: &RangeRequest) -> Result<(), Error> {
     check::range(request)
-}
-
-/// Serves a range request.
-pub fn range(keyspace: &Keyspace, request: &RangeRequest) -> Result<RangeResponse, Error> {
-    check::range(request)?;
-    let found = keyspace.range(request)?;
-    let strip = |kv: &KeyValue| KeyValue {
-        value: bytes::Bytes::new(),
-        ..kv.clone()
-    };
-    let kvs = found.kvs.iter();
-    Ok(RangeResponse {
-        header: None,
-        kvs: if request.keys_only {
-            kvs.map(|kv| strip(kv)).collect()
-        } else {
-            kvs.map(|kv| KeyValue::clone(kv)).collect()
-        },
-        more: found.more,
-        count: found.count,
-    })
 }
 
 /// Checks the fields of a put.
@@ -62,27 +39,42 @@ pub fn check_txn(request: &TxnRequest, ops_max: usize) -> Result<(), Error> {
     duplicate::check(&request.failure)
 }
 
+/// Serves a range request; it has passed [`check_range`].
+pub fn range(view: View<'_>, request: &RangeRequest) -> Result<RangeResponse, Error> {
+    Ok(view.range(request)?.into())
+}
+
+impl From<RangeResult> for RangeResponse {
+    fn from(found: RangeResult) -> Self {
+        Self {
+            header: None,
+            kvs: found.kvs,
+            more: found.more,
+            count: found.count,
+        }
+    }
+}
+
 /// Puts one key; the request has passed [`check_put`].
 pub fn put(
     keyspace: &mut Keyspace,
     leases: &Leases,
     request: &PutRequest,
-) -> Result<(PutResponse, Vec<Event>), Error> {
+) -> Result<PutResponse, Error> {
     check::lease(leases, request)?;
-    check::ignore_flags(keyspace, request)?;
+    check::ignore_flags(keyspace.now(), request)?;
     let mut write = keyspace.write();
-    let response = apply_put(&mut write, request);
-    Ok((response, write.commit()))
+    let response = apply::put(&mut write, request);
+    write.commit();
+    Ok(response)
 }
 
 /// Deletes a range; the request has passed [`check_delete_range`].
-pub fn delete_range(
-    keyspace: &mut Keyspace,
-    request: &DeleteRangeRequest,
-) -> (DeleteRangeResponse, Vec<Event>) {
+pub fn delete_range(keyspace: &mut Keyspace, request: &DeleteRangeRequest) -> DeleteRangeResponse {
     let mut write = keyspace.write();
-    let response = apply_delete(&mut write, request);
-    (response, write.commit())
+    let response = apply::delete(&mut write, request);
+    write.commit();
+    response
 }
 
 /// Runs a transaction; the request has passed [`check_txn`].
@@ -90,13 +82,27 @@ pub fn txn(
     keyspace: &mut Keyspace,
     leases: &Leases,
     request: &TxnRequest,
-) -> Result<(TxnResponse, Vec<Event>), Error> {
-    let path = TxnPath::new(keyspace, request);
-    check::path(keyspace, leases, request, &path)?;
+) -> Result<TxnResponse, Error> {
+    let path = TxnPath::new(keyspace.now(), request);
+    check::path(keyspace.now(), leases, request, &path)?;
     let mut write = keyspace.write();
-    let mut response = apply_txn(&mut write, request, &path);
+    let mut response = apply::txn(&mut write, request, &path);
+    write.commit();
     response.header = None;
-    Ok((response, write.commit()))
+    Ok(response)
+}
+
+/// Runs a transaction that only reads, on a view; the request has passed [`check_txn`].
+pub fn read_only(
+    view: View<'_>,
+    leases: &Leases,
+    request: &TxnRequest,
+) -> Result<TxnResponse, Error> {
+    let path = TxnPath::new(view, request);
+    check::path(view, leases, request, &path)?;
+    let mut response = read::txn(view, request, &path);
+    response.header = None;
+    Ok(response)
 }
 
 /// Whether a transaction only reads; the size limit of writes does not apply to it.
@@ -121,14 +127,14 @@ struct TxnPath {
 }
 
 impl TxnPath {
-    fn new(keyspace: &Keyspace, request: &TxnRequest) -> Self {
+    fn new(view: View<'_>, request: &TxnRequest) -> Self {
         let succeeded = request
             .compare
             .iter()
-            .all(|compare| compare::holds(keyspace, compare));
+            .all(|compare| compare::holds(view, compare));
         let ops = branch(request, succeeded).iter();
         let nested = ops.filter_map(|op| match &op.request {
-            Some(Request::RequestTxn(nested)) => Some(Self::new(keyspace, nested)),
+            Some(Request::RequestTxn(nested)) => Some(Self::new(view, nested)),
             _ => None,
         });
         Self {
@@ -143,81 +149,5 @@ fn branch(request: &TxnRequest, succeeded: bool) -> &[RequestOp] {
         &request.success
     } else {
         &request.failure
-    }
-}
-
-/// The header of a response inside a transaction: no cluster ID and no member ID.
-fn inner_header(write: &WriteTxn<'_>) -> ResponseHeader {
-    ResponseHeader {
-        revision: write.revision(),
-        ..ResponseHeader::default()
-    }
-}
-
-fn apply_txn(write: &mut WriteTxn<'_>, request: &TxnRequest, path: &TxnPath) -> TxnResponse {
-    let mut nested_paths = path.nested.iter();
-    let mut responses = Vec::new();
-    for op in branch(request, path.succeeded) {
-        let response = match &op.request {
-            Some(Request::RequestRange(inner)) => {
-                range(write.keyspace(), inner).ok().map(|mut r| {
-                    r.header = Some(inner_header(write));
-                    Response::ResponseRange(r)
-                })
-            }
-            Some(Request::RequestPut(inner)) => {
-                let mut response = apply_put(write, inner);
-                response.header = Some(inner_header(write));
-                Some(Response::ResponsePut(response))
-            }
-            Some(Request::RequestDeleteRange(inner)) => {
-                let mut response = apply_delete(write, inner);
-                response.header = Some(inner_header(write));
-                Some(Response::ResponseDeleteRange(response))
-            }
-            Some(Request::RequestTxn(inner)) => nested_paths
-                .next()
-                .map(|path| Response::ResponseTxn(apply_txn(write, inner, path))),
-            None => None,
-        };
-        responses.push(ResponseOp { response });
-    }
-    let header = Some(ResponseHeader::default());
-    TxnResponse {
-        header,
-        succeeded: path.succeeded,
-        responses,
-    }
-}
-
-fn apply_put(write: &mut WriteTxn<'_>, request: &PutRequest) -> PutResponse {
-    let (mut value, mut lease) = (request.value.clone(), request.lease);
-    if let Some(prev) = write.keyspace().latest(&request.key) {
-        if request.ignore_value {
-            value = prev.value.clone();
-        }
-        if request.ignore_lease {
-            lease = prev.lease;
-        }
-    }
-    let prev = write
-        .put(&request.key, &value, lease)
-        .filter(|_| request.prev_kv);
-    PutResponse {
-        header: None,
-        prev_kv: prev.map(|kv| KeyValue::clone(&kv)),
-    }
-}
-
-fn apply_delete(write: &mut WriteTxn<'_>, request: &DeleteRangeRequest) -> DeleteRangeResponse {
-    let deleted = write.delete(&KeyRange::new(&request.key, &request.range_end));
-    let prev_kvs = deleted
-        .iter()
-        .filter(|_| request.prev_kv)
-        .map(|kv| KeyValue::clone(kv));
-    DeleteRangeResponse {
-        header: None,
-        deleted: i64::try_from(deleted.len()).unwrap_or(i64::MAX),
-        prev_kvs: prev_kvs.collect(),
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! A hash covers the versions that can be read at the compacted revision and all events above it up
 //! to the hashed revision. It is a sum over versions, so that a compaction updates it from the
-//! events that it drops, without a walk of the keys.
+//! events that it passes, in slices and without a walk of the keys.
 
 use std::collections::VecDeque;
 
-use prost::Message;
-
-use super::{Event, Revision};
+use super::{Event, Keyspace, Revision, check_revision};
+use crate::Error;
 
 /// Compactions whose own hash is kept; as in etcd.
 const STORED_MAX: usize = 10;
@@ -30,11 +29,17 @@ pub struct KeyspaceHash {
     pub revision: Revision,
 }
 
-/// The hash at the compacted revision, and the hashes of past compactions.
-#[derive(Debug)]
+/// The hash of the events that the compaction has passed, and the hashes of past compactions.
+#[derive(Clone, Debug)]
 pub(super) struct HistoryHash {
-    /// Sum over the versions that a read at the compacted revision returns.
+    /// Sum over the versions that a read at the last passed event returns.
     base: u64,
+    /// The hash of the history at the compacted revision before, and all events since.
+    sum: u64,
+    /// The last compaction whose events are all passed.
+    passed: Revision,
+    /// Later compactions.
+    pending: VecDeque<Revision>,
     stored: VecDeque<KeyspaceHash>,
 }
 
@@ -42,56 +47,97 @@ impl Default for HistoryHash {
     fn default() -> Self {
         Self {
             base: EMPTY,
+            sum: EMPTY,
+            passed: -1,
+            pending: VecDeque::new(),
             stored: VecDeque::new(),
         }
     }
 }
 
 impl HistoryHash {
+    /// Moves the compacted revision; its events are passed later.
+    pub(super) fn compact(&mut self, revision: Revision) {
+        self.pending.push_back(revision);
+    }
+
+    /// Passes the next event, which is compacted.
+    pub(super) fn pass(&mut self, event: &Event<'_>) {
+        self.finish(event.revision() - 1);
+        let weight = weight(event);
+        self.sum = self.sum.wrapping_add(weight);
+        if !event.is_delete() {
+            self.base = self.base.wrapping_add(weight);
+        }
+        if let Some(superseded) = event.superseded() {
+            let weight = version_weight(event.key(), superseded.encoded());
+            self.base = self.base.wrapping_sub(weight);
+        }
+    }
+
+    /// Keeps the hashes of the compactions up to a revision, whose events are all passed.
+    fn finish(&mut self, revision: Revision) {
+        while let Some(&compaction) = self.pending.front()
+            && compaction <= revision
+        {
+            self.pending.pop_front();
+            self.stored.push_back(KeyspaceHash {
+                hash: fold(self.sum),
+                compacted: self.passed,
+                revision: compaction,
+            });
+            self.sum = self.base;
+            self.passed = compaction;
+        }
+        let surplus = self.stored.len().saturating_sub(STORED_MAX);
+        self.stored.drain(..surplus);
+    }
+
     /// The hash of a past compaction at this revision, if it is kept.
-    pub(super) fn stored(&self, revision: Revision) -> Option<KeyspaceHash> {
+    fn stored(&self, revision: Revision) -> Option<KeyspaceHash> {
         let mut stored = self.stored.iter();
         stored.find(|hash| hash.revision == revision).copied()
     }
+}
 
-    /// The hash of the history up to a revision; `events` are those from the compacted revision on.
-    pub(super) fn of<'a>(&self, events: impl Iterator<Item = &'a Event>) -> u32 {
-        fold(events.map(weight).fold(self.base, u64::wrapping_add))
-    }
-
-    /// Moves the compacted revision, over `events`; keeps the hash of the history before.
-    pub(super) fn compact<'a>(
-        &mut self,
-        events: impl Iterator<Item = &'a Event>,
-        compacted: Revision,
-        revision: Revision,
-    ) {
-        let mut before = self.base;
-        for event in events {
-            let weight = weight(event);
-            before = before.wrapping_add(weight);
-            if !event.deleted {
-                self.base = self.base.wrapping_add(weight);
-            }
-            if let Some(superseded) = &event.prev {
-                let version = u64::from(crc32c::crc32c(&superseded.encode_to_vec()));
-                self.base = self.base.wrapping_sub(version);
-            }
+impl Keyspace {
+    /// The hash of the history up to a revision; 0 is the current one. At the revision of one of the
+    /// last compactions, the hash that it had before that compaction. The cost grows with the events
+    /// since the compacted revision.
+    pub fn hash(&self, revision: Revision) -> Result<KeyspaceHash, Error> {
+        let (mut hash, compacted) = (self.hash.clone(), self.compacted());
+        let mut events = self.events_from(self.compaction.passed()).peekable();
+        while let Some(event) = events.next_if(|event| event.revision() <= compacted) {
+            hash.pass(&event);
         }
-        self.stored.push_back(KeyspaceHash {
-            hash: fold(before),
+        hash.finish(compacted);
+        if revision > 0
+            && let Some(stored) = hash.stored(revision)
+        {
+            return Ok(stored);
+        }
+        let named = check_revision(revision, compacted, self.current)?;
+        let revision = named.unwrap_or(self.current);
+        let events = events.take_while(|event| event.revision() <= revision);
+        let sum = events
+            .map(|event| weight(&event))
+            .fold(hash.sum, u64::wrapping_add);
+        Ok(KeyspaceHash {
+            hash: fold(sum),
             compacted,
             revision,
-        });
-        self.stored
-            .drain(..self.stored.len().saturating_sub(STORED_MAX));
+        })
     }
 }
 
 /// What one event adds to the sum.
-fn weight(event: &Event) -> u64 {
-    let version = u64::from(crc32c::crc32c(&event.kv.encode_to_vec()));
-    version + if event.deleted { DELETED } else { 0 }
+fn weight(event: &Event<'_>) -> u64 {
+    let version = version_weight(event.key(), event.encoded());
+    version + if event.is_delete() { DELETED } else { 0 }
+}
+
+fn version_weight(key: &[u8], encoded: &[u8]) -> u64 {
+    crc32c::crc32c_append(crc32c::crc32c(key), encoded).into()
 }
 
 fn fold(sum: u64) -> u32 {

@@ -1,124 +1,147 @@
-//! The event log, in the order of revisions: watchers read their history from it, and compaction
-//! reads from it which keys to compact.
+//! The log of events in the order of revisions: the history of watchers, the work list of
+//! compaction, and the source of the journal.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
-use super::{KeyRange, Revision, weight};
-use crate::proto::mvccpb::KeyValue;
+use super::{
+    Revision,
+    slab::{Handle, Slab},
+};
 
-/// Compacted events that stay readable for synced watchers, so that a compaction right after a
-/// write does not cancel them.
-const COMPACTED_EVENTS_MAX: usize = 8_192;
+/// Events of a chunk: a chunk is one record of the slab, so that growth copies nothing.
+const CHUNK_EVENTS: usize = 4_096;
+const ENTRY_BYTES: usize = 16;
 
-/// Events that one page scans at most; bounds the time for which a reader holds the lock.
-const SCANNED_EVENTS_MAX: usize = 65_536;
-
-/// A put or a deletion of one key.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// The revision that wrote it.
-    pub revision: Revision,
-    /// Whether the key was deleted; then `kv` has only the key and the revision.
-    pub deleted: bool,
-    /// The key after the event.
-    pub kv: Arc<KeyValue>,
-    /// The key before the event, if it existed.
-    pub prev: Option<Arc<KeyValue>>,
-}
-
-/// Limits of a page. A page always holds at least one whole revision.
+/// One event.
 #[derive(Clone, Copy, Debug)]
-pub struct PageLimits {
-    /// A page with this many events takes no further revision.
-    pub events: usize,
-    /// A page with this many bytes of keys and values takes no further revision.
-    pub bytes: u64,
+pub(super) struct Entry {
+    pub(super) revision: Revision,
+    /// The version that the event wrote.
+    pub(super) version: Handle,
 }
 
-/// A page of the event history.
+/// Position of an event, counted from the first event of the log ever.
+pub(super) type Position = u64;
+
+/// Events in order. The first ones are dropped when they are compacted.
 #[derive(Debug)]
-pub struct Page {
-    /// Events inside the requested range.
-    pub events: Vec<Event>,
-    /// The first revision of the next page; above `current` when there is none.
-    pub next: Revision,
-    /// The store's revision when the page was read.
-    pub current: Revision,
-}
-
-/// Events in order, from at most [`COMPACTED_EVENTS_MAX`] below the compacted revision.
-#[derive(Debug, Default)]
 pub(super) struct Log {
-    events: VecDeque<Event>,
+    chunks: VecDeque<Handle>,
+    slab: Slab,
+    /// Position of the first event of the first chunk.
+    base: Position,
+    start: Position,
+    end: Position,
     dropped: Revision,
 }
 
 impl Log {
-    pub(super) fn extend(&mut self, events: &[Event]) {
-        self.events.extend(events.iter().cloned());
+    pub(super) fn new() -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            slab: Slab::new(),
+            base: 0,
+            start: 0,
+            end: 0,
+            dropped: 0,
+        }
     }
 
-    /// The newest revision whose events are dropped.
+    /// Resident bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.slab.held_bytes() + (self.chunks.capacity() * size_of::<Handle>()) as u64
+    }
+
+    /// Bytes of the events.
+    pub(super) fn used_bytes(&self) -> u64 {
+        (self.end - self.start) * ENTRY_BYTES as u64
+    }
+
+    /// Position of the first event that is not dropped.
+    pub(super) fn start(&self) -> Position {
+        self.start
+    }
+
+    /// Position behind the last event.
+    pub(super) fn end(&self) -> Position {
+        self.end
+    }
+
+    /// The newest revision of which an event is dropped.
     pub(super) fn dropped(&self) -> Revision {
         self.dropped
     }
 
-    fn position_after(&self, revision: Revision) -> usize {
-        self.events
-            .partition_point(|event| event.revision <= revision)
+    /// Revision of the last event, with those of an open transaction.
+    pub(super) fn last(&self) -> Option<Revision> {
+        let last = self.end.checked_sub(1)?;
+        self.get(last).map(|entry| entry.revision)
     }
 
-    /// Events of the revisions above `above`, up to and including `upto`.
-    pub(super) fn between(&self, above: Revision, upto: Revision) -> impl Iterator<Item = &Event> {
-        self.events
-            .range(self.position_after(above)..self.position_after(upto))
-    }
-
-    /// Drops the events below the compacted revision, except the last [`COMPACTED_EVENTS_MAX`].
-    pub(super) fn compact(&mut self, revision: Revision) {
-        let below = self.position_after(revision - 1);
-        let Some(mut drained) = below.checked_sub(COMPACTED_EVENTS_MAX) else {
-            return;
-        };
-        if let Some(last) = drained.checked_sub(1) {
-            self.dropped = self.events[last].revision;
-            drained = self.position_after(self.dropped);
+    pub(super) fn push(&mut self, entry: Entry) {
+        let (chunk, offset) = self.place(self.end);
+        if chunk == self.chunks.len() {
+            self.chunks
+                .push_back(self.slab.allocate(CHUNK_EVENTS * ENTRY_BYTES));
         }
-        self.events.drain(..drained);
+        let bytes = &mut self.slab.get_mut(self.chunks[chunk])[offset..][..ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&entry.revision.to_le_bytes());
+        bytes[8..].copy_from_slice(&Handle::to_bytes(Some(entry.version)));
+        self.end += 1;
     }
 
-    pub(super) fn page(
-        &self,
-        range: &KeyRange,
-        from: Revision,
-        current: Revision,
-        limits: PageLimits,
-    ) -> Page {
-        let mut events: Vec<Event> = Vec::new();
-        let mut bytes = 0;
-        let mut last = from - 1;
-        let start = self.position_after(from - 1);
-        for (scanned, event) in self.events.range(start..).enumerate() {
-            let full = events.len() >= limits.events
-                || bytes >= limits.bytes
-                || scanned >= SCANNED_EVENTS_MAX;
-            if full && event.revision > last {
-                return Page {
-                    events,
-                    next: last + 1,
-                    current,
-                };
+    /// Index of the chunk of an event, and the offset of the event in it.
+    fn place(&self, position: Position) -> (usize, usize) {
+        let index = usize::try_from(position - self.base).unwrap_or(usize::MAX);
+        (index / CHUNK_EVENTS, index % CHUNK_EVENTS * ENTRY_BYTES)
+    }
+
+    /// The event at a position; none if it is dropped or not written yet.
+    pub(super) fn get(&self, position: Position) -> Option<Entry> {
+        if !(self.start..self.end).contains(&position) {
+            return None;
+        }
+        let (chunk, offset) = self.place(position);
+        let bytes = &self.slab.get(self.chunks[chunk])[offset..];
+        Some(Entry {
+            revision: Revision::from_le_bytes(*bytes.first_chunk()?),
+            version: Handle::from_bytes(*bytes[8..].first_chunk()?)?,
+        })
+    }
+
+    /// The events from a position on.
+    pub(super) fn from(&self, position: Position) -> impl Iterator<Item = Entry> {
+        (position.max(self.start)..self.end).map_while(|position| self.get(position))
+    }
+
+    /// Position of the first event above a revision.
+    pub(super) fn position_after(&self, revision: Revision) -> Position {
+        let (mut low, mut high) = (self.start, self.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self
+                .get(middle)
+                .is_some_and(|entry| entry.revision <= revision)
+            {
+                low = middle + 1;
+            } else {
+                high = middle;
             }
-            last = event.revision;
-            if range.contains(&event.kv.key) {
-                bytes += weight(&event.kv) + event.prev.as_deref().map_or(0, weight);
-                events.push(event.clone());
-            }
         }
-        Page {
-            events,
-            next: current.max(from - 1) + 1,
-            current,
+        low
+    }
+
+    /// Drops the first event.
+    pub(super) fn drop_first(&mut self) -> Option<Entry> {
+        let entry = self.get(self.start)?;
+        self.dropped = entry.revision;
+        self.start += 1;
+        if self.start - self.base == CHUNK_EVENTS as u64
+            && let Some(chunk) = self.chunks.pop_front()
+        {
+            self.slab.remove(chunk);
+            self.base = self.start;
         }
+        Some(entry)
     }
 }

@@ -46,6 +46,7 @@ impl Points {
     }
 
     /// Number of keys.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -1,24 +1,29 @@
-//! Range reads: filters, sort order and limit, combined in etcd's order.
+//! Range reads in slices: filters, sort order and limit, combined in etcd's order.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, mem};
 
-use super::{History, KeyRange, Keyspace, Revision};
+use bytes::Bytes;
+
+use super::{KeyRange, Keyspace, Revision, View, count::Count};
 use crate::{
     Error,
-    proto::{
-        etcdserverpb::{
-            RangeRequest,
-            range_request::{SortOrder, SortTarget},
-        },
-        mvccpb::KeyValue,
+    proto::etcdserverpb::{
+        RangeRequest,
+        range_request::{SortOrder, SortTarget},
     },
+    wire::{Fields, KeyValue, PageBuffer},
 };
+
+/// Keys that one slice scans at most, and bytes that it copies; both bound the time for which a
+/// reader holds the lock.
+const SLICE_KEYS: usize = 512;
+const SLICE_BYTES: usize = 256 << 10;
 
 /// The result of a range read.
 #[derive(Debug, Default)]
 pub struct RangeResult {
     /// The key-value pairs, in the requested order.
-    pub kvs: Vec<Arc<KeyValue>>,
+    pub kvs: Vec<KeyValue>,
     /// Whether the limit cut pairs off.
     pub more: bool,
     /// Keys in the range, without regard to limit and filters.
@@ -26,7 +31,7 @@ pub struct RangeResult {
 }
 
 /// The sort order and target of a request; an error where etcd's enumeration has no such value.
-pub fn check_sort(request: &RangeRequest) -> Result<(SortOrder, SortTarget), Error> {
+pub(crate) fn check_sort(request: &RangeRequest) -> Result<(SortOrder, SortTarget), Error> {
     let order = SortOrder::try_from(request.sort_order);
     let target = SortTarget::try_from(request.sort_target);
     match (order, target) {
@@ -35,84 +40,227 @@ pub fn check_sort(request: &RangeRequest) -> Result<(SortOrder, SortTarget), Err
     }
 }
 
-impl Keyspace {
-    /// Serves a range request.
-    pub fn range(&self, request: &RangeRequest) -> Result<RangeResult, Error> {
+/// A range read in progress. Its revision must stay readable until the last slice.
+#[derive(Debug)]
+pub struct RangeRead {
+    range: KeyRange,
+    revision: Revision,
+    plan: Plan,
+    /// The last key that was scanned.
+    after: Option<Bytes>,
+    /// Keys scanned so far.
+    scanned: i64,
+    scan_done: bool,
+    /// `None`: the scan counts.
+    count: Option<Count>,
+    kvs: Vec<KeyValue>,
+    buffer: PageBuffer,
+}
+
+/// What a request wants of the pairs in its range.
+#[derive(Debug)]
+struct Plan {
+    filters: Filters,
+    order: SortOrder,
+    target: SortTarget,
+    keys_only: bool,
+    /// 0 is no limit.
+    limit: usize,
+    /// Pairs that the scan takes at most.
+    kvs_max: usize,
+}
+
+impl Plan {
+    fn new(request: &RangeRequest) -> Result<Self, Error> {
         let (order, target) = check_sort(request)?;
-        let revision = self.read_revision(request.revision)?;
-        let range = KeyRange::new(&request.key, &request.range_end);
+        let filters = Filters::new(request);
         let limit = usize::try_from(request.limit).unwrap_or(0);
-        let filtered = has_filters(request);
+        let in_key_order = target == SortTarget::Key && order != SortOrder::Descend;
         // Without a sort order, etcd applies the limit before it sorts.
+        let unsorted = order == SortOrder::None && filters.is_empty();
         let kvs_max = match limit {
             _ if request.count_only => 0,
             0 => usize::MAX,
-            _ if order != SortOrder::None || filtered => usize::MAX,
-            _ => limit + 1,
+            _ if in_key_order || unsorted => limit.saturating_add(1),
+            _ => usize::MAX,
         };
-        let mut found = self.scan(&range, revision, kvs_max);
-        if filtered {
-            found.kvs.retain(|kv| passes(request, kv));
-        }
-        sort(&mut found.kvs, order, target);
-        if limit > 0 && found.kvs.len() > limit {
-            found.kvs.truncate(limit);
-            found.more = true;
-        }
-        Ok(found)
+        Ok(Self {
+            filters,
+            order,
+            target,
+            keys_only: request.keys_only,
+            limit,
+            kvs_max,
+        })
+    }
+}
+
+impl RangeRead {
+    /// A read of the view, or of the earlier revision that the request names.
+    pub fn new(view: View<'_>, request: &RangeRequest) -> Result<Self, Error> {
+        let plan = Plan::new(request)?;
+        let revision = view.read_revision(request.revision)?;
+        let range = KeyRange::new(&request.key, &request.range_end);
+        let count = match plan.kvs_max {
+            usize::MAX => None,
+            _ => count(view.keyspace(), &range, revision),
+        };
+        Ok(Self {
+            scan_done: range.is_empty() || (plan.kvs_max == 0 && count.is_some()),
+            count,
+            range,
+            revision,
+            plan,
+            after: None,
+            scanned: 0,
+            kvs: Vec::new(),
+            buffer: PageBuffer::default(),
+        })
     }
 
-    /// Scans a range in key order: counts all keys, returns the first `kvs_max`.
-    pub(crate) fn scan(
-        &self,
-        range: &KeyRange,
-        revision: Option<Revision>,
-        kvs_max: usize,
-    ) -> RangeResult {
-        let mut found = RangeResult::default();
-        if range.is_empty() {
-            return found;
+    /// The revision that is read.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Reads some keys; returns whether the read is complete.
+    pub fn slice(&mut self, keyspace: &Keyspace) -> bool {
+        if !self.scan_done {
+            self.scan(keyspace);
+            return self.scan_done && self.count.is_none_or(|count| count.work().1 == 0);
         }
-        let at = |history: &'_ History| match revision {
-            None => history.latest().cloned(),
-            Some(revision) => history.at(revision).cloned(),
-        };
-        for (_, history) in self.keys.range::<[u8], _>(range.bounds()) {
-            let Some(kv) = at(history) else { continue };
-            found.count += 1;
-            if found.kvs.len() < kvs_max {
-                found.kvs.push(kv);
+        let count = self.count.as_mut();
+        count.is_none_or(|count| count.slice(keyspace, &self.range))
+    }
+
+    fn scan(&mut self, keyspace: &Keyspace) {
+        let view = keyspace.at(self.revision);
+        let (mut keys, mut bytes) = (0, 0);
+        let mut last = None;
+        for (key, cell) in view.cells(&self.range, self.after.as_deref()) {
+            if keys >= SLICE_KEYS || bytes >= SLICE_BYTES {
+                self.after = last.map(Bytes::copy_from_slice);
+                return;
+            }
+            if self.count.is_some() && self.kvs.len() >= self.plan.kvs_max {
+                break;
+            }
+            keys += 1;
+            last = Some(key);
+            if let Some(found) = view.found(cell) {
+                self.scanned += 1;
+                bytes += self.take(key, found.version.encoded());
             }
         }
-        found
+        self.scan_done = true;
+    }
+
+    /// Takes a pair that the request wants; returns its bytes.
+    fn take(&mut self, key: &[u8], encoded: &[u8]) -> usize {
+        let full = self.kvs.len() >= self.plan.kvs_max;
+        if full || !self.plan.filters.pass(encoded) {
+            return 0;
+        }
+        // A sort by value needs the values.
+        let kv = if self.plan.keys_only && self.plan.target != SortTarget::Value {
+            self.buffer.key_only(key, encoded)
+        } else {
+            self.buffer.kv(key, encoded)
+        };
+        self.kvs.push(kv);
+        key.len() + encoded.len()
+    }
+
+    /// The result, after the last slice.
+    pub fn finish(mut self) -> RangeResult {
+        let Plan {
+            limit,
+            order,
+            target,
+            keys_only,
+            ..
+        } = self.plan;
+        sort(&mut self.kvs, order, target);
+        let more = limit > 0 && self.kvs.len() > limit;
+        if more {
+            self.kvs.truncate(limit);
+        }
+        if keys_only && target == SortTarget::Value {
+            for kv in &mut self.kvs {
+                *kv = strip(kv);
+            }
+        }
+        RangeResult {
+            kvs: mem::take(&mut self.kvs),
+            more,
+            count: self.count.map_or(self.scanned, |count| count.keys()),
+        }
     }
 }
 
-fn has_filters(request: &RangeRequest) -> bool {
-    request.min_mod_revision != 0
-        || request.max_mod_revision != 0
-        || request.min_create_revision != 0
-        || request.max_create_revision != 0
+/// The count by the events since the revision, where that costs less than a scan of the range.
+fn count(keyspace: &Keyspace, range: &KeyRange, revision: Revision) -> Option<Count> {
+    if matches!(range, KeyRange::One(_)) {
+        return None;
+    }
+    let count = Count::new(keyspace, range, revision);
+    let (keys, events) = count.work();
+    (events <= keys).then_some(count)
 }
 
-fn passes(request: &RangeRequest, kv: &KeyValue) -> bool {
-    let above = |min: Revision, value: Revision| min == 0 || value >= min;
-    let below = |max: Revision, value: Revision| max == 0 || value <= max;
-    above(request.min_mod_revision, kv.mod_revision)
-        && below(request.max_mod_revision, kv.mod_revision)
-        && above(request.min_create_revision, kv.create_revision)
-        && below(request.max_create_revision, kv.create_revision)
+/// A pair without its value.
+fn strip(kv: &KeyValue) -> KeyValue {
+    let fields = kv.fields();
+    PageBuffer::default().key_only(fields.key, kv.encoded())
+}
+
+/// Bounds of revisions; 0 is no bound.
+#[derive(Debug)]
+struct Filters {
+    min_mod: Revision,
+    max_mod: Revision,
+    min_create: Revision,
+    max_create: Revision,
+}
+
+impl Filters {
+    fn new(request: &RangeRequest) -> Self {
+        Self {
+            min_mod: request.min_mod_revision,
+            max_mod: request.max_mod_revision,
+            min_create: request.min_create_revision,
+            max_create: request.max_create_revision,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        [self.min_mod, self.max_mod, self.min_create, self.max_create] == [0; 4]
+    }
+
+    fn pass(&self, encoded: &[u8]) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let kv = Fields::decode(encoded);
+        let above = |min: Revision, value: Revision| min == 0 || value >= min;
+        let below = |max: Revision, value: Revision| max == 0 || value <= max;
+        above(self.min_mod, kv.mod_revision)
+            && below(self.max_mod, kv.mod_revision)
+            && above(self.min_create, kv.create_revision)
+            && below(self.max_create, kv.create_revision)
+    }
 }
 
 /// Sorts pairs that are in key order. The sort is stable, ascending and descending.
-fn sort(kvs: &mut [Arc<KeyValue>], order: SortOrder, target: SortTarget) {
+fn sort(kvs: &mut [KeyValue], order: SortOrder, target: SortTarget) {
     let compare = |a: &KeyValue, b: &KeyValue| -> Ordering {
+        let (a, b) = (a.fields(), b.fields());
         match target {
-            SortTarget::Key => a.key.cmp(&b.key),
+            SortTarget::Key => a.key.cmp(b.key),
             SortTarget::Version => a.version.cmp(&b.version),
             SortTarget::Create => a.create_revision.cmp(&b.create_revision),
             SortTarget::Mod => a.mod_revision.cmp(&b.mod_revision),
-            SortTarget::Value => a.value.cmp(&b.value),
+            SortTarget::Value => a.value.cmp(b.value),
         }
     };
     match (order, target) {

@@ -1,127 +1,40 @@
 //! The keyspace compared with a model that holds a whole map for each revision.
 
-use std::collections::BTreeMap;
+mod memory;
+mod model;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
 use crate::proto::etcdserverpb::RangeRequest;
+use model::{Change, Model, Pair, Snapshot, Step, everything, key, step};
 
 const ALL: PageLimits = PageLimits {
     events: usize::MAX,
     bytes: u64::MAX,
 };
 
-fn everything() -> KeyRange {
-    KeyRange::From(Bytes::from_static(b"\0"))
-}
-
-fn key(n: u8) -> Bytes {
-    Bytes::from(vec![b'a' + n])
-}
-
-#[derive(Clone, Debug)]
-enum Change {
-    Put(u8, u8),
-    Delete(u8, u8),
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    /// The changes of one revision.
-    Write(Vec<Change>),
-    /// Compacts at this share (of 255) of the current revision.
-    Compact(u8),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let put = (0..8_u8, any::<u8>()).prop_map(|(key, value)| Change::Put(key, value));
-    let delete = (0..8_u8, 0..9_u8).prop_map(|(from, to)| Change::Delete(from, to));
-    let change = prop_oneof![3 => put, 1 => delete];
-    let write = prop::collection::vec(change, 1..4).prop_map(Step::Write);
-    prop_oneof![9 => write, 1 => any::<u8>().prop_map(Step::Compact)]
-}
-
-type Snapshot = BTreeMap<Bytes, KeyValue>;
-
-/// All keys after each revision; the first is revision 1.
-struct Model {
-    snapshots: Vec<Snapshot>,
-    compacted: Revision,
-}
-
-impl Model {
-    fn current(&self) -> Revision {
-        Revision::try_from(self.snapshots.len()).unwrap()
-    }
-
-    fn at(&self, revision: Revision) -> &Snapshot {
-        &self.snapshots[usize::try_from(revision).unwrap() - 1]
-    }
-
-    fn write(&mut self, changes: &[Change]) {
-        let revision = self.current() + 1;
-        let mut now = self.at(revision - 1).clone();
-        let mut wrote = false;
-        for change in changes {
-            match *change {
-                Change::Put(n, value) => {
-                    wrote = true;
-                    let before = now.get(&key(n));
-                    let kv = KeyValue {
-                        key: key(n),
-                        create_revision: before.map_or(revision, |kv| kv.create_revision),
-                        mod_revision: revision,
-                        version: before.map_or(1, |kv| kv.version + 1),
-                        value: Bytes::from(vec![value]),
-                        lease: 0,
-                    };
-                    now.insert(key(n), kv);
-                }
-                Change::Delete(from, to) => {
-                    let before = now.len();
-                    now.retain(|k, _| !(key(from)..key(to)).contains(k));
-                    wrote |= now.len() != before;
-                }
-            }
-        }
-        if wrote {
-            self.snapshots.push(now);
-        }
-    }
-}
-
 fn write(keyspace: &mut Keyspace, changes: &[Change]) {
     let mut write = keyspace.write();
     for change in changes {
         match *change {
-            Change::Put(n, value) => drop(write.put(&key(n), &Bytes::from(vec![value]), 0)),
-            Change::Delete(from, to) => drop(write.delete(&KeyRange::Span(key(from), key(to)))),
+            Change::Put(n, value) => write.put(Put {
+                key: &key(n),
+                value: &[value],
+                lease: value.into(),
+            }),
+            Change::Delete(from, to) => {
+                write.delete(&KeyRange::Span(key(from), key(to)));
+            }
         }
     }
     write.commit();
 }
 
-fn read(keyspace: &Keyspace, revision: Revision) -> Result<Vec<KeyValue>, Error> {
-    let zero = Bytes::from_static(b"\0");
-    let request = RangeRequest {
-        key: zero.clone(),
-        range_end: zero,
-        revision,
-        ..Default::default()
-    };
-    let found = keyspace.range(&request)?;
-    assert_eq!(usize::try_from(found.count).unwrap(), found.kvs.len());
-    Ok(found.kvs.iter().map(|kv| KeyValue::clone(kv)).collect())
-}
-
+/// Runs the steps; after each, the memory of some compacted events is freed.
 fn run(steps: &[Step]) -> (Keyspace, Model) {
-    let mut keyspace = Keyspace::default();
-    let mut model = Model {
-        snapshots: vec![Snapshot::new()],
-        compacted: -1,
-    };
+    let (mut keyspace, mut model) = (Keyspace::default(), Model::default());
     for step in steps {
         match step {
             Step::Write(changes) => {
@@ -131,13 +44,43 @@ fn run(steps: &[Step]) -> (Keyspace, Model) {
             Step::Compact(share) => {
                 let revision = model.current() * Revision::from(*share) / 255;
                 let refused = revision <= model.compacted;
-                assert_eq!(keyspace.compact(revision).is_err(), refused);
+                let result = keyspace.compact(revision, keyspace.current());
+                assert_eq!(result.is_err(), refused);
                 model.compacted = model.compacted.max(revision);
             }
         }
+        keyspace.reclaim(None, 3);
         assert_eq!(keyspace.current(), model.current());
     }
     (keyspace, model)
+}
+
+fn request(range: &KeyRange, revision: Revision) -> RangeRequest {
+    let (key, range_end) = match range {
+        KeyRange::One(key) => (key.clone(), Bytes::new()),
+        KeyRange::Span(from, end) => (from.clone(), end.clone()),
+        KeyRange::From(from) => (from.clone(), Bytes::from_static(b"\0")),
+    };
+    RangeRequest {
+        key,
+        range_end,
+        revision,
+        ..Default::default()
+    }
+}
+
+fn snapshot(found: &RangeResult) -> Snapshot {
+    let pairs = found.kvs.iter().map(|kv| {
+        let fields = kv.fields();
+        (Bytes::copy_from_slice(fields.key), Pair::from(fields))
+    });
+    pairs.collect()
+}
+
+fn read(keyspace: &Keyspace, revision: Revision) -> Result<Snapshot, Error> {
+    let found = keyspace.now().range(&request(&everything(), revision))?;
+    assert_eq!(usize::try_from(found.count).unwrap(), found.kvs.len());
+    Ok(snapshot(&found))
 }
 
 proptest! {
@@ -149,13 +92,40 @@ proptest! {
             if revision < model.compacted {
                 prop_assert_eq!(got, Err(Error::Compacted));
             } else {
-                let expected: Vec<_> = model.at(revision).values().cloned().collect();
-                prop_assert_eq!(got, Ok(expected));
+                prop_assert_eq!(got.as_ref(), Ok(model.at(revision)));
             }
         }
         prop_assert_eq!(read(&keyspace, model.current() + 1), Err(Error::FutureRevision));
         let live = model.at(model.current()).len() as u64;
         prop_assert_eq!(keyspace.keys_live(), live);
+    }
+
+    #[test]
+    fn limits_counts_and_keys_agree_with_the_model_at_every_revision(
+        steps in prop::collection::vec(step(), 1..60),
+        (from, to) in (0..9_u8, 0..9_u8),
+        limit in 1..5_usize,
+    ) {
+        let (keyspace, model) = run(&steps);
+        let range = KeyRange::Span(key(from), key(to));
+        for revision in model.compacted.max(1)..=model.current() {
+            let wanted = model.at(revision).iter().filter(|(key, _)| range.contains(key));
+            let wanted: Snapshot = wanted.map(|(key, pair)| (key.clone(), pair.clone())).collect();
+            let mut limited = request(&range, revision);
+            limited.limit = i64::try_from(limit).unwrap();
+            let found = keyspace.now().range(&limited).unwrap();
+            prop_assert_eq!(found.count, i64::try_from(wanted.len()).unwrap());
+            prop_assert_eq!(found.more, wanted.len() > limit);
+            prop_assert!(snapshot(&found).iter().eq(wanted.iter().take(limit)));
+            let counted = RangeRequest { count_only: true, ..limited };
+            let found = keyspace.now().range(&counted).unwrap();
+            prop_assert_eq!(found.count, i64::try_from(wanted.len()).unwrap());
+            prop_assert!(found.kvs.is_empty() && !found.more);
+            for n in 0..8 {
+                let got = keyspace.at(revision).get(&key(n)).map(|found| Pair::from(found.fields()));
+                prop_assert_eq!(got.as_ref(), model.at(revision).get(&key(n)));
+            }
+        }
     }
 
     #[test]
@@ -168,15 +138,26 @@ proptest! {
             let mut state = model.at(start).clone();
             let mut from = start + 1;
             while from <= model.current() {
-                let limits = PageLimits { events: page_events, ..ALL };
-                let page = keyspace.events(&everything(), from, false, limits).unwrap();
+                let page = keyspace.events(EventQuery {
+                    range: &everything(),
+                    from,
+                    upto: model.current(),
+                    synced: false,
+                    prev_above: 0,
+                    limits: PageLimits { events: page_events, ..ALL },
+                }).unwrap();
                 prop_assert!(page.next > from);
                 for event in page.events {
-                    prop_assert!((from..page.next).contains(&event.revision));
-                    let before = state.remove(&event.kv.key);
-                    prop_assert_eq!(before.as_ref(), event.prev.as_deref());
-                    if !event.deleted {
-                        state.insert(event.kv.key.clone(), KeyValue::clone(&event.kv));
+                    let kv = event.kv();
+                    prop_assert!((from..page.next).contains(&kv.mod_revision));
+                    // The key before the revision, whatever else the revision did to it.
+                    let before = model.at(kv.mod_revision - 1).get(kv.key);
+                    let create = !event.is_delete() && kv.version == 1;
+                    let prev = event.prev_kv().map(Pair::from);
+                    prop_assert_eq!(prev.as_ref(), before.filter(|_| !create));
+                    state.remove(kv.key);
+                    if !event.is_delete() {
+                        state.insert(Bytes::copy_from_slice(kv.key), kv.into());
                     }
                 }
                 from = page.next;
@@ -186,14 +167,40 @@ proptest! {
     }
 
     #[test]
-    fn compaction_at_the_current_revision_leaves_one_version_of_each_key(
-        steps in prop::collection::vec(step(), 1..60),
+    fn a_read_in_slices_sees_its_revision_while_others_write_and_compact(
+        keys in 1..2_000_u32,
+        limit in 0..1_500_i64,
+        writes in 1..4_u32,
     ) {
-        let (mut keyspace, model) = run(&steps);
-        let _refused_if_already_compacted = keyspace.compact(model.current());
-        let now: u64 = model.at(model.current()).values().map(weight).sum();
-        prop_assert_eq!(keyspace.bytes(), now);
-        prop_assert_eq!(keyspace.keys.len(), model.at(model.current()).len());
+        let mut keyspace = Keyspace::default();
+        let put = |keyspace: &mut Keyspace, n: u32, value: u8| {
+            let mut write = keyspace.write();
+            write.put(Put { key: &n.to_be_bytes(), value: &[value], lease: 0 });
+            write.commit();
+        };
+        (0..keys).for_each(|n| put(&mut keyspace, n, 0));
+        let pinned = keyspace.current();
+        let request = RangeRequest { limit, ..request(&KeyRange::From(Bytes::from_static(b"\0")), 0) };
+        let mut read = RangeRead::new(keyspace.now(), &request).unwrap();
+        while !read.slice(&keyspace) {
+            for n in 0..writes {
+                put(&mut keyspace, n * 7 % keys, 1);
+                put(&mut keyspace, keys + n, 1);
+            }
+            let mut write = keyspace.write();
+            write.delete(&KeyRange::One(Bytes::copy_from_slice(&(keys - 1).to_be_bytes())));
+            write.commit();
+            keyspace.compact(keyspace.current(), keyspace.current()).ok();
+            keyspace.reclaim(Some(pinned), usize::MAX);
+        }
+        let found = read.finish();
+        let wanted = if limit == 0 { keys } else { keys.min(u32::try_from(limit).unwrap()) };
+        prop_assert_eq!(found.count, i64::from(keys));
+        prop_assert_eq!(found.kvs.len(), wanted as usize);
+        for (n, kv) in (0_u32..).zip(&found.kvs) {
+            prop_assert_eq!(kv.fields().key, n.to_be_bytes());
+            prop_assert_eq!(kv.fields().value, [0]);
+        }
     }
 }
 
@@ -208,7 +215,9 @@ proptest! {
         let compacted = model.compacted;
         if compacted >= 0 {
             let before = other.hash(compacted);
-            other.compact(compacted).unwrap();
+            other.compact(compacted, other.current()).unwrap();
+            prop_assert!(compacted == 0 || other.hash(compacted) == before);
+            other.reclaim(None, usize::MAX);
             prop_assert!(compacted == 0 || other.hash(compacted) == before);
         }
         for revision in compacted.max(0) + 1..=model.current() {
@@ -246,12 +255,27 @@ fn the_hashes_of_the_last_compactions_are_kept() {
     let mut keyspace = Keyspace::default();
     for value in 0..20 {
         write(&mut keyspace, &[Change::Put(0, value)]);
-        keyspace.compact(keyspace.current()).unwrap();
+        keyspace
+            .compact(keyspace.current(), keyspace.current())
+            .unwrap();
     }
     let last = keyspace.hash(21).unwrap();
     assert_eq!((last.compacted, last.revision), (20, 21));
     assert_eq!(keyspace.hash(12).unwrap().compacted, 11);
     assert_eq!(keyspace.hash(11).unwrap_err(), Error::Compacted);
+}
+
+fn events_from(keyspace: &Keyspace, from: Revision, synced: bool) -> Result<usize, Error> {
+    let page = keyspace.events(EventQuery {
+        range: &everything(),
+        from,
+        upto: keyspace.current(),
+        synced,
+        prev_above: Revision::MAX,
+        limits: ALL,
+    })?;
+    assert_eq!(page.next, keyspace.current() + 1);
+    Ok(page.events.len())
 }
 
 #[test]
@@ -260,36 +284,36 @@ fn a_read_of_compacted_events_is_refused_unless_the_watcher_is_synced() {
     for value in 0..10 {
         write(&mut keyspace, &[Change::Put(0, value)]);
     }
-    keyspace.compact(8).unwrap();
-    let refused = keyspace.events(&everything(), 7, false, ALL);
-    assert_eq!(refused.unwrap_err(), Error::Compacted);
-    assert_eq!(
-        keyspace
-            .events(&everything(), 8, false, ALL)
-            .unwrap()
-            .events
-            .len(),
-        4
-    );
-    assert_eq!(
-        keyspace
-            .events(&everything(), 7, true, ALL)
-            .unwrap()
-            .events
-            .len(),
-        5
-    );
+    keyspace.compact(8, keyspace.current()).unwrap();
+    keyspace.reclaim(None, usize::MAX);
+    assert_eq!(events_from(&keyspace, 7, false), Err(Error::Compacted));
+    assert_eq!(events_from(&keyspace, 8, false), Ok(4));
+    assert_eq!(events_from(&keyspace, 7, true), Ok(5));
 }
 
 #[test]
-fn the_compacted_events_that_stay_readable_are_bounded() {
+fn a_watch_from_a_compacted_revision_with_too_many_events_is_refused() {
     let mut keyspace = Keyspace::default();
-    for _ in 0..20_000 {
-        write(&mut keyspace, &[Change::Put(0, 0)]);
+    let mut write = keyspace.write();
+    for n in 0..20_000_u32 {
+        write.put(Put {
+            key: &n.to_be_bytes(),
+            value: b"",
+            lease: 0,
+        });
     }
-    keyspace.compact(keyspace.current()).unwrap();
-    let late = keyspace.events(&everything(), 1_000, true, ALL);
-    assert_eq!(late.unwrap_err(), Error::Compacted);
-    let nearly = keyspace.events(&everything(), keyspace.current() - 8_000, true, ALL);
-    assert_eq!(nearly.unwrap().events.len(), 8_001);
+    write.commit();
+    keyspace.compact(2, 2).unwrap();
+    assert_eq!((keyspace.watchable(), keyspace.compacted()), (2, 2));
+    keyspace.reclaim(None, usize::MAX);
+    assert_eq!((keyspace.watchable(), keyspace.compacted()), (3, 2));
+    assert_eq!(events_from(&keyspace, 2, true), Err(Error::Compacted));
+    assert_eq!(
+        keyspace
+            .at(2)
+            .range(&request(&everything(), 0))
+            .unwrap()
+            .count,
+        20_000
+    );
 }

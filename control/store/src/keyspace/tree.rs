@@ -82,6 +82,7 @@ impl Tree {
     }
 
     /// Number of cells.
+    #[cfg(test)]
     pub(super) fn len(&self) -> u64 {
         self.len
     }

@@ -28,12 +28,16 @@ impl Kv for Service {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        let response = Session::new(&self.store, &request).range(request.get_ref())?;
+        let response = Session::new(&self.store, &request)
+            .range(request.get_ref())
+            .await?;
         Ok(Response::new(response))
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
-        let response = Session::new(&self.store, &request).put(request.get_ref())?;
+        let response = Session::new(&self.store, &request)
+            .put(request.get_ref())
+            .await?;
         Ok(Response::new(response))
     }
 
@@ -41,21 +45,26 @@ impl Kv for Service {
         &self,
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
-        let response = Session::new(&self.store, &request).delete_range(request.get_ref())?;
+        let response = Session::new(&self.store, &request)
+            .delete_range(request.get_ref())
+            .await?;
         Ok(Response::new(response))
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
-        let response = Session::new(&self.store, &request).txn(request.get_ref())?;
+        let response = Session::new(&self.store, &request)
+            .txn(request.get_ref())
+            .await?;
         Ok(Response::new(response))
     }
 
-    /// Compaction completes before the response, with or without `physical`.
     async fn compact(
         &self,
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
-        let response = Session::new(&self.store, &request).compact(request.get_ref())?;
+        let response = Session::new(&self.store, &request)
+            .compact(request.get_ref())
+            .await?;
         Ok(Response::new(response))
     }
 }

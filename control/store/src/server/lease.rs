@@ -69,7 +69,7 @@ impl Lease for Service {
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
         let id = request.get_ref().id;
         Session::new(&self.store, &request).check_lease(Right::Write, id)?;
-        let revision = self.store.lease_revoke(id)?;
+        let revision = self.store.lease_revoke(id).await?;
         let header = Some(self.store.header(revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }

@@ -69,11 +69,12 @@ impl Maintenance for Service {
         let (alarms, revision) = self.store.alarm(AlarmAction::Get, Alarm::any());
         let header = self.store.header(revision);
         let bytes = i64::try_from(self.store.bytes()).unwrap_or(i64::MAX);
+        let in_use = i64::try_from(self.store.bytes_in_use()).unwrap_or(i64::MAX);
         let quota = self.store.limits().quota_bytes;
         Ok(Response::new(StatusResponse {
             version: API_VERSION.into(),
             db_size: bytes,
-            db_size_in_use: bytes,
+            db_size_in_use: in_use,
             db_size_quota: i64::try_from(quota).unwrap_or(i64::MAX),
             leader: header.member_id,
             raft_index: header.revision.unsigned_abs(),
@@ -121,7 +122,7 @@ impl Maintenance for Service {
         &self,
         _request: Request<SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        let blobs = snapshot::Blobs::new(snapshot::keys(&self.store)?, API_VERSION);
+        let blobs = snapshot::Blobs::new(snapshot::keys(&self.store).await?, API_VERSION);
         Ok(Response::new(Box::pin(tokio_stream::iter(blobs.map(Ok)))))
     }
 

@@ -44,31 +44,31 @@ impl<'a> Session<'a> {
 
     /// Serves a range request. Users and roles may not change while it is served: the response could
     /// have keys that the user may no longer read.
-    pub(super) fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+    pub(super) async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
         let auth = self.store.auth();
         if !auth.enabled() {
-            return Ok(self.store.range(request)?);
+            return Ok(self.store.range(request).await?);
         }
         txn::check_range(request)?;
         let caller = self.caller()?;
         auth.check_read(&caller, &request.key, &request.range_end)?;
-        let response = self.store.range(request)?;
+        let response = self.store.range(request).await?;
         auth.read(|state| state.check_current(&caller))?;
         Ok(response)
     }
 
     /// Puts one key.
-    pub(super) fn put(&self, request: &PutRequest) -> Result<PutResponse, Status> {
+    pub(super) async fn put(&self, request: &PutRequest) -> Result<PutResponse, Status> {
         let auth = self.store.auth();
         if auth.enabled() {
             txn::check_put(request)?;
             auth.check_put(&self.caller()?, request, &|id| self.lease_keys(id))?;
         }
-        Ok(self.store.put(request)?)
+        Ok(self.store.put(request).await?)
     }
 
     /// Deletes a range of keys.
-    pub(super) fn delete_range(
+    pub(super) async fn delete_range(
         &self,
         request: &DeleteRangeRequest,
     ) -> Result<DeleteRangeResponse, Status> {
@@ -77,19 +77,19 @@ impl<'a> Session<'a> {
             txn::check_delete_range(request)?;
             auth.check_delete_range(&self.caller()?, request)?;
         }
-        Ok(self.store.delete_range(request)?)
+        Ok(self.store.delete_range(request).await?)
     }
 
     /// Runs a transaction.
-    pub(super) fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
+    pub(super) async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
         let auth = self.store.auth();
         if !auth.enabled() {
-            return Ok(self.store.txn(request)?);
+            return Ok(self.store.txn(request).await?);
         }
         txn::check_txn(request, self.store.limits().txn_ops_max)?;
         let caller = self.caller()?;
         auth.check_txn(&caller, request, &|id| self.lease_keys(id))?;
-        let response = self.store.txn(request)?;
+        let response = self.store.txn(request).await?;
         if txn::is_read_only(request) {
             auth.read(|state| state.check_current(&caller))?;
         }
@@ -97,12 +97,15 @@ impl<'a> Session<'a> {
     }
 
     /// Compacts the keyspace, for which the user needs the role `root`.
-    pub(super) fn compact(
+    pub(super) async fn compact(
         &self,
         request: &CompactionRequest,
     ) -> Result<CompactionResponse, Status> {
         self.check_root()?;
-        let revision = self.store.compact(request.revision)?;
+        let revision = self
+            .store
+            .compact(request.revision, request.physical)
+            .await?;
         let header = Some(self.store.header(revision));
         Ok(CompactionResponse { header })
     }

@@ -19,13 +19,13 @@ impl Store {
         };
         // Expired leases are not revoked while the alarm CORRUPT is active.
         self.shared.leases_changed.notify_one();
-        (alarms, state.keyspace.current())
+        (alarms, self.revision())
     }
 
     /// Refuses a request that may add `bytes` if they exceed the quota, and raises the alarm NOSPACE
     /// then. A request that adds nothing passes.
     pub(super) fn admit(&self, bytes: u64) -> Result<(), Error> {
-        if bytes == 0 || self.bytes() + bytes < self.shared.limits.quota_bytes {
+        if bytes == 0 || self.bytes_in_use() + bytes < self.shared.limits.quota_bytes {
             return Ok(());
         }
         let own = Alarm {

@@ -3,7 +3,7 @@
 use super::{State, Store, random};
 use crate::{
     Error,
-    keyspace::{Event, KeyRange, Revision},
+    keyspace::{KeyRange, Revision},
     lease::{Expired, LeaseId, Leases, TimeToLive, Uptime},
     quota,
 };
@@ -25,17 +25,18 @@ impl Store {
             id
         };
         let ttl_s = state.leases.grant(id, ttl_s, now)?;
+        self.update_gauges(&state);
         self.shared.leases_changed.notify_one();
-        Ok((id, ttl_s, state.keyspace.current()))
+        Ok((id, ttl_s, self.revision()))
     }
 
     /// Revokes a lease and deletes its keys in one revision; returns that revision.
-    pub fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
-        let revoked = self.write(|state| {
+    pub async fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
+        let ((), revision) = self.write(|state| {
             state.alarms.check_write()?;
-            Ok(((), revoke(state, id)?))
-        });
-        revoked.map(|((), header)| header.revision)
+            revoke(state, id)
+        })?;
+        Ok(self.answer(revision).await.revision)
     }
 
     /// Resets the expiry of a lease; returns its TTL in seconds, 0 if there is no such lease.
@@ -43,23 +44,20 @@ impl Store {
         let now = self.now();
         let mut state = self.shared.state.write();
         let ttl_s = state.leases.renew(id, now).unwrap_or(0);
-        (ttl_s, state.keyspace.current())
+        (ttl_s, self.revision())
     }
 
     /// The TTL and the attached keys of a lease, if it exists.
     pub fn lease_time_to_live(&self, id: LeaseId) -> (Option<TimeToLive>, Revision) {
         let now = self.now();
         let state = self.shared.state.read();
-        (
-            state.leases.time_to_live(id, now).ok(),
-            state.keyspace.current(),
-        )
+        (state.leases.time_to_live(id, now).ok(), self.revision())
     }
 
     /// The IDs of all leases, ordered by expiry.
     pub fn leases(&self) -> (Vec<LeaseId>, Revision) {
         let state = self.shared.state.read();
-        (state.leases.by_expiry(), state.keyspace.current())
+        (state.leases.by_expiry(), self.revision())
     }
 
     /// Revokes leases when they expire; never returns. Cancel safe.
@@ -99,21 +97,22 @@ impl Store {
         let step = self.write(|state| {
             let expired = state.leases.expired(now);
             match expired {
-                Expired::Lease(id) => Ok((expired, revoke(state, id)?)),
-                Expired::Unknown | Expired::Nothing => Ok((expired, Vec::new())),
+                Expired::Lease(id) => revoke(state, id).map(|()| expired),
+                Expired::Unknown | Expired::Nothing => Ok(expired),
             }
         });
         step.map_or(Expired::Nothing, |(expired, _)| expired)
     }
 }
 
-fn revoke(state: &mut State, id: LeaseId) -> Result<Vec<Event>, Error> {
+fn revoke(state: &mut State, id: LeaseId) -> Result<(), Error> {
     let keys = state.leases.revoke(id)?;
     let mut write = state.keyspace.write();
     for key in keys {
         write.delete(&KeyRange::One(key));
     }
-    Ok(write.commit())
+    write.commit();
+    Ok(())
 }
 
 fn unused_lease(leases: &Leases) -> LeaseId {

@@ -25,8 +25,8 @@ impl Collector for Sizes {
             ),
             (
                 "etcd_mvcc_db_total_size_in_use_in_bytes",
-                "Bytes that the store holds",
-                bytes,
+                "Bytes that the store holds, without free slots",
+                self.0.bytes_in_use(),
             ),
             (
                 "etcd_server_quota_backend_bytes",

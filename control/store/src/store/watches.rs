@@ -1,19 +1,33 @@
 //! The watches of the store: registration of watchers, their notification, and reads of their events.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use super::Store;
 use crate::{
-    Error,
-    keyspace::{KeyRange, Page, PageLimits, Revision},
+    keyspace::{EventQuery, KeyRange, Page, PageLimits, Revision},
     watch::{ReadySet, Registration, Wakes, WatchId, Watchers},
 };
 
+/// A watcher's read of its next page.
+#[derive(Debug)]
+pub(crate) struct PageRead<'a> {
+    /// The watched keys.
+    pub(crate) range: &'a KeyRange,
+    /// The first revision to read.
+    pub(crate) from: Revision,
+    /// The store's revision when the watcher was created; it is synced from the next one on.
+    pub(crate) created_revision: Revision,
+    /// Whether events carry the key before the event.
+    pub(crate) prev_kv: bool,
+    /// Limits of the page.
+    pub(crate) limits: PageLimits,
+}
+
 impl Store {
-    /// Marks the watchers of all events up to a revision, and wakes their streams.
-    pub(super) fn publish(&self, revision: Revision) {
+    /// Marks the watchers of all visible events, and wakes their streams.
+    pub(super) fn publish(&self) {
         let mut watchers = self.shared.watchers.lock();
-        if watchers.published() >= revision {
+        if watchers.published() >= self.shared.frontier.visible() {
             return;
         }
         let wakes = self.catch_up(&mut watchers);
@@ -21,15 +35,19 @@ impl Store {
         wakes.wake();
     }
 
-    /// Marks the watchers of all events so far.
+    /// Marks the watchers of all visible events so far.
     fn catch_up(&self, watchers: &mut Watchers) -> Wakes {
-        let state = self.shared.state.read();
-        let current = state.keyspace.current();
+        let visible = self.shared.frontier.visible();
         if watchers.is_empty() {
-            return watchers.publish(current, std::iter::empty());
+            return watchers.publish(visible, std::iter::empty());
         }
-        let events = state.keyspace.written(watchers.published());
-        watchers.publish(current, events)
+        let state = self.shared.state.read();
+        let events = state.keyspace.events_above(watchers.published());
+        let events = events.map(|event| (event.revision(), event.key()));
+        watchers.publish(
+            visible,
+            events.take_while(|(revision, _)| *revision <= visible),
+        )
     }
 
     /// Registers a watcher, whose start of 0 becomes the next revision; returns the current revision,
@@ -41,7 +59,7 @@ impl Store {
         let mut watchers = self.shared.watchers.lock();
         let wakes = self.catch_up(&mut watchers);
         let current = watchers.published();
-        let compacted = self.shared.state.read().keyspace.compacted();
+        let compacted = self.shared.state.read().keyspace.watchable();
         let refused = registration.start > 0 && registration.start < compacted;
         if !refused {
             if registration.start == 0 {
@@ -65,6 +83,10 @@ impl Store {
     fn update_watcher_gauge(&self, watchers: &Watchers) {
         let count = i64::try_from(watchers.len()).unwrap_or(i64::MAX);
         self.shared.metrics.watchers.set(count);
+        self.shared
+            .used
+            .watches
+            .store(watchers.bytes(), Ordering::Relaxed);
     }
 
     /// Takes the watchers of a stream that have events to read, each with the first revision to read.
@@ -77,17 +99,25 @@ impl Store {
         watchers.take(ready_set, registration)
     }
 
-    /// A page of events for a watcher, and the compacted revision.
-    pub(crate) fn events(
-        &self,
-        range: &KeyRange,
-        from: Revision,
-        synced: bool,
-        limits: PageLimits,
-    ) -> (Result<Page, Error>, Revision) {
+    /// A page of visible events for a watcher; the oldest revision that can be watched as the error.
+    pub(crate) fn events(&self, read: &PageRead<'_>) -> Result<Page, Revision> {
         let state = self.shared.state.read();
-        let page = state.keyspace.events(range, from, synced, limits);
-        (page, state.keyspace.compacted())
+        let compacted = state.keyspace.compacted();
+        let query = EventQuery {
+            range: read.range,
+            from: read.from,
+            upto: self.shared.frontier.visible(),
+            synced: read.from > read.created_revision,
+            // Not if it was compacted before the watcher was synced.
+            prev_above: if read.prev_kv {
+                read.created_revision.min(compacted)
+            } else {
+                Revision::MAX
+            },
+            limits: read.limits,
+        };
+        let page = state.keyspace.events(query);
+        page.map_err(|_compacted| state.keyspace.watchable())
     }
 
     /// The current revision, if none of the stream's watchers has events to read.

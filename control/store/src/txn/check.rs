@@ -3,7 +3,7 @@
 use super::{TxnPath, branch};
 use crate::{
     Error,
-    keyspace::{Keyspace, check_sort},
+    keyspace::{View, check_sort},
     lease::Leases,
     proto::etcdserverpb::{
         DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, request_op::Request,
@@ -78,9 +78,9 @@ pub(super) fn lease(leases: &Leases, request: &PutRequest) -> Result<(), Error> 
 }
 
 /// Checks that the key of a put with `ignore_value` or `ignore_lease` exists.
-pub(super) fn ignore_flags(keyspace: &Keyspace, request: &PutRequest) -> Result<(), Error> {
+pub(super) fn ignore_flags(view: View<'_>, request: &PutRequest) -> Result<(), Error> {
     let ignores = request.ignore_value || request.ignore_lease;
-    if ignores && keyspace.latest(&request.key).is_none() {
+    if ignores && view.get(&request.key).is_none() {
         return Err(Error::KeyNotFound);
     }
     Ok(())
@@ -88,7 +88,7 @@ pub(super) fn ignore_flags(keyspace: &Keyspace, request: &PutRequest) -> Result<
 
 /// Checks the operations on the transaction's path against the state before the transaction.
 pub(super) fn path(
-    keyspace: &Keyspace,
+    view: View<'_>,
     leases: &Leases,
     request: &TxnRequest,
     taken: &TxnPath,
@@ -97,16 +97,16 @@ pub(super) fn path(
     for op in branch(request, taken.succeeded) {
         match &op.request {
             Some(Request::RequestRange(request)) => {
-                keyspace.read_revision(request.revision)?;
+                view.read_revision(request.revision)?;
             }
             // As in etcd, the order of these checks is the reverse of a put outside a transaction.
             Some(Request::RequestPut(request)) => {
-                ignore_flags(keyspace, request)?;
+                ignore_flags(view, request)?;
                 lease(leases, request)?;
             }
             Some(Request::RequestTxn(request)) => {
                 if let Some(nested_path) = nested.next() {
-                    path(keyspace, leases, request, nested_path)?;
+                    path(view, leases, request, nested_path)?;
                 }
             }
             Some(Request::RequestDeleteRange(_)) | None => {}

@@ -3,27 +3,25 @@
 use std::cmp::Ordering;
 
 use crate::{
-    keyspace::{KeyRange, Keyspace},
-    proto::{
-        etcdserverpb::{
-            Compare,
-            compare::{CompareResult, CompareTarget, TargetUnion},
-        },
-        mvccpb::KeyValue,
+    keyspace::{KeyRange, View},
+    proto::etcdserverpb::{
+        Compare,
+        compare::{CompareResult, CompareTarget, TargetUnion},
     },
+    wire::Fields,
 };
 
 /// Whether a compare succeeds. Over a range it must succeed for every key; a range without keys is
 /// compared as one missing key.
-pub(super) fn holds(keyspace: &Keyspace, compare: &Compare) -> bool {
+pub(super) fn holds(view: View<'_>, compare: &Compare) -> bool {
     let range = KeyRange::new(&compare.key, &compare.range_end);
-    let found = keyspace.scan(&range, None, usize::MAX);
-    if found.kvs.is_empty() {
+    let mut found = view.scan(&range).peekable();
+    if found.peek().is_none() {
         // A compare of the value of a missing key fails, even with NOT_EQUAL.
         return target(compare) != Some(CompareTarget::Value)
-            && holds_for(compare, &KeyValue::default());
+            && holds_for(compare, &Fields::default());
     }
-    found.kvs.iter().all(|kv| holds_for(compare, kv))
+    found.all(|found| holds_for(compare, &found.fields()))
 }
 
 fn target(compare: &Compare) -> Option<CompareTarget> {
@@ -31,7 +29,7 @@ fn target(compare: &Compare) -> Option<CompareTarget> {
 }
 
 /// Without a target value the field is compared with 0 or with the empty value.
-fn holds_for(compare: &Compare, kv: &KeyValue) -> bool {
+fn holds_for(compare: &Compare, kv: &Fields<'_>) -> bool {
     let wanted = compare.target_union.as_ref();
     let ordering = match (target(compare), wanted) {
         (Some(CompareTarget::Version), Some(TargetUnion::Version(v))) => kv.version.cmp(v),
@@ -42,8 +40,8 @@ fn holds_for(compare: &Compare, kv: &KeyValue) -> bool {
         (Some(CompareTarget::Create), _) => kv.create_revision.cmp(&0),
         (Some(CompareTarget::Mod), Some(TargetUnion::ModRevision(v))) => kv.mod_revision.cmp(v),
         (Some(CompareTarget::Mod), _) => kv.mod_revision.cmp(&0),
-        (Some(CompareTarget::Value), Some(TargetUnion::Value(v))) => kv.value.cmp(v),
-        (Some(CompareTarget::Value), _) => kv.value.as_ref().cmp(&[]),
+        (Some(CompareTarget::Value), Some(TargetUnion::Value(v))) => kv.value.cmp(v.as_ref()),
+        (Some(CompareTarget::Value), _) => kv.value.cmp(&[]),
         (Some(CompareTarget::Lease), Some(TargetUnion::Lease(v))) => kv.lease.cmp(v),
         (Some(CompareTarget::Lease), _) => kv.lease.cmp(&0),
         (None, _) => Ordering::Equal,

@@ -63,10 +63,10 @@ async fn a_watcher_overtaken_by_compaction_is_canceled_with_the_compacted_revisi
         ..Default::default()
     };
     for _ in 0..20_000 {
-        store.put(&request).unwrap();
+        store.put(&request).await.unwrap();
     }
     let compacted = store.revision();
-    store.compact(compacted).unwrap();
+    store.compact(compacted, true).await.unwrap();
     let mut last = 1;
     let end = loop {
         let response = within(stuck.message()).await.unwrap().unwrap();

@@ -156,6 +156,6 @@ async fn read(store: &Store) -> Result<(), String> {
         keys_only: true,
         ..RangeRequest::default()
     };
-    let read = std::future::ready(store.range(&first)).await;
+    let read = store.range(&first).await;
     read.map(drop).map_err(|error| error.to_string())
 }

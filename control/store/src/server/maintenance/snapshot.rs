@@ -10,24 +10,22 @@ use ring::digest::{Context, SHA256};
 
 use crate::{
     Error, Store,
-    proto::{
-        etcdserverpb::{RangeRequest, SnapshotResponse},
-        mvccpb::KeyValue,
-    },
+    proto::etcdserverpb::{RangeRequest, SnapshotResponse},
+    wire::KeyValue,
 };
 
 /// A blob with this many bytes takes no further key.
 const BLOB_BYTES: usize = 32 << 10;
 
 /// All keys, in order, at the current revision.
-pub(super) fn keys(store: &Store) -> Result<Vec<KeyValue>, Error> {
+pub(super) async fn keys(store: &Store) -> Result<Vec<KeyValue>, Error> {
     let zero = Bytes::from_static(b"\0");
     let everything = RangeRequest {
         key: zero.clone(),
         range_end: zero,
         ..RangeRequest::default()
     };
-    Ok(store.range(&everything)?.kvs)
+    Ok(store.range(&everything).await?.kvs)
 }
 
 /// The responses of a snapshot stream.
@@ -92,11 +90,7 @@ mod tests {
     #[test]
     fn the_last_blob_is_the_digest_of_the_others_and_nothing_remains() {
         let kvs: Vec<KeyValue> = (0..100_u8)
-            .map(|n| KeyValue {
-                key: vec![n].into(),
-                value: vec![n; 1_000].into(),
-                ..KeyValue::default()
-            })
+            .map(|n| KeyValue::encode(&[n; 1_000], &[]))
             .collect();
         let responses: Vec<_> = Blobs::new(kvs.clone(), "3.6.0").collect();
         let (last, blobs) = responses.split_last().unwrap();

@@ -6,11 +6,8 @@ use prost::Message;
 
 use crate::{
     Store,
-    keyspace::{Event, Page, Revision},
-    proto::{
-        etcdserverpb::WatchResponse,
-        mvccpb::{self, KeyValue, event::EventType},
-    },
+    keyspace::{Page, Revision},
+    proto::etcdserverpb::WatchResponse,
     watch::WatchId,
 };
 
@@ -65,20 +62,6 @@ pub(super) fn header_revision(page: &Page) -> Revision {
         page.current
     } else {
         page.next - 1
-    }
-}
-
-pub(super) fn event(event: Event, with_prev: bool) -> mvccpb::Event {
-    let kind = if event.deleted {
-        EventType::Delete
-    } else {
-        EventType::Put
-    };
-    let prev = event.prev.filter(|_| with_prev);
-    mvccpb::Event {
-        r#type: kind.into(),
-        kv: Some(KeyValue::clone(&event.kv)),
-        prev_kv: prev.map(|kv| KeyValue::clone(&kv)),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
         WatchCreateRequest, WatchRequest, WatchResponse, watch_request::RequestUnion,
     },
     server::session::Session,
+    store::PageRead,
     watch::{ReadySet, Registration, WatchId},
 };
 
@@ -234,17 +235,25 @@ impl WatchStream {
         let from = from.max(watcher.next);
         let message_bytes_max = self.store.limits().message_bytes_max();
         let limits = watcher.page_limits(from, message_bytes_max);
-        let synced = from > watcher.created_revision;
-        let (page, compacted) = self.store.events(&registration.range, from, synced, limits);
-        let Ok(page) = page else {
-            self.unregister(watcher);
-            return vec![response::compacted(&self.store, id, compacted)];
+        let read = self.store.events(&PageRead {
+            range: &registration.range,
+            from,
+            created_revision: watcher.created_revision,
+            prev_kv: watcher.options.prev_kv,
+            limits,
+        });
+        let page = match read {
+            Ok(page) => page,
+            Err(compacted) => {
+                self.unregister(watcher);
+                return vec![response::compacted(&self.store, id, compacted)];
+            }
         };
         watcher.next = page.next;
         if page.next <= page.current {
             self.backlog.insert(id, page.next);
         }
-        let response = self.events(id, page, compacted, watcher);
+        let response = self.events(id, page, watcher);
         if response.events.is_empty() {
             return Vec::new();
         }
@@ -257,22 +266,12 @@ impl WatchStream {
     }
 
     /// The events of a page as a response.
-    fn events(
-        &self,
-        id: WatchId,
-        page: Page,
-        compacted: Revision,
-        watcher: &Watcher,
-    ) -> WatchResponse {
+    fn events(&self, id: WatchId, page: Page, watcher: &Watcher) -> WatchResponse {
         let revision = response::header_revision(&page);
         let events = page.events.into_iter();
         let wanted = events.filter(|event| watcher.options.pass(event));
-        let events = wanted.map(|event| {
-            let with_prev = watcher.includes_prev_kv(&event, compacted);
-            response::event(event, with_prev)
-        });
         WatchResponse {
-            events: events.collect(),
+            events: wanted.collect(),
             ..response::progress(&self.store, id, revision)
         }
     }

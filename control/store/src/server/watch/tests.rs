@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use futures::FutureExt;
 use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
 
 use super::*;
@@ -23,12 +24,12 @@ fn create() -> WatchRequest {
     }
 }
 
-fn put(store: &Store) {
+async fn put(store: &Store) {
     let request = PutRequest {
         key: "key".into(),
         ..Default::default()
     };
-    store.put(&request).unwrap();
+    store.put(&request).await.unwrap();
 }
 
 fn received(responses: &mut Responses) -> Vec<WatchResponse> {
@@ -65,13 +66,13 @@ async fn after_it_is_canceled_a_watch_gets_nothing_more() {
     stream.request(create()).await.ok().unwrap();
     // More events than stay readable below the compacted revision.
     for _ in 0..20_000 {
-        put(&store);
+        put(&store).await;
     }
-    store.compact(store.revision()).unwrap();
+    store.compact(store.revision(), true).await.unwrap();
     // The queue is full: each watch is canceled while a write matches the next one.
     for _ in 0..4 {
         let served = drive(stream.send_events(), || {
-            put(&store);
+            put(&store).now_or_never().unwrap();
             all.extend(received(&mut responses));
         });
         served.ok().unwrap();

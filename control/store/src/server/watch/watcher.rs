@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use crate::{
-    keyspace::{Event, KeyRange, PageLimits, Revision},
+    keyspace::{KeyRange, PageLimits, Revision},
     proto::etcdserverpb::{WatchCreateRequest, watch_create_request::FilterType},
     watch::Registration,
+    wire::Event,
 };
 
 /// Events of one page. A stream holds at most a page and its queued responses in memory.
@@ -39,7 +40,7 @@ impl Options {
 
     /// Whether an event passes the filters.
     pub(super) fn pass(self, event: &Event) -> bool {
-        !self.filtered[usize::from(event.deleted)]
+        !self.filtered[usize::from(event.is_delete())]
     }
 }
 
@@ -91,13 +92,6 @@ impl Watcher {
     /// Whether the watcher is synced at a revision: it is not canceled, and does not start later.
     pub(super) fn is_synced(&self, current: Revision) -> bool {
         self.registration.is_some() && self.options.start <= current
-    }
-
-    /// Whether an event is sent with its previous version: not if that was compacted before the
-    /// watcher was synced.
-    pub(super) fn includes_prev_kv(&self, event: &Event, compacted: Revision) -> bool {
-        self.options.prev_kv
-            && (event.revision > self.created_revision || event.revision > compacted)
     }
 
     /// The limits of the next page. Past events for a client that accepts fragments come in a larger

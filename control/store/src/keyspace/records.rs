@@ -1,0 +1,158 @@
+//! Cells and versions in one slab, with the two indexes that find the cell of a key.
+
+use std::ops::Bound;
+
+use super::{
+    KeyRange, Revision, cell,
+    cell::key_of,
+    points::Points,
+    slab::{Handle, Slab},
+    tree::Tree,
+    version::{self, Version},
+};
+use crate::wire::Fields;
+
+/// All keys and their versions.
+#[derive(Debug)]
+pub(super) struct Records {
+    slab: Slab,
+    points: Points,
+    tree: Tree,
+}
+
+impl Records {
+    pub(super) fn new() -> Self {
+        Self {
+            slab: Slab::new(),
+            points: Points::new(),
+            tree: Tree::new(),
+        }
+    }
+
+    /// Resident bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.slab.held_bytes() + self.index_bytes()
+    }
+
+    /// Bytes that hold something: the held ones without the free slots of the slab, which the next
+    /// versions fill.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.slab.used_bytes() + self.index_bytes()
+    }
+
+    fn index_bytes(&self) -> u64 {
+        self.points.held_bytes() + self.tree.held_bytes()
+    }
+
+    /// Number of keys that exist now.
+    pub(super) fn len_live(&self) -> u64 {
+        self.tree.len_live()
+    }
+
+    /// Number of cells: keys that exist now or in a readable past.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> u64 {
+        self.tree.len()
+    }
+
+    pub(super) fn version(&self, handle: Handle) -> Version<'_> {
+        Version::new(&self.slab, handle)
+    }
+
+    pub(super) fn key(&self, cell: Handle) -> &[u8] {
+        key_of(self.slab.get(cell))
+    }
+
+    /// The cell of a key.
+    pub(super) fn cell(&self, key: &[u8]) -> Option<Handle> {
+        self.points.get(&self.slab, key)
+    }
+
+    /// The latest version of a cell.
+    pub(super) fn latest(&self, cell: Handle) -> Option<Handle> {
+        cell::latest(&self.slab, cell)
+    }
+
+    /// The put that a read of a cell at a revision returns.
+    pub(super) fn at(&self, cell: Handle, revision: Revision) -> Option<Version<'_>> {
+        let mut next = self.latest(cell);
+        while let Some(handle) = next {
+            let version = self.version(handle);
+            if version.revision() <= revision {
+                return (!version.is_tombstone()).then_some(version);
+            }
+            next = version.prev();
+        }
+        None
+    }
+
+    /// The cells from a lower bound on, in the order of keys; only those of keys that exist now if
+    /// `live`.
+    pub(super) fn cells<'a>(
+        &'a self,
+        from: Bound<&[u8]>,
+        live: bool,
+    ) -> impl Iterator<Item = Handle> + use<'a> {
+        let cursor = if live {
+            self.tree.seek_live(&self.slab, from)
+        } else {
+            self.tree.seek(&self.slab, from)
+        };
+        cursor.map(|entry| entry.cell)
+    }
+
+    /// Number of keys in a range that exist now.
+    pub(super) fn count(&self, range: &KeyRange) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let (from, to) = range.bounds();
+        self.tree.count(&self.slab, from, to)
+    }
+
+    /// Adds a key that has no cell, with its first version.
+    pub(super) fn push_new(&mut self, fields: &Fields<'_>) -> Handle {
+        let cell = cell::insert(&mut self.slab, fields.key);
+        let version = version::insert(&mut self.slab, cell, None, fields);
+        cell::set_latest(&mut self.slab, cell, version);
+        self.points.insert(&self.slab, cell);
+        self.tree.insert(&self.slab, cell, fields.version != 0);
+        version
+    }
+
+    /// Adds the latest version of a cell; a tombstone has no version number.
+    pub(super) fn push_to(&mut self, cell: Handle, fields: &Fields<'_>) -> Handle {
+        let prev = self.latest(cell);
+        let live = fields.version != 0;
+        let was_live = prev.is_some_and(|prev| !self.version(prev).is_tombstone());
+        let version = version::insert(&mut self.slab, cell, prev, fields);
+        cell::set_latest(&mut self.slab, cell, version);
+        if live != was_live {
+            self.tree.set_live(&self.slab, cell, live);
+        }
+        version
+    }
+
+    /// Frees what no read from the revision of `version` on returns: its previous version, and the
+    /// whole key if the version is a tombstone and the latest one.
+    pub(super) fn compact(&mut self, handle: Handle) {
+        let version = self.version(handle);
+        let (cell, tombstone) = (version.cell(), version.is_tombstone());
+        if let Some(prev) = version.prev() {
+            self.slab.remove(prev);
+            version::unlink(&mut self.slab, handle);
+        }
+        if tombstone && self.latest(cell) == Some(handle) {
+            self.tree.remove(&self.slab, cell);
+            self.points.remove(&self.slab, cell);
+            self.slab.remove(cell);
+            self.slab.remove(handle);
+        }
+    }
+
+    /// Bytes that [`Records::compact`] of this version frees at least.
+    pub(super) fn superseded_bytes(&self, handle: Handle) -> u64 {
+        let prev = self.version(handle).prev();
+        prev.map_or(0, |prev| self.version(prev).record_len() as u64)
+    }
+}

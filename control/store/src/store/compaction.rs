@@ -1,0 +1,61 @@
+//! Compaction of the store: the compacted revision moves at once, the memory is freed in slices.
+
+use super::Store;
+use crate::{Error, keyspace::Revision};
+
+/// Events that one slice frees; bounds the time for which it holds the lock to a fraction of a
+/// millisecond.
+const SLICE_EVENTS: usize = 256;
+
+impl Store {
+    /// Compacts the keyspace at a revision; returns the current revision. `physical` waits until the
+    /// memory is freed, as far as no read needs it; otherwise [`crate::server::serve`] frees it in
+    /// the background. Cancel safe.
+    pub async fn compact(&self, revision: Revision, physical: bool) -> Result<Revision, Error> {
+        let visible = self.compact_at(revision)?;
+        if physical {
+            self.reclaim().await;
+        } else if !self.reclaim_slice() {
+            self.shared.compacted.notify_one();
+        }
+        Ok(visible)
+    }
+
+    fn compact_at(&self, revision: Revision) -> Result<Revision, Error> {
+        // The watchers are marked first: a compaction drops events.
+        self.publish();
+        let visible = self.revision();
+        let mut state = self.shared.state.write();
+        state.alarms.check_write()?;
+        state.keyspace.compact(revision, visible)?;
+        Ok(visible)
+    }
+
+    /// Frees the memory of compactions; never returns. Cancel safe.
+    pub(crate) async fn reclaim_compacted(&self) {
+        loop {
+            tokio::select! {
+                () = self.shared.compacted.notified() => {}
+                () = self.shared.pins.released() => {}
+            }
+            self.reclaim().await;
+        }
+    }
+
+    async fn reclaim(&self) {
+        while !self.reclaim_slice() {
+            // Other tasks run between two slices.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Frees one slice; returns whether there is nothing left to free.
+    fn reclaim_slice(&self) -> bool {
+        let mut state = self.shared.state.write();
+        // Reads pin their revision under the lock: a pin that is not seen here is not older.
+        let pinned = self.shared.pins.oldest();
+        let done = state.keyspace.reclaim(pinned, SLICE_EVENTS);
+        self.update_gauges(&state);
+        done
+    }
+}
