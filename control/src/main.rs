@@ -29,11 +29,7 @@ enum Verb {
     /// Run the control plane: every role in one process
     Up(up::Options),
     /// Run only the store
-    Store {
-        /// Listen address
-        #[arg(long, default_value = "[::1]:2379")]
-        listen: SocketAddr,
-    },
+    Store(Box<dormouse_store_command::Flags>),
     /// Run only the scheduler
     Scheduler {
         /// Listen address
@@ -56,7 +52,7 @@ async fn main() -> ExitCode {
     let role: Role = match verb {
         Verb::Client(command) => return cli::run(command, &connection).await,
         Verb::Up(options) => Box::pin(up::run(options, token)),
-        Verb::Store { listen } => Box::pin(up::run_store(listen, token)),
+        Verb::Store(flags) => Box::pin(up::run_store(*flags, token)),
         Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, token)),
     };
     match serve(shutdown, role).await {

@@ -1,7 +1,6 @@
 //! `dormouse up`: the roles of the control plane in one process. The store starts first, the activator last: a request
 //! may be parked only when the apps controller can wake its app.
 
-mod compaction;
 mod options;
 
 pub use options::{Options, Role};
@@ -15,6 +14,8 @@ use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::Store;
+use dormouse_store_command::Flags;
+use dormouse_store_command::compaction::{self, Policy};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -43,6 +44,9 @@ pub const OWN_PORTS: [u16; 5] = [
     METRICS_PORT,
     SCHEDULER_PORT,
 ];
+
+/// History that the store keeps; the default of kube-apiserver's `--etcd-compaction-interval`.
+const HISTORY: Duration = Duration::from_mins(5);
 
 /// Timeout of the first connection to the store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,11 +85,8 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
 }
 
 /// Runs only the store.
-pub async fn run_store(listen: SocketAddr, shutdown: CancellationToken) -> Result<()> {
-    let listener = bind(listen, "store").await?;
-    let store = Store::new();
-    tokio::spawn(compaction::run(store.clone(), shutdown.clone()));
-    dormouse_store::server::serve(listener, store, shutdown)
+pub async fn run_store(flags: Flags, shutdown: CancellationToken) -> Result<()> {
+    dormouse_store_command::run(flags, shutdown)
         .await
         .context("store failed")
 }
@@ -125,7 +126,12 @@ impl Roles {
         let listener = bind(self.options.at(STORE_PORT), "store").await?;
         let store = Store::new();
         store.register(&mut self.registry);
-        tokio::spawn(compaction::run(store.clone(), self.shutdown.clone()));
+        let policy = Policy::Period(HISTORY);
+        tokio::spawn(compaction::run(
+            store.clone(),
+            policy,
+            self.shutdown.clone(),
+        ));
         let served = dormouse_store::server::serve(listener, store, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("store failed") });

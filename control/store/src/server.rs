@@ -1,6 +1,8 @@
 //! The server: etcd's services over gRPC, its HTTP endpoints on the same port, and lease expiry.
 
+mod accept;
 mod auth;
+mod authority;
 mod cluster;
 pub(crate) mod codec;
 mod direct;
@@ -9,19 +11,18 @@ mod http;
 mod kv;
 mod lease;
 mod maintenance;
+mod options;
 mod reflection;
 mod session;
+mod tls;
+mod trace;
 mod watch;
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::{
-    Code, Status,
-    service::Routes,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{Code, Status, service::Routes, transport::Server};
 
 use crate::{
     Error, Store,
@@ -33,6 +34,10 @@ use crate::{
 };
 use direct::DirectLayer;
 use guard::GuardLayer;
+pub use options::Options;
+pub use tls::{Tls, TlsError, TlsFiles};
+use trace::TraceLayer;
+pub use trace::{Part, Trace};
 
 /// HTTP/2 flow control windows. A connection carries many streams of small frames; h2 resets a
 /// stream whose unread small frames exceed a part of its window, so the window is large.
@@ -70,28 +75,38 @@ pub enum ServeError {
     Http(#[source] io::Error),
 }
 
-/// Serves etcd's API on the listener until `shutdown` is cancelled, then ends all streams and
-/// returns when the requests in flight are answered. Leases expire only while it runs.
+/// Serves etcd's API on a listener, see [`serve_with`].
 pub async fn serve(
     listener: TcpListener,
     store: Store,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let address = listener.local_addr().map_err(ServeError::Address)?;
+    serve_with(vec![listener], store, Options::default(), shutdown).await
+}
+
+/// Serves etcd's API on the listeners until `shutdown` is cancelled, then ends all streams and
+/// returns when the requests in flight are answered. Leases expire only while it runs.
+pub async fn serve_with(
+    listeners: Vec<TcpListener>,
+    store: Store,
+    options: Options,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    let urls = options.urls(&listeners)?;
     // The guard cancels this token when the transport fails, so that the streams end then, too.
     let streams = shutdown.child_token();
     let _guard = streams.clone().drop_guard();
     let kv =
         KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(DECODED_BYTES_MAX);
+    let connections = accept::connections(listeners, &options.acceptor(), &streams);
+    let cluster = cluster::Service::new(store.clone(), options.name, urls);
     let server = transport()
         .accept_http1(true)
+        .layer(TraceLayer::new(options.trace))
         .layer(DirectLayer(kv))
         .layer(GuardLayer(store.clone()))
-        .add_routes(routes(&store, address, streams)?)
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            shutdown.cancelled_owned(),
-        );
+        .add_routes(routes(&store, cluster, streams)?)
+        .serve_with_incoming_shutdown(connections, shutdown.cancelled_owned());
     tokio::select! {
         ended = server => ended.map_err(ServeError::Transport),
         () = store.expire_leases() => Ok(()),
@@ -115,12 +130,11 @@ pub async fn serve_http(
 /// All services but KV, and the HTTP endpoints.
 fn routes(
     store: &Store,
-    address: SocketAddr,
+    cluster: cluster::Service,
     streams: CancellationToken,
 ) -> Result<Routes, ServeError> {
     let watches = watch::Service::new(store.clone(), streams.clone());
     let leases = lease::Service::new(store.clone(), streams);
-    let cluster = cluster::Service::new(store.clone(), address);
     let mut builder = Routes::builder();
     builder
         .add_service(AuthServer::new(auth::Service::new(store.clone())))

@@ -1,7 +1,5 @@
 //! etcd's Cluster service: a cluster of one voting member.
 
-use std::net::SocketAddr;
-
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status};
 
@@ -28,12 +26,12 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(store: Store, address: SocketAddr) -> Self {
+    pub(super) fn new(store: Store, name: String, client_urls: Vec<String>) -> Self {
         let own = Member {
             id: store.header(0).member_id,
-            name: "dormouse".into(),
+            name,
             peer_ur_ls: vec![PEER_URL.into()],
-            client_ur_ls: vec![format!("http://{address}")],
+            client_ur_ls: client_urls,
             is_learner: false,
         };
         let membership = Mutex::new(Membership::new(own));

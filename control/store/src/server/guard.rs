@@ -13,11 +13,12 @@ use tonic::{
     body::Body,
     codegen::{
         Service,
-        http::{Request as HttpRequest, Response as HttpResponse},
+        http::{Extensions, Request as HttpRequest, Response as HttpResponse},
     },
 };
 use tower_layer::Layer;
 
+use super::accept::Peer;
 use crate::{
     Store,
     auth::{AuthError, Credentials},
@@ -110,7 +111,10 @@ fn check<B>(store: &Store, request: &HttpRequest<B>) -> Result<(), AuthError> {
         return Ok(());
     }
     let headers = request.headers();
-    let caller = auth.caller(&credentials(|name| headers.get(name)?.to_str().ok()))?;
+    let caller = auth.caller(&credentials(
+        |name| headers.get(name)?.to_str().ok(),
+        request.extensions(),
+    ))?;
     auth.read(|state| match need {
         Need::Root => state.check_root(&caller),
         Need::User | Need::Nothing => state.check_user(&caller),
@@ -120,15 +124,21 @@ fn check<B>(store: &Store, request: &HttpRequest<B>) -> Result<(), AuthError> {
 /// The credentials of a request.
 pub(super) fn of_request<T>(request: &Request<T>) -> Credentials {
     let metadata = request.metadata();
-    credentials(|name| metadata.get(name)?.to_str().ok())
+    let get = |name| metadata.get(name)?.to_str().ok();
+    credentials(get, request.extensions())
 }
 
-fn credentials<'a>(get: impl Fn(&'static str) -> Option<&'a str>) -> Credentials {
+fn credentials<'a>(
+    get: impl Fn(&'static str) -> Option<&'a str>,
+    extensions: &Extensions,
+) -> Credentials {
     let token = TOKENS.into_iter().find_map(get);
     let token = token.map(|text| text.strip_prefix("Bearer ").unwrap_or(text));
     Credentials {
         token: token.map(Into::into),
-        common_name: None,
+        common_name: extensions
+            .get::<Peer>()
+            .and_then(|peer| peer.common_name.clone()),
     }
 }
 
@@ -195,7 +205,9 @@ mod tests {
                     .find(|(own, _)| *own == name)
                     .map(|(_, value)| *value)
             };
-            credentials(get).token.map(|token| token.to_string())
+            credentials(get, &Extensions::new())
+                .token
+                .map(|token| token.to_string())
         };
         assert_eq!(token(&[]), None);
         let proxy = ("authorization", "Bearer b.2");

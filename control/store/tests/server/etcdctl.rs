@@ -10,13 +10,10 @@ use tokio::{
 use crate::harness::{Served, within};
 
 fn etcdctl(served: &Served, args: &[&str]) -> Command {
-    // Without a scheme: for some methods etcdctl 3.4 sends it as a part of the `:authority` header,
-    // which HTTP/2 forbids.
-    let endpoint = served.endpoint.trim_start_matches("http://");
     let mut command = Command::new("etcdctl");
     command
         .env("ETCDCTL_API", "3")
-        .args(["--endpoints", endpoint])
+        .args(["--endpoints", &served.endpoint])
         .args(args);
     command
         .stdin(Stdio::piped())
@@ -139,8 +136,62 @@ async fn etcdctl_finds_the_server_healthy() {
     let served = Served::start().await;
     let health = run(&served, &["endpoint", "health"]).await;
     assert!(health.contains("is healthy"), "{health}");
+    // Without a scheme, as most scripts have it.
+    let bare = served.endpoint.trim_start_matches("http://");
+    let health = run(&served, &["--endpoints", bare, "endpoint", "health"]).await;
+    assert!(health.contains("is healthy"), "{health}");
     let status = run(&served, &["endpoint", "status"]).await;
     assert!(status.contains("3.6.0"), "{status}");
     assert!(run(&served, &["member", "list"]).await.contains("dormouse"));
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_connects_with_tls_to_an_ipv6_address() {
+    let served = crate::tls::serve(false).await;
+    let authority = crate::tls::path("ca.pem");
+    let authority = ["--cacert", authority.to_str().unwrap()];
+    let status = [&authority[..], &["endpoint", "status"]].concat();
+    assert!(run(&served, &status).await.contains("3.6.0"));
+    let put = [&authority[..], &["put", "key", "value"]].concat();
+    assert_eq!(run(&served, &put).await, "OK\n");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_manages_users_and_roles() {
+    let served = Served::start().await;
+    run(&served, &["role", "add", "reader"]).await;
+    let grant = [
+        "role",
+        "grant-permission",
+        "reader",
+        "read",
+        "--prefix=true",
+        "app/",
+    ];
+    run(&served, &grant).await;
+    run(&served, &["user", "add", "root:secret"]).await;
+    run(&served, &["user", "grant-role", "root", "root"]).await;
+    run(&served, &["user", "add", "bob:pass"]).await;
+    run(&served, &["user", "grant-role", "bob", "reader"]).await;
+    run(&served, &["auth", "enable"]).await;
+    let put = ["--user=root:secret", "put", "app/a", "1"];
+    assert_eq!(run(&served, &put).await, "OK\n");
+    let get = ["--user=bob:pass", "get", "app/", "--prefix"];
+    assert_eq!(run(&served, &get).await, "app/a\n1\n");
+    for (args, reason) in [
+        (
+            ["--user=bob:pass", "put", "app/a", "2"],
+            "permission denied",
+        ),
+        (
+            ["--user=bob:wrong", "put", "app/a", "2"],
+            "authentication failed",
+        ),
+    ] {
+        let (succeeded, printed) = run_with(&served, &args, "").await;
+        assert!(!succeeded && printed.contains(reason), "{printed}");
+    }
     served.stop().await;
 }

@@ -23,10 +23,20 @@ impl Served {
     }
 
     pub(crate) async fn with_limits(limits: Limits) -> Self {
+        Self::with_options(Store::with_limits(limits), server::Options::default()).await
+    }
+
+    pub(crate) async fn with_options(store: Store, options: server::Options) -> Self {
         let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let (store, shutdown) = (Store::with_limits(limits), CancellationToken::new());
-        let task = tokio::spawn(server::serve(listener, store.clone(), shutdown.clone()));
+        let scheme = if options.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let shutdown = CancellationToken::new();
+        let served = server::serve_with(vec![listener], store.clone(), options, shutdown.clone());
+        let task = tokio::spawn(served);
         Self {
             store,
             endpoint,

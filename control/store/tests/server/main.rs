@@ -14,4 +14,5 @@ mod linearizable;
 mod races;
 mod services;
 mod slow;
+mod tls;
 mod transcripts;

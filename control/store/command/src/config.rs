@@ -1,0 +1,265 @@
+//! The flags as a configuration without contradictions.
+
+use std::{path::PathBuf, time::Duration};
+
+use dormouse_store::{
+    Limits, auth,
+    server::{self, TlsFiles},
+};
+
+use crate::{
+    compaction::Policy,
+    duration,
+    flags::{CompactionMode, Flags},
+    listen::ListenUrl,
+};
+
+/// Flags that contradict each other, with the way out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// URLs for clients with different schemes.
+    #[error("--listen-client-urls has http and https URLs: use one scheme for all")]
+    MixedSchemes,
+    /// A https URL without a certificate.
+    #[error("--listen-client-urls is https: add --cert-file and --key-file")]
+    NoCertificate,
+    /// A certificate that no URL uses.
+    #[error("--cert-file needs https: write https:// in --listen-client-urls")]
+    UnusedCertificate,
+    /// Users by certificate without authorities that sign these.
+    #[error(
+        "--client-cert-auth needs the certificate authorities of clients: add --trusted-ca-file"
+    )]
+    NoAuthorities,
+    /// A https URL for metrics.
+    #[error("--listen-metrics-urls is https: it is served over http only")]
+    MetricsScheme,
+    /// A retention that does not fit its mode.
+    #[error("--auto-compaction-retention {0} is {1}")]
+    Retention(String, &'static str),
+}
+
+/// What the command runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Limits of the store.
+    pub limits: Limits,
+    /// Options of the server, without TLS and trace: their files are opened when it starts.
+    pub server: server::Options,
+    /// `None`: no TLS.
+    pub tls: Option<TlsFiles>,
+    /// URLs for clients.
+    pub client_urls: Vec<ListenUrl>,
+    /// URLs for metrics and health only.
+    pub metrics_urls: Vec<ListenUrl>,
+    /// `None`: clients compact.
+    pub compaction: Option<Policy>,
+    /// The file of a trace.
+    pub trace: Option<PathBuf>,
+}
+
+impl Config {
+    /// The configuration of the flags.
+    pub fn new(flags: &Flags) -> Result<Self, ConfigError> {
+        let tls = tls(flags)?;
+        if flags.listen_metrics_urls.iter().any(ListenUrl::tls) {
+            return Err(ConfigError::MetricsScheme);
+        }
+        Ok(Self {
+            limits: limits(flags),
+            server: server::Options {
+                tls: None,
+                certificate_users: flags.client_cert_auth,
+                name: flags.name.clone(),
+                client_urls: flags.advertise_client_urls.clone(),
+                trace: None,
+            },
+            tls,
+            client_urls: flags.listen_client_urls.clone(),
+            metrics_urls: flags.listen_metrics_urls.clone(),
+            compaction: compaction(flags)?,
+            trace: flags.trace.clone(),
+        })
+    }
+}
+
+fn limits(flags: &Flags) -> Limits {
+    let defaults = Limits::default();
+    Limits {
+        request_bytes_max: flags.max_request_bytes,
+        txn_ops_max: flags.max_txn_ops,
+        quota_bytes: match flags.quota_backend_bytes {
+            0 => defaults.quota_bytes,
+            bytes => u64::try_from(bytes).unwrap_or(u64::MAX),
+        },
+        progress_interval: flags.watch_progress_notify_interval,
+        auth: auth::Options {
+            token_ttl: Duration::from_secs(flags.auth_token_ttl),
+            bcrypt_cost: flags.bcrypt_cost,
+        },
+    }
+}
+
+fn tls(flags: &Flags) -> Result<Option<TlsFiles>, ConfigError> {
+    let with_tls = flags.listen_client_urls.iter().filter(|url| url.tls());
+    let with_tls = match with_tls.count() {
+        0 => false,
+        count if count == flags.listen_client_urls.len() => true,
+        _ => return Err(ConfigError::MixedSchemes),
+    };
+    if flags.client_cert_auth && flags.trusted_ca_file.is_none() {
+        return Err(ConfigError::NoAuthorities);
+    }
+    match (&flags.cert_file, &flags.key_file) {
+        (Some(certificate), Some(key)) if with_tls => Ok(Some(TlsFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            client_authorities: flags.trusted_ca_file.clone(),
+        })),
+        (None, None) if !with_tls => Ok(None),
+        _ if with_tls => Err(ConfigError::NoCertificate),
+        _ => Err(ConfigError::UnusedCertificate),
+    }
+}
+
+fn compaction(flags: &Flags) -> Result<Option<Policy>, ConfigError> {
+    let text = &flags.auto_compaction_retention;
+    let invalid = |reason| ConfigError::Retention(text.clone(), reason);
+    let number: Option<u32> = text.parse().ok();
+    match (flags.auto_compaction_mode, number) {
+        (_, Some(0)) => Ok(None),
+        (CompactionMode::Revision, Some(count)) => Ok(Some(Policy::Revisions(count.into()))),
+        (CompactionMode::Revision, None) => Err(invalid("no number of revisions, such as 1000")),
+        (CompactionMode::Periodic, Some(hours)) => {
+            Ok(Some(Policy::Period(Duration::from_hours(hours.into()))))
+        }
+        (CompactionMode::Periodic, None) => {
+            let period = duration::parse(text);
+            let period = period.or(Err(invalid("neither a duration, such as 30m, nor hours")))?;
+            Ok(Some(Policy::Period(period)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn config(arguments: &[&str]) -> Result<Config, ConfigError> {
+        let command = Command::try_parse_from([&["store"], arguments].concat());
+        Config::new(&command.unwrap_or_else(|error| panic!("{error}")).flags)
+    }
+
+    fn refused(arguments: &[&str]) -> ConfigError {
+        config(arguments).unwrap_err()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_etcd() {
+        let config = config(&[]).unwrap();
+        let (limits, defaults) = (config.limits, Limits::default());
+        assert_eq!(limits.request_bytes_max, defaults.request_bytes_max);
+        assert_eq!(limits.txn_ops_max, defaults.txn_ops_max);
+        assert_eq!(limits.quota_bytes, defaults.quota_bytes);
+        assert_eq!(limits.progress_interval, defaults.progress_interval);
+        assert_eq!(limits.auth, defaults.auth);
+        assert_eq!(config.client_urls[0].to_string(), "http://[::1]:2379");
+        assert_eq!(config.compaction, None);
+    }
+
+    #[test]
+    fn the_manifest_of_kubeadm_is_accepted() {
+        let config = config(&[
+            "--advertise-client-urls=https://10.0.0.1:2379",
+            "--cert-file=/etc/kubernetes/pki/etcd/server.crt",
+            "--client-cert-auth=true",
+            "--initial-advertise-peer-urls=https://10.0.0.1:2380",
+            "--initial-cluster=cp=https://10.0.0.1:2380",
+            "--key-file=/etc/kubernetes/pki/etcd/server.key",
+            "--listen-client-urls=https://127.0.0.1:2379,https://10.0.0.1:2379",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--listen-peer-urls=https://10.0.0.1:2380",
+            "--name=cp",
+            "--peer-cert-file=/etc/kubernetes/pki/etcd/peer.crt",
+            "--peer-client-cert-auth=true",
+            "--peer-key-file=/etc/kubernetes/pki/etcd/peer.key",
+            "--peer-trusted-ca-file=/etc/kubernetes/pki/etcd/ca.crt",
+            "--snapshot-count=10000",
+            "--trusted-ca-file=/etc/kubernetes/pki/etcd/ca.crt",
+            "--watch-progress-notify-interval=5s",
+        ])
+        .unwrap();
+        assert_eq!(config.client_urls.len(), 2);
+        assert!(config.tls.unwrap().client_authorities.is_some());
+        assert!(config.server.certificate_users);
+        assert_eq!(config.limits.progress_interval, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_quota_of_0_is_the_default_and_a_negative_one_no_limit() {
+        let quota = |text| {
+            config(&["--quota-backend-bytes", text])
+                .unwrap()
+                .limits
+                .quota_bytes
+        };
+        assert_eq!(quota("1048576"), 1 << 20);
+        assert_eq!(quota("0"), 2 << 30);
+        assert_eq!(quota("-1"), u64::MAX);
+    }
+
+    #[test]
+    fn a_retention_is_a_duration_or_hours_or_revisions() {
+        let policy = |mode, retention| {
+            let mode = ["--auto-compaction-mode", mode];
+            let retention = ["--auto-compaction-retention", retention];
+            config(&[mode, retention].concat()).map(|config| config.compaction)
+        };
+        let minutes = |minutes| Ok(Some(Policy::Period(Duration::from_mins(minutes))));
+        assert_eq!(policy("periodic", "30m"), minutes(30));
+        assert_eq!(policy("periodic", "2"), minutes(120));
+        assert_eq!(
+            policy("revision", "1000"),
+            Ok(Some(Policy::Revisions(1000)))
+        );
+        assert_eq!(policy("revision", "0"), Ok(None));
+        for (mode, retention) in [("revision", "1h"), ("periodic", "x"), ("revision", "-5")] {
+            let retention = format!("--auto-compaction-retention={retention}");
+            let refused = refused(&["--auto-compaction-mode", mode, &retention]);
+            assert!(matches!(refused, ConfigError::Retention(..)), "{refused}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let files = ["--cert-file=c", "--key-file=k"];
+        let mixed = "--listen-client-urls=http://a:1,https://a:2";
+        assert_eq!(refused(&[mixed]), ConfigError::MixedSchemes);
+        let https = "--listen-client-urls=https://a:1";
+        assert_eq!(refused(&[https]), ConfigError::NoCertificate);
+        assert_eq!(refused(&files), ConfigError::UnusedCertificate);
+        let users = [https, "--client-cert-auth", files[0], files[1]];
+        assert_eq!(refused(&users), ConfigError::NoAuthorities);
+        let metrics = "--listen-metrics-urls=https://a:1";
+        assert_eq!(refused(&[metrics]), ConfigError::MetricsScheme);
+    }
+
+    #[test]
+    fn other_kinds_of_tokens_are_refused() {
+        for arguments in [
+            ["--auth-token", "jwt"],
+            ["--bcrypt-cost", "3"],
+            ["--max-txn-ops", "x"],
+        ] {
+            assert!(Command::try_parse_from([&["store"], &arguments[..]].concat()).is_err());
+        }
+    }
+}

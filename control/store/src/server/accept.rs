@@ -1,0 +1,200 @@
+//! Accepted connections: TCP, TLS if the server has a certificate, and the filter of what the client
+//! sends.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{self, Sender},
+    time,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_stream::{Stream, wrappers::ReceiverStream};
+use tokio_util::{either::Either, io::poll_read_buf, sync::CancellationToken};
+use tonic::transport::server::Connected;
+
+use super::{authority::Filter, tls};
+
+/// Connections that wait for the transport; further ones wait in the listener's backlog.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Longest duration of a TLS handshake, as in Go's HTTP server of etcd.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause after a failed accept, which is mostly a lack of file descriptors: trying again at once
+/// would take a whole processor.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// How the connections of a server are accepted.
+#[derive(Clone)]
+pub(super) struct Acceptor {
+    pub(super) tls: Option<TlsAcceptor>,
+    /// Whether the common name of a client's certificate is its user.
+    pub(super) certificate_users: bool,
+}
+
+/// The client of a connection; an extension of its requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer {
+    /// The user of the client's certificate.
+    pub(super) common_name: Option<Arc<str>>,
+}
+
+type Io = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A connection whose bytes pass the filter.
+pub(super) struct Connection {
+    io: Io,
+    peer: Peer,
+    filter: Filter,
+    /// Read, but not yet filtered.
+    input: BytesMut,
+    /// Filtered, but not yet read by the transport.
+    output: BytesMut,
+}
+
+/// The connections of the listeners until `shutdown` is cancelled.
+pub(super) fn connections(
+    listeners: Vec<TcpListener>,
+    acceptor: &Acceptor,
+    shutdown: &CancellationToken,
+) -> impl Stream<Item = io::Result<Connection>> + use<> {
+    let (accepted, connections) = mpsc::channel(CONNECTIONS_MAX);
+    for listener in listeners {
+        let accept = accept(listener, acceptor.clone(), accepted.clone());
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(accept));
+    }
+    ReceiverStream::new(connections)
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: Acceptor,
+    accepted: Sender<io::Result<Connection>>,
+) {
+    while !accepted.is_closed() {
+        let Ok((stream, _)) = listener.accept().await else {
+            time::sleep(ACCEPT_RETRY).await;
+            continue;
+        };
+        // It fails only on a connection that the client has closed already.
+        let _ = stream.set_nodelay(true);
+        let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
+        let handshake = async move {
+            // The client sees the alert of a failed handshake; the server goes on.
+            if let Ok(connection) = acceptor.connection(stream).await {
+                let _ = accepted.send(Ok(connection)).await;
+            }
+        };
+        tokio::spawn(handshake);
+    }
+}
+
+impl Acceptor {
+    async fn connection(&self, stream: TcpStream) -> io::Result<Connection> {
+        let Some(tls) = &self.tls else {
+            return Ok(Connection::new(Either::Left(stream), Peer::default()));
+        };
+        let stream = time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
+        let peer = self.peer(&stream)?;
+        Ok(Connection::new(Either::Right(Box::new(stream)), peer))
+    }
+
+    fn peer(&self, stream: &TlsStream<TcpStream>) -> io::Result<Peer> {
+        let certificates = stream.get_ref().1.peer_certificates();
+        let certificate = certificates.and_then(<[_]>::first);
+        let common_name = match certificate.filter(|_| self.certificate_users) {
+            None => None,
+            Some(certificate) => tls::common_name(certificate)?,
+        };
+        Ok(Peer { common_name })
+    }
+}
+
+impl Connection {
+    fn new(io: Io, peer: Peer) -> Self {
+        Self {
+            io,
+            peer,
+            filter: Filter::default(),
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        while this.output.is_empty() {
+            if this.filter.is_transparent() && this.input.is_empty() {
+                return Pin::new(&mut this.io).poll_read(context, buffer);
+            }
+            let read = ready!(poll_read_buf(
+                Pin::new(&mut this.io),
+                context,
+                &mut this.input
+            ))?;
+            if read == 0 {
+                // The end: the transport gets what is incomplete, and refuses it.
+                this.output.unsplit(this.input.split());
+                break;
+            }
+            this.filter.pass(&mut this.input, &mut this.output);
+        }
+        let moved = this.output.len().min(buffer.remaining());
+        buffer.put_slice(&this.output[..moved]);
+        this.output.advance(moved);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,143 @@
+//! TLS of the server: its certificate, and the verification of the clients' certificates.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio_rustls::rustls::{
+    self, RootCertStore, ServerConfig,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+    server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use x509_cert::{Certificate, der::Decode};
+
+/// The protocols that the server offers, in its order.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The files of a TLS server, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate and its intermediate ones; etcd's `--cert-file`.
+    pub certificate: PathBuf,
+    /// The private key of the certificate; etcd's `--key-file`.
+    pub key: PathBuf,
+    /// The certificate authorities of clients; etcd's `--trusted-ca-file`. With one, each client must
+    /// have a certificate.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// Files that make no TLS server.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read or has no such PEM section.
+    #[error("{} has no readable {what}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The missing part.
+        what: &'static str,
+        /// The cause.
+        source: pem::Error,
+    },
+    /// No certificate authority of clients can be used.
+    #[error("{} has no certificate authority that can verify clients", path.display())]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: VerifierBuilderError,
+    },
+    /// A certificate of a file cannot be used.
+    #[error("the certificate of {} cannot be used", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: rustls::Error,
+    },
+}
+
+/// The TLS configuration of a server.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub(super) config: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let chain = certificates(&files.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::File {
+            path: files.key.clone(),
+            what: "private key",
+            source,
+        })?;
+        let verifier = match &files.client_authorities {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(path) => verifier(path)?,
+        };
+        let certificate = |source| TlsError::Certificate {
+            path: files.certificate.clone(),
+            source,
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(certificate)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(certificate)?;
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+        let config = Arc::new(config);
+        Ok(Self { config })
+    }
+}
+
+fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(path)? {
+        roots
+            .add(authority)
+            .map_err(|source| TlsError::Certificate {
+                path: path.into(),
+                source,
+            })?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+        .build()
+        .map_err(|source| TlsError::Authorities {
+            path: path.into(),
+            source,
+        })
+}
+
+/// The certificates of a file, at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = || {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)?.collect();
+        match chain {
+            Ok(chain) if chain.is_empty() => Err(pem::Error::NoItemsFound),
+            other => other,
+        }
+    };
+    read().map_err(|source| TlsError::File {
+        path: path.into(),
+        what: "certificate",
+        source,
+    })
+}
+
+/// The common name of a certificate's subject.
+pub(super) fn common_name(certificate: &[u8]) -> io::Result<Option<Arc<str>>> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let certificate = Certificate::from_der(certificate).map_err(invalid)?;
+    let subject = certificate.tbs_certificate().subject();
+    let name = subject.common_name().map_err(invalid)?;
+    Ok(name.map(|name| name.value().into()))
+}

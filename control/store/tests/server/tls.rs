@@ -1,0 +1,143 @@
+//! TLS, users by certificate, and clients in Go, which send addresses of endpoints as authority.
+
+use std::path::PathBuf;
+
+use dormouse_store::{
+    Store,
+    server::{Options, Tls, TlsFiles},
+};
+use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+
+use crate::harness::Served;
+
+pub(crate) fn path(name: &str) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/tls");
+    PathBuf::from(folder).join(name)
+}
+
+fn pem(name: &str) -> Vec<u8> {
+    std::fs::read(path(name)).unwrap()
+}
+
+fn files(client_authorities: Option<PathBuf>) -> TlsFiles {
+    TlsFiles {
+        certificate: path("server.pem"),
+        key: path("server.key"),
+        client_authorities,
+    }
+}
+
+/// A server with TLS, whose clients need certificates if `users`.
+pub(crate) async fn serve(users: bool) -> Served {
+    let authorities = users.then(|| path("ca.pem"));
+    let options = Options {
+        tls: Some(Tls::load(&files(authorities)).unwrap()),
+        certificate_users: users,
+        ..Options::default()
+    };
+    Served::with_options(Store::new(), options).await
+}
+
+async fn connect(served: &Served, certificate: bool) -> Result<Client, Error> {
+    let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(pem("ca.pem")));
+    if certificate {
+        tls = tls.identity(Identity::from_pem(pem("client.pem"), pem("client.key")));
+    }
+    let options = ConnectOptions::new().with_tls(tls);
+    Client::connect([&served.endpoint], Some(options)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_served_over_tls() {
+    let served = serve(false).await;
+    let mut client = connect(&served, false).await.unwrap();
+    client.put("key", "value", None).await.unwrap();
+    let members = client.member_list().await.unwrap();
+    let url = &members.members()[0].client_urls()[0];
+    assert_eq!(*url, served.endpoint);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_a_certificate_is_refused_if_there_are_authorities() {
+    let served = serve(true).await;
+    let refused = match connect(&served, false).await {
+        Ok(mut client) => client.get("key", None).await.is_err(),
+        Err(_) => true,
+    };
+    assert!(refused);
+    let mut client = connect(&served, true).await.unwrap();
+    client.get("key", None).await.unwrap();
+    served.stop().await;
+}
+
+/// Enables authentication with a user `root`, and a user `bob` without permissions.
+async fn enable_authentication(client: &mut Client) {
+    client.user_add("root", "root", None).await.unwrap();
+    client.user_grant_role("root", "root").await.unwrap();
+    client.user_add("bob", "bob", None).await.unwrap();
+    client.auth_enable().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_common_name_of_a_certificate_is_its_user_unless_there_is_a_token() {
+    let served = serve(true).await;
+    let mut root = connect(&served, true).await.unwrap();
+    enable_authentication(&mut root).await;
+    root.put("key", "value", None).await.unwrap();
+    root.user_list().await.unwrap();
+    let tls = TlsOptions::new()
+        .ca_certificate(Certificate::from_pem(pem("ca.pem")))
+        .identity(Identity::from_pem(pem("client.pem"), pem("client.key")));
+    let options = ConnectOptions::new().with_tls(tls).with_user("bob", "bob");
+    let mut bob = Client::connect([&served.endpoint], Some(options))
+        .await
+        .unwrap();
+    let denied = bob.put("key", "value", None).await.unwrap_err();
+    assert!(denied.to_string().contains("permission denied"), "{denied}");
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_common_name_is_no_user_unless_asked_for() {
+    let options = Options {
+        tls: Some(Tls::load(&files(Some(path("ca.pem")))).unwrap()),
+        ..Options::default()
+    };
+    let served = Served::with_options(Store::new(), options).await;
+    let mut client = connect(&served, true).await.unwrap();
+    enable_authentication(&mut client).await;
+    let refused = client.put("key", "value", None).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("user name is empty"),
+        "{refused}"
+    );
+    served.stop().await;
+}
+
+#[test]
+fn files_that_make_no_server_are_named() {
+    let check = |files: &TlsFiles, expected: &str| {
+        let error = Tls::load(files).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let missing = TlsFiles {
+        certificate: path("missing.pem"),
+        ..files(None)
+    };
+    check(&missing, "missing.pem has no readable certificate");
+    let no_key = TlsFiles {
+        key: path("server.pem"),
+        ..files(None)
+    };
+    check(&no_key, "server.pem has no readable private key");
+    let other_key = TlsFiles {
+        key: path("client.key"),
+        ..files(None)
+    };
+    check(&other_key, "the certificate of");
+    check(
+        &files(Some(path("server.key"))),
+        "server.key has no readable certificate",
+    );
+}
