@@ -20,6 +20,7 @@ mod write;
 
 use crate::Error;
 use compaction::Compaction;
+pub(crate) use events::LogCursor;
 pub use events::{Event, EventQuery, Page, PageLimits};
 use hash::HistoryHash;
 pub use hash::KeyspaceHash;

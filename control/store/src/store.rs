@@ -4,6 +4,7 @@ mod alarms;
 mod compaction;
 mod leases;
 mod pins;
+mod publish;
 mod reads;
 mod sizes;
 mod watches;
@@ -37,7 +38,7 @@ use crate::{
         TxnRequest, TxnResponse,
     },
     quota, txn,
-    watch::Watchers,
+    watch::{Recent, Watchers},
 };
 use pins::Pins;
 pub(crate) use watches::PageRead;
@@ -113,6 +114,10 @@ struct Shared {
     state: RwLock<State>,
     /// Locked before the state, never while the state is locked.
     watchers: Mutex<Watchers>,
+    /// Locked by the one caller that notifies the watchers.
+    publishing: Mutex<()>,
+    /// Written after the state is locked; read with no other lock.
+    recent: RwLock<Recent>,
     limits: Limits,
     cluster_id: u64,
     member_id: u64,
@@ -164,6 +169,8 @@ impl Store {
                     alarms: Alarms::default(),
                 }),
                 watchers: Mutex::default(),
+                publishing: Mutex::default(),
+                recent: RwLock::default(),
                 limits,
                 // An empty store is a new cluster; clients recognise it by the cluster ID.
                 cluster_id: random(),
@@ -213,7 +220,7 @@ impl Store {
 
     /// Resident bytes of keys, versions, indexes, log, leases and watches.
     pub fn bytes(&self) -> u64 {
-        let watches = self.shared.watchers.lock().bytes();
+        let watches = self.shared.watchers.lock().bytes() + self.shared.recent.read().bytes();
         let state = self.shared.state.read();
         BASE_BYTES + state.keyspace.held_bytes() + state.leases.bytes() + watches
     }

@@ -2,19 +2,21 @@
 //! events are queued: a stream reads them from the event log at its own pace, so a slow stream
 //! delays no write and no other stream.
 //!
-//! A watcher is *armed* while it has no events to read. [`Watchers::publish`] marks the armed
-//! watchers of new events as ready and disarms them; [`Watchers::take`] arms them again, before the
-//! stream reads. So a watcher costs a write nothing while its stream has not read.
+//! A watcher is *armed* while it has no events to read. [`Watchers::mark`] marks the armed watchers
+//! of a new event as ready and disarms them; [`Watchers::take`] arms them again, before the stream
+//! reads. So a watcher costs a write nothing while its stream has not read.
 
 mod index;
 mod ranges;
 mod ready;
+mod recent;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::keyspace::{KeyRange, Revision};
+use crate::keyspace::{KeyRange, LogCursor, Revision};
 use index::Index;
 pub use ready::{ReadySet, Wakes};
+pub(crate) use recent::{Recent, RecentRead};
 
 /// ID of a watcher, unique within its stream.
 pub type WatchId = i64;
@@ -46,6 +48,8 @@ impl Registration {
 pub struct Watchers {
     index: Index,
     published: Revision,
+    /// The position in the log behind the published events, while there are watchers.
+    cursor: Option<LogCursor>,
     bytes: u64,
 }
 
@@ -87,21 +91,30 @@ impl Watchers {
         self.bytes -= registration.bytes();
         self.index.remove(registration);
         registration.ready_set.unmark(registration.id);
+        if self.is_empty() {
+            // Without watchers no events are read: the position would be outdated.
+            self.cursor = None;
+        }
     }
 
-    /// Marks the watchers of new events, the events of all revisions above [`Self::published`] up to
-    /// `upto`.
-    pub fn publish<'a>(
-        &mut self,
-        upto: Revision,
-        events: impl Iterator<Item = (Revision, &'a [u8])>,
-    ) -> Wakes {
-        let mut wakes = Wakes::default();
-        for (revision, key) in events {
-            self.index.mark(key, revision, &mut wakes);
-        }
+    /// Marks the watchers of the next event; returns whether there are any.
+    pub fn mark(&mut self, key: &[u8], revision: Revision, wakes: &mut Wakes) -> bool {
+        self.index.mark(key, revision, wakes)
+    }
+
+    /// The position in the log behind the published events, if it is known.
+    pub(crate) fn cursor(&self) -> Option<LogCursor> {
+        self.cursor
+    }
+
+    /// The watchers are notified of the events up to this position.
+    pub(crate) fn set_cursor(&mut self, cursor: LogCursor) {
+        self.cursor = Some(cursor);
+    }
+
+    /// The watchers are notified of all events up to this revision.
+    pub fn set_published(&mut self, upto: Revision) {
         self.published = self.published.max(upto);
-        wakes
     }
 
     /// Takes the marked watchers of a stream, each with the first revision to read, and arms them:

@@ -1,5 +1,7 @@
 //! Events of the log: each with its key and versions, and pages of them for watchers.
 
+use std::iter;
+
 use super::{
     KeyRange, Keyspace, Revision, Version,
     log::{Entry, Position},
@@ -60,6 +62,17 @@ impl<'a> Event<'a> {
         self.version.encoded()
     }
 
+    /// The parts of the event's message, with or without the key before it.
+    pub(crate) fn parts(&self, with_prev: bool) -> EventParts<'a> {
+        let prev = with_prev.then(|| self.before()).flatten();
+        EventParts {
+            deleted: self.is_delete(),
+            key: self.key(),
+            kv: self.encoded(),
+            prev: prev.map(Version::encoded),
+        }
+    }
+
     /// The put that the event supersedes, unless it was compacted; it may be one of the same
     /// revision.
     pub(crate) fn superseded(&self) -> Option<Version<'a>> {
@@ -79,6 +92,10 @@ impl<'a> Event<'a> {
         (!version.is_tombstone()).then_some(version)
     }
 }
+
+/// A position in the log, from which a reader continues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogCursor(Position);
 
 /// Limits of a page. A page always holds at least one whole revision.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +148,29 @@ impl Keyspace {
         self.events_from(self.log.position_after(revision))
     }
 
+    /// The position behind the events of a revision.
+    pub(crate) fn cursor_after(&self, revision: Revision) -> LogCursor {
+        LogCursor(self.log.position_after(revision))
+    }
+
+    /// The events at the cursor, up to a revision; each moves the cursor behind it.
+    pub(crate) fn events_at(
+        &self,
+        cursor: &mut LogCursor,
+        upto: Revision,
+    ) -> impl Iterator<Item = Event<'_>> {
+        let first = self.log.start();
+        iter::from_fn(move || {
+            let position = cursor.0.max(first);
+            let entry = self.log.get(position)?;
+            if entry.revision > upto {
+                return None;
+            }
+            cursor.0 = position + 1;
+            Some(Event::new(&self.records, entry))
+        })
+    }
+
     /// The oldest revision from which every watcher can read; above the compacted one only after a
     /// compaction at a revision of more events than stay readable.
     pub fn watchable(&self) -> Revision {
@@ -180,14 +220,7 @@ impl Filling {
     }
 
     fn push(&mut self, event: &Event<'_>, with_prev: bool) {
-        let prev = with_prev.then(|| event.before()).flatten();
-        let parts = EventParts {
-            deleted: event.is_delete(),
-            key: event.key(),
-            kv: event.encoded(),
-            prev: prev.map(Version::encoded),
-        };
-        let encoded = self.buffer.event(&parts);
+        let encoded = self.buffer.event(&event.parts(with_prev));
         self.bytes += encoded.encoded().len() as u64;
         self.events.push(encoded);
     }

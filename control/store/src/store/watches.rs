@@ -1,11 +1,11 @@
-//! The watches of the store: registration of watchers, their notification, and reads of their events.
+//! The watches of the store: registration of watchers, and reads of their events.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use super::Store;
 use crate::{
     keyspace::{EventQuery, KeyRange, Page, PageLimits, Revision},
-    watch::{ReadySet, Registration, Wakes, WatchId, Watchers},
+    watch::{ReadySet, RecentRead, Registration, Wakes, WatchId, Watchers},
 };
 
 /// A watcher's read of its next page.
@@ -24,32 +24,6 @@ pub(crate) struct PageRead<'a> {
 }
 
 impl Store {
-    /// Marks the watchers of all visible events, and wakes their streams.
-    pub(super) fn publish(&self) {
-        let mut watchers = self.shared.watchers.lock();
-        if watchers.published() >= self.shared.frontier.visible() {
-            return;
-        }
-        let wakes = self.catch_up(&mut watchers);
-        drop(watchers);
-        wakes.wake();
-    }
-
-    /// Marks the watchers of all visible events so far.
-    fn catch_up(&self, watchers: &mut Watchers) -> Wakes {
-        let visible = self.shared.frontier.visible();
-        if watchers.is_empty() {
-            return watchers.publish(visible, std::iter::empty());
-        }
-        let state = self.shared.state.read();
-        let events = state.keyspace.events_above(watchers.published());
-        let events = events.map(|event| (event.revision(), event.key()));
-        watchers.publish(
-            visible,
-            events.take_while(|(revision, _)| *revision <= visible),
-        )
-    }
-
     /// Registers a watcher, whose start of 0 becomes the next revision; returns the current revision,
     /// and the compacted revision as the error if the watch starts below it.
     pub(crate) fn watch(
@@ -57,8 +31,8 @@ impl Store {
         registration: &mut Registration,
     ) -> (Revision, Result<(), Revision>) {
         let mut watchers = self.shared.watchers.lock();
-        let wakes = self.catch_up(&mut watchers);
-        let current = watchers.published();
+        let mut wakes = Wakes::default();
+        let current = self.catch_up(&mut watchers, &mut wakes);
         let compacted = self.shared.state.read().keyspace.watchable();
         let refused = registration.start > 0 && registration.start < compacted;
         if !refused {
@@ -101,13 +75,17 @@ impl Store {
 
     /// A page of visible events for a watcher; the oldest revision that can be watched as the error.
     pub(crate) fn events(&self, read: &PageRead<'_>) -> Result<Page, Revision> {
+        let synced = read.from > read.created_revision;
+        if synced && let Some(page) = self.recent_events(read) {
+            return Ok(page);
+        }
         let state = self.shared.state.read();
         let compacted = state.keyspace.compacted();
         let query = EventQuery {
             range: read.range,
             from: read.from,
             upto: self.shared.frontier.visible(),
-            synced: read.from > read.created_revision,
+            synced,
             // Not if it was compacted before the watcher was synced.
             prev_above: if read.prev_kv {
                 read.created_revision.min(compacted)
@@ -120,10 +98,20 @@ impl Store {
         page.map_err(|_compacted| state.keyspace.watchable())
     }
 
+    fn recent_events(&self, read: &PageRead<'_>) -> Option<Page> {
+        self.shared.recent.read().page(RecentRead {
+            range: read.range,
+            from: read.from,
+            prev_kv: read.prev_kv,
+            limits: read.limits,
+        })
+    }
+
     /// The current revision, if none of the stream's watchers has events to read.
     pub(crate) fn progress(&self, ready_set: &ReadySet) -> Option<Revision> {
         let mut watchers = self.shared.watchers.lock();
-        let wakes = self.catch_up(&mut watchers);
+        let mut wakes = Wakes::default();
+        self.catch_up(&mut watchers, &mut wakes);
         let progress = watchers.progress(ready_set);
         drop(watchers);
         wakes.wake();

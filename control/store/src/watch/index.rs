@@ -125,15 +125,20 @@ impl Index {
         }
     }
 
-    /// Marks the armed watchers of an event.
-    pub(super) fn mark(&mut self, key: &[u8], revision: Revision, wakes: &mut Wakes) {
+    /// Marks the armed watchers of an event; returns whether it concerns any watcher.
+    pub(super) fn mark(&mut self, key: &[u8], revision: Revision, wakes: &mut Wakes) -> bool {
+        let mut concerned = false;
+        let mut mark = |group: &mut Group| {
+            concerned = true;
+            group.mark(revision, wakes);
+        };
         if !self.keys.is_empty()
             && let Some(group) = self.keys.get_mut(key)
         {
-            group.mark(revision, wakes);
+            mark(group);
         }
-        let ranges = &mut self.ranges;
-        ranges.containing(key, &mut |group| group.mark(revision, wakes));
+        self.ranges.containing(key, &mut mark);
+        concerned
     }
 }
 

@@ -81,8 +81,13 @@ impl World {
             .iter()
             .map(|stream| stream.is_empty())
             .collect();
-        let events = keys.iter().map(|key| (revision, key.as_ref()));
-        let woken = self.watchers.publish(revision, events);
+        let mut woken = Wakes::default();
+        for key in keys {
+            let concerns = |watcher: &Modelled| watcher.registration.range.contains(key);
+            let concerned = self.watchers.mark(key, revision, &mut woken);
+            assert_eq!(concerned, self.model.iter().any(concerns));
+        }
+        self.watchers.set_published(revision);
         for watcher in &mut self.model {
             let concerned = keys
                 .iter()

@@ -81,6 +81,16 @@ impl KeyValue {
     }
 }
 
+impl Event {
+    /// The event without the key before it: of an event of [`PageBuffer::event`] the first bytes.
+    pub(crate) fn without_prev(&self) -> Self {
+        let kv_len = self.part(KV).unwrap_or_default().len();
+        let type_len = if self.is_delete() { TYPE_BYTES } else { 0 };
+        let len = type_len + 1 + encoded_len_varint(kv_len as u64) + kv_len;
+        Self(self.0.slice(..len))
+    }
+}
+
 /// Bytes of the field `type` of a deletion.
 const TYPE_BYTES: usize = 2;
 

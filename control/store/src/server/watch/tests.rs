@@ -86,3 +86,32 @@ async fn after_it_is_canceled_a_watch_gets_nothing_more() {
         assert_eq!(kinds, [(true, false, 0), (false, true, 0)], "watch {id}");
     }
 }
+
+#[tokio::test]
+async fn a_stream_whose_client_does_not_read_holds_one_page() {
+    const VALUE_BYTES: usize = 64 << 10;
+    let store = Store::new();
+    let (out, mut responses) = channel(1);
+    let mut stream = WatchStream::new(store.clone(), Credentials::default(), out);
+    stream.request(create()).await.ok().unwrap();
+    assert_eq!(received(&mut responses).len(), 1);
+    for _ in 0..100 {
+        let request = PutRequest {
+            key: "key".into(),
+            value: vec![b'v'; VALUE_BYTES].into(),
+            ..Default::default()
+        };
+        store.put(&request).await.unwrap();
+    }
+    let mut events = 0;
+    while events < 100 {
+        // Ends without a read: the queue takes the whole page.
+        stream.send_events().await.ok().unwrap();
+        let pages = received(&mut responses);
+        let [page] = pages.as_slice() else {
+            panic!("{} pages in the queue", pages.len());
+        };
+        assert!(page.events.len() <= 5, "{} events", page.events.len());
+        events += page.events.len();
+    }
+}
