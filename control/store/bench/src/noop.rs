@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use clap::Args;
+use prometheus_client::registry::Registry;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
@@ -33,9 +34,10 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let listener = listen().await?;
     let service = KvServer::new(Noop::new(options.value_bytes));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let ended = until_input_ends(Registry::default());
     dormouse_store::server::transport()
         .add_service(service.max_decoding_message_size(8 << 20))
-        .serve_with_incoming_shutdown(incoming, until_input_ends().cancelled_owned())
+        .serve_with_incoming_shutdown(incoming, ended.cancelled_owned())
         .await
         .context("the no-op server failed")
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::proto::kv_client::KvClient;
@@ -22,6 +22,8 @@ const KIB: u64 = 1024;
 const TMPFS: &str = "/dev/shm";
 /// The largest response: a page of 10,000 values.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
+/// The last line of metrics.
+const END_OF_METRICS: &str = "# EOF";
 /// Windows of HTTP/2 for large responses.
 const WINDOW_BYTES: u32 = 4 << 20;
 /// Longest time until a server answers its first request.
@@ -47,10 +49,11 @@ pub(crate) enum Kind {
 
 /// A running server. It ends when this is dropped.
 pub(crate) struct Server {
-    /// Killed with this.
-    _child: Child,
+    child: Child,
     pid: u32,
     url: String,
+    /// Standard output of a server of this program.
+    output: Option<Lines<BufReader<ChildStdout>>>,
     /// The data of etcd, removed with the server.
     _data: Option<TempDir>,
 }
@@ -82,9 +85,14 @@ impl Server {
             .stdout(Stdio::piped());
         let mut child = spawn(&mut command)?;
         let output = child.stdout.take().context("a server has no output")?;
-        let line = BufReader::new(output).lines().next_line().await?;
+        let mut lines = BufReader::new(output).lines();
+        let line = lines.next_line().await?;
         let address = line.context("a server ended before it listened")?;
-        Self::new(child, format!("http://{address}"), None)
+        let server = Self::new(child, format!("http://{address}"), None)?;
+        Ok(Self {
+            output: Some(lines),
+            ..server
+        })
     }
 
     fn etcd(threads: usize) -> Result<Self> {
@@ -115,7 +123,8 @@ impl Server {
     fn new(child: Child, url: String, data: Option<TempDir>) -> Result<Self> {
         let pid = child.id().context("a server ended at once")?;
         Ok(Self {
-            _child: child,
+            child,
+            output: None,
             pid,
             url,
             _data: data,
@@ -169,6 +178,27 @@ impl Server {
     /// The resident memory of the process, in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
         resident_kib(&self.file("status")?).map(|kib| kib * KIB)
+    }
+
+    /// A metric of a server of this program.
+    pub(crate) async fn metric(&mut self, name: &str) -> Result<f64> {
+        let input = self
+            .child
+            .stdin
+            .as_mut()
+            .context("the server has no input")?;
+        let lines = self.output.as_mut().context("the server has no output")?;
+        input.write_all(b"metrics\n").await?;
+        let mut found = None;
+        while let Some(line) = lines.next_line().await? {
+            if line == END_OF_METRICS {
+                return found.with_context(|| format!("the server has no metric {name}"));
+            }
+            if let Some((_, value)) = line.split_once(' ').filter(|(field, _)| *field == name) {
+                found = Some(value.parse()?);
+            }
+        }
+        bail!("the server has ended")
     }
 
     fn file(&self, name: &str) -> Result<String> {

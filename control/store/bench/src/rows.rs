@@ -24,7 +24,7 @@ use crate::sample::Sample;
 use crate::work::Work;
 
 /// Arguments of a run.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub(crate) struct Options {
     /// Time of each measurement of one server, in seconds
     #[arg(long, default_value_t = 0.5)]
@@ -43,9 +43,22 @@ pub(crate) struct Options {
     only: Vec<String>,
 }
 
+/// Time of a measurement of which a high percentile is reported, in multiples of the others.
+const TAIL: f64 = 6.0;
+
 impl Options {
+    /// Time of a measurement.
     fn time(&self) -> Duration {
         Duration::from_secs_f64(self.seconds)
+    }
+
+    /// The same for rows about tails: fewer and longer measurements, or ones of a store that takes long to fill.
+    fn for_tails(&self) -> Self {
+        Self {
+            seconds: self.seconds * TAIL,
+            rounds: self.rounds.div_ceil(3),
+            ..self.clone()
+        }
     }
 }
 

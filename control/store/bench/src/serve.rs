@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use anyhow::{Context, Result};
 use clap::Args;
 use dormouse_store::{Limits, Store};
-use tokio::io::AsyncReadExt;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -28,8 +30,11 @@ pub(crate) async fn run(_: &Options) -> Result<()> {
         quota_bytes: QUOTA_BYTES,
         ..Limits::default()
     };
+    let store = Store::with_limits(limits);
+    let mut registry = Registry::default();
+    store.register(&mut registry);
     let listener = listen().await?;
-    dormouse_store::server::serve(listener, Store::with_limits(limits), until_input_ends())
+    dormouse_store::server::serve(listener, store, until_input_ends(registry))
         .await
         .context("the store failed")
 }
@@ -44,15 +49,20 @@ pub(crate) async fn listen() -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// Cancelled when standard input ends: the process that started this one has ended, too.
-pub(crate) fn until_input_ends() -> CancellationToken {
+/// Cancelled when standard input ends: the process that started this one has ended, too. Before, each line of it asks for the
+/// metrics.
+pub(crate) fn until_input_ends(registry: Registry) -> CancellationToken {
     let token = CancellationToken::new();
     let guard = token.clone().drop_guard();
     tokio::spawn(async move {
         let _guard = guard;
-        let mut input = tokio::io::stdin();
-        let mut bytes = [0; 64];
-        while input.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        while let Ok(Some(_)) = lines.next_line().await {
+            let mut metrics = String::new();
+            if encode(&mut metrics, &registry).is_err() || print(metrics.trim_end()).is_err() {
+                return;
+            }
+        }
     });
     token
 }

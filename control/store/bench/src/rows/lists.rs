@@ -27,6 +27,7 @@ const PUTS: Shape = Shape {
 };
 
 pub(super) async fn run(options: &Options) -> Result<()> {
+    let options = &options.for_tails();
     let noop = options.peer(2, VALUE_BYTES).await?;
     let store = Server::start(&Kind::Store, 2).await?;
     load::fill(&noop, options.keys, VALUE_BYTES).await?;
