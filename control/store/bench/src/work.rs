@@ -77,6 +77,13 @@ impl Work for Put {
     }
 }
 
+/// Leases that one transaction creates; etcd's limit is 128.
+const LEASES_A_TXN: usize = 100;
+
+fn lease_key(node: usize) -> Bytes {
+    Bytes::from(format!("/registry/leases/kube-node-lease/node-{node:08}"))
+}
+
 /// Renewals of node leases as kube-apiserver writes them: a put if the revision of the key is the expected one.
 pub(crate) struct LeaseTxn {
     revisions: Vec<AtomicI64>,
@@ -94,8 +101,27 @@ impl LeaseTxn {
         }
     }
 
+    /// Creates the leases of all nodes, 100 in a transaction.
+    pub(crate) async fn create_all(&self, kv: &mut KvClient<Channel>) -> Result<()> {
+        for (part, revisions) in self.revisions.chunks(LEASES_A_TXN).enumerate() {
+            let first = part * LEASES_A_TXN;
+            let nodes = first..first + revisions.len();
+            let request = TxnRequest {
+                success: nodes
+                    .map(|node| put_op(lease_key(node), self.value.clone()))
+                    .collect(),
+                ..TxnRequest::default()
+            };
+            let created = revision(&kv.txn(request).await?.into_inner());
+            for revision in revisions {
+                revision.store(created, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
     fn request(&self, node: usize, revision: i64) -> TxnRequest {
-        let key = Bytes::from(format!("/registry/leases/kube-node-lease/node-{node:08}"));
+        let key = lease_key(node);
         let compare = Compare {
             result: CompareResult::Equal.into(),
             target: CompareTarget::Mod.into(),

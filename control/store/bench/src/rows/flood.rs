@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::{Options, Turns};
-use crate::load::FULL;
+use super::Options;
+use crate::load::{FULL, Load};
 use crate::process::{Kind, Server};
 use crate::row::Row;
 use crate::sample::{Sample, median};
@@ -15,28 +15,20 @@ const LEASE_BYTES: usize = 350;
 const RATE: f64 = 100_000.0;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
+    let options = &options.for_tails();
     let nodes = usize::try_from(options.keys)?;
-    let servers = vec![Server::start(&Kind::Store, 2).await?];
-    let lease = || LeaseTxn::new(nodes, LEASE_BYTES);
-    let samples = Turns::connect(servers, FULL, lease)
-        .await?
-        .run(options)
-        .await?;
-    let store = samples.first().map_or(&[][..], Vec::as_slice);
-    let rate = median(store, Sample::rate);
-    let cores = median(store, Sample::cpu_us) * RATE / 1e6;
-    Row::new(
-        format!("lease flood of {nodes} nodes: renewals"),
-        rate,
-        "/s",
-    )
-    .print()?;
-    Row::new(
-        "lease flood: server CPU for 100,000 renewals a second",
-        cores,
-        "cores",
-    )
-    .print()?;
-    let p99 = median(store, |sample| sample.latency_us(0.99) / 1e3);
+    let server = Server::start(&Kind::Store, 2).await?;
+    let work = LeaseTxn::new(nodes, LEASE_BYTES);
+    work.create_all(&mut server.kv().await?).await?;
+    let load = Load::connect(&server, FULL, work).await?;
+    let mut samples = Vec::new();
+    for _ in 0..options.rounds {
+        samples.push(load.run(&server, options.time()).await?);
+    }
+    let rate = median(&samples, Sample::rate);
+    let cores = median(&samples, Sample::cpu_us) * RATE / 1e6;
+    let p99 = median(&samples, |sample| sample.latency_us(0.99) / 1e3);
+    Row::new(format!("lease flood of {nodes} nodes: renewals"), rate, "/s").print()?;
+    Row::new("lease flood: server CPU for 100,000 renewals a second", cores, "cores").print()?;
     Row::new("lease flood: p99", p99, "ms").print()
 }

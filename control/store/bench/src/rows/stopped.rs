@@ -1,9 +1,11 @@
 //! Watchers that cost a put nothing: those that have stopped reading, and those on other keys.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::{Options, Turns};
-use crate::load::FULL;
+use crate::load::{self, FULL};
 use crate::process::{Kind, Server};
 use crate::row::{Bound, Row};
 use crate::sample::{Sample, median};
@@ -16,6 +18,9 @@ const VALUE_BYTES: usize = 350;
 const KEYS: u64 = 100_000;
 /// Range watches on other keys.
 const ELSEWHERE: u64 = 10_000;
+
+/// Time without CPU time after which a server is idle.
+const IDLE: Duration = Duration::from_millis(300);
 
 pub(super) async fn run(options: &Options) -> Result<()> {
     let mut servers = Vec::new();
@@ -30,6 +35,10 @@ pub(super) async fn run(options: &Options) -> Result<()> {
     }
     for server in servers.iter().skip(3) {
         open.extend(watchers::elsewhere(server, ELSEWHERE).await?);
+    }
+    for server in &servers {
+        load::fill(server, KEYS, VALUE_BYTES).await?;
+        settle(server).await?;
     }
     let put = || Put::among(KEYS, VALUE_BYTES);
     let samples = Turns::connect(servers, FULL, put)
@@ -55,6 +64,16 @@ pub(super) async fn run(options: &Options) -> Result<()> {
         .against(alone)
         .must(Bound::RatioAtMost(1.1))
         .print()?;
+    }
+    Ok(())
+}
+
+/// Waits until the server is idle: it has sent to each stopped watcher what the buffers of the connection take.
+async fn settle(server: &Server) -> Result<()> {
+    let mut before = None;
+    while before != Some(server.cpu()?) {
+        before = Some(server.cpu()?);
+        tokio::time::sleep(IDLE).await;
     }
     Ok(())
 }
