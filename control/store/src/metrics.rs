@@ -1,5 +1,10 @@
 //! Metrics of the store, under the names that etcd's dashboards and alerts use.
 
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
     registry::Registry,
@@ -15,9 +20,19 @@ pub(crate) struct Metrics {
     pub(crate) keys: Gauge,
     pub(crate) revision: Gauge,
     pub(crate) watchers: Gauge,
+    compaction_lock_max: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
+    /// Records the time for which a compaction, or a slice of it, held the lock.
+    pub(crate) fn compaction_held_lock(&self, time: Duration) {
+        // The bits of floats that are not negative have the order of the floats.
+        let bits = time.as_secs_f64().to_bits();
+        self.compaction_lock_max
+            .inner()
+            .fetch_max(bits, Ordering::Relaxed);
+    }
+
     /// Registers the metrics under etcd's names; the text format appends `_total` to counters.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let counters = [
@@ -49,5 +64,10 @@ impl Metrics {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        registry.register(
+            "dormouse_store_compaction_lock_seconds_max",
+            "Longest time for which a compaction delayed other requests",
+            self.compaction_lock_max.clone(),
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Compaction of the store: the compacted revision moves at once, the memory is freed in slices.
 
-use super::Store;
+use std::time::Instant;
+
+use super::{State, Store};
 use crate::{Error, keyspace::Revision};
 
 /// Events that one slice frees; bounds the time for which it holds the lock to a fraction of a
@@ -25,10 +27,21 @@ impl Store {
         // The watchers are marked first: a compaction drops events.
         self.publish();
         let visible = self.revision();
-        let mut state = self.shared.state.write();
-        state.alarms.check_write()?;
-        state.keyspace.compact(revision, visible)?;
+        self.hold(|state| {
+            state.alarms.check_write()?;
+            state.keyspace.compact(revision, visible)
+        })?;
         Ok(visible)
+    }
+
+    /// Runs a part of a compaction under the lock, and records how long it held that.
+    fn hold<R>(&self, part: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.shared.state.write();
+        let began = Instant::now();
+        let result = part(&mut state);
+        drop(state);
+        self.shared.metrics.compaction_held_lock(began.elapsed());
+        result
     }
 
     /// Frees the memory of compactions; never returns. Cancel safe.
@@ -51,11 +64,12 @@ impl Store {
 
     /// Frees one slice; returns whether there is nothing left to free.
     fn reclaim_slice(&self) -> bool {
-        let mut state = self.shared.state.write();
-        // Reads pin their revision under the lock: a pin that is not seen here is not older.
-        let pinned = self.shared.pins.oldest();
-        let done = state.keyspace.reclaim(pinned, SLICE_EVENTS);
-        self.update_gauges(&state);
-        done
+        self.hold(|state| {
+            // Reads pin their revision under the lock: a pin that is not seen here is not older.
+            let pinned = self.shared.pins.oldest();
+            let done = state.keyspace.reclaim(pinned, SLICE_EVENTS);
+            self.update_gauges(state);
+            done
+        })
     }
 }

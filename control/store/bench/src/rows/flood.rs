@@ -28,7 +28,17 @@ pub(super) async fn run(options: &Options) -> Result<()> {
     let rate = median(&samples, Sample::rate);
     let cores = median(&samples, Sample::cpu_us) * RATE / 1e6;
     let p99 = median(&samples, |sample| sample.latency_us(0.99) / 1e3);
-    Row::new(format!("lease flood of {nodes} nodes: renewals"), rate, "/s").print()?;
-    Row::new("lease flood: server CPU for 100,000 renewals a second", cores, "cores").print()?;
+    Row::new(
+        format!("lease flood of {nodes} nodes: renewals"),
+        rate,
+        "/s",
+    )
+    .print()?;
+    Row::new(
+        "lease flood: server CPU for 100,000 renewals a second",
+        cores,
+        "cores",
+    )
+    .print()?;
     Row::new("lease flood: p99", p99, "ms").print()
 }
