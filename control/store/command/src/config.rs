@@ -181,6 +181,8 @@ mod tests {
             "--advertise-client-urls=https://10.0.0.1:2379",
             "--cert-file=/etc/kubernetes/pki/etcd/server.crt",
             "--client-cert-auth=true",
+            "--experimental-initial-corrupt-check=true",
+            "--feature-gates=InitialCorruptCheck=true",
             "--initial-advertise-peer-urls=https://10.0.0.1:2380",
             "--initial-cluster=cp=https://10.0.0.1:2380",
             "--key-file=/etc/kubernetes/pki/etcd/server.key",

@@ -101,8 +101,8 @@ pub struct Flags {
     pub ignored: Ignored,
 }
 
-/// Flags of etcd about its peers, which the store does not have. They are accepted, so that a manifest
-/// for etcd needs no change.
+/// Flags of etcd about peers, disks and checks that the store does not have. They are accepted, so that
+/// a manifest for etcd needs no change.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Ignored {
     #[arg(long, hide = true)]
@@ -121,10 +121,18 @@ pub struct Ignored {
     peer_key_file: Option<String>,
     #[arg(long, hide = true)]
     peer_trusted_ca_file: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    peer_client_cert_auth: Option<String>,
     #[arg(long, hide = true)]
     snapshot_count: Option<String>,
+    #[arg(long, hide = true)]
+    heartbeat_interval: Option<String>,
+    #[arg(long, hide = true)]
+    election_timeout: Option<String>,
+    #[arg(long, hide = true)]
+    feature_gates: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    peer_client_cert_auth: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    experimental_initial_corrupt_check: Option<String>,
 }
 
 impl Ignored {
@@ -142,8 +150,15 @@ impl Ignored {
             ("--peer-cert-file", &self.peer_cert_file),
             ("--peer-key-file", &self.peer_key_file),
             ("--peer-trusted-ca-file", &self.peer_trusted_ca_file),
-            ("--peer-client-cert-auth", &self.peer_client_cert_auth),
             ("--snapshot-count", &self.snapshot_count),
+            ("--heartbeat-interval", &self.heartbeat_interval),
+            ("--election-timeout", &self.election_timeout),
+            ("--feature-gates", &self.feature_gates),
+            ("--peer-client-cert-auth", &self.peer_client_cert_auth),
+            (
+                "--experimental-initial-corrupt-check",
+                &self.experimental_initial_corrupt_check,
+            ),
         ];
         let given = flags.map(|(flag, value)| value.is_some().then_some(flag));
         given.into_iter().flatten()

@@ -57,7 +57,7 @@ pub enum RunError {
 /// Runs the store that the flags describe until `shutdown` is cancelled.
 pub async fn run(flags: Flags, shutdown: CancellationToken) -> Result<(), RunError> {
     for flag in flags.ignored.given() {
-        info!(flag, "the flag has no effect: the store has no peers");
+        info!(flag, "the flag has no effect");
     }
     let config = Config::new(&flags)?;
     let store = Store::with_limits(config.limits);

@@ -83,21 +83,6 @@ impl State {
         keys.iter()
             .try_for_each(|key| self.check_range(caller, right, (key, b"")))
     }
-
-    /// Checks that the user may look at or keep a lease: that it has the right on each of its keys,
-    /// which the role `root` has on all.
-    pub fn check_lease(
-        &self,
-        caller: &Caller,
-        right: Right,
-        keys: &[Bytes],
-    ) -> Result<(), AuthError> {
-        if self.check_root(caller).is_ok() {
-            return Ok(());
-        }
-        self.check_user(caller)?;
-        self.check_keys(caller, right, keys)
-    }
 }
 
 /// The check of the operations of one request.

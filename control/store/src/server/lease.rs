@@ -38,7 +38,7 @@ fn keep_alive(
     session: &Session<'_>,
     id: LeaseId,
 ) -> Result<LeaseKeepAliveResponse, Status> {
-    session.check_lease(Right::Write, id)?;
+    session.check_leases(Right::Write, &[id])?;
     let (ttl, revision) = store.lease_renew(id);
     let header = Some(store.header(revision));
     Ok(LeaseKeepAliveResponse { header, id, ttl })
@@ -68,7 +68,7 @@ impl Lease for Service {
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
         let id = request.get_ref().id;
-        Session::new(&self.store, &request).check_lease(Right::Write, id)?;
+        Session::new(&self.store, &request).check_leases(Right::Write, &[id])?;
         let revision = self.store.lease_revoke(id).await?;
         let header = Some(self.store.header(revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
@@ -105,7 +105,7 @@ impl Lease for Service {
         let session = Session::new(&self.store, &request);
         let request = request.get_ref();
         if request.keys {
-            session.check_lease(Right::Read, request.id)?;
+            session.check_leases(Right::Read, &[request.id])?;
         }
         let (remaining, revision) = self.store.lease_time_to_live(request.id);
         let mut response = LeaseTimeToLiveResponse {
@@ -129,10 +129,7 @@ impl Lease for Service {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let (leases, revision) = self.store.leases();
-        let session = Session::new(&self.store, &request);
-        for &id in &leases {
-            session.check_lease(Right::Read, id)?;
-        }
+        Session::new(&self.store, &request).check_leases(Right::Read, &leases)?;
         let header = Some(self.store.header(revision));
         let leases = leases.into_iter().map(|id| LeaseStatus { id }).collect();
         Ok(Response::new(LeaseLeasesResponse { header, leases }))

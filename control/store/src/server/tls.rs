@@ -1,5 +1,7 @@
 //! TLS of the server: its certificate, and the verification of the clients' certificates.
 
+mod certificate;
+
 use std::{
     io,
     path::{Path, PathBuf},
@@ -8,13 +10,16 @@ use std::{
 
 use tokio_rustls::rustls::{
     self, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
     pki_types::{
-        CertificateDer, PrivateKeyDer,
+        CertificateDer,
         pem::{self, PemObject},
     },
     server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use x509_cert::{Certificate, der::Decode};
+
+use certificate::FileCertificate;
 
 /// The protocols that the server offers, in its order.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -71,34 +76,31 @@ pub struct Tls {
 impl Tls {
     /// Reads the files.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        let chain = certificates(&files.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| TlsError::File {
-            path: files.key.clone(),
-            what: "private key",
-            source,
-        })?;
+        let provider = Arc::new(ring::default_provider());
+        let certificate = FileCertificate::load(files, provider.clone())?;
         let verifier = match &files.client_authorities {
             None => WebPkiClientVerifier::no_client_auth(),
-            Some(path) => verifier(path)?,
+            Some(path) => verifier(path, provider.clone())?,
         };
-        let certificate = |source| TlsError::Certificate {
+        let versions = |source| TlsError::Certificate {
             path: files.certificate.clone(),
             source,
         };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(certificate)?
+            .map_err(versions)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)
-            .map_err(certificate)?;
+            .with_cert_resolver(Arc::new(certificate));
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         let config = Arc::new(config);
         Ok(Self { config })
     }
 }
 
-fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn verifier(
+    path: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(path)? {
         roots
@@ -108,7 +110,6 @@ fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
                 source,
             })?;
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
         .build()
         .map_err(|source| TlsError::Authorities {
