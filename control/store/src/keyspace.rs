@@ -10,6 +10,7 @@ mod points;
 mod range;
 mod read;
 mod records;
+mod revision_order;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use range::KeyRange;
 pub(crate) use read::check_sort;
 pub use read::{RangeRead, RangeResult};
 use records::Records;
+pub(crate) use revision_order::RevisionOrder;
 pub(crate) use version::Version;
 pub(crate) use view::Found;
 pub use view::View;

@@ -122,6 +122,11 @@ impl Leases {
         Ok(ttl_s)
     }
 
+    /// All leases, each with its TTL in seconds.
+    pub(crate) fn granted(&self) -> impl Iterator<Item = (LeaseId, i64)> {
+        self.by_id.iter().map(|(&id, lease)| (id, lease.ttl_s))
+    }
+
     /// Resets the expiry of a lease to its full TTL; returns the TTL in seconds.
     pub fn renew(&mut self, id: LeaseId, now: Uptime) -> Result<i64, Error> {
         let lease = self.by_id.get_mut(&id).ok_or(Error::LeaseNotFound)?;

@@ -2,6 +2,7 @@
 
 mod alarms;
 mod compaction;
+mod export;
 mod leases;
 mod pins;
 mod publish;

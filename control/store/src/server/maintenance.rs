@@ -3,9 +3,7 @@
 mod downgrade;
 mod snapshot;
 
-use std::pin::Pin;
-
-use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use super::{API_VERSION, session::Session};
@@ -116,14 +114,13 @@ impl Maintenance for Service {
         }))
     }
 
-    type SnapshotStream = Pin<Box<dyn Stream<Item = Result<SnapshotResponse, Status>> + Send>>;
+    type SnapshotStream = ReceiverStream<Result<SnapshotResponse, Status>>;
 
     async fn snapshot(
         &self,
         _request: Request<SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        let blobs = snapshot::Blobs::new(snapshot::keys(&self.store).await?, API_VERSION);
-        Ok(Response::new(Box::pin(tokio_stream::iter(blobs.map(Ok)))))
+        Ok(Response::new(snapshot::stream(self.store.clone())))
     }
 
     /// The leader of a single member is the member itself.

@@ -1,109 +1,140 @@
-//! The blobs of a snapshot stream: all keys at one revision, then the SHA-256 of the blobs.
-//!
-//! The snapshot is a sequence of length-delimited `mvccpb.KeyValue` messages in key order.
+//! The stream of a snapshot: the blobs of a bbolt database as etcd keeps it, then their SHA-256.
 
-use std::vec;
+use std::io::{self, Write};
 
 use bytes::{Bytes, BytesMut};
-use prost::Message;
-use ring::digest::{Context, SHA256};
+use dormouse_snapshot::ExportError;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
 
-use crate::{
-    Error, Store,
-    proto::etcdserverpb::{RangeRequest, SnapshotResponse},
-    wire::KeyValue,
-};
+use super::super::API_VERSION;
+use crate::{Store, proto::etcdserverpb::SnapshotResponse};
 
-/// A blob with this many bytes takes no further key.
+/// Bytes of a blob, as etcd's.
 const BLOB_BYTES: usize = 32 << 10;
 
-/// All keys, in order, at the current revision.
-pub(super) async fn keys(store: &Store) -> Result<Vec<KeyValue>, Error> {
-    let zero = Bytes::from_static(b"\0");
-    let everything = RangeRequest {
-        key: zero.clone(),
-        range_end: zero,
-        ..RangeRequest::default()
-    };
-    Ok(store.range(&everything).await?.kvs)
+/// Blobs that wait for a slow client.
+const BLOBS_QUEUED_MAX: usize = 16;
+
+type Blob = Result<SnapshotResponse, Status>;
+
+/// Starts a snapshot of the store; it ends early if the stream is dropped.
+pub(super) fn stream(store: Store) -> ReceiverStream<Blob> {
+    let (blobs, stream) = channel(BLOBS_QUEUED_MAX);
+    tokio::task::spawn_blocking(move || {
+        let exported = store.export(|shape| Blobs::new(blobs.clone(), shape.bytes()));
+        if let Err(error) = exported {
+            // Fails if the client is gone, which then was the error.
+            let _ = blobs.blocking_send(Err(failure(&error)));
+        }
+    });
+    ReceiverStream::new(stream)
 }
 
-/// The responses of a snapshot stream.
-pub(super) struct Blobs {
-    kvs: vec::IntoIter<KeyValue>,
+fn failure(error: &ExportError) -> Status {
+    Status::internal(format!("etcdserver: failed to take a snapshot: {error}"))
+}
+
+/// An output that sends what it is given in blobs.
+#[derive(Debug)]
+struct Blobs {
+    sender: Sender<Blob>,
+    buffer: BytesMut,
+    /// Bytes of the database that are not sent; the checksum does not count.
     remaining_bytes: u64,
-    /// Taken when the last blob is made.
-    digest: Option<Context>,
-    version: &'static str,
 }
 
 impl Blobs {
-    pub(super) fn new(kvs: Vec<KeyValue>, version: &'static str) -> Self {
-        let bytes = kvs.iter().map(delimited_len).sum::<usize>();
+    fn new(sender: Sender<Blob>, bytes: u64) -> Self {
         Self {
-            kvs: kvs.into_iter(),
-            remaining_bytes: bytes as u64,
-            digest: Some(Context::new(&SHA256)),
-            version,
+            sender,
+            buffer: BytesMut::new(),
+            remaining_bytes: bytes,
         }
     }
 
-    fn response(&self, blob: Bytes) -> SnapshotResponse {
-        SnapshotResponse {
+    fn send(&mut self, blob: Bytes) -> io::Result<()> {
+        self.remaining_bytes = self.remaining_bytes.saturating_sub(blob.len() as u64);
+        let response = SnapshotResponse {
             header: None,
             remaining_bytes: self.remaining_bytes,
             blob,
-            version: self.version.into(),
-        }
+            version: API_VERSION.into(),
+        };
+        let sent = self.sender.blocking_send(Ok(response));
+        sent.map_err(|_closed| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-fn delimited_len(kv: &KeyValue) -> usize {
-    let len = kv.encoded_len();
-    prost::length_delimiter_len(len) + len
-}
-
-impl Iterator for Blobs {
-    type Item = SnapshotResponse;
-
-    fn next(&mut self) -> Option<SnapshotResponse> {
-        let mut blob = BytesMut::new();
-        while blob.len() < BLOB_BYTES
-            && let Some(kv) = self.kvs.next()
-        {
-            blob.extend_from_slice(&kv.encode_length_delimited_to_vec());
+impl Write for Blobs {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        while self.buffer.len() >= BLOB_BYTES {
+            let blob = self.buffer.split_to(BLOB_BYTES).freeze();
+            self.send(blob)?;
         }
-        if blob.is_empty() {
-            let digest = self.digest.take()?.finish();
-            return Some(self.response(Bytes::copy_from_slice(digest.as_ref())));
+        Ok(bytes.len())
+    }
+
+    /// Sends a shorter blob: the last one of the database, and the checksum.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
         }
-        self.digest.as_mut()?.update(&blob);
-        self.remaining_bytes -= blob.len() as u64;
-        Some(self.response(blob.freeze()))
+        let blob = self.buffer.split().freeze();
+        self.send(blob)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tokio_stream::StreamExt;
 
-    #[test]
-    fn the_last_blob_is_the_digest_of_the_others_and_nothing_remains() {
-        let kvs: Vec<KeyValue> = (0..100_u8)
-            .map(|n| KeyValue::encode(&[n; 1_000], &[]))
-            .collect();
-        let responses: Vec<_> = Blobs::new(kvs.clone(), "3.6.0").collect();
-        let (last, blobs) = responses.split_last().unwrap();
-        assert!(blobs.len() > 2);
-        let whole: Vec<u8> = blobs.iter().flat_map(|blob| blob.blob.to_vec()).collect();
-        let digest = ring::digest::digest(&SHA256, &whole);
-        assert_eq!(last.blob, digest.as_ref());
-        assert_eq!(last.remaining_bytes, 0);
-        assert_eq!(blobs.last().unwrap().remaining_bytes, 0);
-        let mut rest = whole.as_slice();
-        for kv in kvs {
-            assert_eq!(KeyValue::decode_length_delimited(&mut rest).unwrap(), kv);
+    use super::*;
+    use crate::proto::etcdserverpb::PutRequest;
+
+    async fn store() -> Store {
+        let store = Store::new();
+        for n in 0..100_u8 {
+            let request = PutRequest {
+                key: Bytes::from(vec![n]),
+                value: Bytes::from(vec![n; 1_000]),
+                ..PutRequest::default()
+            };
+            store.put(&request).await.unwrap();
         }
-        assert!(rest.is_empty());
+        store
+    }
+
+    #[tokio::test]
+    async fn the_last_blob_is_the_checksum_and_nothing_remains_before_it() {
+        let blobs: Vec<_> = stream(store().await).map(Result::unwrap).collect().await;
+        let (checksum, database) = blobs.split_last().unwrap();
+        assert_eq!((checksum.blob.len(), checksum.remaining_bytes), (32, 0));
+        let bytes: usize = database.iter().map(|blob| blob.blob.len()).sum();
+        let first = &database[0];
+        assert_eq!(
+            first.blob.len() as u64 + first.remaining_bytes,
+            bytes as u64
+        );
+        assert_eq!(database.last().unwrap().remaining_bytes, 0);
+        assert!(bytes > 100_000 && database.len() > 2);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_stream_ends_the_snapshot() {
+        let (sender, stream) = channel(1);
+        drop(stream);
+        let store = store().await;
+        let exported = tokio::task::spawn_blocking(move || {
+            store
+                .export(|shape| Blobs::new(sender, shape.bytes()))
+                .map(drop)
+        });
+        assert!(matches!(
+            exported.await.unwrap(),
+            Err(ExportError::Database(_))
+        ));
     }
 }
