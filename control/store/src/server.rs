@@ -5,6 +5,7 @@ mod auth;
 mod authority;
 mod cluster;
 pub(crate) mod codec;
+mod concurrency;
 mod direct;
 mod guard;
 mod http;
@@ -26,10 +27,14 @@ use tonic::{Code, Status, service::Routes, transport::Server};
 
 use crate::{
     Error, Store,
-    proto::etcdserverpb::{
-        auth_server::AuthServer, cluster_server::ClusterServer, kv_server::KvServer,
-        lease_server::LeaseServer, maintenance_server::MaintenanceServer,
-        watch_server::WatchServer,
+    proto::{
+        etcdserverpb::{
+            auth_server::AuthServer, cluster_server::ClusterServer, kv_server::KvServer,
+            lease_server::LeaseServer, maintenance_server::MaintenanceServer,
+            watch_server::WatchServer,
+        },
+        v3electionpb::election_server::ElectionServer,
+        v3lockpb::lock_server::LockServer,
     },
 };
 use direct::DirectLayer;
@@ -52,7 +57,7 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The version of etcd's API that the store implements. kube-apiserver uses progress requests of
 /// watches only from certain etcd versions on.
-const API_VERSION: &str = "3.6.0";
+const API_VERSION: &str = "3.7.0";
 
 /// The transport rejects larger messages. A message between [`crate::Limits::message_bytes_max`] and
 /// this gets etcd's error.
@@ -134,12 +139,16 @@ fn routes(
     streams: CancellationToken,
 ) -> Result<Routes, ServeError> {
     let watches = watch::Service::new(store.clone(), streams.clone());
-    let leases = lease::Service::new(store.clone(), streams);
+    let leases = lease::Service::new(store.clone(), streams.clone());
+    let locks = concurrency::Lock::new(store.clone(), streams.clone());
+    let elections = concurrency::Election::new(store.clone(), streams);
     let mut builder = Routes::builder();
     builder
         .add_service(AuthServer::new(auth::Service::new(store.clone())))
         .add_service(WatchServer::new(watches))
         .add_service(LeaseServer::new(leases))
+        .add_service(LockServer::new(locks))
+        .add_service(ElectionServer::new(elections))
         .add_service(ClusterServer::new(cluster))
         .add_service(MaintenanceServer::new(maintenance::Service::new(
             store.clone(),

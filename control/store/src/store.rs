@@ -8,6 +8,7 @@ mod pins;
 mod publish;
 mod reads;
 mod sizes;
+mod stream;
 mod watches;
 
 use std::{
@@ -42,6 +43,7 @@ use crate::{
     watch::{Recent, Watchers},
 };
 use pins::Pins;
+pub(crate) use stream::RangeParts;
 pub(crate) use watches::PageRead;
 
 /// Bytes of a gRPC message beyond the largest write; etcd's `grpcOverheadBytes`.

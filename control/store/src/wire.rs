@@ -70,6 +70,11 @@ impl Event {
         Fields::decode(self.part(KV).unwrap_or_default())
     }
 
+    /// The message of [`Event::kv`].
+    pub fn kv_message(&self) -> KeyValue {
+        KeyValue(self.0.slice_ref(self.part(KV).unwrap_or_default()))
+    }
+
     /// The key before the event, if the event has it.
     pub fn prev_kv(&self) -> Option<Fields<'_>> {
         self.part(PREV_KV).map(Fields::decode)

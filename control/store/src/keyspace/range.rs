@@ -28,6 +28,15 @@ impl KeyRange {
         }
     }
 
+    /// The fields `key` and `range_end` that name the range.
+    pub fn fields(&self) -> (Bytes, Bytes) {
+        match self {
+            Self::One(key) => (key.clone(), Bytes::new()),
+            Self::Span(key, range_end) => (key.clone(), range_end.clone()),
+            Self::From(key) => (key.clone(), Bytes::from_static(FROM_KEY)),
+        }
+    }
+
     /// Whether the range contains the key.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {

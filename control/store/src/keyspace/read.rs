@@ -53,6 +53,10 @@ pub struct RangeRead {
     scan_done: bool,
     /// `None`: the scan counts.
     count: Option<Count>,
+    /// Pairs that were drained.
+    drained: usize,
+    /// Whether the limit cut a pair off.
+    more: bool,
     kvs: Vec<KeyValue>,
     buffer: PageBuffer,
 }
@@ -113,6 +117,8 @@ impl RangeRead {
             plan,
             after: None,
             scanned: 0,
+            drained: 0,
+            more: false,
             kvs: Vec::new(),
             buffer: PageBuffer::default(),
         })
@@ -142,7 +148,7 @@ impl RangeRead {
                 self.after = last.map(Bytes::copy_from_slice);
                 return;
             }
-            if self.count.is_some() && self.kvs.len() >= self.plan.kvs_max {
+            if self.count.is_some() && self.is_full() {
                 break;
             }
             keys += 1;
@@ -157,8 +163,7 @@ impl RangeRead {
 
     /// Takes a pair that the request wants; returns its bytes.
     fn take(&mut self, key: &[u8], encoded: &[u8]) -> usize {
-        let full = self.kvs.len() >= self.plan.kvs_max;
-        if full || !self.plan.filters.pass(encoded) {
+        if self.is_full() || !self.plan.filters.pass(encoded) {
             return 0;
         }
         // A sort by value needs the values.
@@ -171,20 +176,36 @@ impl RangeRead {
         key.len() + encoded.len()
     }
 
+    fn is_full(&self) -> bool {
+        self.drained + self.kvs.len() >= self.plan.kvs_max
+    }
+
+    /// Takes the pairs that were read so far, in a read in key order; the result has the others.
+    pub fn drain(&mut self) -> Vec<KeyValue> {
+        self.cut();
+        self.drained += self.kvs.len();
+        mem::take(&mut self.kvs)
+    }
+
+    /// Cuts the pairs at the limit.
+    fn cut(&mut self) {
+        let left = self.plan.limit.saturating_sub(self.drained);
+        if self.plan.limit > 0 && self.kvs.len() > left {
+            self.kvs.truncate(left);
+            self.more = true;
+        }
+    }
+
     /// The result, after the last slice.
     pub fn finish(mut self) -> RangeResult {
         let Plan {
-            limit,
             order,
             target,
             keys_only,
             ..
         } = self.plan;
         sort(&mut self.kvs, order, target);
-        let more = limit > 0 && self.kvs.len() > limit;
-        if more {
-            self.kvs.truncate(limit);
-        }
+        self.cut();
         if keys_only && target == SortTarget::Value {
             for kv in &mut self.kvs {
                 *kv = strip(kv);
@@ -192,7 +213,7 @@ impl RangeRead {
         }
         RangeResult {
             kvs: mem::take(&mut self.kvs),
-            more,
+            more: self.more,
             count: self.count.map_or(self.scanned, |count| count.keys()),
         }
     }

@@ -1,5 +1,10 @@
 //! etcd's KV service.
 
+mod stream;
+
+use std::pin::Pin;
+
+use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
 use super::session::Session;
@@ -7,7 +12,8 @@ use crate::{
     Store,
     proto::etcdserverpb::{
         CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
-        PutResponse, RangeRequest, RangeResponse, TxnRequest, TxnResponse, kv_server::Kv,
+        PutResponse, RangeRequest, RangeResponse, RangeStreamResponse, TxnRequest, TxnResponse,
+        kv_server::Kv,
     },
 };
 
@@ -32,6 +38,17 @@ impl Kv for Service {
             .range(request.get_ref())
             .await?;
         Ok(Response::new(response))
+    }
+
+    type RangeStreamStream =
+        Pin<Box<dyn Stream<Item = Result<RangeStreamResponse, Status>> + Send>>;
+
+    async fn range_stream(
+        &self,
+        request: Request<RangeRequest>,
+    ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let parts = stream::start(&self.store, request)?;
+        Ok(Response::new(Box::pin(ReceiverStream::new(parts))))
     }
 
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {

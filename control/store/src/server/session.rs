@@ -57,6 +57,15 @@ impl<'a> Session<'a> {
         Ok(response)
     }
 
+    /// Checks that the user may read the range of a request.
+    pub(super) fn check_range(&self, request: &RangeRequest) -> Result<(), Status> {
+        let auth = self.store.auth();
+        if auth.enabled() {
+            auth.check_read(&self.caller()?, &request.key, &request.range_end)?;
+        }
+        Ok(())
+    }
+
     /// Puts one key.
     pub(super) async fn put(&self, request: &PutRequest) -> Result<PutResponse, Status> {
         let auth = self.store.auth();
@@ -116,6 +125,16 @@ impl<'a> Session<'a> {
         if auth.enabled() {
             let caller = self.caller()?;
             auth.read(|state| state.check_root(&caller))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the request has a user.
+    pub(super) fn check_user(&self) -> Result<(), Status> {
+        let auth = self.store.auth();
+        if auth.enabled() {
+            let caller = self.caller()?;
+            auth.read(|state| state.check_user(&caller))?;
         }
         Ok(())
     }

@@ -41,24 +41,17 @@ const FILES: [&str; 13] = [
     "random",
 ];
 
-/// Files that are replayed only when `DORMOUSE_ETCD_FILES` names them.
-const UNSERVED: [&str; 2] = ["auth", "concurrency"];
-
 /// Scenarios that run in parallel; most of them wait for timeouts.
 const PARALLEL: usize = 12;
 
 /// Differences that are printed; further ones are only counted.
 const SHOWN_MAX: usize = 40;
 
-/// The files to replay: those that `DORMOUSE_ETCD_FILES` (`kv,txn`) names.
+/// The files to replay: all, or those that `DORMOUSE_ETCD_FILES` (`kv,txn`) names.
 fn files() -> Vec<String> {
     match env::var("DORMOUSE_ETCD_FILES") {
         Ok(names) => names.split(',').map(str::to_owned).collect(),
-        Err(_) => FILES
-            .into_iter()
-            .filter(|name| !UNSERVED.contains(name))
-            .map(str::to_owned)
-            .collect(),
+        Err(_) => FILES.map(str::to_owned).into(),
     }
 }
 

@@ -200,20 +200,6 @@ async fn a_store_at_its_quota_refuses_puts_until_it_is_compacted_and_the_alarm_d
 }
 
 #[tokio::test]
-async fn a_method_that_the_store_lacks_is_unimplemented() {
-    let served = Served::start().await;
-    let mut client = served.client().await;
-    let Err(Error::GRpcStatus(refusal)) = client.lock("name", None).await else {
-        panic!("accepted")
-    };
-    assert_eq!(format!("{:?}", refusal.code()), "Unimplemented");
-    let status = client.status().await.unwrap();
-    assert!(status.version().starts_with("3.6."));
-    assert_eq!(client.member_list().await.unwrap().members().len(), 1);
-    served.stop().await;
-}
-
-#[tokio::test]
 async fn a_shutdown_ends_open_streams() {
     let served = Served::start().await;
     let mut client = served.client().await;

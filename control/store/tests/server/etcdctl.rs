@@ -141,7 +141,7 @@ async fn etcdctl_finds_the_server_healthy() {
     let health = run(&served, &["--endpoints", bare, "endpoint", "health"]).await;
     assert!(health.contains("is healthy"), "{health}");
     let status = run(&served, &["endpoint", "status"]).await;
-    assert!(status.contains("3.6.0"), "{status}");
+    assert!(status.contains("3.7.0"), "{status}");
     assert!(run(&served, &["member", "list"]).await.contains("dormouse"));
     served.stop().await;
 }

@@ -7,6 +7,7 @@
 )]
 
 mod clients;
+mod concurrency;
 mod etcdctl;
 mod harness;
 mod http;
@@ -14,5 +15,6 @@ mod linearizable;
 mod races;
 mod services;
 mod slow;
+mod stream;
 mod tls;
 mod transcripts;
