@@ -8,8 +8,6 @@ pub(crate) struct Outcome {
     pub(crate) scenarios: usize,
     /// Comparisons with a recorded value.
     pub(crate) decisions: usize,
-    /// Steps left out, as the .proto files lack their method.
-    pub(crate) unserved: usize,
     pub(crate) differences: Vec<String>,
 }
 
@@ -17,7 +15,6 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.scenarios += other.scenarios;
         self.decisions += other.decisions;
-        self.unserved += other.unserved;
         self.differences.extend(other.differences);
     }
 }

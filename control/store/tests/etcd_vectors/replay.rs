@@ -4,20 +4,18 @@ mod calls;
 mod streams;
 mod waiting;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, iter, time::Duration};
 
-use dormouse_store::{Limits, Store, server};
+use clap::Parser;
+use dormouse_store::{Store, server};
+use dormouse_store_command::{Config, Flags};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
-    json::short,
-    matching::matches,
-    messages::{Vars, method},
-    outcome::Outcome,
-    rpc::Meta,
+    json::short, matching::matches, messages::Vars, outcome::Outcome, rpc::Meta,
     watching::WatchStream,
 };
 use streams::Observation;
@@ -25,6 +23,13 @@ use waiting::Calls;
 
 /// Longer than any call takes on a busy machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The flags of the program.
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    flags: Flags,
+}
 
 pub(crate) struct Scenario {
     text: Value,
@@ -51,36 +56,29 @@ impl Scenario {
         self.text["name"].as_str().unwrap()
     }
 
-    /// The limits that the scenario's flags set.
-    fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
-        for flag in self.text["flags"].as_array().into_iter().flatten() {
-            match flag.as_str().unwrap().split_once('=').unwrap() {
-                ("--max-request-bytes", bytes) => limits.request_bytes_max = bytes.parse().unwrap(),
-                ("--max-txn-ops", ops) => limits.txn_ops_max = ops.parse().unwrap(),
-                ("--quota-backend-bytes", bytes) => limits.quota_bytes = bytes.parse().unwrap(),
-                ("--watch-progress-notify-interval", "1s") => {
-                    limits.progress_interval = Duration::from_secs(1);
-                }
-                (flag, _) => panic!("unknown flag {flag}"),
-            }
-        }
-        limits
+    /// What the program runs with the scenario's flags.
+    fn config(&self) -> Config {
+        let flags = self.text["flags"].as_array().into_iter().flatten();
+        let flags = flags.map(|flag| flag.as_str().unwrap());
+        let line = CommandLine::try_parse_from(iter::once("store").chain(flags)).unwrap();
+        Config::new(&line.flags).unwrap()
     }
 
     pub(crate) async fn replay(self) -> Outcome {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let shutdown = CancellationToken::new();
-        let store = Store::with_limits(self.limits());
-        let server = tokio::spawn(server::serve(listener, store, shutdown.clone()));
+        let Config { limits, server, .. } = self.config();
+        let store = Store::with_limits(limits);
+        let served = server::serve_with(vec![listener], store, server, shutdown.clone());
+        let served = tokio::spawn(served);
         let mut run = Run::new(self.name(), address);
         for (number, step) in self.text["steps"].as_array().unwrap().iter().enumerate() {
             run.step(number, step).await;
         }
         shutdown.cancel();
         let Run { outcome, .. } = run;
-        server.await.unwrap().unwrap();
+        served.await.unwrap().unwrap();
         outcome
     }
 }
@@ -136,12 +134,6 @@ impl Run {
     }
 
     async fn step(&mut self, number: usize, step: &Value) {
-        if let Some(rpc) = step["rpc"].as_str()
-            && method(rpc).is_none()
-        {
-            self.outcome.unserved += 1;
-            return;
-        }
         let label = format!("step {number} {} {}", step["rpc"], short(&step["req"]));
         if let Some(ms) = step["sleep"].as_u64() {
             tokio::time::sleep(Duration::from_millis(ms)).await;

@@ -1,8 +1,11 @@
 //! Locks and elections with the `etcd-client` crate: what becomes of those that wait.
 
-use etcd_client::{Client, Error, GetOptions, LockOptions};
+use etcd_client::{Client, Error, GetOptions, LockOptions, ProclaimOptions, ResignOptions};
 
-use crate::harness::{Served, until, within};
+use crate::{
+    harness::{Served, until, within},
+    services::refusal,
+};
 
 async fn keys(client: &mut Client, prefix: &str) -> usize {
     let options = GetOptions::new().with_prefix().with_count_only();
@@ -76,5 +79,58 @@ async fn of_eight_clients_one_at_a_time_holds_a_lock() {
     for client in clients {
         within(client).await.unwrap();
     }
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_lock_ends_with_its_lease() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    let options = || Some(LockOptions::new().with_lease(lease));
+    let held = client.lock("mutex", options()).await.unwrap();
+    assert_eq!(
+        client.lock("mutex", options()).await.unwrap().key(),
+        held.key()
+    );
+    client.lease_revoke(lease).await.unwrap();
+    assert_eq!(client.get(held.key(), None).await.unwrap().count(), 0);
+    let (code, _) = refusal(client.lock("mutex", options()).await);
+    assert_eq!(code, "Unknown");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn observers_see_the_leader_its_proclamations_and_its_successor() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    let mut leases = Vec::new();
+    for _ in 0..2 {
+        leases.push(client.lease_grant(60, None).await.unwrap().id());
+    }
+    let won = client.campaign("board", "one", leases[0]).await.unwrap();
+    let leader = won.leader().unwrap().clone();
+    assert_eq!(
+        (leader.name(), leader.lease()),
+        (b"board".as_slice(), leases[0])
+    );
+    let mut observed = client.observe("board").await.unwrap();
+    let mut seen = async || {
+        let response = within(observed.message()).await.unwrap().unwrap();
+        response.kv().unwrap().value_str().unwrap().to_owned()
+    };
+    assert_eq!(seen().await, "one");
+    let options = Some(ProclaimOptions::new().with_leader(leader.clone()));
+    client.proclaim("uno", options).await.unwrap();
+    assert_eq!(seen().await, "uno");
+    let (mut other, lease) = (served.client().await, leases[1]);
+    let successor =
+        tokio::spawn(async move { other.campaign("board", "two", lease).await.unwrap() });
+    let options = Some(ResignOptions::new().with_leader(leader));
+    client.resign(options).await.unwrap();
+    within(successor).await.unwrap();
+    assert_eq!(seen().await, "two");
+    let current = client.leader("board").await.unwrap();
+    assert_eq!(current.kv().unwrap().lease(), leases[1]);
     served.stop().await;
 }

@@ -20,15 +20,14 @@ impl Run {
     /// The call must not return for some milliseconds.
     pub(super) async fn pending(&mut self, label: &str, name: &str, step: &Value) {
         let ms = Duration::from_millis(step["ms"].as_u64().unwrap());
-        let call = self.calls.get_mut(name).unwrap();
-        let returned = tokio::time::timeout(ms, call).await;
-        let got = match returned {
-            Err(_) => json!("pending"),
-            Ok(response) => {
-                self.calls.remove(name);
-                answer(response.unwrap())
+        let mut got = json!("returned before");
+        if let Some(mut call) = self.calls.remove(name) {
+            let returned = tokio::time::timeout(ms, &mut call).await.ok();
+            if returned.is_none() {
+                self.calls.insert(name.into(), call);
             }
-        };
+            got = returned.map_or(json!("pending"), |response| answer(response.unwrap()));
+        }
         self.compare(&format!("{label} {name}"), &json!("pending"), &got);
     }
 
@@ -45,7 +44,8 @@ impl Run {
     pub(super) async fn cancel(&mut self, name: &str) {
         if let Some(call) = self.calls.remove(name) {
             call.abort();
-            assert!(call.await.is_err_and(|error| error.is_cancelled()));
+            // A call that returned just before is of no interest either.
+            let _ = call.await;
         }
     }
 }
