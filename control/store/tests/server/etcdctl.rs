@@ -152,7 +152,7 @@ async fn etcdctl_connects_with_tls_to_an_ipv6_address() {
     let authority = crate::tls::path("ca.pem");
     let authority = ["--cacert", authority.to_str().unwrap()];
     let status = [&authority[..], &["endpoint", "status"]].concat();
-    assert!(run(&served, &status).await.contains("3.6.0"));
+    assert!(run(&served, &status).await.contains("3.7.0"));
     let put = [&authority[..], &["put", "key", "value"]].concat();
     assert_eq!(run(&served, &put).await, "OK\n");
     served.stop().await;
