@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
-use dormouse_store::Store;
+use dormouse_store::{Limits, Store, durable::DataDir};
 use dormouse_store_command::Flags;
 use dormouse_store_command::compaction::{self, Policy};
 use prometheus_client::registry::Registry;
@@ -124,7 +124,8 @@ impl Roles {
             "--store is the URL of an external store: add --without store"
         );
         let listener = bind(self.options.at(STORE_PORT), "store").await?;
-        let store = Store::new();
+        let data = self.options.data();
+        let store = open(data).await?;
         store.register(&mut self.registry);
         let policy = Policy::Period(HISTORY);
         tokio::spawn(compaction::run(
@@ -132,9 +133,13 @@ impl Roles {
             policy,
             self.shutdown.clone(),
         ));
-        let served = dormouse_store::server::serve(listener, store, self.shutdown.clone());
-        self.running
-            .spawn(async move { served.await.context("store failed") });
+        let served = dormouse_store::server::serve(listener, store.clone(), self.shutdown.clone());
+        self.running.spawn(async move {
+            served.await.context("store failed")?;
+            store
+                .close()
+                .context("the end of the store's run was not recorded")
+        });
         Ok(url)
     }
 
@@ -283,6 +288,15 @@ async fn bind(address: SocketAddr, role: &str) -> Result<TcpListener> {
             "failed to listen on {address} for the {role}: stop another control plane on it, or set --address to an address of this host"
         )
     })
+}
+
+/// The store of a data directory.
+async fn open(data: DataDir) -> Result<Store> {
+    let path = data.path.display().to_string();
+    let opened = tokio::task::spawn_blocking(move || Store::open(Limits::default(), &data));
+    opened
+        .await?
+        .with_context(|| format!("failed to open the data directory `{path}`"))
 }
 
 /// A client of the store; waits until the store responds.

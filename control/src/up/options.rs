@@ -1,12 +1,14 @@
 //! The options of `dormouse up`.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dormouse_cluster::{Period, VipRange};
 use dormouse_fleet::proto;
+use dormouse_store::durable::{DataDir, Policy, PrefixMode};
 
 /// A role that may run in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,6 +46,22 @@ pub struct Options {
     /// Roles that run in another process
     #[arg(long, value_delimiter = ',')]
     pub without: Vec<Role>,
+    /// Directory that keeps the state of the control plane
+    #[arg(
+        long,
+        default_value = "/var/lib/dormouse/control",
+        env = "DORMOUSE_DATA_DIR"
+    )]
+    pub data_dir: PathBuf,
+    /// Durability of the writes to a prefix of keys: none, buffered, os or fsync. The empty prefix is all other keys.
+    /// May be repeated; the default is os, and none for Kubernetes' leases and events
+    #[arg(
+        long,
+        value_name = "PREFIX=MODE",
+        env = "DORMOUSE_DURABILITY",
+        value_delimiter = ','
+    )]
+    pub durability: Vec<PrefixMode>,
     /// URL of a store in another process: http://[ADDRESS]:2379
     #[arg(long, env = "DORMOUSE_STORE")]
     pub store: Option<String>,
@@ -97,6 +115,18 @@ impl Options {
         proto::NodeConfig {
             vip_ranges,
             activators: vec![activator],
+        }
+    }
+
+    /// The data directory of the store.
+    pub(super) fn data(&self) -> DataDir {
+        let mut policy = Policy::default();
+        for PrefixMode(prefix, mode) in &self.durability {
+            policy.set((prefix.clone(), *mode));
+        }
+        DataDir {
+            path: self.data_dir.clone(),
+            policy,
         }
     }
 

@@ -43,6 +43,13 @@ pub struct Alarms {
 }
 
 impl Alarms {
+    /// These alarms.
+    pub(crate) fn of(active: impl IntoIterator<Item = Alarm>) -> Self {
+        Self {
+            active: active.into_iter().collect(),
+        }
+    }
+
     /// Raises an alarm; returns it, whether it is new or not. The type NONE cannot be raised.
     pub fn activate(&mut self, alarm: Alarm) -> Option<Alarm> {
         if alarm.kind == kind(AlarmType::None) {

@@ -36,6 +36,9 @@ pub enum Error {
     /// The alarm CORRUPT is active; reads still work.
     #[error("etcdserver: corrupt cluster")]
     Corrupt,
+    /// The journal failed: the write may be lost. See [`crate::Store::journal_failure`].
+    #[error("etcdserver: the journal failed, writes are refused until the server is restarted")]
+    JournalFailed,
     /// The revision is below the compacted revision.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     Compacted,

@@ -10,6 +10,7 @@ mod points;
 mod range;
 mod read;
 mod records;
+mod restore;
 mod revision_order;
 mod slab;
 #[cfg(test)]

@@ -127,6 +127,11 @@ impl Leases {
         self.by_id.iter().map(|(&id, lease)| (id, lease.ttl_s))
     }
 
+    /// Attaches a restored key to the lease of its last put.
+    pub(crate) fn restore_key(&mut self, key: &[u8], lease: LeaseId) {
+        self.moved(key, 0, lease);
+    }
+
     /// Resets the expiry of a lease to its full TTL; returns the TTL in seconds.
     pub fn renew(&mut self, id: LeaseId, now: Uptime) -> Result<i64, Error> {
         let lease = self.by_id.get_mut(&id).ok_or(Error::LeaseNotFound)?;

@@ -10,6 +10,7 @@
 pub mod alarm;
 pub mod auth;
 mod commit;
+pub mod durable;
 pub mod error;
 pub mod keyspace;
 pub mod lease;
@@ -23,5 +24,6 @@ pub mod txn;
 pub mod watch;
 pub mod wire;
 
+pub use dormouse_wal::OpenError;
 pub use error::Error;
 pub use store::{Limits, Store};

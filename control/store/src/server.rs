@@ -116,6 +116,7 @@ pub async fn serve_with(
         ended = server => ended.map_err(ServeError::Transport),
         () = store.expire_leases() => Ok(()),
         () = store.reclaim_compacted() => Ok(()),
+        () = store.take_snapshots() => Ok(()),
     }
 }
 
@@ -181,6 +182,7 @@ impl From<Error> for Status {
             | Error::InvalidSortOption
             | Error::RequestTooLarge => Code::InvalidArgument,
             Error::MessageTooLarge | Error::NoSpace => Code::ResourceExhausted,
+            Error::JournalFailed => Code::Unavailable,
             Error::Corrupt => Code::DataLoss,
             Error::Compacted | Error::FutureRevision | Error::LeaseTtlTooLarge => Code::OutOfRange,
             Error::LeaseNotFound => Code::NotFound,

@@ -2,12 +2,14 @@
 
 mod alarms;
 mod compaction;
+mod durability;
 mod export;
 mod leases;
 mod pins;
 mod publish;
 mod reads;
 mod sizes;
+mod snapshots;
 mod stream;
 mod watches;
 
@@ -32,8 +34,9 @@ use crate::{
     alarm::Alarms,
     auth::{self, Auth},
     commit::Frontier,
+    durable::{Journal, Lost, Restored, Written},
     keyspace::{Keyspace, Revision},
-    lease::Leases,
+    lease::{LeaseId, Leases},
     metrics::Metrics,
     proto::etcdserverpb::{
         DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, ResponseHeader,
@@ -92,9 +95,20 @@ struct State {
     keyspace: Keyspace,
     leases: Leases,
     alarms: Alarms,
+    /// The lease that the write in progress revokes, for its record; 0 is none.
+    revoked: LeaseId,
 }
 
 impl State {
+    fn new(keyspace: Keyspace) -> Self {
+        Self {
+            keyspace,
+            leases: Leases::default(),
+            alarms: Alarms::default(),
+            revoked: 0,
+        }
+    }
+
     /// Applies the committed events above a revision to the leases.
     fn attach_leases(&mut self, above: Revision) {
         if self.leases.is_empty() {
@@ -134,6 +148,59 @@ struct Shared {
     pins: Pins,
     /// Notified by a compaction: there is memory to free.
     compacted: Notify,
+    /// `None`: the state is in memory only.
+    journal: Option<Journal>,
+    lost: Lost,
+    /// Notified by a compaction: a snapshot may be due.
+    snapshot_due: Notify,
+    /// Bytes of the last snapshot of this run.
+    snapshot_bytes: AtomicU64,
+}
+
+impl Shared {
+    /// A store in memory.
+    fn new(limits: Limits, state: State) -> Self {
+        Self {
+            frontier: Frontier::new(state.keyspace.current()),
+            state: RwLock::new(state),
+            watchers: Mutex::default(),
+            publishing: Mutex::default(),
+            recent: RwLock::default(),
+            limits,
+            // An empty store is a new cluster; clients recognise it by the cluster ID.
+            cluster_id: random(),
+            member_id: random(),
+            started: Instant::now(),
+            metrics: Metrics::default(),
+            auth: Auth::new(limits.auth),
+            leases_changed: Notify::new(),
+            used: Used::default(),
+            pins: Pins::default(),
+            compacted: Notify::new(),
+            journal: None,
+            lost: Lost::default(),
+            snapshot_due: Notify::new(),
+            snapshot_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// A store on a data directory.
+    fn restored(limits: Limits, restored: Restored, journal: Journal) -> Self {
+        let identity = journal.identity();
+        let state = State {
+            keyspace: restored.keyspace,
+            leases: restored.leases,
+            alarms: restored.alarms,
+            revoked: 0,
+        };
+        let mut shared = Self::new(limits, state);
+        shared.auth.restore(restored.auth);
+        shared.cluster_id = identity.cluster;
+        shared.member_id = identity.member;
+        shared.lost = restored.lost;
+        shared.journal = Some(journal);
+        shared
+    }
 }
 
 /// A handle to the store; clones share it.
@@ -162,32 +229,18 @@ impl Store {
         Self::with_limits(Limits::default())
     }
 
-    /// An empty store.
+    /// An empty store in memory.
     pub fn with_limits(limits: Limits) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                state: RwLock::new(State {
-                    keyspace: Keyspace::new(limits.quota_bytes),
-                    leases: Leases::default(),
-                    alarms: Alarms::default(),
-                }),
-                watchers: Mutex::default(),
-                publishing: Mutex::default(),
-                recent: RwLock::default(),
-                limits,
-                // An empty store is a new cluster; clients recognise it by the cluster ID.
-                cluster_id: random(),
-                member_id: random(),
-                started: Instant::now(),
-                metrics: Metrics::default(),
-                auth: Auth::new(limits.auth),
-                leases_changed: Notify::new(),
-                used: Used::default(),
-                frontier: Frontier::new(Keyspace::default().current()),
-                pins: Pins::default(),
-                compacted: Notify::new(),
-            }),
-        }
+        let keyspace = Keyspace::new(limits.quota_bytes);
+        Self::of(Shared::new(limits, State::new(keyspace)))
+    }
+
+    fn of(shared: Shared) -> Self {
+        let store = Self {
+            shared: Arc::new(shared),
+        };
+        store.update_gauges(&store.shared.state.read());
+        store
     }
 
     /// Registers the store's metrics under etcd's names.
@@ -242,11 +295,11 @@ impl Store {
         txn::check_put(request)?;
         self.check_size(request)?;
         self.shared.metrics.puts.inc();
-        let (mut response, revision) = self.write(|state| {
+        let (mut response, written) = self.write(|state| {
             state.alarms.check_growth()?;
             txn::put(&mut state.keyspace, &state.leases, request)
         })?;
-        response.header = Some(self.answer(revision).await);
+        response.header = Some(self.answer(written).await?);
         Ok(response)
     }
 
@@ -259,11 +312,11 @@ impl Store {
         txn::check_delete_range(request)?;
         self.check_size(request)?;
         self.shared.metrics.deletes.inc();
-        let (mut response, revision) = self.write(|state| {
+        let (mut response, written) = self.write(|state| {
             state.alarms.check_write()?;
             Ok(txn::delete_range(&mut state.keyspace, request))
         })?;
-        response.header = Some(self.answer(revision).await);
+        response.header = Some(self.answer(written).await?);
         Ok(response)
     }
 
@@ -277,11 +330,12 @@ impl Store {
         if !read_only {
             self.check_size(request)?;
         }
+        self.check_lost_txn(request)?;
         self.shared.metrics.txns.inc();
         if read_only {
             return self.read_txn(request);
         }
-        let (mut response, revision) = self.write(|state| {
+        let (mut response, written) = self.write(|state| {
             if growth > 0 {
                 state.alarms.check_growth()?;
             } else {
@@ -289,15 +343,16 @@ impl Store {
             }
             txn::txn(&mut state.keyspace, &state.leases, request)
         })?;
-        response.header = Some(self.answer(revision).await);
+        response.header = Some(self.answer(written).await?);
         Ok(response)
     }
 
-    /// Runs one write under the lock; returns its response with the revision at which it ran.
+    /// Runs one write under the lock and records it; returns its response.
     fn write<R>(
         &self,
         apply: impl FnOnce(&mut State) -> Result<R, Error>,
-    ) -> Result<(R, Revision), Error> {
+    ) -> Result<(R, Written), Error> {
+        self.check_journal()?;
         let mut state = self.shared.state.write();
         let before = state.keyspace.current();
         let response = apply(&mut state)?;
@@ -306,19 +361,15 @@ impl Store {
             state.attach_leases(before);
             self.update_gauges(&state);
         }
+        let revoked = std::mem::take(&mut state.revoked);
+        let journal = self.shared.journal.as_ref();
+        let ticket = journal.map(|journal| journal.write(&state.keyspace, (before, revoked)));
         drop(state);
-        if revision != before {
+        if revision != before && ticket.is_none() {
             self.shared.frontier.advance(revision);
             self.publish();
         }
-        Ok((response, revision))
-    }
-
-    /// Waits until the revision of a write is visible; returns the header of the response. A write
-    /// without effect waits, too: its response may show what is not visible yet.
-    async fn answer(&self, revision: Revision) -> ResponseHeader {
-        self.shared.frontier.reached(revision).await;
-        self.header(revision)
+        Ok((response, Written { revision, ticket }))
     }
 
     fn update_gauges(&self, state: &State) {

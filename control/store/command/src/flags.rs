@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, builder::PossibleValuesParser};
 
+use dormouse_store::durable::PrefixMode;
+
 use crate::{duration, listen::ListenUrl};
 
 /// What the compaction's retention counts.
@@ -18,6 +20,22 @@ pub enum CompactionMode {
 /// The flags of the store.
 #[derive(Args, Clone, Debug)]
 pub struct Flags {
+    /// Directory that keeps the state; without one it is in memory only
+    #[arg(long, value_name = "DIRECTORY")]
+    pub data_dir: Option<PathBuf>,
+    /// Durability of the writes to a prefix of keys: none, buffered, os or fsync. The empty prefix is
+    /// all other keys. May be repeated; the default is os, and none for Kubernetes' leases and events
+    #[arg(
+        long,
+        value_name = "PREFIX=MODE",
+        value_delimiter = ',',
+        requires = "data_dir"
+    )]
+    pub durability: Vec<PrefixMode>,
+    /// First revision of a store without a data directory; the default is the time in microseconds, so
+    /// that revisions do not go back when it restarts
+    #[arg(long, value_name = "REVISION", conflicts_with = "data_dir", value_parser = clap::value_parser!(i64).range(1..1 << 53))]
+    pub initial_revision: Option<i64>,
     /// URLs to serve clients on; either all http or all https
     #[arg(
         long,

@@ -7,12 +7,13 @@ mod config;
 mod duration;
 mod flags;
 mod listen;
+mod state;
 mod trace;
 
 use std::{io, path::PathBuf, pin::pin};
 
 use dormouse_store::{
-    Store,
+    OpenError, Store,
     server::{self, ServeError, TlsError},
 };
 use futures::future::{Either, select, try_join_all};
@@ -49,6 +50,20 @@ pub enum RunError {
         /// The cause.
         source: io::Error,
     },
+    /// The data directory is refused.
+    #[error("failed to open the data directory `{}`", path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// The cause.
+        source: OpenError,
+    },
+    /// The thread that opens the data directory ended early.
+    #[error("failed to open the data directory")]
+    Opening(#[from] tokio::task::JoinError),
+    /// The end of the run could not be recorded.
+    #[error(transparent)]
+    Close(#[from] dormouse_store::Error),
     /// The server failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -60,8 +75,9 @@ pub async fn run(flags: Flags, shutdown: CancellationToken) -> Result<(), RunErr
         info!(flag, "the flag has no effect");
     }
     let config = Config::new(&flags)?;
-    let store = Store::with_limits(config.limits);
-    serve(config, store, shutdown).await
+    let store = state::open(config.limits, &flags).await?;
+    serve(config, store.clone(), shutdown).await?;
+    Ok(store.close()?)
 }
 
 /// Serves a store as the flags describe until `shutdown` is cancelled.

@@ -53,7 +53,13 @@ async fn flags_reach_the_server() {
     let urls = format!("--listen-client-urls=http://{first},http://{second}");
     let trace_flag = format!("--trace={}", trace.display());
     let shutdown = CancellationToken::new();
-    let arguments = [&urls, "--name=cp", "--max-request-bytes=100", &trace_flag];
+    let arguments = [
+        &urls,
+        "--initial-revision=1",
+        "--name=cp",
+        "--max-request-bytes=100",
+        &trace_flag,
+    ];
     let server = start(&arguments, &shutdown);
     let mut client = connect(&format!("http://{first}")).await;
     let members = client.member_list().await.unwrap();
@@ -79,6 +85,37 @@ async fn flags_reach_the_server() {
     assert_eq!(lines[1]["res"]["header"]["revision"], 2);
     assert_eq!(lines[0]["call"], lines[1]["call"]);
     assert_eq!(lines[3]["err"]["code"], "InvalidArgument");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_directory_keeps_the_keys_and_a_store_in_memory_starts_from_the_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", folder.path().display());
+    let mut revisions = Vec::new();
+    for arguments in [vec![data.as_str()], vec![data.as_str()], vec![]] {
+        let address = unused_address().await;
+        let urls = format!("--listen-client-urls=http://{address}");
+        let shutdown = CancellationToken::new();
+        let server = start(&[&[urls.as_str()][..], &arguments].concat(), &shutdown);
+        let mut client = connect(&format!("http://{address}")).await;
+        let found = client.get("key", None).await.unwrap();
+        revisions.push((found.count(), found.header().unwrap().revision()));
+        client.put("key", "value", None).await.unwrap();
+        drop(client);
+        shutdown.cancel();
+        let ended = time::timeout(TIMEOUT, server).await.unwrap();
+        ended.unwrap().unwrap();
+    }
+    let [new, again, memory] = revisions[..] else {
+        panic!("{revisions:?}");
+    };
+    assert_eq!(new, (0, 1));
+    // The put was revision 2, and a start moves the revision.
+    assert_eq!(again, (1, 3));
+    assert!(
+        memory.0 == 0 && (1 << 50..1 << 53).contains(&memory.1),
+        "{memory:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,14 +85,22 @@ impl Auth {
         read(&self.state.read())
     }
 
-    /// Runs an operation of the state and applies its changes.
-    pub fn change(
+    /// Replaces the state, at the start.
+    pub(crate) fn restore(&mut self, state: State) {
+        self.enabled = AtomicBool::new(state.enabled());
+        self.state = RwLock::new(state);
+    }
+
+    /// Runs an operation of the state, applies its changes and records the new state.
+    pub(crate) fn change(
         &self,
         operation: impl FnOnce(&State) -> Result<Vec<Change>, AuthError>,
+        record: impl FnOnce(&State),
     ) -> Result<(), AuthError> {
         let mut state = self.state.write();
         let changes = operation(&state)?;
         state.apply(changes);
+        record(&state);
         self.enabled.store(state.enabled(), Ordering::Release);
         if !state.enabled() {
             self.tokens.lock().clear();

@@ -47,6 +47,22 @@ impl Default for State {
 }
 
 impl State {
+    /// The state that changes of an empty one make, at a revision.
+    pub(crate) fn restored(revision: u64, changes: Vec<Change>) -> Self {
+        let mut state = Self::default();
+        state.apply(changes);
+        state.revision = revision;
+        state
+    }
+
+    /// The changes of an empty state that make this one.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
+        let roles = self.roles.values().cloned().map(Change::PutRole);
+        let users = self.users.values().cloned().map(Change::PutUser);
+        let enabled = self.enabled.then_some(Change::Enable);
+        roles.chain(users).chain(enabled)
+    }
+
     /// Whether requests need a user.
     pub fn enabled(&self) -> bool {
         self.enabled

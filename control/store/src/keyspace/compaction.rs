@@ -35,6 +35,14 @@ impl Compaction {
         }
     }
 
+    /// Nothing below the revision is left.
+    pub(super) fn starting_at(revision: Revision, quota_bytes: u64) -> Self {
+        Self {
+            revision,
+            ..Self::new(quota_bytes)
+        }
+    }
+
     pub(super) fn revision(&self) -> Revision {
         self.revision
     }

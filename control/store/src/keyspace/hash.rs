@@ -56,6 +56,21 @@ impl Default for HistoryHash {
 }
 
 impl HistoryHash {
+    /// The history from a compacted revision on.
+    pub(super) fn starting_at(revision: Revision) -> Self {
+        Self {
+            passed: revision,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a version that can be read at the compacted revision.
+    pub(super) fn restore(&mut self, key: &[u8], encoded: &[u8]) {
+        let weight = version_weight(key, encoded);
+        self.base = self.base.wrapping_add(weight);
+        self.sum = self.sum.wrapping_add(weight);
+    }
+
     /// Moves the compacted revision; its events are passed later.
     pub(super) fn compact(&mut self, revision: Revision) {
         self.pending.push_back(revision);

@@ -47,6 +47,14 @@ impl Log {
         }
     }
 
+    /// An empty log whose events up to a revision are dropped.
+    pub(super) fn starting_after(dropped: Revision) -> Self {
+        Self {
+            dropped,
+            ..Self::new()
+        }
+    }
+
     /// Resident bytes.
     pub(super) fn held_bytes(&self) -> u64 {
         self.slab.held_bytes() + (self.chunks.capacity() * size_of::<Handle>()) as u64

@@ -38,11 +38,11 @@ impl Service {
         self.store.header(self.store.revision())
     }
 
-    fn change(
+    async fn change(
         &self,
         operation: impl FnOnce(&State) -> Result<Vec<Change>, AuthError>,
     ) -> Result<ResponseHeader, Status> {
-        self.store.auth().change(operation)?;
+        self.store.change_auth(operation).await??;
         Ok(self.header())
     }
 
@@ -83,7 +83,7 @@ impl Auth for Service {
         &self,
         _request: Request<AuthEnableRequest>,
     ) -> Result<Response<AuthEnableResponse>, Status> {
-        let header = Some(self.change(State::enable)?);
+        let header = Some(self.change(State::enable).await?);
         Ok(Response::new(AuthEnableResponse { header }))
     }
 
@@ -91,7 +91,7 @@ impl Auth for Service {
         &self,
         _request: Request<AuthDisableRequest>,
     ) -> Result<Response<AuthDisableResponse>, Status> {
-        let header = Some(self.change(|state| Ok(state.disable()))?);
+        let header = Some(self.change(|state| Ok(state.disable())).await?);
         Ok(Response::new(AuthDisableResponse { header }))
     }
 
@@ -132,7 +132,10 @@ impl Auth for Service {
         } else {
             Some(self.hash(request.password).await?)
         };
-        let header = Some(self.change(|state| state.user_add(&request.name, hash))?);
+        let header = Some(
+            self.change(|state| state.user_add(&request.name, hash))
+                .await?,
+        );
         Ok(Response::new(AuthUserAddResponse { header }))
     }
 
@@ -163,7 +166,7 @@ impl Auth for Service {
         request: Request<AuthUserDeleteRequest>,
     ) -> Result<Response<AuthUserDeleteResponse>, Status> {
         let name = &request.get_ref().name;
-        let header = Some(self.change(|state| state.user_delete(name))?);
+        let header = Some(self.change(|state| state.user_delete(name)).await?);
         self.store.auth().revoke_tokens(name);
         Ok(Response::new(AuthUserDeleteResponse { header }))
     }
@@ -177,7 +180,10 @@ impl Auth for Service {
             .auth()
             .read(|state| state.user(&name).map(|_| ()))?;
         let hash = self.hash(password).await?;
-        let header = Some(self.change(|state| state.user_change_password(&name, hash))?);
+        let header = Some(
+            self.change(|state| state.user_change_password(&name, hash))
+                .await?,
+        );
         self.store.auth().revoke_tokens(&name);
         Ok(Response::new(AuthUserChangePasswordResponse { header }))
     }
@@ -188,7 +194,7 @@ impl Auth for Service {
     ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
         let request = request.get_ref();
         let change = |state: &State| state.user_grant_role(&request.user, &request.role);
-        let header = Some(self.change(change)?);
+        let header = Some(self.change(change).await?);
         Ok(Response::new(AuthUserGrantRoleResponse { header }))
     }
 
@@ -198,7 +204,7 @@ impl Auth for Service {
     ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
         let request = request.get_ref();
         let change = |state: &State| state.user_revoke_role(&request.name, &request.role);
-        let header = Some(self.change(change)?);
+        let header = Some(self.change(change).await?);
         Ok(Response::new(AuthUserRevokeRoleResponse { header }))
     }
 
@@ -206,7 +212,10 @@ impl Auth for Service {
         &self,
         request: Request<AuthRoleAddRequest>,
     ) -> Result<Response<AuthRoleAddResponse>, Status> {
-        let header = Some(self.change(|state| state.role_add(&request.get_ref().name))?);
+        let header = Some(
+            self.change(|state| state.role_add(&request.get_ref().name))
+                .await?,
+        );
         Ok(Response::new(AuthRoleAddResponse { header }))
     }
 
@@ -236,7 +245,10 @@ impl Auth for Service {
         &self,
         request: Request<AuthRoleDeleteRequest>,
     ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
-        let header = Some(self.change(|state| state.role_delete(&request.get_ref().role))?);
+        let header = Some(
+            self.change(|state| state.role_delete(&request.get_ref().role))
+                .await?,
+        );
         Ok(Response::new(AuthRoleDeleteResponse { header }))
     }
 
@@ -245,7 +257,7 @@ impl Auth for Service {
         request: Request<AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
         let AuthRoleGrantPermissionRequest { name, perm } = request.into_inner();
-        let header = Some(self.change(|state| state.role_grant(&name, perm))?);
+        let header = Some(self.change(|state| state.role_grant(&name, perm)).await?);
         Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
     }
 
@@ -258,7 +270,10 @@ impl Auth for Service {
             key,
             range_end,
         } = request.into_inner();
-        let header = Some(self.change(|state| state.role_revoke(&role, &key, &range_end))?);
+        let header = Some(
+            self.change(|state| state.role_revoke(&role, &key, &range_end))
+                .await?,
+        );
         Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
     }
 }

@@ -53,7 +53,7 @@ impl Lease for Service {
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
         let request = request.get_ref();
-        let (id, ttl, revision) = self.store.lease_grant(request.id, request.ttl)?;
+        let (id, ttl, revision) = self.store.lease_grant(request.id, request.ttl).await?;
         let header = Some(self.store.header(revision));
         Ok(Response::new(LeaseGrantResponse {
             header,

@@ -4,6 +4,7 @@ use super::Store;
 use crate::{
     Error,
     alarm::Alarm,
+    durable::{kind, put_alarms},
     keyspace::Revision,
     proto::etcdserverpb::{AlarmType, alarm_request::AlarmAction},
 };
@@ -17,6 +18,14 @@ impl Store {
             AlarmAction::Activate => state.alarms.activate(alarm).into_iter().collect(),
             AlarmAction::Deactivate => state.alarms.deactivate(alarm).into_iter().collect(),
         };
+        if let Some(journal) = &self.shared.journal
+            && action != AlarmAction::Get
+        {
+            let revision = state.keyspace.current();
+            journal.note((kind::ALARMS, revision), |out| {
+                put_alarms(out, state.alarms.of_kind(AlarmType::None.into()));
+            });
+        }
         // Expired leases are not revoked while the alarm CORRUPT is active.
         self.shared.leases_changed.notify_one();
         (alarms, self.revision())

@@ -3,7 +3,11 @@
 use std::time::Instant;
 
 use super::{State, Store};
-use crate::{Error, keyspace::Revision};
+use crate::{
+    Error,
+    durable::{Written, kind, put_number},
+    keyspace::Revision,
+};
 
 /// Events that one slice frees; bounds the time for which it holds the lock to a fraction of a
 /// millisecond.
@@ -14,7 +18,9 @@ impl Store {
     /// memory is freed, as far as no read needs it; otherwise [`crate::server::serve`] frees it in
     /// the background. Cancel safe.
     pub async fn compact(&self, revision: Revision, physical: bool) -> Result<Revision, Error> {
-        let visible = self.compact_at(revision)?;
+        let (visible, written) = self.compact_at(revision)?;
+        self.settle(written).await?;
+        self.shared.snapshot_due.notify_one();
         if physical {
             self.reclaim().await;
         } else if !self.reclaim_slice() {
@@ -23,15 +29,18 @@ impl Store {
         Ok(visible)
     }
 
-    fn compact_at(&self, revision: Revision) -> Result<Revision, Error> {
+    fn compact_at(&self, revision: Revision) -> Result<(Revision, Written), Error> {
+        self.check_journal()?;
         // The watchers are marked first: a compaction drops events.
         self.publish();
         let visible = self.revision();
-        self.hold(|state| {
+        let written = self.hold(|state| {
             state.alarms.check_write()?;
-            state.keyspace.compact(revision, visible)
+            state.keyspace.compact(revision, visible)?;
+            let written = self.record((kind::COMPACT, &*state), |out| put_number(out, revision));
+            Ok::<_, Error>(written)
         })?;
-        Ok(visible)
+        Ok((visible, written))
     }
 
     /// Runs a part of a compaction under the lock, and records how long it held that.

@@ -3,6 +3,7 @@
 use super::{State, Store, random};
 use crate::{
     Error,
+    durable::{Written, kind, put_number},
     keyspace::{KeyRange, Revision},
     lease::{Expired, LeaseId, Leases, TimeToLive, Uptime},
     quota,
@@ -14,9 +15,20 @@ impl Store {
     }
 
     /// Grants a lease (ID 0: the store chooses one); returns its ID and its TTL in seconds.
-    pub fn lease_grant(&self, id: LeaseId, ttl_s: i64) -> Result<(LeaseId, i64, Revision), Error> {
-        let now = self.now();
+    pub async fn lease_grant(
+        &self,
+        id: LeaseId,
+        ttl_s: i64,
+    ) -> Result<(LeaseId, i64, Revision), Error> {
         self.admit(quota::LEASE_BYTES)?;
+        let (id, ttl_s, written) = self.grant(id, ttl_s)?;
+        self.settle(written).await?;
+        Ok((id, ttl_s, self.revision()))
+    }
+
+    fn grant(&self, id: LeaseId, ttl_s: i64) -> Result<(LeaseId, i64, Written), Error> {
+        self.check_journal()?;
+        let now = self.now();
         let mut state = self.shared.state.write();
         state.alarms.check_growth()?;
         let id = if id == 0 {
@@ -27,16 +39,21 @@ impl Store {
         let ttl_s = state.leases.grant(id, ttl_s, now)?;
         self.update_gauges(&state);
         self.shared.leases_changed.notify_one();
-        Ok((id, ttl_s, self.revision()))
+        let written = self.record((kind::GRANT, &state), |out| {
+            put_number(out, id);
+            put_number(out, ttl_s);
+        });
+        Ok((id, ttl_s, written))
     }
 
     /// Revokes a lease and deletes its keys in one revision; returns that revision.
     pub async fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
-        let ((), revision) = self.write(|state| {
+        let ((), written) = self.write(|state| {
             state.alarms.check_write()?;
             revoke(state, id)
         })?;
-        Ok(self.answer(revision).await.revision)
+        self.settle(written).await?;
+        Ok(written.revision)
     }
 
     /// Resets the expiry of a lease; returns its TTL in seconds, 0 if there is no such lease.
@@ -88,25 +105,28 @@ impl Store {
         let now = self.now();
         // The lock is taken for each lease, and the thread is released, so that requests run between
         // two revocations.
-        while self.expire_next(now) != Expired::Nothing {
+        while let Ok((expired, written)) = self.expire_next(now) {
+            if self.settle(written).await.is_err() || expired == Expired::Nothing {
+                return;
+            }
             tokio::task::yield_now().await;
         }
     }
 
-    fn expire_next(&self, now: Uptime) -> Expired {
-        let step = self.write(|state| {
+    fn expire_next(&self, now: Uptime) -> Result<(Expired, Written), Error> {
+        self.write(|state| {
             let expired = state.leases.expired(now);
             match expired {
                 Expired::Lease(id) => revoke(state, id).map(|()| expired),
                 Expired::Unknown | Expired::Nothing => Ok(expired),
             }
-        });
-        step.map_or(Expired::Nothing, |(expired, _)| expired)
+        })
     }
 }
 
 fn revoke(state: &mut State, id: LeaseId) -> Result<(), Error> {
     let keys = state.leases.revoke(id)?;
+    state.revoked = id;
     let mut write = state.keyspace.write();
     for key in keys {
         write.delete(&KeyRange::One(key));

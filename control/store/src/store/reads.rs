@@ -14,6 +14,7 @@ impl Store {
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
         self.check_transport(request)?;
         txn::check_range(request)?;
+        self.check_lost(request)?;
         self.shared.metrics.ranges.inc();
         let (mut read, visible, pin) = self.start_read(request)?;
         if pin.is_some() {

@@ -33,7 +33,7 @@ impl Store {
         let mut watchers = self.shared.watchers.lock();
         let mut wakes = Wakes::default();
         let current = self.catch_up(&mut watchers, &mut wakes);
-        let compacted = self.shared.state.read().keyspace.watchable();
+        let compacted = self.watchable(registration);
         let refused = registration.start > 0 && registration.start < compacted;
         if !refused {
             if registration.start == 0 {
@@ -45,6 +45,13 @@ impl Store {
         drop(watchers);
         wakes.wake();
         (current, if refused { Err(compacted) } else { Ok(()) })
+    }
+
+    /// The oldest revision from which a watcher can read.
+    fn watchable(&self, registration: &Registration) -> Revision {
+        let compacted = self.shared.state.read().keyspace.watchable();
+        let lost = self.shared.lost.floor(&registration.range);
+        lost.map_or(compacted, |floor| compacted.max(floor + 1))
     }
 
     /// Removes a watcher.

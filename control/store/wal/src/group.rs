@@ -32,9 +32,6 @@ pub(crate) const CEILING_STEP: u64 = 1 << 20;
 /// The kind of a record of the ceiling: 8 bytes, little endian.
 pub(crate) const CEILING_KIND: u8 = frame::CONTROL_KINDS;
 
-/// The kind of the first record of a run: the ID of the machine's boot.
-pub(crate) const OPENED_KIND: u8 = frame::CONTROL_KINDS + 2;
-
 /// A lock around a value. Tests model-check the group commit with another one than production's.
 pub(crate) trait Lock<T> {
     fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R;
@@ -75,6 +72,8 @@ pub(crate) struct Batch {
     pub(crate) last_crc: u32,
     /// The mark of the last record of the log.
     pub(crate) mark: u64,
+    /// No acknowledged mark is above it.
+    pub(crate) ceiling: u64,
     /// Whether a record waits for a sync.
     pub(crate) sync: bool,
 }
@@ -122,19 +121,6 @@ impl State {
         }
     }
 
-    /// The first records of a run: the machine's boot and the ceiling, to be written before the
-    /// journal starts.
-    pub(crate) fn opening(&mut self, boot_id: &str, ceiling: u64) -> Batch {
-        self.encode(OPENED_KIND, |out| out.extend_from_slice(boot_id.as_bytes()));
-        self.encode(CEILING_KIND, |out| {
-            out.extend_from_slice(&ceiling.to_le_bytes());
-        });
-        let batch = self.take();
-        self.frontier.wrote(batch.end);
-        self.frontier.synced(batch.end);
-        batch
-    }
-
     fn take(&mut self) -> Batch {
         let spare = std::mem::take(&mut self.spare);
         Batch {
@@ -142,6 +128,7 @@ impl State {
             end: self.end,
             last_crc: self.last_crc,
             mark: self.mark,
+            ceiling: self.frontier.ceiling(),
             sync: std::mem::take(&mut self.sync),
         }
     }

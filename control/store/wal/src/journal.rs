@@ -18,7 +18,7 @@ use crate::{
     files::Files,
     frame::CONTROL_KINDS,
     group::{Entry, Group, State, Step},
-    segment::Identity,
+    segment::{Identity, snapshot_mark},
     threads::{Signal, Threads},
     writer::Writer,
 };
@@ -220,8 +220,21 @@ impl Journal {
         )
     }
 
-    /// Removes the segments that a complete snapshot does not need.
+    /// Removes the segments and the snapshots that a complete snapshot makes superfluous.
     pub fn remove_before(&self, snapshot: &CompleteSnapshot) -> Result<(), FileError> {
+        let files = self.core.files.as_ref();
+        let names = files
+            .list()
+            .map_err(FileError::of("list", "the data directory"))?;
+        let older = |name: &&String| snapshot_mark(name).is_some_and(|mark| mark < snapshot.mark);
+        // The header of the current segment has the ceiling that a removed one may have.
+        self.core.sync_now();
+        if self.failure().is_some() {
+            return Ok(());
+        }
+        for name in names.iter().filter(older) {
+            files.remove(name).map_err(FileError::of("remove", name))?;
+        }
         self.core.writer.lock().remove_before(snapshot.first_needed)
     }
 }

@@ -23,7 +23,7 @@ mod snapshot;
 mod threads;
 mod writer;
 
-pub use durability::Durability;
+pub use durability::{Durability, UnknownDurability};
 pub use error::{Failure, FileError, OpenError};
 pub use frontier::Ticket;
 pub use journal::{CompleteSnapshot, Journal, Observer};

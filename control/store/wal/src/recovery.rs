@@ -10,12 +10,12 @@ use crate::{
     error::FileError,
     files::Files,
     frame::Frame,
-    group::{Batch, CEILING_KIND, CEILING_STEP, OPENED_KIND, Start, State},
+    group::{CEILING_KIND, CEILING_STEP, Start, State},
     journal::CLOSED_KIND,
     scan::{Frames, Tail},
     segment::{FileType, HEADER_BYTES, Header, Identity, segment_name},
     snapshot::SnapshotReader,
-    writer::{End, Listed, Writer},
+    writer::{End, Listed, Settings, Writer},
 };
 use inventory::Inventory;
 
@@ -26,9 +26,8 @@ pub struct Config {
     pub identity: Identity,
     /// Bytes at which a segment is full; a record is never split.
     pub segment_bytes: u64,
-    /// A text that differs between boots of the machine, such as Linux's
-    /// `/proc/sys/kernel/random/boot_id`; empty if it is not known.
-    pub boot_id: String,
+    /// A number that differs between boots of the machine; 0 if it is not known.
+    pub boot: u64,
 }
 
 /// A record of the caller.
@@ -81,9 +80,8 @@ pub struct Recovered {
 struct Log {
     end: End,
     listed: Vec<Listed>,
-    ceiling: u64,
     closed: Option<u64>,
-    boot_id: Option<Vec<u8>>,
+    boot: Option<u64>,
     torn: Option<(String, u64)>,
 }
 
@@ -160,11 +158,11 @@ impl Log {
                 position: 0,
                 last_crc: 0,
                 mark: 0,
+                ceiling: 0,
             },
             listed: Vec::new(),
-            ceiling: 0,
             closed: None,
-            boot_id: None,
+            boot: None,
             torn: None,
         }
     }
@@ -185,6 +183,9 @@ impl Log {
         let header = Header::decode(&bytes, FileType::Segment, &name)?;
         self.check_header(&header, (sequence, &name))?;
         inventory::check_identity(header.identity, config.identity, &name)?;
+        self.end.ceiling = self.end.ceiling.max(header.ceiling);
+        // A later run, or a later record of the run that was closed.
+        (self.boot, self.closed) = (Some(header.boot), None);
         let mut frames = Frames::new(
             &bytes[HEADER_BYTES..],
             config.identity.cluster,
@@ -238,9 +239,8 @@ impl Log {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.closed = None;
         match kind {
-            CEILING_KIND => self.ceiling = self.ceiling.max(number(payload)?),
+            CEILING_KIND => self.end.ceiling = self.end.ceiling.max(number(payload)?),
             CLOSED_KIND => self.closed = Some(number(payload)?),
-            OPENED_KIND => self.boot_id = Some(payload.to_owned()),
             _ => {
                 return visit(Record {
                     in_snapshot: false,
@@ -282,12 +282,12 @@ fn number(payload: &[u8]) -> Result<u64, std::array::TryFromSliceError> {
 impl Recovered {
     /// The end of the run before.
     pub fn previous_run(&self) -> PreviousRun {
-        let Some(boot_id) = &self.log.boot_id else {
+        let Some(boot) = self.log.boot else {
             return PreviousRun::None;
         };
         if self.log.closed.is_some() {
             PreviousRun::Closed
-        } else if !boot_id.is_empty() && boot_id == self.config.boot_id.as_bytes() {
+        } else if boot != 0 && boot == self.config.boot {
             PreviousRun::SameBoot
         } else {
             PreviousRun::OtherBoot
@@ -296,7 +296,7 @@ impl Recovered {
 
     /// A mark that no acknowledged record of the runs before exceeds, written or not.
     pub fn mark_bound(&self) -> u64 {
-        self.log.closed.unwrap_or(self.log.ceiling)
+        self.log.closed.unwrap_or(self.log.end.ceiling)
     }
 
     /// Starts the journal in a new segment, after `mark`. The file and the offset of a torn tail,
@@ -312,20 +312,23 @@ impl Recovered {
         let end = End {
             sequence: log.end.sequence + 1,
             mark,
+            ceiling: mark + CEILING_STEP,
             ..log.end
         };
-        let ceiling = mark + CEILING_STEP;
-        let mut state = State::new(Start {
+        let state = State::new(Start {
             cluster: config.identity.cluster,
             position: end.position,
             last_crc: end.last_crc,
             mark,
-            ceiling,
+            ceiling: end.ceiling,
         });
-        let settings = (config.identity, config.segment_bytes);
+        let settings = Settings {
+            identity: config.identity,
+            boot: config.boot,
+            segment_bytes: config.segment_bytes,
+        };
         let mut writer = Writer::new(Arc::clone(&files), settings, end, log.listed)?;
-        let opening = state.opening(&config.boot_id, ceiling);
-        write_and_sync(&mut writer, &opening, files.as_ref())?;
+        writer.sync_work().run(files.as_ref())?;
         inventory.remove_obsolete(files.as_ref())?;
         let journal = Journal::start((files, config.identity), state, writer, observer)?;
         Ok(journal)
@@ -354,13 +357,4 @@ impl Recovered {
         }
         Ok(())
     }
-}
-
-fn write_and_sync(
-    writer: &mut Writer,
-    opening: &Batch,
-    files: &dyn Files,
-) -> Result<(), FileError> {
-    writer.write(opening)?;
-    writer.sync_work().run(files)
 }

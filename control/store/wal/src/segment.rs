@@ -3,7 +3,7 @@
 use crate::{OpenError, frame::Position};
 
 /// Bytes of a header.
-pub const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 80;
 
 /// The format that this release writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -48,31 +48,35 @@ pub struct Header {
     pub position: Position,
     /// Of a segment: the last mark before it. Of a snapshot: the mark of its state.
     pub mark: u64,
+    /// Of a segment: no mark above it was acknowledged before the segment was created. Of a snapshot: 0.
+    pub ceiling: u64,
+    /// The boot of the machine in which the file was created; 0 if it is not known.
+    pub boot: u64,
     /// Of a segment: the checksum of the last frame before it, 0 if there is none.
     pub previous: u32,
 }
 
 impl Header {
-    /// The encoded header: magic, format, previous, cluster, member, sequence, position, mark (little
-    /// endian), and a checksum of all these.
+    /// The encoded header: magic, format, previous, cluster, member, sequence, position, mark, ceiling,
+    /// boot (little endian), four zero bytes, and a checksum of all these.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = Vec::with_capacity(HEADER_BYTES);
-        out.extend_from_slice(self.file_type.magic());
-        out.extend_from_slice(&FORMAT.to_le_bytes());
-        out.extend_from_slice(&self.previous.to_le_bytes());
-        for number in [
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(self.file_type.magic());
+        header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        header[12..16].copy_from_slice(&self.previous.to_le_bytes());
+        let numbers = [
             self.identity.cluster,
             self.identity.member,
             self.sequence,
             self.position,
             self.mark,
-            u64::from(0u32),
-        ] {
-            out.extend_from_slice(&number.to_le_bytes());
+            self.ceiling,
+            self.boot,
+        ];
+        for (field, number) in header[16..].chunks_exact_mut(8).zip(numbers) {
+            field.copy_from_slice(&number.to_le_bytes());
         }
-        let crc = crc32c::crc32c(&out[..HEADER_BYTES - 4]);
-        let mut header = [0; HEADER_BYTES];
-        header[..HEADER_BYTES - 4].copy_from_slice(&out[..HEADER_BYTES - 4]);
+        let crc = crc32c::crc32c(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         header
     }
@@ -110,6 +114,8 @@ impl Header {
             sequence: number_64(header, 32),
             position: number_64(header, 40),
             mark: number_64(header, 48),
+            ceiling: number_64(header, 56),
+            boot: number_64(header, 64),
             previous: number_32(header, 12),
         })
     }
@@ -166,6 +172,8 @@ mod tests {
             sequence: 3,
             position: 1 << 40,
             mark: 99,
+            ceiling: 1_000,
+            boot: 77,
             previous: 0xdead_beef,
         }
     }
@@ -183,7 +191,7 @@ mod tests {
             Header::decode(&flipped, FileType::Segment, "a").unwrap_err();
         }
         Header::decode(&bytes, FileType::Snapshot, "a").unwrap_err();
-        Header::decode(&bytes[..63], FileType::Segment, "a").unwrap_err();
+        Header::decode(&bytes[..HEADER_BYTES - 1], FileType::Segment, "a").unwrap_err();
     }
 
     #[test]

@@ -53,6 +53,8 @@ impl SnapshotWriter {
             sequence: first_needed,
             position: 0,
             mark,
+            ceiling: 0,
+            boot: 0,
             previous: 0,
         };
         Ok(Self {

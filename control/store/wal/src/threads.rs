@@ -93,7 +93,13 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.core.flush.end();
         self.core.sync.end();
-        for handle in self.handles.drain(..) {
+        // The last handle of the caller may be dropped by the observer, on one of these threads.
+        let current = thread::current().id();
+        let others = self
+            .handles
+            .drain(..)
+            .filter(|handle| handle.thread().id() != current);
+        for handle in others {
             // A panic of the thread is reported by the panic hook.
             let _ = handle.join();
         }

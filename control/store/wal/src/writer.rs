@@ -61,14 +61,22 @@ pub(crate) struct End {
     pub(crate) position: Position,
     pub(crate) last_crc: u32,
     pub(crate) mark: u64,
+    pub(crate) ceiling: u64,
+}
+
+/// What a writer puts into every header, and the size of its segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) identity: Identity,
+    pub(crate) boot: u64,
+    pub(crate) segment_bytes: u64,
 }
 
 /// The writer.
 #[derive(Debug)]
 pub(crate) struct Writer {
     files: Arc<dyn Files>,
-    identity: Identity,
-    segment_bytes: u64,
+    settings: Settings,
     current: Unsynced,
     end: End,
     /// Bytes of the current segment.
@@ -82,15 +90,14 @@ impl Writer {
     /// Starts a segment after `end`; `listed` are the segments before it.
     pub(crate) fn new(
         files: Arc<dyn Files>,
-        (identity, segment_bytes): (Identity, u64),
+        settings: Settings,
         end: End,
         listed: Vec<Listed>,
     ) -> Result<Self, FileError> {
-        let current = create(files.as_ref(), identity, end)?;
+        let current = create(files.as_ref(), settings, end)?;
         let mut writer = Self {
             files,
-            identity,
-            segment_bytes,
+            settings,
             current,
             end,
             length: HEADER_BYTES as u64,
@@ -120,8 +127,9 @@ impl Writer {
             position: batch.end,
             last_crc: batch.last_crc,
             mark: batch.mark,
+            ceiling: batch.ceiling,
         };
-        if self.length >= self.segment_bytes {
+        if self.length >= self.settings.segment_bytes {
             self.rotate()?;
         }
         Ok(!self.sealed.is_empty())
@@ -130,7 +138,7 @@ impl Writer {
     /// Starts the next segment. The full one is synced by the next [`SyncWork`].
     pub(crate) fn rotate(&mut self) -> Result<(), FileError> {
         self.end.sequence += 1;
-        let next = create(self.files.as_ref(), self.identity, self.end)?;
+        let next = create(self.files.as_ref(), self.settings, self.end)?;
         self.sealed.push(std::mem::replace(&mut self.current, next));
         if let Some(full) = self.listed.last_mut() {
             full.bytes = self.length;
@@ -182,17 +190,19 @@ impl Writer {
     }
 }
 
-fn create(files: &dyn Files, identity: Identity, end: End) -> Result<Unsynced, FileError> {
+fn create(files: &dyn Files, settings: Settings, end: End) -> Result<Unsynced, FileError> {
     let name = segment_name(end.sequence);
     let file = files
         .create(&name)
         .map_err(FileError::of("create", &name))?;
     let header = Header {
         file_type: FileType::Segment,
-        identity,
+        identity: settings.identity,
         sequence: end.sequence,
         position: end.position,
         mark: end.mark,
+        ceiling: end.ceiling,
+        boot: settings.boot,
         previous: end.last_crc,
     };
     append_all(file.as_ref(), &header.encode()).map_err(FileError::of("write", &name))?;

@@ -47,12 +47,12 @@ impl Client {
     }
 
     /// The lease of a request; a new one if the request names none.
-    pub(super) fn lease(&self, id: LeaseId) -> Result<LeaseId, Status> {
+    pub(super) async fn lease(&self, id: LeaseId) -> Result<LeaseId, Status> {
         if id != 0 {
             return Ok(id);
         }
         self.session().check_user()?;
-        let (id, _, _) = self.store.lease_grant(0, LEASE_TTL_S)?;
+        let (id, _, _) = self.store.lease_grant(0, LEASE_TTL_S).await?;
         Ok(id)
     }
 

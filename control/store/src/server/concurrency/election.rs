@@ -78,7 +78,7 @@ impl Election for Service {
         let client = self.client(&request);
         let ProclaimRequest { leader, value } = request.into_inner();
         let mut leader = leadership(leader)?;
-        let lease = client.lease(leader.lease);
+        let lease = client.lease(leader.lease).await;
         leader.lease = lease.map_err(|error| unknown(&error))?;
         let proclaimed = campaign::proclaim(&client, leader, value).await;
         let header = proclaimed.map_err(|error| unknown(&error))?;

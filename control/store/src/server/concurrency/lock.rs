@@ -31,7 +31,7 @@ impl Service {
 
 /// Waits for the lock, and returns its key.
 async fn lock(client: Client, request: &LockRequest) -> Result<LockResponse, Status> {
-    let lease = client.lease(request.lease)?;
+    let lease = client.lease(request.lease).await?;
     let queue = Queue::new(&request.name);
     let (place, entered) = Place::enter(client.clone(), queue, lease, Bytes::new()).await?;
     let mut header = entered.header;

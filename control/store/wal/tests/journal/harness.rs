@@ -24,7 +24,7 @@ pub(crate) fn config() -> Config {
     Config {
         identity: IDENTITY,
         segment_bytes: 64 << 20,
-        boot_id: "boot".to_owned(),
+        boot: 1,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use dormouse_wal::{
     Durability, Identity, OpenError,
-    segment::{FileType, Header, segment_name},
+    segment::{FileType, HEADER_BYTES, Header, segment_name},
 };
 
 use crate::{
@@ -52,6 +52,8 @@ fn a_segment_of_another_cluster_is_refused() {
         sequence: 2,
         position: 0,
         mark: 0,
+        ceiling: 0,
+        boot: 0,
         previous: 0,
     };
     let mut bytes = disk.bytes(&segment_name(2));
@@ -59,10 +61,12 @@ fn a_segment_of_another_cluster_is_refused() {
     let other = Header {
         position: header.position,
         mark: header.mark,
+        ceiling: header.ceiling,
+        boot: header.boot,
         previous: header.previous,
         ..other
     };
-    bytes[..64].copy_from_slice(&other.encode());
+    bytes[..HEADER_BYTES].copy_from_slice(&other.encode());
     disk.set(&segment_name(2), bytes);
     let refusal = refusal(&disk);
     assert!(refusal.contains("cluster bad"), "{refusal}");

@@ -1,6 +1,6 @@
 //! Records, marks and runs over restarts.
 
-use dormouse_wal::{Durability, PreviousRun, files::Directory};
+use dormouse_wal::{Config, Durability, PreviousRun, files::Directory};
 use proptest::prelude::*;
 
 use crate::{
@@ -76,13 +76,18 @@ fn the_end_of_a_run_is_known_to_the_next() {
     write(&journal, 1, Durability::Os).unwrap();
     drop(journal);
     assert_eq!(previous_run(&disk, config()), PreviousRun::SameBoot);
-    for boot_id in ["another", ""] {
-        let mut config = config();
-        config.boot_id = boot_id.to_owned();
+    for boot in [2, 0] {
+        let config = Config { boot, ..config() };
         assert_eq!(previous_run(&disk, config), PreviousRun::OtherBoot);
     }
     let journal = open(&disk, config());
     write(&journal, 2, Durability::None).unwrap();
+    // Segments and their headers are enough to know it: a snapshot removes the older ones.
+    let snapshot = journal.snapshot(2).unwrap().finish().unwrap();
+    journal.remove_before(&snapshot).unwrap();
+    let killed = disk.after_power_loss(0);
+    assert_eq!(previous_run(&killed, config()), PreviousRun::SameBoot);
+    assert!(read(&killed, config()).unwrap().1.mark_bound() > 2);
     journal.close().unwrap();
     drop(journal);
     let (_, recovered) = read(&disk, config()).unwrap();
@@ -125,7 +130,7 @@ proptest! {
         let mut mark = 0;
         let (mut strict, mut written) = (Vec::new(), Vec::new());
         for modes in runs {
-            let config = dormouse_wal::Config { segment_bytes, ..config() };
+            let config = Config { segment_bytes, ..config() };
             let (_, recovered) = read(&disk, config).unwrap();
             mark = recovered.mark_bound().max(mark);
             let journal = recovered.start(mark, Box::new(|| ())).unwrap();

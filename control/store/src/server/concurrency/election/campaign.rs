@@ -21,7 +21,7 @@ pub(super) async fn run(
     request: CampaignRequest,
 ) -> Result<CampaignResponse, Status> {
     let CampaignRequest { name, lease, value } = request;
-    let lease = client.lease(lease)?;
+    let lease = client.lease(lease).await?;
     let queue = Queue::new(&name);
     let (place, entered) = Place::enter(client.clone(), queue, lease, value.clone()).await?;
     let leader = LeaderKey {

@@ -1,0 +1,161 @@
+//! The journal of the store: the records of its changes, in the mode that the policy asks.
+
+use std::collections::BTreeSet;
+
+use dormouse_wal::{
+    CompleteSnapshot, Durability, Failure, FileError, Identity, SnapshotWriter, Ticket,
+};
+use parking_lot::Mutex;
+
+use super::{
+    Policy,
+    record::{kind, put_number, put_pair},
+};
+use crate::{
+    keyspace::{Keyspace, Revision},
+    lease::LeaseId,
+};
+
+/// The journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    log: dormouse_wal::Journal,
+    policy: Policy,
+    /// Revisions that wrote keys in mode `none` together with others: they are recorded, and a
+    /// snapshot must have their keys.
+    mixed: Mutex<BTreeSet<Revision>>,
+}
+
+/// A write that is applied, and its place in the journal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// The revision at which it ran.
+    pub(crate) revision: Revision,
+    /// `None` without a journal.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+/// A revision as a mark of the journal; revisions are positive.
+pub(super) fn mark(revision: Revision) -> u64 {
+    revision.cast_unsigned()
+}
+
+impl Journal {
+    pub(crate) fn new(
+        log: dormouse_wal::Journal,
+        policy: Policy,
+        mixed: BTreeSet<Revision>,
+    ) -> Self {
+        Self {
+            log,
+            policy,
+            mixed: Mutex::new(mixed),
+        }
+    }
+
+    /// The identity of the data directory.
+    pub(crate) fn identity(&self) -> Identity {
+        self.log.identity()
+    }
+
+    /// The policy of this run.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The revision up to which every write is as durable as its mode asks.
+    pub(crate) fn visible(&self) -> Revision {
+        self.log.visible().cast_signed()
+    }
+
+    /// The failure that ended acknowledgements.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.log.failure()
+    }
+
+    /// Records a write: its events above the revision before, and the lease that it revoked (0 is
+    /// none). The caller holds the lock of the state. A write without effect takes its place in the
+    /// order only.
+    pub(crate) fn write(
+        &self,
+        keyspace: &Keyspace,
+        (before, revoked): (Revision, LeaseId),
+    ) -> Ticket {
+        let revision = keyspace.current();
+        let durability = self.mode(keyspace, (before, revoked));
+        self.log
+            .append((kind::WRITE, mark(revision)), durability, |out| {
+                put_number(out, revision);
+                put_number(out, revoked);
+                for event in keyspace.events_above(before) {
+                    put_pair(out, event.key(), event.encoded());
+                }
+            })
+    }
+
+    /// The strictest mode of the written keys. A revocation is written in any case: otherwise a lease
+    /// whose keys are all in mode `none` would be back after every restart.
+    fn mode(&self, keyspace: &Keyspace, (before, revoked): (Revision, LeaseId)) -> Durability {
+        let least = if revoked == 0 {
+            Durability::None
+        } else {
+            Durability::Buffered
+        };
+        let (mut strictest, mut weakest) = (least, Durability::Fsync);
+        for event in keyspace.events_above(before) {
+            let mode = self.policy.of(event.key());
+            (strictest, weakest) = (strictest.max(mode), weakest.min(mode));
+        }
+        if weakest == Durability::None && strictest > Durability::None {
+            self.mixed.lock().insert(keyspace.current());
+        }
+        strictest
+    }
+
+    /// Records a change that has no keys, in the mode of the default.
+    pub(crate) fn change(
+        &self,
+        (kind, revision): (u8, Revision),
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Ticket {
+        let mode = self.policy.default.max(Durability::Buffered);
+        self.log.append((kind, mark(revision)), mode, fill)
+    }
+
+    /// Records a change that no client waits for: it is written within 10 ms.
+    pub(crate) fn note(&self, (kind, revision): (u8, Revision), fill: impl FnOnce(&mut Vec<u8>)) {
+        self.log
+            .append((kind, mark(revision)), Durability::Buffered, fill);
+    }
+
+    /// Returns when a change is as durable as its mode asks. Cancel safe.
+    pub(crate) async fn committed(&self, ticket: Ticket) -> Result<(), Failure> {
+        self.log.committed(ticket).await
+    }
+
+    /// Whether a snapshot has a version of this key and revision; those in mode `none` are lost at a
+    /// restart.
+    pub(crate) fn is_recorded(&self, key: &[u8], revision: Revision) -> bool {
+        self.policy.of(key) > Durability::None || self.mixed.lock().contains(&revision)
+    }
+
+    /// Bytes of the segments that a snapshot at a revision makes superfluous.
+    pub(crate) fn removable_bytes(&self, revision: Revision) -> u64 {
+        self.log.removable_bytes(mark(revision))
+    }
+
+    /// Starts a snapshot; see [`dormouse_wal::Journal::snapshot`].
+    pub(crate) fn snapshot(&self, revision: Revision) -> Result<SnapshotWriter, FileError> {
+        self.log.snapshot(mark(revision))
+    }
+
+    /// Removes what a complete snapshot makes superfluous.
+    pub(crate) fn remove_before(&self, snapshot: &CompleteSnapshot) -> Result<(), FileError> {
+        self.log.remove_before(snapshot)
+    }
+
+    /// Ends the run: the next one knows that nothing was lost. Blocks for a sync.
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        self.log.close()
+    }
+}

@@ -1,0 +1,194 @@
+//! The store on a data directory: recovery at the start, and the commit of each write.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use dormouse_wal::{
+    Config, Identity, Observer, OpenError, Recovery,
+    files::{Directory, Files},
+};
+
+use super::{Limits, Shared, State, Store, random};
+use crate::{
+    Error,
+    auth::{self, AuthError, Change},
+    durable::{
+        DataDir, Journal, Policy, Restored, SEGMENT_BYTES, Written, boot, kind, policy_text,
+        put_auth, put_lost, put_run,
+    },
+    keyspace::{KeyRange, Keyspace, Revision},
+    proto::etcdserverpb::{RangeRequest, ResponseHeader, TxnRequest, request_op::Request},
+};
+
+/// Set once the store exists: the journal is started before.
+type Slot = Arc<OnceLock<Weak<Shared>>>;
+
+impl Store {
+    /// An empty store in memory at a revision, whose history up to it is compacted: watches and reads
+    /// from before a restart are refused.
+    pub fn starting_at(limits: Limits, revision: Revision) -> Self {
+        let state = State::new(Keyspace::starting_at(revision, limits.quota_bytes));
+        Self::of(Shared::new(limits, state))
+    }
+
+    /// The store of a data directory: recovers its state, or creates it. Blocks for reads and syncs.
+    pub fn open(limits: Limits, data: &DataDir) -> Result<Self, OpenError> {
+        let directory = Directory::open(&data.path)?;
+        Self::open_files(limits, Arc::new(directory), data.policy.clone())
+    }
+
+    fn open_files(
+        limits: Limits,
+        files: Arc<dyn Files>,
+        policy: Policy,
+    ) -> Result<Self, OpenError> {
+        let config = Config {
+            identity: Identity {
+                cluster: random(),
+                member: random(),
+            },
+            segment_bytes: SEGMENT_BYTES,
+            boot: boot(),
+        };
+        let recovery = Recovery::open(files, config)?;
+        let snapshot = recovery.snapshot_mark().map(u64::cast_signed);
+        let mut restored = Restored::new(snapshot, limits.quota_bytes);
+        let recovered =
+            recovery.replay(&mut |record| restored.apply(record.kind, record.payload))?;
+        restored.finish(recovered.previous_run(), recovered.mark_bound());
+        let slot = Slot::default();
+        let mark = restored.keyspace.current().cast_unsigned();
+        let log = recovered.start(mark, observer(Arc::clone(&slot)))?;
+        let mixed = std::mem::take(&mut restored.mixed);
+        let journal = Journal::new(log, policy, mixed);
+        let store = Self::of(Shared::restored(limits, restored, journal));
+        // The slot is empty: it was created above.
+        let _ = slot.set(Arc::downgrade(&store.shared));
+        store.begin_run();
+        Ok(store)
+    }
+
+    /// Records the policy of this run and the losses of the ones before. Every acknowledgement comes
+    /// after these records are written, since it comes after them in the journal.
+    fn begin_run(&self) {
+        let Some(journal) = &self.shared.journal else {
+            return;
+        };
+        let revision = self.revision();
+        journal.note((kind::RUN, revision), |out| {
+            put_run(out, revision, &policy_text(journal.policy()));
+        });
+        for (prefix, floor) in self.shared.lost.floors() {
+            journal.note((kind::LOST, revision), |out| {
+                put_lost(out, floor, [prefix]);
+            });
+        }
+    }
+
+    /// The reason for which the journal failed, if it did. The store then refuses writes, and reads
+    /// return what was acknowledged.
+    pub fn journal_failure(&self) -> Option<String> {
+        let failure = self.shared.journal.as_ref()?.failure()?;
+        Some(failure.reason())
+    }
+
+    /// Ends the run of a store on a data directory in order. Blocks for a sync; without it the next
+    /// start treats the end as a crash.
+    pub fn close(&self) -> Result<(), Error> {
+        match &self.shared.journal {
+            Some(journal) => journal.close().or(Err(Error::JournalFailed)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses writes once the journal failed: they could never be acknowledged.
+    pub(super) fn check_journal(&self) -> Result<(), Error> {
+        match &self.shared.journal {
+            Some(journal) if journal.failure().is_some() => Err(Error::JournalFailed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until a write is as durable as its mode asks, and visible; returns the header of its
+    /// response. A write without effect waits, too: its response may show what is not visible yet.
+    pub(super) async fn answer(&self, written: Written) -> Result<ResponseHeader, Error> {
+        self.settle(written).await?;
+        Ok(self.header(written.revision))
+    }
+
+    /// Waits until a write is as durable as its mode asks, and visible.
+    pub(super) async fn settle(&self, written: Written) -> Result<(), Error> {
+        if let (Some(journal), Some(ticket)) = (&self.shared.journal, written.ticket) {
+            let committed = journal.committed(ticket).await;
+            committed.or(Err(Error::JournalFailed))?;
+            self.shared.frontier.advance(journal.visible());
+        } else {
+            self.shared.frontier.reached(written.revision).await;
+        }
+        Ok(())
+    }
+
+    /// Records a change without keys; the caller holds the lock of the state.
+    pub(super) fn record(
+        &self,
+        (kind, state): (u8, &State),
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Written {
+        let revision = state.keyspace.current();
+        let journal = self.shared.journal.as_ref();
+        let ticket = journal.map(|journal| journal.change((kind, revision), fill));
+        Written { revision, ticket }
+    }
+
+    /// Changes users and roles; returns when the change is as durable as the default mode asks.
+    pub(crate) async fn change_auth(
+        &self,
+        operation: impl FnOnce(&auth::State) -> Result<Vec<Change>, AuthError>,
+    ) -> Result<Result<(), AuthError>, Error> {
+        self.check_journal()?;
+        let mut ticket = None;
+        let changed = self.shared.auth.change(operation, |state| {
+            let journal = self.shared.journal.as_ref();
+            let revision = self.revision();
+            ticket = journal
+                .map(|journal| journal.change((kind::AUTH, revision), |out| put_auth(out, state)));
+        });
+        let revision = self.revision();
+        self.settle(Written { revision, ticket }).await?;
+        Ok(changed)
+    }
+
+    /// Refuses a read at a revision from before a restart that may have lost keys of the range.
+    pub(super) fn check_lost(&self, request: &RangeRequest) -> Result<(), Error> {
+        let range = KeyRange::new(&request.key, &request.range_end);
+        if self.shared.lost.hides(&range, request.revision) {
+            return Err(Error::Compacted);
+        }
+        Ok(())
+    }
+
+    /// [`Store::check_lost`] for all reads of a transaction, in both branches.
+    pub(super) fn check_lost_txn(&self, request: &TxnRequest) -> Result<(), Error> {
+        let mut ops = request.success.iter().chain(&request.failure);
+        ops.try_for_each(|op| match &op.request {
+            Some(Request::RequestRange(range)) => self.check_lost(range),
+            Some(Request::RequestTxn(nested)) => self.check_lost_txn(nested),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// Moves the visible revision and wakes the watchers when the journal's frontier moved.
+fn observer(slot: Slot) -> Observer {
+    Box::new(move || {
+        let Some(shared) = slot.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        if let Some(journal) = &shared.journal {
+            shared.frontier.advance(journal.visible());
+        }
+        Store { shared }.publish();
+    })
+}

@@ -1,0 +1,134 @@
+//! Snapshots of a store on a data directory: the state at the compacted revision, read in slices
+//! beside the writers, which makes the journal before it superfluous.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use dormouse_wal::{FileError, SnapshotWriter};
+
+use super::{Store, pins::Pin};
+use crate::{
+    durable::{
+        Journal, kind, policy_text, put_alarms, put_auth, put_lost, put_number, put_pair, put_run,
+    },
+    keyspace::{KeyRange, Revision},
+};
+
+/// A snapshot is due when the segments that it makes superfluous have this many bytes, and at least
+/// those of the last snapshot: so the files stay within a constant factor of the state.
+const REMOVABLE_BYTES_MIN: u64 = 64 << 20;
+
+/// Keys that one slice reads at most, and bytes after which it ends; both bound the time for which it
+/// holds the lock.
+const SLICE_KEYS: usize = 512;
+const SLICE_BYTES: usize = 256 << 10;
+
+/// A slice of the keys in order.
+struct Slice {
+    pairs: Vec<u8>,
+    /// The first key that may be in the next slice; `None` after the last slice.
+    next: Option<Bytes>,
+}
+
+impl Store {
+    /// Takes snapshots when compactions make them due; never returns. Cancel safe: a snapshot in
+    /// progress is completed by its thread.
+    pub(crate) async fn take_snapshots(&self) {
+        loop {
+            self.shared.snapshot_due.notified().await;
+            let store = self.clone();
+            let taken = tokio::task::spawn_blocking(move || store.snapshot_if_due()).await;
+            if let Ok(Err(error)) = taken {
+                // The journal is whole without the snapshot; the next compaction tries again.
+                tracing::warn!(error = %error, cause = %error.source, "no snapshot was taken");
+            }
+        }
+    }
+
+    /// Takes a snapshot if enough of the journal would become superfluous. Blocks.
+    pub(crate) fn snapshot_if_due(&self) -> Result<(), FileError> {
+        let Some(journal) = &self.shared.journal else {
+            return Ok(());
+        };
+        let revision = self.shared.state.read().keyspace.compacted();
+        let last = self.shared.snapshot_bytes.load(Ordering::Relaxed);
+        let due = journal.removable_bytes(revision) >= REMOVABLE_BYTES_MIN.max(last);
+        if revision > 0 && due {
+            self.snapshot(journal)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a snapshot at the compacted revision and removes what it makes superfluous.
+    pub(crate) fn snapshot(&self, journal: &Journal) -> Result<(), FileError> {
+        let (revision, _pin) = self.pin_compacted();
+        let mut writer = journal.snapshot(revision)?;
+        self.write_settings(journal, &mut writer)?;
+        let mut next = Some(Bytes::new());
+        while let Some(from) = next {
+            let slice = self.slice(journal, (revision, from));
+            writer.append(kind::PAIRS, |out| out.extend_from_slice(&slice.pairs))?;
+            next = slice.next;
+        }
+        let complete = writer.finish()?;
+        self.shared
+            .snapshot_bytes
+            .store(complete.bytes, Ordering::Relaxed);
+        journal.remove_before(&complete)
+    }
+
+    fn pin_compacted(&self) -> (Revision, Pin<'_>) {
+        let state = self.shared.state.read();
+        let revision = state.keyspace.compacted();
+        (revision, self.shared.pins.pin(revision))
+    }
+
+    /// Writes what has no revisions: the policy, the losses, the alarms and the leases as of now.
+    fn write_settings(
+        &self,
+        journal: &Journal,
+        writer: &mut SnapshotWriter,
+    ) -> Result<(), FileError> {
+        let revision = writer.mark().cast_signed();
+        writer.append(kind::RUN, |out| {
+            put_run(out, revision, &policy_text(journal.policy()));
+        })?;
+        for (prefix, floor) in self.shared.lost.floors() {
+            writer.append(kind::LOST, |out| put_lost(out, floor, [prefix]))?;
+        }
+        let (alarms, leases): (Vec<_>, Vec<_>) = {
+            let state = self.shared.state.read();
+            let alarms = state.alarms.of_kind(0).collect();
+            (alarms, state.leases.granted().collect())
+        };
+        writer.append(kind::ALARMS, |out| put_alarms(out, alarms))?;
+        self.shared
+            .auth
+            .read(|state| writer.append(kind::AUTH, |out| put_auth(out, state)))?;
+        leases.into_iter().try_for_each(|(id, ttl_s)| {
+            writer.append(kind::GRANT, |out| {
+                put_number(out, id);
+                put_number(out, ttl_s);
+            })
+        })
+    }
+
+    fn slice(&self, journal: &Journal, (revision, from): (Revision, Bytes)) -> Slice {
+        let state = self.shared.state.read();
+        let view = state.keyspace.at(revision);
+        let mut slice = Slice {
+            pairs: Vec::new(),
+            next: None,
+        };
+        for (scanned, found) in view.scan(&KeyRange::From(from)).enumerate() {
+            if scanned == SLICE_KEYS || slice.pairs.len() >= SLICE_BYTES {
+                slice.next = Some(Bytes::copy_from_slice(found.key));
+                break;
+            }
+            if journal.is_recorded(found.key, found.version.revision()) {
+                put_pair(&mut slice.pairs, found.key, found.version.encoded());
+            }
+        }
+        slice
+    }
+}
