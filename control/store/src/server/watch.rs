@@ -1,13 +1,14 @@
-//! etcd's Watch service: one task for each stream, which owns the stream's watchers and reads their
-//! events at the pace of the client.
+//! etcd's Watch service: each stream of responses owns its watchers and reads their events when the
+//! transport asks for a response, so at the pace of the client.
 
 mod response;
 mod stream;
 mod watcher;
+mod watches;
 
 use std::pin::Pin;
 
-use tokio_stream::{Stream, wrappers::ReceiverStream};
+use futures::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -16,11 +17,7 @@ use crate::{
     Store,
     proto::etcdserverpb::{WatchRequest, WatchResponse, watch_server::Watch},
 };
-use stream::WatchStream;
-
-/// Responses queued for the transport per stream; a full queue blocks the stream's task. Together with
-/// a page it bounds the memory of a stream whose client does not read.
-const RESPONSES_MAX: usize = 2;
+use watches::Watches;
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -44,11 +41,9 @@ impl Watch for Service {
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Responses>, Status> {
-        let (out, responses) = tokio::sync::mpsc::channel(RESPONSES_MAX);
         let credentials = guard::of_request(&request);
-        let stream = WatchStream::new(self.store.clone(), credentials, out);
-        let run = stream.run(request.into_inner());
-        tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(run));
-        Ok(Response::new(Box::pin(ReceiverStream::new(responses))))
+        let watches = Watches::new(self.store.clone(), credentials);
+        let responses = stream::responses(watches, request.into_inner(), self.shutdown.clone());
+        Ok(Response::new(Box::pin(responses)))
     }
 }

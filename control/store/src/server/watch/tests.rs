@@ -1,18 +1,7 @@
-//! Watch streams without a transport: the order of responses when the client does not read.
-
-use std::{
-    future::Future,
-    pin::pin,
-    task::{Context, Poll, Waker},
-};
-
-use futures::FutureExt;
-use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
+//! The watches of a stream whose client does not read.
 
 use super::*;
-use crate::proto::etcdserverpb::PutRequest;
-
-type Responses = Receiver<Result<WatchResponse, Status>>;
+use crate::proto::etcdserverpb::{PutRequest, WatchProgressRequest};
 
 fn create() -> WatchRequest {
     let request = WatchCreateRequest {
@@ -24,59 +13,37 @@ fn create() -> WatchRequest {
     }
 }
 
-async fn put(store: &Store) {
+async fn put(store: &Store, value_bytes: usize) {
     let request = PutRequest {
         key: "key".into(),
+        value: vec![b'v'; value_bytes].into(),
         ..Default::default()
     };
     store.put(&request).await.unwrap();
 }
 
-fn received(responses: &mut Responses) -> Vec<WatchResponse> {
-    let mut all = Vec::new();
-    loop {
-        match responses.try_recv() {
-            Ok(response) => all.push(response.unwrap()),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => return all,
-        }
-    }
-}
-
-/// Polls until the future ends; after each poll that blocked, the client reads and a write follows.
-fn drive<F: Future>(future: F, mut blocked: impl FnMut()) -> F::Output {
-    let mut future = pin!(future);
-    loop {
-        match future
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
-            Poll::Ready(output) => return output,
-            Poll::Pending => blocked(),
-        }
-    }
+/// The responses that are ready to be sent.
+fn received(watches: &mut Watches) -> Vec<WatchResponse> {
+    std::iter::from_fn(|| watches.pop()).collect()
 }
 
 #[tokio::test]
 async fn after_it_is_canceled_a_watch_gets_nothing_more() {
     let store = Store::new();
-    let (out, mut responses) = channel(1);
-    let mut stream = WatchStream::new(store.clone(), Credentials::default(), out);
-    stream.request(create()).await.ok().unwrap();
-    let mut all = received(&mut responses);
-    stream.request(create()).await.ok().unwrap();
+    let mut watches = Watches::new(store.clone(), Credentials::default());
+    watches.request(create());
+    watches.request(create());
+    let mut all = received(&mut watches);
     // More events than stay readable below the compacted revision.
     for _ in 0..20_000 {
-        put(&store).await;
+        put(&store, 0).await;
     }
     store.compact(store.revision(), true).await.unwrap();
-    // The queue is full: each watch is canceled while a write matches the next one.
-    for _ in 0..4 {
-        let served = drive(stream.send_events(), || {
-            put(&store).now_or_never().unwrap();
-            all.extend(received(&mut responses));
-        });
-        served.ok().unwrap();
-        all.extend(received(&mut responses));
+    // Each watch is canceled while a write matches both.
+    for _ in 0..10 {
+        watches.read();
+        put(&store, 0).await;
+        all.extend(received(&mut watches));
     }
     for id in [0, 1] {
         let of_watch = all.iter().filter(|response| response.watch_id == id);
@@ -89,29 +56,53 @@ async fn after_it_is_canceled_a_watch_gets_nothing_more() {
 
 #[tokio::test]
 async fn a_stream_whose_client_does_not_read_holds_one_page() {
-    const VALUE_BYTES: usize = 64 << 10;
     let store = Store::new();
-    let (out, mut responses) = channel(1);
-    let mut stream = WatchStream::new(store.clone(), Credentials::default(), out);
-    stream.request(create()).await.ok().unwrap();
-    assert_eq!(received(&mut responses).len(), 1);
+    let mut watches = Watches::new(store.clone(), Credentials::default());
+    watches.request(create());
+    assert_eq!(received(&mut watches).len(), 1);
     for _ in 0..100 {
-        let request = PutRequest {
-            key: "key".into(),
-            value: vec![b'v'; VALUE_BYTES].into(),
-            ..Default::default()
-        };
-        store.put(&request).await.unwrap();
+        put(&store, 64 << 10).await;
     }
     let mut events = 0;
     while events < 100 {
-        // Ends without a read: the queue takes the whole page.
-        stream.send_events().await.ok().unwrap();
-        let pages = received(&mut responses);
+        watches.read();
+        let pages = received(&mut watches);
         let [page] = pages.as_slice() else {
             panic!("{} pages in the queue", pages.len());
         };
         assert!(page.events.len() <= 5, "{} events", page.events.len());
         events += page.events.len();
     }
+    assert!(!watches.has_more());
+}
+
+#[tokio::test]
+async fn a_progress_request_is_not_answered_while_a_watch_is_compacted() {
+    let store = Store::new();
+    let mut watches = Watches::new(store.clone(), Credentials::default());
+    for _ in 0..3 {
+        put(&store, 0).await;
+    }
+    store.compact(3, true).await.unwrap();
+    let ask = |watches: &mut Watches| {
+        let request = RequestUnion::ProgressRequest(WatchProgressRequest {});
+        watches.request(WatchRequest {
+            request_union: Some(request),
+        });
+        watches.read();
+        received(watches).len()
+    };
+    watches.request(create());
+    received(&mut watches);
+    assert_eq!(ask(&mut watches), 1);
+    let mut late = create();
+    if let Some(RequestUnion::CreateRequest(request)) = &mut late.request_union {
+        request.start_revision = 1;
+    }
+    watches.request(late);
+    assert!(received(&mut watches)[1].canceled);
+    assert_eq!(ask(&mut watches), 0);
+    watches.cancel(1);
+    received(&mut watches);
+    assert_eq!(ask(&mut watches), 1);
 }
