@@ -36,7 +36,7 @@ pub(crate) struct Options {
 type Scene = (&'static str, fn(&mut Cluster) -> Result<Vec<Row>>);
 
 /// All scenes in their order.
-const SCENES: [Scene; 10] = [
+const SCENES: [Scene; 11] = [
     ("apply three apps", claims::wake::apply),
     ("request a sleeping app", claims::wake::first_request),
     (
@@ -60,6 +60,10 @@ const SCENES: [Scene; 10] = [
         claims::faults::agent_is_killed,
     ),
     ("freeze a node's agent", claims::faults::agent_is_frozen),
+    (
+        "kill control under load",
+        claims::control::control_is_killed,
+    ),
     (
         "delete a pod's key with etcdctl",
         claims::truth::deleted_key_stops_pod,

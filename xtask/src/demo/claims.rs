@@ -1,5 +1,6 @@
 //! The demo's claims, one module per topic; each claim is checked from a user's point of view.
 
+pub(super) mod control;
 pub(super) mod direct;
 pub(super) mod faults;
 pub(super) mod scale;

@@ -170,6 +170,14 @@ impl Cluster {
         Ok(())
     }
 
+    /// Kills control with SIGKILL and restarts it at once, with its data directory.
+    pub(crate) fn crash_control(&mut self) -> Result<()> {
+        self.control.kill()?;
+        let host = self.world.control();
+        self.control = self.world.spawn(host, &control(&self.binaries, host))?;
+        Ok(())
+    }
+
     /// Ends the scheduler.
     pub(crate) fn stop_scheduler(&mut self) -> Result<()> {
         self.scheduler.terminate(PATIENCE)?;
@@ -214,6 +222,8 @@ fn control(binaries: &Binaries, host: &Host) -> Program {
         .args(["--vip-range", &format!("{VIP_RANGE}/{VIP_RANGE_LEN}")])
         .args(["--node-lease", &format!("{}s", NODE_LEASE.as_secs())])
         .args(["--scale-to-zero-grace", &format!("{}s", GRACE.as_secs())])
+        .arg("--data-dir")
+        .arg(host.folder.join("control").into_os_string())
         .log(host.log("control"))
 }
 

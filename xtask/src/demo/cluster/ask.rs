@@ -1,5 +1,6 @@
 //! Queries to a running cluster: its API, its store and its counters.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddrV6;
 use std::path::Path;
 use std::process::Command;
@@ -41,6 +42,18 @@ impl Cluster {
         let text = self.dormouse(&[arguments, &["-o", "json"]].concat())?;
         serde_json::from_str(&text)
             .with_context(|| format!("`dormouse {}` printed no JSON", arguments.join(" ")))
+    }
+
+    /// Kind and name of every App, Pod and Node.
+    pub(crate) fn object_names(&self) -> Result<BTreeSet<(&'static str, String)>> {
+        let mut names = BTreeSet::new();
+        for kind in ["apps", "pods", "nodes"] {
+            let listed = self.json(&["get", kind])?;
+            let found = items(&listed).iter();
+            let found = found.filter_map(|object| object["metadata"]["name"].as_str());
+            names.extend(found.map(|name| (kind, name.to_owned())));
+        }
+        Ok(names)
     }
 
     /// The output of `etcdctl ARGUMENTS`.

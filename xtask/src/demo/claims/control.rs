@@ -1,0 +1,73 @@
+//! Claims about a control plane that dies: its state comes back from its data directory, and nodes keep serving meanwhile.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::demo::cluster::{Cluster, DOCS, HELLO, NODE_LEASE, PATIENCE};
+use crate::demo::load;
+use crate::report::{Bound, Row};
+
+/// New connections per second while control is killed.
+const RATE: u32 = 200;
+/// Time under load before the kill.
+const BEFORE: Duration = Duration::from_secs(2);
+/// Time under load altogether: the restart is over well before its end.
+const LENGTH: Duration = Duration::from_secs(12);
+
+/// Control, with the store in it, is killed and restarted under load: every object is there, pods keep their processes,
+/// and a sleeping app wakes.
+pub(crate) fn control_is_killed(cluster: &mut Cluster) -> Result<Vec<Row>> {
+    cluster.await_pods(DOCS, 0, PATIENCE)?;
+    let pod = cluster.awake(HELLO)?;
+    cluster.await_direct(HELLO)?;
+    let processes = cluster.pod_processes_of(&pod)?;
+    ensure!(!processes.is_empty(), "{} runs no process", pod.name);
+    let objects = cluster.object_names()?;
+    let netns = cluster.world().client().netns.clone();
+    let load = thread::spawn(move || {
+        dormouse_world::enter(&netns, || load::steady(HELLO.address(), "/", RATE, LENGTH))
+    });
+    let interrupt = cluster.interrupt().clone();
+    interrupt.sleep(BEFORE)?;
+    let killed = Instant::now();
+    cluster.crash_control()?;
+    let restored = interrupt.wait_for("control to serve again", PATIENCE, || {
+        Ok(cluster.object_names().ok())
+    })?;
+    let away = killed.elapsed();
+    let answer = cluster
+        .world()
+        .client()
+        .enter(|| load::get(DOCS.address(), "/"))??;
+    let (outcome, rate) = load.join().ok().context("the client panicked")??;
+    let after = cluster.pod_processes_of(&pod)?;
+    let reason = outcome.reasons.first().map_or("", String::as_str);
+    Ok(vec![
+        Row::measured(
+            "control serves again after kill -9, within",
+            away.as_secs_f64(),
+            "s",
+        )
+        .must(Bound::AtMost(NODE_LEASE.as_secs_f64())),
+        Row::claim(
+            "  every App, Pod and Node is there",
+            restored == objects,
+            &format!("{} before, {} after", objects.len(), restored.len()),
+        ),
+        Row::claim(
+            "  its pod keeps its process id",
+            processes == after,
+            &format!("{after:?}"),
+        ),
+        Row::measured("  new connections meanwhile", rate, "/s")
+            .must(Bound::AtLeast(f64::from(RATE) * 0.98)),
+        Row::counted(&format!("  failed {reason}"), outcome.failed, "").must(Bound::AtMost(0.0)),
+        Row::claim(
+            "  a sleeping app wakes afterwards",
+            answer.status == 200,
+            &answer.status.to_string(),
+        ),
+    ])
+}
