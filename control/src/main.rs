@@ -29,7 +29,7 @@ enum Verb {
     /// Run the control plane: every role in one process
     Up(up::Options),
     /// Run only the store
-    Store(Box<dormouse_store_command::Flags>),
+    Store(Box<dormouse_store_command::Command>),
     /// Run only the scheduler
     Scheduler {
         /// Listen address
@@ -52,7 +52,7 @@ async fn main() -> ExitCode {
     let role: Role = match verb {
         Verb::Client(command) => return cli::run(command, &connection).await,
         Verb::Up(options) => Box::pin(up::run(options, token)),
-        Verb::Store(flags) => Box::pin(up::run_store(*flags, token)),
+        Verb::Store(command) => Box::pin(up::run_store(*command, token)),
         Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, token)),
     };
     match serve(shutdown, role).await {

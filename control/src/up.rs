@@ -14,7 +14,7 @@ use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::{Limits, Store, durable::DataDir};
-use dormouse_store_command::Flags;
+use dormouse_store_command::Command;
 use dormouse_store_command::compaction::{self, Policy};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -84,9 +84,12 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     roles.finish().await
 }
 
-/// Runs only the store.
-pub async fn run_store(flags: Flags, shutdown: CancellationToken) -> Result<()> {
-    dormouse_store_command::run(flags, shutdown)
+/// Runs only the store, or a command on its data directory.
+pub async fn run_store(command: Command, shutdown: CancellationToken) -> Result<()> {
+    if let Some(action) = command.action {
+        return Ok(tokio::task::spawn_blocking(|| action.run()).await??);
+    }
+    dormouse_store_command::run(command.flags, shutdown)
         .await
         .context("store failed")
 }

@@ -26,4 +26,4 @@ pub mod wire;
 
 pub use dormouse_wal::OpenError;
 pub use error::Error;
-pub use store::{Limits, Store};
+pub use store::{Limits, RestoreError, Store};

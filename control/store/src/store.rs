@@ -8,6 +8,7 @@ mod leases;
 mod pins;
 mod publish;
 mod reads;
+mod restore;
 mod sizes;
 mod snapshots;
 mod stream;
@@ -46,6 +47,7 @@ use crate::{
     watch::{Recent, Watchers},
 };
 use pins::Pins;
+pub use restore::RestoreError;
 pub(crate) use stream::RangeParts;
 pub(crate) use watches::PageRead;
 

@@ -2,6 +2,7 @@
 //! describe.
 #![forbid(unsafe_code)]
 
+mod action;
 pub mod compaction;
 mod config;
 mod duration;
@@ -21,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+pub use action::{Action, ActionError, Command};
 pub use config::{Config, ConfigError};
 pub use flags::Flags;
 pub use listen::{ListenUrl, ListenUrlError};

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::{Arc, OnceLock, Weak};
 
 use dormouse_wal::{
-    Config, Identity, Observer, OpenError, Recovery,
+    Config, Identity, Observer, OpenError, Recovered, Recovery,
     files::{Directory, Files},
 };
 
@@ -44,20 +44,21 @@ impl Store {
         files: Arc<dyn Files>,
         policy: Policy,
     ) -> Result<Self, OpenError> {
-        let config = Config {
-            identity: Identity {
-                cluster: random(),
-                member: random(),
-            },
-            segment_bytes: SEGMENT_BYTES,
-            boot: boot(),
-        };
-        let recovery = Recovery::open(files, config)?;
+        let recovery = Recovery::open(files, config())?;
         let snapshot = recovery.snapshot_mark().map(u64::cast_signed);
         let mut restored = Restored::new(snapshot, limits.quota_bytes);
         let recovered =
             recovery.replay(&mut |record| restored.apply(record.kind, record.payload))?;
         restored.finish(recovered.previous_run(), recovered.mark_bound());
+        Self::start(limits, restored, (recovered, policy))
+    }
+
+    /// Starts a run with a state and the journal that continues it.
+    pub(super) fn start(
+        limits: Limits,
+        mut restored: Restored,
+        (recovered, policy): (Recovered, Policy),
+    ) -> Result<Self, OpenError> {
         let slot = Slot::default();
         let mark = restored.keyspace.current().cast_unsigned();
         let log = recovered.start(mark, observer(Arc::clone(&slot)))?;
@@ -177,6 +178,18 @@ impl Store {
             Some(Request::RequestTxn(nested)) => self.check_lost_txn(nested),
             _ => Ok(()),
         })
+    }
+}
+
+/// The configuration of a journal; its identity counts for a new directory only.
+pub(super) fn config() -> Config {
+    Config {
+        identity: Identity {
+            cluster: random(),
+            member: random(),
+        },
+        segment_bytes: SEGMENT_BYTES,
+        boot: boot(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{auth, keyspace::RevisionOrder, lease::TTL_MIN_S, proto::etcdserverpb
 impl Store {
     /// Writes a snapshot with its checksum to the output that is made for its size. Blocks, and
     /// reads all keys twice: the front of the file names its end.
-    pub(crate) fn export<W: Write>(&self, out: impl FnOnce(Shape) -> W) -> Result<W, ExportError> {
+    pub fn export<W: Write>(&self, out: impl FnOnce(Shape) -> W) -> Result<W, ExportError> {
         let (mut order, _pin) = self.pin_visible();
         while !order.slice(&self.shared.state.read().keyspace) {}
         let head = self.head(&order);
