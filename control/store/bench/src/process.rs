@@ -36,6 +36,13 @@ const START_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) enum Kind {
     /// The store.
     Store,
+    /// The store on a data directory.
+    Durable {
+        /// The directory; the first start creates its content.
+        folder: PathBuf,
+        /// The durability of all keys.
+        mode: &'static str,
+    },
     /// The store of another build of this program.
     Build(PathBuf),
     /// The no-op server; each value in its responses has this many bytes.
@@ -43,8 +50,10 @@ pub(crate) enum Kind {
         /// Bytes of each value.
         value_bytes: usize,
     },
-    /// etcd, as installed on this machine.
+    /// etcd, as installed on this machine, with its data in memory.
     Etcd,
+    /// etcd on a data directory.
+    EtcdAt(PathBuf),
 }
 
 /// A running server. It ends when this is dropped.
@@ -69,7 +78,20 @@ impl Server {
                 let arguments = ["noop", "--value-bytes", &bytes];
                 Self::own(&this_program()?, &arguments, threads).await?
             }
-            Kind::Etcd => Self::etcd(threads)?,
+            Kind::Durable { folder, mode } => {
+                let folder = folder.to_str().context("a folder's name is not UTF-8")?;
+                let arguments = ["serve", "--data-dir", folder, "--durability", mode];
+                Self::own(&this_program()?, &arguments, threads).await?
+            }
+            Kind::Etcd => {
+                let data = folder_in_memory()?;
+                let server = Self::etcd(threads, data.path())?;
+                Self {
+                    _data: Some(data),
+                    ..server
+                }
+            }
+            Kind::EtcdAt(folder) => Self::etcd(threads, folder)?,
         };
         server.wait_until_it_answers().await?;
         Ok(server)
@@ -88,15 +110,14 @@ impl Server {
         let mut lines = BufReader::new(output).lines();
         let line = lines.next_line().await?;
         let address = line.context("a server ended before it listened")?;
-        let server = Self::new(child, format!("http://{address}"), None)?;
+        let server = Self::new(child, format!("http://{address}"))?;
         Ok(Self {
             output: Some(lines),
             ..server
         })
     }
 
-    fn etcd(threads: usize) -> Result<Self> {
-        let data = TempDir::new_in(TMPFS).context("failed to create a folder for etcd")?;
+    fn etcd(threads: usize, data: &Path) -> Result<Self> {
         let url = format!("http://127.0.0.1:{}", free_port()?);
         let mut command = Command::new("etcd");
         command
@@ -114,20 +135,20 @@ impl Server {
                 &url,
             ])
             .args(["--listen-peer-urls", "http://127.0.0.1:0", "--data-dir"])
-            .arg(data.path())
+            .arg(data)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        Self::new(spawn(&mut command)?, url, Some(data))
+        Self::new(spawn(&mut command)?, url)
     }
 
-    fn new(child: Child, url: String, data: Option<TempDir>) -> Result<Self> {
+    fn new(child: Child, url: String) -> Result<Self> {
         let pid = child.id().context("a server ended at once")?;
         Ok(Self {
             child,
             output: None,
             pid,
             url,
-            _data: data,
+            _data: None,
         })
     }
 
@@ -201,10 +222,28 @@ impl Server {
         bail!("the server has ended")
     }
 
+    /// Kills the process (SIGKILL) and waits for its end.
+    pub(crate) async fn kill(mut self) -> Result<()> {
+        self.child.kill().await.context("failed to kill a server")
+    }
+
     fn file(&self, name: &str) -> Result<String> {
         let path = format!("/proc/{}/{name}", self.pid);
         std::fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))
     }
+}
+
+/// A folder whose files are in memory; removed when it is dropped.
+pub(crate) fn folder_in_memory() -> Result<TempDir> {
+    TempDir::new_in(TMPFS).with_context(|| format!("failed to create a folder in {TMPFS}"))
+}
+
+/// A folder on the disk of this program; removed when it is dropped.
+pub(crate) fn folder_on_disk() -> Result<TempDir> {
+    let program = this_program()?;
+    let folder = program.parent().context("this program has no folder")?;
+    let created = TempDir::new_in(folder);
+    created.with_context(|| format!("failed to create a folder in {}", folder.display()))
 }
 
 /// Whether etcd is installed.

@@ -1,10 +1,12 @@
 //! The rows of the report, in groups that can run alone.
 
 mod compaction;
+mod durable;
 mod flood;
 mod lists;
 mod memory;
 mod reads;
+mod recovery;
 mod single;
 mod stopped;
 mod unary;
@@ -68,14 +70,16 @@ type Group<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Named = (&'static str, for<'a> fn(&'a Options) -> Group<'a>);
 
 /// All groups, in the order of the report.
-const GROUPS: [Named; 9] = [
+const GROUPS: [Named; 11] = [
     ("unary", |options| Box::pin(unary::run(options))),
     ("single", |options| Box::pin(single::run(options))),
+    ("durable", |options| Box::pin(durable::run(options))),
     ("range", |options| Box::pin(reads::run(options))),
     ("lists", |options| Box::pin(lists::run(options))),
     ("watch", |options| Box::pin(watch::run(options))),
     ("stopped", |options| Box::pin(stopped::run(options))),
     ("memory", |options| Box::pin(memory::run(options))),
+    ("recovery", |options| Box::pin(recovery::run(options))),
     ("compaction", |options| Box::pin(compaction::run(options))),
     ("flood", |options| Box::pin(flood::run(options))),
 ];

@@ -1,10 +1,13 @@
 //! The measured store, and what both servers have in common: the listener, the line with the address, and the end.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use dormouse_store::durable::{DataDir, Policy};
 use dormouse_store::{Limits, Store};
+use dormouse_wal::Durability;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -22,15 +25,34 @@ pub(crate) struct Options {
     /// Worker threads
     #[arg(long, default_value_t = 2)]
     pub(crate) threads: usize,
+    /// Keep the state in this directory
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The durability of all keys: none, buffered, os or fsync
+    #[arg(long, default_value = "os")]
+    durability: Durability,
 }
 
-/// Serves an empty store.
-pub(crate) async fn run(_: &Options) -> Result<()> {
-    let limits = Limits {
-        quota_bytes: QUOTA_BYTES,
-        ..Limits::default()
-    };
-    let store = Store::with_limits(limits);
+impl Options {
+    fn store(&self) -> Result<Store> {
+        let limits = Limits {
+            quota_bytes: QUOTA_BYTES,
+            ..Limits::default()
+        };
+        let Some(path) = self.data_dir.clone() else {
+            return Ok(Store::with_limits(limits));
+        };
+        let policy = Policy {
+            default: self.durability,
+            prefixes: Vec::new(),
+        };
+        Store::open(limits, &DataDir { path, policy }).context("failed to open the store")
+    }
+}
+
+/// Serves the store.
+pub(crate) async fn run(options: &Options) -> Result<()> {
+    let store = options.store()?;
     let mut registry = Registry::default();
     store.register(&mut registry);
     let listener = listen().await?;
