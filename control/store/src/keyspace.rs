@@ -25,7 +25,7 @@ use compaction::Compaction;
 pub(crate) use events::LogCursor;
 pub use events::{Event, EventQuery, Page, PageLimits};
 use hash::HistoryHash;
-pub use hash::KeyspaceHash;
+pub use hash::{HashRead, KeyspaceHash};
 use log::Log;
 pub use range::KeyRange;
 pub(crate) use read::check_sort;

@@ -335,7 +335,7 @@ impl Store {
         self.check_lost_txn(request)?;
         self.shared.metrics.txns.inc();
         if read_only {
-            return self.read_txn(request);
+            return self.read_txn(request).await;
         }
         let (mut response, written) = self.write(|state| {
             if growth > 0 {

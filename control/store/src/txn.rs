@@ -15,6 +15,7 @@ use crate::{
         RangeResponse, RequestOp, TxnRequest, TxnResponse, request_op::Request,
     },
 };
+pub use read::ReadTxn;
 
 /// Checks the fields of a range request.
 pub fn check_range(request: &RangeRequest) -> Result<(), Error> {
@@ -88,19 +89,6 @@ pub fn txn(
     let mut write = keyspace.write();
     let mut response = apply::txn(&mut write, request, &path);
     write.commit();
-    response.header = None;
-    Ok(response)
-}
-
-/// Runs a transaction that only reads, on a view; the request has passed [`check_txn`].
-pub fn read_only(
-    view: View<'_>,
-    leases: &Leases,
-    request: &TxnRequest,
-) -> Result<TxnResponse, Error> {
-    let path = TxnPath::new(view, request);
-    check::path(view, leases, request, &path)?;
-    let mut response = read::txn(view, request, &path);
     response.header = None;
     Ok(response)
 }

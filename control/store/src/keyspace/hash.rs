@@ -6,11 +6,14 @@
 
 use std::collections::VecDeque;
 
-use super::{Event, Keyspace, Revision, check_revision};
+use super::{Event, Keyspace, Revision, View, check_revision, log::Position};
 use crate::Error;
 
 /// Compactions whose own hash is kept; as in etcd.
 const STORED_MAX: usize = 10;
+
+/// Events that one slice hashes; bounds the time for which a reader holds the lock.
+const SLICE_EVENTS: usize = 512;
 
 /// The hash of a keyspace without a version; not 0, as clients take 0 for a missing field.
 const EMPTY: u64 = 1;
@@ -115,32 +118,73 @@ impl HistoryHash {
     }
 }
 
-impl Keyspace {
+/// A hash in progress: first the compacted events that the compaction has not passed yet, then the
+/// events up to the hashed revision. [`HashRead::pinned`] must stay readable.
+#[derive(Debug)]
+pub struct HashRead {
+    hash: HistoryHash,
+    next: Position,
+    compacted: Revision,
+    revision: Revision,
+    /// Whether the request names the revision.
+    named: bool,
+}
+
+impl HashRead {
     /// The hash of the history up to a revision; 0 is the current one. At the revision of one of the
-    /// last compactions, the hash that it had before that compaction. The cost grows with the events
-    /// since the compacted revision.
-    pub fn hash(&self, revision: Revision) -> Result<KeyspaceHash, Error> {
-        let (mut hash, compacted) = (self.hash.clone(), self.compacted());
-        let mut events = self.events_from(self.compaction.passed()).peekable();
-        while let Some(event) = events.next_if(|event| event.revision() <= compacted) {
-            hash.pass(&event);
+    /// last compactions, the hash that it had before that compaction.
+    pub fn new(view: View<'_>, revision: Revision) -> Self {
+        let keyspace = view.keyspace();
+        Self {
+            hash: keyspace.hash.clone(),
+            next: keyspace.compaction.passed(),
+            compacted: keyspace.compacted(),
+            revision: if revision == 0 {
+                view.revision()
+            } else {
+                revision
+            },
+            named: revision != 0,
         }
-        hash.finish(compacted);
-        if revision > 0
-            && let Some(stored) = hash.stored(revision)
-        {
+    }
+
+    /// The revision below the first event that is not hashed: while it is readable, no event that the
+    /// hash needs is dropped.
+    pub fn pinned(&self, keyspace: &Keyspace) -> Revision {
+        let next = keyspace.log.get(self.next);
+        next.map_or(self.compacted, |next| self.compacted.min(next.revision - 1))
+    }
+
+    /// Hashes some events; returns the hash when it is complete.
+    pub fn slice(&mut self, view: View<'_>) -> Option<Result<KeyspaceHash, Error>> {
+        let events = view.keyspace().events_from(self.next);
+        for event in events.take(SLICE_EVENTS) {
+            if event.revision() > self.compacted.max(self.revision) {
+                return Some(self.finish(view));
+            }
+            self.next += 1;
+            if event.revision() <= self.compacted {
+                self.hash.pass(&event);
+            } else {
+                self.hash.finish(self.compacted);
+                self.hash.sum = self.hash.sum.wrapping_add(weight(&event));
+            }
+        }
+        let complete = self.next == view.keyspace().log.end();
+        complete.then(|| self.finish(view))
+    }
+
+    fn finish(&mut self, view: View<'_>) -> Result<KeyspaceHash, Error> {
+        self.hash.finish(self.compacted);
+        let stored = self.hash.stored(self.revision).filter(|_| self.named);
+        if let Some(stored) = stored {
             return Ok(stored);
         }
-        let named = check_revision(revision, compacted, self.current)?;
-        let revision = named.unwrap_or(self.current);
-        let events = events.take_while(|event| event.revision() <= revision);
-        let sum = events
-            .map(|event| weight(&event))
-            .fold(hash.sum, u64::wrapping_add);
+        check_revision(self.revision, self.compacted, view.revision())?;
         Ok(KeyspaceHash {
-            hash: fold(sum),
-            compacted,
-            revision,
+            hash: fold(self.hash.sum),
+            compacted: self.compacted,
+            revision: self.revision,
         })
     }
 }

@@ -133,6 +133,27 @@ impl Records {
         version
     }
 
+    /// Deletes the keys of these cells, which are all that exist in a range; returns their tombstones.
+    pub(super) fn delete(
+        &mut self,
+        range: &KeyRange,
+        cells: Vec<Handle>,
+        revision: Revision,
+    ) -> impl Iterator<Item = Handle> {
+        let tombstone = Fields {
+            mod_revision: revision,
+            ..Fields::default()
+        };
+        let (from, to) = range.bounds();
+        self.tree.kill(&self.slab, from, to);
+        cells.into_iter().map(move |cell| {
+            let prev = self.latest(cell);
+            let version = version::insert(&mut self.slab, cell, prev, &tombstone);
+            cell::set_latest(&mut self.slab, cell, version);
+            version
+        })
+    }
+
     /// Frees what no read from the revision of `version` on returns: its previous version, and the
     /// whole key if the version is a tombstone and the latest one.
     pub(super) fn compact(&mut self, handle: Handle) {

@@ -204,6 +204,15 @@ proptest! {
     }
 }
 
+fn hash(keyspace: &Keyspace, revision: Revision) -> Result<KeyspaceHash, Error> {
+    let mut read = HashRead::new(keyspace.now(), revision);
+    loop {
+        if let Some(hash) = read.slice(keyspace.now()) {
+            return hash;
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn hashes_are_those_of_the_same_history_compacted_at_once(
@@ -214,20 +223,48 @@ proptest! {
         let (mut other, _) = run(&writes);
         let compacted = model.compacted;
         if compacted >= 0 {
-            let before = other.hash(compacted);
+            let before = hash(&other, compacted);
             other.compact(compacted, other.current()).unwrap();
-            prop_assert!(compacted == 0 || other.hash(compacted) == before);
+            prop_assert!(compacted == 0 || hash(&other, compacted) == before);
             other.reclaim(None, usize::MAX);
-            prop_assert!(compacted == 0 || other.hash(compacted) == before);
+            prop_assert!(compacted == 0 || hash(&other, compacted) == before);
         }
         for revision in compacted.max(0) + 1..=model.current() {
-            prop_assert_eq!(keyspace.hash(revision).unwrap(), other.hash(revision).unwrap());
+            prop_assert_eq!(hash(&keyspace, revision).unwrap(), hash(&other, revision).unwrap());
         }
-        let current = keyspace.hash(0).unwrap();
+        let current = hash(&keyspace, 0).unwrap();
         prop_assert_eq!((current.compacted, current.revision), (compacted, model.current()));
-        let future = keyspace.hash(model.current() + 1);
+        let future = hash(&keyspace, model.current() + 1);
         prop_assert_eq!(future.unwrap_err(), Error::FutureRevision);
     }
+}
+
+#[test]
+fn a_hash_in_slices_is_that_of_its_start_while_others_write_and_compact() {
+    let mut keyspace = Keyspace::default();
+    for n in 0..20_000_u32 {
+        write(
+            &mut keyspace,
+            &[Change::Put(n.to_le_bytes()[0] % 8, n.to_le_bytes()[1])],
+        );
+    }
+    keyspace.compact(15_000, keyspace.current()).unwrap();
+    let wanted = hash(&keyspace, 0).unwrap();
+    let started = keyspace.current();
+    let mut read = HashRead::new(keyspace.now(), 0);
+    let pinned = read.pinned(&keyspace);
+    let got = loop {
+        if let Some(got) = read.slice(keyspace.at(started)) {
+            break got.unwrap();
+        }
+        write(&mut keyspace, &[Change::Delete(0, 9)]);
+        write(&mut keyspace, &[Change::Put(0, 0)]);
+        keyspace
+            .compact(keyspace.current(), keyspace.current())
+            .unwrap();
+        keyspace.reclaim(Some(pinned), usize::MAX);
+    };
+    assert_eq!(got, wanted);
 }
 
 #[test]
@@ -244,7 +281,7 @@ fn a_hash_differs_by_value_key_revision_and_deletion() {
         for changes in history {
             write(&mut keyspace, changes);
         }
-        keyspace.hash(0).unwrap().hash
+        hash(&keyspace, 0).unwrap().hash
     });
     let different: std::collections::BTreeSet<u32> = hashes.into_iter().collect();
     assert_eq!(different.len(), hashes.len());
@@ -259,10 +296,10 @@ fn the_hashes_of_the_last_compactions_are_kept() {
             .compact(keyspace.current(), keyspace.current())
             .unwrap();
     }
-    let last = keyspace.hash(21).unwrap();
+    let last = hash(&keyspace, 21).unwrap();
     assert_eq!((last.compacted, last.revision), (20, 21));
-    assert_eq!(keyspace.hash(12).unwrap().compacted, 11);
-    assert_eq!(keyspace.hash(11).unwrap_err(), Error::Compacted);
+    assert_eq!(hash(&keyspace, 12).unwrap().compacted, 11);
+    assert_eq!(hash(&keyspace, 11).unwrap_err(), Error::Compacted);
 }
 
 fn events_from(keyspace: &Keyspace, from: Revision, synced: bool) -> Result<usize, Error> {
@@ -289,6 +326,36 @@ fn a_read_of_compacted_events_is_refused_unless_the_watcher_is_synced() {
     assert_eq!(events_from(&keyspace, 7, false), Err(Error::Compacted));
     assert_eq!(events_from(&keyspace, 8, false), Ok(4));
     assert_eq!(events_from(&keyspace, 7, true), Ok(5));
+}
+
+#[test]
+fn a_key_put_and_deleted_in_one_transaction_was_before_what_it_was_before_the_transaction() {
+    let mut keyspace = Keyspace::default();
+    write(&mut keyspace, &[Change::Put(0, 1)]);
+    // The key that existed, and a new one.
+    let changes = [Change::Put(0, 2), Change::Put(1, 2), Change::Delete(0, 2)];
+    write(&mut keyspace, &changes);
+    let page = keyspace.events(EventQuery {
+        range: &everything(),
+        from: 3,
+        upto: 3,
+        synced: true,
+        prev_above: 0,
+        limits: ALL,
+    });
+    let events = page.unwrap().events;
+    let prevs = events.iter().map(|event| {
+        let prev = event.prev_kv().map(|prev| prev.value.to_vec());
+        (event.is_delete(), prev)
+    });
+    let before = Some(vec![1]);
+    let wanted = [
+        (false, before.clone()),
+        (false, None),
+        (true, before),
+        (true, None),
+    ];
+    assert!(prevs.eq(wanted), "{events:?}");
 }
 
 #[test]

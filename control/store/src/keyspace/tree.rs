@@ -130,6 +130,14 @@ impl Tree {
         root.is_some_and(|root| root.set(records, memory, entry))
     }
 
+    /// Marks all keys of a range as deleted, which costs less than marking each.
+    pub(super) fn kill(&mut self, records: &Slab, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        if let Some(root) = &mut self.root {
+            let edges = [Edge::lower(from), Edge::upper(to)];
+            root.kill(records, &mut self.memory, edges);
+        }
+    }
+
     /// Number of live keys in a range.
     pub(super) fn count(&self, records: &Slab, from: Bound<&[u8]>, to: Bound<&[u8]>) -> u64 {
         let before = |edge| {

@@ -74,28 +74,36 @@ impl<'a> WriteTxn<'a> {
 
     /// Deletes the keys of a range, in key order; returns their number.
     pub fn delete(&mut self, range: &KeyRange) -> u64 {
+        let revision = self.keyspace.current + 1;
         let cells = self.cells(range);
-        for cell in &cells {
-            self.delete_cell(*cell);
+        let deleted = cells.len() as u64;
+        if deleted > 0 {
+            let tombstones = self.keyspace.records.delete(range, cells, revision);
+            for version in tombstones {
+                self.keyspace.log.push(Entry { revision, version });
+            }
         }
-        cells.len() as u64
+        deleted
     }
 
     /// The cells of the range's keys that exist.
     fn cells(&self, range: &KeyRange) -> Vec<Handle> {
+        if range.is_empty() {
+            return Vec::new();
+        }
         let view = self.view();
-        let cells = view.cells(range, None).map(|(_, cell)| cell);
-        cells.filter(|cell| view.found(*cell).is_some()).collect()
-    }
-
-    fn delete_cell(&mut self, cell: Handle) {
-        let revision = self.keyspace.current + 1;
-        let tombstone = Fields {
-            mod_revision: revision,
-            ..Fields::default()
-        };
-        let version = self.keyspace.records.push_to(cell, &tombstone);
-        self.keyspace.log.push(Entry { revision, version });
+        match range {
+            KeyRange::One(key) => {
+                let cell = self.keyspace.records.cell(key);
+                cell.filter(|cell| view.found(*cell).is_some())
+                    .into_iter()
+                    .collect()
+            }
+            // At the last write, the view has the cells of existing keys only.
+            KeyRange::Span(..) | KeyRange::From(_) => {
+                view.cells(range, None).map(|(_, cell)| cell).collect()
+            }
+        }
     }
 
     /// Commits; returns the revision before, above which its events are in the log. Without events

@@ -94,7 +94,7 @@ impl Maintenance for Service {
     }
 
     async fn hash(&self, _request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
-        let (hash, revision) = self.store.hash(0)?;
+        let (hash, revision) = self.store.hash(0).await?;
         Ok(Response::new(HashResponse {
             header: Some(self.store.header(revision)),
             hash: hash.hash,
@@ -105,7 +105,7 @@ impl Maintenance for Service {
         &self,
         request: Request<HashKvRequest>,
     ) -> Result<Response<HashKvResponse>, Status> {
-        let (hash, revision) = self.store.hash(request.get_ref().revision)?;
+        let (hash, revision) = self.store.hash(request.get_ref().revision).await?;
         Ok(Response::new(HashKvResponse {
             header: Some(self.store.header(revision)),
             hash: hash.hash,

@@ -73,10 +73,13 @@ impl Store {
 
     /// Frees one slice; returns whether there is nothing left to free.
     fn reclaim_slice(&self) -> bool {
+        // Events of which the watchers are not notified yet stay, too.
+        let published = self.shared.watchers.lock().published();
         self.hold(|state| {
             // Reads pin their revision under the lock: a pin that is not seen here is not older.
-            let pinned = self.shared.pins.oldest();
-            let done = state.keyspace.reclaim(pinned, SLICE_EVENTS);
+            let pinned = self.shared.pins.oldest().unwrap_or(Revision::MAX);
+            let floor = Some(pinned.min(published));
+            let done = state.keyspace.reclaim(floor, SLICE_EVENTS);
             self.update_gauges(state);
             done
         })

@@ -4,9 +4,9 @@
 use super::{Store, pins::Pin};
 use crate::{
     Error,
-    keyspace::{KeyspaceHash, RangeRead, Revision},
+    keyspace::{HashRead, KeyspaceHash, RangeRead, Revision},
     proto::etcdserverpb::{RangeRequest, RangeResponse, TxnRequest, TxnResponse},
-    txn,
+    txn::{self, ReadTxn},
 };
 
 impl Store {
@@ -31,7 +31,7 @@ impl Store {
         request: &RangeRequest,
     ) -> Result<(RangeRead, Revision, Option<Pin<'_>>), Error> {
         let state = self.shared.state.read();
-        let visible = self.shared.frontier.visible();
+        let visible = self.revision();
         let mut read = RangeRead::new(state.keyspace.at(visible), request)?;
         let done = read.slice(&state.keyspace);
         let pin = (!done).then(|| self.shared.pins.pin(read.revision()));
@@ -48,20 +48,54 @@ impl Store {
         }
     }
 
-    /// The hash of the keyspace up to a revision (0: the current one), and the visible revision.
-    pub fn hash(&self, revision: Revision) -> Result<(KeyspaceHash, Revision), Error> {
-        let state = self.shared.state.read();
-        let hash = state.keyspace.hash(revision)?;
-        Ok((hash, self.shared.frontier.visible()))
+    /// The hash of the keyspace up to a revision (0: the visible one), and the visible revision.
+    /// Cancel safe.
+    pub async fn hash(&self, revision: Revision) -> Result<(KeyspaceHash, Revision), Error> {
+        let (mut read, visible, _pin) = self.start_hash(revision);
+        loop {
+            let hash = read.slice(self.shared.state.read().keyspace.at(visible));
+            if let Some(hash) = hash {
+                return hash.map(|hash| (hash, visible));
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
-    /// Runs a transaction that only reads.
-    pub(super) fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
+    fn start_hash(&self, revision: Revision) -> (HashRead, Revision, Pin<'_>) {
         let state = self.shared.state.read();
-        let visible = self.shared.frontier.visible();
-        let view = state.keyspace.at(visible);
-        let mut response = txn::read_only(view, &state.leases, request)?;
+        let visible = self.revision();
+        let read = HashRead::new(state.keyspace.at(visible), revision);
+        let pin = self.shared.pins.pin(read.pinned(&state.keyspace));
+        (read, visible, pin)
+    }
+
+    /// Runs a transaction that only reads. Cancel safe.
+    pub(super) async fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
+        let (mut read, visible, pin) = self.start_read_txn(request)?;
+        if pin.is_some() {
+            loop {
+                tokio::task::yield_now().await;
+                if read.slice(&self.shared.state.read().keyspace) {
+                    break;
+                }
+            }
+        }
+        let mut response = read.finish();
         response.header = Some(self.header(visible));
         Ok(response)
+    }
+
+    /// The first slice of a transaction, and the pin of its oldest revision if there are more.
+    fn start_read_txn<'a>(
+        &self,
+        request: &'a TxnRequest,
+    ) -> Result<(ReadTxn<'a>, Revision, Option<Pin<'_>>), Error> {
+        let state = self.shared.state.read();
+        let visible = self.revision();
+        let view = state.keyspace.at(visible);
+        let mut read = ReadTxn::new(view, &state.leases, request)?;
+        read.slice(&state.keyspace);
+        let pin = read.pinned().map(|oldest| self.shared.pins.pin(oldest));
+        Ok((read, visible, pin))
     }
 }

@@ -83,6 +83,23 @@ impl Inner {
         Some(removed)
     }
 
+    /// Marks the keys between two edges as deleted; returns how many were live.
+    pub(super) fn kill(
+        &mut self,
+        records: &Slab,
+        memory: &mut Memory,
+        [from, to]: [Edge<'_>; 2],
+    ) -> u64 {
+        let (first, last) = (self.child_at(from), self.child_at(to));
+        let mut killed = 0;
+        for at in first..=last {
+            let from = if at == first { from } else { Edge::Start };
+            let to = if at == last { to } else { Edge::End };
+            killed += self.children[at].kill(records, memory, [from, to]);
+        }
+        killed
+    }
+
     /// Appends the children of the neighbour on the right; what does not fit well moves back.
     pub(super) fn join(
         &mut self,

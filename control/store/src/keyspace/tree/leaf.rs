@@ -159,6 +159,23 @@ impl Leaf {
         std::mem::replace(slot, entry.to_bytes()) != entry.to_bytes()
     }
 
+    /// Marks the entries between two edges as those of deleted keys; returns how many were live.
+    pub(super) fn kill(&self, records: &Slab, memory: &mut Memory, edges: [Edge<'_>; 2]) -> u64 {
+        let [from, to] = edges.map(|edge| self.position(records, memory, edge));
+        let mut killed = 0;
+        for slot in self.slots(memory).get_mut(from..to).unwrap_or_default() {
+            if let Some(entry) = Entry::from_bytes(*slot) {
+                killed += u64::from(entry.live);
+                *slot = Entry {
+                    live: false,
+                    ..entry
+                }
+                .to_bytes();
+            }
+        }
+        killed
+    }
+
     /// Appends the entries of the neighbour on the right; what does not fit well moves back to a
     /// new one.
     pub(super) fn join(

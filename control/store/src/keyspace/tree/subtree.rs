@@ -91,6 +91,21 @@ impl Subtree {
         changed
     }
 
+    /// Marks the keys between two edges as deleted; returns how many were live.
+    pub(super) fn kill(
+        &mut self,
+        records: &Slab,
+        memory: &mut Memory,
+        edges: [Edge<'_>; 2],
+    ) -> u64 {
+        let killed = match &mut self.node {
+            Node::Leaf(leaf) => leaf.kill(records, memory, edges),
+            Node::Inner(inner) => inner.kill(records, memory, edges),
+        };
+        self.live -= killed;
+        killed
+    }
+
     /// Number of live keys in front of the edge.
     pub(super) fn live_before(&self, records: &Slab, memory: &Memory, edge: Edge<'_>) -> u64 {
         match &self.node {

@@ -28,6 +28,8 @@ enum Step {
     Remove(u16, u16),
     /// Marks the keys of a range as live or deleted.
     SetLive(u16, u16, bool),
+    /// Marks all keys between those of two numbers as deleted.
+    Kill(u16, u16),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (number(), 0..2_000_u16).prop_map(|(from, n)| Step::Remove(from, n)),
         1 => (number(), 0..300_u16, any::<bool>())
             .prop_map(|(from, n, live)| Step::SetLive(from, n, live)),
+        1 => (number(), number()).prop_map(|(from, to)| Step::Kill(from, to)),
     ]
 }
 
@@ -94,6 +97,19 @@ impl Model {
         entry.live = live;
     }
 
+    fn kill(&mut self, from: u16, to: u16) {
+        let mut keys = [key(from), key(to)];
+        keys.sort();
+        let [from, to] = keys;
+        let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        self.tree.kill(&self.records, bounds.0, bounds.1);
+        if from != to {
+            for (_, entry) in self.cells.range_mut::<[u8], _>(bounds) {
+                entry.live = false;
+            }
+        }
+    }
+
     fn apply(&mut self, step: &Step) {
         match *step {
             Step::Insert(from, by, n) => {
@@ -103,6 +119,7 @@ impl Model {
             Step::SetLive(from, n, live) => {
                 (from..from + n).for_each(|number| self.set_live(number, live));
             }
+            Step::Kill(from, to) => self.kill(from, to),
         }
     }
 
