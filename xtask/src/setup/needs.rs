@@ -108,12 +108,6 @@ pub(crate) const NEEDS: &[Need] = &[
         cure: Cure::Packages(&["etcd-client"]),
     },
     Need {
-        name: "etcd",
-        why: "`cargo xtask bench store` compares with it",
-        probe: Probe::Program("etcd"),
-        cure: Cure::Packages(&["etcd-server"]),
-    },
-    Need {
         name: "kubectl",
         why: "the tests access the API with Kubernetes' client",
         probe: Probe::Program("kubectl"),

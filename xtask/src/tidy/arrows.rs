@@ -29,8 +29,16 @@ const PURE: [&str; 3] = [
     "control/autoscaler/Cargo.toml",
 ];
 
-/// The store serves other clusters too: it knows no other member.
-const STORE: &str = "control/store/Cargo.toml";
+/// The store serves other clusters too: it knows no member but its journal and etcd's snapshot files, and those none.
+const STORE: [(&str, &[&str]); 4] = [
+    (
+        "control/store/Cargo.toml",
+        &["dormouse-snapshot", "dormouse-wal"],
+    ),
+    ("control/store/snapshot/Cargo.toml", &["dormouse-bbolt"]),
+    ("control/store/bbolt/Cargo.toml", &[]),
+    ("control/store/wal/Cargo.toml", &[]),
+];
 
 /// The agent's packages, and the members that each builds on.
 const AGENT: [(&str, &[&str]); 8] = [
@@ -100,11 +108,16 @@ fn refusal(path: &str, name: &str) -> Option<&'static str> {
     if PURE.contains(&path) && SHELLS.contains(&name) {
         return Some("it is a pure core");
     }
-    let known = AGENT.iter().find(|(manifest, _)| *manifest == path);
-    if known.is_some_and(|(_, members)| name.starts_with("dormouse-") && !members.contains(&name)) {
+    if is_unlisted(&AGENT, (path, name)) {
         return Some("the agent's packages build on no others than `tidy` lists");
     }
-    (path == STORE && name.starts_with("dormouse-")).then_some("the store knows no other member")
+    is_unlisted(&STORE, (path, name)).then_some("the store knows no other member")
+}
+
+/// Whether a member is not among those on which this package builds.
+fn is_unlisted(packages: &[(&str, &[&str])], (path, name): (&str, &str)) -> bool {
+    let known = packages.iter().find(|(manifest, _)| path == *manifest);
+    name.starts_with("dormouse-") && known.is_some_and(|(_, members)| !members.contains(&name))
 }
 
 /// The names below `[dependencies]` and `[target.….dependencies]`; tests may depend on more.
@@ -169,7 +182,7 @@ mod tests {
     #[test]
     fn the_store_knows_no_other_member() {
         let manifest = "[target.'cfg(unix)'.dependencies]\ndormouse-cluster.workspace = true\n";
-        assert_eq!(check(STORE, manifest).len(), 1);
+        assert_eq!(check(STORE[0].0, manifest).len(), 1);
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         );
     }
     if !process::etcd_is_installed() {
-        let seen = "not installed: its figures are left out; `cargo xtask setup` installs it";
+        let seen = "not installed: its figures are left out; etcd of Debian's package etcd-server or of a release, on PATH, is measured";
         Row::noted("etcd", seen).print()?;
     }
     for (name, group) in GROUPS {

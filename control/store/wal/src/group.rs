@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tracing::error;
 
 use crate::{
     Durability, Failure, Ticket,
@@ -318,8 +319,15 @@ impl<L: Lock<State>> Group<L> {
 
     /// A write or a sync failed: the first failure ends all acknowledgements.
     pub(crate) fn fail(&self, error: FileError) {
+        let failure = Failure::new(error);
+        if self.failure().is_none() {
+            error!(
+                reason = failure.reason(),
+                "the journal failed: writes are refused until the cause is removed and the server restarted"
+            );
+        }
         self.change(|state| {
-            state.failure.get_or_insert_with(|| Failure::new(error));
+            state.failure.get_or_insert(failure);
             state.bytes = Vec::new();
         });
     }

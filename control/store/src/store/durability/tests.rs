@@ -8,6 +8,11 @@ use bytes::Bytes;
 use dormouse_wal::Durability;
 use proptest::prelude::*;
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
@@ -210,6 +215,23 @@ async fn a_directory_in_use_is_refused() {
     assert!(refused.to_string().contains("in use"), "{refused}");
 }
 
+/// The response to a GET over HTTP/1.1.
+async fn get(store: &Store, path: &str) -> String {
+    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let served = crate::server::serve_http(listener, store.clone(), shutdown.clone());
+    let served = tokio::spawn(served);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: store\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    shutdown.cancel();
+    served.await.unwrap().unwrap();
+    response
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_shows_no_read_what_was_not_acknowledged() {
     let directory = directory();
@@ -227,6 +249,15 @@ async fn a_full_disk_refuses_writes_and_shows_no_read_what_was_not_acknowledged(
         Err(Error::JournalFailed)
     );
     assert!(store.journal_failure().unwrap().contains("failed to write"));
+    let health = get(&store, "/health").await;
+    assert!(
+        health.contains(" 503 ") && health.contains("failed to write"),
+        "{health}"
+    );
+    assert!(
+        get(&store, "/livez").await.contains(" 200 "),
+        "reads are served"
+    );
     full.store(false, Ordering::Relaxed);
     store.put(&put_of("a", "3", 0)).await.unwrap_err();
     assert_eq!(store.revision(), acknowledged);
