@@ -79,6 +79,22 @@ impl Keyspace {
         false
     }
 
+    /// Frees the tail, at most `events_max` events: synced watchers had time to read it. The events of the compacted revision
+    /// stay if all of them are there, since a watch may start at it. Returns whether there is nothing left to free.
+    pub fn drop_tail(&mut self, events_max: usize) -> bool {
+        (0..events_max).any(|_| !self.drop_old())
+    }
+
+    fn drop_old(&mut self) -> bool {
+        let first = self.log.get(self.log.start());
+        let is_old = |entry: Entry| {
+            entry.revision < self.compaction.revision || entry.revision <= self.log.dropped()
+        };
+        self.log.start() < self.compaction.tail_end
+            && first.is_some_and(is_old)
+            && self.drop_first()
+    }
+
     /// Drops one event of a tail that is too long, or adds one to the tail.
     fn reclaim_one(&mut self, floor: Revision) -> bool {
         let tail_events = self.compaction.tail_end.saturating_sub(self.log.start());

@@ -1,6 +1,6 @@
 //! Compaction of the store: the compacted revision moves at once, the memory is freed in slices.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{State, Store};
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
 /// millisecond.
 const SLICE_EVENTS: usize = 256;
 
+/// Time for which events below the compacted revision stay readable for synced watchers.
+const TAIL_TIME: Duration = Duration::from_secs(5);
+
 impl Store {
     /// Compacts the keyspace at a revision; returns the current revision. `physical` waits until the
     /// memory is freed, as far as no read needs it; otherwise [`crate::server::serve`] frees it in
@@ -23,9 +26,10 @@ impl Store {
         self.shared.snapshot_due.notify_one();
         if physical {
             self.reclaim().await;
-        } else if !self.reclaim_slice() {
-            self.shared.compacted.notify_one();
+        } else {
+            self.reclaim_slice();
         }
+        self.shared.compacted.notify_one();
         Ok(visible)
     }
 
@@ -53,14 +57,38 @@ impl Store {
         result
     }
 
-    /// Frees the memory of compactions; never returns. Cancel safe.
+    /// Frees the memory of compactions, and some time after each the events that stayed for synced
+    /// watchers; never returns. Cancel safe.
     pub(crate) async fn reclaim_compacted(&self) {
+        let mut tail_ends = None;
         loop {
+            let tail_end = async {
+                match tail_ends {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = self.shared.compacted.notified() => {}
                 () = self.shared.pins.released() => {}
+                () = tail_end => {
+                    tail_ends = None;
+                    self.drop_tail().await;
+                    continue;
+                }
             }
             self.reclaim().await;
+            tail_ends = Some(tokio::time::Instant::now() + TAIL_TIME);
+        }
+    }
+
+    async fn drop_tail(&self) {
+        while !self.hold(|state| {
+            let done = state.keyspace.drop_tail(SLICE_EVENTS);
+            self.update_gauges(state);
+            done
+        }) {
+            tokio::task::yield_now().await;
         }
     }
 

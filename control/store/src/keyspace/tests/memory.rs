@@ -55,6 +55,12 @@ fn the_memory_of_deleted_and_compacted_keys_is_given_back() {
     let tail = keyspace.held_bytes() - empty;
     assert!(tail < 20 << 20, "{tail}");
     assert!(keyspace.records.len() <= 8_192);
+    while !keyspace.drop_tail(1_000) {}
+    assert_eq!(
+        keyspace.records.len(),
+        0,
+        "a part of a revision is of no use to a watcher"
+    );
     for n in 0..10_000 {
         let mut write = keyspace.write();
         write.put(Put {
@@ -85,4 +91,24 @@ fn used_bytes_fall_with_each_version_that_is_freed() {
     let kept = u64::from(KEYS) - 8_192;
     assert!(two - keyspace.used_bytes() >= kept * VALUE.len() as u64);
     assert!(keyspace.used_bytes() >= one);
+}
+
+#[test]
+fn the_events_of_the_compacted_revision_stay_when_the_tail_is_dropped() {
+    let mut keyspace = Keyspace::default();
+    for value in [b"1", b"2", b"3"] {
+        let mut write = keyspace.write();
+        write.put(Put {
+            key: b"a",
+            value,
+            lease: 0,
+        });
+        write.commit();
+    }
+    let current = keyspace.current();
+    keyspace.compact(current - 1, current).unwrap();
+    while !keyspace.reclaim(None, 1_000) {}
+    while !keyspace.drop_tail(1_000) {}
+    assert_eq!(keyspace.watchable(), current - 1);
+    assert_eq!(keyspace.events_above(current - 2).count(), 2);
 }
