@@ -16,7 +16,7 @@ use crate::{
 /// can hold is below 2 GiB, one that it writes below 100 MiB. Bounds what a damaged header allocates.
 const PAGE_BYTES_MAX: u64 = 2 << 30;
 
-/// A database that is open for reading. Nobody may write to the file in the meantime.
+/// A database that is open for reading. The file must not change meanwhile.
 #[derive(Debug)]
 pub struct Database<R> {
     file: R,
