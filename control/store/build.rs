@@ -1,4 +1,4 @@
-//! Build script: compiles the .proto files to Rust and to a descriptor set, by which the tests decode messages.
+//! Build script: compiles the .proto files to Rust and to a descriptor set, by which messages are described and decoded.
 
 use std::{env, path::PathBuf};
 

@@ -8,21 +8,21 @@
 )]
 
 mod ledger;
-mod process;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use dormouse_store_checker::{
     clients::{Load, Recorder},
     history::{Key, Op, Operation, Request, Revision, Watch, server_ended},
-    linearize, revisions, watcher, watches,
+    linearize,
+    process::{self, StoreProcess},
+    revisions, watcher, watches,
 };
 use etcd_client::Client;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 use ledger::Ledger;
-use process::StoreProcess;
 
 /// Rounds of load and kill -9.
 const ROUNDS: u64 = 100;
@@ -34,6 +34,12 @@ const ANSWERS_MAX: u64 = 150;
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 const PREFIX: &str = "key/";
+
+async fn start(folder: &Path) -> StoreProcess {
+    let program = Path::new(env!("CARGO_BIN_EXE_dormouse"));
+    let data = format!("--data-dir={}", folder.display());
+    StoreProcess::start(program, [data]).await.unwrap()
+}
 
 /// Keys that survive kill -9, and keys whose prefix has no durability.
 fn keys() -> (Vec<Key>, Vec<Key>) {
@@ -99,7 +105,7 @@ async fn load_and_kill(
         recorder.answers() >= enough
     })
     .await;
-    store.kill().await;
+    store.kill().await.unwrap();
     let ended = recorder.now();
     let mut history = History {
         durable: within(durable).await.unwrap(),
@@ -135,15 +141,15 @@ async fn a_killed_store_loses_no_acknowledged_write() {
     let recorder = Arc::new(Recorder::default());
     let mut history = History::default();
     for round in 0..ROUNDS {
-        let store = StoreProcess::start(folder.path()).await;
+        let store = start(folder.path()).await;
         read_back(&recorder, &store, &mut history).await;
         let start = history.resume_at();
         history.learn(load_and_kill(&recorder, store, round, start).await);
     }
-    let store = StoreProcess::start(folder.path()).await;
+    let store = start(folder.path()).await;
     read_back(&recorder, &store, &mut history).await;
     check(history, &store).await;
-    store.kill().await;
+    store.kill().await.unwrap();
 }
 
 async fn check(mut history: History, store: &StoreProcess) {

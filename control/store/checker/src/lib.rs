@@ -4,7 +4,7 @@
 //! operations that a sequential store ([`model`]) explains, by the algorithm of Wing and Gong with the cache of Lowe,
 //! one group of keys at a time ([`groups`]). [`revisions`] compares the revisions of all keys with the clock, and
 //! [`watches`] the events with the operations. All of these are pure. [`clients`] and [`watcher`] record histories of a
-//! server by its gRPC API.
+//! server by its gRPC API, and [`process`] runs that server.
 #![forbid(unsafe_code)]
 
 pub mod clients;
@@ -12,6 +12,7 @@ pub mod groups;
 pub mod history;
 pub mod linearize;
 pub mod model;
+pub mod process;
 pub mod revisions;
 pub mod watcher;
 pub mod watches;

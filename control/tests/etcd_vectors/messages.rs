@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
+use dormouse_store::proto::DESCRIPTORS;
 use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor,
     MethodDescriptor, ReflectMessage, Value as Field,
@@ -13,10 +14,8 @@ use crate::json::{escape, unescape};
 /// Values that the server chose (such as lease IDs), by their name in the vectors.
 pub(crate) type Vars = HashMap<String, Value>;
 
-static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-    let set = include_bytes!(concat!(env!("OUT_DIR"), "/etcd.bin"));
-    DescriptorPool::decode(set.as_slice()).unwrap()
-});
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).unwrap());
 
 /// Packages of etcd's services.
 const PACKAGES: [&str; 3] = ["etcdserverpb", "v3lockpb", "v3electionpb"];

@@ -1,4 +1,4 @@
-//! Golden vectors of etcd 3.6, replayed against the gRPC server: no response may differ.
+//! Golden vectors of etcd 3.6, replayed against `dormouse store`: no response may differ.
 //!
 //! The vectors are `tests/vectors/*.jsonl.gz`, or `*.jsonl` in the folder that
 //! `DORMOUSE_ETCD_VECTORS` names. `DORMOUSE_ETCD_FILES` selects files, `DORMOUSE_ETCD_SCENARIO` one

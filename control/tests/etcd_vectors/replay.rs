@@ -1,17 +1,13 @@
-//! Replay of one scenario: a new server, the steps in order, the differences.
+//! Replay of one scenario: a new process of the store, the steps in order, the differences.
 
 mod calls;
 mod streams;
 mod waiting;
 
-use std::{collections::HashMap, iter, time::Duration};
+use std::{collections::HashMap, iter, path::Path, time::Duration};
 
-use clap::Parser;
-use dormouse_store::{Store, server};
-use dormouse_store_command::{Config, Flags};
+use dormouse_store_checker::process::StoreProcess;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
@@ -24,12 +20,8 @@ use waiting::Calls;
 /// Longer than any call takes on a busy machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The flags of the program.
-#[derive(Parser)]
-struct CommandLine {
-    #[command(flatten)]
-    flags: Flags,
-}
+/// The revision of a new store of etcd; a store in memory starts from the clock otherwise.
+const FIRST_REVISION: &str = "--initial-revision=1";
 
 pub(crate) struct Scenario {
     text: Value,
@@ -56,29 +48,24 @@ impl Scenario {
         self.text["name"].as_str().unwrap()
     }
 
-    /// What the program runs with the scenario's flags.
-    fn config(&self) -> Config {
+    /// Runs the program with the scenario's flags.
+    async fn store(&self) -> StoreProcess {
         let flags = self.text["flags"].as_array().into_iter().flatten();
         let flags = flags.map(|flag| flag.as_str().unwrap());
-        let line = CommandLine::try_parse_from(iter::once("store").chain(flags)).unwrap();
-        Config::new(&line.flags).unwrap()
+        let program = Path::new(env!("CARGO_BIN_EXE_dormouse"));
+        let started = StoreProcess::start(program, iter::once(FIRST_REVISION).chain(flags)).await;
+        started.unwrap()
     }
 
     pub(crate) async fn replay(self) -> Outcome {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let shutdown = CancellationToken::new();
-        let Config { limits, server, .. } = self.config();
-        let store = Store::with_limits(limits);
-        let served = server::serve_with(vec![listener], store, server, shutdown.clone());
-        let served = tokio::spawn(served);
-        let mut run = Run::new(self.name(), address);
+        let store = self.store().await;
+        let mut run = Run::new(self.name(), store.endpoint.clone());
         for (number, step) in self.text["steps"].as_array().unwrap().iter().enumerate() {
             run.step(number, step).await;
         }
-        shutdown.cancel();
         let Run { outcome, .. } = run;
-        served.await.unwrap().unwrap();
+        let ended = store.stop().await.unwrap();
+        assert!(ended.success(), "{}: {ended}", self.name());
         outcome
     }
 }
