@@ -52,6 +52,10 @@ impl Core {
     /// Writes the queued records; the caller leads.
     pub(crate) fn write(&self) {
         let mut writer = self.writer.lock();
+        // A record or a segment may be incomplete: what is written behind it would be a gap.
+        if self.group.failure().is_some() {
+            return;
+        }
         let batch = self.group.take();
         match writer.write(&batch) {
             Ok(sealed) => {
