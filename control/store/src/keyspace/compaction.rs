@@ -71,12 +71,7 @@ impl Keyspace {
     pub fn reclaim(&mut self, pinned: Option<Revision>, events_max: usize) -> bool {
         let compacted = self.compaction.revision;
         let floor = pinned.map_or(compacted, |pinned| pinned.min(compacted));
-        for _ in 0..events_max {
-            if !self.reclaim_one(floor) {
-                return true;
-            }
-        }
-        false
+        (0..events_max).any(|_| !self.reclaim_one(floor))
     }
 
     /// Frees the tail, at most `events_max` events: synced watchers had time to read it. The events of the compacted revision

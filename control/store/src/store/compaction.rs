@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLockWriteGuard;
+
 use super::{State, Store};
 use crate::{
     Error,
@@ -9,9 +11,15 @@ use crate::{
     keyspace::Revision,
 };
 
-/// Events that one slice frees; bounds the time for which it holds the lock to a fraction of a
-/// millisecond.
-const SLICE_EVENTS: usize = 256;
+/// Events that one slice frees; bounds the time for which it holds the lock to tens of microseconds,
+/// less than it takes to wake a writer that waits for it.
+const SLICE_EVENTS: usize = 64;
+
+/// Slices after which the lock and the processor are free for a pause. They take less than a
+/// millisecond of processor time: at most half of a processor goes to a compaction, which still frees
+/// hundreds of thousands of events a second.
+const TURN_SLICES: usize = 16;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Time for which events below the compacted revision stay readable for synced watchers.
 const TAIL_TIME: Duration = Duration::from_secs(5);
@@ -52,9 +60,25 @@ impl Store {
         let mut state = self.shared.state.write();
         let began = Instant::now();
         let result = part(&mut state);
-        drop(state);
-        self.shared.metrics.compaction_held_lock(began.elapsed());
+        let held = began.elapsed();
+        // A writer that waits is next, not the slice after this one.
+        RwLockWriteGuard::unlock_fair(state);
+        self.shared.metrics.compaction_held_lock(held);
         result
+    }
+
+    /// Runs slices until one has nothing left to free. Cancel safe.
+    async fn in_turns(&self, slice: impl Fn(&Self) -> bool) {
+        let mut slices = 0;
+        while !slice(self) {
+            slices += 1;
+            if slices % TURN_SLICES == 0 {
+                tokio::time::sleep(PAUSE).await;
+            } else {
+                // Other tasks run between two slices.
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     /// Frees the memory of compactions, and some time after each the events that stayed for synced
@@ -73,7 +97,7 @@ impl Store {
                 () = self.shared.pins.released() => {}
                 () = tail_end => {
                     tail_ends = None;
-                    self.drop_tail().await;
+                    self.in_turns(Self::drop_tail_slice).await;
                     continue;
                 }
             }
@@ -82,21 +106,8 @@ impl Store {
         }
     }
 
-    async fn drop_tail(&self) {
-        while !self.hold(|state| {
-            let done = state.keyspace.drop_tail(SLICE_EVENTS);
-            self.update_gauges(state);
-            done
-        }) {
-            tokio::task::yield_now().await;
-        }
-    }
-
     async fn reclaim(&self) {
-        while !self.reclaim_slice() {
-            // Other tasks run between two slices.
-            tokio::task::yield_now().await;
-        }
+        self.in_turns(Self::reclaim_slice).await;
     }
 
     /// Frees one slice; returns whether there is nothing left to free.
@@ -108,6 +119,15 @@ impl Store {
             let pinned = self.shared.pins.oldest().unwrap_or(Revision::MAX);
             let floor = Some(pinned.min(published));
             let done = state.keyspace.reclaim(floor, SLICE_EVENTS);
+            self.update_gauges(state);
+            done
+        })
+    }
+
+    /// Drops one slice of the events that stayed for synced watchers; returns whether none is left.
+    fn drop_tail_slice(&self) -> bool {
+        self.hold(|state| {
+            let done = state.keyspace.drop_tail(SLICE_EVENTS);
             self.update_gauges(state);
             done
         })
