@@ -8,7 +8,7 @@ mod recovery;
 
 use std::{fs, path::PathBuf};
 
-pub(crate) use journal::{Journal, Written};
+pub(crate) use journal::{Cause, Journal, Written};
 pub(crate) use lost::Lost;
 pub use policy::{Policy, PrefixMode, PrefixModeError};
 pub(crate) use record::{kind, put_alarms, put_auth, put_lost, put_number, put_pair, put_run};

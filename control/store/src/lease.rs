@@ -3,6 +3,7 @@
 //! Ordered maps hold them: none has to copy all its entries to grow, and none has an allocation for
 //! each lease.
 
+mod list;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +15,11 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{Error, keyspace::Event};
+use crate::{
+    Error,
+    keyspace::{Event, KeyRange, Keyspace, Revision},
+};
+pub(crate) use list::LeaseList;
 
 /// A shorter TTL is raised to this, as in etcd with its default election timeout.
 pub const TTL_MIN_S: i64 = 2;
@@ -122,9 +127,10 @@ impl Leases {
         Ok(ttl_s)
     }
 
-    /// All leases, each with its TTL in seconds.
-    pub(crate) fn granted(&self) -> impl Iterator<Item = (LeaseId, i64)> {
-        self.by_id.iter().map(|(&id, lease)| (id, lease.ttl_s))
+    /// The leases behind an ID in the order of IDs; all without one.
+    fn behind(&self, id: Option<LeaseId>) -> impl Iterator<Item = (&LeaseId, &Lease)> {
+        let start = id.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((start, Bound::Unbounded))
     }
 
     /// Attaches a restored key to the lease of its last put.
@@ -159,14 +165,6 @@ impl Leases {
             granted_ttl_s: lease.ttl_s,
             keys: keys.map(|(_, key)| Bytes::copy_from_slice(key)).collect(),
         })
-    }
-
-    /// The IDs of all leases, ordered by expiry.
-    pub fn by_expiry(&self) -> Vec<LeaseId> {
-        let leases = self.by_id.iter().map(|(&id, lease)| (lease.expires, id));
-        let mut order: Vec<_> = leases.collect();
-        order.sort_unstable();
-        order.into_iter().map(|(_, id)| id).collect()
     }
 
     /// The time of the next expiry, or an earlier one at which [`expired`](Self::expired) finds that
@@ -206,9 +204,34 @@ impl Leases {
         self.by_expiry.insert((lease.expires, id))
     }
 
+    /// Applies the events above a revision.
+    pub(crate) fn apply_above(&mut self, revision: Revision, keyspace: &Keyspace) {
+        if self.is_empty() {
+            return;
+        }
+        for event in keyspace.events_above(revision) {
+            self.apply(&event);
+        }
+    }
+
+    /// Applies the deletion of all keys of a range, the only events above a revision.
+    pub(crate) fn apply_deletion(
+        &mut self,
+        range: &KeyRange,
+        (revision, keyspace): (Revision, &Keyspace),
+    ) {
+        if keyspace.count_above(revision) < self.keys.len() as u64 {
+            self.apply_above(revision, keyspace);
+            return;
+        }
+        let deleted = |(_, key): &Attachment| range.contains(key);
+        let detached = self.keys.extract_if(.., deleted);
+        self.key_bytes -= detached.map(|(_, key)| key.len() as u64).sum::<u64>();
+    }
+
     /// Attaches the key of an event to the lease of its last put, and detaches it from the lease
     /// before.
-    pub fn apply(&mut self, event: &Event<'_>) {
+    fn apply(&mut self, event: &Event<'_>) {
         let prev = event.superseded().map_or(0, |prev| prev.fields().lease);
         self.moved(event.key(), prev, event.fields().lease);
     }

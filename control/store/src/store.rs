@@ -35,9 +35,9 @@ use crate::{
     alarm::Alarms,
     auth::{self, Auth},
     commit::Frontier,
-    durable::{Journal, Lost, Restored, Written},
-    keyspace::{Keyspace, Revision},
-    lease::{LeaseId, Leases},
+    durable::{Cause, Journal, Lost, Restored, Written},
+    keyspace::{KeyRange, Keyspace, Revision},
+    lease::Leases,
     metrics::Metrics,
     proto::etcdserverpb::{
         DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, ResponseHeader,
@@ -97,8 +97,8 @@ struct State {
     keyspace: Keyspace,
     leases: Leases,
     alarms: Alarms,
-    /// The lease that the write in progress revokes, for its record; 0 is none.
-    revoked: LeaseId,
+    /// The cause of the write in progress, for its record.
+    cause: Cause,
 }
 
 impl State {
@@ -107,17 +107,19 @@ impl State {
             keyspace,
             leases: Leases::default(),
             alarms: Alarms::default(),
-            revoked: 0,
+            cause: Cause::default(),
         }
     }
 
     /// Applies the committed events above a revision to the leases.
     fn attach_leases(&mut self, above: Revision) {
-        if self.leases.is_empty() {
-            return;
-        }
-        for event in self.keyspace.events_above(above) {
-            self.leases.apply(&event);
+        match &self.cause {
+            Cause::Deletion(range) => {
+                self.leases.apply_deletion(range, (above, &self.keyspace));
+            }
+            Cause::Request | Cause::Revocation(_) => {
+                self.leases.apply_above(above, &self.keyspace);
+            }
         }
     }
 }
@@ -193,7 +195,7 @@ impl Shared {
             keyspace: restored.keyspace,
             leases: restored.leases,
             alarms: restored.alarms,
-            revoked: 0,
+            cause: Cause::default(),
         };
         let mut shared = Self::new(limits, state);
         shared.auth.restore(restored.auth);
@@ -316,7 +318,12 @@ impl Store {
         self.shared.metrics.deletes.inc();
         let (mut response, written) = self.write(|state| {
             state.alarms.check_write()?;
-            Ok(txn::delete_range(&mut state.keyspace, request))
+            let response = txn::delete_range(&mut state.keyspace, request);
+            if response.deleted > 0 {
+                let range = KeyRange::new(&request.key, &request.range_end);
+                state.cause = Cause::Deletion(range);
+            }
+            Ok(response)
         })?;
         response.header = Some(self.answer(written).await?);
         Ok(response)
@@ -363,9 +370,9 @@ impl Store {
             state.attach_leases(before);
             self.update_gauges(&state);
         }
-        let revoked = std::mem::take(&mut state.revoked);
+        let cause = std::mem::take(&mut state.cause);
         let journal = self.shared.journal.as_ref();
-        let ticket = journal.map(|journal| journal.write(&state.keyspace, (before, revoked)));
+        let ticket = journal.map(|journal| journal.write(&state.keyspace, before, &cause));
         drop(state);
         if revision != before && ticket.is_none() {
             self.shared.frontier.advance(revision);

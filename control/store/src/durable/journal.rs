@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use super::{
     Policy,
-    record::{kind, put_number, put_pair},
+    record::{kind, put_bytes, put_number, put_pair},
 };
 use crate::{
-    keyspace::{Keyspace, Revision},
+    keyspace::{KeyRange, Keyspace, Revision},
     lease::LeaseId,
 };
 
@@ -33,6 +33,18 @@ pub(crate) struct Written {
     pub(crate) revision: Revision,
     /// `None` without a journal.
     pub(crate) ticket: Option<Ticket>,
+}
+
+/// The cause of a write, which decides how it is recorded.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Any other request.
+    #[default]
+    Request,
+    /// The revocation of a lease.
+    Revocation(LeaseId),
+    /// A request that deleted keys of a range, and nothing else.
+    Deletion(KeyRange),
 }
 
 /// A revision as a mark of the journal; revisions are positive.
@@ -73,14 +85,14 @@ impl Journal {
         self.log.failure()
     }
 
-    /// Records a write: its events above the revision before, and the lease that it revoked (0 is
-    /// none). The caller holds the lock of the state. A write without effect takes its place in the
-    /// order only.
-    pub(crate) fn write(
-        &self,
-        keyspace: &Keyspace,
-        (before, revoked): (Revision, LeaseId),
-    ) -> Ticket {
+    /// Records a write with its events above the revision before. The caller holds the lock of the
+    /// state. A write without effect takes its place in the order only.
+    pub(crate) fn write(&self, keyspace: &Keyspace, before: Revision, cause: &Cause) -> Ticket {
+        let revoked = match cause {
+            Cause::Request => 0,
+            Cause::Revocation(lease) => *lease,
+            Cause::Deletion(range) => return self.deletion(keyspace.current(), range),
+        };
         let revision = keyspace.current();
         let durability = self.mode(keyspace, (before, revoked));
         self.log
@@ -90,6 +102,19 @@ impl Journal {
                 for event in keyspace.events_above(before) {
                     put_pair(out, event.key(), event.encoded());
                 }
+            })
+    }
+
+    /// Records the deletion of a range. A replay deletes what exists in the range, so that the record
+    /// does not have to name the keys: its size does not depend on their number.
+    fn deletion(&self, revision: Revision, range: &KeyRange) -> Ticket {
+        let durability = self.policy.of_range(range);
+        let (key, range_end) = range.fields();
+        self.log
+            .append((kind::DELETE, mark(revision)), durability, |out| {
+                put_number(out, revision);
+                put_bytes(out, &key);
+                put_bytes(out, &range_end);
             })
     }
 

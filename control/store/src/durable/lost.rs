@@ -43,7 +43,7 @@ impl Lost {
 }
 
 /// Whether the range may contain a key with the prefix.
-fn overlaps(range: &KeyRange, prefix: &[u8]) -> bool {
+pub(super) fn overlaps(range: &KeyRange, prefix: &[u8]) -> bool {
     match range {
         KeyRange::One(key) => key.starts_with(prefix),
         KeyRange::Span(start, end) => prefix < end.as_ref() && start_is_within(start, prefix),

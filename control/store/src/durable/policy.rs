@@ -5,6 +5,9 @@ use std::{fmt, str::FromStr};
 use bytes::Bytes;
 use dormouse_wal::{Durability, PreviousRun};
 
+use super::lost::overlaps;
+use crate::keyspace::KeyRange;
+
 /// The modes of keys. The longest prefix of a key that is listed decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -36,6 +39,18 @@ impl Policy {
         longest.map_or(self.default, |(_, mode)| *mode)
     }
 
+    /// The strictest mode that a key of a range may have.
+    pub(super) fn of_range(&self, range: &KeyRange) -> Durability {
+        let (around, others): (Vec<_>, Vec<_>) = self
+            .prefixes
+            .iter()
+            .partition(|(prefix, _)| is_within(range, prefix));
+        let longest = around.iter().max_by_key(|(prefix, _)| prefix.len());
+        let outer = longest.map_or(self.default, |(_, mode)| *mode);
+        let inner = others.iter().filter(|(prefix, _)| overlaps(range, prefix));
+        inner.map(|(_, mode)| *mode).fold(outer, Durability::max)
+    }
+
     /// Sets the mode of a prefix; the empty prefix is the default's.
     pub fn set(&mut self, (prefix, mode): (Bytes, Durability)) {
         if prefix.is_empty() {
@@ -59,6 +74,25 @@ impl Policy {
         let lost = modes.filter(|(_, mode)| *mode < surviving);
         lost.map(|(prefix, _)| prefix.clone()).collect()
     }
+}
+
+/// Whether all keys of a range have the prefix.
+fn is_within(range: &KeyRange, prefix: &[u8]) -> bool {
+    match range {
+        KeyRange::One(key) => key.starts_with(prefix),
+        KeyRange::Span(start, end) => {
+            start.starts_with(prefix) && (end.starts_with(prefix) || is_end_of(prefix, end))
+        }
+        KeyRange::From(_) => false,
+    }
+}
+
+/// Whether a key is the first one behind all keys with the prefix.
+fn is_end_of(prefix: &[u8], key: &[u8]) -> bool {
+    let (Some((last, head)), Some((end, same))) = (prefix.split_last(), key.split_last()) else {
+        return false;
+    };
+    head == same && last.checked_add(1) == Some(*end)
 }
 
 /// A prefix and its mode on the command line: `PREFIX=MODE`.
@@ -98,6 +132,8 @@ impl fmt::Display for PrefixMode {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -120,6 +156,55 @@ mod tests {
         ];
         for (key, mode) in modes {
             assert_eq!(policy.of(key.as_bytes()), mode, "{key}");
+        }
+    }
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        let byte = prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)];
+        prop::collection::vec(byte, 1..5).prop_map(Bytes::from)
+    }
+
+    fn mode() -> impl Strategy<Value = Durability> {
+        prop_oneof![
+            Just(Durability::None),
+            Just(Durability::Os),
+            Just(Durability::Fsync)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_of_a_range_has_a_stricter_mode_than_the_range(
+            (default, prefixes) in (mode(), prop::collection::vec((bytes(), mode()), 0..6)),
+            (start, end) in (bytes(), prop::option::of(bytes())),
+            keys in prop::collection::vec(bytes(), 20),
+        ) {
+            let mut policy = Policy { default, prefixes: Vec::new() };
+            for setting in prefixes {
+                policy.set(setting);
+            }
+            let range = KeyRange::new(&start, &end.unwrap_or_default());
+            for key in keys.iter().chain([&start]).filter(|key| range.contains(key)) {
+                prop_assert!(policy.of(key) <= policy.of_range(&range));
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_inside_a_prefix_has_its_mode_and_a_wider_one_the_strictest() {
+        let policy = Policy::default();
+        let modes = [
+            ("/registry/events/", "/registry/events0", Durability::None),
+            ("/registry/events/a", "/registry/events/b", Durability::None),
+            ("/registry/events/a", "", Durability::None),
+            ("/registry/events/", "/registry/events1", Durability::Os),
+            ("/registry/events/a", "\0", Durability::Os),
+            ("/registry/", "/registry0", Durability::Os),
+        ];
+        for (key, end, mode) in modes {
+            let [key, end] = [key, end].map(|key| Bytes::from_static(key.as_bytes()));
+            let range = KeyRange::new(&key, &end);
+            assert_eq!(policy.of_range(&range), mode, "{range:?}");
         }
     }
 

@@ -12,7 +12,7 @@ use prost::{
 use crate::{
     alarm::Alarm,
     auth::{self, Change},
-    keyspace::Revision,
+    keyspace::{KeyRange, Revision},
     lease::LeaseId,
     proto::authpb::{Role, User},
     wire::Fields,
@@ -34,6 +34,8 @@ pub(crate) mod kind {
     pub(crate) const RUN: u8 = 6;
     /// Prefixes that lost writes.
     pub(crate) const LOST: u8 = 7;
+    /// The deletion of all keys of a range.
+    pub(crate) const DELETE: u8 = 10;
     /// Keys of a snapshot.
     pub(crate) const PAIRS: u8 = 16;
 }
@@ -68,6 +70,10 @@ pub(super) enum Record<'a> {
     Lost {
         floor: Revision,
         prefixes: Vec<Bytes>,
+    },
+    Delete {
+        revision: Revision,
+        range: KeyRange,
     },
     Pairs(Pairs<'a>),
 }
@@ -153,6 +159,7 @@ pub(super) fn decode(kind: u8, payload: &[u8]) -> Result<Record<'_>, RecordError
         kind::AUTH => auth(&mut reader),
         kind::RUN => run(&mut reader),
         kind::LOST => lost(&mut reader),
+        kind::DELETE => delete(&mut reader),
         kind::PAIRS => Some(Record::Pairs(Pairs {
             kind,
             rest: payload,
@@ -183,6 +190,13 @@ fn write<'a>(reader: &mut Reader<'a>) -> Option<Record<'a>> {
             rest: reader.0,
         },
     }))
+}
+
+fn delete<'a>(reader: &mut Reader<'a>) -> Option<Record<'a>> {
+    let revision = reader.signed().filter(|revision| *revision > 0)?;
+    let [key, range_end] = [reader.bytes()?, reader.bytes()?].map(Bytes::copy_from_slice);
+    let range = KeyRange::new(&key, &range_end);
+    Some(Record::Delete { revision, range })
 }
 
 fn grant<'a>(reader: &mut Reader<'a>) -> Option<Record<'a>> {
@@ -314,6 +328,23 @@ mod tests {
                 (fields.key.to_vec(), fields.mod_revision)
             }).collect();
             prop_assert_eq!(read, pairs);
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_decoded_as_encoded() {
+        let mut payload = Vec::new();
+        put_number(&mut payload, 7);
+        put_bytes(&mut payload, b"a");
+        put_bytes(&mut payload, b"b");
+        let expected = Record::Delete {
+            revision: 7,
+            range: KeyRange::Span(Bytes::from_static(b"a"), Bytes::from_static(b"b")),
+        };
+        assert_eq!(decode(kind::DELETE, &payload), Ok(expected));
+        for length in 0..payload.len() {
+            let malformed = decode(kind::DELETE, &payload[..length]);
+            assert_eq!(malformed, Err(RecordError::Malformed(kind::DELETE)));
         }
     }
 

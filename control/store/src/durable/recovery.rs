@@ -12,7 +12,7 @@ use super::{
 use crate::{
     alarm::Alarms,
     auth,
-    keyspace::{Keyspace, Revision},
+    keyspace::{KeyRange, Keyspace, Revision},
     lease::{LeaseId, Leases},
 };
 
@@ -62,6 +62,7 @@ impl Restored {
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         match record::decode(kind, payload)? {
             Record::Write(write) => self.write(&write)?,
+            Record::Delete { revision, range } => self.delete(revision, &range),
             Record::Grant { id, ttl_s } => self.grant(id, ttl_s),
             Record::Compact(revision) => self.compact(revision),
             Record::Alarms(alarms) => self.alarms = Alarms::of(alarms),
@@ -115,10 +116,16 @@ impl Restored {
         if none && others {
             self.mixed.insert(write.revision);
         }
-        for event in self.keyspace.events_above(before) {
-            self.leases.apply(&event);
-        }
+        self.leases.apply_above(before, &self.keyspace);
         Ok(())
+    }
+
+    fn delete(&mut self, revision: Revision, range: &KeyRange) {
+        if revision > self.base {
+            let before = self.keyspace.current();
+            self.keyspace.restore_deletion(range, revision);
+            self.leases.apply_above(before, &self.keyspace);
+        }
     }
 
     fn grant(&mut self, id: LeaseId, ttl_s: i64) {

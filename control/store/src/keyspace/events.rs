@@ -148,6 +148,11 @@ impl Keyspace {
         self.events_from(self.log.position_after(revision))
     }
 
+    /// Number of events above a revision.
+    pub(crate) fn count_above(&self, revision: Revision) -> u64 {
+        self.log.end() - self.log.position_after(revision)
+    }
+
     /// The position behind the events of a revision.
     pub(crate) fn cursor_after(&self, revision: Revision) -> LogCursor {
         LogCursor(self.log.position_after(revision))

@@ -122,18 +122,28 @@ impl Log {
         (position.max(self.start)..self.end).map_while(|position| self.get(position))
     }
 
-    /// Position of the first event above a revision.
+    /// Position of the first event above a revision. Costs the logarithm of the number of events
+    /// above it: a write looks for its own.
     pub(super) fn position_after(&self, revision: Revision) -> Position {
-        let (mut low, mut high) = (self.start, self.end);
+        let is_above = |position| {
+            let entry = self.get(position);
+            entry.is_some_and(|entry| entry.revision > revision)
+        };
+        let (mut low, mut high, mut step) = (self.start, self.end, 1);
+        while high - low > step {
+            if !is_above(high - step) {
+                low = high - step + 1;
+                break;
+            }
+            high -= step;
+            step *= 2;
+        }
         while low < high {
             let middle = low.midpoint(high);
-            if self
-                .get(middle)
-                .is_some_and(|entry| entry.revision <= revision)
-            {
-                low = middle + 1;
-            } else {
+            if is_above(middle) {
                 high = middle;
+            } else {
+                low = middle + 1;
             }
         }
         low
@@ -151,5 +161,38 @@ impl Log {
             self.base = self.start;
         }
         Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_first_event_above_a_revision_is_found_from_the_end(
+            events in prop::collection::vec(0..3_i64, 0..70),
+            dropped in 0..70_usize,
+        ) {
+            let (mut log, version) = (Log::new(), Slab::new().allocate(8));
+            let mut revision = 1;
+            let mut revisions = Vec::new();
+            for step in &events {
+                revision += step;
+                log.push(Entry { revision, version });
+                revisions.push(revision);
+            }
+            for _ in 0..dropped {
+                log.drop_first();
+            }
+            let dropped = dropped.min(events.len());
+            for revision in 0..=revision + 1 {
+                let below = revisions[dropped..].partition_point(|at| *at <= revision);
+                let expected = (dropped + below) as u64;
+                prop_assert_eq!(log.position_after(revision), expected);
+            }
+        }
     }
 }

@@ -123,8 +123,7 @@ impl Records {
     /// Adds the latest version of a cell; a tombstone has no version number.
     pub(super) fn push_to(&mut self, cell: Handle, fields: &Fields<'_>) -> Handle {
         let prev = self.latest(cell);
-        let live = fields.version != 0;
-        let was_live = prev.is_some_and(|prev| !self.version(prev).is_tombstone());
+        let (live, was_live) = (fields.version != 0, self.is_live(cell));
         let version = version::insert(&mut self.slab, cell, prev, fields);
         cell::set_latest(&mut self.slab, cell, version);
         if live != was_live {
@@ -133,25 +132,47 @@ impl Records {
         version
     }
 
-    /// Deletes the keys of these cells, which are all that exist in a range; returns their tombstones.
+    /// Deletes the keys of a range that exist; returns their tombstones, in the order of keys.
     pub(super) fn delete(
         &mut self,
         range: &KeyRange,
-        cells: Vec<Handle>,
         revision: Revision,
     ) -> impl Iterator<Item = Handle> {
-        let tombstone = Fields {
-            mod_revision: revision,
-            ..Fields::default()
-        };
-        let (from, to) = range.bounds();
-        self.tree.kill(&self.slab, from, to);
+        let cells = self.live_cells(range);
+        match cells.as_slice() {
+            [] => {}
+            [only] => {
+                self.tree.set_live(&self.slab, *only, false);
+            }
+            _ => {
+                let (from, to) = range.bounds();
+                self.tree.kill(&self.slab, from, to);
+            }
+        }
+        let tombstone = version::tombstone(revision);
         cells.into_iter().map(move |cell| {
             let prev = self.latest(cell);
-            let version = version::insert(&mut self.slab, cell, prev, &tombstone);
+            let version = version::insert_tombstone(&mut self.slab, cell, prev, &tombstone);
             cell::set_latest(&mut self.slab, cell, version);
             version
         })
+    }
+
+    /// The cells of the keys of a range that exist, in the order of keys.
+    fn live_cells(&self, range: &KeyRange) -> Vec<Handle> {
+        if let KeyRange::One(key) = range {
+            let cell = self.cell(key).filter(|cell| self.is_live(*cell));
+            return cell.into_iter().collect();
+        }
+        // Counted by the tree, so that no key is compared with the end of the range.
+        let count = usize::try_from(self.count(range)).unwrap_or(usize::MAX);
+        let (from, _) = range.bounds();
+        self.cells(from, true).take(count).collect()
+    }
+
+    fn is_live(&self, cell: Handle) -> bool {
+        let latest = self.latest(cell);
+        latest.is_some_and(|latest| !self.version(latest).is_tombstone())
     }
 
     /// Frees what no read from the revision of `version` on returns: its previous version, and the

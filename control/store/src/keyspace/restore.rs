@@ -1,6 +1,6 @@
 //! Restoring a keyspace: from a revision on, from the keys of a snapshot, and from recorded events.
 
-use super::{Compaction, HistoryHash, Keyspace, Log, Revision, log::Entry};
+use super::{Compaction, HistoryHash, KeyRange, Keyspace, Log, Revision, log::Entry};
 use crate::wire::Fields;
 
 impl Keyspace {
@@ -35,6 +35,12 @@ impl Keyspace {
             None => self.records.push_new(fields),
         };
         self.log.push(Entry { revision, version });
+    }
+
+    /// Deletes the keys of a range, as a recorded deletion did.
+    pub(crate) fn restore_deletion(&mut self, range: &KeyRange, revision: Revision) {
+        self.restore_revision(revision);
+        self.delete_at(range, revision);
     }
 
     /// Moves the revision forward without an event.

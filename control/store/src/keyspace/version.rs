@@ -98,6 +98,31 @@ pub(super) fn insert(
     ])
 }
 
+/// The encoded fields of a tombstone, the same for all keys that a revision deletes.
+pub(super) fn tombstone(revision: Revision) -> Vec<u8> {
+    let fields = Fields {
+        mod_revision: revision,
+        ..Fields::default()
+    };
+    let mut encoded = Vec::new();
+    fields.encode_head(&mut encoded);
+    encoded
+}
+
+/// Stores a tombstone of a cell, whose previous version it links.
+pub(super) fn insert_tombstone(
+    slab: &mut Slab,
+    cell: Handle,
+    prev: Option<Handle>,
+    encoded: &[u8],
+) -> Handle {
+    slab.insert(&[
+        &Handle::to_bytes(prev),
+        &Handle::to_bytes(Some(cell)),
+        encoded,
+    ])
+}
+
 /// Removes the link to the previous version.
 pub(super) fn unlink(slab: &mut Slab, version: Handle) {
     slab.get_mut(version)[..HANDLE_BYTES].copy_from_slice(&Handle::to_bytes(None));

@@ -3,7 +3,6 @@
 use super::{
     KeyRange, Keyspace, Revision, View,
     log::{Entry, Position},
-    slab::Handle,
 };
 use crate::wire::Fields;
 
@@ -74,36 +73,7 @@ impl<'a> WriteTxn<'a> {
 
     /// Deletes the keys of a range, in key order; returns their number.
     pub fn delete(&mut self, range: &KeyRange) -> u64 {
-        let revision = self.keyspace.current + 1;
-        let cells = self.cells(range);
-        let deleted = cells.len() as u64;
-        if deleted > 0 {
-            let tombstones = self.keyspace.records.delete(range, cells, revision);
-            for version in tombstones {
-                self.keyspace.log.push(Entry { revision, version });
-            }
-        }
-        deleted
-    }
-
-    /// The cells of the range's keys that exist.
-    fn cells(&self, range: &KeyRange) -> Vec<Handle> {
-        if range.is_empty() {
-            return Vec::new();
-        }
-        let view = self.view();
-        match range {
-            KeyRange::One(key) => {
-                let cell = self.keyspace.records.cell(key);
-                cell.filter(|cell| view.found(*cell).is_some())
-                    .into_iter()
-                    .collect()
-            }
-            // At the last write, the view has the cells of existing keys only.
-            KeyRange::Span(..) | KeyRange::From(_) => {
-                view.cells(range, None).map(|(_, cell)| cell).collect()
-            }
-        }
+        self.keyspace.delete_at(range, self.keyspace.current + 1)
     }
 
     /// Commits; returns the revision before, above which its events are in the log. Without events
@@ -112,5 +82,17 @@ impl<'a> WriteTxn<'a> {
         let before = self.keyspace.current;
         self.keyspace.current += Revision::from(self.wrote());
         before
+    }
+}
+
+impl Keyspace {
+    /// Deletes the keys of a range at the revision after the last one, in key order; returns their
+    /// number.
+    pub(super) fn delete_at(&mut self, range: &KeyRange, revision: Revision) -> u64 {
+        let before = self.log.end();
+        for version in self.records.delete(range, revision) {
+            self.log.push(Entry { revision, version });
+        }
+        self.log.end() - before
     }
 }

@@ -48,6 +48,24 @@ fn many_renewed_leases_are_moved_in_slices() {
 }
 
 #[test]
+fn many_leases_are_listed_in_slices_and_those_of_other_slices_may_go_meanwhile() {
+    let mut leases = Leases::default();
+    for id in 1..=3_000 {
+        leases.grant(id, 10_000 - id, NOW).unwrap();
+    }
+    let mut list = LeaseList::default();
+    assert!(!list.slice(&leases));
+    leases.revoke(1).unwrap();
+    leases.revoke(3_000).unwrap();
+    while !list.slice(&leases) {}
+    assert!(list.contains(1) && !list.contains(3_000));
+    let granted: Vec<_> = list.granted().collect();
+    let expected: Vec<_> = (1..3_000).map(|id| (id, 10_000 - id)).collect();
+    assert_eq!(granted, expected);
+    assert!(list.by_expiry().into_iter().eq((1..3_000).rev()));
+}
+
+#[test]
 fn the_keys_of_the_largest_and_the_smallest_lease_are_its_own() {
     let mut leases = Leases::default();
     for id in [LeaseId::MIN, -1, 1, LeaseId::MAX] {
@@ -171,7 +189,9 @@ proptest! {
         for step in steps {
             model.apply(&mut leases, step);
             let order: Vec<_> = model.by_expiry().into_iter().map(|(_, id)| id).collect();
-            prop_assert_eq!(leases.by_expiry(), order);
+            let mut list = LeaseList::default();
+            prop_assert!(list.slice(&leases));
+            prop_assert_eq!(list.by_expiry(), order);
             for (&id, &(ttl, expires)) in &model.leases {
                 let state = leases.time_to_live(id, model.now).unwrap();
                 let left = expires.saturating_sub(model.now).as_secs();

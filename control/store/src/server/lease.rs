@@ -128,7 +128,7 @@ impl Lease for Service {
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        let (leases, revision) = self.store.leases();
+        let (leases, revision) = self.store.leases().await;
         Session::new(&self.store, &request).check_leases(Right::Read, &leases)?;
         let header = Some(self.store.header(revision));
         let leases = leases.into_iter().map(|id| LeaseStatus { id }).collect();

@@ -43,19 +43,15 @@ impl Store {
 
     /// What has no revisions, as of now.
     fn head(&self, order: &RevisionOrder) -> Head {
-        let state = self.shared.state.read();
-        let alarms = state.alarms.of_kind(0).map(|alarm| AlarmMember {
+        let alarms: Vec<_> = self.shared.state.read().alarms.of_kind(0).collect();
+        let alarms = alarms.into_iter().map(|alarm| AlarmMember {
             member_id: alarm.member_id,
             alarm: alarm.kind,
         });
-        let granted = state
-            .leases
-            .granted()
-            .map(|(id, ttl_s)| Lease { id, ttl_s });
+        let list = self.list_leases();
+        let granted = list.granted().map(|(id, ttl_s)| Lease { id, ttl_s });
         // A lease that was revoked since the revision still has keys there; they go soon.
-        let revoked = order
-            .leases()
-            .filter(|id| *id != 0 && !state.leases.contains(*id));
+        let revoked = order.leases().filter(|id| *id != 0 && !list.contains(*id));
         let revoked = revoked.map(|id| Lease {
             id,
             ttl_s: TTL_MIN_S,

@@ -3,9 +3,9 @@
 use super::{State, Store, random};
 use crate::{
     Error,
-    durable::{Written, kind, put_number},
+    durable::{Cause, Written, kind, put_number},
     keyspace::{KeyRange, Revision},
-    lease::{Expired, LeaseId, Leases, TimeToLive, Uptime},
+    lease::{Expired, LeaseId, LeaseList, Leases, TimeToLive, Uptime},
     quota,
 };
 
@@ -71,10 +71,21 @@ impl Store {
         (state.leases.time_to_live(id, now).ok(), self.revision())
     }
 
-    /// The IDs of all leases, ordered by expiry.
-    pub fn leases(&self) -> (Vec<LeaseId>, Revision) {
-        let state = self.shared.state.read();
-        (state.leases.by_expiry(), self.revision())
+    /// The IDs of all leases, ordered by expiry. Cancel safe.
+    pub async fn leases(&self) -> (Vec<LeaseId>, Revision) {
+        let mut list = LeaseList::default();
+        while !list.slice(&self.shared.state.read().leases) {
+            // Other tasks run between two slices.
+            tokio::task::yield_now().await;
+        }
+        (list.by_expiry(), self.revision())
+    }
+
+    /// A list of all leases. Blocks.
+    pub(super) fn list_leases(&self) -> LeaseList {
+        let mut list = LeaseList::default();
+        while !list.slice(&self.shared.state.read().leases) {}
+        list
     }
 
     /// Revokes leases when they expire; never returns. Cancel safe.
@@ -126,7 +137,7 @@ impl Store {
 
 fn revoke(state: &mut State, id: LeaseId) -> Result<(), Error> {
     let keys = state.leases.revoke(id)?;
-    state.revoked = id;
+    state.cause = Cause::Revocation(id);
     let mut write = state.keyspace.write();
     for key in keys {
         write.delete(&KeyRange::One(key));

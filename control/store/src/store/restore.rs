@@ -175,7 +175,7 @@ mod tests {
             store.shared.state.read().keyspace.keys_live(),
             snapshot.pairs.len() as u64
         );
-        let granted: Vec<_> = store.shared.state.read().leases.granted().collect();
+        let granted: Vec<_> = store.list_leases().granted().collect();
         assert_eq!(granted, [(snapshot.head.leases[0].id, 600)]);
         store.auth().read(|state| {
             assert_eq!(state.user("u").unwrap().roles, ["r"]);

@@ -96,16 +96,12 @@ impl Store {
         for (prefix, floor) in self.shared.lost.floors() {
             writer.append(kind::LOST, |out| put_lost(out, floor, [prefix]))?;
         }
-        let (alarms, leases): (Vec<_>, Vec<_>) = {
-            let state = self.shared.state.read();
-            let alarms = state.alarms.of_kind(0).collect();
-            (alarms, state.leases.granted().collect())
-        };
+        let alarms: Vec<_> = self.shared.state.read().alarms.of_kind(0).collect();
         writer.append(kind::ALARMS, |out| put_alarms(out, alarms))?;
         self.shared
             .auth
             .read(|state| writer.append(kind::AUTH, |out| put_auth(out, state)))?;
-        leases.into_iter().try_for_each(|(id, ttl_s)| {
+        self.list_leases().granted().try_for_each(|(id, ttl_s)| {
             writer.append(kind::GRANT, |out| {
                 put_number(out, id);
                 put_number(out, ttl_s);

@@ -83,6 +83,9 @@ struct Log {
     closed: Option<u64>,
     boot: Option<u64>,
     torn: Option<(String, u64)>,
+    /// The bytes of the last segment: the next one takes their memory, which costs less than new
+    /// memory.
+    buffer: Vec<u8>,
 }
 
 impl Recovery {
@@ -164,6 +167,7 @@ impl Log {
             closed: None,
             boot: None,
             torn: None,
+            buffer: Vec::new(),
         }
     }
 
@@ -175,7 +179,8 @@ impl Log {
         visit: Visitor<'_>,
     ) -> Result<(), OpenError> {
         let name = segment_name(sequence);
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.buffer);
+        bytes.clear();
         files
             .read(&name)
             .and_then(|mut input| input.read_to_end(&mut bytes))
@@ -209,7 +214,9 @@ impl Log {
             mark: header.mark,
             bytes: offset,
         });
-        self.judge(frames.tail(), (&name, offset), last)
+        let tail = frames.tail();
+        self.buffer = bytes;
+        self.judge(tail, (&name, offset), last)
     }
 
     /// A segment continues the one before it; the first that is read continues one that is removed.

@@ -203,6 +203,43 @@ async fn leases_alarms_and_users_survive_a_restart_and_a_snapshot() {
     }
 }
 
+/// Bytes of all files of a directory.
+fn written(path: &Path) -> u64 {
+    let files = std::fs::read_dir(path).unwrap();
+    files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum()
+}
+
+#[tokio::test]
+async fn the_record_of_a_deletion_does_not_grow_with_its_keys_and_is_replayed() {
+    let directory = directory();
+    let store = open(directory.path());
+    let (lease, ..) = store.lease_grant(7, 100).await.unwrap();
+    for number in 0..300 {
+        let lease = if number % 2 == 0 { lease } else { 0 };
+        let put = put_of(&format!("k{number:03}"), "1", lease);
+        store.put(&put).await.unwrap();
+    }
+    put(&store, LEASES, "1").await;
+    let (before, bytes) = (store.revision(), written(directory.path()));
+    let request = DeleteRangeRequest {
+        key: Bytes::from_static(b"/"),
+        range_end: Bytes::from_static(b"k299"),
+        ..DeleteRangeRequest::default()
+    };
+    assert_eq!(store.delete_range(&request).await.unwrap().deleted, 300);
+    assert!(written(directory.path()) - bytes < 100);
+    let keys = store.lease_time_to_live(lease).0.unwrap().keys;
+    assert!(keys.is_empty(), "{keys:?}");
+    drop(store);
+    let store = open(directory.path());
+    assert_eq!(range(&store, RECORDED, before).await.unwrap().len(), 300);
+    assert_eq!(range(&store, ALL, 0).await.unwrap().len(), 1);
+    let keys = store.lease_time_to_live(lease).0.unwrap().keys;
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
 #[tokio::test]
 async fn a_directory_in_use_is_refused() {
     let directory = directory();
