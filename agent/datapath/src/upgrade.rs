@@ -4,7 +4,8 @@
 //! program first and the new one behind it: a packet that the old program does not know is left to the next. Then the old
 //! programs' VIPs are taken away with one word: from then on connections begin in the new table, while earlier ones go on
 //! in the old one. When all of these have been copied, the old programs are detached. Until then the old programs forward no
-//! packet that they do not know, and each data path draws NAT ports from its own half of the node's ports.
+//! packet that they do not know, and each data path draws NAT ports from its own half of the node's ports. Until then, too,
+//! the new programs use no NAT port again of which their table has a flow: the old one may have it still, and is asked first.
 //!
 //! An agent that dies during a take-over leaves two data paths that work together. The next agent takes over both; on the
 //! pods' links its programs take the place of the second one's, so connections that this one begins meanwhile may be lost.

@@ -8,8 +8,10 @@ use dormouse_rig::client::{Answer, connected_udp, tcp, udp};
 use dormouse_rig::{Sockets, wait};
 use socket2::{Domain, Type};
 
-/// A refusal comes at once, not by a timeout.
-pub(crate) const REFUSED_WITHIN: Duration = Duration::from_millis(500);
+/// A refusal comes at once, not when the client repeats its first segment after a second.
+const REFUSED_WITHIN: Duration = Duration::from_millis(500);
+/// One refusal of so many has to come at once: a machine that does much else delays some.
+const REFUSALS: usize = 10;
 /// After so many questions two backends have both answered, but for one time in a million.
 pub(crate) const MANY: usize = 20;
 
@@ -61,18 +63,18 @@ pub(crate) fn refused(sockets: &Sockets, to: SocketAddr) {
         ("TCP", tcp as fn(&Sockets, SocketAddr) -> _),
         ("UDP", connected_udp),
     ] {
-        let began = Instant::now();
-        let error = ask(sockets, to).unwrap_err();
-        assert_eq!(
-            error.kind(),
-            ErrorKind::ConnectionRefused,
-            "{kind} {to}: {error}"
-        );
-        assert!(
-            began.elapsed() < REFUSED_WITHIN,
-            "{kind} {to}: {:?}",
-            began.elapsed()
-        );
+        let mut took = Vec::new();
+        while took.last().is_none_or(|last| *last > REFUSED_WITHIN) {
+            assert!(took.len() < REFUSALS, "{kind} {to}: {took:?}");
+            let began = Instant::now();
+            let error = ask(sockets, to).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                ErrorKind::ConnectionRefused,
+                "{kind} {to}: {error}"
+            );
+            took.push(began.elapsed());
+        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use dormouse_rig::client::{get, tcp};
 use dormouse_rig::shared::Lease;
+use dormouse_rig::sockets::ANSWER_LIMIT;
 use serde_json::json;
 use socket2::{Domain, Type};
 
-use crate::checks::{MANY, REFUSED_WITHIN, at, check, check_all, refused, silent};
+use crate::checks::{MANY, at, check, check_all, refused, silent};
 use crate::cluster::{CLIENT, CLIENT4, Cluster, FAR, FAR4, NODE_PORT, POD_PORT, SERVING, Serving};
 use crate::manifests::{End, Service, service};
 
@@ -343,7 +344,7 @@ fn a_connection_without_translation_may_have_the_ends_of_a_translated_one() {
         let socket = sockets.socket(Domain::IPV6, Type::STREAM).unwrap();
         socket.set_reuse_address(true).unwrap();
         socket.bind(&at("::", 20_000).into()).unwrap();
-        socket.connect_timeout(&to.into(), REFUSED_WITHIN).unwrap();
+        socket.connect_timeout(&to.into(), ANSWER_LIMIT).unwrap();
     }
 }
 

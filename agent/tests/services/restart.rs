@@ -6,7 +6,7 @@ use std::time::Instant;
 use dormouse_rig::client::tcp;
 use dormouse_rig::load::{Load, Resets};
 use dormouse_rig::pins::rename_to_former_schema;
-use dormouse_rig::server::Server;
+use dormouse_rig::server::{OPEN_LEN, Server};
 use dormouse_rig::shared::{Fixture, Shared};
 use dormouse_rig::wait;
 use dormouse_world::Process;
@@ -19,8 +19,10 @@ use crate::routes::reuse_ports;
 
 /// How much each load does in each phase.
 const PHASE: u64 = 1_000;
-/// Of so many exchanges one may be reset and tried again.
-const RESET_IN: u64 = 100_000;
+/// Resets that are tolerated, in all namespaces together. An agent whose end or take-over breaks connections resets at least
+/// those that the three light servers keep open, hundreds of packets in all, however slow the machine is. A few come when
+/// a client's port is used again while the connection before has not ended at its server: the client tries once more.
+const RESETS_MAX: u64 = OPEN_LEN as u64;
 /// Other services, and how many of them are in one file.
 const OTHERS: usize = 1_000;
 const FILE_LEN: usize = 100;
@@ -270,27 +272,21 @@ impl Restart {
         advance(loads);
     }
 
+    /// Shows all figures, also when it fails.
     fn judge(&self, loads: Vec<Load>, before: &[u64]) {
-        let mut failed = Vec::new();
-        let mut done = 0;
-        for load in loads {
-            let outcome = load.end();
-            done += outcome.done;
-            eprintln!(
-                "  {}: {} done, {} a second, {} slow, {} failed",
-                outcome.what, outcome.done, outcome.per_second, outcome.slow, outcome.failed
-            );
-            if outcome.failed > 0 {
-                failed.push((outcome.what, outcome.failures));
-            }
-        }
+        let outcomes: Vec<_> = loads.into_iter().map(Load::end).collect();
         let resets = self.since(before);
-        eprintln!("  resets: {resets:?}");
-        assert!(failed.is_empty(), "{failed:#?}");
-        // A masquerading port that is used again may meet its server's TIME_WAIT of the connection before: one reset, and the
-        // client's next attempt succeeds. What an agent's end would break are hundreds.
-        let most = done / RESET_IN;
-        assert!(resets.iter().all(|count| *count <= most), "{resets:?}");
+        let figures = outcomes.iter().map(ToString::to_string);
+        let figures: Vec<_> = figures.chain([format!("resets: {resets:?}")]).collect();
+        let figures = figures.join("\n  ");
+        eprintln!("  {figures}");
+        let failed = outcomes.iter().any(|outcome| outcome.failed > 0);
+        assert!(!failed, "loads failed:\n  {figures}");
+        let reset: u64 = resets.iter().sum();
+        assert!(
+            reset <= RESETS_MAX,
+            "{reset} resets, {RESETS_MAX} are tolerated:\n  {figures}"
+        );
     }
 }
 

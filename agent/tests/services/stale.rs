@@ -16,8 +16,9 @@ use crate::checks::at;
 use crate::cluster::{Cluster, Origin, POD_PORT, SERVING};
 use crate::manifests::{Condition, End, Service, service};
 
-/// A stale flow must not live longer than this.
-const MOMENTS: Duration = Duration::from_secs(1);
+/// A stale flow must not live longer than this: far less than the half minute after which an idle one is over, and far more
+/// than a slow machine needs.
+const MOMENTS: Duration = Duration::from_secs(10);
 
 /// A client that never stops: one socket, one source port, a datagram each millisecond.
 struct Stream {

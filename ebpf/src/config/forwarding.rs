@@ -60,6 +60,14 @@ impl Forwarding {
             Self::Off | Self::By(_) => NatPorts::All,
         }
     }
+
+    /// Whether a NAT port whose connection has ended may be given to another one. Not by the newer programs during a
+    /// take-over, however long it takes: the older ones run first, and would translate the other connection's replies by the
+    /// flow of the ended one, which their table has until all flows have been moved.
+    #[inline(always)]
+    pub const fn reuses_nat_ports(self) -> bool {
+        !matches!(self, Self::TakingOver)
+    }
 }
 
 #[cfg(test)]
@@ -85,5 +93,13 @@ mod tests {
         assert_eq!(Forwarding::HandingOver.nat_ports(), NatPorts::Odd);
         assert_eq!(Forwarding::TakingOver.nat_ports(), NatPorts::Even);
         assert_eq!(Forwarding::By(2).nat_ports(), NatPorts::All);
+    }
+
+    #[test]
+    fn only_the_newer_programs_of_a_take_over_keep_ended_connections_ports() {
+        assert!(!Forwarding::TakingOver.reuses_nat_ports());
+        for state in [Forwarding::Off, Forwarding::By(1), Forwarding::HandingOver] {
+            assert!(state.reuses_nat_ports());
+        }
     }
 }

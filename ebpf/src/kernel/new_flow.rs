@@ -2,7 +2,7 @@
 
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
-use dormouse_ebpf::config::Config;
+use dormouse_ebpf::config::{Config, Forwarding};
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
 use dormouse_ebpf::flow::{
     FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SERVICE, Stage, TO_ACTIVATOR, nat_port,
@@ -167,11 +167,12 @@ fn masquerade(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
     if scratch.flow.source == [0; 16] {
         return false;
     }
+    let forwarding = config.forwarding.get();
     let mut tries = 0;
     while tries < NAT_TRIES {
-        scratch.flow.source_port = nat_port(tables::random(), config.forwarding.get().nat_ports());
+        scratch.flow.source_port = nat_port(tables::random(), forwarding.nat_ports());
         scratch.back = scratch.key.reply(&scratch.flow);
-        if take_port(scratch, now) {
+        if take_port(scratch, forwarding, now) {
             return tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
         }
         tries += 1;
@@ -179,14 +180,16 @@ fn masquerade(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
     false
 }
 
-/// Inserts the reply flow, unless its NAT port belongs to a connection that may go on.
+/// Inserts the reply flow, unless its NAT port belongs to a connection that may go on, or that the programs of another data
+/// path may know.
 #[inline(always)]
-fn take_port(scratch: &Scratch, now_ns: u64) -> bool {
+fn take_port(scratch: &Scratch, forwarding: Forwarding, now_ns: u64) -> bool {
     let (key, reply) = (&scratch.back, &scratch.reply);
     if let Some(before) = tables::flow(key) {
         // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
         let before = unsafe { &*before };
-        return before.releases_port(key.protocol, now_ns)
+        return forwarding.reuses_nat_ports()
+            && before.releases_port(key.protocol, now_ns)
             && tables::insert_flow(key, reply, BPF_ANY);
     }
     tables::insert_flow(key, reply, BPF_NOEXIST)

@@ -1,6 +1,7 @@
 //! Load that counts what goes wrong: connections that fail, datagrams that are lost, resets.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -19,10 +20,10 @@ use crate::wait::wait;
 const WINDOW: usize = 32;
 /// Between questions over one connection, and between windows of datagrams: leaves the processor to an agent that starts.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A datagram that is not back by then is lost.
-const LOST_AFTER: Duration = Duration::from_secs(2);
-/// A connection that takes longer has failed: it is less than the first segment's second repetition needs.
-const CONNECT_LIMIT: Duration = Duration::from_millis(2_500);
+/// A datagram that is not back by then is lost: a datagram that is lost once never comes, however long the wait.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+/// A connection that takes longer has failed: it is less than the first segment's third repetition needs.
+const CONNECT_LIMIT: Duration = Duration::from_millis(6_500);
 /// A first segment is repeated after a second.
 const REPEATED_AFTER: Duration = Duration::from_millis(900);
 /// How many failures are described.
@@ -77,6 +78,24 @@ pub struct Outcome {
     pub per_second: u128,
     /// The first failures.
     pub failures: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            what,
+            done,
+            slow,
+            failed,
+            per_second,
+            failures,
+        } = self;
+        write!(f, "{what}: {done} done, {per_second} a second, ")?;
+        write!(f, "{slow} slow, {failed} failed")?;
+        failures
+            .iter()
+            .try_for_each(|failure| write!(f, "\n    {failure}"))
+    }
 }
 
 impl Load {
@@ -263,9 +282,14 @@ impl Datagrams {
                 tally.done.fetch_add(1, Ordering::Relaxed);
             }
             Ok(other) => tally.fail(format!("{}: a strange datagram {other:?}", self.to)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // Only then: what came while this thread did not run is not lost.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.give_up(tally),
             Err(error) => tally.fail(format!("{}: {error}", self.to)),
         }
+    }
+
+    /// Counts those that are lost.
+    fn give_up(&mut self, tally: &Tally) {
         while let Some((number, sent)) = self.away.front()
             && sent.elapsed() > LOST_AFTER
         {

@@ -19,7 +19,7 @@ const DATAGRAM_LEN_MAX: usize = 65_536;
 /// A datagram that begins so comes back as it is.
 pub const PLAIN: u8 = b'!';
 /// Connections that the light server keeps open while others come.
-const OPEN_LEN: usize = 64;
+pub const OPEN_LEN: usize = 64;
 /// What the light server sends.
 pub const LIGHT: &[u8] = b"light\n";
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long anything may take. Only a failure is this slow.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 

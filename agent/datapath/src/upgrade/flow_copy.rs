@@ -4,9 +4,7 @@
 //! the new table has all of them.
 
 use aya::maps::{HashMap, IterableMap as _, MapData};
-use dormouse_ebpf::flow::{
-    FORWARDED, Flow, FlowKey, MASQUERADED, NAT_TIME_WAIT_NS, REPLY, REVOKED, SERVICE, Stage,
-};
+use dormouse_ebpf::flow::{FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, SERVICE};
 
 use super::schema::Maps;
 use crate::clock;
@@ -82,13 +80,14 @@ impl FlowCopy {
         Ok(())
     }
 
-    /// Removes flows from the old table that need not be in it: the new programs may reuse the addresses and ports of a closed
-    /// connection for another one, whose replies the old programs would translate by the old flow.
+    /// Removes flows from the old table that need not be in it: the new programs may use the same addresses and ports for
+    /// another connection, whose replies the old programs would translate by the old flow. Of NAT ports the new programs take
+    /// only those of which their own table has no flow, so it is enough to remove the flows that are not copied.
     pub(super) fn clear(&mut self, forgotten_ns: u64) -> Result<(), DatapathError> {
         let now_ns = clock::boottime_ns();
         self.take_out(forgotten_ns, |key, flow| {
-            flow.is(REPLY) && flow.is(SERVICE) && !flow.is(MASQUERADED)
-                || is_over(key, flow, now_ns)
+            let is_masqueraded = flow.is(MASQUERADED);
+            flow.is(REPLY) && (flow.is(SERVICE) && !is_masqueraded || is_free(key, flow, now_ns))
         })
     }
 
@@ -149,17 +148,12 @@ impl std::fmt::Debug for FlowCopy {
 /// flow would break the next connection from the same port. While the old table may have a NAT port's owner, the new one must
 /// have it.
 fn leads(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
-    let is_free = flow.is(MASQUERADED) && flow.releases_port(key.protocol, now_ns);
-    flow.is(FORWARDED | REVOKED) || flow.is(REPLY) && !is_free
+    flow.is(FORWARDED | REVOKED) || flow.is(REPLY) && !is_free(key, flow, now_ns)
 }
 
-/// Whether the connection is closed, or was never established; only known for masqueraded connections.
-fn is_over(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
-    let silent_ns = now_ns.saturating_sub(flow.seen_ns);
-    let has_ended = flow.stage == Stage::Closed as u32 && silent_ns > NAT_TIME_WAIT_NS / 2;
-    flow.is(REPLY)
-        && flow.is(MASQUERADED)
-        && (has_ended || flow.releases_port(key.protocol, now_ns))
+/// Whether the NAT port of a reply flow is free for another connection.
+fn is_free(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
+    flow.is(MASQUERADED) && flow.releases_port(key.protocol, now_ns)
 }
 
 /// Writes the old table's flow, or the merged one, to the new table. Returns whether it succeeded.

@@ -1,5 +1,7 @@
 //! The flows that are copied, and the merged entry if both tables have one.
 
+use dormouse_ebpf::flow::{NAT_TIME_WAIT_NS, Stage};
+
 use super::*;
 
 const FORGOTTEN_NS: u64 = 1_000;
