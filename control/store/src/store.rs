@@ -47,6 +47,7 @@ use crate::{
     watch::{Recent, Watchers},
 };
 use pins::Pins;
+pub(crate) use reads::RangeAnswer;
 pub use restore::RestoreError;
 pub(crate) use stream::RangeParts;
 pub(crate) use watches::PageRead;

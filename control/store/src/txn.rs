@@ -49,7 +49,7 @@ impl From<RangeResult> for RangeResponse {
     fn from(found: RangeResult) -> Self {
         Self {
             header: None,
-            kvs: found.kvs,
+            kvs: found.pairs.messages().collect(),
             more: found.more,
             count: found.count,
         }

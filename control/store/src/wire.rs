@@ -1,8 +1,10 @@
 //! Key-value pairs and events as encoded messages: a response or an event is encoded by copying
 //! their bytes, and a page of them shares one buffer.
 
+mod chunk;
 mod fields;
 mod page;
+mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +19,8 @@ use prost::{
 pub use fields::Fields;
 pub(crate) use fields::{HEAD_BYTES_MAX, TAIL_BYTES_MAX};
 pub(crate) use page::{EventParts, PageBuffer};
+pub use pairs::Pairs;
+pub(crate) use pairs::PairsBuffer;
 
 /// Numbers of the fields of `mvccpb.Event`.
 const TYPE: u32 = 1;
@@ -110,6 +114,12 @@ fn merge_raw(
     }
     *encoded = out.freeze();
     Ok(())
+}
+
+/// Appends the fields of a pair: the key, then the encoded ones behind it.
+fn encode_kv(out: &mut impl BufMut, key: &[u8], rest: &[u8]) {
+    fields::encode_key_field(out, key);
+    out.put_slice(rest);
 }
 
 macro_rules! raw_message {

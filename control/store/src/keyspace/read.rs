@@ -1,6 +1,6 @@
 //! Range reads in slices: filters, sort order and limit, combined in etcd's order.
 
-use std::{cmp::Ordering, mem};
+use std::cmp::Ordering;
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::{
         RangeRequest,
         range_request::{SortOrder, SortTarget},
     },
-    wire::{Fields, KeyValue, PageBuffer},
+    wire::{Fields, KeyValue, Pairs, PairsBuffer},
 };
 
 /// Keys that one slice scans at most, and bytes that it copies; both bound the time for which a
@@ -23,7 +23,7 @@ const SLICE_BYTES: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub struct RangeResult {
     /// The key-value pairs, in the requested order.
-    pub kvs: Vec<KeyValue>,
+    pub pairs: Pairs,
     /// Whether the limit cut pairs off.
     pub more: bool,
     /// Keys in the range, without regard to limit and filters.
@@ -55,10 +55,9 @@ pub struct RangeRead {
     count: Option<Count>,
     /// Pairs that were drained.
     drained: usize,
-    /// Whether the limit cut a pair off.
+    /// Whether a pair was not taken, since there are enough.
     more: bool,
-    kvs: Vec<KeyValue>,
-    buffer: PageBuffer,
+    pairs: PairsBuffer,
 }
 
 /// What a request wants of the pairs in its range.
@@ -68,10 +67,11 @@ struct Plan {
     order: SortOrder,
     target: SortTarget,
     keys_only: bool,
+    count_only: bool,
     /// 0 is no limit.
     limit: usize,
     /// Pairs that the scan takes at most.
-    kvs_max: usize,
+    pairs_max: usize,
 }
 
 impl Plan {
@@ -79,13 +79,13 @@ impl Plan {
         let (order, target) = check_sort(request)?;
         let filters = Filters::new(request);
         let limit = usize::try_from(request.limit).unwrap_or(0);
-        let in_key_order = target == SortTarget::Key && order != SortOrder::Descend;
-        // Without a sort order, etcd applies the limit before it sorts.
+        // Without a sort order, etcd reads one pair beyond the limit and then sorts.
         let unsorted = order == SortOrder::None && filters.is_empty();
-        let kvs_max = match limit {
+        let pairs_max = match limit {
             _ if request.count_only => 0,
             0 => usize::MAX,
-            _ if in_key_order || unsorted => limit.saturating_add(1),
+            _ if in_key_order(order, target) => limit,
+            _ if unsorted => limit.saturating_add(1),
             _ => usize::MAX,
         };
         Ok(Self {
@@ -93,9 +93,24 @@ impl Plan {
             order,
             target,
             keys_only: request.keys_only,
+            count_only: request.count_only,
             limit,
-            kvs_max,
+            pairs_max,
         })
+    }
+
+    /// The first pairs in the requested order, up to the limit.
+    fn sorted(&self, pairs: &Pairs) -> Pairs {
+        let mut messages: Vec<_> = pairs.messages().collect();
+        sort(&mut messages, self.order, self.target);
+        if self.limit > 0 {
+            messages.truncate(self.limit);
+        }
+        let mut sorted = PairsBuffer::default();
+        for message in &messages {
+            sorted.push_message(message, self.keys_only);
+        }
+        sorted.take()
     }
 }
 
@@ -105,12 +120,12 @@ impl RangeRead {
         let plan = Plan::new(request)?;
         let revision = view.read_revision(request.revision)?;
         let range = KeyRange::new(&request.key, &request.range_end);
-        let count = match plan.kvs_max {
+        let count = match plan.pairs_max {
             usize::MAX => None,
             _ => count(view.keyspace(), &range, revision),
         };
         Ok(Self {
-            scan_done: range.is_empty() || (plan.kvs_max == 0 && count.is_some()),
+            scan_done: range.is_empty() || (plan.count_only && count.is_some()),
             count,
             range,
             revision,
@@ -119,8 +134,7 @@ impl RangeRead {
             scanned: 0,
             drained: 0,
             more: false,
-            kvs: Vec::new(),
-            buffer: PageBuffer::default(),
+            pairs: PairsBuffer::default(),
         })
     }
 
@@ -148,7 +162,7 @@ impl RangeRead {
                 self.after = last.map(Bytes::copy_from_slice);
                 return;
             }
-            if self.count.is_some() && self.is_full() {
+            if self.count.is_some() && self.more {
                 break;
             }
             keys += 1;
@@ -163,60 +177,46 @@ impl RangeRead {
 
     /// Takes a pair that the request wants; returns its bytes.
     fn take(&mut self, key: &[u8], encoded: &[u8]) -> usize {
-        if self.is_full() || !self.plan.filters.pass(encoded) {
+        if self.plan.count_only || self.more || !self.plan.filters.pass(encoded) {
+            return 0;
+        }
+        if self.drained + self.pairs.len() >= self.plan.pairs_max {
+            self.more = true;
             return 0;
         }
         // A sort by value needs the values.
-        let kv = if self.plan.keys_only && self.plan.target != SortTarget::Value {
-            self.buffer.key_only(key, encoded)
+        if self.plan.keys_only && self.plan.target != SortTarget::Value {
+            self.pairs.push_key_only(key, encoded);
         } else {
-            self.buffer.kv(key, encoded)
-        };
-        self.kvs.push(kv);
+            self.pairs.push(key, encoded);
+        }
         key.len() + encoded.len()
     }
 
-    fn is_full(&self) -> bool {
-        self.drained + self.kvs.len() >= self.plan.kvs_max
-    }
-
     /// Takes the pairs that were read so far, in a read in key order; the result has the others.
-    pub fn drain(&mut self) -> Vec<KeyValue> {
-        self.cut();
-        self.drained += self.kvs.len();
-        mem::take(&mut self.kvs)
-    }
-
-    /// Cuts the pairs at the limit.
-    fn cut(&mut self) {
-        let left = self.plan.limit.saturating_sub(self.drained);
-        if self.plan.limit > 0 && self.kvs.len() > left {
-            self.kvs.truncate(left);
-            self.more = true;
-        }
+    pub fn drain(&mut self) -> Pairs {
+        self.drained += self.pairs.len();
+        self.pairs.take()
     }
 
     /// The result, after the last slice.
     pub fn finish(mut self) -> RangeResult {
-        let Plan {
-            order,
-            target,
-            keys_only,
-            ..
-        } = self.plan;
-        sort(&mut self.kvs, order, target);
-        self.cut();
-        if keys_only && target == SortTarget::Value {
-            for kv in &mut self.kvs {
-                *kv = strip(kv);
-            }
+        let mut pairs = self.pairs.take();
+        if !in_key_order(self.plan.order, self.plan.target) {
+            self.more |= self.plan.limit > 0 && pairs.len() > self.plan.limit;
+            pairs = self.plan.sorted(&pairs);
         }
         RangeResult {
-            kvs: mem::take(&mut self.kvs),
+            pairs,
             more: self.more,
             count: self.count.map_or(self.scanned, |count| count.keys()),
         }
     }
+}
+
+/// Whether pairs in key order need no sort.
+fn in_key_order(order: SortOrder, target: SortTarget) -> bool {
+    target == SortTarget::Key && order != SortOrder::Descend
 }
 
 /// The count by the events since the revision, where that costs less than a scan of the range.
@@ -227,12 +227,6 @@ fn count(keyspace: &Keyspace, range: &KeyRange, revision: Revision) -> Option<Co
     let count = Count::new(keyspace, range, revision);
     let (keys, events) = count.work();
     (events <= keys).then_some(count)
-}
-
-/// A pair without its value.
-fn strip(kv: &KeyValue) -> KeyValue {
-    let fields = kv.fields();
-    PageBuffer::default().key_only(fields.key, kv.encoded())
 }
 
 /// Bounds of revisions; 0 is no bound.
@@ -284,9 +278,8 @@ fn sort(kvs: &mut [KeyValue], order: SortOrder, target: SortTarget) {
             SortTarget::Value => a.value.cmp(b.value),
         }
     };
-    match (order, target) {
-        (SortOrder::None | SortOrder::Ascend, SortTarget::Key) => {}
-        (SortOrder::Descend, _) => kvs.sort_by(|a, b| compare(b, a)),
-        (SortOrder::None | SortOrder::Ascend, _) => kvs.sort_by(|a, b| compare(a, b)),
+    match order {
+        SortOrder::Descend => kvs.sort_by(|a, b| compare(b, a)),
+        SortOrder::None | SortOrder::Ascend => kvs.sort_by(compare),
     }
 }

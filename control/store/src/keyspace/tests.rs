@@ -70,7 +70,7 @@ fn request(range: &KeyRange, revision: Revision) -> RangeRequest {
 }
 
 fn snapshot(found: &RangeResult) -> Snapshot {
-    let pairs = found.kvs.iter().map(|kv| {
+    let pairs = found.pairs.messages().map(|kv| {
         let fields = kv.fields();
         (Bytes::copy_from_slice(fields.key), Pair::from(fields))
     });
@@ -79,7 +79,7 @@ fn snapshot(found: &RangeResult) -> Snapshot {
 
 fn read(keyspace: &Keyspace, revision: Revision) -> Result<Snapshot, Error> {
     let found = keyspace.now().range(&request(&everything(), revision))?;
-    assert_eq!(usize::try_from(found.count).unwrap(), found.kvs.len());
+    assert_eq!(usize::try_from(found.count).unwrap(), found.pairs.len());
     Ok(snapshot(&found))
 }
 
@@ -120,7 +120,7 @@ proptest! {
             let counted = RangeRequest { count_only: true, ..limited };
             let found = keyspace.now().range(&counted).unwrap();
             prop_assert_eq!(found.count, i64::try_from(wanted.len()).unwrap());
-            prop_assert!(found.kvs.is_empty() && !found.more);
+            prop_assert!(found.pairs.is_empty() && !found.more);
             for n in 0..8 {
                 let got = keyspace.at(revision).get(&key(n)).map(|found| Pair::from(found.fields()));
                 prop_assert_eq!(got.as_ref(), model.at(revision).get(&key(n)));
@@ -196,8 +196,8 @@ proptest! {
         let found = read.finish();
         let wanted = if limit == 0 { keys } else { keys.min(u32::try_from(limit).unwrap()) };
         prop_assert_eq!(found.count, i64::from(keys));
-        prop_assert_eq!(found.kvs.len(), wanted as usize);
-        for (n, kv) in (0_u32..).zip(&found.kvs) {
+        prop_assert_eq!(found.pairs.len(), wanted as usize);
+        for (n, kv) in (0_u32..).zip(found.pairs.messages()) {
             prop_assert_eq!(kv.fields().key, n.to_be_bytes());
             prop_assert_eq!(kv.fields().value, [0]);
         }

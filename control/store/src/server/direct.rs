@@ -1,12 +1,13 @@
 //! The direct path of KV requests, which are most requests: past the router, which boxes each request, response and body once more.
+//! It also replaces the bodies of long range responses.
 
 use std::{
     convert::Infallible,
-    future::Future,
-    pin::Pin,
     task::{Context, Poll},
 };
 
+use futures::{TryFutureExt, future::MapOk};
+use tokio_util::either::Either;
 use tonic::{
     body::Body,
     codegen::{Service, http},
@@ -14,9 +15,10 @@ use tonic::{
 };
 use tower_layer::Layer;
 
+use super::kv::page;
+
 type Request = http::Request<Body>;
 type Response = http::Response<Body>;
-type Responding = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
 /// The layer that sends the requests of service `K` to it, and all others to the router.
 #[derive(Clone, Debug)]
@@ -42,14 +44,12 @@ pub(super) struct Direct<K, R> {
 
 impl<K, R> Service<Request> for Direct<K, R>
 where
-    K: Service<Request, Response = Response, Error = Infallible, Future = Responding>
-        + NamedService,
+    K: Service<Request, Response = Response, Error = Infallible> + NamedService,
     R: Service<Request, Response = Response, Error = Infallible>,
-    R::Future: Send + 'static,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Responding;
+    type Future = Either<MapOk<K::Future, fn(Response) -> Response>, R::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         match self.service.poll_ready(context) {
@@ -58,11 +58,11 @@ where
         }
     }
 
-    fn call(&mut self, request: Request) -> Responding {
+    fn call(&mut self, request: Request) -> Self::Future {
         if is_of(K::NAME, request.uri().path()) {
-            self.service.call(request)
+            Either::Left(self.service.call(request).map_ok(page::into_body))
         } else {
-            Box::pin(self.router.call(request))
+            Either::Right(self.router.call(request))
         }
     }
 }

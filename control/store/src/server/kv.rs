@@ -1,5 +1,6 @@
 //! etcd's KV service.
 
+pub(super) mod page;
 mod stream;
 
 use std::pin::Pin;
@@ -34,10 +35,10 @@ impl Kv for Service {
         &self,
         request: Request<RangeRequest>,
     ) -> Result<Response<RangeResponse>, Status> {
-        let response = Session::new(&self.store, &request)
+        let answer = Session::new(&self.store, &request)
             .range(request.get_ref())
             .await?;
-        Ok(Response::new(response))
+        page::response(answer)
     }
 
     type RangeStreamStream =

@@ -11,8 +11,9 @@ use crate::{
     lease::LeaseId,
     proto::etcdserverpb::{
         CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
-        PutResponse, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
+        PutResponse, RangeRequest, TxnRequest, TxnResponse,
     },
+    store::RangeAnswer,
     txn,
 };
 
@@ -44,17 +45,17 @@ impl<'a> Session<'a> {
 
     /// Serves a range request. Users and roles may not change while it is served: the response could
     /// have keys that the user may no longer read.
-    pub(super) async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+    pub(super) async fn range(&self, request: &RangeRequest) -> Result<RangeAnswer, Status> {
         let auth = self.store.auth();
         if !auth.enabled() {
-            return Ok(self.store.range(request).await?);
+            return Ok(self.store.range_answer(request).await?);
         }
         txn::check_range(request)?;
         let caller = self.caller()?;
         auth.check_read(&caller, &request.key, &request.range_end)?;
-        let response = self.store.range(request).await?;
+        let answer = self.store.range_answer(request).await?;
         auth.read(|state| state.check_current(&caller))?;
-        Ok(response)
+        Ok(answer)
     }
 
     /// Checks that the user may read the range of a request.

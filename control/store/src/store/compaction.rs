@@ -116,7 +116,8 @@ impl Store {
         let published = self.shared.watchers.lock().published();
         self.hold(|state| {
             // Reads pin their revision under the lock: a pin that is not seen here is not older.
-            let pinned = self.shared.pins.oldest().unwrap_or(Revision::MAX);
+            let compacted = state.keyspace.compacted();
+            let pinned = self.shared.pins.below(compacted).unwrap_or(Revision::MAX);
             let floor = Some(pinned.min(published));
             let done = state.keyspace.reclaim(floor, SLICE_EVENTS);
             self.update_gauges(state);

@@ -4,14 +4,37 @@
 use super::{Store, pins::Pin};
 use crate::{
     Error,
-    keyspace::{HashRead, KeyspaceHash, RangeRead, Revision},
-    proto::etcdserverpb::{RangeRequest, RangeResponse, TxnRequest, TxnResponse},
+    keyspace::{HashRead, KeyspaceHash, RangeRead, RangeResult, Revision},
+    proto::etcdserverpb::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse},
     txn::{self, ReadTxn},
 };
+
+/// The answer to a range request, with its pairs as they were read.
+#[derive(Debug)]
+pub(crate) struct RangeAnswer {
+    /// The header of the response.
+    pub(crate) header: ResponseHeader,
+    /// Its other fields.
+    pub(crate) found: RangeResult,
+}
+
+impl From<RangeAnswer> for RangeResponse {
+    fn from(answer: RangeAnswer) -> Self {
+        Self {
+            header: Some(answer.header),
+            ..answer.found.into()
+        }
+    }
+}
 
 impl Store {
     /// Serves a range request. Cancel safe.
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
+        Ok(self.range_answer(request).await?.into())
+    }
+
+    /// As [`Store::range`].
+    pub(crate) async fn range_answer(&self, request: &RangeRequest) -> Result<RangeAnswer, Error> {
         self.check_transport(request)?;
         txn::check_range(request)?;
         self.check_lost(request)?;
@@ -20,9 +43,10 @@ impl Store {
         if pin.is_some() {
             self.finish_read(&mut read).await;
         }
-        let mut response = RangeResponse::from(read.finish());
-        response.header = Some(self.header(visible));
-        Ok(response)
+        Ok(RangeAnswer {
+            header: self.header(visible),
+            found: read.finish(),
+        })
     }
 
     /// The first slice of a read, and the pin of its revision if there are more slices.

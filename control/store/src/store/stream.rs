@@ -66,10 +66,10 @@ impl RangeParts {
             return Ok(Some(last));
         }
         drop(state);
-        let kvs = read.drain();
+        let pairs = read.drain();
         self.read = Some(read);
-        Ok((!kvs.is_empty()).then(|| RangeResponse {
-            kvs,
+        Ok((!pairs.is_empty()).then(|| RangeResponse {
+            kvs: pairs.messages().collect(),
             ..RangeResponse::default()
         }))
     }

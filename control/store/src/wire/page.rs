@@ -1,9 +1,9 @@
-//! A buffer that many encoded messages share, so that a page of them costs few allocations.
+//! A buffer that many encoded events share, so that a page of them costs few allocations.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
-use super::{Event, Fields, KV, KeyValue, PREV_KV, TYPE, fields};
+use super::{Event, KV, KeyValue, PREV_KV, TYPE, encode_kv, fields};
 
 /// The first buffer; each further one of a page is twice as large, up to the last size.
 const FIRST_BYTES: usize = 1 << 10;
@@ -18,7 +18,7 @@ pub(crate) struct EventParts<'a> {
     pub(crate) prev: Option<&'a [u8]>,
 }
 
-/// Takes the messages of a page. A message keeps the buffer that it is in alive.
+/// Takes the events of a page. An event keeps the buffer that it is in alive.
 #[derive(Debug, Default)]
 pub(crate) struct PageBuffer {
     buffer: BytesMut,
@@ -26,26 +26,6 @@ pub(crate) struct PageBuffer {
 }
 
 impl PageBuffer {
-    /// Encodes a pair of a key and the encoded fields behind it.
-    pub(crate) fn kv(&mut self, key: &[u8], rest: &[u8]) -> KeyValue {
-        self.reserve(fields::key_encoded_len(key) + rest.len());
-        encode_kv(&mut self.buffer, key, rest);
-        KeyValue(self.split())
-    }
-
-    /// Encodes a pair without its value.
-    pub(crate) fn key_only(&mut self, key: &[u8], rest: &[u8]) -> KeyValue {
-        let kept = Fields {
-            value: &[],
-            ..Fields::decode(rest)
-        };
-        self.reserve(fields::key_encoded_len(key) + super::HEAD_BYTES_MAX + super::TAIL_BYTES_MAX);
-        fields::encode_key_field(&mut self.buffer, key);
-        kept.encode_head(&mut self.buffer);
-        kept.encode_tail(&mut self.buffer);
-        KeyValue(self.split())
-    }
-
     /// Encodes an event.
     pub(crate) fn event(&mut self, parts: &EventParts<'_>) -> Event {
         let prev_len = parts.prev.map_or(0, |prev| part_len(parts.key, prev));
@@ -57,7 +37,7 @@ impl PageBuffer {
         if let Some(prev) = parts.prev {
             encode_part(&mut self.buffer, PREV_KV, (parts.key, prev));
         }
-        Event(self.split())
+        Event(self.buffer.split().freeze())
     }
 
     fn reserve(&mut self, len: usize) {
@@ -65,10 +45,6 @@ impl PageBuffer {
             self.size = (self.size * 2).clamp(FIRST_BYTES, LAST_BYTES);
             self.buffer = BytesMut::with_capacity(len.max(self.size));
         }
-    }
-
-    fn split(&mut self) -> Bytes {
-        self.buffer.split().freeze()
     }
 }
 
@@ -104,9 +80,4 @@ fn encode_part(out: &mut impl BufMut, number: u32, (key, rest): (&[u8], &[u8])) 
     encode_key(number, WireType::LengthDelimited, out);
     encode_varint((fields::key_encoded_len(key) + rest.len()) as u64, out);
     encode_kv(out, key, rest);
-}
-
-fn encode_kv(out: &mut impl BufMut, key: &[u8], rest: &[u8]) {
-    fields::encode_key_field(out, key);
-    out.put_slice(rest);
 }

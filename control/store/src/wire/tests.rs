@@ -33,6 +33,13 @@ struct DerivedEvent {
     prev_kv: Option<Derived>,
 }
 
+/// The pairs of `etcdserverpb.RangeResponse` as prost would generate them.
+#[derive(Clone, PartialEq, Message)]
+struct DerivedRange {
+    #[prost(message, repeated, tag = "2")]
+    kvs: Vec<Derived>,
+}
+
 prop_compose! {
     fn derived()(
         key in prop::collection::vec(any::<u8>(), 0..40),
@@ -72,8 +79,6 @@ proptest! {
     fn a_pair_is_encoded_and_decoded_as_the_derived_message(message in derived()) {
         let encoded = KeyValue::encode(&message.key, &rest(&message));
         prop_assert_eq!(&encoded.encoded()[..], message.encode_to_vec());
-        let paged = PageBuffer::default().kv(&message.key, &rest(&message));
-        prop_assert_eq!(&paged, &encoded);
         let decoded = KeyValue::decode(&encoded.encoded()[..]).unwrap();
         prop_assert_eq!(&decoded, &encoded);
         prop_assert_eq!(decoded.fields(), fields(&message));
@@ -99,10 +104,36 @@ proptest! {
 
     #[test]
     fn a_pair_without_its_value_keeps_the_other_fields(message in derived()) {
-        let encoded = PageBuffer::default().key_only(&message.key, &rest(&message));
+        let mut pairs = PairsBuffer::default();
+        pairs.push_key_only(&message.key, &rest(&message));
+        let encoded = pairs.take().messages().next().unwrap();
         let stripped = Derived { value: Vec::new(), ..message };
         prop_assert_eq!(encoded.fields(), fields(&stripped));
         prop_assert_eq!(&encoded.encoded()[..], stripped.encode_to_vec());
+    }
+
+    #[test]
+    fn pairs_are_encoded_as_the_field_of_a_range_response(
+        messages in prop::collection::vec(derived(), 0..40),
+        large in 0..200_000_usize,
+    ) {
+        let mut buffer = PairsBuffer::default();
+        let large = Derived { value: vec![7; large], ..Derived::default() };
+        let messages: Vec<_> = messages.into_iter().chain([large.clone(), large]).collect();
+        for message in &messages {
+            buffer.push(&message.key, &rest(message));
+        }
+        let pairs = buffer.take();
+        prop_assert_eq!(buffer.take().len(), 0);
+        let response = DerivedRange { kvs: messages.clone() };
+        prop_assert_eq!(pairs.encoded_len(), response.encoded_len());
+        prop_assert_eq!(pairs.len(), messages.len());
+        let found: Vec<_> = pairs.messages().collect();
+        prop_assert_eq!(found.len(), messages.len());
+        for (found, wanted) in found.iter().zip(&messages) {
+            prop_assert_eq!(found.fields(), fields(wanted));
+        }
+        prop_assert_eq!(pairs.into_chunks().concat(), response.encode_to_vec());
     }
 
     #[test]

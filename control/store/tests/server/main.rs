@@ -12,6 +12,7 @@ mod etcdctl;
 mod harness;
 mod http;
 mod linearizable;
+mod pages;
 mod races;
 mod services;
 mod slow;

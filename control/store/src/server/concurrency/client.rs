@@ -57,7 +57,7 @@ impl Client {
     }
 
     pub(super) async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Status> {
-        self.session().range(&request).await
+        Ok(self.session().range(&request).await?.into())
     }
 
     /// Runs operations if a key was created at a revision (0: does not exist), others if not.
