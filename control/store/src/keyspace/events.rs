@@ -158,12 +158,19 @@ impl Keyspace {
         LogCursor(self.log.position_after(revision))
     }
 
-    /// The events at the cursor, up to a revision; each moves the cursor behind it.
+    /// The event at a position; none if a compaction dropped it.
+    pub(crate) fn event_at(&self, position: LogCursor) -> Option<Event<'_>> {
+        let entry = self.log.get(position.0)?;
+        Some(Event::new(&self.records, entry))
+    }
+
+    /// The events at the cursor, up to a revision, each with its position; each moves the cursor
+    /// behind it.
     pub(crate) fn events_at(
         &self,
         cursor: &mut LogCursor,
         upto: Revision,
-    ) -> impl Iterator<Item = Event<'_>> {
+    ) -> impl Iterator<Item = (LogCursor, Event<'_>)> {
         let first = self.log.start();
         iter::from_fn(move || {
             let position = cursor.0.max(first);
@@ -172,7 +179,7 @@ impl Keyspace {
                 return None;
             }
             cursor.0 = position + 1;
-            Some(Event::new(&self.records, entry))
+            Some((LogCursor(position), Event::new(&self.records, entry)))
         })
     }
 

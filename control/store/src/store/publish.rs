@@ -1,5 +1,5 @@
 //! Notification of watchers: the visible events are matched with the watchers once, outside the
-//! write lock, and each event that concerns one is encoded once for all of them.
+//! write lock. The first stream that reads an event encodes it, for all of them.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -75,10 +75,10 @@ impl Store {
         let mut recent = self.shared.recent.write();
         let mut count = 0;
         let events = state.keyspace.events_at(&mut cursor, upto);
-        for event in events.take(SLICE_EVENTS) {
+        for (position, event) in events.take(SLICE_EVENTS) {
             count += 1;
             if watchers.mark(event.key(), event.revision(), wakes) {
-                recent.push(event.revision(), &event.parts(true));
+                recent.push(event.revision(), position);
             }
         }
         if count < SLICE_EVENTS {

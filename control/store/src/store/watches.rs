@@ -106,6 +106,11 @@ impl Store {
     }
 
     fn recent_events(&self, read: &PageRead<'_>) -> Option<Page> {
+        while self.shared.recent.read().must_encode(read.from) {
+            let state = self.shared.state.read();
+            let mut recent = self.shared.recent.write();
+            recent.encode(|position| Some(state.keyspace.event_at(position)?.parts(true)));
+        }
         self.shared.recent.read().page(RecentRead {
             range: read.range,
             from: read.from,
