@@ -6,11 +6,13 @@
     reason = "a failed call fails the test"
 )]
 
+mod client_cases;
 mod clients;
 mod concurrency;
 mod etcdctl;
 mod harness;
 mod http;
+mod kubernetes;
 mod linearizable;
 mod pages;
 mod races;

@@ -19,7 +19,18 @@ fn line_without_ids(line: &str) -> String {
     if let Some((before, _)) = text.split_once("took = ") {
         text = format!("{before}took = <time>");
     }
-    without_ids(&text)
+    without_ids(&with_sorted_keys(&text))
+}
+
+/// Sorts the keys of a lease: etcd has no order of them.
+fn with_sorted_keys(line: &str) -> String {
+    let Some((start, keys)) = line.split_once("attached keys([") else {
+        return line.into();
+    };
+    let (keys, end) = keys.split_once(']').unwrap_or((keys, ""));
+    let mut keys: Vec<&str> = keys.split(' ').collect();
+    keys.sort_unstable();
+    format!("{start}attached keys([{}]{end}", keys.join(" "))
 }
 
 /// Replaces the number (and a unit of seconds) after `before`.
@@ -62,4 +73,9 @@ fn ids_and_times_are_named() {
         "lease <id> granted with TTL(60s), remaining(<time>)\n<endpoint> took = <time>\n";
     assert_eq!(normal(output, "[::1]:1"), normalized);
     assert_eq!(without_ids("put key 12"), "put key 12");
+    let keys = "remaining(1s), attached keys([b a c])";
+    assert_eq!(
+        with_sorted_keys(keys),
+        "remaining(1s), attached keys([a b c])"
+    );
 }
