@@ -8,7 +8,7 @@ mod wake;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::binaries::{self, Binaries};
 use crate::interrupt::Interrupt;
@@ -20,6 +20,8 @@ use crate::{root, setup};
 pub(crate) struct Request {
     /// The benchmark's name.
     pub(crate) name: String,
+    /// Groups of rows; all without any.
+    pub(crate) groups: Vec<String>,
     /// File to which the rows are also written, as JSON.
     pub(crate) json: Option<PathBuf>,
     /// Set by Ctrl-C.
@@ -38,8 +40,8 @@ struct Options {
 enum Bench {
     /// It runs nodes in network namespaces, with BPF programs.
     Nodes(fn(&Options) -> Result<Report>),
-    /// It needs neither root nor BPF.
-    Plain(fn() -> Result<Report>),
+    /// It needs neither root nor BPF, and runs single groups of rows.
+    Plain(fn(&[String]) -> Result<Report>),
 }
 
 /// All benchmarks, by name.
@@ -51,15 +53,21 @@ const BENCHES: [(&str, Bench); 4] = [
 ];
 
 impl Bench {
-    fn run(&self, interrupt: &Interrupt) -> Result<Report> {
+    fn run(&self, request: &Request) -> Result<Report> {
         match self {
-            Self::Plain(bench) => bench(),
+            Self::Plain(bench) => bench(&request.groups),
             Self::Nodes(bench) => {
+                let name = &request.name;
+                ensure!(
+                    request.groups.is_empty(),
+                    "the benchmark `{name}` runs as a whole: leave out `{}`",
+                    request.groups.join(" ")
+                );
                 root::require("bench")?;
                 setup::run()?;
                 bench(&Options {
                     binaries: binaries::build(binaries::Profile::Release)?,
-                    interrupt: interrupt.clone(),
+                    interrupt: request.interrupt.clone(),
                 })
             }
         }
@@ -76,7 +84,7 @@ pub(crate) fn run(request: &Request) -> Result<()> {
             known.join(", ")
         );
     };
-    let report = bench.run(&request.interrupt)?;
+    let report = bench.run(request)?;
     say(&report.to_string());
     report.finish(request.json.as_deref())
 }

@@ -56,6 +56,8 @@ enum Verb {
     Bench {
         /// Name of the benchmark: cni, dataplane, store or wake
         name: String,
+        /// Groups of rows of the benchmark `store`, such as unary, lists or kills; without any, all but kills
+        groups: Vec<String>,
         /// Also write the results to this file, as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -97,8 +99,9 @@ fn run(verb: Verb, interrupt: &Interrupt) -> anyhow::Result<()> {
                 interrupt: interrupt.clone(),
             })
         }
-        Verb::Bench { name, json } => bench::run(&bench::Request {
+        Verb::Bench { name, groups, json } => bench::run(&bench::Request {
             name,
+            groups,
             json,
             interrupt: interrupt.clone(),
         }),

@@ -5,6 +5,7 @@
 mod load;
 mod noop;
 mod process;
+mod progress;
 mod proto;
 mod row;
 mod rows;

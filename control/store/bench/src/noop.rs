@@ -15,8 +15,8 @@ use crate::proto::{
 use crate::serve::{listen, until_input_ends};
 use crate::work;
 
-/// Largest number of values in a response.
-const KEYS_MAX: u64 = 10_000;
+/// Keys that differ; a longer response repeats them.
+const KEYS: u64 = 10_000;
 
 /// Arguments of the no-op server's process.
 #[derive(Args)]
@@ -62,7 +62,7 @@ impl Noop {
             lease: 0,
         };
         Self {
-            page: (0..KEYS_MAX).map(kv).collect(),
+            page: (0..KEYS).map(kv).collect(),
         }
     }
 
@@ -75,7 +75,7 @@ impl Noop {
         } else {
             usize::try_from(request.limit).unwrap_or(0)
         };
-        self.page.iter().take(limit).cloned().collect()
+        self.page.iter().cycle().take(limit).cloned().collect()
     }
 }
 

@@ -20,8 +20,8 @@ const TICK: Duration = Duration::from_millis(10);
 const KIB: u64 = 1024;
 /// Memory in which etcd keeps its files, so that no disk is measured.
 const TMPFS: &str = "/dev/shm";
-/// The largest response: a page of 10,000 values.
-const RESPONSE_BYTES_MAX: usize = 64 << 20;
+/// The largest response: a list of 500,000 values.
+const RESPONSE_BYTES_MAX: usize = 512 << 20;
 /// The last line of metrics.
 const END_OF_METRICS: &str = "# EOF";
 /// Windows of HTTP/2 for large responses.

@@ -5,6 +5,8 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::sample::{median, ratio};
+
 /// The bound of a row.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,6 +34,8 @@ pub(crate) struct Row {
     value: Value,
     unit: &'static str,
     peer: Option<f64>,
+    /// The median of the rounds' ratios, where there are rounds.
+    ratio: Option<f64>,
     must: Option<Bound>,
 }
 
@@ -43,7 +47,21 @@ impl Row {
             value: Value::Number(value),
             unit,
             peer: None,
+            ratio: None,
             must: None,
+        }
+    }
+
+    /// A figure of the store's samples and of the peer's: the medians, and the median of the rounds' ratios.
+    pub(crate) fn compared<T>(
+        name: impl Into<String>,
+        unit: &'static str,
+        [own, peer]: [&[T]; 2],
+        figure: impl Fn(&T) -> f64,
+    ) -> Self {
+        Self {
+            ratio: Some(ratio([own, peer], &figure)),
+            ..Self::new(name, median(own, &figure), unit).against(median(peer, &figure))
         }
     }
 

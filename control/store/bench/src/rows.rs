@@ -3,6 +3,8 @@
 mod compaction;
 mod durable;
 mod flood;
+mod host;
+mod large;
 mod lists;
 mod memory;
 mod reads;
@@ -21,6 +23,7 @@ use clap::Args;
 
 use crate::load::{Load, Shape};
 use crate::process::{self, Kind, Server};
+use crate::progress;
 use crate::row::{Row, say};
 use crate::sample::Sample;
 use crate::work::Work;
@@ -31,7 +34,7 @@ pub(crate) struct Options {
     /// Time of each measurement of one server, in seconds
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// Rounds; each measures every server once, and rows are medians
+    /// Rounds; each measures every server once, and rows are medians of the rounds' figures and ratios
     #[arg(long, default_value_t = 10)]
     rounds: usize,
     /// Keys of the rows about large stores
@@ -66,56 +69,57 @@ impl Options {
 
 /// The future of a group.
 type Group<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
-/// A group by name.
-type Named = (&'static str, for<'a> fn(&'a Options) -> Group<'a>);
+/// A group by name, and the seconds that it takes with the default options on a machine with two cores.
+type Named = (&'static str, u64, for<'a> fn(&'a Options) -> Group<'a>);
 
 /// All groups, in the order of the report.
-const GROUPS: [Named; 11] = [
-    ("unary", |options| Box::pin(unary::run(options))),
-    ("single", |options| Box::pin(single::run(options))),
-    ("durable", |options| Box::pin(durable::run(options))),
-    ("range", |options| Box::pin(reads::run(options))),
-    ("lists", |options| Box::pin(lists::run(options))),
-    ("watch", |options| Box::pin(watch::run(options))),
-    ("stopped", |options| Box::pin(stopped::run(options))),
-    ("memory", |options| Box::pin(memory::run(options))),
-    ("recovery", |options| Box::pin(recovery::run(options))),
-    ("compaction", |options| Box::pin(compaction::run(options))),
-    ("flood", |options| Box::pin(flood::run(options))),
+const GROUPS: [Named; 12] = [
+    ("unary", 120, |options| Box::pin(unary::run(options))),
+    ("single", 20, |options| Box::pin(single::run(options))),
+    ("durable", 35, |options| Box::pin(durable::run(options))),
+    ("range", 45, |options| Box::pin(reads::run(options))),
+    ("lists", 45, |options| Box::pin(lists::run(options))),
+    ("large", 45, |options| Box::pin(large::run(options))),
+    ("watch", 40, |options| Box::pin(watch::run(options))),
+    ("stopped", 45, |options| Box::pin(stopped::run(options))),
+    ("memory", 60, |options| Box::pin(memory::run(options))),
+    ("recovery", 200, |options| Box::pin(recovery::run(options))),
+    ("compaction", 80, |options| {
+        Box::pin(compaction::run(options))
+    }),
+    ("flood", 40, |options| Box::pin(flood::run(options))),
 ];
 
-/// Runs the groups and prints their rows.
+/// Runs the groups and prints their rows, then those about the machine.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let known: Vec<_> = GROUPS.iter().map(|(name, _)| *name).collect();
-    for name in &options.only {
+    let groups = selected(&options.only)?;
+    if !process::etcd_is_installed() {
+        let seen = "not installed: its figures are left out; etcd of Debian's package etcd-server or of a release, on PATH, is measured";
+        Row::noted("etcd", seen).print()?;
+    }
+    let host = host::Before::read()?;
+    let total = groups.iter().map(|(_, seconds, _)| seconds).sum();
+    let mut done = 0;
+    for (name, seconds, group) in groups {
+        say(&progress::line(done, total, name));
+        group(options).await?;
+        done += seconds;
+    }
+    host.report()
+}
+
+/// The groups with these names; all without any.
+fn selected(only: &[String]) -> Result<Vec<Named>> {
+    let known = GROUPS.map(|(name, ..)| name);
+    for name in only {
         let list = known.join(", ");
         ensure!(
             known.contains(&name.as_str()),
             "no group `{name}`; there are {list}"
         );
     }
-    if !process::etcd_is_installed() {
-        let seen = "not installed: its figures are left out; etcd of Debian's package etcd-server or of a release, on PATH, is measured";
-        Row::noted("etcd", seen).print()?;
-    }
-    for (name, group) in GROUPS {
-        if options.only.is_empty() || options.only.iter().any(|only| only == name) {
-            say(&format!("· {name}"));
-            group(options).await?;
-        }
-    }
-    load_average()?.print()
-}
-
-/// The load of the machine in the last minute, which disturbs the figures.
-fn load_average() -> Result<Row> {
-    let text = std::fs::read_to_string("/proc/loadavg")?;
-    let first = text.split(' ').next().unwrap_or_default();
-    Ok(Row::new(
-        "load average of the machine at the end",
-        first.parse()?,
-        "",
-    ))
+    let wanted = |(name, ..): &Named| only.is_empty() || only.iter().any(|only| only == name);
+    Ok(GROUPS.into_iter().filter(wanted).collect())
 }
 
 /// The same load on several servers in turns, so that noise of the machine affects all of them.
@@ -134,11 +138,16 @@ impl<W: Work> Turns<W> {
         Ok(Self { sides })
     }
 
-    /// The samples of each server, one for each round.
+    /// The samples of each server, one for each round. Every second round is in the reverse order, so that a change of the
+    /// machine's speed favours no server.
     async fn run(&self, options: &Options) -> Result<Vec<Vec<Sample>>> {
         let mut samples = vec![Vec::new(); self.sides.len()];
-        for _ in 0..options.rounds {
-            for ((server, load), samples) in self.sides.iter().zip(&mut samples) {
+        for round in 0..options.rounds {
+            let mut turns: Vec<_> = self.sides.iter().zip(&mut samples).collect();
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for ((server, load), samples) in turns {
                 samples.push(load.run(server, options.time()).await?);
             }
         }
@@ -167,4 +176,10 @@ impl Options {
         }
         Ok(servers)
     }
+}
+
+/// The number of worker threads in the name of a row.
+fn worker_threads(threads: usize) -> String {
+    let plural = if threads == 1 { "" } else { "s" };
+    format!("{threads} worker thread{plural}")
 }

@@ -53,6 +53,19 @@ pub(crate) fn median<T>(measured: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The median over all rounds of the ratio of a figure of two servers. Noise of the machine that lasts longer than a round affects
+/// both figures of a ratio.
+pub(crate) fn ratio<T>([own, peer]: [&[T]; 2], figure: impl Fn(&T) -> f64) -> f64 {
+    let rounds: Vec<_> = own.iter().zip(peer).collect();
+    median(&rounds, |(own, peer)| figure(own) / figure(peer))
+}
+
+/// The median over all rounds of the difference of a figure of two servers.
+pub(crate) fn beyond<T>([own, peer]: [&[T]; 2], figure: impl Fn(&T) -> f64) -> f64 {
+    let rounds: Vec<_> = own.iter().zip(peer).collect();
+    median(&rounds, |(own, peer)| figure(own) - figure(peer))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +87,16 @@ mod tests {
         near(sample(100).latency_us(1.0), 100.0);
         near(sample(1).latency_us(0.99), 1.0);
         near(sample(0).latency_us(0.5), 0.0);
+    }
+
+    #[test]
+    fn two_servers_are_compared_within_each_round() {
+        // The machine is ten times slower in the second round, for both servers.
+        let (own, peer) = ([3.0, 30.0, 3.3], [2.0, 20.0, 2.0]);
+        let near = |left: f64, right: f64| assert!((left - right).abs() < 1e-6, "{left} {right}");
+        near(ratio([&own[..], &peer], |figure| *figure), 1.5);
+        near(beyond([&own[..], &peer], |figure| *figure), 1.3);
+        near(ratio([&own[..0], &peer], |figure| *figure), 0.0);
     }
 
     #[test]

@@ -206,11 +206,12 @@ pub(crate) async fn count(kv: &mut KvClient<Channel>) -> Result<i64> {
     Ok(kv.range(request).await?.into_inner().count)
 }
 
-/// A transaction that puts the keys of a range of numbers.
-pub(crate) fn fill(numbers: std::ops::Range<u64>, value: &Bytes) -> TxnRequest {
+/// A transaction that puts the keys with these numbers.
+pub(crate) fn fill(numbers: &[u64], value: &Bytes) -> TxnRequest {
     TxnRequest {
         success: numbers
-            .map(|number| put_op(key(number), value.clone()))
+            .iter()
+            .map(|number| put_op(key(*number), value.clone()))
             .collect(),
         ..TxnRequest::default()
     }
@@ -255,7 +256,7 @@ fn revision(response: &TxnResponse) -> i64 {
 }
 
 /// Compacts at the current revision, physically; returns the time until the response.
-pub(crate) async fn compact(kv: &mut KvClient<Channel>) -> Result<Duration> {
+pub(crate) async fn compact(mut kv: KvClient<Channel>) -> Result<Duration> {
     let current = kv.range(one(last())).await?.into_inner().header;
     let began = Instant::now();
     let request = CompactionRequest {
@@ -266,13 +267,12 @@ pub(crate) async fn compact(kv: &mut KvClient<Channel>) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Deletes all keys, and compacts at the revision of that.
-pub(crate) async fn remove_all(kv: &mut KvClient<Channel>) -> Result<()> {
+/// Deletes all keys of [`key`]; returns their number.
+pub(crate) async fn delete_all(mut kv: KvClient<Channel>) -> Result<i64> {
     let request = DeleteRangeRequest {
         key: key(0),
         range_end: end(),
         prev_kv: false,
     };
-    kv.delete_range(request).await?;
-    compact(kv).await.map(drop)
+    Ok(kv.delete_range(request).await?.into_inner().deleted)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Options;
 use crate::load::{self, Load, Shape};
@@ -17,6 +17,8 @@ const VALUE_BYTES: usize = 350;
 const REVISIONS: u64 = 10;
 /// The store's metric: the longest time for which a slice of a compaction held the lock, in seconds.
 const HELD: &str = "dormouse_store_compaction_lock_seconds_max";
+/// Puts before the measurement.
+const WARM_UP: Duration = Duration::from_millis(300);
 /// Puts in flight.
 const PUTS: Shape = Shape {
     connections: 1,
@@ -24,70 +26,47 @@ const PUTS: Shape = Shape {
 };
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let options = &options.for_tails();
     let mut server = Server::start(&Kind::Store, 2).await?;
-    let mut rounds = Vec::new();
-    for _ in 0..options.rounds {
-        rounds.push(Round::run(&server, options).await?);
+    let (mut beside, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..options.rounds.div_ceil(2) {
+        let round = Round::run(&server, options.keys).await?;
+        beside.push(round.beside);
+        without.push(round.without);
     }
-    report(options.keys, &rounds)?;
-    let held = server.metric(HELD).await?;
-    Row::new(
-        "the same: longest time for which a compaction holds writers",
-        held * 1e3,
-        "ms",
-    )
-    .must(Bound::AtMost(2.0))
-    .print()
+    let name = format!(
+        "put beside a compaction of {} revisions, and without",
+        options.keys
+    );
+    let latency = |share| move |sample: &Sample| sample.latency_us(share) / 1e3;
+    let sides = [&beside[..], &without];
+    Row::compared(format!("{name}: p99.9"), "ms", sides, latency(0.999))
+        .must(Bound::RatioAtMost(1.5))
+        .print()?;
+    Row::compared(format!("{name}: longest"), "ms", sides, latency(1.0)).print()?;
+    let took = median(&beside, |sample| sample.elapsed.as_secs_f64() * 1e3);
+    Row::new("the same: the compaction's own time", took, "ms").print()?;
+    let held = server.metric(HELD).await? * 1e3;
+    let name = "the same: longest time for which a compaction holds writers";
+    Row::new(name, held, "ms").must(Bound::AtMost(2.0)).print()
 }
 
-/// Puts without and with a compaction.
+/// Puts beside a compaction, and for the same time without one.
 struct Round {
-    before: Sample,
-    during: Sample,
-    compaction: Duration,
+    beside: Sample,
+    without: Sample,
 }
 
 impl Round {
-    async fn run(server: &Server, options: &Options) -> Result<Self> {
-        let keys = options.keys / REVISIONS;
+    async fn run(server: &Server, versions: u64) -> Result<Self> {
+        let keys = versions / REVISIONS;
         for _ in 0..REVISIONS {
             load::fill(server, keys, VALUE_BYTES).await?;
         }
         let puts = Load::connect(server, PUTS, Put::among(keys, VALUE_BYTES)).await?;
-        let before = puts.run(server, options.time()).await?;
-        let mut kv = server.kv().await?;
-        let compaction = work::compact(&mut kv);
-        let (during, compaction) =
-            futures::join!(puts.run_cold(server, options.time()), compaction);
-        Ok(Self {
-            before,
-            during: during?,
-            compaction: compaction.context("the compaction failed")?,
-        })
+        puts.run(server, WARM_UP).await?;
+        let compaction = work::compact(server.kv().await?);
+        let (beside, _) = puts.beside(server, compaction).await?;
+        let without = puts.run(server, beside.elapsed).await?;
+        Ok(Self { beside, without })
     }
-}
-
-fn report(versions: u64, rounds: &[Round]) -> Result<()> {
-    let latency = |share, side: fn(&Round) -> &Sample| {
-        median(rounds, |round| side(round).latency_us(share) / 1e3)
-    };
-    let name = format!("put beside a compaction of {versions} revisions, and without");
-    for (what, share, bound) in [
-        ("p99.9", 0.999, Some(Bound::RatioAtMost(1.5))),
-        ("longest", 1.0, None),
-    ] {
-        let row = Row::new(
-            format!("{name}: {what}"),
-            latency(share, |round| &round.during),
-            "ms",
-        )
-        .against(latency(share, |round| &round.before));
-        match bound {
-            Some(bound) => row.must(bound).print()?,
-            None => row.print()?,
-        }
-    }
-    let took = median(rounds, |round| round.compaction.as_secs_f64() * 1e3);
-    Row::new("the same: the compaction's own time", took, "ms").print()
 }

@@ -6,7 +6,7 @@ use super::Options;
 use crate::load::{self, Load, Shape};
 use crate::process::{Kind, Server};
 use crate::row::{Bound, Row};
-use crate::sample::{Sample, median};
+use crate::sample::{Sample, beyond};
 use crate::work::{Count, List, Put};
 
 /// Bytes of a value.
@@ -37,11 +37,11 @@ pub(super) async fn run(options: &Options) -> Result<()> {
         at_noop.push(puts_beside_reads(&noop, options).await?);
         at_store.push(puts_beside_reads(&store, options).await?);
     }
-    let p99 = |side: &[Sample]| median(side, |sample| sample.latency_us(0.99) / 1e3);
-    let (noop, store) = (p99(&at_noop), p99(&at_store));
+    let p99 = |sample: &Sample| sample.latency_us(0.99) / 1e3;
+    let sides = [&at_store[..], &at_noop];
     let name = format!("put beside counts and lists of {} keys: p99", options.keys);
-    Row::new(&name, store, "ms").against(noop).print()?;
-    Row::new("the same beyond the no-op's", store - noop, "ms")
+    Row::compared(name, "ms", sides, p99).print()?;
+    Row::new("the same beyond the no-op's", beyond(sides, p99), "ms")
         .must(Bound::AtMost(BEYOND_MS))
         .print()
 }

@@ -23,32 +23,65 @@ const SHRINK_INTERVAL: Duration = Duration::from_millis(250);
 const MB: f64 = 1e6;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
+    for order in [Order::Ascending, Order::Scattered] {
+        run_in(order, options.keys).await?;
+    }
+    Ok(())
+}
+
+/// The order in which keys are put.
+#[derive(Clone, Copy)]
+enum Order {
+    Ascending,
+    Scattered,
+}
+
+impl Order {
+    async fn fill(self, server: &Server, keys: u64) -> Result<()> {
+        match self {
+            Self::Ascending => load::fill(server, keys, VALUE_BYTES).await,
+            Self::Scattered => load::fill_scattered(server, keys, VALUE_BYTES).await,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ascending => "in order",
+            Self::Scattered => "in random order",
+        }
+    }
+}
+
+async fn run_in(order: Order, keys: u64) -> Result<()> {
     let server = Server::start(&Kind::Store, 2).await?;
-    let keys = options.keys as f64;
     let empty = server.resident()? as f64;
-    load::fill(&server, options.keys, VALUE_BYTES).await?;
+    order.fill(&server, keys).await?;
     let first = server.resident()? as f64;
+    order.fill(&server, keys).await?;
+    let second = server.resident()? as f64;
+    work::delete_all(server.kv().await?).await?;
+    work::compact(server.kv().await?).await?;
+    let most = 1.2 * empty + REST_BYTES;
+    let after = shrunk(&server, most).await?;
+    let name = order.name();
+    let over_record = (first - empty) / keys as f64 - RECORD_BYTES as f64;
+    let over_value = (second - first) / keys as f64 - VALUE_BYTES as f64;
     Row::new(
-        format!("memory of {keys} keys × 350 B, over key and value"),
-        (first - empty) / keys - RECORD_BYTES as f64,
+        format!("memory of {keys} keys × 350 B, put {name}, over key and value"),
+        over_record,
         "B",
     )
     .must(Bound::AtMost(200.0))
     .print()?;
-    load::fill(&server, options.keys, VALUE_BYTES).await?;
-    let second = server.resident()? as f64;
     Row::new(
-        "memory of a further revision, over its value",
-        (second - first) / keys - VALUE_BYTES as f64,
+        "the same: of a further revision, over its value",
+        over_value,
         "B",
     )
     .must(Bound::AtMost(96.0))
     .print()?;
-    work::remove_all(&mut server.kv().await?).await?;
-    let most = 1.2 * empty + REST_BYTES;
-    let after = shrunk(&server, most).await?;
     Row::new(
-        "resident memory after deleting and compacting all",
+        "the same: resident after deleting and compacting all",
         after / MB,
         "MB",
     )

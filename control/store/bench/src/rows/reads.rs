@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use super::{Options, Turns};
+use super::{Options, Turns, worker_threads};
 use crate::load::{self, Shape};
 use crate::row::{Bound, Row};
-use crate::sample::{Sample, median};
+use crate::sample::{Sample, beyond};
 use crate::work::List;
 
 /// Bytes of a value.
@@ -21,7 +21,14 @@ const SHAPE: Shape = Shape {
 };
 
 pub(super) async fn run(options: &Options) -> Result<()> {
-    let servers = options.servers(2, VALUE_BYTES).await?;
+    for threads in [1, 2] {
+        run_with(options, threads).await?;
+    }
+    Ok(())
+}
+
+async fn run_with(options: &Options, threads: usize) -> Result<()> {
+    let servers = options.servers(threads, VALUE_BYTES).await?;
     for server in &servers {
         load::fill(server, KEYS, VALUE_BYTES).await?;
     }
@@ -29,29 +36,25 @@ pub(super) async fn run(options: &Options) -> Result<()> {
         keys: KEYS,
         limit: LIMIT,
     };
-    let samples = Turns::connect(servers, SHAPE, list)
-        .await?
-        .run(options)
-        .await?;
-    let cpu: Vec<f64> = samples
-        .iter()
-        .map(|side| median(side, Sample::cpu_us) / 1e3)
-        .collect();
-    if let [noop, store, ..] = cpu[..] {
-        Row::new(
-            "range of 500 × 1 KiB among 100,000: server CPU",
-            store,
-            "ms",
-        )
-        .against(noop)
+    let turns = Turns::connect(servers, SHAPE, list).await?;
+    let samples = turns.run(options).await?;
+    let [noop, store, etcd @ ..] = &samples[..] else {
+        return Ok(());
+    };
+    let cpu = |sample: &Sample| sample.cpu_us() / 1e3;
+    let name = format!(
+        "range of 500 × 1 KiB among 100,000, {}",
+        worker_threads(threads)
+    );
+    Row::compared(format!("{name}: server CPU"), "ms", [store, noop], cpu)
         .must(Bound::RatioAtMost(1.3))
         .print()?;
-        Row::new("the same beyond the no-op's", store - noop, "ms")
-            .must(Bound::AtMost(0.5))
-            .print()?;
-    }
-    if let Some(etcd) = cpu.get(2) {
-        Row::new("the same: etcd's CPU", *etcd, "ms").print()?;
+    let more = beyond([store, noop], cpu);
+    Row::new("the same beyond the no-op's", more, "ms")
+        .must(Bound::AtMost(0.5))
+        .print()?;
+    for etcd in etcd {
+        Row::compared("the same: etcd's CPU", "ms", [etcd, noop], cpu).print()?;
     }
     Ok(())
 }

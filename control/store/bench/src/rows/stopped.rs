@@ -8,7 +8,7 @@ use super::{Options, Turns};
 use crate::load::{self, FULL};
 use crate::process::{Kind, Server};
 use crate::row::{Bound, Row};
-use crate::sample::{Sample, median};
+use crate::sample::Sample;
 use crate::watchers::{self, Stream};
 use crate::work::Put;
 
@@ -41,29 +41,21 @@ pub(super) async fn run(options: &Options) -> Result<()> {
         settle(server).await?;
     }
     let put = || Put::among(KEYS, VALUE_BYTES);
-    let samples = Turns::connect(servers, FULL, put)
-        .await?
-        .run(options)
-        .await?;
-    let cpu: Vec<f64> = samples
-        .iter()
-        .map(|side| median(side, Sample::cpu_us))
-        .collect();
-    let alone = cpu.first().copied().unwrap_or(0.0);
+    let turns = Turns::connect(servers, FULL, put).await?;
+    let samples = turns.run(options).await?;
+    let Some((alone, beside)) = samples.split_first() else {
+        return Ok(());
+    };
     let names = [
         "1 stopped watcher",
         "20 stopped watchers",
         "10,000 range watches on other keys",
     ];
-    for (name, cpu) in names.iter().zip(cpu.iter().skip(1)) {
-        Row::new(
-            format!("put beside {name}, and without: server CPU"),
-            *cpu,
-            "µs",
-        )
-        .against(alone)
-        .must(Bound::RatioAtMost(1.1))
-        .print()?;
+    for (name, beside) in names.iter().zip(beside) {
+        let name = format!("put beside {name}, and without: server CPU");
+        Row::compared(name, "µs", [beside, alone], Sample::cpu_us)
+            .must(Bound::RatioAtMost(1.1))
+            .print()?;
     }
     Ok(())
 }

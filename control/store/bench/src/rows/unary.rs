@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use super::{Options, Turns};
+use super::{Options, Turns, worker_threads};
 use crate::load::{self, FULL};
 use crate::row::{Bound, Row};
-use crate::sample::{Sample, median};
+use crate::sample::{Sample, ratio};
 use crate::work::{Get, LeaseTxn, Put, Work};
 
 /// Bytes of a value of puts and gets.
@@ -62,12 +62,9 @@ async fn compare<W: Work>(
     for server in servers.iter().filter(|_| keys > 0) {
         load::fill(server, keys, VALUE_BYTES).await?;
     }
-    let samples = Turns::connect(servers, FULL, work)
-        .await?
-        .run(options)
-        .await?;
-    let plural = if threads == 1 { "" } else { "s" };
-    let name = format!("{name}, {threads} worker thread{plural}");
+    let turns = Turns::connect(servers, FULL, work).await?;
+    let samples = turns.run(options).await?;
+    let name = format!("{name}, {}", worker_threads(threads));
     report(&name, &samples, &bounds)
 }
 
@@ -75,32 +72,24 @@ fn report(name: &str, samples: &[Vec<Sample>], bounds: &Bounds) -> Result<()> {
     let [noop, store, etcd @ ..] = samples else {
         return Ok(());
     };
-    let cpu = |side: &[Sample]| median(side, Sample::cpu_us);
-    let rate = |side: &[Sample]| median(side, Sample::rate);
-    Row::new(format!("{name}: server CPU"), cpu(store), "µs")
-        .against(cpu(noop))
+    let sides = [&store[..], noop];
+    Row::compared(format!("{name}: server CPU"), "µs", sides, Sample::cpu_us)
         .must(Bound::RatioAtMost(bounds.cpu_ratio))
         .print()?;
     for (what, share) in [("p50", 0.5), ("p99", 0.99)] {
-        let latency = |side: &[Sample]| median(side, |sample| sample.latency_us(share) / 1e3);
-        Row::new(format!("{name}: {what}"), latency(store), "ms")
-            .against(latency(noop))
-            .print()?;
+        let latency = |sample: &Sample| sample.latency_us(share) / 1e3;
+        Row::compared(format!("{name}: {what}"), "ms", sides, latency).print()?;
     }
-    let rates = Row::new(format!("{name}: rate"), rate(store), "/s");
-    rates.against(rate(noop)).print()?;
-    let share = Row::new(
-        format!("{name}: rate, of the no-op's"),
-        100.0 * rate(store) / rate(noop),
-        "%",
-    );
+    Row::compared(format!("{name}: rate"), "/s", sides, Sample::rate).print()?;
+    let share = 100.0 * ratio(sides, Sample::rate);
+    let share = Row::new(format!("{name}: rate, of the no-op's"), share, "%");
     match bounds.rate {
         Some(least) => share.must(Bound::AtLeast(least)).print()?,
         None => share.print()?,
     }
     for etcd in etcd {
-        let row = Row::new(format!("{name}: etcd's CPU"), cpu(etcd), "µs");
-        row.against(cpu(noop)).print()?;
+        let name = format!("{name}: etcd's CPU");
+        Row::compared(name, "µs", [etcd, noop], Sample::cpu_us).print()?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::Options;
 use crate::load::{FULL, Load};
 use crate::process::{Kind, Server, etcd_is_installed};
 use crate::row::{Bound, Row};
-use crate::sample::{Sample, median};
+use crate::sample::median;
 use crate::watchers::Stream;
 use crate::work::{self, Put};
 
@@ -58,14 +58,16 @@ impl Watched {
 async fn per_event(kind: Kind, options: &Options) -> Result<(f64, f64)> {
     let server = Server::start(&kind, 2).await?;
     let puts = Load::connect(&server, FULL, Put::among(KEYS, VALUE_BYTES)).await?;
-    let (mut alone, mut watched) = (Vec::new(), Vec::new());
+    let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        alone.push(puts.run(&server, options.time()).await?);
-        watched.push(with_watchers(&server, &puts, options.time()).await?);
+        let alone = puts.run(&server, options.time()).await?;
+        let watched = with_watchers(&server, &puts, options.time()).await?;
+        rounds.push((watched.event_us(alone.cpu_us()), watched.rate()));
     }
-    let put_us = median(&alone, Sample::cpu_us);
-    let event_us = median(&watched, |watched| watched.event_us(put_us));
-    Ok((event_us, median(&watched, Watched::rate)))
+    Ok((
+        median(&rounds, |(us, _)| *us),
+        median(&rounds, |(_, rate)| *rate),
+    ))
 }
 
 async fn with_watchers(server: &Server, puts: &Load<Put>, time: Duration) -> Result<Watched> {
