@@ -2,6 +2,8 @@
 
 use std::ops::Bound;
 
+use bytes::Bytes;
+
 use super::{
     KeyRange, Revision, cell,
     cell::key_of,
@@ -11,6 +13,10 @@ use super::{
     version::{self, Version},
 };
 use crate::wire::Fields;
+
+/// Cells that a deletion reads before it writes them: the processor waits for their memory at once,
+/// not for one after the other.
+const BURIED_AT_ONCE: usize = 32;
 
 /// All keys and their versions.
 #[derive(Debug)]
@@ -133,11 +139,7 @@ impl Records {
     }
 
     /// Deletes the keys of a range that exist; returns their tombstones, in the order of keys.
-    pub(super) fn delete(
-        &mut self,
-        range: &KeyRange,
-        revision: Revision,
-    ) -> impl Iterator<Item = Handle> {
+    pub(super) fn delete(&mut self, range: &KeyRange, revision: Revision) -> Vec<Handle> {
         let cells = self.live_cells(range);
         match cells.as_slice() {
             [] => {}
@@ -149,13 +151,35 @@ impl Records {
                 self.tree.kill(&self.slab, from, to);
             }
         }
-        let tombstone = version::tombstone(revision);
-        cells.into_iter().map(move |cell| {
-            let prev = self.latest(cell);
-            let version = version::insert_tombstone(&mut self.slab, cell, prev, &tombstone);
-            cell::set_latest(&mut self.slab, cell, version);
-            version
-        })
+        self.bury(&cells, revision)
+    }
+
+    /// Deletes those of the keys that exist; returns their tombstones, in the order of the keys.
+    pub(super) fn delete_keys(&mut self, keys: &[Bytes], revision: Revision) -> Vec<Handle> {
+        let found = keys.iter().filter_map(|key| self.cell(key));
+        let cells: Vec<Handle> = found.filter(|cell| self.is_live(*cell)).collect();
+        for cell in &cells {
+            self.tree.set_live(&self.slab, *cell, false);
+        }
+        self.bury(&cells, revision)
+    }
+
+    /// Adds a tombstone to each of the cells, which the tree has as deleted.
+    fn bury(&mut self, cells: &[Handle], revision: Revision) -> Vec<Handle> {
+        let encoded = version::tombstone(revision);
+        let mut tombstones = Vec::with_capacity(cells.len());
+        let mut latest = [None; BURIED_AT_ONCE];
+        for cells in cells.chunks(BURIED_AT_ONCE) {
+            for (latest, cell) in latest.iter_mut().zip(cells) {
+                *latest = self.latest(*cell);
+            }
+            for (cell, prev) in cells.iter().zip(latest) {
+                let version = version::insert_tombstone(&mut self.slab, *cell, prev, &encoded);
+                cell::set_latest(&mut self.slab, *cell, version);
+                tombstones.push(version);
+            }
+        }
+        tombstones
     }
 
     /// The cells of the keys of a range that exist, in the order of keys.

@@ -384,3 +384,31 @@ fn a_watch_from_a_compacted_revision_with_too_many_events_is_refused() {
         20_000
     );
 }
+
+#[test]
+fn keys_that_are_deleted_together_are_those_that_exist_in_their_order() {
+    let mut keyspace = Keyspace::default();
+    let keys: Vec<Bytes> = (0..100).map(key).collect();
+    let odd = keys.iter().skip(1).step_by(2);
+    for key in odd.clone() {
+        let mut write = keyspace.write();
+        write.put(Put {
+            key,
+            value: b"1",
+            lease: 0,
+        });
+        write.commit();
+    }
+    for expected in [50, 0] {
+        let mut write = keyspace.write();
+        write.delete_keys(&keys);
+        let before = write.commit();
+        let events: Vec<_> = keyspace.events_above(before).collect();
+        assert!(events.iter().all(Event::is_delete));
+        let deleted = events.iter().map(Event::key);
+        assert!(deleted.eq(odd.clone().take(expected).map(Bytes::as_ref)));
+        assert_eq!(keyspace.keys_live(), 0);
+    }
+    let past = read(&keyspace, keyspace.current() - 1).unwrap();
+    assert!(past.keys().eq(odd), "the versions before are still read");
+}

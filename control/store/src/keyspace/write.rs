@@ -1,8 +1,11 @@
 //! A write transaction: its puts and deletes, which its own reads see before the commit.
 
+use bytes::Bytes;
+
 use super::{
     KeyRange, Keyspace, Revision, View,
     log::{Entry, Position},
+    slab::Handle,
 };
 use crate::wire::Fields;
 
@@ -76,6 +79,13 @@ impl<'a> WriteTxn<'a> {
         self.keyspace.delete_at(range, self.keyspace.current + 1)
     }
 
+    /// Deletes those of the keys that exist, in their order.
+    pub(crate) fn delete_keys(&mut self, keys: &[Bytes]) {
+        let revision = self.keyspace.current + 1;
+        let tombstones = self.keyspace.records.delete_keys(keys, revision);
+        self.keyspace.push_all(&tombstones, revision);
+    }
+
     /// Commits; returns the revision before, above which its events are in the log. Without events
     /// there is no new revision.
     pub fn commit(self) -> Revision {
@@ -89,10 +99,14 @@ impl Keyspace {
     /// Deletes the keys of a range at the revision after the last one, in key order; returns their
     /// number.
     pub(super) fn delete_at(&mut self, range: &KeyRange, revision: Revision) -> u64 {
-        let before = self.log.end();
-        for version in self.records.delete(range, revision) {
+        let tombstones = self.records.delete(range, revision);
+        self.push_all(&tombstones, revision);
+        tombstones.len() as u64
+    }
+
+    fn push_all(&mut self, versions: &[Handle], revision: Revision) {
+        for &version in versions {
             self.log.push(Entry { revision, version });
         }
-        self.log.end() - before
     }
 }

@@ -4,7 +4,7 @@ use super::{State, Store, random};
 use crate::{
     Error,
     durable::{Cause, Written, kind, put_number},
-    keyspace::{KeyRange, Revision},
+    keyspace::Revision,
     lease::{Expired, LeaseId, LeaseList, Leases, TimeToLive, Uptime},
     quota,
 };
@@ -139,9 +139,7 @@ fn revoke(state: &mut State, id: LeaseId) -> Result<(), Error> {
     let keys = state.leases.revoke(id)?;
     state.cause = Cause::Revocation(id);
     let mut write = state.keyspace.write();
-    for key in keys {
-        write.delete(&KeyRange::One(key));
-    }
+    write.delete_keys(&keys);
     write.commit();
     Ok(())
 }
