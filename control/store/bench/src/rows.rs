@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
     /// Rounds; each measures every server once, and rows are medians of the rounds' figures and ratios
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
     /// Keys of the rows about large stores
     #[arg(long, default_value_t = 1_000_000)]
@@ -82,9 +82,9 @@ const GROUPS: [Named; 12] = [
     ("large", 45, |options| Box::pin(large::run(options))),
     ("watch", 40, |options| Box::pin(watch::run(options))),
     ("stopped", 45, |options| Box::pin(stopped::run(options))),
-    ("memory", 60, |options| Box::pin(memory::run(options))),
-    ("recovery", 200, |options| Box::pin(recovery::run(options))),
-    ("compaction", 80, |options| {
+    ("memory", 70, |options| Box::pin(memory::run(options))),
+    ("recovery", 300, |options| Box::pin(recovery::run(options))),
+    ("compaction", 90, |options| {
         Box::pin(compaction::run(options))
     }),
     ("flood", 40, |options| Box::pin(flood::run(options))),

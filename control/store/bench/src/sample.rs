@@ -46,11 +46,16 @@ impl Sample {
     }
 }
 
-/// The median of a figure over all measurements; 0 without any.
+/// The median of a figure over all measurements, the mean of the middle two of an even number; 0 without any.
 pub(crate) fn median<T>(measured: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     let mut figures: Vec<f64> = measured.iter().map(figure).collect();
     figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+    let lower = figures.get(figures.len().saturating_sub(1) / 2);
+    let upper = figures.get(figures.len() / 2);
+    match (lower, upper) {
+        (Some(lower), Some(upper)) => lower.midpoint(*upper),
+        _ => 0.0,
+    }
 }
 
 /// The median over all rounds of the ratio of a figure of two servers. Noise of the machine that lasts longer than a round affects
@@ -87,6 +92,14 @@ mod tests {
         near(sample(100).latency_us(1.0), 100.0);
         near(sample(1).latency_us(0.99), 1.0);
         near(sample(0).latency_us(0.5), 0.0);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        let near = |left: f64, right: f64| assert!((left - right).abs() < 1e-6, "{left} {right}");
+        near(median(&[4.0, 1.0, 2.0, 9.0], |figure| *figure), 3.0);
+        near(median(&[4.0, 1.0, 9.0], |figure| *figure), 4.0);
+        near(median(&[], |figure: &f64| *figure), 0.0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const VALUE_BYTES: usize = 350;
 /// Versions of each key.
 const VERSIONS: u64 = 2;
 /// Kills and starts whose median is taken.
-const STARTS: usize = 3;
+const STARTS: usize = 2;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
     for writes in [Writes::Transactions, Writes::Puts] {
