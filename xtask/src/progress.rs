@@ -137,10 +137,10 @@ pub(crate) fn run_watched(
         bail!("interrupted");
     }
     let step = Step::begin(title);
-    let (mut child, lines) = start(command)?;
+    let mut running = Running::start(command)?;
     let mut stdout = String::new();
     let mut last = VecDeque::new();
-    read_lines(&lines, &step, &child, SILENCE_MAX, |line| {
+    running.read(&step, SILENCE_MAX, |line| {
         let shown = output != Output::ErrorsOnFailure || matches!(line, Line::Stderr(_));
         let text = match line {
             Line::Stdout(text) => {
@@ -157,7 +157,8 @@ pub(crate) fn run_watched(
             _ => {}
         }
     });
-    let status = child
+    let status = running
+        .child
         .wait()
         .with_context(|| format!("failed to wait for {command:?}"))?;
     if status.success() {
@@ -180,24 +181,70 @@ pub(crate) fn shown(command: &Command) -> String {
         .join(" ")
 }
 
-fn start(command: &mut Command) -> anyhow::Result<(Child, Receiver<Line>)> {
-    // A process group of its own: Ctrl-C reaches only this process, which then signals the whole group.
-    command
-        .process_group(0)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("failed to start {}", shown(command)))?;
-    let (sender, lines) = sync_channel(LINES_AHEAD_MAX);
-    if let Some(stdout) = child.stdout.take() {
-        forward(stdout, sender.clone(), Line::Stdout);
+/// A command and the lines that it writes.
+struct Running {
+    child: Child,
+    lines: Receiver<Line>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> anyhow::Result<Self> {
+        // A process group of its own: Ctrl-C reaches only this process, which then signals the whole group.
+        command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("failed to start {}", shown(command)))?;
+        let (sender, lines) = sync_channel(LINES_AHEAD_MAX);
+        if let Some(stdout) = child.stdout.take() {
+            forward(stdout, sender.clone(), Line::Stdout);
+        }
+        if let Some(stderr) = child.stderr.take() {
+            forward(stderr, sender, Line::Stderr);
+        }
+        Ok(Self { child, lines })
     }
-    if let Some(stderr) = child.stderr.take() {
-        forward(stderr, sender, Line::Stderr);
+
+    /// Forwards lines until both streams are closed; terminates a command without output for `silence_max`.
+    fn read(&self, step: &Step, silence_max: Duration, mut each: impl FnMut(Line)) {
+        let mut last_output = Instant::now();
+        let mut reported = last_output;
+        let mut ending: Option<Instant> = None;
+        loop {
+            match self.lines.recv_timeout(POLL_EVERY) {
+                Ok(line) => {
+                    if let Line::Stderr(text) = &line {
+                        step.at(text);
+                    }
+                    last_output = Instant::now();
+                    each(line);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if step.spinner.is_none() && last_output.max(reported).elapsed() > REPORT_EVERY {
+                reported = Instant::now();
+                say(&format!(
+                    "… {}: {} s",
+                    step.title,
+                    step.began.elapsed().as_secs()
+                ));
+            }
+            let hangs = last_output.elapsed() > silence_max;
+            if hangs && ending.is_none() {
+                let (title, silent_s) = (&step.title, last_output.elapsed().as_secs());
+                step.say(&format!(
+                    "{title}: no output for {silent_s} s, terminating it; its last output shows where it hangs"
+                ));
+            }
+            if hangs || ending.is_some() || interrupt::requested() {
+                end(&self.child, &mut ending);
+            }
+        }
     }
-    Ok((child, lines))
 }
 
 fn forward(source: impl Read + Send + 'static, target: SyncSender<Line>, wrap: fn(String) -> Line) {
@@ -211,50 +258,6 @@ fn forward(source: impl Read + Send + 'static, target: SyncSender<Line>, wrap: f
             }
         }
     });
-}
-
-/// Forwards lines until both streams are closed; terminates a command without output for `silence_max`.
-fn read_lines(
-    lines: &Receiver<Line>,
-    step: &Step,
-    child: &Child,
-    silence_max: Duration,
-    mut each: impl FnMut(Line),
-) {
-    let mut last_output = Instant::now();
-    let mut reported = last_output;
-    let mut ending: Option<Instant> = None;
-    loop {
-        match lines.recv_timeout(POLL_EVERY) {
-            Ok(line) => {
-                if let Line::Stderr(text) = &line {
-                    step.at(text);
-                }
-                last_output = Instant::now();
-                each(line);
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        if step.spinner.is_none() && last_output.max(reported).elapsed() > REPORT_EVERY {
-            reported = Instant::now();
-            say(&format!(
-                "… {}: {} s",
-                step.title,
-                step.began.elapsed().as_secs()
-            ));
-        }
-        let hangs = last_output.elapsed() > silence_max;
-        if hangs && ending.is_none() {
-            let (title, silent_s) = (&step.title, last_output.elapsed().as_secs());
-            step.say(&format!(
-                "{title}: no output for {silent_s} s, terminating it; its last output shows where it hangs"
-            ));
-        }
-        if hangs || ending.is_some() || interrupt::requested() {
-            end(child, &mut ending);
-        }
-    }
 }
 
 /// Sends SIGTERM once, and SIGKILL after [`END_LIMIT`].

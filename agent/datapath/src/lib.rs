@@ -54,7 +54,6 @@ mod service_table;
 mod services;
 mod shared;
 mod upgrade;
-mod view;
 mod write_through;
 
 use std::fs::File;
@@ -62,9 +61,8 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aya::maps::{HashMap, MapData, PerCpuArray};
+use aya::maps::{MapData, PerCpuArray};
 use dormouse_ebpf::flow::FLOWS_MAX;
-use dormouse_ebpf::maps::{Affinity, AffinityKey};
 use parking_lot::Mutex;
 
 pub use apps::Apps;
@@ -87,7 +85,6 @@ pub use pods::Pods;
 pub use programs::Programs;
 pub use service_table::ServiceTable;
 pub use services::Served;
-pub use view::View;
 
 use arrays::Arrays;
 use flows::Flows;
@@ -150,7 +147,6 @@ pub struct Datapath {
     arrays: Arc<Arrays>,
     pool: Arc<Pool>,
     stats: PerCpuArray<MapData, u64>,
-    affinity: HashMap<MapData, AffinityKey, Affinity>,
     events: Mutex<Option<KernelEvents>>,
     graces: Graces,
 }
@@ -197,7 +193,7 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
         let apps = Apps::open(&mut loaded, &shared)?;
         let pods = Pods::open(&mut loaded, &facts)?;
-        let (stats, affinity) = (loaded.take("stats")?, loaded.take("affinity")?);
+        let stats = loaded.take("stats")?;
         let datapath = Self {
             apps,
             services,
@@ -209,8 +205,6 @@ impl Datapath {
             arrays,
             pool,
             stats: PerCpuArray::try_from(stats).map_err(DatapathError::map("open", "stats"))?,
-            affinity: HashMap::try_from(affinity)
-                .map_err(DatapathError::map("open", "affinity"))?,
             events: Mutex::new(Some(events)),
             graces,
         };
@@ -242,16 +236,6 @@ impl Datapath {
     pub fn refresh_uplink(&self) -> Result<(), DatapathError> {
         self.programs.attach(&self.config)?;
         self.facts.refresh_uplink()
-    }
-
-    /// A read-only view of the maps for the decision function. Services do not change while it exists.
-    pub fn view(&self) -> Result<View<'_>, DatapathError> {
-        Ok(View {
-            arrays: &self.arrays,
-            config: self.facts.current()?,
-            registry: Box::new(self.services.registry()),
-            affinity: Some(&self.affinity),
-        })
     }
 
     /// Fill of the maps that the agent writes: name, used entries, capacity. For the maps of Services as of their last sync.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dormouse_agent_services::{Changes, Services};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::arrays::Arrays;
 use super::cluster::{self, ClusterFacts};
@@ -109,11 +109,6 @@ impl ServiceTable {
     /// Fill of the maps of Services, as of the last sync.
     pub(super) fn fill(&self) -> [Fill; 4] {
         *self.fill.lock()
-    }
-
-    /// The registry; waits for a running sync.
-    pub(super) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock()
     }
 
     fn ledger<'a>(&'a self, services: &'a Services) -> Ledger<'a> {

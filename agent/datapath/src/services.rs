@@ -354,18 +354,6 @@ impl Registry {
             ),
         ]
     }
-
-    pub(super) fn frontend(&self, key: &FrontendKey) -> Option<u32> {
-        self.frontends.look_up(key)
-    }
-
-    pub(super) fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
-        self.slot_options.look_up(&slot)
-    }
-
-    pub(super) fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool {
-        self.source_ranges.admits(slot, source)
-    }
 }
 
 /// The backends of a UDP port that are ready but not serving: with each change, their flows get a new decision, as in

@@ -14,7 +14,6 @@ use super::error::DatapathError;
 /// The map in the kernel.
 pub(super) trait KernelMap<K, V>: Send {
     fn all(&self) -> Result<Vec<(K, V)>, MapError>;
-    fn get(&self, key: &K) -> Option<V>;
     fn put(&mut self, key: &K, value: V) -> Result<(), MapError>;
     fn take(&mut self, key: &K) -> Result<(), MapError>;
 }
@@ -54,11 +53,6 @@ impl<K: Eq + Hash + Copy, V: PartialEq + Copy> WriteThrough<K, V> {
 
     pub(super) fn get(&self, key: &K) -> Option<V> {
         self.cached.get(key).copied()
-    }
-
-    /// Looks the key up in the kernel: a trie matches by the longest prefix.
-    pub(super) fn look_up(&self, key: &K) -> Option<V> {
-        self.map.get(key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
@@ -102,10 +96,6 @@ impl<K: Pod + Send, V: Pod + Send> KernelMap<K, V> for BpfHashMap<MapData, K, V>
         self.iter().collect()
     }
 
-    fn get(&self, key: &K) -> Option<V> {
-        self.get(key, 0).ok()
-    }
-
     fn put(&mut self, key: &K, value: V) -> Result<(), MapError> {
         self.insert(key, value, 0)
     }
@@ -134,10 +124,6 @@ impl KernelMap<Range, u32> for LpmTrie<MapData, SourceRange, u32> {
             .collect()
     }
 
-    fn get(&self, range: &Range) -> Option<u32> {
-        self.get(&key(range), 0).ok()
-    }
-
     fn put(&mut self, range: &Range, value: u32) -> Result<(), MapError> {
         self.insert(&key(range), value, 0)
     }
@@ -161,6 +147,12 @@ pub(super) mod memory {
     #[derive(Clone, Default)]
     pub(crate) struct Memory<K, V>(pub(crate) Arc<Mutex<HashMap<K, V>>>);
 
+    impl<K: Eq + Hash, V: Copy> Memory<K, V> {
+        pub(crate) fn get(&self, key: &K) -> Option<V> {
+            self.0.lock().get(key).copied()
+        }
+    }
+
     impl<K: Eq + Hash + Copy + Send, V: Copy + Send> KernelMap<K, V> for Memory<K, V> {
         fn all(&self) -> Result<Vec<(K, V)>, MapError> {
             Ok(self
@@ -169,10 +161,6 @@ pub(super) mod memory {
                 .iter()
                 .map(|(key, value)| (*key, *value))
                 .collect())
-        }
-
-        fn get(&self, key: &K) -> Option<V> {
-            self.0.lock().get(key).copied()
         }
 
         fn put(&mut self, key: &K, value: V) -> Result<(), MapError> {
@@ -199,17 +187,19 @@ pub(super) mod memory {
         )
     }
 
+    impl Trie {
+        /// Whether a prefix of the slot contains the source.
+        pub(crate) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
+            let map = self.0.0.lock();
+            map.keys().any(|(length, of_slot, address)| {
+                bits(*of_slot, *address, *length) == bits(slot.to_be_bytes(), *source, *length)
+            })
+        }
+    }
+
     impl KernelMap<Range, u32> for Trie {
         fn all(&self) -> Result<Vec<(Range, u32)>, MapError> {
             self.0.all()
-        }
-
-        fn get(&self, (_, asked_slot, asked): &Range) -> Option<u32> {
-            let map = self.0.0.lock();
-            let found = map.iter().find(|((length, slot, address), _)| {
-                bits(*slot, *address, *length) == bits(*asked_slot, *asked, *length)
-            });
-            found.map(|(_, value)| *value)
         }
 
         fn put(&mut self, range: &Range, value: u32) -> Result<(), MapError> {

@@ -67,18 +67,18 @@ pub struct ServicePort {
 }
 
 impl ServicePort {
-    /// A service port with the backends of its endpoints.
+    /// A service port with the backends of its endpoints; none if the Service is not served in the family.
     pub(crate) fn new(
         id: PortId,
         service: &ServiceSpec,
         port: &PortSpec,
-        addresses: &Arc<Addresses>,
         candidates: Candidates,
-    ) -> Self {
+    ) -> Option<Self> {
+        let addresses = service.addresses[id.family.index()].as_ref()?;
         let is_external = port.node_port.is_some() || addresses.is_external();
         let uses = uses((service.internal, service.external), is_external);
         let (backends, any_endpoints) = backend::choose(candidates, uses, port.protocol);
-        Self {
+        Some(Self {
             id,
             created_s: service.created_s,
             number: port.number,
@@ -90,7 +90,7 @@ impl ServicePort {
             health_port: service.health_port,
             any_endpoints,
             backends,
-        }
+        })
     }
 
     /// For UDP: whether any endpoint is serving.

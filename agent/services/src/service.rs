@@ -109,7 +109,7 @@ pub fn read(service: &Service, strictness: Strictness) -> (Option<ServiceSpec>, 
     let read = spec.map(|spec| ServiceSpec {
         created_s: created_s(service),
         addresses: Family::ALL.map(|family| {
-            families::addresses(service, spec, family, strictness, &mut faults).map(Arc::new)
+            families::addresses(service, family, strictness, &mut faults).map(Arc::new)
         }),
         ports: ports(spec, &mut faults),
         affinity_s: affinity_s(spec, &mut faults),

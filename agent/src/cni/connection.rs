@@ -32,14 +32,26 @@ pub(crate) fn serve(stream: &UnixStream, network: &Network) -> io::Result<()> {
                 .ok_or(NetworkError::MissingNetns)
                 .and_then(|netns| network.add(&key, netns.as_fd(), &wanted));
             note(&key, &wanted, added.is_ok());
-            return add(stream, network, &key, added.map(Reply::Wired), began);
+            let adding = Adding {
+                stream,
+                network,
+                key,
+                began,
+            };
+            return adding.end(added.map(Reply::Wired));
         }
         Request::Reserve { attachment, wanted } => {
             let key = key(attachment);
             let added = netns
                 .ok_or(NetworkError::MissingNetns)
                 .and_then(|netns| network.reserve(&key, netns.as_fd(), &wanted));
-            return add(stream, network, &key, added.map(Reply::Reserved), began);
+            let adding = Adding {
+                stream,
+                network,
+                key,
+                began,
+            };
+            return adding.end(added.map(Reply::Reserved));
         }
         Request::Del { attachment } => answer::reply(network.del(&key(attachment))),
         Request::Check {
@@ -101,44 +113,43 @@ fn note(key: &LeaseKey, wanted: &Wanted, is_wired: bool) {
     }
 }
 
-/// Replies to an ADD, or undoes it if the plugin has gone.
-fn add(
-    stream: &UnixStream,
-    network: &Network,
-    key: &LeaseKey,
-    added: Result<Reply, NetworkError>,
+/// An ADD whose reply has not been sent.
+struct Adding<'a> {
+    stream: &'a UnixStream,
+    network: &'a Network,
+    key: LeaseKey,
     began: Instant,
-) -> io::Result<()> {
-    let made = added.is_ok();
-    let late = began.elapsed() > ADD_DEADLINE || wire::is_closed(stream);
-    let reply = match added {
-        Ok(_) if late => {
-            let msg = format!("ADD took too long and was undone: {key}");
-            Reply::Failed(CniError::new(code::TRY_AGAIN, msg))
-        }
-        Ok(reply) => reply,
-        Err(error) => Reply::Failed(answer::error(&error)),
-    };
-    let sent = if made && late {
-        undo(network, key)
-    } else {
-        Ok(())
-    }
-    .and_then(|()| wire::send_reply(stream, &reply));
-    network
-        .counters()
-        .record("ADD", answer::code_of(&reply), began.elapsed());
-    match sent {
-        Err(error) if made && !late => undo(network, key).and(Err(error)),
-        other => other,
-    }
 }
 
-fn undo(network: &Network, key: &LeaseKey) -> io::Result<()> {
-    tracing::info!(%key, "undoing an ADD whose plugin has gone");
-    network
-        .del(key)
-        .map_err(|error| io::Error::other(error.chain()))
+impl Adding<'_> {
+    /// Replies, or undoes the ADD if it was late or the plugin has gone.
+    fn end(self, added: Result<Reply, NetworkError>) -> io::Result<()> {
+        let made = added.is_ok();
+        let late = self.began.elapsed() > ADD_DEADLINE || wire::is_closed(self.stream);
+        let reply = match added {
+            Ok(_) if late => {
+                let msg = format!("ADD took too long and was undone: {}", self.key);
+                Reply::Failed(CniError::new(code::TRY_AGAIN, msg))
+            }
+            Ok(reply) => reply,
+            Err(error) => Reply::Failed(answer::error(&error)),
+        };
+        let undone = if made && late { self.undo() } else { Ok(()) };
+        let sent = undone.and_then(|()| wire::send_reply(self.stream, &reply));
+        let code = answer::code_of(&reply);
+        let counters = self.network.counters();
+        counters.record("ADD", code, self.began.elapsed());
+        match sent {
+            Err(error) if made && !late => self.undo().and(Err(error)),
+            other => other,
+        }
+    }
+
+    fn undo(&self) -> io::Result<()> {
+        tracing::info!(key = %self.key, "undoing an ADD whose plugin has gone");
+        let deleted = self.network.del(&self.key);
+        deleted.map_err(|error| io::Error::other(error.chain()))
+    }
 }
 
 fn key(attachment: Attachment) -> LeaseKey {

@@ -119,8 +119,8 @@ fn kill_agents(node: &mut Node<'_>, verb: Verb) {
     }
     let (mut at, mut tries) = (1, 0);
     while tries < TRIES {
-        let ran =
-            ask_again(node, verb, &home, at, &mut tally) && never_ask(node, verb, at, &mut tally);
+        let crash = Crash { verb, at };
+        let ran = ask_again(node, crash, &home, &mut tally) && never_ask(node, crash, &mut tally);
         if ran {
             tries += 1;
             // Runs differ in length: past the longest, one more is enough.
@@ -136,8 +136,17 @@ fn kill_agents(node: &mut Node<'_>, verb: Verb) {
     tally.report(&format!("agent, {verb:?}"));
 }
 
+/// Where an agent is killed.
+#[derive(Clone, Copy)]
+struct Crash {
+    verb: Verb,
+    /// Number of the system call.
+    at: usize,
+}
+
 /// Kills the agent; the runtime requests DEL when the next one runs. Whether the request was served before the call.
-fn ask_again(node: &mut Node<'_>, verb: Verb, home: &Pod, at: usize, tally: &mut Tally) -> bool {
+fn ask_again(node: &mut Node<'_>, crash: Crash, home: &Pod, tally: &mut Tally) -> bool {
+    let Crash { verb, at } = crash;
     let pod = home.named(&format!("asked{at}"));
     prepare(node, verb, &pod);
     let traced = node.kill_agent_at(verb, &pod, Some(Kill::at(at)));
@@ -163,7 +172,8 @@ fn ask_again(node: &mut Node<'_>, verb: Verb, home: &Pod, at: usize, tally: &mut
 }
 
 /// Kills the agent; the pod ends before the next one runs, and the runtime never requests DEL.
-fn never_ask(node: &mut Node<'_>, verb: Verb, at: usize, tally: &mut Tally) -> bool {
+fn never_ask(node: &mut Node<'_>, crash: Crash, tally: &mut Tally) -> bool {
+    let Crash { verb, at } = crash;
     let pod = node.pod(&format!("silent{at}"));
     prepare(node, verb, &pod);
     let traced = node.kill_agent_at(verb, &pod, Some(Kill::at(at)));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use aya::maps::{HashMap as BpfHashMap, MapData};
-use dormouse_agent_datapath::View;
+use dormouse_agent_datapath::Pinned;
 use dormouse_ebpf::decide::{Choice, Tables, record_affinity};
 use dormouse_ebpf::maps::{Affinity, AffinityKey, join};
 
@@ -31,9 +31,9 @@ impl Clients {
     }
 
     /// The client's affinity entry after the choice, as the kernel would have it.
-    pub(crate) fn after(&self, view: &View<'_>, client: IpAddr, choice: &Choice) -> Affinity {
+    pub(crate) fn after(&self, maps: &Pinned, client: IpAddr, choice: &Choice) -> Affinity {
         let before = self.bound.get(&key(client, choice)).copied();
-        record_affinity(view, before, choice, view.now_ns())
+        record_affinity(maps, before, choice, maps.now_ns())
     }
 
     /// Records a client's affinity.
@@ -69,15 +69,15 @@ impl Clients {
     /// Whether the kernel has an affinity entry of the client for the backend.
     pub(crate) fn is_noted(
         &self,
-        view: &View<'_>,
+        maps: &Pinned,
         (client, choice): (IpAddr, &Choice),
         target: SocketAddr,
     ) -> Result<(), String> {
         let noted = self.affinity.get(&key(client, choice), 0);
         let noted = noted.map_err(|error| format!("no record of the client: {error}"))?;
         let is_it = |place: usize| {
-            let backend = view.backend(noted.ids[place])?;
-            let address = address(join(&view.prefix(backend.prefix)?, backend.host));
+            let backend = maps.backend(noted.ids[place])?;
+            let address = address(join(&maps.prefix(backend.prefix)?, backend.host));
             let is_it = SocketAddr::new(address, backend.port) == target
                 && u32::from(backend.generation) == noted.generations[place];
             is_it.then_some(())

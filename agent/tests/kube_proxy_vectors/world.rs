@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use aya::maps::{HashMap as BpfHashMap, Map, MapData};
-use dormouse_agent_datapath::{ClusterFacts, Config, Datapath, Hook, PodEntry, View};
+use dormouse_agent_datapath::{ClusterFacts, Config, Datapath, Hook, Pinned, PodEntry};
 use dormouse_agent_services::{Changes, Family, Node, Services, Strictness, Vip};
 use dormouse_ebpf::decide::{Choice, Decision, Request, Tables, decide};
 use dormouse_ebpf::flow::{FlowKey, NAT_PORTS_HIGH, NAT_PORTS_LOW, flow_hash};
@@ -46,6 +46,8 @@ pub(crate) struct World {
     config: Config,
     /// None while one agent is relieved by the next.
     datapath: Option<Datapath>,
+    /// Its maps as inspection reads them; opened again when the node's configuration changes.
+    maps: Option<Pinned>,
     node: Option<Node>,
     pods: BTreeSet<Ipv6Addr>,
     clients: Clients,
@@ -70,6 +72,7 @@ impl World {
         Self {
             config,
             datapath: Some(datapath),
+            maps: None,
             node: None,
             pods: BTreeSet::new(),
             clients: Clients::new(affinity.unwrap()),
@@ -116,14 +119,15 @@ impl World {
     fn tell_cluster(&mut self) {
         let facts = ClusterFacts::new(self.node());
         self.datapath().services.set_cluster(&facts).unwrap();
+        self.maps = Some(Pinned::open(&self.config.bpffs).unwrap());
     }
 
     fn datapath(&self) -> &Datapath {
         self.datapath.as_ref().unwrap()
     }
 
-    fn view(&self) -> View<'_> {
-        self.datapath().view().unwrap()
+    fn maps(&self) -> &Pinned {
+        self.maps.as_ref().unwrap()
     }
 
     fn node(&self) -> &Node {
@@ -268,8 +272,9 @@ impl World {
     /// What the decision is outside of the kernel, over the same maps.
     pub(crate) fn explain(&self, parcel: &Parcel) -> (Fate, Choice) {
         let mut choice = Choice::default();
-        let view = self.view();
-        let answer = decide(&view, &self.asked(parcel), &mut choice);
+        let answer = decide(self.maps(), &self.asked(parcel), &mut choice);
+        self.maps().take_steps();
+        self.maps().take_affinity();
         let fate = match answer {
             Decision::Pass => Fate::Pass,
             Decision::Reject(_) => Fate::Reject,
@@ -349,7 +354,7 @@ impl World {
                 .1
                 .slot;
             if let Some(choice) = self.row(slot, backend) {
-                let affinity = self.clients.after(&self.view(), client, &choice);
+                let affinity = self.clients.after(self.maps(), client, &choice);
                 self.clients.bind(client, &choice, affinity);
                 return Ok(());
             }
@@ -360,15 +365,15 @@ impl World {
     /// The choice of a backend among all that the slot's service port may send to, whatever policy keeps its clients away
     /// from it now.
     fn row(&self, slot: u32, backend: SocketAddr) -> Option<Choice> {
-        let view = self.view();
-        let base = Route::unpack(view.route(slot)?).group()?;
-        let group = view.slot_options(base)?.group;
-        let set = Set::unpack(view.set(base)?);
+        let maps = self.maps();
+        let base = Route::unpack(maps.route(slot)?).group()?;
+        let group = maps.slot_options(base)?.group;
+        let set = Set::unpack(maps.set(base)?);
         let places = 0..u32::from(set.count) + u32::from(set.leaving);
-        let mut ids = places.filter_map(|place| view.id(set.offset + place));
+        let mut ids = places.filter_map(|place| maps.id(set.offset + place));
         ids.find_map(|id| {
-            let row = view.backend(id)?;
-            let address = address(join(&view.prefix(row.prefix)?, row.host));
+            let row = maps.backend(id)?;
+            let address = address(join(&maps.prefix(row.prefix)?, row.host));
             let is_used = row.flags & (FOR_CLUSTER | FOR_LOCAL) != 0;
             let is_it = is_used && SocketAddr::new(address, row.port) == backend;
             is_it.then(|| Choice {
@@ -386,14 +391,14 @@ impl World {
             return Ok(());
         }
         self.clients
-            .is_noted(&self.view(), (client, choice), target)?;
+            .is_noted(self.maps(), (client, choice), target)?;
         self.clients.restore(client, choice);
         Ok(())
     }
 
     /// Time stands still within a scenario.
     pub(crate) fn refresh(&mut self) {
-        let now_ns = self.view().now_ns();
+        let now_ns = self.maps().now_ns();
         self.clients.refresh(now_ns);
     }
 }
@@ -427,8 +432,8 @@ impl World {
 
     /// The slots that say something.
     pub(crate) fn slots(&self) -> Vec<u32> {
-        let view = self.view();
-        let word = |slot| view.route(slot).unwrap() | view.set(slot).unwrap() << 8 >> 8;
+        let maps = self.maps();
+        let word = |slot| maps.route(slot).unwrap() | maps.set(slot).unwrap() << 8 >> 8;
         (0..SLOTS_MAX).filter(|slot| word(*slot) != 0).collect()
     }
 }

@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dormouse_world::{Host, Spec, World};
 
 use self::pods::STREAM_PORT;
-use self::race::Series;
+use self::race::{Race, Series};
 use self::side::{Kind, Side};
 use super::Options;
 use crate::progress::Step;
@@ -163,8 +163,11 @@ fn report_connections(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> 
         to_vip("iptables, VIP of 100", &sides.iptables),
         to_vip("nftables, VIP of 100", &sides.nftables),
     ];
-    let title = "short connections, interleaved";
-    race::run(bench, title, CONNECTION_ROUNDS, &mut series, |one| {
+    let race = Race {
+        title: "short connections, interleaved",
+        rounds: CONNECTION_ROUNDS,
+    };
+    race.run(bench, &mut series, |one| {
         let (rate, failed) = load::connections(bench, one.client, &one.targets)?;
         one.failed += failed;
         Ok(rate)
@@ -206,8 +209,11 @@ fn report_streams(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> Resu
         local("stream on one node", &sides.ours),
         vip("stream to a VIP", &sides.ours),
     ];
-    let title = "streams, interleaved";
-    race::run(bench, title, STREAM_ROUNDS, &mut series, |one| {
+    let race = Race {
+        title: "streams, interleaved",
+        rounds: STREAM_ROUNDS,
+    };
+    race.run(bench, &mut series, |one| {
         let target = one.targets.first().context("a stream has a target")?;
         load::stream(bench, one.client, *target, one.direction)
     })?;

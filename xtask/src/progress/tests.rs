@@ -54,11 +54,9 @@ fn the_last_lines_are_kept_up_to_the_limit() {
 fn a_command_that_hangs_is_ended() {
     let mut command = shell("echo begun; exec sleep 1000");
     let step = Step::begin("hang");
-    let (mut child, lines) = start(&mut command).unwrap();
+    let mut running = Running::start(&mut command).unwrap();
     let mut received = 0;
-    read_lines(&lines, &step, &child, Duration::from_millis(200), |_| {
-        received += 1;
-    });
+    running.read(&step, Duration::from_millis(200), |_| received += 1);
     assert_eq!(received, 1);
-    assert!(!child.wait().unwrap().success());
+    assert!(!running.child.wait().unwrap().success());
 }

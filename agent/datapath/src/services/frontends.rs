@@ -35,10 +35,6 @@ impl Frontends {
         self.map.get(key)
     }
 
-    pub(super) fn look_up(&self, key: &FrontendKey) -> Option<u32> {
-        self.map.look_up(key)
-    }
-
     pub(super) fn len(&self) -> usize {
         self.map.len()
     }

@@ -28,12 +28,6 @@ impl SourceRanges {
         Ok(Self { map, slots })
     }
 
-    /// Whether the kernel's trie admits a source.
-    pub(super) fn admits(&self, slot: u32, source: &[u8; 16]) -> bool {
-        let slot = slot.to_be_bytes();
-        self.map.look_up(&(160, slot, *source)).is_some()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.map.len()
     }

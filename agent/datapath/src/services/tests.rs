@@ -3,6 +3,7 @@
 mod bench;
 mod properties;
 mod scale;
+mod tables;
 mod turns;
 
 use std::net::SocketAddr;

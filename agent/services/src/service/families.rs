@@ -12,11 +12,11 @@ use super::{Addresses, Strictness};
 /// The addresses of the family; without a cluster IP of the family, none of the others is served.
 pub(super) fn addresses(
     service: &Service,
-    spec: &Spec,
     family: Family,
     strictness: Strictness,
     faults: &mut Faults<'_>,
 ) -> Option<Addresses> {
+    let spec = service.spec.as_ref()?;
     let text = cluster_ip(spec, family).filter(|text| !matches!(*text, "" | "None"))?;
     let cluster_ip = parse_address(text).filter(|address| Family::of(*address) == family);
     Some(Addresses {

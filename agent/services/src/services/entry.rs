@@ -127,10 +127,7 @@ impl Entry {
             return served;
         };
         for family in Family::ALL {
-            let Some(addresses) = &spec.addresses[family.index()] else {
-                continue;
-            };
-            served.extend(spec.ports.iter().map(|port| {
+            served.extend(spec.ports.iter().filter_map(|port| {
                 let candidates = self.candidates(family, &port.name, port.protocol);
                 let id = PortId {
                     service: key.clone(),
@@ -138,7 +135,7 @@ impl Entry {
                     protocol: port.protocol,
                     family,
                 };
-                ServicePort::new(id, spec, port, addresses, candidates)
+                ServicePort::new(id, spec, port, candidates)
             }));
         }
         served.sort_unstable_by(|a, b| a.id.cmp(&b.id));

@@ -64,28 +64,37 @@ impl<'a> Series<'a> {
     }
 }
 
-/// Measures all series in each of `rounds` rounds. Each round begins with the next one, so that the effect of a series on
-/// its successor is distributed equally.
-pub(super) fn run(
-    bench: &Bench<'_>,
-    title: &str,
-    rounds: usize,
-    series: &mut [Series<'_>],
-    measure: impl Fn(&mut Series<'_>) -> Result<f64>,
-) -> Result<()> {
-    let step = Step::begin(title);
-    bench.options.interrupt.sleep(SETTLE)?;
-    for round in 0..rounds {
-        step.at(&format!("round {} of {rounds}", round + 1));
-        for turn in 0..series.len() {
-            let one = &mut series[(round + turn) % series.len()];
-            let sample = measure(one);
-            let sample = sample.with_context(|| format!("failed to measure {}", one.name))?;
-            one.samples.push(sample);
+/// Series that are measured in turn.
+pub(super) struct Race {
+    /// Title of its step.
+    pub(super) title: &'static str,
+    /// How often each series is measured.
+    pub(super) rounds: usize,
+}
+
+impl Race {
+    /// Measures all series in each round. Each round begins with the next one, so that the effect of a series on its
+    /// successor is distributed equally.
+    pub(super) fn run<'a>(
+        &self,
+        bench: &Bench<'_>,
+        series: &mut [Series<'a>],
+        measure: impl Fn(&mut Series<'a>) -> Result<f64>,
+    ) -> Result<()> {
+        let step = Step::begin(self.title);
+        bench.options.interrupt.sleep(SETTLE)?;
+        for round in 0..self.rounds {
+            step.at(&format!("round {} of {}", round + 1, self.rounds));
+            for turn in 0..series.len() {
+                let one = &mut series[(round + turn) % series.len()];
+                let sample = measure(one);
+                let sample = sample.with_context(|| format!("failed to measure {}", one.name))?;
+                one.samples.push(sample);
+            }
         }
+        step.done();
+        Ok(())
     }
-    step.done();
-    Ok(())
 }
 
 #[cfg(test)]

@@ -22,16 +22,15 @@ use crate::pool::Pool;
 use crate::services::frontends::number;
 use crate::services::group::Role;
 use crate::services::{Calls, Ledger, Registry, Served};
-use crate::view::View;
 use crate::write_through::memory::{Memory, Trie};
 
 /// The maps, which outlive the agent.
-struct Maps {
-    arrays: Arrays,
-    frontends: Memory<FrontendKey, u32>,
-    slot_options: Memory<u32, SlotOptions>,
-    source_ranges: Trie,
-    config: Config,
+pub(super) struct Maps {
+    pub(super) arrays: Arrays,
+    pub(super) frontends: Memory<FrontendKey, u32>,
+    pub(super) slot_options: Memory<u32, SlotOptions>,
+    pub(super) source_ranges: Trie,
+    pub(super) config: Config,
 }
 
 pub(super) struct Bench {
@@ -238,15 +237,6 @@ impl Bench {
         fresh
     }
 
-    pub(super) fn view(&self) -> View<'_> {
-        View {
-            arrays: &self.maps.arrays,
-            registry: Box::new(&self.registry),
-            config: self.maps.config,
-            affinity: None,
-        }
-    }
-
     /// The slot of a cluster IP's port.
     pub(super) fn internal(&self, at: &str) -> u32 {
         let id = &self.services.frontend(&vip(at)).unwrap().port.id;
@@ -270,7 +260,6 @@ impl Bench {
 
     /// All outcomes that the maps allow for a packet.
     pub(super) fn outcomes(&self, packet: &Packet) -> BTreeSet<Outcome> {
-        let view = self.view();
         let request = Request {
             source: octets(packet.source),
             target: octets(packet.destination),
@@ -281,7 +270,7 @@ impl Bench {
         };
         let one = |hash: u64| {
             let mut choice = Choice::default();
-            match decide(&view, &Request { hash, ..request }, &mut choice) {
+            match decide(&self.maps, &Request { hash, ..request }, &mut choice) {
                 decide::Decision::Pass => Outcome::Pass,
                 decide::Decision::Reject(_) => Outcome::Reject,
                 decide::Decision::Drop(_) => Outcome::Drop,

@@ -30,10 +30,6 @@ impl KernelMap<FrontendKey, u32> for Gate {
         self.map.all()
     }
 
-    fn get(&self, key: &FrontendKey) -> Option<u32> {
-        self.map.get(key)
-    }
-
     fn put(&mut self, key: &FrontendKey, value: u32) -> Result<(), MapError> {
         if let Some(open) = self.open.take() {
             self.reached.send(()).unwrap();

@@ -1,33 +1,13 @@
-//! The maps as seen by the decision function in user space.
+//! The maps of a test as the decision function reads them.
 
-use std::ops::Deref;
-
-use aya::maps::{HashMap, MapData};
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
 use dormouse_ebpf::maps::{Affinity, AffinityKey, Backend, FrontendKey, SlotOptions};
 
-use super::arrays::Arrays;
-use super::clock;
-use super::services::Registry;
+use super::bench::Maps;
+use crate::clock;
 
-/// A read-only view of the maps.
-pub struct View<'a> {
-    pub(super) arrays: &'a Arrays,
-    pub(super) registry: Box<dyn Deref<Target = Registry> + 'a>,
-    pub(super) config: Config,
-    pub(super) affinity: Option<&'a HashMap<MapData, AffinityKey, Affinity>>,
-}
-
-impl std::fmt::Debug for View<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("View")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Tables for View<'_> {
+impl Tables for Maps {
     fn config(&self) -> Option<&Config> {
         Some(&self.config)
     }
@@ -57,19 +37,20 @@ impl Tables for View<'_> {
     }
 
     fn frontend(&self, key: &FrontendKey) -> Option<u32> {
-        self.registry.frontend(key)
+        self.frontends.get(key)
     }
 
     fn slot_options(&self, slot: u32) -> Option<SlotOptions> {
-        self.registry.slot_options(slot)
+        self.slot_options.get(&slot)
     }
 
     fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool {
-        self.registry.in_source_range(slot, source)
+        self.source_ranges.admits(slot, source)
     }
 
-    fn affinity(&self, key: &AffinityKey) -> Option<Affinity> {
-        self.affinity.as_ref()?.get(key, 0).ok()
+    /// The programs note it, and none runs here.
+    fn affinity(&self, _: &AffinityKey) -> Option<Affinity> {
+        None
     }
 
     fn lease_until_ns(&self) -> u64 {
