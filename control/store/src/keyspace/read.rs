@@ -14,9 +14,9 @@ use crate::{
     wire::{Fields, KeyValue, Pairs, PairsBuffer},
 };
 
-/// Keys that one slice scans at most, and bytes that it copies; both bound the time for which a
-/// reader holds the lock.
-const SLICE_KEYS: usize = 512;
+/// Versions and bytes after which a slice ends; both bound the time for which a reader holds the lock.
+/// A read of the last revision reads one version of each key.
+const SLICE_VERSIONS: usize = 512;
 const SLICE_BYTES: usize = 256 << 10;
 
 /// The result of a range read.
@@ -155,21 +155,22 @@ impl RangeRead {
 
     fn scan(&mut self, keyspace: &Keyspace) {
         let view = keyspace.at(self.revision);
-        let (mut keys, mut bytes) = (0, 0);
+        let (mut versions, mut bytes) = (0, 0);
         let mut last = None;
         for (key, cell) in view.cells(&self.range, self.after.as_deref()) {
-            if keys >= SLICE_KEYS || bytes >= SLICE_BYTES {
+            if versions >= SLICE_VERSIONS || bytes >= SLICE_BYTES {
                 self.after = last.map(Bytes::copy_from_slice);
                 return;
             }
             if self.count.is_some() && self.more {
                 break;
             }
-            keys += 1;
             last = Some(key);
-            if let Some(found) = view.found(cell) {
+            let (found, walked) = keyspace.records.walk(cell, self.revision);
+            versions += walked;
+            if let Some(version) = found {
                 self.scanned += 1;
-                bytes += self.take(key, found.version.encoded());
+                bytes += self.take(key, version.encoded());
             }
         }
         self.scan_done = true;

@@ -81,15 +81,22 @@ impl Records {
 
     /// The put that a read of a cell at a revision returns.
     pub(super) fn at(&self, cell: Handle, revision: Revision) -> Option<Version<'_>> {
-        let mut next = self.latest(cell);
+        self.walk(cell, revision).0
+    }
+
+    /// The same, and the number of versions that it had to read: those of a key that was written
+    /// often since the revision are many.
+    pub(super) fn walk(&self, cell: Handle, revision: Revision) -> (Option<Version<'_>>, usize) {
+        let (mut next, mut versions) = (self.latest(cell), 0);
         while let Some(handle) = next {
+            versions += 1;
             let version = self.version(handle);
             if version.revision() <= revision {
-                return (!version.is_tombstone()).then_some(version);
+                return ((!version.is_tombstone()).then_some(version), versions);
             }
             next = version.prev();
         }
-        None
+        (None, versions)
     }
 
     /// The cells from a lower bound on, in the order of keys; only those of keys that exist now if

@@ -412,3 +412,19 @@ fn keys_that_are_deleted_together_are_those_that_exist_in_their_order() {
     let past = read(&keyspace, keyspace.current() - 1).unwrap();
     assert!(past.keys().eq(odd), "the versions before are still read");
 }
+
+#[test]
+fn a_slice_of_an_old_list_ends_after_a_number_of_versions_whatever_the_number_of_keys() {
+    let mut keyspace = Keyspace::default();
+    for _ in 0..200 {
+        let changes: Vec<_> = (0..8).map(|n| Change::Put(n, 1)).collect();
+        write(&mut keyspace, &changes);
+    }
+    for (revision, slices) in [(2, 3), (0, 1)] {
+        let request = request(&everything(), revision);
+        let mut read = RangeRead::new(keyspace.now(), &request).unwrap();
+        let unfinished = std::iter::from_fn(|| (!read.slice(&keyspace)).then_some(()));
+        assert_eq!(unfinished.count() + 1, slices);
+        assert_eq!(read.finish().count, 8);
+    }
+}
