@@ -83,7 +83,7 @@ const GROUPS: [Named; 12] = [
     ("watch", 40, |options| Box::pin(watch::run(options))),
     ("stopped", 45, |options| Box::pin(stopped::run(options))),
     ("memory", 70, |options| Box::pin(memory::run(options))),
-    ("recovery", 300, |options| Box::pin(recovery::run(options))),
+    ("recovery", 180, |options| Box::pin(recovery::run(options))),
     ("compaction", 90, |options| {
         Box::pin(compaction::run(options))
     }),
