@@ -168,9 +168,9 @@ fn report_connections(bench: &Bench<'_>, sides: &Sides, report: &mut Report) -> 
         rounds: CONNECTION_ROUNDS,
     };
     race.run(bench, &mut series, |one| {
-        let (rate, failed) = load::connections(bench, one.client, &one.targets)?;
+        let (per_second, failed) = load::connections(bench, one.client, &one.targets)?;
         one.failed += failed;
-        Ok(rate)
+        Ok(per_second)
     })?;
     for one in &series {
         report.push(Row::measured(one.name, one.median(), "connections/s"));
