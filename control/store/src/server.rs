@@ -6,6 +6,7 @@ mod authority;
 mod cluster;
 pub(crate) mod codec;
 mod concurrency;
+mod descriptors;
 mod direct;
 mod guard;
 mod http;
@@ -59,9 +60,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// watches only from certain etcd versions on.
 const API_VERSION: &str = "3.7.0";
 
-/// The transport rejects larger messages. A message between [`crate::Limits::message_bytes_max`] and
-/// this gets etcd's error.
-const DECODED_BYTES_MAX: usize = 8 << 20;
+/// A message that exceeds [`crate::Limits::message_bytes_max`] by at most this gets etcd's error; the
+/// transport rejects larger ones.
+const EXCESS_BYTES_MAX: usize = 6 << 20;
 
 /// An error that ends the server.
 #[derive(Debug, thiserror::Error)]
@@ -101,8 +102,12 @@ pub async fn serve_with(
     // The guard cancels this token when the transport fails, so that the streams end then, too.
     let streams = shutdown.child_token();
     let _guard = streams.clone().drop_guard();
+    let decoded_bytes_max = store
+        .limits()
+        .message_bytes_max()
+        .saturating_add(EXCESS_BYTES_MAX);
     let kv =
-        KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(DECODED_BYTES_MAX);
+        KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(decoded_bytes_max);
     let connections = accept::connections(listeners, &options.acceptor(), &streams);
     let cluster = cluster::Service::new(store.clone(), options.name, urls);
     let server = transport()

@@ -89,7 +89,8 @@ impl Default for Limits {
 impl Limits {
     /// Bytes of the largest message in either direction, except responses to reads.
     pub fn message_bytes_max(&self) -> usize {
-        self.request_bytes_max + TRANSPORT_OVERHEAD_BYTES
+        self.request_bytes_max
+            .saturating_add(TRANSPORT_OVERHEAD_BYTES)
     }
 }
 

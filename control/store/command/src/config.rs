@@ -73,6 +73,7 @@ impl Config {
                 name: flags.name.clone(),
                 client_urls: flags.advertise_client_urls.clone(),
                 trace: None,
+                ..server::Options::default()
             },
             tls,
             client_urls: flags.listen_client_urls.clone(),

@@ -13,13 +13,17 @@ use bytes::{Buf, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::mpsc::{self, Sender},
+    sync::{
+        OwnedSemaphorePermit, Semaphore,
+        mpsc::{self, Sender},
+    },
     time,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tokio_util::{either::Either, io::poll_read_buf, sync::CancellationToken};
 use tonic::transport::server::Connected;
+use tracing::warn;
 
 use super::{authority::Filter, tls};
 
@@ -39,6 +43,8 @@ pub(super) struct Acceptor {
     pub(super) tls: Option<TlsAcceptor>,
     /// Whether the common name of a client's certificate is its user.
     pub(super) certificate_users: bool,
+    /// One for each connection that may be open at the same time.
+    pub(super) slots: Arc<Semaphore>,
 }
 
 /// The client of a connection; an extension of its requests.
@@ -59,6 +65,8 @@ pub(super) struct Connection {
     input: BytesMut,
     /// Filtered, but not yet read by the transport.
     output: BytesMut,
+    /// Released when the connection ends.
+    _slot: OwnedSemaphorePermit,
 }
 
 /// The connections of the listeners until `shutdown` is cancelled.
@@ -80,17 +88,29 @@ async fn accept(
     acceptor: Acceptor,
     accepted: Sender<io::Result<Connection>>,
 ) {
+    let mut failing = false;
     while !accepted.is_closed() {
-        let Ok((stream, _)) = listener.accept().await else {
-            time::sleep(ACCEPT_RETRY).await;
-            continue;
+        // Never an error: the semaphore is not closed.
+        let Ok(slot) = Arc::clone(&acceptor.slots).acquire_owned().await else {
+            return;
         };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    warn!(%error, "cannot accept connections");
+                }
+                time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        failing = false;
         // It fails only on a connection that the client has closed already.
         let _ = stream.set_nodelay(true);
         let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
         let handshake = async move {
             // The client sees the alert of a failed handshake; the server goes on.
-            if let Ok(connection) = acceptor.connection(stream).await {
+            if let Ok(connection) = acceptor.connection(stream, slot).await {
                 let _ = accepted.send(Ok(connection)).await;
             }
         };
@@ -99,13 +119,17 @@ async fn accept(
 }
 
 impl Acceptor {
-    async fn connection(&self, stream: TcpStream) -> io::Result<Connection> {
+    async fn connection(
+        &self,
+        stream: TcpStream,
+        slot: OwnedSemaphorePermit,
+    ) -> io::Result<Connection> {
         let Some(tls) = &self.tls else {
-            return Ok(Connection::new(Either::Left(stream), Peer::default()));
+            return Ok(Connection::new(Either::Left(stream), Peer::default(), slot));
         };
         let stream = time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
         let peer = self.peer(&stream)?;
-        Ok(Connection::new(Either::Right(Box::new(stream)), peer))
+        Ok(Connection::new(Either::Right(Box::new(stream)), peer, slot))
     }
 
     fn peer(&self, stream: &TlsStream<TcpStream>) -> io::Result<Peer> {
@@ -120,13 +144,14 @@ impl Acceptor {
 }
 
 impl Connection {
-    fn new(io: Io, peer: Peer) -> Self {
+    fn new(io: Io, peer: Peer, slot: OwnedSemaphorePermit) -> Self {
         Self {
             io,
             peer,
             filter: Filter::default(),
             input: BytesMut::new(),
             output: BytesMut::new(),
+            _slot: slot,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Options of a server: TLS, and the member in the list of its cluster.
 
-use tokio::net::TcpListener;
+use std::sync::Arc;
+
+use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_rustls::TlsAcceptor;
 
-use super::{ServeError, Tls, Trace, accept::Acceptor};
+use super::{ServeError, Tls, Trace, accept::Acceptor, descriptors};
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -20,6 +22,9 @@ pub struct Options {
     pub client_urls: Vec<String>,
     /// An observer of all calls.
     pub trace: Option<Trace>,
+    /// Connections that are served at a time; further ones wait. The default raises the limit of file
+    /// descriptors of the process, and leaves some of these for the files of a store.
+    pub connections_max: usize,
 }
 
 impl Default for Options {
@@ -30,6 +35,7 @@ impl Default for Options {
             name: "dormouse".into(),
             client_urls: Vec::new(),
             trace: None,
+            connections_max: descriptors::connections_max(),
         }
     }
 }
@@ -40,6 +46,7 @@ impl Options {
         Acceptor {
             tls: tls.map(|tls| TlsAcceptor::from(tls.config.clone())),
             certificate_users: self.certificate_users,
+            slots: Arc::new(Semaphore::new(self.connections_max)),
         }
     }
 

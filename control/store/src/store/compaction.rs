@@ -106,7 +106,8 @@ impl Store {
         }
     }
 
-    async fn reclaim(&self) {
+    /// Frees the memory of compactions, as far as no read needs it. Cancel safe.
+    pub(crate) async fn reclaim(&self) {
         self.in_turns(Self::reclaim_slice).await;
     }
 

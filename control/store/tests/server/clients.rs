@@ -269,3 +269,20 @@ async fn many_watchers_share_one_stream() {
     assert_eq!(revisions, (2..202).collect::<Vec<_>>());
     served.stop().await;
 }
+
+#[tokio::test]
+async fn a_write_may_be_as_large_as_the_limit_permits() {
+    const BYTES: usize = 24 << 20;
+    for request_bytes_max in [BYTES + 100, usize::MAX] {
+        let served = Served::with_limits(Limits {
+            request_bytes_max,
+            ..Limits::default()
+        })
+        .await;
+        let mut client = served.client().await;
+        client.put("key", vec![b'v'; BYTES], None).await.unwrap();
+        let above = client.put("key", vec![b'v'; BYTES + 100], None).await;
+        assert_eq!(above.is_ok(), request_bytes_max == usize::MAX);
+        served.stop().await;
+    }
+}

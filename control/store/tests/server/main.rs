@@ -9,6 +9,7 @@
 mod client_cases;
 mod clients;
 mod concurrency;
+mod connections;
 mod etcdctl;
 mod harness;
 mod http;

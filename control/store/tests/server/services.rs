@@ -2,6 +2,7 @@
 
 use etcd_client::{
     AlarmAction, AlarmType, Client, ConnectOptions, Error, Permission, RoleRevokePermissionOptions,
+    Txn, TxnOp,
 };
 
 use crate::harness::{Served, within};
@@ -149,5 +150,25 @@ async fn the_member_list_names_the_urls_of_the_single_member() {
         (code.as_str(), message.as_str()),
         ("NotFound", "etcdserver: member not found")
     );
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_defragmentation_returns_when_the_compacted_versions_are_freed() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    let puts = |value: usize| {
+        let put = |key| TxnOp::put(format!("{key}"), format!("{value}"), None);
+        Txn::new().and_then((0..128).map(put).collect::<Vec<_>>())
+    };
+    for value in 0..300 {
+        client.txn(puts(value)).await.unwrap();
+    }
+    let before = client.status().await.unwrap();
+    let revision = before.header().unwrap().revision();
+    client.compact(revision, None).await.unwrap();
+    client.defragment().await.unwrap();
+    let after = client.status().await.unwrap().raft_used_db_size();
+    assert!(after < before.raft_used_db_size() / 2, "{after}");
     served.stop().await;
 }
