@@ -1,4 +1,5 @@
-//! Golden vectors of etcd 3.6, replayed against `dormouse store`: no response may differ.
+//! Golden vectors of etcd 3.6, replayed against `dormouse store`, with data directories and in memory: no response may
+//! differ.
 //!
 //! The vectors are `tests/vectors/*.jsonl.gz`, or `*.jsonl` in the folder that
 //! `DORMOUSE_ETCD_VECTORS` names. `DORMOUSE_ETCD_FILES` selects files, `DORMOUSE_ETCD_SCENARIO` one
@@ -22,7 +23,7 @@ use std::{env, fs, io::Read, path::Path, path::PathBuf};
 
 use futures::{StreamExt, stream};
 use outcome::Outcome;
-use replay::Scenario;
+use replay::{Home, Scenario};
 
 /// The files of vectors.
 const FILES: [&str; 13] = [
@@ -73,7 +74,7 @@ fn vectors(name: &str) -> String {
 }
 
 /// Replays one file of vectors; `DORMOUSE_ETCD_SCENARIO` selects a single scenario.
-async fn replay_file(name: &str) -> Outcome {
+async fn replay_file(name: &str, home: Home) -> Outcome {
     let only = env::var("DORMOUSE_ETCD_SCENARIO").ok();
     let text = vectors(name);
     let scenarios: Vec<Scenario> = text
@@ -82,7 +83,7 @@ async fn replay_file(name: &str) -> Outcome {
         .map(Scenario::new)
         .filter(|scenario| only.as_ref().is_none_or(|only| scenario.name() == only))
         .collect();
-    let outcomes = stream::iter(scenarios.into_iter().map(Scenario::replay));
+    let outcomes = stream::iter(scenarios.into_iter().map(|scenario| scenario.replay(home)));
     let outcomes: Vec<Outcome> = outcomes.buffer_unordered(PARALLEL).collect().await;
     let mut total = Outcome::default();
     for outcome in outcomes {
@@ -92,21 +93,30 @@ async fn replay_file(name: &str) -> Outcome {
     total
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_recorded_response_of_etcd_is_reproduced() {
+/// Replays all files; fails if there are too few.
+async fn replay_files(home: Home) -> Outcome {
     let mut total = Outcome::default();
     for name in files() {
-        total.add(replay_file(&name).await);
+        total.add(replay_file(&name, home).await);
     }
-    for difference in total.differences.iter().take(SHOWN_MAX) {
-        println!("{difference}\n");
-    }
-    println!("{total}");
     let selections = ["DORMOUSE_ETCD_FILES", "DORMOUSE_ETCD_SCENARIO"];
     let selected = selections.iter().any(|name| env::var_os(name).is_some());
     assert!(
         selected || total.decisions > DECISIONS_MIN,
         "too few decisions read: {total}"
     );
-    assert!(total.differences.is_empty(), "responses differ from etcd's");
+    total
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_recorded_response_of_etcd_is_reproduced() {
+    let kept = replay_files(Home::Directory).await;
+    println!("with data directories: {kept}\n");
+    let total = replay_files(Home::Memory).await;
+    let differences = || kept.differences.iter().chain(&total.differences);
+    for difference in differences().take(SHOWN_MAX) {
+        println!("{difference}\n");
+    }
+    println!("{total}");
+    assert_eq!(differences().count(), 0, "responses differ from etcd's");
 }

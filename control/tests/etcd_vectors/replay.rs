@@ -4,10 +4,11 @@ mod calls;
 mod streams;
 mod waiting;
 
-use std::{collections::HashMap, iter, path::Path, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use dormouse_store_checker::process::StoreProcess;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
@@ -20,8 +21,14 @@ use waiting::Calls;
 /// Longer than any call takes on a busy machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The revision of a new store of etcd; a store in memory starts from the clock otherwise.
-const FIRST_REVISION: &str = "--initial-revision=1";
+/// Where a store has its state.
+#[derive(Clone, Copy)]
+pub(crate) enum Home {
+    /// In a new data directory.
+    Directory,
+    /// In memory only, from the first revision of a new etcd on.
+    Memory,
+}
 
 pub(crate) struct Scenario {
     text: Value,
@@ -49,16 +56,21 @@ impl Scenario {
     }
 
     /// Runs the program with the scenario's flags.
-    async fn store(&self) -> StoreProcess {
+    async fn store(&self, state: &str) -> StoreProcess {
         let flags = self.text["flags"].as_array().into_iter().flatten();
         let flags = flags.map(|flag| flag.as_str().unwrap());
         let program = Path::new(env!("CARGO_BIN_EXE_dormouse"));
-        let started = StoreProcess::start(program, iter::once(FIRST_REVISION).chain(flags)).await;
-        started.unwrap()
+        let started = StoreProcess::start(program, flags.chain([state]));
+        started.await.unwrap()
     }
 
-    pub(crate) async fn replay(self) -> Outcome {
-        let store = self.store().await;
+    pub(crate) async fn replay(self, home: Home) -> Outcome {
+        let folder = TempDir::new().unwrap();
+        let state = match home {
+            Home::Directory => format!("--data-dir={}", folder.path().display()),
+            Home::Memory => "--initial-revision=1".into(),
+        };
+        let store = self.store(&state).await;
         let mut run = Run::new(self.name(), store.endpoint.clone());
         for (number, step) in self.text["steps"].as_array().unwrap().iter().enumerate() {
             run.step(number, step).await;
