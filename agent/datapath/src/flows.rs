@@ -21,6 +21,7 @@ use super::flow_filter::FlowFilter;
 use super::load::Loaded;
 use super::loads::{self, Audit};
 use super::pinned::walk;
+use super::removal::remove_if;
 pub use stale::ServiceFlows;
 
 /// The flow table.
@@ -107,6 +108,9 @@ impl Sweep {
         let (mut remembered, mut ended) = (BTreeMap::new(), BTreeMap::new());
         // Removed after the walk: during it, another flow could take the place of a removed one.
         let mut idle = Vec::new();
+        let is_idle = |key: &FlowKey, flow: &Flow| {
+            now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(key, flow))
+        };
         let mut audit = tables.crowded.then(|| Audit::begin(&tables.arrays));
         let mut found_flows = 0;
         let rebuild = tables.flow_filter.rebuild();
@@ -118,7 +122,7 @@ impl Sweep {
                 audit.holds(flow);
             }
             *remembered.entry(flow.slot).or_default() += flow.open & COUNTED;
-            if now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(key, flow)) {
+            if is_idle(key, flow) {
                 idle.push(*key);
             }
             true
@@ -139,11 +143,8 @@ impl Sweep {
         tables.crowded = found_flows > tables.room / 2;
         let mut removed = 0;
         for key in idle {
-            // A flow that the kernel evicted meanwhile was counted by the audit, not here.
-            let Ok(flow) = tables.flows.get(&key, 0) else {
-                continue;
-            };
-            if tables.flows.remove(&key).is_ok() {
+            // A flow that the kernel evicted meanwhile was counted by the audit, not here; one that is in use again stays.
+            if let Some(flow) = remove_if(&mut tables.flows, &key, |flow| is_idle(&key, flow)) {
                 removed += 1;
                 *ended.entry(flow.slot).or_default() += flow.open & COUNTED;
                 loads::flow_ended(&tables.arrays, &flow);

@@ -50,6 +50,7 @@ mod pods;
 mod pool;
 pub mod probe;
 mod programs;
+mod removal;
 mod service_table;
 mod services;
 mod shared;

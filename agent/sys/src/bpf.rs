@@ -1,4 +1,4 @@
-//! bpf(2) commands that aya does not offer: link updates, small programs and maps, batch lookups.
+//! bpf(2) commands that aya does not offer: link updates, small programs and maps, batch lookups, removal with the value.
 #![expect(
     unsafe_code,
     reason = "bpf(2) has no safe form; each block says why it is sound"
@@ -204,6 +204,34 @@ pub fn lookup_batch<K: aya::Pod, V: aya::Pod>(
         *cursor = None;
     }
     Ok(argument.count as usize)
+}
+
+const BPF_MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
+
+/// The argument of BPF_MAP_LOOKUP_AND_DELETE_ELEM. The kernel writes the value.
+#[repr(C)]
+struct Element {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Removes an entry of a hash map, and returns the value that it had at that moment. No entry: `NotFound`.
+pub fn take<K: aya::Pod, V: aya::Pod + Default>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+    let mut value = V::default();
+    let mut argument = Element {
+        map_fd: map.as_raw_fd().cast_unsigned(),
+        pad: 0,
+        key: std::ptr::from_ref(key) as u64,
+        value: (&raw mut value) as u64,
+        flags: 0,
+    };
+    // The pointers are to live memory: a key and a value of the map's sizes, which the callers' types give; the value is valid
+    // for every bit pattern.
+    bpf(BPF_MAP_LOOKUP_AND_DELETE_ELEM, &mut argument)?;
+    Ok(value)
 }
 
 /// Calls bpf(2). Addresses in the argument are of memory that lives as long as the call, and that the kernel may write if

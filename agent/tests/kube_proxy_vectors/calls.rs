@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use dormouse_agent_services::Protocol;
-use dormouse_rig::{ip, node::python_in};
+use dormouse_rig::{PATIENCE, ip, node::python_in};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// Executes each line, and prints the sender of the reply and the peer's address as the socket sees it.
@@ -185,7 +185,7 @@ impl Servers {
 
 /// The kernel makes the route to a new IPv6 address a little later than the address: waits until a datagram arrives.
 fn await_route(to: IpAddr) {
-    let patience = Instant::now() + Duration::from_secs(10);
+    let patience = Instant::now() + PATIENCE;
     let arrives = || {
         let probe = UdpSocket::bind((to, 0))?;
         probe.set_read_timeout(Some(Duration::from_millis(5)))?;

@@ -11,6 +11,7 @@ mod loads;
 mod node;
 mod side_by_side;
 mod sockets;
+mod take_over;
 mod traffic;
 
 use std::io::{Read as _, Write as _};

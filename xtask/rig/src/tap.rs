@@ -72,13 +72,26 @@ impl Tap {
         None
     }
 
-    /// The frames of the next `time` that `read` can read, with when they came.
-    pub fn watch<T>(&self, time: Duration, read: impl Fn(&[u8]) -> Option<T>) -> Vec<(Instant, T)> {
+    /// The frames of the next `time` that `read` can read.
+    pub fn watch<T>(&self, time: Duration, read: impl Fn(&[u8]) -> Option<T>) -> Vec<T> {
         let deadline = Instant::now() + time;
         let mut seen = Vec::new();
         while let Some(frame) = self.frame(deadline) {
-            seen.extend(read(&frame).map(|found| (Instant::now(), found)));
+            seen.extend(read(&frame));
         }
+        seen
+    }
+
+    /// The first `count` frames that `read` can read, and those that come in the `time` after them: one too many, or none.
+    pub fn several<T>(
+        &self,
+        count: usize,
+        time: Duration,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Vec<T> {
+        let what = format!("{count} frames");
+        let mut seen: Vec<_> = (0..count).map(|_| self.until(&what, &read)).collect();
+        seen.extend(self.watch(time, &read));
         seen
     }
 

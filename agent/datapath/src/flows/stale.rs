@@ -15,6 +15,7 @@ use super::Flows;
 use crate::error::DatapathError;
 use crate::loads;
 use crate::pinned::walk;
+use crate::removal::remove_if;
 
 /// The flow table, to be searched for stale flows without access to the data path.
 #[derive(Debug, Clone)]
@@ -39,11 +40,8 @@ impl ServiceFlows {
         let mut ended = 0;
         for (key, judged) in known {
             // Its next packet may have selected another backend meanwhile.
-            let flow = tables.flows.get(&key, 0);
-            let Some(flow) = flow.ok().filter(|flow| to_backend(&key, flow) == judged) else {
-                continue;
-            };
-            if tables.flows.remove(&key).is_ok() {
+            let is_judged = |flow: &Flow| to_backend(&key, flow) == judged;
+            if let Some(flow) = remove_if(&mut tables.flows, &key, is_judged) {
                 ended += 1;
                 loads::flow_ended(&tables.arrays, &flow);
             }

@@ -10,9 +10,10 @@ use super::schema::Maps;
 use crate::clock;
 use crate::error::DatapathError;
 use crate::pinned::walk;
+use crate::removal::remove_if;
 
-/// A program stores a flow within this time after the flow's timestamp.
-const WRITTEN_WITHIN_NS: u64 = 100_000_000;
+/// A program stores a flow within this time after the flow's timestamp, even if its virtual processor stands still meanwhile.
+const WRITTEN_WITHIN_NS: u64 = 1_000_000_000;
 
 /// The VIPs have not been removed from the old programs: all flows begin in the old table.
 pub(super) const NOT_YET: u64 = u64::MAX;
@@ -120,19 +121,25 @@ impl FlowCopy {
             true
         })?;
         for key in wanted {
-            // A flow that was evicted or replaced meanwhile stays in the old table.
             let flow = self.from.get(&key, 0).ok();
             let Some(flow) = flow.filter(|flow| is_wanted(&key, flow)) else {
                 continue;
             };
             let has = |key: FlowKey| self.to.get(&key, 0).is_ok();
-            if has(key) || has(key.reply(&flow)) {
+            let is_copied = has(key) || has(key.reply(&flow));
+            if is_copied {
                 self.lost += usize::from(!put(&mut self.to, &key, &flow, forgotten_ns));
             } else if leads(&key, &flow, now_ns) {
                 // It began after the copy; the next copy includes it.
                 continue;
             }
-            let _ = self.from.remove(&key);
+            // A flow that was evicted or replaced meanwhile stays in the old table.
+            let removed = remove_if(&mut self.from, &key, |last| {
+                is_same(last, &flow) && is_wanted(&key, last)
+            });
+            if let Some(last) = removed.filter(|last| is_copied && *last != flow) {
+                self.lost += usize::from(!put(&mut self.to, &key, &last, forgotten_ns));
+            }
         }
         Ok(())
     }
@@ -170,13 +177,7 @@ fn merged(old: &Flow, new: Option<&Flow>, forgotten_ns: u64) -> Option<Flow> {
     let Some(new) = new else {
         return Some(*old);
     };
-    let progress = |flow: &Flow| Flow {
-        stage: old.stage,
-        open: old.open,
-        seen_ns: old.seen_ns,
-        ..*flow
-    };
-    if progress(new) != *old {
+    if !is_same(new, old) {
         // Another connection with the same addresses and ports: the later one wins.
         return (new.seen_ns < forgotten_ns).then_some(*old);
     }
@@ -190,6 +191,17 @@ fn merged(old: &Flow, new: Option<&Flow>, forgotten_ns: u64) -> Option<Flow> {
         ..*old
     };
     (merged != *new).then_some(merged)
+}
+
+/// Whether both are flows of one connection, or of connections that are translated alike.
+fn is_same(one: &Flow, other: &Flow) -> bool {
+    let with_progress = Flow {
+        stage: other.stage,
+        open: other.open,
+        seen_ns: other.seen_ns,
+        ..*one
+    };
+    with_progress == *other
 }
 
 /// Number of connections that are copied into a table, of two flows each: new ones need room meanwhile.

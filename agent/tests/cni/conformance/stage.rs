@@ -15,8 +15,8 @@ use crate::node::Node;
 /// The network that cases use unless they name another.
 pub(crate) const NETWORK: &str = "pods";
 
-/// How long the kernel may take to remove what belongs to a dead namespace.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the kernel may take to remove what belongs to a dead namespace, and a plugin to end.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The node of a case.
 pub(crate) struct Stage<'s> {
