@@ -1,9 +1,14 @@
 //! Two servers that compact in turn: the one whose comparison of a key's version holds does.
 
-use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{
+    Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchStream,
+};
 
 use super::storage::Storage;
-use crate::{harness::Served, services::refusal};
+use crate::{
+    harness::{Served, created, events},
+    services::refusal,
+};
 
 /// The key whose version counts the compactions.
 const KEY: &str = "compact_rev_key";
@@ -68,6 +73,35 @@ async fn one_of_two_servers_compacts_and_the_other_one_takes_over() {
     assert_eq!(one.turn().await, None);
     let recorded = client.get(KEY, None).await.unwrap();
     assert_eq!(recorded.kvs()[0].value(), b"8");
+    served.stop().await;
+}
+
+/// Watches the key from the revision of a read on, which is that of its last write or later.
+async fn watch_key(client: &mut Client) -> WatchStream {
+    let read = client.get(KEY, None).await.unwrap();
+    let revision = read.header().unwrap().revision();
+    let options = WatchOptions::new().with_start_revision(revision);
+    let mut stream = client.watch(KEY, Some(options)).await.unwrap();
+    created(&mut stream).await;
+    stream
+}
+
+#[tokio::test]
+async fn a_server_learns_of_each_compaction_by_a_watch_of_the_key() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    let mut compactor = Compactor::new(&served).await;
+    let mut stream = watch_key(&mut client).await;
+    compactor.turn().await;
+    for compacted in [2, 4] {
+        client.put("/registry/a", "", None).await.unwrap();
+        assert_eq!(compactor.turn().await, Some(compacted));
+    }
+    let wanted = [(2, "0"), (4, "2"), (6, "4")].map(|(at, value)| (at, value.to_owned()));
+    assert_eq!(events(&mut stream, 3).await, wanted);
+    // A server that starts now reads the key, and its watch delivers that state again.
+    let mut late = watch_key(&mut client).await;
+    assert_eq!(events(&mut late, 1).await, wanted[2..]);
     served.stop().await;
 }
 
