@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use dormouse_cluster::{Period, VipRange};
 use dormouse_fleet::proto;
-use dormouse_store::durable::{DataDir, Policy, PrefixMode};
+use dormouse_store::durable::DataDir;
+use dormouse_store_command::DurabilityFlags;
 
 /// A role that may run in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,15 +54,9 @@ pub struct Options {
         env = "DORMOUSE_DATA_DIR"
     )]
     pub data_dir: PathBuf,
-    /// Durability of the writes to a prefix of keys: none, buffered, os or fsync. The empty prefix is all other keys.
-    /// May be repeated; the default is os, and none for Kubernetes' leases and events
-    #[arg(
-        long,
-        value_name = "PREFIX=MODE",
-        env = "DORMOUSE_DURABILITY",
-        value_delimiter = ','
-    )]
-    pub durability: Vec<PrefixMode>,
+    /// Durability of the writes.
+    #[command(flatten)]
+    pub durability: DurabilityFlags,
     /// URL of a store in another process: http://[ADDRESS]:2379
     #[arg(long, env = "DORMOUSE_STORE")]
     pub store: Option<String>,
@@ -120,13 +115,9 @@ impl Options {
 
     /// The data directory of the store.
     pub(super) fn data(&self) -> DataDir {
-        let mut policy = Policy::default();
-        for PrefixMode(prefix, mode) in &self.durability {
-            policy.set((prefix.clone(), *mode));
-        }
         DataDir {
             path: self.data_dir.clone(),
-            policy,
+            policy: self.durability.policy(),
         }
     }
 

@@ -13,16 +13,6 @@ pub struct Alarm {
     pub member_id: u64,
 }
 
-impl Alarm {
-    /// Selects all alarms in [`Alarms::of_kind`].
-    pub fn any() -> Self {
-        Self {
-            kind: kind(AlarmType::None),
-            member_id: 0,
-        }
-    }
-}
-
 /// The text format of etcd's `AlarmMember`, as in the errors of a status response.
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

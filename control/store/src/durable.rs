@@ -8,14 +8,13 @@ mod recovery;
 
 use std::{fs, path::PathBuf};
 
-pub(crate) use journal::{Cause, Journal, Written};
+pub(crate) use journal::{Cause, Journal, Recorded, Written};
 pub(crate) use lost::Lost;
 pub use policy::{Policy, PrefixMode, PrefixModeError};
-pub(crate) use record::{kind, put_alarms, put_auth, put_lost, put_number, put_pair, put_run};
+pub(crate) use record::{
+    kind, put_alarms, put_auth, put_hashes, put_lost, put_members, put_number, put_pair, put_run,
+};
 pub(crate) use recovery::{Restored, policy_text};
-
-/// Bytes at which a segment of the journal is full.
-pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// A directory that keeps the state of a store.
 #[derive(Clone, Debug)]

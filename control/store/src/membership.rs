@@ -36,7 +36,7 @@ pub enum MemberError {
 }
 
 /// The members; the first is the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Membership {
     members: Vec<Member>,
 }
@@ -45,6 +45,19 @@ impl Membership {
     /// A cluster of one member.
     pub fn new(own: Member) -> Self {
         Self { members: vec![own] }
+    }
+
+    /// The cluster after a restart: `own` with the peer URLs that a client gave it, and the learners.
+    pub fn restored(own: Member, recorded: Vec<Member>) -> Self {
+        let mut restored = Self::new(own);
+        for member in recorded {
+            if member.id == restored.members[0].id {
+                restored.members[0].peer_ur_ls = member.peer_ur_ls;
+            } else {
+                restored.members.push(member);
+            }
+        }
+        restored
     }
 
     /// The members, the server first.
@@ -162,6 +175,26 @@ mod tests {
         assert_eq!(cluster.remove(1), Err(MemberError::NotEnoughStarted));
         assert_eq!(cluster.promotion_refusal(1), MemberError::NotLearner);
         assert_eq!(cluster.promotion_refusal(9), MemberError::NotFound);
+    }
+
+    #[test]
+    fn a_restart_keeps_learners_and_updated_urls_and_takes_a_new_name() {
+        let mut cluster = cluster();
+        cluster.add(member(2, "http://learner:1", true)).unwrap();
+        cluster.update(1, vec!["http://moved:2380".into()]).unwrap();
+        let renamed = Member {
+            name: "renamed".into(),
+            ..member(1, "http://own:2380", false)
+        };
+        let restored = Membership::restored(renamed, cluster.members().to_vec());
+        let [own, learner] = restored.members() else {
+            panic!("{restored:?}");
+        };
+        assert_eq!(
+            (own.name.as_str(), &*own.peer_ur_ls[0]),
+            ("renamed", "http://moved:2380")
+        );
+        assert_eq!(learner, &member(2, "http://learner:1", true));
     }
 
     #[test]

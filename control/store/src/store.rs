@@ -40,10 +40,11 @@ use crate::{
     lease::Leases,
     metrics::Metrics,
     proto::etcdserverpb::{
-        DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, ResponseHeader,
+        DeleteRangeRequest, DeleteRangeResponse, Member, PutRequest, PutResponse, ResponseHeader,
         TxnRequest, TxnResponse,
     },
-    quota, txn,
+    quota,
+    txn::{self, Beside},
     watch::{Recent, Watchers},
 };
 use pins::Pins;
@@ -67,6 +68,9 @@ pub struct Limits {
     pub txn_ops_max: usize,
     /// Bytes of all versions of all keys at which puts fail; etcd's `--quota-backend-bytes`.
     pub quota_bytes: u64,
+    /// Bytes at which a segment of the journal is full. A snapshot is due when it makes as many
+    /// superfluous.
+    pub journal_segment_bytes: u64,
     /// Interval of progress notifications to idle watchers that requested them; etcd's
     /// `--watch-progress-notify-interval`.
     pub progress_interval: Duration,
@@ -80,6 +84,7 @@ impl Default for Limits {
             request_bytes_max: 1_536 << 10,
             txn_ops_max: 128,
             quota_bytes: 2 << 30,
+            journal_segment_bytes: 64 << 20,
             progress_interval: Duration::from_mins(10),
             auth: auth::Options::default(),
         }
@@ -157,6 +162,8 @@ struct Shared {
     /// `None`: the state is in memory only.
     journal: Option<Journal>,
     lost: Lost,
+    /// The members that clients changed: this one if its peer URLs were updated, and learners.
+    members: Mutex<Vec<Member>>,
     /// Notified by a compaction: a snapshot may be due.
     snapshot_due: Notify,
     /// Bytes of the last snapshot of this run.
@@ -185,6 +192,7 @@ impl Shared {
             compacted: Notify::new(),
             journal: None,
             lost: Lost::default(),
+            members: Mutex::default(),
             snapshot_due: Notify::new(),
             snapshot_bytes: AtomicU64::new(0),
         }
@@ -204,6 +212,7 @@ impl Shared {
         shared.cluster_id = identity.cluster;
         shared.member_id = identity.member;
         shared.lost = restored.lost;
+        shared.members = Mutex::new(restored.members);
         shared.journal = Some(journal);
         shared
     }
@@ -341,7 +350,6 @@ impl Store {
         if !read_only {
             self.check_size(request)?;
         }
-        self.check_lost_txn(request)?;
         self.shared.metrics.txns.inc();
         if read_only {
             return self.read_txn(request).await;
@@ -352,7 +360,11 @@ impl Store {
             } else {
                 state.alarms.check_write()?;
             }
-            txn::txn(&mut state.keyspace, &state.leases, request)
+            let beside = Beside {
+                leases: &state.leases,
+                lost: &self.shared.lost,
+            };
+            txn::txn(&mut state.keyspace, beside, request)
         })?;
         response.header = Some(self.answer(written).await?);
         Ok(response)

@@ -8,6 +8,7 @@ mod read;
 
 use crate::{
     Error,
+    durable::Lost,
     keyspace::{Keyspace, RangeResult, View},
     lease::Leases,
     proto::etcdserverpb::{
@@ -16,6 +17,15 @@ use crate::{
     },
 };
 pub use read::ReadTxn;
+
+/// The state beside the keyspace that a transaction is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside<'a> {
+    /// The leases that a put may name.
+    pub(crate) leases: &'a Leases,
+    /// The history that a read may not use.
+    pub(crate) lost: &'a Lost,
+}
 
 /// Checks the fields of a range request.
 pub fn check_range(request: &RangeRequest) -> Result<(), Error> {
@@ -79,13 +89,13 @@ pub fn delete_range(keyspace: &mut Keyspace, request: &DeleteRangeRequest) -> De
 }
 
 /// Runs a transaction; the request has passed [`check_txn`].
-pub fn txn(
+pub(crate) fn txn(
     keyspace: &mut Keyspace,
-    leases: &Leases,
+    beside: Beside<'_>,
     request: &TxnRequest,
 ) -> Result<TxnResponse, Error> {
     let path = TxnPath::new(keyspace.now(), request);
-    check::path(keyspace.now(), leases, request, &path)?;
+    check::path(keyspace.now(), beside, request, &path)?;
     let mut write = keyspace.write();
     let mut response = apply::txn(&mut write, request, &path);
     write.commit();

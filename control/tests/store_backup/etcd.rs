@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, path::Path, process::Stdio};
 
-use dormouse_store_checker::process::until;
+use dormouse_store_checker::wait::until;
 use etcd_client::Client;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};

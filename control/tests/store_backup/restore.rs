@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dormouse_store_checker::process::until;
+use dormouse_store_checker::wait::until;
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp, WatchOptions};
 use tempfile::TempDir;
 

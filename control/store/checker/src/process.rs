@@ -1,11 +1,10 @@
-//! A store in a process of its own: its start, its end by a signal, and waits for a condition.
+//! A store in a process of its own: its start, and its end by a signal.
 
 use std::{
     ffi::OsStr,
     io,
     path::Path,
     process::{ExitStatus, Stdio},
-    time::Duration,
 };
 
 use nix::{
@@ -19,11 +18,7 @@ use tokio::{
     time,
 };
 
-/// Longer than any condition needs on a busy machine.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Interval of the looks at a condition.
-const INTERVAL: Duration = Duration::from_millis(2);
+use crate::wait::TIMEOUT;
 
 /// What the process logs: warnings, and the address that it listens on.
 const LOG_FILTER: &str = "warn,dormouse_store_command=info";
@@ -46,7 +41,18 @@ impl StoreProcess {
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> io::Result<Self> {
-        let mut child = Command::new(program)
+        Self::run(Command::new(program), arguments).await
+    }
+
+    /// [`StoreProcess::start`] for a program that a command runs, such as a shell with limits.
+    ///
+    /// # Errors
+    /// As of [`StoreProcess::start`].
+    pub async fn run(
+        mut program: Command,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> io::Result<Self> {
+        let mut child = program
             .args(["store", "--listen-client-urls=http://127.0.0.1:0"])
             .args(arguments)
             .stdin(Stdio::null())
@@ -109,18 +115,4 @@ async fn forward(mut lines: Lines<BufReader<ChildStderr>>) {
             eprintln!("{line}");
         }
     }
-}
-
-/// Waits until a condition holds.
-///
-/// # Panics
-/// The condition does not hold within a minute.
-pub async fn until(condition: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !holds().await {
-            time::sleep(INTERVAL).await;
-        }
-    };
-    let held = time::timeout(TIMEOUT, wait).await;
-    assert!(held.is_ok(), "timed out waiting until {condition}");
 }

@@ -17,6 +17,9 @@ use crate::{
 /// Flags that contradict each other, with the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
+    /// The durability of a store in memory.
+    #[error("--durability needs a directory that keeps the state: add --data-dir")]
+    NoDataDir,
     /// URLs for clients with different schemes.
     #[error("--listen-client-urls has http and https URLs: use one scheme for all")]
     MixedSchemes,
@@ -62,6 +65,9 @@ impl Config {
     /// The configuration of the flags.
     pub fn new(flags: &Flags) -> Result<Self, ConfigError> {
         let tls = tls(flags)?;
+        if flags.durability.is_given() && flags.data_dir.is_none() {
+            return Err(ConfigError::NoDataDir);
+        }
         if flags.listen_metrics_urls.iter().any(ListenUrl::tls) {
             return Err(ConfigError::MetricsScheme);
         }
@@ -93,6 +99,7 @@ fn limits(flags: &Flags) -> Limits {
             0 => defaults.quota_bytes,
             bytes => u64::try_from(bytes).unwrap_or(u64::MAX),
         },
+        journal_segment_bytes: flags.journal_segment_bytes,
         progress_interval: flags.watch_progress_notify_interval,
         auth: auth::Options {
             token_ttl: Duration::from_secs(flags.auth_token_ttl),
@@ -170,6 +177,7 @@ mod tests {
         assert_eq!(limits.request_bytes_max, defaults.request_bytes_max);
         assert_eq!(limits.txn_ops_max, defaults.txn_ops_max);
         assert_eq!(limits.quota_bytes, defaults.quota_bytes);
+        assert_eq!(limits.journal_segment_bytes, defaults.journal_segment_bytes);
         assert_eq!(limits.progress_interval, defaults.progress_interval);
         assert_eq!(limits.auth, defaults.auth);
         assert_eq!(config.client_urls[0].to_string(), "http://[::1]:2379");
@@ -253,6 +261,8 @@ mod tests {
         assert_eq!(refused(&users), ConfigError::NoAuthorities);
         let metrics = "--listen-metrics-urls=https://a:1";
         assert_eq!(refused(&[metrics]), ConfigError::MetricsScheme);
+        let durability = ["--durability", "/a/=none"];
+        assert_eq!(refused(&durability), ConfigError::NoDataDir);
     }
 
     #[test]

@@ -4,9 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, builder::PossibleValuesParser};
 
-use dormouse_store::durable::PrefixMode;
-
-use crate::{duration, listen::ListenUrl};
+use crate::{durability::DurabilityFlags, duration, listen::ListenUrl};
 
 /// What the compaction's retention counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,15 +21,12 @@ pub struct Flags {
     /// Directory that keeps the state; without one it is in memory only
     #[arg(long, value_name = "DIRECTORY")]
     pub data_dir: Option<PathBuf>,
-    /// Durability of the writes to a prefix of keys: none, buffered, os or fsync. The empty prefix is
-    /// all other keys. May be repeated; the default is os, and none for Kubernetes' leases and events
-    #[arg(
-        long,
-        value_name = "PREFIX=MODE",
-        value_delimiter = ',',
-        requires = "data_dir"
-    )]
-    pub durability: Vec<PrefixMode>,
+    /// Durability of the writes, with --data-dir.
+    #[command(flatten)]
+    pub durability: DurabilityFlags,
+    /// Bytes at which a segment of the journal is full; a snapshot is taken when it replaces as many
+    #[arg(long, value_name = "BYTES", default_value_t = 67_108_864, value_parser = clap::value_parser!(u64).range(4_096..))]
+    pub journal_segment_bytes: u64,
     /// First revision of a store without a data directory; the default is the time in microseconds, so
     /// that revisions do not go back when it restarts
     #[arg(long, value_name = "REVISION", conflicts_with = "data_dir", value_parser = clap::value_parser!(i64).range(1..1 << 53))]

@@ -5,6 +5,7 @@
 mod action;
 pub mod compaction;
 mod config;
+mod durability;
 mod duration;
 mod flags;
 mod listen;
@@ -24,6 +25,7 @@ use tracing::info;
 
 pub use action::{Action, ActionError, Command};
 pub use config::{Config, ConfigError};
+pub use durability::DurabilityFlags;
 pub use flags::Flags;
 pub use listen::{ListenUrl, ListenUrlError};
 

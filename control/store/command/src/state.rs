@@ -2,10 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dormouse_store::{
-    Limits, Store,
-    durable::{DataDir, Policy, PrefixMode},
-};
+use dormouse_store::{Limits, Store, durable::DataDir};
 
 use crate::{Flags, RunError};
 
@@ -21,13 +18,9 @@ pub(crate) async fn open(limits: Limits, flags: &Flags) -> Result<Store, RunErro
             _ => Store::starting_at(limits, revision),
         });
     };
-    let mut policy = Policy::default();
-    for PrefixMode(prefix, mode) in &flags.durability {
-        policy.set((prefix.clone(), *mode));
-    }
     let data = DataDir {
         path: path.clone(),
-        policy,
+        policy: flags.durability.policy(),
     };
     let opened = tokio::task::spawn_blocking(move || Store::open(limits, &data)).await?;
     opened.map_err(|source| RunError::Open { path, source })

@@ -26,6 +26,17 @@ pub(crate) struct Journal {
     mixed: Mutex<BTreeSet<Revision>>,
 }
 
+/// Whether a version is in the files of the data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// The mode of its key asks for it.
+    ByMode,
+    /// Its mode is `none`, and its transaction wrote keys of other modes.
+    WithOthers,
+    /// It is in memory only.
+    Never,
+}
+
 /// A write that is applied, and its place in the journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
@@ -160,8 +171,32 @@ impl Journal {
 
     /// Whether a snapshot has a version of this key and revision; those in mode `none` are lost at a
     /// restart.
-    pub(crate) fn is_recorded(&self, key: &[u8], revision: Revision) -> bool {
-        self.policy.of(key) > Durability::None || self.mixed.lock().contains(&revision)
+    pub(crate) fn recorded(&self, key: &[u8], revision: Revision) -> Recorded {
+        if self.policy.of(key) > Durability::None {
+            Recorded::ByMode
+        } else if self.mixed.lock().contains(&revision) {
+            Recorded::WithOthers
+        } else {
+            Recorded::Never
+        }
+    }
+
+    /// Forgets the mixed revisions up to that of a snapshot, except those of which it has keys: no
+    /// later snapshot has keys of the others.
+    pub(crate) fn forget_mixed(&self, snapshot: Revision, kept: &BTreeSet<Revision>) {
+        let mut mixed = self.mixed.lock();
+        mixed.retain(|revision| *revision > snapshot || kept.contains(revision));
+    }
+
+    /// The revisions that wrote keys in mode `none` together with others.
+    #[cfg(test)]
+    pub(crate) fn mixed(&self) -> Vec<Revision> {
+        self.mixed.lock().iter().copied().collect()
+    }
+
+    /// Blocks until all records are written and synced.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        self.log.flush()
     }
 
     /// Bytes of the segments that a snapshot at a revision makes superfluous.

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::keyspace::{KeyRange, Revision};
+use crate::{
+    Error,
+    keyspace::{KeyRange, Revision},
+    proto::etcdserverpb::RangeRequest,
+};
 
 /// The prefixes with losses, each with the revision up to which its history is incomplete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +38,15 @@ impl Lost {
             .iter()
             .filter(|(prefix, _)| overlaps(range, prefix));
         overlapping.map(|(_, floor)| *floor).max()
+    }
+
+    /// Refuses a read at a revision from before a restart that may have lost keys of the range.
+    pub(crate) fn check(&self, request: &RangeRequest) -> Result<(), Error> {
+        let range = KeyRange::new(&request.key, &request.range_end);
+        if self.hides(&range, request.revision) {
+            return Err(Error::Compacted);
+        }
+        Ok(())
     }
 
     /// Whether a read of a range at a named revision would miss keys.

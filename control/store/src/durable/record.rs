@@ -12,9 +12,12 @@ use prost::{
 use crate::{
     alarm::Alarm,
     auth::{self, Change},
-    keyspace::{KeyRange, Revision},
+    keyspace::{KeyRange, KeyspaceHash, Revision},
     lease::LeaseId,
-    proto::authpb::{Role, User},
+    proto::{
+        authpb::{Role, User},
+        etcdserverpb::Member,
+    },
     wire::Fields,
 };
 
@@ -34,6 +37,10 @@ pub(crate) mod kind {
     pub(crate) const RUN: u8 = 6;
     /// Prefixes that lost writes.
     pub(crate) const LOST: u8 = 7;
+    /// The members that clients changed.
+    pub(crate) const MEMBERS: u8 = 8;
+    /// Hashes of the compactions before a snapshot.
+    pub(crate) const HASHES: u8 = 9;
     /// The deletion of all keys of a range.
     pub(crate) const DELETE: u8 = 10;
     /// Keys of a snapshot.
@@ -75,6 +82,8 @@ pub(super) enum Record<'a> {
         revision: Revision,
         range: KeyRange,
     },
+    Members(Vec<Member>),
+    Hashes(Vec<KeyspaceHash>),
     Pairs(Pairs<'a>),
 }
 
@@ -160,6 +169,8 @@ pub(super) fn decode(kind: u8, payload: &[u8]) -> Result<Record<'_>, RecordError
         kind::RUN => run(&mut reader),
         kind::LOST => lost(&mut reader),
         kind::DELETE => delete(&mut reader),
+        kind::MEMBERS => reader.all(member).map(Record::Members),
+        kind::HASHES => reader.all(hash).map(Record::Hashes),
         kind::PAIRS => Some(Record::Pairs(Pairs {
             kind,
             rest: payload,
@@ -208,6 +219,18 @@ fn alarm(reader: &mut Reader<'_>) -> Option<Alarm> {
     Some(Alarm {
         kind: i32::try_from(reader.signed()?).ok()?,
         member_id: reader.number()?,
+    })
+}
+
+fn member(reader: &mut Reader<'_>) -> Option<Member> {
+    Member::decode(reader.bytes()?).ok()
+}
+
+fn hash(reader: &mut Reader<'_>) -> Option<KeyspaceHash> {
+    Some(KeyspaceHash {
+        hash: u32::try_from(reader.number()?).ok()?,
+        compacted: reader.signed()?,
+        revision: reader.signed()?,
     })
 }
 
@@ -275,6 +298,22 @@ pub(crate) fn put_alarms(out: &mut Vec<u8>, alarms: impl IntoIterator<Item = Ala
     for alarm in alarms {
         put_number(out, i64::from(alarm.kind));
         encode_varint(alarm.member_id, out);
+    }
+}
+
+/// Appends the payload of a record of members.
+pub(crate) fn put_members(out: &mut Vec<u8>, members: &[Member]) {
+    for member in members {
+        put_bytes(out, &member.encode_to_vec());
+    }
+}
+
+/// Appends the payload of a record of hashes.
+pub(crate) fn put_hashes(out: &mut Vec<u8>, hashes: &[KeyspaceHash]) {
+    for hash in hashes {
+        encode_varint(hash.hash.into(), out);
+        put_number(out, hash.compacted);
+        put_number(out, hash.revision);
     }
 }
 
@@ -346,6 +385,29 @@ mod tests {
             let malformed = decode(kind::DELETE, &payload[..length]);
             assert_eq!(malformed, Err(RecordError::Malformed(kind::DELETE)));
         }
+    }
+
+    #[test]
+    fn members_and_hashes_are_decoded_as_encoded() {
+        let members = vec![Member {
+            id: 7,
+            peer_ur_ls: vec!["http://learner:1".into()],
+            is_learner: true,
+            ..Member::default()
+        }];
+        let mut payload = Vec::new();
+        put_members(&mut payload, &members);
+        let record = decode(kind::MEMBERS, &payload);
+        assert_eq!(record, Ok(Record::Members(members)));
+        let hashes = [-1, 4].map(|compacted| KeyspaceHash {
+            hash: u32::MAX,
+            compacted,
+            revision: 9,
+        });
+        let mut payload = Vec::new();
+        put_hashes(&mut payload, &hashes);
+        let record = decode(kind::HASHES, &payload);
+        assert_eq!(record, Ok(Record::Hashes(hashes.to_vec())));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     auth,
     keyspace::{KeyRange, Keyspace, Revision},
     lease::{LeaseId, Leases},
+    proto::etcdserverpb::Member,
 };
 
 /// Events that a slice of a compaction frees between two records.
@@ -29,6 +30,7 @@ pub(crate) struct Restored {
     pub(crate) lost: Lost,
     /// Revisions of [`super::Journal`]'s `mixed`.
     pub(crate) mixed: BTreeSet<Revision>,
+    pub(crate) members: Vec<Member>,
     /// The policy of the last run.
     policy: Policy,
     /// The revision of the snapshot; events up to it are in its keys.
@@ -49,6 +51,7 @@ impl Restored {
             alarms: Alarms::default(),
             lost: Lost::default(),
             mixed: BTreeSet::new(),
+            members: Vec::new(),
             policy: Policy::default(),
             base: snapshot.unwrap_or(0),
         }
@@ -74,6 +77,8 @@ impl Restored {
                 self.policy = parse_policy(policy)?;
             }
             Record::Lost { floor, prefixes } => self.lost.add(prefixes, floor),
+            Record::Members(members) => self.members = members,
+            Record::Hashes(hashes) => self.keyspace.restore_compactions(hashes),
             Record::Pairs(pairs) => self.pairs(pairs)?,
         }
         Ok(())

@@ -74,6 +74,11 @@ impl HistoryHash {
         self.sum = self.sum.wrapping_add(weight);
     }
 
+    /// Adds the hashes of compactions up to the restored revision.
+    pub(super) fn restore_compactions(&mut self, hashes: impl IntoIterator<Item = KeyspaceHash>) {
+        self.stored.extend(hashes);
+    }
+
     /// Moves the compacted revision; its events are passed later.
     pub(super) fn compact(&mut self, revision: Revision) {
         self.pending.push_back(revision);
@@ -153,6 +158,13 @@ impl HashRead {
     pub fn pinned(&self, keyspace: &Keyspace) -> Revision {
         let next = keyspace.log.get(self.next);
         next.map_or(self.compacted, |next| self.compacted.min(next.revision - 1))
+    }
+
+    /// The hashes of the past compactions up to a revision, after the last slice.
+    pub fn compactions(self, revision: Revision) -> Vec<KeyspaceHash> {
+        let mut stored = Vec::from(self.hash.stored);
+        stored.retain(|hash| hash.revision <= revision);
+        stored
     }
 
     /// Hashes some events; returns the hash when it is complete.

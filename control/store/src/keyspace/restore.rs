@@ -1,6 +1,6 @@
 //! Restoring a keyspace: from a revision on, from the keys of a snapshot, and from recorded events.
 
-use super::{Compaction, HistoryHash, KeyRange, Keyspace, Log, Revision, log::Entry};
+use super::{Compaction, HistoryHash, KeyRange, Keyspace, KeyspaceHash, Log, Revision, log::Entry};
 use crate::wire::Fields;
 
 impl Keyspace {
@@ -20,6 +20,11 @@ impl Keyspace {
         let version = self.records.push_new(fields);
         let encoded = self.records.version(version).encoded();
         self.hash.restore(fields.key, encoded);
+    }
+
+    /// Adds the hashes of the compactions up to the one of the restored state.
+    pub(crate) fn restore_compactions(&mut self, hashes: Vec<KeyspaceHash>) {
+        self.hash.restore_compactions(hashes);
     }
 
     /// Appends a recorded event. Events come in the order in which they were written. The deletion of

@@ -21,7 +21,7 @@ const PEER_URL: &str = "http://localhost:2380";
 #[derive(Debug)]
 pub(super) struct Service {
     store: Store,
-    /// A learner is listed until it is removed or the process ends.
+    /// Locked while a change is applied and recorded, so that the records are in order.
     membership: Mutex<Membership>,
 }
 
@@ -34,7 +34,7 @@ impl Service {
             client_ur_ls: client_urls,
             is_learner: false,
         };
-        let membership = Mutex::new(Membership::new(own));
+        let membership = Mutex::new(Membership::restored(own, store.members()));
         Self { store, membership }
     }
 
@@ -43,14 +43,25 @@ impl Service {
         self.store.header(0)
     }
 
-    /// Applies a change; returns its result and the members after it.
-    fn change<R>(
+    /// Applies a change; returns its result and the members after it, when the change is recorded.
+    async fn change<R>(
         &self,
         apply: impl FnOnce(&mut Membership) -> Result<R, MemberError>,
-    ) -> Result<(R, Vec<Member>), MemberError> {
-        let mut membership = self.membership.lock();
-        let result = apply(&mut membership)?;
-        Ok((result, membership.members().to_vec()))
+    ) -> Result<Result<(R, Vec<Member>), MemberError>, Status> {
+        let (result, members, written) = {
+            let mut membership = self.membership.lock();
+            let mut changed = membership.clone();
+            let result = match apply(&mut changed) {
+                Ok(result) => result,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            let members = changed.members().to_vec();
+            let written = self.store.record_members(members.clone())?;
+            *membership = changed;
+            (result, members, written)
+        };
+        self.store.settle(written).await?;
+        Ok(Ok((result, members)))
     }
 }
 
@@ -67,7 +78,7 @@ impl Cluster for Service {
             is_learner: request.is_learner,
             ..Member::default()
         };
-        let (member, members) = self.change(|membership| membership.add(member))?;
+        let (member, members) = self.change(|membership| membership.add(member)).await??;
         Ok(Response::new(MemberAddResponse {
             header: Some(self.header()),
             member: Some(member),
@@ -80,7 +91,7 @@ impl Cluster for Service {
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
         let id = request.get_ref().id;
-        let removed = self.change(|membership| membership.remove(id));
+        let removed = self.change(|membership| membership.remove(id)).await?;
         // As in etcd, this one error of a removal has no code of its own.
         let ((), members) = removed.map_err(|refusal| match refusal {
             MemberError::NotEnoughStarted => Status::new(Code::Unknown, refusal.to_string()),
@@ -95,7 +106,8 @@ impl Cluster for Service {
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
         let MemberUpdateRequest { id, peer_ur_ls } = request.into_inner();
-        let ((), members) = self.change(|membership| membership.update(id, peer_ur_ls))?;
+        let update = |membership: &mut Membership| membership.update(id, peer_ur_ls);
+        let ((), members) = self.change(update).await??;
         let header = Some(self.header());
         Ok(Response::new(MemberUpdateResponse { header, members }))
     }

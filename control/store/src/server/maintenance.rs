@@ -11,7 +11,7 @@ use crate::{
     Store,
     alarm::Alarm,
     proto::etcdserverpb::{
-        AlarmMember, AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse,
+        AlarmMember, AlarmRequest, AlarmResponse, AlarmType, DefragmentRequest, DefragmentResponse,
         DowngradeInfo, DowngradeRequest, DowngradeResponse, HashKvRequest, HashKvResponse,
         HashRequest, HashResponse, MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest,
         SnapshotResponse, StatusRequest, StatusResponse, alarm_request::AlarmAction,
@@ -49,7 +49,7 @@ impl Maintenance for Service {
             kind: request.alarm,
             member_id: request.member_id,
         };
-        let (alarms, revision) = self.store.alarm(action, alarm);
+        let (alarms, revision) = self.store.alarm(action, alarm).await?;
         let alarms = alarms.into_iter().map(|alarm| AlarmMember {
             member_id: alarm.member_id,
             alarm: alarm.kind,
@@ -64,7 +64,7 @@ impl Maintenance for Service {
         &self,
         _request: Request<StatusRequest>,
     ) -> Result<Response<StatusResponse>, Status> {
-        let (alarms, revision) = self.store.alarm(AlarmAction::Get, Alarm::any());
+        let (alarms, revision) = self.store.alarms(AlarmType::None.into());
         let header = self.store.header(revision);
         let bytes = i64::try_from(self.store.bytes()).unwrap_or(i64::MAX);
         let in_use = i64::try_from(self.store.bytes_in_use()).unwrap_or(i64::MAX);

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::{Arc, OnceLock, Weak};
 
 use dormouse_wal::{
-    Config, Identity, Observer, OpenError, Recovered, Recovery,
+    Config, Failure, Identity, Observer, OpenError, Recovered, Recovery,
     files::{Directory, Files},
 };
 
@@ -15,11 +15,11 @@ use crate::{
     Error,
     auth::{self, AuthError, Change},
     durable::{
-        DataDir, Journal, Policy, Restored, SEGMENT_BYTES, Written, boot, kind, policy_text,
-        put_auth, put_lost, put_run,
+        DataDir, Journal, Policy, Restored, Written, boot, kind, policy_text, put_auth, put_lost,
+        put_members, put_run,
     },
-    keyspace::{KeyRange, Keyspace, Revision},
-    proto::etcdserverpb::{RangeRequest, ResponseHeader, TxnRequest, request_op::Request},
+    keyspace::{Keyspace, Revision},
+    proto::etcdserverpb::{Member, ResponseHeader},
 };
 
 /// Set once the store exists: the journal is started before.
@@ -44,7 +44,7 @@ impl Store {
         files: Arc<dyn Files>,
         policy: Policy,
     ) -> Result<Self, OpenError> {
-        let recovery = Recovery::open(files, config())?;
+        let recovery = Recovery::open(files, config(&limits))?;
         let snapshot = recovery.snapshot_mark().map(u64::cast_signed);
         let mut restored = Restored::new(snapshot, limits.quota_bytes);
         let recovered =
@@ -67,15 +67,15 @@ impl Store {
         let store = Self::of(Shared::restored(limits, restored, journal));
         // The slot is empty: it was created above.
         let _ = slot.set(Arc::downgrade(&store.shared));
-        store.begin_run();
+        store.begin_run()?;
         Ok(store)
     }
 
-    /// Records the policy of this run and the losses of the ones before. Every acknowledgement comes
-    /// after these records are written, since it comes after them in the journal.
-    fn begin_run(&self) {
+    /// Records the policy of this run and the losses of the ones before, synced: without them the
+    /// next start would not know what a loss of later records may hide.
+    fn begin_run(&self) -> Result<(), Failure> {
         let Some(journal) = &self.shared.journal else {
-            return;
+            return Ok(());
         };
         let revision = self.revision();
         journal.note((kind::RUN, revision), |out| {
@@ -86,6 +86,7 @@ impl Store {
                 put_lost(out, floor, [prefix]);
             });
         }
+        journal.flush()
     }
 
     /// The reason for which the journal failed, if it did. The store then refuses writes, and reads
@@ -120,7 +121,7 @@ impl Store {
     }
 
     /// Waits until a write is as durable as its mode asks, and visible.
-    pub(super) async fn settle(&self, written: Written) -> Result<(), Error> {
+    pub(crate) async fn settle(&self, written: Written) -> Result<(), Error> {
         if let (Some(journal), Some(ticket)) = (&self.shared.journal, written.ticket) {
             let committed = journal.committed(ticket).await;
             committed.or(Err(Error::JournalFailed))?;
@@ -161,34 +162,32 @@ impl Store {
         Ok(changed)
     }
 
-    /// Refuses a read at a revision from before a restart that may have lost keys of the range.
-    pub(super) fn check_lost(&self, request: &RangeRequest) -> Result<(), Error> {
-        let range = KeyRange::new(&request.key, &request.range_end);
-        if self.shared.lost.hides(&range, request.revision) {
-            return Err(Error::Compacted);
-        }
-        Ok(())
+    /// The members that clients changed.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.shared.members.lock().clone()
     }
 
-    /// [`Store::check_lost`] for all reads of a transaction, in both branches.
-    pub(super) fn check_lost_txn(&self, request: &TxnRequest) -> Result<(), Error> {
-        let mut ops = request.success.iter().chain(&request.failure);
-        ops.try_for_each(|op| match &op.request {
-            Some(Request::RequestRange(range)) => self.check_lost(range),
-            Some(Request::RequestTxn(nested)) => self.check_lost_txn(nested),
-            _ => Ok(()),
-        })
+    /// Records the members that clients changed. The caller orders the changes by a lock of its own.
+    pub(crate) fn record_members(&self, members: Vec<Member>) -> Result<Written, Error> {
+        self.check_journal()?;
+        let revision = self.revision();
+        let journal = self.shared.journal.as_ref();
+        let ticket = journal.map(|journal| {
+            journal.change((kind::MEMBERS, revision), |out| put_members(out, &members))
+        });
+        *self.shared.members.lock() = members;
+        Ok(Written { revision, ticket })
     }
 }
 
 /// The configuration of a journal; its identity counts for a new directory only.
-pub(super) fn config() -> Config {
+pub(super) fn config(limits: &Limits) -> Config {
     Config {
         identity: Identity {
             cluster: random(),
             member: random(),
         },
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes: limits.journal_segment_bytes,
         boot: boot(),
     }
 }

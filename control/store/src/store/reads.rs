@@ -6,7 +6,7 @@ use crate::{
     Error,
     keyspace::{HashRead, KeyspaceHash, RangeRead, RangeResult, Revision},
     proto::etcdserverpb::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse},
-    txn::{self, ReadTxn},
+    txn::{self, Beside, ReadTxn},
 };
 
 /// The answer to a range request, with its pairs as they were read.
@@ -37,7 +37,7 @@ impl Store {
     pub(crate) async fn range_answer(&self, request: &RangeRequest) -> Result<RangeAnswer, Error> {
         self.check_transport(request)?;
         txn::check_range(request)?;
-        self.check_lost(request)?;
+        self.shared.lost.check(request)?;
         self.shared.metrics.ranges.inc();
         let (mut read, visible, pin) = self.start_read(request)?;
         if pin.is_some() {
@@ -85,6 +85,17 @@ impl Store {
         }
     }
 
+    /// The hashes of past compactions up to the one at a compacted revision. Blocks for slices of the
+    /// lock.
+    pub(super) fn compaction_hashes(&self, revision: Revision) -> Vec<KeyspaceHash> {
+        let (mut read, visible, _pin) = self.start_hash(revision);
+        while read
+            .slice(self.shared.state.read().keyspace.at(visible))
+            .is_none()
+        {}
+        read.compactions(revision)
+    }
+
     fn start_hash(&self, revision: Revision) -> (HashRead, Revision, Pin<'_>) {
         let state = self.shared.state.read();
         let visible = self.revision();
@@ -117,7 +128,11 @@ impl Store {
         let state = self.shared.state.read();
         let visible = self.revision();
         let view = state.keyspace.at(visible);
-        let mut read = ReadTxn::new(view, &state.leases, request)?;
+        let beside = Beside {
+            leases: &state.leases,
+            lost: &self.shared.lost,
+        };
+        let mut read = ReadTxn::new(view, beside, request)?;
         read.slice(&state.keyspace);
         let pin = read.pinned().map(|oldest| self.shared.pins.pin(oldest));
         Ok((read, visible, pin))

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use dormouse_snapshot::{Auth, Snapshot};
 use dormouse_wal::{FileError, OpenError, PreviousRun, Recovery, files::Directory};
 use prost::{DecodeError, Message};
@@ -9,10 +10,14 @@ use prost::{DecodeError, Message};
 use super::{Limits, Store, durability::config};
 use crate::{
     Error,
+    alarm::{Alarm, Alarms},
     auth::{self, Change},
     durable::{DataDir, Policy, Restored},
     keyspace::Revision,
-    proto::authpb::{Role, User},
+    proto::{
+        authpb::{Role, User},
+        etcdserverpb::AlarmMember,
+    },
     wire::Fields,
 };
 
@@ -31,9 +36,11 @@ pub enum RestoreError {
     /// A lease that etcd does not write.
     #[error("the lease {0} of the snapshot is refused: use another copy of the snapshot")]
     Lease(i64, #[source] Error),
-    /// A user or a role that etcd does not write.
-    #[error("a user or a role of the snapshot is malformed: use another copy of the snapshot")]
-    Auth(#[from] DecodeError),
+    /// A user, a role or an alarm that etcd does not write.
+    #[error(
+        "a user, a role or an alarm of the snapshot is malformed: use another copy of the snapshot"
+    )]
+    Message(#[from] DecodeError),
     /// The state cannot be written.
     #[error("failed to write the restored state")]
     Write(#[from] FileError),
@@ -45,7 +52,8 @@ pub enum RestoreError {
 impl Store {
     /// Creates a data directory with the state of a snapshot. Its revision is raised, and all
     /// history marked as compacted: what clients know from the cluster before has no meaning here.
-    /// Alarms are left: they name members of that cluster. Returns the revision. Blocks.
+    /// As in etcd, alarms stay raised, in the name of the member that raised them. Returns the
+    /// revision. Blocks.
     pub fn restore(
         data: &DataDir,
         snapshot: &Snapshot,
@@ -56,7 +64,8 @@ impl Store {
         let revision = revision.ok_or(RestoreError::Revision(head.revision, raised_by))?;
         let state = restored(snapshot, &data.policy, revision)?;
         let directory = Arc::new(Directory::open(&data.path)?);
-        let recovery = Recovery::open(directory, config())?;
+        let limits = Limits::default();
+        let recovery = Recovery::open(directory, config(&limits))?;
         let mut empty = recovery.snapshot_mark().is_none();
         let recovered = recovery.replay(&mut |_record| {
             empty = false;
@@ -65,7 +74,7 @@ impl Store {
         if !empty || recovered.previous_run() != PreviousRun::None {
             return Err(RestoreError::NotEmpty(data.path.display().to_string()));
         }
-        let store = Self::start(Limits::default(), state, (recovered, data.policy.clone()))?;
+        let store = Self::start(limits, state, (recovered, data.policy.clone()))?;
         if let Some(journal) = &store.shared.journal {
             store.snapshot(journal)?;
         }
@@ -82,6 +91,7 @@ fn restored(
 ) -> Result<Restored, RestoreError> {
     let mut restored = Restored::new(Some(revision), u64::MAX);
     restored.auth = restored_auth(&snapshot.head.auth)?;
+    restored.alarms = restored_alarms(&snapshot.head.alarms)?;
     for lease in &snapshot.head.leases {
         let granted = restored.leases.grant(lease.id, lease.ttl_s, Duration::ZERO);
         granted.map_err(|error| RestoreError::Lease(lease.id, error))?;
@@ -107,6 +117,18 @@ fn restored(
     Ok(restored)
 }
 
+fn restored_alarms(alarms: &[Bytes]) -> Result<Alarms, DecodeError> {
+    let alarms: Result<Vec<_>, _> = alarms
+        .iter()
+        .map(|alarm| AlarmMember::decode(alarm.clone()))
+        .collect();
+    let alarms = alarms?.into_iter().map(|alarm| Alarm {
+        kind: alarm.alarm,
+        member_id: alarm.member_id,
+    });
+    Ok(Alarms::of(alarms))
+}
+
 fn restored_auth(auth: &Auth) -> Result<auth::State, DecodeError> {
     let mut changes = Vec::new();
     for (_, role) in &auth.roles {
@@ -126,7 +148,6 @@ fn restored_auth(auth: &Auth) -> Result<auth::State, DecodeError> {
 mod tests {
     use std::io::{Cursor, Read};
 
-    use bytes::Bytes;
     use dormouse_snapshot::{Integrity, read};
 
     use super::*;
@@ -160,7 +181,16 @@ mod tests {
                 ..Policy::default()
             },
         };
-        let snapshot = snapshot();
+        let mut snapshot = snapshot();
+        let alarm = Alarm {
+            kind: 1,
+            member_id: 9,
+        };
+        let message = AlarmMember {
+            alarm: alarm.kind,
+            member_id: alarm.member_id,
+        };
+        snapshot.head.alarms = vec![message.encode_to_vec().into()];
         assert_eq!(Store::restore(&data, &snapshot, 1_000).unwrap(), 1_159);
         let again = Store::restore(&data, &snapshot, 1_000).unwrap_err();
         assert!(matches!(again, RestoreError::NotEmpty(_)), "{again}");
@@ -175,6 +205,7 @@ mod tests {
             store.shared.state.read().keyspace.keys_live(),
             snapshot.pairs.len() as u64
         );
+        assert_eq!(store.alarms(0).0, [alarm]);
         let granted: Vec<_> = store.list_leases().granted().collect();
         assert_eq!(granted, [(snapshot.head.leases[0].id, 600)]);
         store.auth().read(|state| {

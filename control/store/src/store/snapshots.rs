@@ -1,7 +1,7 @@
 //! Snapshots of a store on a data directory: the state at the compacted revision, read in slices
 //! beside the writers, which makes the journal before it superfluous.
 
-use std::sync::atomic::Ordering;
+use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 use bytes::Bytes;
 use dormouse_wal::{FileError, SnapshotWriter};
@@ -9,14 +9,11 @@ use dormouse_wal::{FileError, SnapshotWriter};
 use super::{Store, pins::Pin};
 use crate::{
     durable::{
-        Journal, kind, policy_text, put_alarms, put_auth, put_lost, put_number, put_pair, put_run,
+        Journal, Recorded, kind, policy_text, put_alarms, put_auth, put_hashes, put_lost,
+        put_members, put_number, put_pair, put_run,
     },
     keyspace::{KeyRange, Revision},
 };
-
-/// A snapshot is due when the segments that it makes superfluous have this many bytes, and at least
-/// those of the last snapshot: so the files stay within a constant factor of the state.
-const REMOVABLE_BYTES_MIN: u64 = 64 << 20;
 
 /// Keys that one slice reads at most, and bytes after which it ends; both bound the time for which it
 /// holds the lock.
@@ -26,6 +23,8 @@ const SLICE_BYTES: usize = 256 << 10;
 /// A slice of the keys in order.
 struct Slice {
     pairs: Vec<u8>,
+    /// The mixed revisions of the pairs.
+    mixed: Vec<Revision>,
     /// The first key that may be in the next slice; `None` after the last slice.
     next: Option<Bytes>,
 }
@@ -45,14 +44,16 @@ impl Store {
         }
     }
 
-    /// Takes a snapshot if enough of the journal would become superfluous. Blocks.
+    /// Takes a snapshot if it makes a segment's bytes of the journal superfluous, and at least those of
+    /// the last snapshot: so the files stay within a constant factor of the state. Blocks.
     pub(crate) fn snapshot_if_due(&self) -> Result<(), FileError> {
         let Some(journal) = &self.shared.journal else {
             return Ok(());
         };
         let revision = self.shared.state.read().keyspace.compacted();
         let last = self.shared.snapshot_bytes.load(Ordering::Relaxed);
-        let due = journal.removable_bytes(revision) >= REMOVABLE_BYTES_MIN.max(last);
+        let enough = self.shared.limits.journal_segment_bytes.max(last);
+        let due = journal.removable_bytes(revision) >= enough;
         if revision > 0 && due {
             self.snapshot(journal)?;
         }
@@ -64,13 +65,16 @@ impl Store {
         let (revision, _pin) = self.pin_compacted();
         let mut writer = journal.snapshot(revision)?;
         self.write_settings(journal, &mut writer)?;
+        let mut mixed = BTreeSet::new();
         let mut next = Some(Bytes::new());
         while let Some(from) = next {
             let slice = self.slice(journal, (revision, from));
+            mixed.extend(slice.mixed);
             writer.append(kind::PAIRS, |out| out.extend_from_slice(&slice.pairs))?;
             next = slice.next;
         }
         let complete = writer.finish()?;
+        journal.forget_mixed(revision, &mixed);
         self.shared
             .snapshot_bytes
             .store(complete.bytes, Ordering::Relaxed);
@@ -83,7 +87,8 @@ impl Store {
         (revision, self.shared.pins.pin(revision))
     }
 
-    /// Writes what has no revisions: the policy, the losses, the alarms and the leases as of now.
+    /// Writes what has no revisions as of now: the policy, the losses, alarms, members, users and
+    /// leases; and the hashes of the compactions up to the snapshot's.
     fn write_settings(
         &self,
         journal: &Journal,
@@ -98,6 +103,9 @@ impl Store {
         }
         let alarms: Vec<_> = self.shared.state.read().alarms.of_kind(0).collect();
         writer.append(kind::ALARMS, |out| put_alarms(out, alarms))?;
+        writer.append(kind::MEMBERS, |out| put_members(out, &self.members()))?;
+        let hashes = self.compaction_hashes(revision);
+        writer.append(kind::HASHES, |out| put_hashes(out, &hashes))?;
         self.shared
             .auth
             .read(|state| writer.append(kind::AUTH, |out| put_auth(out, state)))?;
@@ -114,6 +122,7 @@ impl Store {
         let view = state.keyspace.at(revision);
         let mut slice = Slice {
             pairs: Vec::new(),
+            mixed: Vec::new(),
             next: None,
         };
         for (scanned, found) in view.scan(&KeyRange::From(from)).enumerate() {
@@ -121,9 +130,13 @@ impl Store {
                 slice.next = Some(Bytes::copy_from_slice(found.key));
                 break;
             }
-            if journal.is_recorded(found.key, found.version.revision()) {
-                put_pair(&mut slice.pairs, found.key, found.version.encoded());
+            let written = found.version.revision();
+            match journal.recorded(found.key, written) {
+                Recorded::Never => continue,
+                Recorded::ByMode => {}
+                Recorded::WithOthers => slice.mixed.push(written),
             }
+            put_pair(&mut slice.pairs, found.key, found.version.encoded());
         }
         slice
     }

@@ -23,7 +23,7 @@ impl Store {
     /// Starts a read of a range in key order.
     pub(crate) fn range_parts(&self, request: &RangeRequest) -> Result<RangeParts, Error> {
         self.check_transport(request)?;
-        self.check_lost(request)?;
+        self.shared.lost.check(request)?;
         self.shared.metrics.ranges.inc();
         let state = self.shared.state.read();
         let visible = self.shared.frontier.visible();

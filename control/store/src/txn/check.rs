@@ -1,6 +1,6 @@
 //! Validation of requests before they are applied: first their fields, then against the keyspace.
 
-use super::{TxnPath, branch};
+use super::{Beside, TxnPath, branch};
 use crate::{
     Error,
     keyspace::{View, check_sort},
@@ -89,7 +89,7 @@ pub(super) fn ignore_flags(view: View<'_>, request: &PutRequest) -> Result<(), E
 /// Checks the operations on the transaction's path against the state before the transaction.
 pub(super) fn path(
     view: View<'_>,
-    leases: &Leases,
+    beside: Beside<'_>,
     request: &TxnRequest,
     taken: &TxnPath,
 ) -> Result<(), Error> {
@@ -97,16 +97,17 @@ pub(super) fn path(
     for op in branch(request, taken.succeeded) {
         match &op.request {
             Some(Request::RequestRange(request)) => {
+                beside.lost.check(request)?;
                 view.read_revision(request.revision)?;
             }
             // As in etcd, the order of these checks is the reverse of a put outside a transaction.
             Some(Request::RequestPut(request)) => {
                 ignore_flags(view, request)?;
-                lease(leases, request)?;
+                lease(beside.leases, request)?;
             }
             Some(Request::RequestTxn(request)) => {
                 if let Some(nested_path) = nested.next() {
-                    path(view, leases, request, nested_path)?;
+                    path(view, beside, request, nested_path)?;
                 }
             }
             Some(Request::RequestDeleteRange(_)) | None => {}

@@ -2,11 +2,10 @@
 
 use std::{collections::VecDeque, vec};
 
-use super::{TxnPath, branch, check};
+use super::{Beside, TxnPath, branch, check};
 use crate::{
     Error,
     keyspace::{Keyspace, RangeRead, RangeResult, Revision, View},
-    lease::Leases,
     proto::etcdserverpb::{
         RangeResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse,
         request_op::Request, response_op::Response,
@@ -30,9 +29,13 @@ pub struct ReadTxn<'a> {
 
 impl<'a> ReadTxn<'a> {
     /// Evaluates the compares in a view; the request has passed [`super::check_txn`].
-    pub fn new(view: View<'_>, leases: &Leases, request: &'a TxnRequest) -> Result<Self, Error> {
+    pub(crate) fn new(
+        view: View<'_>,
+        beside: Beside<'_>,
+        request: &'a TxnRequest,
+    ) -> Result<Self, Error> {
         let path = TxnPath::new(view, request);
-        check::path(view, leases, request, &path)?;
+        check::path(view, beside, request, &path)?;
         let mut reads = VecDeque::new();
         plan(view, request, &path, &mut reads)?;
         Ok(Self {

@@ -1,14 +1,10 @@
 //! A gRPC server for one test.
 
-use std::{future::Future, time::Duration};
-
 use dormouse_store::{Limits, Store, server};
+pub(crate) use dormouse_store_checker::wait::{until, within};
 use etcd_client::{Client, WatchStream};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
-
-/// Longer than any operation of these tests takes on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) struct Served {
     pub(crate) store: Store,
@@ -57,12 +53,6 @@ impl Served {
     }
 }
 
-pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(TIMEOUT, future)
-        .await
-        .expect("no result within a minute")
-}
-
 /// Waits until the server has registered the stream's watcher: `watch` returns before that, and a watcher gets no event of
 /// an earlier write.
 pub(crate) async fn created(stream: &mut WatchStream) {
@@ -85,16 +75,4 @@ pub(crate) async fn events(stream: &mut WatchStream, count: usize) -> Vec<(i64, 
         }
     }
     got
-}
-
-/// Waits until a condition holds.
-pub(crate) async fn until(condition: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, wait)
-        .await
-        .unwrap_or_else(|_| panic!("timed out waiting until {condition}"));
 }

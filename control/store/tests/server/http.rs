@@ -2,10 +2,7 @@
 
 use dormouse_store::alarm::Alarm;
 use dormouse_store::proto::etcdserverpb::{AlarmType, alarm_request::AlarmAction};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use dormouse_store_checker::http;
 use tonic::transport::Endpoint;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
@@ -15,17 +12,10 @@ use tonic_reflection::pb::v1::{
 
 use crate::harness::{Served, within};
 
-/// The status line's code, and the body of the response to a GET over HTTP/1.1.
+/// The code and the body of the response to a GET.
 async fn get(served: &Served, path: &str) -> (u16, String) {
     let address = served.endpoint.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: store\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    within(stream.read_to_string(&mut response)).await.unwrap();
-    let (head, body) = response.split_once("\r\n\r\n").unwrap();
-    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (code, body.to_owned())
+    within(http::get(address, path)).await.unwrap()
 }
 
 #[tokio::test]
@@ -53,7 +43,8 @@ async fn an_alarm_makes_the_store_unhealthy_unless_it_is_excluded() {
         kind: AlarmType::Corrupt.into(),
         member_id: 0,
     };
-    served.store.alarm(AlarmAction::Activate, corrupt);
+    let raised = served.store.alarm(AlarmAction::Activate, corrupt).await;
+    raised.unwrap();
     let (code, body) = get(&served, "/health").await;
     assert_eq!(code, 503);
     assert_eq!(body, r#"{"health":"false","reason":"ALARM CORRUPT"}"#);

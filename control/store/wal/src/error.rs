@@ -35,6 +35,9 @@ pub enum OpenError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The first records of a run could not be written.
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// The directory's lock is taken.
     #[error("`{0}` is in use by another process: stop that process, or use another data directory")]
     InUse(String),

@@ -70,6 +70,11 @@ impl Frontier {
         ticket <= self.reached
     }
 
+    /// The position up to which the log is synced.
+    pub(crate) fn synced_position(&self) -> Position {
+        self.synced
+    }
+
     /// The last ticket that is reached.
     pub(crate) fn reached(&self) -> Ticket {
         self.reached

@@ -33,6 +33,9 @@ pub(crate) const CEILING_STEP: u64 = 1 << 20;
 /// The kind of a record of the ceiling: 8 bytes, little endian.
 pub(crate) const CEILING_KIND: u8 = frame::CONTROL_KINDS;
 
+/// The kind of a record of the position up to which the log was synced: 8 bytes, little endian.
+pub(crate) const SYNCED_KIND: u8 = frame::CONTROL_KINDS + 2;
+
 /// A lock around a value. Tests model-check the group commit with another one than production's.
 pub(crate) trait Lock<T> {
     fn with<R>(&self, access: impl FnOnce(&mut T) -> R) -> R;
@@ -91,6 +94,8 @@ pub(crate) struct State {
     sync: bool,
     leading: bool,
     frontier: Frontier,
+    /// The synced position that the log states.
+    stated: Position,
     waiting: BTreeMap<Ticket, Waker>,
     failure: Option<Failure>,
 }
@@ -117,12 +122,16 @@ impl State {
             sync: false,
             leading: false,
             frontier: Frontier::new(start.mark, start.position, start.ceiling),
+            stated: 0,
             waiting: BTreeMap::new(),
             failure: None,
         }
     }
 
     fn take(&mut self) -> Batch {
+        if !self.bytes.is_empty() {
+            self.state_synced();
+        }
         let spare = std::mem::take(&mut self.spare);
         Batch {
             bytes: std::mem::replace(&mut self.bytes, spare),
@@ -177,6 +186,18 @@ impl State {
         self.sync = true;
         self.frontier.raise(self.end, ceiling);
         true
+    }
+
+    /// Records how far the log is synced: at the next start, bad bytes before that are damage, and
+    /// those after it may be the work of a power loss.
+    fn state_synced(&mut self) {
+        let synced = self.frontier.synced_position();
+        if synced > self.stated && self.failure.is_none() {
+            self.stated = synced;
+            self.encode(SYNCED_KIND, |out| {
+                out.extend_from_slice(&synced.to_le_bytes());
+            });
+        }
     }
 
     fn need(&self, durability: Durability) -> Need {
@@ -273,6 +294,11 @@ impl<L: Lock<State>> Group<L> {
     /// one that was woken to lead.
     pub(crate) fn abandon(&self, ticket: Ticket) {
         self.state.with(|state| state.waiting.remove(&ticket));
+    }
+
+    /// Records now how far the log is synced, although no task writes.
+    pub(crate) fn state_synced(&self) {
+        self.state.with(State::state_synced);
     }
 
     /// Whether no record is queued.

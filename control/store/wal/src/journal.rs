@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::poll_fn,
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -35,6 +36,9 @@ pub(crate) struct Core {
     pub(crate) flush: Signal,
     pub(crate) sync: Signal,
     writer: Mutex<Writer>,
+    /// Locked by the thread that syncs: a later sync would report segments that an earlier one has
+    /// not synced yet.
+    syncing: Mutex<()>,
     files: Arc<dyn Files>,
     visible: AtomicU64,
     observer: Observer,
@@ -72,10 +76,17 @@ impl Core {
 
     /// Syncs what is written.
     pub(crate) fn sync_now(&self) {
+        let syncing = self.syncing.lock();
         let work = self.writer.lock().sync_work();
-        match work.run(self.files.as_ref()) {
+        let done = work.run(self.files.as_ref());
+        drop(syncing);
+        match done {
             Ok(()) => self.group.synced(work.end),
             Err(error) => self.group.fail(error),
+        }
+        if work.seals() {
+            self.group.state_synced();
+            self.flush.request();
         }
         self.publish();
     }
@@ -112,6 +123,7 @@ impl Journal {
             flush: Signal::default(),
             sync: Signal::default(),
             writer: Mutex::new(writer),
+            syncing: Mutex::default(),
             files,
             observer,
         });
@@ -190,9 +202,18 @@ impl Journal {
         }
     }
 
+    /// Blocks until all records are written and synced.
+    pub fn flush(&self) -> Result<(), Failure> {
+        self.core.write();
+        self.core.sync_now();
+        self.failure().map_or(Ok(()), Err)
+    }
+
     /// Blocks until all records are written and synced, and marks the end of the run. A record that is
     /// appended later takes that mark back.
     pub fn close(&self) -> Result<(), Failure> {
+        // The last records are stated as synced beside the mark.
+        self.flush()?;
         let last = self.core.group.last_mark();
         let entry = Entry {
             kind: CLOSED_KIND,
@@ -202,9 +223,7 @@ impl Journal {
         self.core
             .group
             .append(entry, |out| out.extend_from_slice(&last.to_le_bytes()));
-        self.core.write();
-        self.core.sync_now();
-        self.failure().map_or(Ok(()), Err)
+        self.flush()
     }
 
     /// Bytes of the segments that only have records with marks up to `mark`.
@@ -214,9 +233,15 @@ impl Journal {
     }
 
     /// Starts a snapshot of the state at a mark. The caller reads all that is not ordered by marks
-    /// after this call: the records after it are replayed on top of the snapshot.
+    /// after this call: the records after it are replayed on top of the snapshot. Blocks for a sync: a
+    /// snapshot never survives a power loss without the segment that continues it.
     pub fn snapshot(&self, mark: u64) -> Result<SnapshotWriter, FileError> {
         let first_needed = self.core.writer.lock().first_needed(mark);
+        self.core.sync_now();
+        if let Some(failure) = self.failure() {
+            let source = io::Error::other(failure.reason());
+            return Err(FileError::of("sync", "the journal")(source));
+        }
         SnapshotWriter::create(
             Arc::clone(&self.core.files),
             self.identity,

@@ -2,22 +2,23 @@
 //! starts the journal after them.
 
 mod inventory;
+mod judge;
+mod log;
 
-use std::{io::Read, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     Journal, Observer, OpenError,
     error::FileError,
     files::Files,
     frame::Frame,
-    group::{CEILING_KIND, CEILING_STEP, Start, State},
-    journal::CLOSED_KIND,
-    scan::{Frames, Tail},
-    segment::{FileType, HEADER_BYTES, Header, Identity, segment_name},
+    group::{CEILING_STEP, Start, State},
+    segment::{Identity, segment_name},
     snapshot::SnapshotReader,
-    writer::{End, Listed, Settings, Writer},
+    writer::{End, Settings, Writer},
 };
 use inventory::Inventory;
+use log::Log;
 
 /// The settings of a journal.
 #[derive(Clone, Debug)]
@@ -75,19 +76,6 @@ pub struct Recovered {
     log: Log,
 }
 
-/// What the segments say, in the order in which they are read.
-#[derive(Debug)]
-struct Log {
-    end: End,
-    listed: Vec<Listed>,
-    closed: Option<u64>,
-    boot: Option<u64>,
-    torn: Option<(String, u64)>,
-    /// The bytes of the last segment: the next one takes their memory, which costs less than new
-    /// memory.
-    buffer: Vec<u8>,
-}
-
 impl Recovery {
     /// Lists the files of a directory.
     pub fn open(files: Arc<dyn Files>, config: Config) -> Result<Self, OpenError> {
@@ -120,10 +108,7 @@ impl Recovery {
             replay_snapshot(&mut snapshot, visit)?;
         }
         let mut log = Log::new();
-        for &sequence in self.inventory.segments() {
-            let last = Some(&sequence) == self.inventory.segments().last();
-            log.replay(self.files.as_ref(), &self.config, (sequence, last), visit)?;
-        }
+        log.replay(self.files.as_ref(), (&self.config, &self.inventory), visit)?;
         Ok(Recovered {
             files: self.files,
             config: self.config,
@@ -153,139 +138,6 @@ fn replay_snapshot(snapshot: &mut SnapshotReader, visit: Visitor<'_>) -> Result<
     }
 }
 
-impl Log {
-    fn new() -> Self {
-        Self {
-            end: End {
-                sequence: 0,
-                position: 0,
-                last_crc: 0,
-                mark: 0,
-                ceiling: 0,
-            },
-            listed: Vec::new(),
-            closed: None,
-            boot: None,
-            torn: None,
-            buffer: Vec::new(),
-        }
-    }
-
-    fn replay(
-        &mut self,
-        files: &dyn Files,
-        config: &Config,
-        (sequence, last): (u64, bool),
-        visit: Visitor<'_>,
-    ) -> Result<(), OpenError> {
-        let name = segment_name(sequence);
-        let mut bytes = std::mem::take(&mut self.buffer);
-        bytes.clear();
-        files
-            .read(&name)
-            .and_then(|mut input| input.read_to_end(&mut bytes))
-            .map_err(FileError::of("read", &name))?;
-        let header = Header::decode(&bytes, FileType::Segment, &name)?;
-        self.check_header(&header, (sequence, &name))?;
-        inventory::check_identity(header.identity, config.identity, &name)?;
-        self.end.ceiling = self.end.ceiling.max(header.ceiling);
-        // A later run, or a later record of the run that was closed.
-        (self.boot, self.closed) = (Some(header.boot), None);
-        let mut frames = Frames::new(
-            &bytes[HEADER_BYTES..],
-            config.identity.cluster,
-            header.position,
-        );
-        let mut offset = HEADER_BYTES as u64;
-        while let Some(frame) = frames.next() {
-            self.end.last_crc = frame.crc;
-            self.record(frame, visit)
-                .map_err(|source| OpenError::Record {
-                    file: name.clone(),
-                    offset,
-                    source,
-                })?;
-            offset = (HEADER_BYTES + frames.offset()) as u64;
-        }
-        self.end.sequence = sequence;
-        self.end.position = header.position + frames.offset() as u64;
-        self.listed.push(Listed {
-            sequence,
-            mark: header.mark,
-            bytes: offset,
-        });
-        let tail = frames.tail();
-        self.buffer = bytes;
-        self.judge(tail, (&name, offset), last)
-    }
-
-    /// A segment continues the one before it; the first that is read continues one that is removed.
-    fn check_header(
-        &mut self,
-        header: &Header,
-        (sequence, name): (u64, &str),
-    ) -> Result<(), OpenError> {
-        let first = self.listed.is_empty();
-        if first {
-            self.end.last_crc = header.previous;
-            self.end.position = header.position;
-        }
-        let continues = header.sequence == sequence
-            && header.position == self.end.position
-            && header.previous == self.end.last_crc;
-        if continues {
-            return Ok(());
-        }
-        Err(OpenError::NotContinued(name.to_owned()))
-    }
-
-    fn record(
-        &mut self,
-        Frame { kind, payload, .. }: Frame<'_>,
-        visit: Visitor<'_>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        self.closed = None;
-        match kind {
-            CEILING_KIND => self.end.ceiling = self.end.ceiling.max(number(payload)?),
-            CLOSED_KIND => self.closed = Some(number(payload)?),
-            _ => {
-                return visit(Record {
-                    in_snapshot: false,
-                    kind,
-                    payload,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn judge(
-        &mut self,
-        tail: Tail,
-        (name, offset): (&str, u64),
-        last: bool,
-    ) -> Result<(), OpenError> {
-        let detail = match tail {
-            Tail::Clean => return Ok(()),
-            Tail::Torn(_) if last => {
-                self.torn = Some((name.to_owned(), offset));
-                return Ok(());
-            }
-            Tail::Torn(_) => "the records end before the segment does",
-            Tail::Damaged(_) => "a record does not match its checksum, and valid records follow",
-        };
-        Err(OpenError::Damaged {
-            file: name.to_owned(),
-            offset,
-            detail,
-        })
-    }
-}
-
-fn number(payload: &[u8]) -> Result<u64, std::array::TryFromSliceError> {
-    payload.try_into().map(u64::from_le_bytes)
-}
-
 impl Recovered {
     /// The end of the run before.
     pub fn previous_run(&self) -> PreviousRun {
@@ -306,8 +158,8 @@ impl Recovered {
         self.log.closed.unwrap_or(self.log.end.ceiling)
     }
 
-    /// Starts the journal in a new segment, after `mark`. The file and the offset of a torn tail,
-    /// which is cut off here, are in [`Recovered::torn_tail`]. Blocks for syncs.
+    /// Starts the journal in a new segment, after `mark`. Here a torn end of the log is cut. Blocks for
+    /// syncs.
     pub fn start(self, mark: u64, observer: Observer) -> Result<Journal, OpenError> {
         self.settle_files()?;
         let Self {
@@ -341,22 +193,12 @@ impl Recovered {
         Ok(journal)
     }
 
-    /// The name of the segment whose tail is torn, and the offset of the tail.
-    pub fn torn_tail(&self) -> Option<(&str, u64)> {
-        self.log
-            .torn
-            .as_ref()
-            .map(|(name, at)| (name.as_str(), *at))
-    }
-
     /// Cuts the torn tail and syncs all segments: a later sync of a new segment implies the old ones.
     fn settle_files(&self) -> Result<(), FileError> {
         let files = self.files.as_ref();
         self.inventory.remove_torn_segment(files)?;
-        if let Some((name, length)) = &self.log.torn {
-            files
-                .truncate(name, *length)
-                .map_err(FileError::of("truncate", name))?;
+        if let Some(torn) = &self.log.torn {
+            torn.cut(files)?;
         }
         for segment in &self.log.listed {
             let name = segment_name(segment.sequence);

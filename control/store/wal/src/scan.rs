@@ -7,10 +7,10 @@ use crate::frame::{self, Frame, Position};
 pub(crate) enum Tail {
     /// The last frame ends where the file ends.
     Clean,
-    /// From this offset on there is no valid frame: a write that did not complete.
-    Torn(usize),
-    /// At this offset there is no valid frame, but at a later one: not the work of a torn write.
-    Damaged(usize),
+    /// There is no further valid frame: a write that did not complete.
+    Torn,
+    /// There is no valid frame next, but a later one: not the work of a torn write.
+    Damaged,
 }
 
 /// The frames of a segment, read in order.
@@ -45,11 +45,18 @@ impl<'a> Frames<'a> {
             return Tail::Clean;
         }
         let later = (1..rest).any(|skipped| self.frame_at(skipped).is_some());
-        if later {
-            Tail::Damaged(self.offset)
-        } else {
-            Tail::Torn(self.offset)
-        }
+        if later { Tail::Damaged } else { Tail::Torn }
+    }
+
+    /// All valid frames that are not read, also those after bytes that are no frame.
+    pub(crate) fn all(mut self) -> impl Iterator<Item = Frame<'a>> {
+        std::iter::from_fn(move || {
+            let rest = self.bytes.len().saturating_sub(self.offset);
+            let skipped = (0..rest).find(|&skipped| self.frame_at(skipped).is_some())?;
+            self.offset += skipped;
+            self.position += skipped as u64;
+            self.next()
+        })
     }
 
     fn frame_at(&self, skipped: usize) -> Option<Frame<'a>> {
@@ -90,10 +97,11 @@ mod tests {
         (bytes, ends)
     }
 
-    fn scan(bytes: &[u8]) -> (usize, Tail) {
+    /// The number of frames, the offset of their end, and the judgement of it.
+    fn scan(bytes: &[u8]) -> (usize, usize, Tail) {
         let mut frames = Frames::new(bytes, CLUSTER, START);
         let count = frames.by_ref().count();
-        (count, frames.tail())
+        (count, frames.offset(), frames.tail())
     }
 
     #[test]
@@ -102,12 +110,8 @@ mod tests {
         for cut in 0..=bytes.len() {
             let whole = ends.iter().filter(|&&end| end <= cut).count();
             let end = ends[..whole].last().copied().unwrap_or(0);
-            let tail = if end == cut {
-                Tail::Clean
-            } else {
-                Tail::Torn(end)
-            };
-            assert_eq!(scan(&bytes[..cut]), (whole, tail), "cut at {cut}");
+            let tail = if end == cut { Tail::Clean } else { Tail::Torn };
+            assert_eq!(scan(&bytes[..cut]), (whole, end, tail), "cut at {cut}");
         }
     }
 
@@ -117,15 +121,24 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let (count, tail) = scan(&flipped);
             let hit = ends.iter().filter(|&&end| end <= bit / 8).count();
             let start = ends[..hit].last().copied().unwrap_or(0);
-            let expected = if hit == 2 {
-                Tail::Torn(start)
-            } else {
-                Tail::Damaged(start)
-            };
-            assert_eq!((count, tail), (hit, expected), "bit {bit}");
+            let tail = if hit == 2 { Tail::Torn } else { Tail::Damaged };
+            assert_eq!(scan(&flipped), (hit, start, tail), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_frames_after_a_flipped_bit_are_found() {
+        let (bytes, ends) = three();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let hit = ends.iter().filter(|&&end| end <= bit / 8).count();
+            let mut expected = vec![&b"first"[..], b"", b"third frame"];
+            expected.remove(hit);
+            let frames = Frames::new(&flipped, CLUSTER, START).all();
+            assert!(frames.map(|frame| frame.payload).eq(expected), "bit {bit}");
         }
     }
 
@@ -134,7 +147,7 @@ mod tests {
         let (bytes, ends) = three();
         for tail in [vec![0; 4_096], bytes.clone(), vec![0xff; 100]] {
             let all = [bytes.clone(), tail].concat();
-            assert_eq!(scan(&all), (3, Tail::Torn(ends[2])));
+            assert_eq!(scan(&all), (3, ends[2], Tail::Torn));
         }
     }
 }

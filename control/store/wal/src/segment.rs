@@ -5,8 +5,12 @@ use crate::{OpenError, frame::Position};
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 80;
 
-/// The format that this release writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The format that this release writes, and the newest that it reads. In format 1 no segment states
+/// how far the log was synced.
+pub const FORMAT: u32 = 2;
+
+/// The offset of the place in a header.
+const PLACE: usize = HEADER_BYTES - 8;
 
 /// The identity of the data in a directory; every file carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,32 @@ impl FileType {
     }
 }
 
+/// The place of a segment in its run, by which a power loss differs from damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Of a snapshot, and of a segment in format 1.
+    Unstated,
+    /// The first segment of a run: all segments before it were synced when it was created.
+    First,
+    /// A later one: the segment before it may not have been synced.
+    Later,
+}
+
+impl Place {
+    fn number(self) -> u32 {
+        match self {
+            Self::Unstated => 0,
+            Self::First => 1,
+            Self::Later => 2,
+        }
+    }
+
+    fn of(number: u32) -> Option<Self> {
+        let places = [Self::Unstated, Self::First, Self::Later];
+        places.into_iter().find(|place| place.number() == number)
+    }
+}
+
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -54,11 +84,13 @@ pub struct Header {
     pub boot: u64,
     /// Of a segment: the checksum of the last frame before it, 0 if there is none.
     pub previous: u32,
+    /// The place of a segment in its run.
+    pub place: Place,
 }
 
 impl Header {
     /// The encoded header: magic, format, previous, cluster, member, sequence, position, mark, ceiling,
-    /// boot (little endian), four zero bytes, and a checksum of all these.
+    /// boot, place (little endian), and a checksum of all these.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(self.file_type.magic());
@@ -76,6 +108,7 @@ impl Header {
         for (field, number) in header[16..].chunks_exact_mut(8).zip(numbers) {
             field.copy_from_slice(&number.to_le_bytes());
         }
+        header[PLACE..PLACE + 4].copy_from_slice(&self.place.number().to_le_bytes());
         let crc = crc32c::crc32c(&header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         header
@@ -117,6 +150,8 @@ impl Header {
             ceiling: number_64(header, 56),
             boot: number_64(header, 64),
             previous: number_32(header, 12),
+            place: Place::of(number_32(header, PLACE))
+                .ok_or_else(|| damaged("the header has an unknown place"))?,
         })
     }
 }
@@ -175,6 +210,7 @@ mod tests {
             ceiling: 1_000,
             boot: 77,
             previous: 0xdead_beef,
+            place: Place::Later,
         }
     }
 
@@ -197,9 +233,9 @@ mod tests {
     #[test]
     fn a_newer_format_is_named() {
         let mut bytes = header().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let error = Header::decode(&bytes, FileType::Segment, "a").unwrap_err();
-        assert!(matches!(error, OpenError::NewerFormat { format: 2, .. }));
+        assert!(matches!(error, OpenError::NewerFormat { format: 3, .. }));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     files::{AppendFile, Files, append_all},
     frame::{self, CONTROL_KINDS, Frame, Position},
     journal::CompleteSnapshot,
-    segment::{FileType, HEADER_BYTES, Header, Identity, snapshot_name},
+    segment::{FileType, HEADER_BYTES, Header, Identity, Place, snapshot_name},
 };
 
 /// The kind of the last record of a snapshot: the number of the records before it, 8 bytes, little
@@ -56,6 +56,7 @@ impl SnapshotWriter {
             ceiling: 0,
             boot: 0,
             previous: 0,
+            place: Place::Unstated,
         };
         Ok(Self {
             files,

@@ -7,7 +7,7 @@ use crate::{
     files::{AppendFile, Files, append_all},
     frame::Position,
     group::Batch,
-    segment::{FileType, HEADER_BYTES, Header, Identity, segment_name},
+    segment::{FileType, HEADER_BYTES, Header, Identity, Place, segment_name},
 };
 
 /// A segment that is no longer appended to, and may not be synced.
@@ -27,6 +27,11 @@ pub(crate) struct SyncWork {
 }
 
 impl SyncWork {
+    /// Whether it seals a segment: syncs it for the last time.
+    pub(crate) fn seals(&self) -> bool {
+        self.segments.len() > 1
+    }
+
     /// Syncs the segments, oldest first, and the directory if it has new names.
     pub(crate) fn run(&self, files: &dyn Files) -> Result<(), FileError> {
         for segment in &self.segments {
@@ -94,7 +99,7 @@ impl Writer {
         end: End,
         listed: Vec<Listed>,
     ) -> Result<Self, FileError> {
-        let current = create(files.as_ref(), settings, end)?;
+        let current = create(files.as_ref(), settings, (end, Place::First))?;
         let mut writer = Self {
             files,
             settings,
@@ -138,7 +143,7 @@ impl Writer {
     /// Starts the next segment. The full one is synced by the next [`SyncWork`].
     pub(crate) fn rotate(&mut self) -> Result<(), FileError> {
         self.end.sequence += 1;
-        let next = create(self.files.as_ref(), self.settings, self.end)?;
+        let next = create(self.files.as_ref(), self.settings, (self.end, Place::Later))?;
         self.sealed.push(std::mem::replace(&mut self.current, next));
         if let Some(full) = self.listed.last_mut() {
             full.bytes = self.length;
@@ -190,7 +195,11 @@ impl Writer {
     }
 }
 
-fn create(files: &dyn Files, settings: Settings, end: End) -> Result<Unsynced, FileError> {
+fn create(
+    files: &dyn Files,
+    settings: Settings,
+    (end, place): (End, Place),
+) -> Result<Unsynced, FileError> {
     let name = segment_name(end.sequence);
     let file = files
         .create(&name)
@@ -204,6 +213,7 @@ fn create(files: &dyn Files, settings: Settings, end: End) -> Result<Unsynced, F
         ceiling: end.ceiling,
         boot: settings.boot,
         previous: end.last_crc,
+        place,
     };
     append_all(file.as_ref(), &header.encode()).map_err(FileError::of("write", &name))?;
     Ok(Unsynced { name, file })

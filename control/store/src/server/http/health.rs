@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     Store,
     alarm::Alarm,
-    proto::etcdserverpb::{AlarmType, RangeRequest, alarm_request::AlarmAction},
+    proto::etcdserverpb::{AlarmType, RangeRequest},
 };
 
 /// The parameters of a request; some names may be there more than once.
@@ -76,7 +76,7 @@ async fn health(State(store): State<Store>, Query(parameters): Parameters) -> Re
         let name = AlarmType::try_from(alarm.kind).map_or("", |kind| kind.as_str_name());
         parameters.contains(&("exclude".into(), name.into()))
     };
-    let alarms = store.alarm(AlarmAction::Get, Alarm::any()).0;
+    let alarms = store.alarms(AlarmType::None.into()).0;
     let reason = match alarms.iter().find(|alarm| !excluded(alarm)) {
         Some(alarm) => format!("ALARM {}", known_name(*alarm)),
         None => match linearizable_read(&store).await {
@@ -140,11 +140,7 @@ fn status(healthy: bool) -> StatusCode {
 }
 
 fn corrupt(store: &Store) -> bool {
-    let corrupt = Alarm {
-        kind: AlarmType::Corrupt.into(),
-        member_id: 0,
-    };
-    !store.alarm(AlarmAction::Get, corrupt).0.is_empty()
+    !store.alarms(AlarmType::Corrupt.into()).0.is_empty()
 }
 
 /// As [`read`], if writes can be acknowledged: after a failure of the journal, reads show what was acknowledged before.

@@ -1,26 +1,26 @@
 //! Stores that are opened again on their data directory.
 
 mod failing;
+mod faults;
+mod formats;
+mod transactions;
 
-use std::{path::Path, sync::atomic::Ordering};
+use std::path::Path;
 
 use bytes::Bytes;
 use dormouse_wal::Durability;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
-use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
     alarm::Alarm,
-    proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RequestOp, alarm_request::AlarmAction},
+    keyspace::KeyspaceHash,
+    proto::etcdserverpb::{
+        DeleteRangeRequest, PutRequest, RangeRequest, alarm_request::AlarmAction,
+    },
     wire::KeyValue,
 };
-use failing::FailingFiles;
 
 const LEASES: &str = "/registry/leases/a";
 
@@ -131,29 +131,22 @@ async fn a_prefix_in_mode_none_is_empty_after_a_restart_and_its_past_is_compacte
 }
 
 #[tokio::test]
-async fn a_transaction_takes_the_strictest_mode_of_its_keys() {
+async fn members_survive_a_restart_and_a_snapshot() {
     let directory = directory();
-    let store = open(directory.path());
-    let ops = [put_of("a", "1", 0), put_of(LEASES, "1", 0)].map(|put| RequestOp {
-        request: Some(Request::RequestPut(put)),
-    });
-    let request = TxnRequest {
-        success: ops.to_vec(),
-        ..TxnRequest::default()
+    let learner = Member {
+        id: 7,
+        peer_ur_ls: vec!["http://learner:2380".into()],
+        is_learner: true,
+        ..Member::default()
     };
-    store.txn(&request).await.unwrap();
-    put(&store, "/registry/leases/b", "1").await;
-    store.compact(store.revision(), true).await.unwrap();
-    store
-        .snapshot(store.shared.journal.as_ref().unwrap())
-        .unwrap();
+    let store = open(directory.path());
+    let recorded = store.record_members(vec![learner.clone()]).unwrap();
+    store.settle(recorded).await.unwrap();
     drop(store);
-    // From the snapshot, twice.
-    for _ in 0..2 {
+    for _ in 0..3 {
         let store = open(directory.path());
-        let pairs = range(&store, ALL, 0).await.unwrap();
-        let keys: Vec<_> = pairs.iter().map(|pair| pair.fields().key).collect();
-        assert_eq!(keys, [LEASES.as_bytes(), b"a"]);
+        assert_eq!(store.members(), std::slice::from_ref(&learner));
+        put(&store, "a", "1").await;
         store.compact(store.revision(), true).await.unwrap();
         store
             .snapshot(store.shared.journal.as_ref().unwrap())
@@ -174,7 +167,8 @@ async fn leases_alarms_and_users_survive_a_restart_and_a_snapshot() {
         kind: 2,
         member_id: 9,
     };
-    store.alarm(AlarmAction::Activate, alarm);
+    let raised = store.alarm(AlarmAction::Activate, alarm).await;
+    assert_eq!(raised.unwrap().0, [alarm]);
     let user = |state: &auth::State| state.user_add("root", None);
     store.change_auth(user).await.unwrap().unwrap();
     store.close().unwrap();
@@ -189,12 +183,13 @@ async fn leases_alarms_and_users_survive_a_restart_and_a_snapshot() {
         );
         assert!(store.lease_time_to_live(revoked).0.is_none());
         assert_eq!(range(&store, ALL, 0).await.unwrap().len(), 1);
-        assert_eq!(store.alarm(AlarmAction::Get, Alarm::any()).0, [alarm]);
+        assert_eq!(store.alarms(0).0, [alarm]);
         assert!(store.auth().read(|state| state.user("root").is_ok()));
         if snapshot {
-            store.alarm(AlarmAction::Deactivate, alarm);
+            let disarmed = store.alarm(AlarmAction::Deactivate, alarm).await;
+            assert_eq!(disarmed.unwrap().0, [alarm]);
             store.compact(store.revision(), true).await.unwrap();
-            store.alarm(AlarmAction::Activate, alarm);
+            store.alarm(AlarmAction::Activate, alarm).await.unwrap();
             store
                 .snapshot(store.shared.journal.as_ref().unwrap())
                 .unwrap();
@@ -250,60 +245,6 @@ async fn a_directory_in_use_is_refused() {
     };
     let refused = Store::open(Limits::default(), &data).unwrap_err();
     assert!(refused.to_string().contains("in use"), "{refused}");
-}
-
-/// The response to a GET over HTTP/1.1.
-async fn get(store: &Store, path: &str) -> String {
-    let listener = TcpListener::bind("[::1]:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let shutdown = CancellationToken::new();
-    let served = crate::server::serve_http(listener, store.clone(), shutdown.clone());
-    let served = tokio::spawn(served);
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: store\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    shutdown.cancel();
-    served.await.unwrap().unwrap();
-    response
-}
-
-#[tokio::test]
-async fn a_full_disk_refuses_writes_and_shows_no_read_what_was_not_acknowledged() {
-    let directory = directory();
-    let (files, full) = FailingFiles::open(directory.path());
-    let store = Store::open_files(Limits::default(), files, Policy::default()).unwrap();
-    let acknowledged = put(&store, "a", "1").await;
-    full.store(true, Ordering::Relaxed);
-    for key in ["a", LEASES] {
-        let refused = store.put(&put_of(key, "2", 0)).await;
-        assert_eq!(refused.unwrap_err(), Error::JournalFailed);
-    }
-    assert_eq!(store.lease_grant(0, 10).await, Err(Error::JournalFailed));
-    assert_eq!(
-        store.compact(acknowledged, false).await,
-        Err(Error::JournalFailed)
-    );
-    assert!(store.journal_failure().unwrap().contains("failed to write"));
-    let health = get(&store, "/health").await;
-    assert!(
-        health.contains(" 503 ") && health.contains("failed to write"),
-        "{health}"
-    );
-    assert!(
-        get(&store, "/livez").await.contains(" 200 "),
-        "reads are served"
-    );
-    full.store(false, Ordering::Relaxed);
-    store.put(&put_of("a", "3", 0)).await.unwrap_err();
-    assert_eq!(store.revision(), acknowledged);
-    let pairs = range(&store, ALL, 0).await.unwrap();
-    assert_eq!(pairs[0].fields().value, b"1");
-    drop(store);
-    let store = open(directory.path());
-    let pairs = range(&store, ALL, 0).await.unwrap();
-    assert_eq!(pairs[0].fields().value, b"1");
 }
 
 #[tokio::test]
@@ -367,13 +308,14 @@ async fn apply(store: Store, path: &Path, change: &Change) -> Store {
             }
         }
         Change::Reopen { close } => {
-            let before = (compacted(&store), history(&store).await);
+            let current = store.revision();
+            let before = state_up_to(&store, current).await;
             if close {
                 store.close().unwrap();
             }
             drop(store);
             let store = open(path);
-            assert_eq!((compacted(&store), history(&store).await), before);
+            assert_eq!(state_up_to(&store, current).await, before);
             return store;
         }
     }
@@ -382,6 +324,16 @@ async fn apply(store: Store, path: &Path, change: &Change) -> Store {
 
 fn compacted(store: &Store) -> Revision {
     store.shared.state.read().keyspace.compacted()
+}
+
+/// All that may not change by a restart: the history, and its hashes at the last compaction and at a
+/// revision.
+async fn state_up_to(store: &Store, revision: Revision) -> (Vec<Vec<KeyValue>>, Vec<KeyspaceHash>) {
+    let mut hashes = Vec::new();
+    for revision in [compacted(store).max(1), revision] {
+        hashes.push(store.hash(revision).await.unwrap().0);
+    }
+    (history(store).await, hashes)
 }
 
 /// The keys at every revision that can be read and changed something, with equal states joined.

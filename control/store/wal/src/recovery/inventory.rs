@@ -24,6 +24,8 @@ pub(super) struct Inventory {
     snapshot: Option<Header>,
     /// The last segment, if its header is incomplete: its creation was interrupted.
     torn_segment: Option<String>,
+    /// The segments after the first missing one, ascending.
+    stranded: Vec<u64>,
     /// Files that nothing needs: incomplete and older snapshots, segments before the snapshot.
     obsolete: Vec<String>,
 }
@@ -50,6 +52,7 @@ impl Inventory {
             reader,
             snapshot,
             torn_segment,
+            stranded: Vec::new(),
             obsolete,
         })
     }
@@ -57,6 +60,17 @@ impl Inventory {
     /// The numbers of the segments to replay.
     pub(super) fn segments(&self) -> &[u64] {
         &self.segments
+    }
+
+    /// The segments after the first missing one.
+    pub(super) fn stranded(&self) -> &[u64] {
+        &self.stranded
+    }
+
+    /// The error that names the first missing segment, if one between others is missing.
+    pub(super) fn missing(&self) -> Option<OpenError> {
+        let last = self.segments.last().filter(|_| !self.stranded.is_empty());
+        last.map(|last| OpenError::Missing(segment_name(last + 1)))
     }
 
     /// The header of the snapshot.
@@ -86,20 +100,20 @@ impl Inventory {
         Ok(snapshot.or(first.map(|(identity, _)| identity)))
     }
 
-    /// Checks that no needed segment is missing, and lists those before the snapshot as left over.
+    /// Checks that the first needed segment is there, and lists those before the snapshot as left over
+    /// and those after a gap as stranded.
     pub(super) fn check(&mut self) -> Result<(), OpenError> {
         let snapshot_needs = self.snapshot.as_ref().map(|header| header.sequence);
         let first = snapshot_needs.unwrap_or(1);
         let obsolete = self.segments.partition_point(|&sequence| sequence < first);
         let obsolete = self.segments.drain(..obsolete);
         self.obsolete.extend(obsolete.map(segment_name));
-        if self.segments.is_empty() && snapshot_needs.is_some() {
+        let in_order = self.segments.iter().zip(first..);
+        let present = in_order.take_while(|(found, expected)| **found == *expected);
+        self.stranded = self.segments.split_off(present.count());
+        let needed = snapshot_needs.is_some() || !self.stranded.is_empty();
+        if self.segments.is_empty() && needed {
             return Err(OpenError::Missing(segment_name(first)));
-        }
-        for (&sequence, expected) in self.segments.iter().zip(first..) {
-            if sequence != expected {
-                return Err(OpenError::Missing(segment_name(expected)));
-            }
         }
         Ok(())
     }

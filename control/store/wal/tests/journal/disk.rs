@@ -1,13 +1,16 @@
 //! A disk in memory that knows what is written and what is synced, and fails on request.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Cursor, Read},
     sync::Arc,
 };
 
 use dormouse_wal::files::{AppendFile, Files};
 use parking_lot::Mutex;
+
+/// Bytes that a power loss keeps or loses together.
+const BLOCK_BYTES: usize = 32;
 
 #[derive(Debug, Default, Clone)]
 struct Content {
@@ -17,6 +20,13 @@ struct Content {
 
 type Names = BTreeMap<String, Arc<Mutex<Content>>>;
 
+/// The opening of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    Read,
+    Create,
+}
+
 /// Faults to inject.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Faults {
@@ -24,6 +34,10 @@ pub(crate) struct Faults {
     pub(crate) space: Option<usize>,
     /// Whether syncs of files fail.
     pub(crate) sync_fails: bool,
+    /// Whether syncs of files do not return.
+    pub(crate) sync_stalls: bool,
+    /// The opening of files that fails.
+    pub(crate) refused: Option<Opening>,
     /// Bytes that one write takes at most.
     pub(crate) write_max: Option<usize>,
     /// The number of writes that are interrupted by a signal.
@@ -61,6 +75,24 @@ impl Disk {
         Self::of(&state.synced_names, |content| {
             content.bytes.len().min(content.synced + kept)
         })
+    }
+
+    /// A disk after a power loss: of what was not synced, any blocks of files, and any changes of names
+    /// may be lost.
+    pub(crate) fn after_power_loss_with_holes(&self, seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let state = self.state.lock();
+        let all = state.synced_names.keys().chain(state.names.keys());
+        let all: BTreeSet<_> = all.cloned().collect();
+        let after = Self::default();
+        for name in all {
+            let either = [&state.synced_names, &state.names];
+            if let Some(content) = random.choice(either).and_then(|names| names.get(&name)) {
+                after.set(&name, with_holes(&content.lock(), &mut random));
+            }
+        }
+        after.sync_directory().unwrap();
+        after
     }
 
     fn of(names: &Names, length: impl Fn(&Content) -> usize) -> Self {
@@ -117,6 +149,19 @@ impl Disk {
     }
 }
 
+/// The bytes of a file after a power loss.
+fn with_holes(content: &Content, random: &mut fastrand::Rng) -> Vec<u8> {
+    let length = random.usize(content.synced..=content.bytes.len());
+    let whole = random.bool();
+    let mut bytes = content.bytes[..if whole { content.bytes.len() } else { length }].to_vec();
+    for block in bytes[content.synced..].chunks_mut(BLOCK_BYTES) {
+        if random.u8(..4) == 0 {
+            block.fill(0);
+        }
+    }
+    bytes
+}
+
 #[derive(Debug)]
 struct OpenFile {
     disk: Disk,
@@ -144,6 +189,9 @@ impl AppendFile for OpenFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        while self.disk.state.lock().faults.sync_stalls {
+            std::thread::yield_now();
+        }
         if self.disk.state.lock().faults.sync_fails {
             return Err(io::Error::other("injected EIO"));
         }
@@ -159,12 +207,18 @@ impl Files for Disk {
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        if self.state.lock().faults.refused == Some(Opening::Read) {
+            return Err(io::Error::other("injected EIO"));
+        }
         let bytes = self.content(name)?.lock().bytes.clone();
         Ok(Box::new(Cursor::new(bytes)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>> {
         let mut state = self.state.lock();
+        if state.faults.refused == Some(Opening::Create) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }

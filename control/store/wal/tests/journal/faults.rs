@@ -3,8 +3,8 @@
 use dormouse_wal::Durability;
 
 use crate::{
-    disk::Disk,
-    harness::{append, config, marks, open, run, small_segments, write},
+    disk::{Disk, Opening},
+    harness::{append, config, marks, open, read, run, small_segments, write},
 };
 
 #[test]
@@ -92,4 +92,33 @@ fn a_failed_seal_of_a_full_segment_is_a_failure() {
         let _ = write(&journal, mark, Durability::Os);
     }
     crate::harness::eventually("the failure is known", || journal.failure().is_some());
+}
+
+#[test]
+fn a_segment_that_cannot_be_created_ends_acknowledgements() {
+    let disk = Disk::default();
+    let journal = open(&disk, small_segments());
+    disk.with_faults(|faults| faults.refused = Some(Opening::Create));
+    let acknowledged = (1..=40)
+        .take_while(|&mark| write(&journal, mark, Durability::Os).is_ok())
+        .count();
+    assert!(acknowledged < 40);
+    let reason = journal.failure().unwrap().reason();
+    assert!(reason.contains("failed to create `"), "{reason}");
+    assert!(marks(&disk.after_kill()).len() >= acknowledged);
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_refused_and_left_as_it_is() {
+    let disk = Disk::default();
+    let journal = open(&disk, small_segments());
+    for mark in 1..=40 {
+        write(&journal, mark, Durability::Os).unwrap();
+    }
+    drop(journal);
+    disk.with_faults(|faults| faults.refused = Some(Opening::Read));
+    let error = read(&disk, config()).unwrap_err().to_string();
+    assert!(error.contains("failed to read `"), "{error}");
+    disk.with_faults(|faults| faults.refused = None);
+    assert_eq!(marks(&disk), (1..=40).collect::<Vec<_>>());
 }

@@ -2,7 +2,7 @@
 
 use dormouse_wal::{
     Durability, Identity, OpenError,
-    segment::{FileType, HEADER_BYTES, Header, segment_name},
+    segment::{FileType, HEADER_BYTES, Header, Place, segment_name},
 };
 
 use crate::{
@@ -55,6 +55,7 @@ fn a_segment_of_another_cluster_is_refused() {
         ceiling: 0,
         boot: 0,
         previous: 0,
+        place: Place::Unstated,
     };
     let mut bytes = disk.bytes(&segment_name(2));
     let header = Header::decode(&bytes, FileType::Segment, "2").unwrap();
@@ -64,6 +65,7 @@ fn a_segment_of_another_cluster_is_refused() {
         ceiling: header.ceiling,
         boot: header.boot,
         previous: header.previous,
+        place: header.place,
         ..other
     };
     bytes[..HEADER_BYTES].copy_from_slice(&other.encode());
@@ -77,10 +79,10 @@ fn a_segment_of_another_cluster_is_refused() {
 fn a_newer_format_is_refused() {
     let disk = written();
     let mut bytes = disk.bytes(&segment_name(1));
-    bytes[8] = 2;
+    bytes[8] = 3;
     disk.set(&segment_name(1), bytes);
     let error = read(&disk, small_segments()).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { format: 2, .. }));
+    assert!(matches!(error, OpenError::NewerFormat { format: 3, .. }));
     assert!(
         error
             .to_string()

@@ -1,69 +1,111 @@
-//! A directory whose writes fail on request.
+//! A directory whose operations fail on request.
 
 use std::{
     io::{self, Read},
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use dormouse_wal::files::{AppendFile, Directory, Files};
+use parking_lot::Mutex;
+
+/// The operation that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Writes: the disk is full.
+    Full,
+    /// Writes: the device fails.
+    Write,
+    /// Syncs.
+    Sync,
+    /// Reads.
+    Read,
+}
+
+impl Fault {
+    fn error(self) -> io::Error {
+        // EIO has no kind in the standard library.
+        const EIO: i32 = 5;
+        match self {
+            Self::Full => io::ErrorKind::StorageFull.into(),
+            Self::Write | Self::Sync | Self::Read => io::Error::from_raw_os_error(EIO),
+        }
+    }
+}
+
+/// The switch of a directory's faults; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults(Arc<Mutex<Option<Fault>>>);
+
+impl Faults {
+    pub(super) fn set(&self, fault: Option<Fault>) {
+        *self.0.lock() = fault;
+    }
+
+    fn check(&self, operations: &[Fault]) -> io::Result<()> {
+        match *self.0.lock() {
+            Some(fault) if operations.contains(&fault) => Err(fault.error()),
+            _ => Ok(()),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct FailingFiles {
     inner: Directory,
-    full: Arc<AtomicBool>,
+    faults: Faults,
 }
 
 #[derive(Debug)]
 struct FailingFile {
     inner: Arc<dyn AppendFile>,
-    full: Arc<AtomicBool>,
+    faults: Faults,
 }
 
 impl FailingFiles {
-    /// The files of a directory; writes fail while the flag is set.
-    pub(super) fn open(path: &Path) -> (Arc<Self>, Arc<AtomicBool>) {
-        let full = Arc::<AtomicBool>::default();
+    /// The files of a directory, and the switch of their faults.
+    pub(super) fn open(path: &Path) -> (Arc<Self>, Faults) {
+        let faults = Faults::default();
         let files = Self {
             inner: Directory::open(path).unwrap(),
-            full: Arc::clone(&full),
+            faults: faults.clone(),
         };
-        (Arc::new(files), full)
+        (Arc::new(files), faults)
     }
 }
 
 impl AppendFile for FailingFile {
     fn append(&self, bytes: &[u8]) -> io::Result<usize> {
-        if self.full.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
+        self.faults.check(&[Fault::Full, Fault::Write])?;
         self.inner.append(bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.faults.check(&[Fault::Sync])?;
         self.inner.sync()
     }
 }
 
 impl Files for FailingFiles {
     fn list(&self) -> io::Result<Vec<String>> {
+        self.faults.check(&[Fault::Read])?;
         self.inner.list()
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        self.faults.check(&[Fault::Read])?;
         self.inner.read(name)
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>> {
+        self.faults.check(&[Fault::Full, Fault::Write])?;
         let inner = self.inner.create(name)?;
-        let full = Arc::clone(&self.full);
-        Ok(Arc::new(FailingFile { inner, full }))
+        let faults = self.faults.clone();
+        Ok(Arc::new(FailingFile { inner, faults }))
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
+        self.faults.check(&[Fault::Sync])?;
         self.inner.sync(name)
     }
 
@@ -80,6 +122,7 @@ impl Files for FailingFiles {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
+        self.faults.check(&[Fault::Sync])?;
         self.inner.sync_directory()
     }
 }

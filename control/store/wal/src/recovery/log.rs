@@ -1,0 +1,287 @@
+//! The log of a directory: its segments in order, up to the first bytes that are no record.
+
+use std::io::Read;
+
+use super::{
+    Config, Record, Visitor,
+    inventory::{self, Inventory},
+    judge::{Damage, Torn, proven, stated, synced_position},
+};
+use crate::{
+    OpenError,
+    error::FileError,
+    files::Files,
+    frame::{Frame, Position},
+    group::CEILING_KIND,
+    journal::CLOSED_KIND,
+    scan::{Frames, Tail},
+    segment::{FileType, HEADER_BYTES, Header, Place, segment_name},
+    writer::{End, Listed},
+};
+
+/// The content of the segments that are read.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) end: End,
+    pub(super) listed: Vec<Listed>,
+    pub(super) closed: Option<u64>,
+    /// The boot in which the last segment was created.
+    pub(super) boot: Option<u64>,
+    pub(super) torn: Option<Torn>,
+    place: Place,
+    /// The highest position that is stated as synced.
+    synced: Position,
+}
+
+/// A segment in memory.
+struct Segment {
+    sequence: u64,
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Segment {
+    /// Reads a segment into the memory of another one, which costs less than new memory.
+    fn read(files: &dyn Files, sequence: u64, mut bytes: Vec<u8>) -> Result<Self, FileError> {
+        let name = segment_name(sequence);
+        bytes.clear();
+        files
+            .read(&name)
+            .and_then(|mut input| input.read_to_end(&mut bytes))
+            .map_err(FileError::of("read", &name))?;
+        Ok(Self {
+            sequence,
+            name,
+            bytes,
+        })
+    }
+}
+
+impl Log {
+    pub(super) fn new() -> Self {
+        Self {
+            end: End {
+                sequence: 0,
+                position: 0,
+                last_crc: 0,
+                mark: 0,
+                ceiling: 0,
+            },
+            listed: Vec::new(),
+            closed: None,
+            boot: None,
+            torn: None,
+            place: Place::Unstated,
+            synced: 0,
+        }
+    }
+
+    /// Reads the segments. Bytes that are no record end the log if they are the work of a write or of
+    /// a sync that did not complete; otherwise they are refused.
+    pub(super) fn replay(
+        &mut self,
+        files: &dyn Files,
+        (config, inventory): (&Config, &Inventory),
+        visit: Visitor<'_>,
+    ) -> Result<(), OpenError> {
+        let mut bytes = Vec::new();
+        for (index, &sequence) in inventory.segments().iter().enumerate() {
+            let segment = Segment::read(files, sequence, bytes)?;
+            if let Some(damage) = self.segment(&segment, config, visit)? {
+                let kept = index + usize::from(damage.cut.is_some());
+                let later = &inventory.segments()[kept..];
+                let later = [later, inventory.stranded()].concat();
+                return self.judge(files, config, Damage { later, ..damage });
+            }
+            bytes = segment.bytes;
+        }
+        let Some(error) = inventory.missing() else {
+            return Ok(());
+        };
+        let later = inventory.stranded().to_vec();
+        let damage = self.lacks(error);
+        self.judge(files, config, Damage { later, ..damage })
+    }
+
+    /// Damage at the end of what is read: the next segment is missing or not usable.
+    fn lacks(&self, error: OpenError) -> Damage {
+        Damage {
+            position: self.end.position,
+            cut: None,
+            torn: false,
+            later: Vec::new(),
+            error,
+        }
+    }
+
+    /// Reads a segment; returns the damage at which reading ended early.
+    fn segment(
+        &mut self,
+        segment: &Segment,
+        config: &Config,
+        visit: Visitor<'_>,
+    ) -> Result<Option<Damage>, OpenError> {
+        let Segment {
+            sequence,
+            name,
+            bytes,
+        } = segment;
+        let header = match Header::decode(bytes, FileType::Segment, name) {
+            Ok(header) => header,
+            Err(error @ OpenError::Damaged { .. }) => return Ok(Some(self.lacks(error))),
+            Err(error) => return Err(error),
+        };
+        inventory::check_identity(header.identity, config.identity, name)?;
+        if let Some(error) = self.gap(&header, (*sequence, name))? {
+            return Ok(Some(self.lacks(error)));
+        }
+        self.enter(&header);
+        let mut frames = Frames::new(
+            &bytes[HEADER_BYTES..],
+            config.identity.cluster,
+            header.position,
+        );
+        let mut offset = HEADER_BYTES as u64;
+        while let Some(frame) = frames.next() {
+            self.end.last_crc = frame.crc;
+            self.record(frame, visit)
+                .map_err(|source| OpenError::Record {
+                    file: name.clone(),
+                    offset,
+                    source,
+                })?;
+            offset = (HEADER_BYTES + frames.offset()) as u64;
+        }
+        self.end.sequence = *sequence;
+        self.end.position = header.position + frames.offset() as u64;
+        self.listed.push(Listed {
+            sequence: *sequence,
+            mark: header.mark,
+            bytes: offset,
+        });
+        Ok(self.tail(frames, (name, offset)))
+    }
+
+    /// Takes what the header states.
+    fn enter(&mut self, header: &Header) {
+        self.end.ceiling = self.end.ceiling.max(header.ceiling);
+        // A later run, or a later record of the run that was closed.
+        (self.boot, self.closed) = (Some(header.boot), None);
+        self.place = header.place;
+        if header.place == Place::First {
+            self.synced = header.position;
+        }
+    }
+
+    /// A segment continues the one before it; the first that is read continues one that is removed.
+    /// Returns the error if the end of the segment before is missing.
+    fn gap(
+        &mut self,
+        header: &Header,
+        (sequence, name): (u64, &str),
+    ) -> Result<Option<OpenError>, OpenError> {
+        let first = self.listed.is_empty();
+        if first {
+            self.end.last_crc = header.previous;
+            self.end.position = header.position;
+        }
+        let error = OpenError::NotContinued(name.to_owned());
+        if header.sequence != sequence || header.position < self.end.position {
+            return Err(error);
+        }
+        if header.position > self.end.position {
+            return Ok(Some(error));
+        }
+        if header.previous != self.end.last_crc {
+            return Err(error);
+        }
+        Ok(None)
+    }
+
+    fn record(
+        &mut self,
+        frame: Frame<'_>,
+        visit: Visitor<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        if let Some(synced) = synced_position(&frame) {
+            self.synced = self.synced.max(synced);
+            return Ok(());
+        }
+        let Frame { kind, payload, .. } = frame;
+        self.closed = None;
+        match kind {
+            CEILING_KIND => self.end.ceiling = self.end.ceiling.max(number(payload)?),
+            CLOSED_KIND => self.closed = Some(number(payload)?),
+            _ => {
+                return visit(Record {
+                    in_snapshot: false,
+                    kind,
+                    payload,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The damage at the end of a segment, if it has bytes that are no record.
+    fn tail(&mut self, frames: Frames<'_>, (name, offset): (&str, u64)) -> Option<Damage> {
+        let (torn, detail) = match frames.tail() {
+            Tail::Clean => return None,
+            Tail::Torn => (true, "the records end before the segment does"),
+            Tail::Damaged => (
+                false,
+                "a record does not match its checksum, and valid records follow",
+            ),
+        };
+        self.synced = self.synced.max(stated(frames));
+        let file = name.to_owned();
+        Some(Damage {
+            cut: Some((file.clone(), offset)),
+            torn,
+            ..self.lacks(OpenError::Damaged {
+                file,
+                offset,
+                detail,
+            })
+        })
+    }
+
+    /// Ends the log at damage, or refuses it.
+    fn judge(
+        &mut self,
+        files: &dyn Files,
+        config: &Config,
+        damage: Damage,
+    ) -> Result<(), OpenError> {
+        let unfinished_write = damage.torn && damage.later.is_empty();
+        if !unfinished_write && !self.is_power_loss(files, config, &damage)? {
+            return Err(damage.error);
+        }
+        self.torn = Some(damage.accept());
+        Ok(())
+    }
+
+    /// Whether a power loss explains the damage: it is in the last run, which was in another boot, and
+    /// nothing proves that the position was synced.
+    fn is_power_loss(
+        &self,
+        files: &dyn Files,
+        config: &Config,
+        damage: &Damage,
+    ) -> Result<bool, FileError> {
+        let same_boot = config.boot != 0 && self.boot == Some(config.boot);
+        if same_boot || self.place == Place::Unstated {
+            return Ok(false);
+        }
+        let mut synced = self.synced;
+        for &sequence in &damage.later {
+            let Segment { name, bytes, .. } = Segment::read(files, sequence, Vec::new())?;
+            synced = synced.max(proven(&bytes, config, (&name, damage.position)));
+        }
+        Ok(synced <= damage.position)
+    }
+}
+
+fn number(payload: &[u8]) -> Result<u64, std::array::TryFromSliceError> {
+    payload.try_into().map(u64::from_le_bytes)
+}
