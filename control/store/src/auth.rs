@@ -13,8 +13,10 @@ mod tests;
 mod token;
 mod users;
 
+pub(crate) use authority::Unchanged;
 pub use authority::{Auth, Credentials, Options};
 pub use check::Caller;
+pub(crate) use check::Check;
 pub use error::AuthError;
 pub use password::{BCRYPT_COSTS, PASSWORD_BYTES_MAX};
 pub use permission::Right;

@@ -1,5 +1,7 @@
 //! Errors of requests, with etcd's texts: clients compare them.
 
+use crate::auth::AuthError;
+
 /// An error of a request. The request changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -54,4 +56,7 @@ pub enum Error {
     /// The TTL is above [`crate::lease::TTL_MAX_S`].
     #[error("etcdserver: too large lease TTL")]
     LeaseTtlTooLarge,
+    /// The user may not do what the request asks.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
 }

@@ -159,12 +159,17 @@ impl Leases {
     pub fn time_to_live(&self, id: LeaseId, now: Uptime) -> Result<TimeToLive, Error> {
         let lease = self.by_id.get(&id).ok_or(Error::LeaseNotFound)?;
         let left = Duration::from_nanos(lease.expires).saturating_sub(now);
-        let keys = self.keys.range(attached(id));
         Ok(TimeToLive {
             ttl_s: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             granted_ttl_s: lease.ttl_s,
-            keys: keys.map(|(_, key)| Bytes::copy_from_slice(key)).collect(),
+            keys: self.keys(id),
         })
+    }
+
+    /// The attached keys of a lease, in order.
+    pub(crate) fn keys(&self, id: LeaseId) -> Vec<Bytes> {
+        let keys = self.keys.range(attached(id));
+        keys.map(|(_, key)| Bytes::copy_from_slice(key)).collect()
     }
 
     /// The time of the next expiry, or an earlier one at which [`expired`](Self::expired) finds that

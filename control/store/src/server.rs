@@ -146,15 +146,14 @@ fn routes(
 ) -> Result<Routes, ServeError> {
     let watches = watch::Service::new(store.clone(), streams.clone());
     let leases = lease::Service::new(store.clone(), streams.clone());
-    let locks = concurrency::Lock::new(store.clone(), streams.clone());
-    let elections = concurrency::Election::new(store.clone(), streams);
+    let queues = concurrency::Service::new(store.clone(), streams);
     let mut builder = Routes::builder();
     builder
         .add_service(AuthServer::new(auth::Service::new(store.clone())))
         .add_service(WatchServer::new(watches))
         .add_service(LeaseServer::new(leases))
-        .add_service(LockServer::new(locks))
-        .add_service(ElectionServer::new(elections))
+        .add_service(LockServer::new(queues.clone()))
+        .add_service(ElectionServer::new(queues))
         .add_service(ClusterServer::new(cluster))
         .add_service(MaintenanceServer::new(maintenance::Service::new(
             store.clone(),
@@ -192,6 +191,7 @@ impl From<Error> for Status {
             Error::Compacted | Error::FutureRevision | Error::LeaseTtlTooLarge => Code::OutOfRange,
             Error::LeaseNotFound => Code::NotFound,
             Error::LeaseExists => Code::FailedPrecondition,
+            Error::Auth(refusal) => return refusal.into(),
         };
         Self::new(code, error.to_string())
     }

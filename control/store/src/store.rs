@@ -33,7 +33,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     Error,
     alarm::Alarms,
-    auth::{self, Auth},
+    auth::{self, Auth, AuthError, Caller, Check, Unchanged},
     commit::Frontier,
     durable::{Cause, Journal, Lost, Restored, Written},
     keyspace::{KeyRange, Keyspace, Revision},
@@ -303,8 +303,18 @@ impl Store {
         BASE_BYTES + data.load(Ordering::Relaxed) + watches.load(Ordering::Relaxed)
     }
 
-    /// Puts one key. A caller that drops the future does not learn whether the put happened.
+    /// Puts one key, see [`Store::put_as`].
     pub async fn put(&self, request: &PutRequest) -> Result<PutResponse, Error> {
+        self.put_as(None, request).await
+    }
+
+    /// Puts one key for a client; `None` is this process, which may do everything. A caller that drops
+    /// the future does not learn whether the put happened.
+    pub(crate) async fn put_as(
+        &self,
+        caller: Option<&Caller>,
+        request: &PutRequest,
+    ) -> Result<PutResponse, Error> {
         self.check_transport(request)?;
         self.admit(quota::put(request))?;
         txn::check_put(request)?;
@@ -312,15 +322,25 @@ impl Store {
         self.shared.metrics.puts.inc();
         let (mut response, written) = self.write(|state| {
             state.alarms.check_growth()?;
+            let _unchanged = self.permit(caller, state, |check| check.put(request))?;
             txn::put(&mut state.keyspace, &state.leases, request)
         })?;
         response.header = Some(self.answer(written).await?);
         Ok(response)
     }
 
-    /// Deletes a range of keys. A caller that drops the future does not learn whether it happened.
+    /// Deletes a range of keys, see [`Store::delete_range_as`].
     pub async fn delete_range(
         &self,
+        request: &DeleteRangeRequest,
+    ) -> Result<DeleteRangeResponse, Error> {
+        self.delete_range_as(None, request).await
+    }
+
+    /// Deletes a range of keys for a client, as [`Store::put_as`] puts one.
+    pub(crate) async fn delete_range_as(
+        &self,
+        caller: Option<&Caller>,
         request: &DeleteRangeRequest,
     ) -> Result<DeleteRangeResponse, Error> {
         self.check_transport(request)?;
@@ -329,6 +349,7 @@ impl Store {
         self.shared.metrics.deletes.inc();
         let (mut response, written) = self.write(|state| {
             state.alarms.check_write()?;
+            let _unchanged = self.permit(caller, state, |check| check.delete_range(request))?;
             let response = txn::delete_range(&mut state.keyspace, request);
             if response.deleted > 0 {
                 let range = KeyRange::new(&request.key, &request.range_end);
@@ -340,8 +361,18 @@ impl Store {
         Ok(response)
     }
 
-    /// Runs a transaction. A caller that drops the future does not learn whether it happened.
+    /// Runs a transaction, see [`Store::txn_as`].
     pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
+        self.txn_as(None, request).await
+    }
+
+    /// Runs a transaction for a client, as [`Store::put_as`] puts a key. One that only reads is not
+    /// checked.
+    pub(crate) async fn txn_as(
+        &self,
+        caller: Option<&Caller>,
+        request: &TxnRequest,
+    ) -> Result<TxnResponse, Error> {
         self.check_transport(request)?;
         let growth = quota::txn(request);
         self.admit(growth)?;
@@ -360,6 +391,7 @@ impl Store {
             } else {
                 state.alarms.check_write()?;
             }
+            let _unchanged = self.permit(caller, state, |check| check.txn(request))?;
             let beside = Beside {
                 leases: &state.leases,
                 lost: &self.shared.lost,
@@ -368,6 +400,17 @@ impl Store {
         })?;
         response.header = Some(self.answer(written).await?);
         Ok(response)
+    }
+
+    /// Checks that a client may run the write in progress.
+    fn permit(
+        &self,
+        caller: Option<&Caller>,
+        state: &State,
+        check: impl FnOnce(&Check<'_>) -> Result<(), AuthError>,
+    ) -> Result<Option<Unchanged<'_>>, AuthError> {
+        let lease_keys = |id| state.leases.keys(id);
+        self.shared.auth.permit(caller, &lease_keys, check)
     }
 
     /// Runs one write under the lock and records it; returns its response.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 
 use super::{
@@ -18,10 +18,7 @@ use super::{
     password::Hasher,
     token::{self, Tokens},
 };
-use crate::{
-    lease::LeaseId,
-    proto::etcdserverpb::{DeleteRangeRequest, PutRequest, TxnRequest},
-};
+use crate::{lease::LeaseId, proto::etcdserverpb::TxnRequest};
 
 /// Options of authentication; the defaults are etcd's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +46,9 @@ pub struct Credentials {
     /// The common name of the client's verified certificate.
     pub common_name: Option<Arc<str>>,
 }
+
+/// While it is held, users and roles do not change.
+pub(crate) type Unchanged<'a> = RwLockReadGuard<'a, State>;
 
 /// Users, roles and logins.
 #[derive(Debug)]
@@ -160,33 +160,33 @@ impl Auth {
         }
     }
 
-    /// Checks the permissions of a put.
-    pub fn check_put(
+    /// Checks a write of a client; `None` is this process, which may do everything. Users and roles do
+    /// not change until the guard is dropped: a caller that writes before has checked and written in
+    /// one step.
+    pub(crate) fn permit(
         &self,
-        caller: &Caller,
-        request: &PutRequest,
+        caller: Option<&Caller>,
         lease_keys: &dyn Fn(LeaseId) -> Vec<Bytes>,
-    ) -> Result<(), AuthError> {
-        self.check(caller, lease_keys, |check| check.put(request))
+        check: impl FnOnce(&Check<'_>) -> Result<(), AuthError>,
+    ) -> Result<Option<Unchanged<'_>>, AuthError> {
+        let Some(caller) = caller else {
+            return Ok(None);
+        };
+        let state = self.state.read();
+        if state.enabled() {
+            check(&Check {
+                state: &state,
+                caller,
+                lease_keys,
+            })?;
+        }
+        Ok(Some(state))
     }
 
-    /// Checks the permissions of a delete.
-    pub fn check_delete_range(
-        &self,
-        caller: &Caller,
-        request: &DeleteRangeRequest,
-    ) -> Result<(), AuthError> {
-        self.check(caller, &|_| Vec::new(), |check| check.delete_range(request))
-    }
-
-    /// Checks the permissions of a transaction.
-    pub fn check_txn(
-        &self,
-        caller: &Caller,
-        request: &TxnRequest,
-        lease_keys: &dyn Fn(LeaseId) -> Vec<Bytes>,
-    ) -> Result<(), AuthError> {
-        self.check(caller, lease_keys, |check| check.txn(request))
+    /// Checks the permissions of a transaction that only reads.
+    pub fn check_read_txn(&self, caller: &Caller, request: &TxnRequest) -> Result<(), AuthError> {
+        let checked = self.permit(Some(caller), &|_| Vec::new(), |check| check.txn(request));
+        checked.map(drop)
     }
 
     /// Checks that the user may read a range.
@@ -197,19 +197,5 @@ impl Auth {
         range_end: &[u8],
     ) -> Result<(), AuthError> {
         self.read(|state| state.check_range(caller, Right::Read, (key, range_end)))
-    }
-
-    fn check(
-        &self,
-        caller: &Caller,
-        lease_keys: &dyn Fn(LeaseId) -> Vec<Bytes>,
-        check: impl FnOnce(&Check<'_>) -> Result<(), AuthError>,
-    ) -> Result<(), AuthError> {
-        let state = self.state.read();
-        check(&Check {
-            state: &state,
-            caller,
-            lease_keys,
-        })
     }
 }

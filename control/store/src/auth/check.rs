@@ -86,7 +86,7 @@ impl State {
 }
 
 /// The check of the operations of one request.
-pub(super) struct Check<'a> {
+pub(crate) struct Check<'a> {
     pub(super) state: &'a State,
     pub(super) caller: &'a Caller,
     /// The keys of a lease.
@@ -100,11 +100,10 @@ impl Check<'_> {
 
     /// A put needs the right on the key and, since the user could revoke the lease then, on all keys
     /// of its lease.
-    pub(super) fn put(&self, request: &PutRequest) -> Result<(), AuthError> {
+    pub(crate) fn put(&self, request: &PutRequest) -> Result<(), AuthError> {
         self.range(Right::Write, &request.key, b"")?;
         if request.lease != 0 {
-            let keys = (self.lease_keys)(request.lease);
-            self.state.check_keys(self.caller, Right::Write, &keys)?;
+            self.lease_revoke(request.lease)?;
         }
         if request.prev_kv {
             self.range(Right::Read, &request.key, b"")?;
@@ -112,7 +111,17 @@ impl Check<'_> {
         Ok(())
     }
 
-    pub(super) fn delete_range(&self, request: &DeleteRangeRequest) -> Result<(), AuthError> {
+    /// A revocation needs the right on all keys of the lease.
+    pub(crate) fn lease_revoke(&self, id: LeaseId) -> Result<(), AuthError> {
+        // A lease may have many keys, and `root` has the right on each.
+        if self.state.check_root(self.caller).is_ok() {
+            return Ok(());
+        }
+        let keys = (self.lease_keys)(id);
+        self.state.check_keys(self.caller, Right::Write, &keys)
+    }
+
+    pub(crate) fn delete_range(&self, request: &DeleteRangeRequest) -> Result<(), AuthError> {
         self.range(Right::Write, &request.key, &request.range_end)?;
         if request.prev_kv {
             self.range(Right::Read, &request.key, &request.range_end)?;
@@ -121,7 +130,7 @@ impl Check<'_> {
     }
 
     /// Both branches need permission, whichever is taken, and so do nested transactions.
-    pub(super) fn txn(&self, request: &TxnRequest) -> Result<(), AuthError> {
+    pub(crate) fn txn(&self, request: &TxnRequest) -> Result<(), AuthError> {
         for compare in &request.compare {
             self.range(Right::Read, &compare.key, &compare.range_end)?;
         }

@@ -140,7 +140,7 @@ fn check_txn(txn: &TxnRequest) -> Result<(), AuthError> {
         8 => vec![Bytes::from_static(b"w")],
         _ => Vec::new(),
     };
-    let check = check::Check {
+    let check = Check {
         state: &state,
         caller: &caller(&state, "bob"),
         lease_keys: &lease_keys,

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use super::guard;
 use crate::{
     Store,
-    auth::{AuthError, Change, State},
+    auth::{AuthError, Change, Credentials, State},
     proto::etcdserverpb::{
         AuthDisableRequest, AuthDisableResponse, AuthEnableRequest, AuthEnableResponse,
         AuthRoleAddRequest, AuthRoleAddResponse, AuthRoleDeleteRequest, AuthRoleDeleteResponse,
@@ -38,11 +38,19 @@ impl Service {
         self.store.header(self.store.revision())
     }
 
+    /// Runs an operation. That its user has the role `root` is checked in the same step, too: the role
+    /// may have been revoked since the guard has checked it.
     async fn change(
         &self,
+        credentials: Credentials,
         operation: impl FnOnce(&State) -> Result<Vec<Change>, AuthError>,
     ) -> Result<ResponseHeader, Status> {
-        self.store.change_auth(operation).await??;
+        let caller = self.store.auth().caller(&credentials)?;
+        let checked = |state: &State| {
+            state.check_root(&caller)?;
+            operation(state)
+        };
+        self.store.change_auth(checked).await??;
         Ok(self.header())
     }
 
@@ -81,17 +89,19 @@ fn has_role(state: &State, user: &str, role: &str) -> bool {
 impl Auth for Service {
     async fn auth_enable(
         &self,
-        _request: Request<AuthEnableRequest>,
+        request: Request<AuthEnableRequest>,
     ) -> Result<Response<AuthEnableResponse>, Status> {
-        let header = Some(self.change(State::enable).await?);
+        let user = guard::of_request(&request);
+        let header = Some(self.change(user, State::enable).await?);
         Ok(Response::new(AuthEnableResponse { header }))
     }
 
     async fn auth_disable(
         &self,
-        _request: Request<AuthDisableRequest>,
+        request: Request<AuthDisableRequest>,
     ) -> Result<Response<AuthDisableResponse>, Status> {
-        let header = Some(self.change(|state| Ok(state.disable())).await?);
+        let user = guard::of_request(&request);
+        let header = Some(self.change(user, |state| Ok(state.disable())).await?);
         Ok(Response::new(AuthDisableResponse { header }))
     }
 
@@ -124,6 +134,7 @@ impl Auth for Service {
         &self,
         request: Request<AuthUserAddRequest>,
     ) -> Result<Response<AuthUserAddResponse>, Status> {
+        let user = guard::of_request(&request);
         let request = request.into_inner();
         let auth = self.store.auth();
         auth.read(|state| state.check_new_user(&request.name))?;
@@ -133,7 +144,7 @@ impl Auth for Service {
             Some(self.hash(request.password).await?)
         };
         let header = Some(
-            self.change(|state| state.user_add(&request.name, hash))
+            self.change(user, |state| state.user_add(&request.name, hash))
                 .await?,
         );
         Ok(Response::new(AuthUserAddResponse { header }))
@@ -165,8 +176,9 @@ impl Auth for Service {
         &self,
         request: Request<AuthUserDeleteRequest>,
     ) -> Result<Response<AuthUserDeleteResponse>, Status> {
+        let user = guard::of_request(&request);
         let name = &request.get_ref().name;
-        let header = Some(self.change(|state| state.user_delete(name)).await?);
+        let header = Some(self.change(user, |state| state.user_delete(name)).await?);
         self.store.auth().revoke_tokens(name);
         Ok(Response::new(AuthUserDeleteResponse { header }))
     }
@@ -175,13 +187,14 @@ impl Auth for Service {
         &self,
         request: Request<AuthUserChangePasswordRequest>,
     ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
+        let user = guard::of_request(&request);
         let AuthUserChangePasswordRequest { name, password, .. } = request.into_inner();
         self.store
             .auth()
             .read(|state| state.user(&name).map(|_| ()))?;
         let hash = self.hash(password).await?;
         let header = Some(
-            self.change(|state| state.user_change_password(&name, hash))
+            self.change(user, |state| state.user_change_password(&name, hash))
                 .await?,
         );
         self.store.auth().revoke_tokens(&name);
@@ -192,9 +205,10 @@ impl Auth for Service {
         &self,
         request: Request<AuthUserGrantRoleRequest>,
     ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
+        let user = guard::of_request(&request);
         let request = request.get_ref();
         let change = |state: &State| state.user_grant_role(&request.user, &request.role);
-        let header = Some(self.change(change).await?);
+        let header = Some(self.change(user, change).await?);
         Ok(Response::new(AuthUserGrantRoleResponse { header }))
     }
 
@@ -202,9 +216,10 @@ impl Auth for Service {
         &self,
         request: Request<AuthUserRevokeRoleRequest>,
     ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
+        let user = guard::of_request(&request);
         let request = request.get_ref();
         let change = |state: &State| state.user_revoke_role(&request.name, &request.role);
-        let header = Some(self.change(change).await?);
+        let header = Some(self.change(user, change).await?);
         Ok(Response::new(AuthUserRevokeRoleResponse { header }))
     }
 
@@ -212,8 +227,9 @@ impl Auth for Service {
         &self,
         request: Request<AuthRoleAddRequest>,
     ) -> Result<Response<AuthRoleAddResponse>, Status> {
+        let user = guard::of_request(&request);
         let header = Some(
-            self.change(|state| state.role_add(&request.get_ref().name))
+            self.change(user, |state| state.role_add(&request.get_ref().name))
                 .await?,
         );
         Ok(Response::new(AuthRoleAddResponse { header }))
@@ -245,8 +261,9 @@ impl Auth for Service {
         &self,
         request: Request<AuthRoleDeleteRequest>,
     ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
+        let user = guard::of_request(&request);
         let header = Some(
-            self.change(|state| state.role_delete(&request.get_ref().role))
+            self.change(user, |state| state.role_delete(&request.get_ref().role))
                 .await?,
         );
         Ok(Response::new(AuthRoleDeleteResponse { header }))
@@ -256,8 +273,12 @@ impl Auth for Service {
         &self,
         request: Request<AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
+        let user = guard::of_request(&request);
         let AuthRoleGrantPermissionRequest { name, perm } = request.into_inner();
-        let header = Some(self.change(|state| state.role_grant(&name, perm)).await?);
+        let header = Some(
+            self.change(user, |state| state.role_grant(&name, perm))
+                .await?,
+        );
         Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
     }
 
@@ -265,13 +286,14 @@ impl Auth for Service {
         &self,
         request: Request<AuthRoleRevokePermissionRequest>,
     ) -> Result<Response<AuthRoleRevokePermissionResponse>, Status> {
+        let user = guard::of_request(&request);
         let AuthRoleRevokePermissionRequest {
             role,
             key,
             range_end,
         } = request.into_inner();
         let header = Some(
-            self.change(|state| state.role_revoke(&role, &key, &range_end))
+            self.change(user, |state| state.role_revoke(&role, &key, &range_end))
                 .await?,
         );
         Ok(Response::new(AuthRoleRevokePermissionResponse { header }))

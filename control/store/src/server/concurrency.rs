@@ -7,10 +7,29 @@ mod follow;
 mod lock;
 mod queue;
 
-pub(super) use election::Service as Election;
-pub(super) use lock::Service as Lock;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Status};
 
-use tonic::Status;
+use crate::Store;
+use client::Client;
+
+/// Both services.
+#[derive(Clone, Debug)]
+pub(super) struct Service {
+    store: Store,
+    shutdown: CancellationToken,
+}
+
+impl Service {
+    pub(super) fn new(store: Store, shutdown: CancellationToken) -> Self {
+        Self { store, shutdown }
+    }
+
+    /// The client of a request.
+    fn client<T>(&self, request: &Request<T>) -> Client {
+        Client::new(&self.store, &self.shutdown, request)
+    }
+}
 
 /// As in etcd, errors of these services have no code of their own.
 fn unknown(inner: &Status) -> Status {

@@ -68,8 +68,7 @@ impl Lease for Service {
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
         let id = request.get_ref().id;
-        Session::new(&self.store, &request).check_leases(Right::Write, &[id])?;
-        let revision = self.store.lease_revoke(id).await?;
+        let revision = Session::new(&self.store, &request).lease_revoke(id).await?;
         let header = Some(self.store.header(revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }

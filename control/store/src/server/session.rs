@@ -6,8 +6,9 @@ use tonic::{Request, Status};
 
 use super::guard;
 use crate::{
-    Store,
+    Error, Store,
     auth::{AuthError, Caller, Credentials, Right},
+    keyspace::Revision,
     lease::LeaseId,
     proto::etcdserverpb::{
         CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
@@ -69,12 +70,8 @@ impl<'a> Session<'a> {
 
     /// Puts one key.
     pub(super) async fn put(&self, request: &PutRequest) -> Result<PutResponse, Status> {
-        let auth = self.store.auth();
-        if auth.enabled() {
-            txn::check_put(request)?;
-            auth.check_put(&self.caller()?, request, &|id| self.lease_keys(id))?;
-        }
-        Ok(self.store.put(request).await?)
+        let caller = self.writer(|| txn::check_put(request))?;
+        Ok(self.store.put_as(Some(&caller), request).await?)
     }
 
     /// Deletes a range of keys.
@@ -82,28 +79,40 @@ impl<'a> Session<'a> {
         &self,
         request: &DeleteRangeRequest,
     ) -> Result<DeleteRangeResponse, Status> {
-        let auth = self.store.auth();
-        if auth.enabled() {
-            txn::check_delete_range(request)?;
-            auth.check_delete_range(&self.caller()?, request)?;
-        }
-        Ok(self.store.delete_range(request).await?)
+        let caller = self.writer(|| txn::check_delete_range(request))?;
+        Ok(self.store.delete_range_as(Some(&caller), request).await?)
     }
 
     /// Runs a transaction.
     pub(super) async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
+        let ops_max = self.store.limits().txn_ops_max;
+        let caller = self.writer(|| txn::check_txn(request, ops_max))?;
+        let reads = txn::is_read_only(request);
         let auth = self.store.auth();
-        if !auth.enabled() {
-            return Ok(self.store.txn(request).await?);
+        if reads {
+            auth.check_read_txn(&caller, request)?;
         }
-        txn::check_txn(request, self.store.limits().txn_ops_max)?;
-        let caller = self.caller()?;
-        auth.check_txn(&caller, request, &|id| self.lease_keys(id))?;
-        let response = self.store.txn(request).await?;
-        if txn::is_read_only(request) {
+        let response = self.store.txn_as(Some(&caller), request).await?;
+        if reads {
             auth.read(|state| state.check_current(&caller))?;
         }
         Ok(response)
+    }
+
+    /// Revokes a lease and deletes its keys; returns the revision of that.
+    pub(super) async fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Status> {
+        let caller = self.writer(|| Ok(()))?;
+        Ok(self.store.lease_revoke_as(Some(&caller), id).await?)
+    }
+
+    /// The user of a write. With authentication, its fields are checked before its token, as in etcd;
+    /// the store checks the permissions when it writes.
+    fn writer(&self, fields: impl FnOnce() -> Result<(), Error>) -> Result<Caller, Status> {
+        if !self.store.auth().enabled() {
+            return Ok(Caller::default());
+        }
+        fields()?;
+        Ok(self.caller()?)
     }
 
     /// Compacts the keyspace, for which the user needs the role `root`.
@@ -175,5 +184,93 @@ impl<'a> Session<'a> {
     fn lease_keys(&self, id: LeaseId) -> Vec<Bytes> {
         let (lease, _) = self.store.lease_time_to_live(id);
         lease.map(|lease| lease.keys).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        auth::{Change, State},
+        proto::{
+            authpb::{Permission, permission::Type},
+            etcdserverpb::{RequestOp, request_op::Request as Operation},
+        },
+    };
+
+    async fn change(
+        store: &Store,
+        operation: impl FnOnce(&State) -> Result<Vec<Change>, AuthError>,
+    ) {
+        store.change_auth(operation).await.unwrap().unwrap();
+    }
+
+    /// A store with authentication, whose user `bob` may do everything with the key `key`.
+    async fn authenticated() -> Store {
+        let store = Store::new();
+        for name in ["root", "bob"] {
+            change(&store, |state| state.user_add(name, None)).await;
+        }
+        change(&store, |state| state.user_grant_role("root", "root")).await;
+        change(&store, |state| state.role_add("app")).await;
+        let permission = Permission {
+            perm_type: Type::Readwrite.into(),
+            key: "key".into(),
+            range_end: "".into(),
+        };
+        change(&store, |state| state.role_grant("app", Some(permission))).await;
+        change(&store, |state| state.user_grant_role("bob", "app")).await;
+        change(&store, State::enable).await;
+        store
+    }
+
+    fn bob(store: &Store) -> Caller {
+        let credentials = Credentials {
+            token: None,
+            common_name: Some("bob".into()),
+        };
+        store.auth().caller(&credentials).unwrap()
+    }
+
+    fn put(lease: LeaseId) -> PutRequest {
+        PutRequest {
+            key: "key".into(),
+            lease,
+            ..PutRequest::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_user_lost_its_role_since_it_was_authenticated_changes_nothing() {
+        let store = authenticated().await;
+        let (lease, ..) = store.lease_grant(7, 60).await.unwrap();
+        let before = bob(&store);
+        store.put_as(Some(&before), &put(lease)).await.unwrap();
+        change(&store, |state| state.user_revoke_role("bob", "app")).await;
+        let revision = store.revision();
+        let delete = DeleteRangeRequest {
+            key: "key".into(),
+            ..DeleteRangeRequest::default()
+        };
+        let txn = TxnRequest {
+            success: vec![RequestOp {
+                request: Some(Operation::RequestPut(put(0))),
+            }],
+            ..TxnRequest::default()
+        };
+        for (caller, refusal) in [
+            (before, AuthError::OldRevision),
+            (bob(&store), AuthError::PermissionDenied),
+            (Caller::default(), AuthError::UserEmpty),
+        ] {
+            let caller = Some(&caller);
+            let refused = Error::Auth(refusal);
+            assert_eq!(store.put_as(caller, &put(0)).await, Err(refused));
+            assert_eq!(store.delete_range_as(caller, &delete).await, Err(refused));
+            assert_eq!(store.txn_as(caller, &txn).await, Err(refused));
+            assert_eq!(store.lease_revoke_as(caller, lease).await, Err(refused));
+        }
+        assert_eq!(store.revision(), revision);
+        store.put(&put(lease)).await.unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use super::{State, Store, random};
 use crate::{
     Error,
+    auth::Caller,
     durable::{Cause, Written, kind, put_number},
     keyspace::Revision,
     lease::{Expired, LeaseId, LeaseList, Leases, TimeToLive, Uptime},
@@ -48,8 +49,18 @@ impl Store {
 
     /// Revokes a lease and deletes its keys in one revision; returns that revision.
     pub async fn lease_revoke(&self, id: LeaseId) -> Result<Revision, Error> {
+        self.lease_revoke_as(None, id).await
+    }
+
+    /// Revokes a lease for a client, as [`Store::put_as`] puts a key.
+    pub(crate) async fn lease_revoke_as(
+        &self,
+        caller: Option<&Caller>,
+        id: LeaseId,
+    ) -> Result<Revision, Error> {
         let ((), written) = self.write(|state| {
             state.alarms.check_write()?;
+            let _unchanged = self.permit(caller, state, |check| check.lease_revoke(id))?;
             revoke(state, id)
         })?;
         self.settle(written).await?;

@@ -106,9 +106,10 @@ impl Store {
         writer.append(kind::MEMBERS, |out| put_members(out, &self.members()))?;
         let hashes = self.compaction_hashes(revision);
         writer.append(kind::HASHES, |out| put_hashes(out, &hashes))?;
-        self.shared
-            .auth
-            .read(|state| writer.append(kind::AUTH, |out| put_auth(out, state)))?;
+        // The file is written after the lock of the users is released: writes of clients take that.
+        let mut auth = Vec::new();
+        self.shared.auth.read(|state| put_auth(&mut auth, state));
+        writer.append(kind::AUTH, |out| out.extend_from_slice(&auth))?;
         self.list_leases().granted().try_for_each(|(id, ttl_s)| {
             writer.append(kind::GRANT, |out| {
                 put_number(out, id);

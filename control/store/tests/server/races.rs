@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp, WatchOptions};
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, GetOptions, Permission, Txn, TxnOp, WatchOptions,
+};
 use futures::future::join_all;
 
-use crate::harness::{Served, events, within};
+use crate::{
+    harness::{Served, events, until, within},
+    services::refusal,
+};
 
 const CLIENTS: usize = 8;
 const KEYS: usize = 200;
@@ -93,5 +98,63 @@ async fn watches_started_under_load_receive_every_revision_once_and_in_order() {
     for task in writers.into_iter().chain(readers) {
         within(task).await.unwrap();
     }
+    served.stop().await;
+}
+
+async fn as_user(served: &Served, name: &str) -> Client {
+    let options = ConnectOptions::new().with_user(name, name);
+    Client::connect([&served.endpoint], Some(options))
+        .await
+        .unwrap()
+}
+
+/// Writes until the permission is denied; returns the revisions of the writes.
+async fn write_until_denied(mut client: Client) -> Vec<i64> {
+    let mut revisions = Vec::new();
+    loop {
+        match client.put("key", "x", None).await {
+            Ok(response) => revisions.push(response.header().unwrap().revision()),
+            error => match refusal(error).1.as_str() {
+                // Clients try again then.
+                "etcdserver: revision of auth store is old" => {}
+                message => {
+                    assert_eq!(message, "etcdserver: permission denied");
+                    return revisions;
+                }
+            },
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_write_follows_the_revocation_of_its_permission() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    for (name, role) in [("root", "root"), ("bob", "app")] {
+        client.user_add(name, name, None).await.unwrap();
+        client.role_add(role).await.unwrap();
+        client.user_grant_role(name, role).await.unwrap();
+    }
+    let permission = Permission::read_write("key");
+    client
+        .role_grant_permission("app", permission)
+        .await
+        .unwrap();
+    client.auth_enable().await.unwrap();
+    let mut root = as_user(&served, "root").await;
+    let bobs = join_all((0..CLIENTS).map(|_| as_user(&served, "bob"))).await;
+    let writers: Vec<_> = bobs
+        .into_iter()
+        .map(|bob| tokio::spawn(write_until_denied(bob)))
+        .collect();
+    let written = async || served.store.revision() > 100;
+    until("bob has written", written).await;
+    let revoked = root.user_revoke_role("bob", "app").await.unwrap();
+    let last = revoked.header().unwrap().revision();
+    for writer in writers {
+        let revisions = within(writer).await.unwrap();
+        assert!(revisions.iter().all(|&revision| revision <= last));
+    }
+    assert_eq!(served.store.revision(), last);
     served.stop().await;
 }

@@ -6,41 +6,21 @@ mod observe;
 use std::pin::Pin;
 
 use tokio_stream::{Stream, wrappers::ReceiverStream};
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::{
+    Service,
     client::{Client, first},
     queue::Queue,
     unknown,
 };
-use crate::{
-    Store,
-    proto::v3electionpb::{
-        CampaignRequest, CampaignResponse, LeaderKey, LeaderRequest, LeaderResponse,
-        ProclaimRequest, ProclaimResponse, ResignRequest, ResignResponse,
-        election_server::Election,
-    },
+use crate::proto::v3electionpb::{
+    CampaignRequest, CampaignResponse, LeaderKey, LeaderRequest, LeaderResponse, ProclaimRequest,
+    ProclaimResponse, ResignRequest, ResignResponse, election_server::Election,
 };
 
 /// Changes of the leader queued per observer; a full queue delays the reading of further ones.
 const RESPONSES_MAX: usize = 16;
-
-#[derive(Debug)]
-pub(in crate::server) struct Service {
-    store: Store,
-    shutdown: CancellationToken,
-}
-
-impl Service {
-    pub(in crate::server) fn new(store: Store, shutdown: CancellationToken) -> Self {
-        Self { store, shutdown }
-    }
-
-    fn client<T>(&self, request: &Request<T>) -> Client {
-        Client::new(&self.store, &self.shutdown, request)
-    }
-}
 
 /// The leadership that a request names.
 fn leadership(leader: Option<LeaderKey>) -> Result<LeaderKey, Status> {

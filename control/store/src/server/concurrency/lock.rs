@@ -1,33 +1,18 @@
 //! etcd's Lock service.
 
 use bytes::Bytes;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use super::{
+    Service,
     client::{Client, get},
     queue::{Place, Queue},
     unknown,
 };
-use crate::{
-    Store,
-    proto::{
-        etcdserverpb::DeleteRangeRequest,
-        v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse, lock_server::Lock},
-    },
+use crate::proto::{
+    etcdserverpb::DeleteRangeRequest,
+    v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse, lock_server::Lock},
 };
-
-#[derive(Debug)]
-pub(in crate::server) struct Service {
-    store: Store,
-    shutdown: CancellationToken,
-}
-
-impl Service {
-    pub(in crate::server) fn new(store: Store, shutdown: CancellationToken) -> Self {
-        Self { store, shutdown }
-    }
-}
 
 /// Waits for the lock, and returns its key.
 async fn lock(client: Client, request: &LockRequest) -> Result<LockResponse, Status> {
@@ -50,7 +35,7 @@ async fn lock(client: Client, request: &LockRequest) -> Result<LockResponse, Sta
 #[tonic::async_trait]
 impl Lock for Service {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
-        let client = Client::new(&self.store, &self.shutdown, &request);
+        let client = self.client(&request);
         let locked = lock(client.clone(), request.get_ref());
         let locked = client.until_shutdown(locked).await;
         locked.map(Response::new).map_err(|error| unknown(&error))
@@ -60,7 +45,7 @@ impl Lock for Service {
         &self,
         request: Request<UnlockRequest>,
     ) -> Result<Response<UnlockResponse>, Status> {
-        let client = Client::new(&self.store, &self.shutdown, &request);
+        let client = self.client(&request);
         let key = DeleteRangeRequest {
             key: request.into_inner().key,
             ..DeleteRangeRequest::default()
