@@ -40,6 +40,17 @@ pub use write::{Put, WriteTxn};
 /// The store's logical clock; signed as in etcd's messages. The revision of an empty store is 1.
 pub type Revision = i64;
 
+/// Held bytes of a keyspace by what they are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Keys, values and versions.
+    pub records: u64,
+    /// The hash and the tree of the keys.
+    pub index: u64,
+    /// The log of events, without their versions.
+    pub history: u64,
+}
+
 /// All keys, their versions and the log of events in the order of revisions.
 #[derive(Debug)]
 pub struct Keyspace {
@@ -93,7 +104,18 @@ impl Keyspace {
 
     /// Resident bytes of keys, versions, indexes and log.
     pub fn held_bytes(&self) -> u64 {
-        self.records.held_bytes() + self.log.held_bytes()
+        let held = self.held();
+        held.records + held.index + held.history
+    }
+
+    /// The held bytes by what they are for.
+    pub fn held(&self) -> Held {
+        let index = self.records.index_bytes();
+        Held {
+            records: self.records.held_bytes() - index,
+            index,
+            history: self.log.held_bytes(),
+        }
     }
 
     /// The held bytes without the free slots that the next versions fill.

@@ -12,7 +12,9 @@ mod guard;
 mod http;
 mod kv;
 mod lease;
+mod listener;
 mod maintenance;
+mod measure;
 mod options;
 mod reflection;
 mod session;
@@ -20,7 +22,7 @@ mod tls;
 mod trace;
 mod watch;
 
-use std::{io, time::Duration};
+use std::io;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -40,8 +42,10 @@ use crate::{
 };
 use direct::DirectLayer;
 use guard::GuardLayer;
+pub use listener::Listener;
+use measure::MeasureLayer;
 pub use options::Options;
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};
 use trace::TraceLayer;
 pub use trace::{Part, Trace};
 
@@ -50,11 +54,6 @@ pub use trace::{Part, Trace};
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
-
-/// A client that disappears without closing its connection is detected after this interval and the
-/// timeout.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The version of etcd's API that the store implements. kube-apiserver uses progress requests of
 /// watches only from certain etcd versions on.
@@ -67,9 +66,6 @@ const EXCESS_BYTES_MAX: usize = 6 << 20;
 /// An error that ends the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener's address could not be read.
-    #[error("failed to read the listener's address")]
-    Address(#[source] io::Error),
     /// The messages that reflection serves could not be decoded.
     #[error("failed to set up the reflection service")]
     Reflection(#[source] tonic_reflection::server::Error),
@@ -92,13 +88,14 @@ pub async fn serve(
 
 /// Serves etcd's API on the listeners until `shutdown` is cancelled, then ends all streams and
 /// returns when the requests in flight are answered. Leases expire only while it runs.
-pub async fn serve_with(
-    listeners: Vec<TcpListener>,
+pub async fn serve_with<L: Into<Listener>>(
+    listeners: Vec<L>,
     store: Store,
     options: Options,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let urls = options.urls(&listeners)?;
+    let listeners: Vec<Listener> = listeners.into_iter().map(Into::into).collect();
+    let urls = options.urls(&listeners);
     // The guard cancels this token when the transport fails, so that the streams end then, too.
     let streams = shutdown.child_token();
     let _guard = streams.clone().drop_guard();
@@ -108,10 +105,15 @@ pub async fn serve_with(
         .saturating_add(EXCESS_BYTES_MAX);
     let kv =
         KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(decoded_bytes_max);
-    let connections = accept::connections(listeners, &options.acceptor(), &streams);
-    let cluster = cluster::Service::new(store.clone(), options.name, urls);
+    let acceptor = options.acceptor(store.metrics());
+    let connections = accept::connections(listeners, &acceptor, &streams);
+    let cluster = cluster::Service::new(store.clone(), options.name.clone(), urls);
     let server = transport()
+        .max_concurrent_streams(options.streams_max)
+        .http2_keepalive_interval(options.keepalive())
+        .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .accept_http1(true)
+        .layer(MeasureLayer(store.clone()))
         .layer(TraceLayer::new(options.trace))
         .layer(DirectLayer(kv))
         .layer(GuardLayer(store.clone()))
@@ -127,12 +129,12 @@ pub async fn serve_with(
 
 /// Serves health, version and metrics over HTTP until `shutdown` is cancelled; for a listener of
 /// their own, such as one without client certificates.
-pub async fn serve_http(
-    listener: TcpListener,
+pub async fn serve_http<L: Into<Listener>>(
+    listener: L,
     store: Store,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    axum::serve(listener, http::router(&store))
+    axum::serve(listener.into(), http::router(&store))
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
         .map_err(ServeError::Http)
@@ -165,13 +167,11 @@ fn routes(
     Ok(routes.prepare())
 }
 
-/// The settings of the transport.
+/// The settings of the transport that no option changes.
 pub fn transport() -> Server {
     Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
 }
 
 impl From<Error> for Status {

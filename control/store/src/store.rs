@@ -5,6 +5,7 @@ mod compaction;
 mod durability;
 mod export;
 mod leases;
+mod limits;
 mod pins;
 mod publish;
 mod reads;
@@ -22,7 +23,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -33,7 +33,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     Error,
     alarm::Alarms,
-    auth::{self, Auth, AuthError, Caller, Check, Unchanged},
+    auth::{Auth, AuthError, Caller, Check, Unchanged},
     commit::Frontier,
     durable::{Cause, Journal, Lost, Restored, Written},
     keyspace::{KeyRange, Keyspace, Revision},
@@ -47,57 +47,15 @@ use crate::{
     txn::{self, Beside},
     watch::{Recent, Watchers},
 };
+pub use limits::Limits;
 use pins::Pins;
 pub(crate) use reads::RangeAnswer;
 pub use restore::RestoreError;
 pub(crate) use stream::RangeParts;
 pub(crate) use watches::PageRead;
 
-/// Bytes of a gRPC message beyond the largest write; etcd's `grpcOverheadBytes`.
-const TRANSPORT_OVERHEAD_BYTES: usize = 512 << 10;
-
 /// Bytes of an empty store.
 const BASE_BYTES: u64 = size_of::<Shared>() as u64;
-
-/// Limits of the store; the defaults are etcd's.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of an encoded write; etcd's `--max-request-bytes`.
-    pub request_bytes_max: usize,
-    /// Entries of each list of a transaction; etcd's `--max-txn-ops`.
-    pub txn_ops_max: usize,
-    /// Bytes of all versions of all keys at which puts fail; etcd's `--quota-backend-bytes`.
-    pub quota_bytes: u64,
-    /// Bytes at which a segment of the journal is full. A snapshot is due when it makes as many
-    /// superfluous.
-    pub journal_segment_bytes: u64,
-    /// Interval of progress notifications to idle watchers that requested them; etcd's
-    /// `--watch-progress-notify-interval`.
-    pub progress_interval: Duration,
-    /// Options of users and logins.
-    pub auth: auth::Options,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            request_bytes_max: 1_536 << 10,
-            txn_ops_max: 128,
-            quota_bytes: 2 << 30,
-            journal_segment_bytes: 64 << 20,
-            progress_interval: Duration::from_mins(10),
-            auth: auth::Options::default(),
-        }
-    }
-}
-
-impl Limits {
-    /// Bytes of the largest message in either direction, except responses to reads.
-    pub fn message_bytes_max(&self) -> usize {
-        self.request_bytes_max
-            .saturating_add(TRANSPORT_OVERHEAD_BYTES)
-    }
-}
 
 #[derive(Debug)]
 struct State {
@@ -262,6 +220,10 @@ impl Store {
     pub fn register(&self, registry: &mut Registry) {
         self.shared.metrics.register(registry);
         registry.register_collector(Box::new(sizes::Sizes(self.clone())));
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// The limits given to [`Store::with_limits`].

@@ -14,9 +14,20 @@ use dormouse_store::{
 };
 use tracing::info;
 
+/// The end of the help.
+const HELP: &str = "\
+Flags with the same meaning as etcd's have etcd's names, and each may be a variable instead: ETCD_ and its
+name in capitals, such as ETCD_DATA_DIR. Flags of etcd that are not listed are accepted with a warning if
+they have no meaning here, and refused with the way out otherwise.
+
+Examples:
+  dormouse store --data-dir /var/lib/dormouse/store
+  etcdctl --endpoints=http://[::1]:2379 put greeting hello
+  curl http://[::1]:2379/health";
+
 /// The store's command.
 #[derive(Args, Clone, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = HELP)]
 pub struct Command {
     /// Without one, the store is run.
     #[command(subcommand)]

@@ -4,13 +4,13 @@ use std::{path::PathBuf, time::Duration};
 
 use dormouse_store::{
     Limits, auth,
-    server::{self, TlsFiles},
+    server::{self, TlsFiles, TlsParameters},
 };
 
 use crate::{
     compaction::Policy,
     duration,
-    flags::{CompactionMode, Flags},
+    flags::{CompactionMode, Flags, TlsVersion},
     listen::ListenUrl,
 };
 
@@ -34,9 +34,17 @@ pub enum ConfigError {
         "--client-cert-auth needs the certificate authorities of clients: add --trusted-ca-file"
     )]
     NoAuthorities,
-    /// A https URL for metrics.
-    #[error("--listen-metrics-urls is https: it is served over http only")]
+    /// A URL for metrics with TLS.
+    #[error(
+        "metrics are served without TLS only: write http:// in --listen-metrics-urls and --listen-client-http-urls"
+    )]
     MetricsScheme,
+    /// Versions of TLS that exclude each other.
+    #[error("--tls-max-version is below --tls-min-version: raise it, or remove it")]
+    TlsVersions,
+    /// A flag of etcd that asks for something the store does not do.
+    #[error("--{0}: {1}")]
+    Refused(&'static str, &'static str),
     /// A retention that does not fit its mode.
     #[error("--auto-compaction-retention {0} is {1}")]
     Retention(String, &'static str),
@@ -64,11 +72,19 @@ pub struct Config {
 impl Config {
     /// The configuration of the flags.
     pub fn new(flags: &Flags) -> Result<Self, ConfigError> {
+        if let Some((flag, way_out)) = flags.foreign.refused() {
+            return Err(ConfigError::Refused(flag, way_out));
+        }
         let tls = tls(flags)?;
         if flags.durability.is_given() && flags.data_dir.is_none() {
             return Err(ConfigError::NoDataDir);
         }
-        if flags.listen_metrics_urls.iter().any(ListenUrl::tls) {
+        let metrics = [
+            &flags.listen_metrics_urls[..],
+            &flags.listen_client_http_urls,
+        ]
+        .concat();
+        if metrics.iter().any(ListenUrl::tls) {
             return Err(ConfigError::MetricsScheme);
         }
         Ok(Self {
@@ -78,12 +94,15 @@ impl Config {
                 certificate_users: flags.client_cert_auth,
                 name: flags.name.clone(),
                 client_urls: flags.advertise_client_urls.clone(),
+                streams_max: flags.max_concurrent_streams,
+                keepalive_interval: flags.grpc_keepalive_interval,
+                keepalive_timeout: flags.grpc_keepalive_timeout,
                 trace: None,
                 ..server::Options::default()
             },
             tls,
             client_urls: flags.listen_client_urls.clone(),
-            metrics_urls: flags.listen_metrics_urls.clone(),
+            metrics_urls: metrics,
             compaction: compaction(flags)?,
             trace: flags.trace.clone(),
         })
@@ -123,11 +142,25 @@ fn tls(flags: &Flags) -> Result<Option<TlsFiles>, ConfigError> {
             certificate: certificate.clone(),
             key: key.clone(),
             client_authorities: flags.trusted_ca_file.clone(),
+            revoked: flags.client_crl_file.clone(),
+            parameters: tls_parameters(flags)?,
         })),
         (None, None) if !with_tls => Ok(None),
         _ if with_tls => Err(ConfigError::NoCertificate),
         _ => Err(ConfigError::UnusedCertificate),
     }
+}
+
+fn tls_parameters(flags: &Flags) -> Result<TlsParameters, ConfigError> {
+    let max = flags.tls_max_version.unwrap_or(TlsVersion::V1_3);
+    if max < flags.tls_min_version {
+        return Err(ConfigError::TlsVersions);
+    }
+    Ok(TlsParameters {
+        tls12: flags.tls_min_version == TlsVersion::V1_2,
+        tls13: max == TlsVersion::V1_3,
+        suites: flags.cipher_suites.clone(),
+    })
 }
 
 fn compaction(flags: &Flags) -> Result<Option<Policy>, ConfigError> {
@@ -206,10 +239,17 @@ mod tests {
             "--snapshot-count=10000",
             "--trusted-ca-file=/etc/kubernetes/pki/etcd/ca.crt",
             "--watch-progress-notify-interval=5s",
+            "--max-concurrent-streams=1000",
+            "--tls-min-version=TLS1.3",
+            "--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
         ])
         .unwrap();
         assert_eq!(config.client_urls.len(), 2);
-        assert!(config.tls.unwrap().client_authorities.is_some());
+        let tls = config.tls.unwrap();
+        assert!(tls.client_authorities.is_some());
+        assert!(!tls.parameters.tls12 && tls.parameters.tls13);
+        assert_eq!(tls.parameters.suites.len(), 2);
+        assert_eq!(config.server.streams_max, 1_000);
         assert!(config.server.certificate_users);
         assert_eq!(config.limits.progress_interval, Duration::from_secs(5));
     }
@@ -259,8 +299,23 @@ mod tests {
         assert_eq!(refused(&files), ConfigError::UnusedCertificate);
         let users = [https, "--client-cert-auth", files[0], files[1]];
         assert_eq!(refused(&users), ConfigError::NoAuthorities);
-        let metrics = "--listen-metrics-urls=https://a:1";
-        assert_eq!(refused(&[metrics]), ConfigError::MetricsScheme);
+        for metrics in ["metrics-urls=https://a:1", "client-http-urls=unixs:///a"] {
+            let refused = refused(&[&format!("--listen-{metrics}")]);
+            assert_eq!(refused, ConfigError::MetricsScheme);
+        }
+        let tls = [https, files[0], files[1]];
+        let versions = ["--tls-min-version=TLS1.3", "--tls-max-version=TLS1.2"];
+        assert_eq!(
+            refused(&[&tls[..], &versions].concat()),
+            ConfigError::TlsVersions
+        );
+        let members = refused(&["--initial-cluster=a=http://a:1,b=http://b:1"]);
+        assert!(
+            members
+                .to_string()
+                .starts_with("--initial-cluster: it names several"),
+            "{members}"
+        );
         let durability = ["--durability", "/a/=none"];
         assert_eq!(refused(&durability), ConfigError::NoDataDir);
     }
@@ -268,7 +323,7 @@ mod tests {
     #[test]
     fn other_kinds_of_tokens_are_refused() {
         for arguments in [
-            ["--auth-token", "jwt"],
+            ["--auth-token", "jwt,pub-key=a,priv-key=b,sign-method=RS256"],
             ["--bcrypt-cost", "3"],
             ["--max-txn-ops", "x"],
         ] {

@@ -17,10 +17,24 @@ const UNITS: [(&str, f64); 7] = [
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let invalid =
         || format!("`{text}` is no duration above 0: write a number and a unit, such as 10m");
-    seconds(text)
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    duration(text)
         .filter(|duration| !duration.is_zero())
         .ok_or_else(invalid)
+}
+
+/// A duration, which may be 0.
+pub(crate) fn parse_or_zero(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("`{text}` is no duration: write a number and a unit, such as 10m");
+    match text {
+        "0" => Ok(Duration::ZERO),
+        _ => duration(text).ok_or_else(invalid),
+    }
+}
+
+/// `None` for texts of another form, and for the empty one.
+fn duration(text: &str) -> Option<Duration> {
+    let seconds = seconds(text).filter(|_| !text.is_empty())?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn seconds(text: &str) -> Option<f64> {
@@ -52,6 +66,17 @@ mod tests {
             ("1h2m3s", Duration::from_secs(3723)),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_of_0_is_read_where_it_means_none() {
+        for text in ["0", "0s"] {
+            assert_eq!(parse_or_zero(text), Ok(Duration::ZERO));
+        }
+        for text in ["", "5", "-1s"] {
+            let refused = parse_or_zero(text).unwrap_err();
+            assert!(refused.contains("such as 10m"), "{refused}");
         }
     }
 

@@ -2,9 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum, builder::PossibleValuesParser};
+use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
 
-use crate::{durability::DurabilityFlags, duration, listen::ListenUrl};
+use crate::{
+    durability::DurabilityFlags,
+    duration,
+    environment::{Environment, variable_of},
+    foreign::Foreign,
+    listen::ListenUrl,
+};
 
 /// What the compaction's retention counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,9 +21,34 @@ pub enum CompactionMode {
     Revision,
 }
 
+/// A version of TLS, with etcd's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[value(name = "TLS1.2")]
+    V1_2,
+    /// TLS 1.3.
+    #[value(name = "TLS1.3")]
+    V1_3,
+}
+
+/// The kind of a token, which etcd may follow by options.
+fn token_kind(text: &str) -> Result<String, &'static str> {
+    match text {
+        "simple" => Ok(text.into()),
+        _ => Err(
+            "the store has no signed tokens: write simple; clients of both log in by themselves",
+        ),
+    }
+}
+
 /// The flags of the store.
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(variable_of))]
 pub struct Flags {
+    /// Variables of etcd without an effect; the first field, since the parser takes out what it has read.
+    #[command(flatten)]
+    pub environment: Environment,
     /// Directory that keeps the state; without one it is in memory only
     #[arg(long, value_name = "DIRECTORY")]
     pub data_dir: Option<PathBuf>,
@@ -31,7 +62,8 @@ pub struct Flags {
     /// that revisions do not go back when it restarts
     #[arg(long, value_name = "REVISION", conflicts_with = "data_dir", value_parser = clap::value_parser!(i64).range(1..1 << 53))]
     pub initial_revision: Option<i64>,
-    /// URLs to serve clients on; either all http or all https
+    /// URLs to serve clients on: http://ADDRESS:PORT, or unix://FILE for a socket; with TLS, all are
+    /// https or unixs
     #[arg(
         long,
         value_name = "URL",
@@ -45,6 +77,9 @@ pub struct Flags {
     /// URLs to serve metrics and health on, besides those for clients; http only
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub listen_metrics_urls: Vec<ListenUrl>,
+    /// The same for etcd's HTTP clients: JSON requests are not served
+    #[arg(long, value_name = "URL", value_delimiter = ',', hide = true)]
+    pub listen_client_http_urls: Vec<ListenUrl>,
     /// Name of this member
     #[arg(long, default_value = "dormouse")]
     pub name: String,
@@ -78,102 +113,80 @@ pub struct Flags {
         value_parser = duration::parse
     )]
     pub watch_progress_notify_interval: Duration,
+    /// Requests and watches in flight on one connection; further ones wait
+    #[arg(long, value_name = "COUNT", default_value_t = u32::MAX, hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_concurrent_streams: u32,
+    /// Interval of pings that detect a client that is gone; 0 sends none
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_or_zero)]
+    pub grpc_keepalive_interval: Duration,
+    /// Time in which a client answers a ping, above 0
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
+    pub grpc_keepalive_timeout: Duration,
     /// Certificate of the server, PEM
-    #[arg(long, value_name = "FILE", requires = "key_file")]
+    #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "key_file")]
     pub cert_file: Option<PathBuf>,
     /// Private key of the certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    #[arg(
+        long,
+        help_heading = "TLS",
+        value_name = "FILE",
+        requires = "cert_file"
+    )]
     pub key_file: Option<PathBuf>,
     /// Certificate authorities of the clients, PEM; with them each client needs a certificate
-    #[arg(long, value_name = "FILE", requires = "cert_file")]
+    #[arg(
+        long,
+        help_heading = "TLS",
+        value_name = "FILE",
+        requires = "cert_file"
+    )]
     pub trusted_ca_file: Option<PathBuf>,
     /// Take the common name of a client's certificate as its user
     #[arg(
-        long,
+        long, help_heading = "TLS",
         action = ArgAction::Set,
         num_args = 0..=1,
         require_equals = true,
         default_value_t = false,
-        default_missing_value = "true"
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
     )]
     pub client_cert_auth: bool,
-    /// Kind of the tokens of logins
-    #[arg(long, value_name = "KIND", default_value = "simple", value_parser = PossibleValuesParser::new(["simple"]))]
+    /// Certificates of clients that are refused: a revocation list, read for each connection
+    #[arg(
+        long,
+        help_heading = "TLS",
+        value_name = "FILE",
+        requires = "trusted_ca_file"
+    )]
+    pub client_crl_file: Option<PathBuf>,
+    /// Lowest version of TLS
+    #[arg(
+        long,
+        help_heading = "TLS",
+        value_name = "VERSION",
+        default_value = "TLS1.2"
+    )]
+    pub tls_min_version: TlsVersion,
+    /// Highest version of TLS; the default is the highest one there is
+    #[arg(long, help_heading = "TLS", value_name = "VERSION")]
+    pub tls_max_version: Option<TlsVersion>,
+    /// Cipher suites of TLS 1.2, by their IANA names; the default is all that are secure
+    #[arg(long, help_heading = "TLS", value_name = "NAME", value_delimiter = ',')]
+    pub cipher_suites: Vec<String>,
+    /// Kind of the tokens of logins: simple
+    #[arg(long, help_heading = "Users", value_name = "KIND", default_value = "simple", value_parser = token_kind)]
     pub auth_token: String,
     /// Time to live of an unused token, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, help_heading = "Users", value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub auth_token_ttl: u64,
     /// Cost of the hashes of passwords
-    #[arg(long, value_name = "COST", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=31))]
+    #[arg(long, help_heading = "Users", value_name = "COST", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=31))]
     pub bcrypt_cost: u32,
     /// Append each request and response to this file, as lines of JSON without passwords and tokens
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Flags without an effect.
+    /// Flags of etcd that the store does not carry.
     #[command(flatten)]
-    pub ignored: Ignored,
-}
-
-/// Flags of etcd about peers, disks and checks that the store does not have. They are accepted, so that
-/// a manifest for etcd needs no change.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Ignored {
-    #[arg(long, hide = true)]
-    listen_peer_urls: Option<String>,
-    #[arg(long, hide = true)]
-    initial_advertise_peer_urls: Option<String>,
-    #[arg(long, hide = true)]
-    initial_cluster: Option<String>,
-    #[arg(long, hide = true)]
-    initial_cluster_state: Option<String>,
-    #[arg(long, hide = true)]
-    initial_cluster_token: Option<String>,
-    #[arg(long, hide = true)]
-    peer_cert_file: Option<String>,
-    #[arg(long, hide = true)]
-    peer_key_file: Option<String>,
-    #[arg(long, hide = true)]
-    peer_trusted_ca_file: Option<String>,
-    #[arg(long, hide = true)]
-    snapshot_count: Option<String>,
-    #[arg(long, hide = true)]
-    heartbeat_interval: Option<String>,
-    #[arg(long, hide = true)]
-    election_timeout: Option<String>,
-    #[arg(long, hide = true)]
-    feature_gates: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    peer_client_cert_auth: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    experimental_initial_corrupt_check: Option<String>,
-}
-
-impl Ignored {
-    /// The flags that were given.
-    pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        let flags = [
-            ("--listen-peer-urls", &self.listen_peer_urls),
-            (
-                "--initial-advertise-peer-urls",
-                &self.initial_advertise_peer_urls,
-            ),
-            ("--initial-cluster", &self.initial_cluster),
-            ("--initial-cluster-state", &self.initial_cluster_state),
-            ("--initial-cluster-token", &self.initial_cluster_token),
-            ("--peer-cert-file", &self.peer_cert_file),
-            ("--peer-key-file", &self.peer_key_file),
-            ("--peer-trusted-ca-file", &self.peer_trusted_ca_file),
-            ("--snapshot-count", &self.snapshot_count),
-            ("--heartbeat-interval", &self.heartbeat_interval),
-            ("--election-timeout", &self.election_timeout),
-            ("--feature-gates", &self.feature_gates),
-            ("--peer-client-cert-auth", &self.peer_client_cert_auth),
-            (
-                "--experimental-initial-corrupt-check",
-                &self.experimental_initial_corrupt_check,
-            ),
-        ];
-        let given = flags.map(|(flag, value)| value.is_some().then_some(flag));
-        given.into_iter().flatten()
-    }
+    pub foreign: Foreign,
 }

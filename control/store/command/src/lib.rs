@@ -7,7 +7,9 @@ pub mod compaction;
 mod config;
 mod durability;
 mod duration;
+mod environment;
 mod flags;
+mod foreign;
 mod listen;
 mod state;
 mod trace;
@@ -16,18 +18,20 @@ use std::{io, path::PathBuf, pin::pin};
 
 use dormouse_store::{
     OpenError, Store,
-    server::{self, ServeError, TlsError},
+    server::{self, Listener, ServeError, TlsError},
 };
 use futures::future::{Either, select, try_join_all};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 pub use action::{Action, ActionError, Command};
 pub use config::{Config, ConfigError};
 pub use durability::DurabilityFlags;
-pub use flags::Flags;
-pub use listen::{ListenUrl, ListenUrlError};
+pub use environment::Environment;
+pub use flags::{CompactionMode, Flags, TlsVersion};
+pub use foreign::Foreign;
+pub use listen::{Address, ListenUrl, ListenUrlError};
 
 /// An error that ends the command.
 #[derive(Debug, thiserror::Error)]
@@ -75,10 +79,17 @@ pub enum RunError {
 
 /// Runs the store that the flags describe until `shutdown` is cancelled.
 pub async fn run(flags: Flags, shutdown: CancellationToken) -> Result<(), RunError> {
-    for flag in flags.ignored.given() {
-        info!(flag, "the flag has no effect");
+    for (flag, reason) in flags.foreign.ignored() {
+        warn!(flag, reason, "a flag of etcd has no effect");
+    }
+    for (variable, reason) in flags.environment.ignored() {
+        warn!(variable, reason, "a variable of etcd has no effect");
     }
     let config = Config::new(&flags)?;
+    let parameters = config.tls.iter().map(|files| &files.parameters);
+    for suite in parameters.flat_map(server::TlsParameters::unknown_suites) {
+        warn!(suite, "the server does not have this cipher suite");
+    }
     let store = state::open(config.limits, &flags).await?;
     serve(config, store.clone(), shutdown).await?;
     Ok(store.close()?)
@@ -125,18 +136,24 @@ fn trace(path: Option<PathBuf>) -> Result<Option<server::Trace>, RunError> {
     }
 }
 
-async fn bind(urls: &[ListenUrl]) -> Result<Vec<TcpListener>, RunError> {
+async fn bind(urls: &[ListenUrl]) -> Result<Vec<Listener>, RunError> {
     let mut listeners = Vec::new();
     for url in urls {
-        let listen = |source| {
+        let listener = listen(url).await.map_err(|source| {
             let url = url.clone();
             RunError::Listen { url, source }
-        };
-        let listener = TcpListener::bind((url.host(), url.port()))
-            .await
-            .map_err(listen)?;
-        info!(address = %listener.local_addr().map_err(listen)?, %url, "listening");
+        })?;
+        info!(%url, address = listener.address(), "listening");
         listeners.push(listener);
     }
     Ok(listeners)
+}
+
+async fn listen(url: &ListenUrl) -> io::Result<Listener> {
+    match url.address() {
+        Address::Tcp(host, port) => Ok(Listener::Tcp(
+            TcpListener::bind((host.as_str(), *port)).await?,
+        )),
+        Address::Unix(path) => Listener::unix(path),
+    }
 }

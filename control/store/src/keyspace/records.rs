@@ -46,7 +46,8 @@ impl Records {
         self.slab.used_bytes() + self.index_bytes()
     }
 
-    fn index_bytes(&self) -> u64 {
+    /// Bytes of both indexes.
+    pub(super) fn index_bytes(&self) -> u64 {
         self.points.held_bytes() + self.tree.held_bytes()
     }
 

@@ -10,9 +10,9 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
     sync::{
         OwnedSemaphorePermit, Semaphore,
         mpsc::{self, Sender},
@@ -25,7 +25,11 @@ use tokio_util::{either::Either, io::poll_read_buf, sync::CancellationToken};
 use tonic::transport::server::Connected;
 use tracing::warn;
 
-use super::{authority::Filter, tls};
+use super::{
+    authority::Filter,
+    listener::{ACCEPT_RETRY, Listener, Socket},
+    tls::{self, Revocations},
+};
 
 /// Connections that wait for the transport; further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 64;
@@ -33,18 +37,18 @@ const CONNECTIONS_MAX: usize = 64;
 /// Longest duration of a TLS handshake, as in Go's HTTP server of etcd.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause after a failed accept, which is mostly a lack of file descriptors: trying again at once
-/// would take a whole processor.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-
 /// How the connections of a server are accepted.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     pub(super) tls: Option<TlsAcceptor>,
+    pub(super) revoked: Option<Revocations>,
     /// Whether the common name of a client's certificate is its user.
     pub(super) certificate_users: bool,
     /// One for each connection that may be open at the same time.
     pub(super) slots: Arc<Semaphore>,
+    /// Bytes from clients, and to them.
+    pub(super) received: Counter,
+    pub(super) sent: Counter,
 }
 
 /// The client of a connection; an extension of its requests.
@@ -54,7 +58,7 @@ pub(super) struct Peer {
     pub(super) common_name: Option<Arc<str>>,
 }
 
-type Io = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+type Io = Either<Socket, Box<TlsStream<Socket>>>;
 
 /// A connection whose bytes pass the filter.
 pub(super) struct Connection {
@@ -65,13 +69,15 @@ pub(super) struct Connection {
     input: BytesMut,
     /// Filtered, but not yet read by the transport.
     output: BytesMut,
+    received: Counter,
+    sent: Counter,
     /// Released when the connection ends.
     _slot: OwnedSemaphorePermit,
 }
 
 /// The connections of the listeners until `shutdown` is cancelled.
 pub(super) fn connections(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     acceptor: &Acceptor,
     shutdown: &CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> + use<> {
@@ -83,11 +89,7 @@ pub(super) fn connections(
     ReceiverStream::new(connections)
 }
 
-async fn accept(
-    listener: TcpListener,
-    acceptor: Acceptor,
-    accepted: Sender<io::Result<Connection>>,
-) {
+async fn accept(listener: Listener, acceptor: Acceptor, accepted: Sender<io::Result<Connection>>) {
     let mut failing = false;
     while !accepted.is_closed() {
         // Never an error: the semaphore is not closed.
@@ -95,7 +97,7 @@ async fn accept(
             return;
         };
         let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
                     warn!(%error, "cannot accept connections");
@@ -105,8 +107,6 @@ async fn accept(
             }
         };
         failing = false;
-        // It fails only on a connection that the client has closed already.
-        let _ = stream.set_nodelay(true);
         let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
         let handshake = async move {
             // The client sees the alert of a failed handshake; the server goes on.
@@ -121,38 +121,41 @@ async fn accept(
 impl Acceptor {
     async fn connection(
         &self,
-        stream: TcpStream,
+        stream: Socket,
         slot: OwnedSemaphorePermit,
     ) -> io::Result<Connection> {
         let Some(tls) = &self.tls else {
-            return Ok(Connection::new(Either::Left(stream), Peer::default(), slot));
+            return Ok(self.open(Either::Left(stream), Peer::default(), slot));
         };
         let stream = time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await??;
-        let peer = self.peer(&stream)?;
-        Ok(Connection::new(Either::Right(Box::new(stream)), peer, slot))
+        let peer = self.peer(&stream).await?;
+        Ok(self.open(Either::Right(Box::new(stream)), peer, slot))
     }
 
-    fn peer(&self, stream: &TlsStream<TcpStream>) -> io::Result<Peer> {
-        let certificates = stream.get_ref().1.peer_certificates();
-        let certificate = certificates.and_then(<[_]>::first);
-        let common_name = match certificate.filter(|_| self.certificate_users) {
-            None => None,
-            Some(certificate) => tls::common_name(certificate)?,
-        };
-        Ok(Peer { common_name })
-    }
-}
-
-impl Connection {
-    fn new(io: Io, peer: Peer, slot: OwnedSemaphorePermit) -> Self {
-        Self {
+    fn open(&self, io: Io, peer: Peer, slot: OwnedSemaphorePermit) -> Connection {
+        Connection {
             io,
             peer,
             filter: Filter::default(),
             input: BytesMut::new(),
             output: BytesMut::new(),
+            received: self.received.clone(),
+            sent: self.sent.clone(),
             _slot: slot,
         }
+    }
+
+    async fn peer(&self, stream: &TlsStream<Socket>) -> io::Result<Peer> {
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        if let Some(revoked) = &self.revoked {
+            revoked.check(certificates).await?;
+        }
+        let certificate = certificates.first();
+        let common_name = match certificate.filter(|_| self.certificate_users) {
+            None => None,
+            Some(certificate) => tls::common_name(certificate)?,
+        };
+        Ok(Peer { common_name })
     }
 }
 
@@ -173,13 +176,18 @@ impl AsyncRead for Connection {
         let this = self.get_mut();
         while this.output.is_empty() {
             if this.filter.is_transparent() && this.input.is_empty() {
-                return Pin::new(&mut this.io).poll_read(context, buffer);
+                let before = buffer.filled().len();
+                ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
+                let read = buffer.filled().len() - before;
+                this.received.inc_by(read as u64);
+                return Poll::Ready(Ok(()));
             }
             let read = ready!(poll_read_buf(
                 Pin::new(&mut this.io),
                 context,
                 &mut this.input
             ))?;
+            this.received.inc_by(read as u64);
             if read == 0 {
                 // The end: the transport gets what is incomplete, and refuses it.
                 this.output.unsplit(this.input.split());
@@ -200,7 +208,10 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.io).poll_write(context, bytes))?;
+        this.sent.inc_by(written as u64);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -208,7 +219,10 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, slices)
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.io).poll_write_vectored(context, slices))?;
+        this.sent.inc_by(written as u64);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

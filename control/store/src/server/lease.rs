@@ -84,9 +84,9 @@ impl Lease for Service {
         let credentials = guard::of_request(&request);
         let mut requests = request.into_inner();
         let keep_alives = async move {
-            while let Some(Ok(request)) = requests.next().await {
+            while let Some(request) = requests.next().await {
                 let session = Session::of_stream(&store, &credentials);
-                let response = keep_alive(&store, &session, request.id);
+                let response = request.and_then(|request| keep_alive(&store, &session, request.id));
                 let ended = response.is_err();
                 if responses.send(response).await.is_err() || ended {
                     return;

@@ -1,11 +1,17 @@
 //! Options of a server: TLS, and the member in the list of its cluster.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use super::{ServeError, Tls, Trace, accept::Acceptor, descriptors};
+use super::{Listener, Tls, Trace, accept::Acceptor, descriptors};
+use crate::metrics::Metrics;
+
+/// A client that disappears without closing its connection is detected after this interval and the
+/// timeout.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -20,6 +26,14 @@ pub struct Options {
     /// URLs of the member in its cluster's list, etcd's `--advertise-client-urls`. Empty: those of the
     /// listeners.
     pub client_urls: Vec<String>,
+    /// Calls in flight on one connection, watches included; etcd's `--max-concurrent-streams`. Further
+    /// ones wait: a client whose calls all wait for a lock could then not release one.
+    pub streams_max: u32,
+    /// Interval of pings to a client, which detect that it is gone without having closed its
+    /// connection; 0 sends none. etcd's `--grpc-keepalive-interval`.
+    pub keepalive_interval: Duration,
+    /// Time in which a client answers a ping; etcd's `--grpc-keepalive-timeout`.
+    pub keepalive_timeout: Duration,
     /// An observer of all calls.
     pub trace: Option<Trace>,
     /// Connections that are served at a time; further ones wait. The default raises the limit of file
@@ -34,6 +48,9 @@ impl Default for Options {
             certificate_users: false,
             name: "dormouse".into(),
             client_urls: Vec::new(),
+            streams_max: u32::MAX,
+            keepalive_interval: KEEPALIVE_INTERVAL,
+            keepalive_timeout: KEEPALIVE_TIMEOUT,
             trace: None,
             connections_max: descriptors::connections_max(),
         }
@@ -41,25 +58,29 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(super) fn acceptor(&self) -> Acceptor {
+    pub(super) fn acceptor(&self, metrics: &Metrics) -> Acceptor {
         let tls = self.tls.as_ref();
         Acceptor {
             tls: tls.map(|tls| TlsAcceptor::from(tls.config.clone())),
+            revoked: tls.and_then(|tls| tls.revoked.clone()),
             certificate_users: self.certificate_users,
             slots: Arc::new(Semaphore::new(self.connections_max)),
+            received: metrics.calls.received.clone(),
+            sent: metrics.calls.sent.clone(),
         }
     }
 
+    /// The interval of pings, if there are any.
+    pub(super) fn keepalive(&self) -> Option<Duration> {
+        (!self.keepalive_interval.is_zero()).then_some(self.keepalive_interval)
+    }
+
     /// The URLs of the member.
-    pub(super) fn urls(&self, listeners: &[TcpListener]) -> Result<Vec<String>, ServeError> {
+    pub(super) fn urls(&self, listeners: &[Listener]) -> Vec<String> {
         if !self.client_urls.is_empty() {
-            return Ok(self.client_urls.clone());
+            return self.client_urls.clone();
         }
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let url = |listener: &TcpListener| {
-            let address = listener.local_addr().map_err(ServeError::Address)?;
-            Ok(format!("{scheme}://{address}"))
-        };
-        listeners.iter().map(url).collect()
+        let tls = self.tls.is_some();
+        listeners.iter().map(|listener| listener.url(tls)).collect()
     }
 }

@@ -1,6 +1,8 @@
 //! TLS of the server: its certificate, and the verification of the clients' certificates.
 
 mod certificate;
+mod parameters;
+mod revocation;
 
 use std::{
     io,
@@ -10,7 +12,7 @@ use std::{
 
 use tokio_rustls::rustls::{
     self, RootCertStore, ServerConfig,
-    crypto::{CryptoProvider, ring},
+    crypto::CryptoProvider,
     pki_types::{
         CertificateDer,
         pem::{self, PemObject},
@@ -20,11 +22,13 @@ use tokio_rustls::rustls::{
 use x509_cert::{Certificate, der::Decode};
 
 use certificate::FileCertificate;
+pub use parameters::TlsParameters;
+pub(super) use revocation::Revocations;
 
 /// The protocols that the server offers, in its order.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The files of a TLS server, in PEM.
+/// The files of a TLS server, in PEM, and what it negotiates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The server's certificate and its intermediate ones; etcd's `--cert-file`.
@@ -34,6 +38,10 @@ pub struct TlsFiles {
     /// The certificate authorities of clients; etcd's `--trusted-ca-file`. With one, each client must
     /// have a certificate.
     pub client_authorities: Option<PathBuf>,
+    /// A revocation list of clients' certificates, in PEM or DER; etcd's `--client-crl-file`.
+    pub revoked: Option<PathBuf>,
+    /// What is negotiated.
+    pub parameters: TlsParameters,
 }
 
 /// Files that make no TLS server.
@@ -57,6 +65,17 @@ pub enum TlsError {
         /// The cause.
         source: VerifierBuilderError,
     },
+    /// The revocation list cannot be used.
+    #[error("{} has no readable revocation list", path.display())]
+    Revocations {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// No version and cipher suite are left.
+    #[error("no cipher suite of the versions of TLS is left: name other ones in --cipher-suites")]
+    Parameters(#[source] rustls::Error),
     /// A certificate of a file cannot be used.
     #[error("the certificate of {} cannot be used", path.display())]
     Certificate {
@@ -71,29 +90,29 @@ pub enum TlsError {
 #[derive(Clone, Debug)]
 pub struct Tls {
     pub(super) config: Arc<ServerConfig>,
+    pub(super) revoked: Option<Revocations>,
 }
 
 impl Tls {
     /// Reads the files.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        let provider = Arc::new(ring::default_provider());
+        let parameters = &files.parameters;
+        let provider = Arc::new(parameters.provider());
         let certificate = FileCertificate::load(files, provider.clone())?;
         let verifier = match &files.client_authorities {
             None => WebPkiClientVerifier::no_client_auth(),
             Some(path) => verifier(path, provider.clone())?,
         };
-        let versions = |source| TlsError::Certificate {
-            path: files.certificate.clone(),
-            source,
-        };
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(versions)?
+            .with_protocol_versions(&parameters.versions())
+            .map_err(TlsError::Parameters)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(certificate));
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
-        let config = Arc::new(config);
-        Ok(Self { config })
+        Ok(Self {
+            config: Arc::new(config),
+            revoked: files.revoked.clone().map(Revocations::open).transpose()?,
+        })
     }
 }
 

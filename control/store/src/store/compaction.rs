@@ -31,6 +31,7 @@ impl Store {
     pub async fn compact(&self, revision: Revision, physical: bool) -> Result<Revision, Error> {
         let (visible, written) = self.compact_at(revision)?;
         self.settle(written).await?;
+        self.shared.metrics.compactions.inc();
         self.shared.snapshot_due.notify_one();
         if physical {
             self.reclaim().await;

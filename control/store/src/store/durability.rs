@@ -19,6 +19,7 @@ use crate::{
         put_members, put_run,
     },
     keyspace::{Keyspace, Revision},
+    metrics::Disk,
     proto::etcdserverpb::{Member, ResponseHeader},
 };
 
@@ -44,13 +45,16 @@ impl Store {
         files: Arc<dyn Files>,
         policy: Policy,
     ) -> Result<Self, OpenError> {
-        let recovery = Recovery::open(files, config(&limits))?;
+        let disk = Disk::default();
+        let recovery = Recovery::open(disk.measure(files), config(&limits))?;
         let snapshot = recovery.snapshot_mark().map(u64::cast_signed);
         let mut restored = Restored::new(snapshot, limits.quota_bytes);
         let recovered =
             recovery.replay(&mut |record| restored.apply(record.kind, record.payload))?;
         restored.finish(recovered.previous_run(), recovered.mark_bound());
-        Self::start(limits, restored, (recovered, policy))
+        let store = Self::start(limits, restored, (recovered, policy))?;
+        store.shared.metrics.measure_disk(disk);
+        Ok(store)
     }
 
     /// Starts a run with a state and the journal that continues it.
@@ -108,9 +112,15 @@ impl Store {
     /// Refuses writes once the journal failed: they could never be acknowledged.
     pub(super) fn check_journal(&self) -> Result<(), Error> {
         match &self.shared.journal {
-            Some(journal) if journal.failure().is_some() => Err(Error::JournalFailed),
+            Some(journal) if journal.failure().is_some() => Err(self.refuse_write()),
             _ => Ok(()),
         }
+    }
+
+    /// The error of a write that is not acknowledged, counted.
+    fn refuse_write(&self) -> Error {
+        self.shared.metrics.writes_failed.inc();
+        Error::JournalFailed
     }
 
     /// Waits until a write is as durable as its mode asks, and visible; returns the header of its
@@ -124,7 +134,7 @@ impl Store {
     pub(crate) async fn settle(&self, written: Written) -> Result<(), Error> {
         if let (Some(journal), Some(ticket)) = (&self.shared.journal, written.ticket) {
             let committed = journal.committed(ticket).await;
-            committed.or(Err(Error::JournalFailed))?;
+            committed.map_err(|_failure| self.refuse_write())?;
             self.shared.frontier.advance(journal.visible());
         } else {
             self.shared.frontier.reached(written.revision).await;

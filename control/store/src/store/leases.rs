@@ -40,6 +40,7 @@ impl Store {
         let ttl_s = state.leases.grant(id, ttl_s, now)?;
         self.update_gauges(&state);
         self.shared.leases_changed.notify_one();
+        self.shared.metrics.leases_granted.inc();
         let written = self.record((kind::GRANT, &state), |out| {
             put_number(out, id);
             put_number(out, ttl_s);
@@ -63,6 +64,7 @@ impl Store {
             let _unchanged = self.permit(caller, state, |check| check.lease_revoke(id))?;
             revoke(state, id)
         })?;
+        self.shared.metrics.leases_revoked.inc();
         self.settle(written).await?;
         Ok(written.revision)
     }
@@ -71,8 +73,11 @@ impl Store {
     pub fn lease_renew(&self, id: LeaseId) -> (i64, Revision) {
         let now = self.now();
         let mut state = self.shared.state.write();
-        let ttl_s = state.leases.renew(id, now).unwrap_or(0);
-        (ttl_s, self.revision())
+        let renewed = state.leases.renew(id, now);
+        if renewed.is_ok() {
+            self.shared.metrics.leases_renewed.inc();
+        }
+        (renewed.unwrap_or(0), self.revision())
     }
 
     /// The TTL and the attached keys of a lease, if it exists.
@@ -139,7 +144,12 @@ impl Store {
         self.write(|state| {
             let expired = state.leases.expired(now);
             match expired {
-                Expired::Lease(id) => revoke(state, id).map(|()| expired),
+                Expired::Lease(id) => {
+                    revoke(state, id)?;
+                    self.shared.metrics.leases_revoked.inc();
+                    self.shared.metrics.leases_expired.inc();
+                    Ok(expired)
+                }
                 Expired::Unknown | Expired::Nothing => Ok(expired),
             }
         })

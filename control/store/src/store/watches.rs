@@ -102,7 +102,10 @@ impl Store {
             limits: read.limits,
         };
         let page = state.keyspace.events(query);
-        page.map_err(|_compacted| state.keyspace.watchable())
+        page.map_err(|_compacted| {
+            self.shared.metrics.watchers_lost.inc();
+            state.keyspace.watchable()
+        })
     }
 
     fn recent_events(&self, read: &PageRead<'_>) -> Option<Page> {

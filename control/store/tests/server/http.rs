@@ -3,7 +3,10 @@
 use dormouse_store::alarm::Alarm;
 use dormouse_store::proto::etcdserverpb::{AlarmType, alarm_request::AlarmAction};
 use dormouse_store_checker::http;
-use tonic::transport::Endpoint;
+use prost::Message;
+use prost_reflect::DescriptorPool;
+use prost_types::FileDescriptorProto;
+use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
@@ -12,9 +15,13 @@ use tonic_reflection::pb::v1::{
 
 use crate::harness::{Served, within};
 
-/// The code and the body of the response to a GET.
+/// [`get_at`] on the client port.
 async fn get(served: &Served, path: &str) -> (u16, String) {
-    let address = served.endpoint.trim_start_matches("http://");
+    get_at(served.endpoint.trim_start_matches("http://"), path).await
+}
+
+/// The code and the body of the response to a GET.
+pub(crate) async fn get_at(address: &str, path: &str) -> (u16, String) {
     within(http::get(address, path)).await.unwrap()
 }
 
@@ -103,5 +110,67 @@ async fn grpc_health_and_reflection_answer() {
     for name in ["etcdserverpb.KV", "v3lockpb.Lock", "grpc.health.v1.Health"] {
         assert!(names.iter().any(|known| known == name), "{names:?}");
     }
+    served.stop().await;
+}
+
+/// The files of a reflection's answer.
+async fn files(
+    reflection: &mut ServerReflectionClient<Channel>,
+    asked: MessageRequest,
+) -> Vec<FileDescriptorProto> {
+    let ask = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(asked),
+    };
+    let answers = reflection.server_reflection_info(futures::stream::iter([ask]));
+    let mut answers = answers.await.unwrap().into_inner();
+    let answer = within(answers.message()).await.unwrap().unwrap();
+    let Some(MessageResponse::FileDescriptorResponse(files)) = answer.message_response else {
+        panic!("no file: {answer:?}");
+    };
+    let files = files.file_descriptor_proto.into_iter();
+    files
+        .map(|file| FileDescriptorProto::decode(&file[..]).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_client_without_the_proto_files_gets_them_by_reflection() {
+    let served = Served::start().await;
+    let endpoint = Endpoint::from_shared(served.endpoint.clone()).unwrap();
+    let mut reflection = ServerReflectionClient::new(endpoint.connect().await.unwrap());
+    let mut pool = DescriptorPool::new();
+    let services = ["KV", "Watch", "Lease", "Cluster", "Maintenance", "Auth"]
+        .map(|service| format!("etcdserverpb.{service}"));
+    for service in &services {
+        let asked = MessageRequest::FileContainingSymbol(service.clone());
+        let mut pending = files(&mut reflection, asked).await;
+        // A file is added after those that it imports.
+        while let Some(file) = pending.pop() {
+            let mut imports = file.dependency.iter();
+            let missing = imports.find(|name| pool.get_file_by_name(name).is_none());
+            match missing.cloned() {
+                None if pool.get_file_by_name(file.name()).is_some() => {}
+                None => pool.add_file_descriptor_proto(file).unwrap(),
+                Some(missing) => {
+                    let asked = MessageRequest::FileByFilename(missing);
+                    pending.push(file);
+                    pending.extend(files(&mut reflection, asked).await);
+                }
+            }
+        }
+    }
+    for service in &services {
+        let service = pool.get_service_by_name(service).unwrap();
+        assert!(service.methods().len() > 0, "{service:?}");
+    }
+    let put = pool
+        .get_message_by_name("etcdserverpb.PutResponse")
+        .unwrap();
+    let prev_kv = put.get_field_by_name("prev_kv").unwrap();
+    assert_eq!(
+        prev_kv.kind().as_message().unwrap().full_name(),
+        "mvccpb.KeyValue"
+    );
     served.stop().await;
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dormouse_store::{
     Store,
-    server::{Options, Tls, TlsFiles},
+    server::{Options, Tls, TlsFiles, TlsParameters},
 };
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 
@@ -24,6 +24,8 @@ fn files(client_authorities: Option<PathBuf>) -> TlsFiles {
         certificate: path("server.pem"),
         key: path("server.key"),
         client_authorities,
+        revoked: None,
+        parameters: TlsParameters::default(),
     }
 }
 
@@ -66,6 +68,36 @@ async fn a_client_without_a_certificate_is_refused_if_there_are_authorities() {
         Err(_) => true,
     };
     assert!(refused);
+    let mut client = connect(&served, true).await.unwrap();
+    client.get("key", None).await.unwrap();
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_certificate_is_revoked_is_refused_from_the_next_connection_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("clients.crl");
+    std::fs::write(&list, pem("empty.crl")).unwrap();
+    let files = TlsFiles {
+        revoked: Some(list.clone()),
+        ..files(Some(path("ca.pem")))
+    };
+    let options = Options {
+        tls: Some(Tls::load(&files).unwrap()),
+        ..Options::default()
+    };
+    let served = Served::with_options(Store::new(), options).await;
+    let mut client = connect(&served, true).await.unwrap();
+    client.get("key", None).await.unwrap();
+    for revoked in ["revoked.crl", "server.key"] {
+        std::fs::write(&list, pem(revoked)).unwrap();
+        let refused = match connect(&served, true).await {
+            Ok(mut client) => client.get("key", None).await.is_err(),
+            Err(_) => true,
+        };
+        assert!(refused, "{revoked}");
+    }
+    std::fs::write(&list, pem("empty.crl")).unwrap();
     let mut client = connect(&served, true).await.unwrap();
     client.get("key", None).await.unwrap();
     served.stop().await;
@@ -136,6 +168,11 @@ fn files_that_make_no_server_are_named() {
         ..files(None)
     };
     check(&other_key, "the certificate of");
+    let no_list = TlsFiles {
+        revoked: Some(path("ca.pem")),
+        ..files(Some(path("ca.pem")))
+    };
+    check(&no_list, "ca.pem has no readable revocation list");
     check(
         &files(Some(path("server.key"))),
         "server.key has no readable certificate",

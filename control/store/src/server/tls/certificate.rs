@@ -92,7 +92,7 @@ mod tests {
 
     use tokio_rustls::rustls::{crypto::ring, pki_types::CertificateDer};
 
-    use super::*;
+    use super::{super::TlsParameters, *};
 
     fn fixture(name: &str) -> PathBuf {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/tls");
@@ -118,6 +118,8 @@ mod tests {
             certificate: folder.path().join("cert.pem"),
             key: folder.path().join("key.pem"),
             client_authorities: None,
+            revoked: None,
+            parameters: TlsParameters::default(),
         };
         let bytes = |name| fs::read(fixture(name)).unwrap();
         write(&files.certificate, &bytes("server.pem"), 1);

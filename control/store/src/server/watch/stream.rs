@@ -44,15 +44,16 @@ pub(super) fn responses(
     });
     stream::unfold(state, async |mut state| {
         let response = state.next().await?;
-        Some((Ok(response), state))
+        Some((response, state))
     })
 }
 
 impl WatchStream {
-    async fn next(&mut self) -> Option<WatchResponse> {
+    /// The next response; the error of a request ends the stream.
+    async fn next(&mut self) -> Option<Result<WatchResponse, Status>> {
         loop {
             if let Some(response) = self.watches.pop() {
-                return Some(response);
+                return Some(Ok(response));
             }
             let more = self.watches.has_more();
             tokio::select! {
@@ -60,7 +61,7 @@ impl WatchStream {
                 request = self.requests.message(), if self.requests_open => match request {
                     Ok(Some(request)) => self.watches.request(request),
                     Ok(None) => self.requests_open = false,
-                    Err(_) => return None,
+                    Err(error) => return Some(Err(error)),
                 },
                 () = self.ready_set.woken() => {}
                 () = std::future::ready(()), if more => {}
