@@ -8,7 +8,7 @@
 
 mod node;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -174,7 +174,11 @@ fn measure((from, to): (&Netns, &Netns), target: Ipv6Addr, time: Duration) -> f6
     });
     let (began, mut total, mut data) = (Instant::now(), 0, vec![0; 64 * 1024]);
     while began.elapsed() < time {
-        total += receiver.read(&mut data).unwrap();
+        // A read with a deadline is not restarted after the machine was suspended.
+        total += match receiver.read(&mut data) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.unwrap(),
+        };
     }
     let rate = total as f64 * 8.0 / began.elapsed().as_secs_f64();
     drop(receiver);
