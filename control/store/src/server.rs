@@ -15,6 +15,7 @@ mod lease;
 mod listener;
 mod maintenance;
 mod measure;
+mod observed;
 mod options;
 mod reflection;
 mod session;

@@ -8,16 +8,18 @@ use std::{
 };
 
 use bytes::Bytes;
+use http_body::Frame;
 use tonic::{
     Code, Status,
     body::Body,
     codegen::{
-        Body as HttpBody, Service,
+        Service,
         http::{self, HeaderMap},
     },
 };
 use tower_layer::Layer;
 
+use super::observed::{Observer, observed};
 use crate::{Store, metrics::Call};
 
 type Request = http::Request<Body>;
@@ -105,7 +107,7 @@ fn measured(response: Response, mut call: Call) -> Response {
             call.end(Code::Ok);
             response
         }
-        None => response.map(|body| Body::new(Streamed { body, call })),
+        None => response.map(|body| observed(body, Streamed(call))),
     }
 }
 
@@ -117,40 +119,20 @@ fn of_etcd(status: Status) -> Status {
     status
 }
 
-/// The body of a stream's response.
-struct Streamed {
-    body: Body,
-    call: Call,
-}
+/// The call of a stream's response, which ends with the body.
+struct Streamed(Call);
 
-impl HttpBody for Streamed {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Status>>> {
-        let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
-        match &frame {
+impl Observer for Streamed {
+    fn frame(&mut self, frame: Option<&Result<Frame<Bytes>, Status>>) {
+        match frame {
             Some(Ok(frame)) => {
                 if let Some(code) = frame.trailers_ref().and_then(code) {
-                    this.call.end(code);
+                    self.0.end(code);
                 }
             }
-            Some(Err(status)) => this.call.end(status.code()),
-            None => this.call.end(Code::Ok),
+            Some(Err(status)) => self.0.end(status.code()),
+            None => self.0.end(Code::Ok),
         }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -1,18 +1,13 @@
 //! A body of a call whose messages are traced while they pass.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
-
 use bytes::{Buf, Bytes, BytesMut};
-use tonic::{
-    Status,
-    body::Body,
-    codegen::{Body as HttpBody, http::HeaderMap},
-};
+use http_body::Frame;
+use tonic::{Status, body::Body, codegen::http::HeaderMap};
 
-use super::{Call, Part};
+use super::{
+    super::observed::{Observer, observed},
+    Call, Part,
+};
 
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
@@ -45,7 +40,7 @@ impl Tap {
 
     /// The body, observed.
     pub(super) fn on(self, body: Body) -> Body {
-        Body::new(Tapped { tap: self, body })
+        observed(body, self)
     }
 
     fn data(&mut self, data: &[u8]) {
@@ -78,37 +73,16 @@ fn next_message(pending: &mut BytesMut) -> Option<Bytes> {
     Some(message)
 }
 
-struct Tapped {
-    tap: Tap,
-    body: Body,
-}
-
-impl HttpBody for Tapped {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Status>>> {
-        let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
-            if let Some(data) = frame.data_ref() {
-                this.tap.data(data);
-            } else if let Some(trailers) = frame.trailers_ref() {
-                this.tap.trailers(trailers);
-            }
+impl Observer for Tap {
+    fn frame(&mut self, frame: Option<&Result<Frame<Bytes>, Status>>) {
+        let Some(Ok(frame)) = frame else {
+            return;
+        };
+        if let Some(data) = frame.data_ref() {
+            self.data(data);
+        } else if let Some(trailers) = frame.trailers_ref() {
+            self.trailers(trailers);
         }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
     }
 }
 
