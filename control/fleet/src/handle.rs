@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Boottime;
 use crate::config::ServerConfig;
 use crate::proto::{Entry, PodSpec};
 use crate::root::{Event, Root, Session, Settling};
+use crate::waiters::Waiters;
 
 /// Capacity of the event channel. When it is full, no message is read from the streams.
 const EVENTS_MAX: usize = 1_024;
@@ -27,8 +28,6 @@ pub(crate) struct Shared {
     /// Held for microseconds, never across an await.
     pub(crate) state: Mutex<State>,
     pub(crate) events: mpsc::Sender<Event>,
-    /// Incremented by everything that may settle a change; wakes the tasks in [`Handle::settled`].
-    settles: watch::Sender<u64>,
     /// A stream ended: [`watch_lost_nodes`] computes its next deadline again.
     pub(crate) ended: Notify,
 }
@@ -36,6 +35,8 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) root: Root,
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
+    /// The tasks in [`Handle::settled`].
+    pub(crate) settling: Waiters,
 }
 
 /// Starts the root. The event channel closes when all handles and streams have been dropped.
@@ -46,9 +47,9 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
         state: Mutex::new(State {
             root,
             wakers: BTreeMap::new(),
+            settling: Waiters::default(),
         }),
         events,
-        settles: watch::Sender::new(0),
         ended: Notify::new(),
     });
     tokio::spawn(watch_lost_nodes(Arc::clone(&shared), shutdown));
@@ -58,7 +59,12 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
 impl Handle {
     /// Stores `entry` as its VIP's newest and sends it to the nodes that follow the VIP.
     pub fn publish(&self, entry: Entry) {
-        self.change(|root| root.publish(entry));
+        let vip = entry.vip;
+        let mut state = self.shared.state.lock();
+        for session in state.root.publish(entry) {
+            state.wake(session);
+        }
+        state.settling.wake(vip);
     }
 
     /// Runs or stops a pod on a node. For a disconnected node it is stored until the node is lost; a lost node that
@@ -75,19 +81,18 @@ impl Handle {
     /// Resolves when no node uses an older version of the VIP's entry: each has acknowledged this or a newer version,
     /// has stopped following the VIP, or its lease has expired. Cancel safe.
     pub async fn settled(&self, vip: u32, version: u64) {
-        let mut changes = self.shared.settles.subscribe();
         loop {
-            changes.mark_unchanged();
             let now = Boottime::now();
-            let settling = self.shared.state.lock().root.settling(vip, version, now);
-            match settling {
-                Settling::Settled => return,
-                Settling::Wait(None) => {
-                    let _ = changes.changed().await;
+            let (until, woken) = {
+                let mut state = self.shared.state.lock();
+                match state.root.settling(vip, version, now) {
+                    Settling::Settled => return state.settling.forget(vip),
+                    Settling::Wait(until) => (until, state.settling.add(vip)),
                 }
-                Settling::Wait(Some(until)) => {
-                    let _ = tokio::time::timeout(until.since(now), changes.changed()).await;
-                }
+            };
+            match until {
+                None => drop(woken.await),
+                Some(until) => drop(tokio::time::timeout(until.since(now), woken).await),
             }
         }
     }
@@ -105,8 +110,6 @@ impl Handle {
         for session in change(&mut state.root) {
             state.wake(session);
         }
-        drop(state);
-        self.shared.notify_settling();
     }
 }
 
@@ -115,13 +118,6 @@ impl State {
         if let Some(waker) = self.wakers.get(&session) {
             waker.notify_one();
         }
-    }
-}
-
-impl Shared {
-    pub(crate) fn notify_settling(&self) {
-        self.settles
-            .send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 
@@ -140,18 +136,10 @@ async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
         let Ok(permit) = shared.events.reserve().await else {
             return;
         };
-        let event = {
-            let mut state = shared.state.lock();
-            let event = state.root.expire(Boottime::now());
-            if let Some(event) = event {
-                permit.send(event);
-                true
-            } else {
-                false
-            }
-        };
-        if event {
-            shared.notify_settling();
+        // Tasks that wait for the node wake by themselves at the end of its lease.
+        let mut state = shared.state.lock();
+        if let Some(event) = state.root.expire(Boottime::now()) {
+            permit.send(event);
         }
     }
 }

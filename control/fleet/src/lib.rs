@@ -16,6 +16,7 @@ pub mod lease;
 pub mod node;
 pub mod root;
 pub mod server;
+mod waiters;
 
 pub use backend::Backend;
 pub use clock::Boottime;

@@ -109,12 +109,14 @@ impl Root {
         let Some(peer) = self.peers.get_mut(&node) else {
             return Received::default();
         };
-        let settles = peer.acknowledge(up.applied) | !up.drop.is_empty();
+        let acknowledged = peer.acknowledge(up.applied);
+        let mut wakes = acknowledged.is_some() || !up.drop.is_empty();
+        let mut settles = acknowledged.unwrap_or_default();
+        settles.extend(&up.drop);
         for vip in up.drop {
             peer.unfollow(vip);
             unfollow(&mut self.followers, &mut self.entries, vip, &node);
         }
-        let mut wakes = settles;
         for vip in up.want {
             if peer.want(vip) {
                 self.followers

@@ -108,6 +108,8 @@ impl OpenStream {
                 .into_iter()
                 .for_each(|older| state.wake(older));
             state.wakers.insert(opened.session, Arc::clone(&waker));
+            // The node may follow fewer VIPs than before.
+            state.settling.wake_all();
             permit.send(opened.event);
             opened.session
         };
@@ -118,22 +120,20 @@ impl OpenStream {
             shared,
         });
         stream.receive(first).await.map_err(|_closed| stopping())?;
-        stream.shared.notify_settling();
         Ok(stream)
     }
 
     async fn receive(&self, up: Up) -> Result<(), mpsc::error::SendError<Event>> {
-        let received = self
-            .shared
-            .state
-            .lock()
-            .root
-            .receive(self.session, up, Boottime::now());
+        let received = {
+            let mut state = self.shared.state.lock();
+            let received = state.root.receive(self.session, up, Boottime::now());
+            for vip in &received.settles {
+                state.settling.wake(*vip);
+            }
+            received
+        };
         if received.wakes {
             self.waker.notify_one();
-        }
-        if received.settles {
-            self.shared.notify_settling();
         }
         for event in received.events {
             self.shared.events.send(event).await?;

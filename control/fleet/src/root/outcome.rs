@@ -104,8 +104,8 @@ pub enum HelloError {
 pub struct Received {
     /// Events that the message carried.
     pub events: Vec<Event>,
-    /// A change may have settled: call [`Root::settling`] again.
-    pub settles: bool,
+    /// VIPs of which a change may have settled: call [`Root::settling`] again.
+    pub settles: Vec<u32>,
     /// The stream may have a message to send: call [`Root::next`] again.
     pub wakes: bool,
 }

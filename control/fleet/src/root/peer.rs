@@ -126,14 +126,17 @@ impl Peer {
         self.granted_at.map(|sent| terms.usable_until(sent))
     }
 
-    /// The node acknowledged everything up to `seq`. False if nothing new is acknowledged.
-    pub(super) fn acknowledge(&mut self, seq: u64) -> bool {
+    /// The node acknowledged everything up to `seq`. Returns the VIPs of the acknowledged messages; none if nothing new
+    /// is acknowledged.
+    pub(super) fn acknowledge(&mut self, seq: u64) -> Option<Vec<u32>> {
         if seq > self.seq {
-            return false;
+            return None;
         }
         let later = self.in_flight.split_off(&(seq + 1));
         let done = std::mem::replace(&mut self.in_flight, later);
-        for vip in done.values().flatten() {
+        let any = !done.is_empty();
+        let vips: Vec<u32> = done.into_values().flatten().collect();
+        for vip in &vips {
             let Some(followed) = self.follows.get_mut(vip) else {
                 continue;
             };
@@ -143,7 +146,7 @@ impl Peer {
                 followed.settle &= self.pending.contains(vip);
             }
         }
-        !done.is_empty()
+        any.then_some(vips)
     }
 
     /// Follows a VIP, or sends its entry again. False at the limit of VIPs.
