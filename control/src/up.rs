@@ -182,9 +182,10 @@ impl Roles {
         let (activator, demands) =
             dormouse_activator::new(dormouse_activator::Config::new(self.options.acting_prefix));
         activator.register(&mut self.registry);
-        let (view, changes) = reflector::start(client.clone(), self.shutdown.clone())
-            .await
-            .context("failed to list the cluster")?;
+        let (view, changes) =
+            reflector::start(client.clone(), reflector::Kinds::All, self.shutdown.clone())
+                .await
+                .context("failed to list the cluster")?;
         let config = dormouse_apps::Config {
             ranges: ranges.to_vec(),
             scale_to_zero_grace: self.options.scale_to_zero_grace,

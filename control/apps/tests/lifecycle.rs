@@ -61,9 +61,10 @@ impl World {
         ));
         let acting = "2001:db8:d0::a1:0:0".parse().unwrap();
         let (activator, demands) = dormouse_activator::new(dormouse_activator::Config::new(acting));
-        let (view, changes) = reflector::start(client.clone(), shutdown.clone())
-            .await
-            .unwrap();
+        let (view, changes) =
+            reflector::start(client.clone(), reflector::Kinds::All, shutdown.clone())
+                .await
+                .unwrap();
         let parts = Parts {
             client: client.clone(),
             view,

@@ -28,6 +28,38 @@ pub struct Client {
     lease: etcd_client::LeaseClient,
 }
 
+/// The keys from `start` on, below `end`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    start: Vec<u8>,
+    end: Vec<u8>,
+}
+
+impl KeyRange {
+    /// The keys that begin with `prefix`, which must end with an ASCII character.
+    pub fn of_prefix(prefix: &str) -> Self {
+        Self::of_prefixes(prefix, prefix)
+    }
+
+    /// The keys from the first with the prefix `first` to the last with the prefix `last`, which must end with an ASCII
+    /// character.
+    pub fn of_prefixes(first: &str, last: &str) -> Self {
+        Self {
+            start: first.as_bytes().to_vec(),
+            end: prefix_end(last),
+        }
+    }
+}
+
+/// Whether the events of a watch have the values from before them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Previous {
+    /// They have, unless these are compacted.
+    Included,
+    /// They have not, which halves their size.
+    LeftOut,
+}
+
 /// The objects of a kind at one revision of the store.
 #[derive(Debug, Clone)]
 pub struct List<K> {
@@ -196,17 +228,17 @@ impl Client {
         }
     }
 
-    /// Watches the keys under `prefix` after `revision`: batches of events in order; a batch never
-    /// splits a revision.
+    /// Watches the keys of `range` after `revision`: batches of events in order; a batch never splits a revision.
     ///
     /// The stream ends with the connection. After [`ClientError::Compacted`] the caller must list again.
     pub async fn watch(
         &self,
-        prefix: &str,
+        range: &KeyRange,
         revision: u64,
+        previous: Previous,
     ) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, ClientError>> + Send + use<>, ClientError>
     {
-        watch::start(self.watch.clone(), prefix, revision).await
+        watch::start(self.watch.clone(), range, revision, previous).await
     }
 
     /// Creates or replaces an object, attached to a lease of `ttl_s` seconds.

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     App, Change, Client, ClientError, Key, Object, View,
-    client::{WatchEvent, chain, decode_bytes},
+    client::{KeyRange, Previous, WatchEvent, chain, decode_bytes},
 };
 
 /// Batches queued for the receiver; a full queue blocks the watch.
@@ -18,25 +18,50 @@ const BATCHES_MAX: usize = 64;
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Maximum backoff.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// The watched prefix. One watch of all kinds delivers their changes in the order of revisions.
-const WATCHED: &str = "/registry/";
 
 /// Changes in the order of revisions, each with its revision. A batch never splits a revision.
 pub type Batch = Vec<(u64, Change)>;
 
-/// Lists the cluster and watches it until `shutdown`; returns the view and the changes after it.
+/// The kinds of objects that a reflector lists and watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kinds {
+    /// Apps, pods and nodes.
+    All,
+    /// Pods and nodes.
+    PodsAndNodes,
+}
+
+impl Kinds {
+    /// The watched keys. One watch of all kinds delivers their changes in the order of revisions; it may deliver other
+    /// kinds, whose keys lie between.
+    fn range(self) -> KeyRange {
+        let first = match self {
+            Self::All => App::PREFIX,
+            Self::PodsAndNodes => Node::PREFIX,
+        };
+        KeyRange::of_prefixes(first, Pod::PREFIX)
+    }
+
+    fn contains_apps(self) -> bool {
+        self == Self::All
+    }
+}
+
+/// Lists the objects of `kinds` and watches them until `shutdown`; returns the view and the changes after it.
 ///
 /// A lost connection is re-established without a gap. If the revision to resume from is compacted, the
 /// reflector lists again and sends the differences as changes. The changes end when the store's
 /// revision went back: revisions before and after that cannot be compared.
 pub async fn start(
     client: Client,
+    kinds: Kinds,
     shutdown: CancellationToken,
 ) -> Result<(View, mpsc::Receiver<Batch>), ClientError> {
-    let view = list(&client).await?;
+    let view = list(&client, kinds).await?;
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
     let reflector = Reflector {
         client,
+        kinds,
         view: view.clone(),
         sender,
     };
@@ -48,11 +73,15 @@ pub async fn start(
     Ok((view, receiver))
 }
 
-/// Lists all objects at one revision.
-pub async fn list(client: &Client) -> Result<View, ClientError> {
+/// Lists the objects of `kinds` at one revision.
+pub async fn list(client: &Client, kinds: Kinds) -> Result<View, ClientError> {
     let (kvs, revision) = client.range(Node::PREFIX, 0).await?;
     let mut view = View::default();
-    let apps = client.range(App::PREFIX, revision).await?.0;
+    let apps = if kinds.contains_apps() {
+        client.range(App::PREFIX, revision).await?.0
+    } else {
+        Vec::new()
+    };
     let pods = client.range(Pod::PREFIX, revision).await?.0;
     for kv in kvs.iter().chain(&apps).chain(&pods) {
         let written = u64::try_from(kv.mod_revision()).unwrap_or(0);
@@ -66,6 +95,7 @@ pub async fn list(client: &Client) -> Result<View, ClientError> {
 
 struct Reflector {
     client: Client,
+    kinds: Kinds,
     view: View,
     sender: mpsc::Sender<Batch>,
 }
@@ -97,7 +127,9 @@ impl Reflector {
 
     /// Runs one watch until it fails; `Ok` when the receiver is dropped.
     async fn watch(&mut self) -> Result<(), ClientError> {
-        let mut watch = pin!(self.client.watch(WATCHED, self.view.revision).await?);
+        let range = self.kinds.range();
+        let after = self.view.revision;
+        let mut watch = pin!(self.client.watch(&range, after, Previous::LeftOut).await?);
         while let Some(events) = watch.next().await {
             let events = events?;
             let batch: Batch = events.iter().filter_map(decode).collect();
@@ -118,7 +150,7 @@ impl Reflector {
 
     /// Lists again and sends the differences as changes.
     async fn relist(&mut self) {
-        match list(&self.client).await {
+        match list(&self.client, self.kinds).await {
             Ok(newer) => {
                 let changes = self.view.changes_to(&newer);
                 let batch: Batch = changes

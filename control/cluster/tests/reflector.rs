@@ -9,7 +9,9 @@
 use std::time::Duration;
 
 use dormouse_cluster::{
-    App, AppSpec, Change, Client, ClientError, Guard, Key, Object, View, claim::Claims, reflector,
+    App, AppSpec, Change, Client, ClientError, Guard, Key, Object, View,
+    claim::Claims,
+    reflector::{self, Kinds},
 };
 use dormouse_store::{Store, server};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
@@ -101,9 +103,10 @@ async fn until(
 async fn the_view_is_complete_at_the_start_and_changes_of_every_kind_follow() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (mut view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
-        .await
-        .unwrap();
+    let (mut view, mut changes) =
+        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
+            .await
+            .unwrap();
     assert_eq!(
         view.pods.keys().collect::<Vec<_>>(),
         [&Key::new("shop", "a")]
@@ -122,16 +125,20 @@ async fn the_view_is_complete_at_the_start_and_changes_of_every_kind_follow() {
     assert!(view.nodes.contains_key(&Key::cluster_scoped("n1")));
     assert_eq!(
         view.revision,
-        reflector::list(&world.client).await.unwrap().revision
+        reflector::list(&world.client, Kinds::All)
+            .await
+            .unwrap()
+            .revision
     );
 }
 
 #[tokio::test]
 async fn a_lost_connection_leaves_no_gap() {
     let mut world = World::start().await;
-    let (mut view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
-        .await
-        .unwrap();
+    let (mut view, mut changes) =
+        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
+            .await
+            .unwrap();
     world.client.create(&pod("a")).await.unwrap();
     until(&mut view, &mut changes, |view| view.pods.len() == 1).await;
     world.restart().await;
@@ -143,9 +150,10 @@ async fn a_lost_connection_leaves_no_gap() {
 async fn the_changes_end_when_the_stores_revision_went_back() {
     let mut world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (_view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
-        .await
-        .unwrap();
+    let (_view, mut changes) =
+        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
+            .await
+            .unwrap();
     world.store = Store::default();
     world.restart().await;
     let next = timeout(TIMEOUT, changes.recv()).await.expect("still open");
@@ -173,7 +181,7 @@ async fn a_malformed_object_does_not_prevent_a_list() {
     world.client.create(&pod("a")).await.unwrap();
     let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/bad", "no json", None)]);
     world.client.txn(garbage).await.unwrap();
-    let view = reflector::list(&world.client).await.unwrap();
+    let view = reflector::list(&world.client, Kinds::All).await.unwrap();
     assert_eq!(view.pods.len(), 1);
     assert_eq!(world.client.list::<Pod>(None).await.unwrap().items.len(), 1);
     let read = world.client.get::<Pod>(&Key::new("shop", "bad")).await;
@@ -233,13 +241,34 @@ async fn a_vip_is_claimed_and_freed_with_its_app() {
 async fn a_malformed_object_is_removed_from_the_view() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (mut view, mut changes) = reflector::start(world.client.clone(), CancellationToken::new())
-        .await
-        .unwrap();
+    let (mut view, mut changes) =
+        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
+            .await
+            .unwrap();
     let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/a", "no json", None)]);
     world.client.txn(garbage).await.unwrap();
     let batch = timeout(TIMEOUT, changes.recv()).await.unwrap().unwrap();
     assert_eq!(batch[0].1, Change::Pod(Key::new("shop", "a"), None));
     view.apply(batch[0].0, &batch[0].1);
     assert!(view.pods.is_empty());
+}
+
+#[tokio::test]
+async fn a_view_without_apps_is_complete_and_gets_no_change_of_an_app() {
+    let world = World::start().await;
+    world.claims().create(app("web")).await.unwrap();
+    let kinds = Kinds::PodsAndNodes;
+    let (mut view, mut changes) =
+        reflector::start(world.client.clone(), kinds, CancellationToken::new())
+            .await
+            .unwrap();
+    assert!(view.apps.is_empty());
+    world.claims().create(app("api")).await.unwrap();
+    let mut node = Node::default();
+    node.metadata.name = Some("n1".to_owned());
+    world.client.create(&node).await.unwrap();
+    world.client.create(&pod("a")).await.unwrap();
+    until(&mut view, &mut changes, |view| view.pods.len() == 1).await;
+    assert!(view.nodes.contains_key(&Key::cluster_scoped("n1")));
+    assert!(view.apps.is_empty());
 }

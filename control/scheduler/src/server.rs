@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dormouse_cluster::{Client, ClientError, Object, View, reflector};
+use dormouse_cluster::reflector::{self, Kinds};
+use dormouse_cluster::{Client, ClientError, Object, View};
 use k8s_openapi::api::core::v1::Pod;
 use nix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
@@ -50,7 +51,7 @@ pub async fn serve(
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let (view, changes) = reflector::start(client.clone(), shutdown.clone())
+    let (view, changes) = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone())
         .await
         .map_err(ServeError::List)?;
     let (calls, received) = mpsc::channel(CALLS_MAX);

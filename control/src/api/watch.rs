@@ -6,7 +6,10 @@ use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
-use dormouse_cluster::{ClientError, Key, client::WatchEvent};
+use dormouse_cluster::{
+    ClientError, Key,
+    client::{KeyRange, Previous, WatchEvent},
+};
 use futures::{Stream, StreamExt, stream};
 use http::header;
 use serde_json::{Value, json};
@@ -51,7 +54,8 @@ pub(super) async fn watch<K: Kind>(
         Some(namespace) => format!("{}{namespace}/", K::PREFIX),
         None => K::PREFIX.to_owned(),
     };
-    let batches = api.client.watch(&prefix, revision).await;
+    let range = KeyRange::of_prefix(&prefix);
+    let batches = api.client.watch(&range, revision, Previous::Included).await;
     let batches =
         batches.map_err(|error| Failure::of_client::<K>(&error, &Key::cluster_scoped("")))?;
     let changes = batches.map(move |batch| lines::<K>(batch, &mut encoder));

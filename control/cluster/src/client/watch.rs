@@ -3,7 +3,7 @@
 use etcd_client::{EventType, WatchClient, WatchOptions, WatchResponse, WatchStream};
 use futures::{Stream, stream};
 
-use super::{ClientError, signed, unsigned};
+use super::{ClientError, KeyRange, Previous, signed, unsigned};
 
 /// A put or a deletion of one key.
 #[derive(Debug, Clone)]
@@ -12,23 +12,26 @@ pub struct WatchEvent {
     pub path: Vec<u8>,
     /// The new value; `None` if the key was deleted.
     pub value: Option<Vec<u8>>,
-    /// The previous value; `None` if the key was created, or the previous value is compacted.
+    /// The previous value; `None` if the key was created, the previous value is compacted, or it was not asked for.
     pub previous: Option<Vec<u8>>,
     /// The revision of the event.
     pub revision: u64,
 }
 
-/// Starts a watch of the keys under `prefix` after `revision`.
+/// Starts a watch of the keys of `range` after `revision`.
 pub(super) async fn start(
     mut client: WatchClient,
-    prefix: &str,
+    range: &KeyRange,
     revision: u64,
+    previous: Previous,
 ) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, ClientError>> + Send + use<>, ClientError> {
-    let options = WatchOptions::new()
-        .with_prefix()
-        .with_prev_key()
+    let mut options = WatchOptions::new()
+        .with_range(range.end.clone())
         .with_start_revision(signed(revision.saturating_add(1)));
-    let watch = client.watch(prefix, Some(options)).await?;
+    if previous == Previous::Included {
+        options = options.with_prev_key();
+    }
+    let watch = client.watch(range.start.clone(), Some(options)).await?;
     Ok(stream::unfold(Some(watch), move |watch| async move {
         next(watch?, revision).await
     }))
@@ -79,7 +82,6 @@ fn events(reply: &WatchResponse) -> Vec<WatchEvent> {
             path: kv.key().to_vec(),
             value: put.then(|| kv.value().to_vec()),
             previous: event.prev_kv().map(|previous| previous.value().to_vec()),
-
             revision: unsigned(kv.mod_revision()),
         })
     };
