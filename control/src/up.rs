@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use dormouse_activator::link;
 use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
@@ -179,8 +180,9 @@ impl Roles {
             ..ServerConfig::new(epoch, self.options.node_config(ranges))
         };
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
-        let (activator, demands) =
+        let (activator, reports) =
             dormouse_activator::new(dormouse_activator::Config::new(self.options.acting_prefix));
+        let (hub, link_events) = link::start(epoch);
         activator.register(&mut self.registry);
         let (view, changes) =
             reflector::start(client.clone(), reflector::Kinds::All, self.shutdown.clone())
@@ -200,8 +202,8 @@ impl Roles {
             scheduler: SchedulerClient::new(lazy(scheduler)?),
             fleet: fleet.clone(),
             fleet_events,
-            activator: activator.clone(),
-            demands,
+            hub: hub.clone(),
+            link_events,
         };
         let (handle, controller) = dormouse_apps::start(config, parts, self.shutdown.clone());
         handle.register(&mut self.registry);
@@ -217,7 +219,13 @@ impl Roles {
         self.serve_fleet(fleet).await?;
         self.serve_api(client.clone(), ranges.to_vec(), handle)
             .await?;
+        let attachment = link::Attachment::new(activator.clone(), reports, "up".to_owned());
+        let attached = attachment.follow(hub, self.shutdown.clone());
         let served = dormouse_activator::run(activator, self.drain.clone());
+        self.running.spawn(async move {
+            attached.await;
+            Ok(())
+        });
         self.running.spawn(async move {
             served.await;
             Ok(())

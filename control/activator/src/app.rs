@@ -1,11 +1,12 @@
-//! One app: its route, queue, slots and load behind one lock, and the demand for its first pod.
+//! One app: its route, queue, slots and load behind one lock, and the demand for its route and its first pod.
 
 mod guard;
+mod lookup;
 mod wake;
 
 use std::collections::HashMap;
 use std::net::SocketAddrV6;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,11 +21,13 @@ use crate::config::{Config, Route};
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::park::{Budget, LimitReached, QueueLimits, Ticket};
-use crate::report::{Demand, Stat};
+use crate::report::{Report, Stat};
 use guard::ParkedRequest;
+use lookup::Asking;
 use wake::Wake;
 
 pub(crate) use guard::{CountedRequest, Grant};
+pub(crate) use lookup::{Asked, NoRoute};
 
 /// Time for which a backend that refused a connection is used last.
 const AVOIDED_FOR: Duration = Duration::from_secs(1);
@@ -34,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
     pub(crate) budget: Arc<Budget>,
-    pub(crate) demands: mpsc::Sender<Demand>,
+    pub(crate) reports: mpsc::Sender<Report>,
     /// Apps with load since the last [`crate::Handle::take_stats`], so that sleeping apps cost nothing there.
     pub(crate) active: Mutex<Vec<Weak<App>>>,
     pub(crate) tickets: AtomicU64,
@@ -48,11 +51,16 @@ pub(crate) struct App {
     pub(crate) serving_begun: Notify,
     pub(crate) connections: AtomicUsize,
     pub(crate) core: Arc<Core>,
+    /// Notified when control has answered for the VIP: by a route, or that there is no app.
+    answered: Notify,
     state: Mutex<State>,
 }
 
 struct State {
-    route: Arc<RequestRoute>,
+    /// None: control has not answered yet.
+    route: Option<Arc<RequestRoute>>,
+    /// Requests that wait for the route.
+    asking: Asking,
     breaker: Breaker<oneshot::Sender<Grant>>,
     backends: HashMap<SocketAddrV6, Arc<Backend>>,
     load: Load,
@@ -86,13 +94,11 @@ enum Entered {
 }
 
 impl App {
-    pub(crate) fn new(vip: u32, route: Route, core: &Arc<Core>) -> Arc<Self> {
+    /// An app whose route is not known.
+    pub(crate) fn new(vip: u32, core: &Arc<Core>) -> Arc<Self> {
         let state = State {
-            route: Arc::new(RequestRoute {
-                name: String::new(),
-                port: route.port,
-                timeout: route.timeout,
-            }),
+            route: None,
+            asking: Asking::default(),
             breaker: Breaker::default(),
             backends: HashMap::new(),
             load: Load::default(),
@@ -101,38 +107,45 @@ impl App {
             wake: Wake::default(),
             removed: false,
         };
-        let app = Arc::new(Self {
+        Arc::new(Self {
             vip,
             serving: AtomicBool::new(false),
             serving_begun: Notify::new(),
             connections: AtomicUsize::new(0),
             core: Arc::clone(core),
+            answered: Notify::new(),
             state: Mutex::new(state),
-        });
-        app.configure(route);
-        app
-    }
-
-    pub(crate) fn route(&self) -> Arc<RequestRoute> {
-        Arc::clone(&self.state.lock().route)
+        })
     }
 
     /// Sets a new route and grants its free slots to parked requests.
     pub(crate) fn configure(self: &Arc<Self>, route: Route) {
-        let Route {
-            name,
-            port,
-            container_concurrency,
-            timeout,
-            backends,
-        } = route;
         let mut state = self.state.lock();
-        state.route = Arc::new(RequestRoute {
-            name,
-            port,
-            timeout,
-        });
-        state.breaker.configure(container_concurrency, &backends);
+        state.route = Some(Arc::new(RequestRoute {
+            name: route.name,
+            port: route.port,
+            timeout: route.timeout,
+        }));
+        state
+            .breaker
+            .configure(route.container_concurrency, &route.backends);
+        self.set_backends(state, &route.backends);
+        self.answered.notify_waiters();
+        let before = self.serving.swap(route.serving, Ordering::AcqRel);
+        if route.serving && !before {
+            self.serving_begun.notify_waiters();
+        }
+    }
+
+    /// Takes the backends away. An app without a route stays without one: its requests wait for control's answer.
+    pub(crate) fn asleep(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.breaker.configure(0, &[]);
+        self.set_backends(state, &[]);
+        self.serving.store(false, Ordering::Release);
+    }
+
+    fn set_backends(self: &Arc<Self>, mut state: MutexGuard<'_, State>, backends: &[SocketAddrV6]) {
         state.backends.retain(|address, backend| {
             let stays = backends.contains(address);
             if !stays {
@@ -144,15 +157,13 @@ impl App {
             let limits = self.core.config.backend;
             state
                 .backends
-                .entry(address)
-                .or_insert_with(|| Backend::new(address, limits));
+                .entry(*address)
+                .or_insert_with(|| Backend::new(*address, limits));
         }
         // If the last backend was removed, requests that waited for its slots now wait for a pod.
-        let first = state.begins_wake();
+        let need = state.begins_wake();
         self.grant_free_slots(state);
-        if first {
-            self.begin_demand();
-        }
+        self.raise(need);
     }
 
     /// Answers all parked requests that the app was removed; requests at backends continue.
@@ -166,6 +177,7 @@ impl App {
         let parked = state.breaker.unpark_all();
         drop(state);
         drop(parked);
+        self.answered.notify_waiters();
     }
 
     /// Counts a request in the load until the result is dropped.
@@ -218,11 +230,9 @@ impl App {
             .breaker
             .park(ticket, bytes, waiter, limits)
             .map_err(NoSlot::Limit)?;
-        let first = state.begins_wake();
+        let need = state.begins_wake();
         drop(state);
-        if first {
-            self.begin_demand();
-        }
+        self.raise(need);
         let parked = ParkedRequest {
             app: Arc::clone(self),
             ticket,

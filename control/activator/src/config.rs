@@ -26,8 +26,10 @@ pub struct Config {
     pub header_timeout: Duration,
     /// Timeout for requests in flight at shutdown.
     pub drain_timeout: Duration,
-    /// Capacity of the demand channel. A demand that does not fit is repeated a second later.
-    pub demands_max: usize,
+    /// Limit of the time for which requests of an unknown VIP wait for control's answer; then they are answered 503.
+    pub wake_timeout: Duration,
+    /// Capacity of the channel of reports. A want or demand that does not fit is repeated a second later.
+    pub reports_max: usize,
     /// Connections to each backend.
     pub backend: Limits,
 }
@@ -45,7 +47,8 @@ impl Config {
             connections_per_app_max: 20_000,
             header_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(30),
-            demands_max: 16_384,
+            wake_timeout: Duration::from_secs(30),
+            reports_max: 16_384,
             backend: Limits::default(),
         }
     }
@@ -56,12 +59,19 @@ impl Config {
 pub struct Route {
     /// `namespace/name`, for messages.
     pub name: String,
+    /// The namespace, where budgets are counted.
+    pub tenant: String,
+    /// The store's revision of the app's last publication.
+    pub version: u64,
     /// Port of the VIP and of the acting address.
     pub port: u16,
     /// Limit of requests in flight per backend; 0: none.
     pub container_concurrency: u32,
     /// Longest time from a request's head to the end of its response.
     pub timeout: Duration,
+    /// The VIP is in serve mode: clients are asked to reconnect, which connects them directly to pods: by
+    /// `Connection: close` on the next response, or by GOAWAY on HTTP/2. Idle connections stay open.
+    pub serving: bool,
     /// Ready pods, with their ports.
     pub backends: Vec<SocketAddrV6>,
 }

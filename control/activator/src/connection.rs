@@ -70,7 +70,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
     let Ok(SocketAddr::V6(local)) = stream.local_addr() else {
         return;
     };
-    let app = vip_of(*local.ip(), shared.core.config.acting_prefix).and_then(|vip| shared.app(vip));
+    let app = vip_of(*local.ip(), shared.core.config.acting_prefix).map(|vip| shared.app(vip));
     let Ok(_guard) = AppConnection::of(app.as_ref()) else {
         shared.core.metrics.refused(Reason::connections);
         drop(stream.try_write(TOO_MANY_CONNECTIONS));

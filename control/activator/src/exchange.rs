@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use crate::app::{App, Core, CountedRequest, Grant, NoSlot, RequestRoute};
+use crate::app::{App, Asked, Core, CountedRequest, Grant, NoSlot, RequestRoute};
 use crate::client_stream::{self, Protocol};
 use crate::connection::ClientConnection;
 use crate::park::Ticket;
@@ -52,6 +52,7 @@ struct Timing {
     core: Arc<Core>,
     method: Method,
     arrived: Instant,
+    ticket: Ticket,
     status: std::sync::OnceLock<StatusCode>,
 }
 
@@ -85,9 +86,20 @@ impl ClientConnection {
             core: Arc::clone(&self.shared.core),
             method: request.method().clone(),
             arrived: Instant::now(),
+            ticket: Ticket(self.shared.core.tickets.fetch_add(1, Ordering::Relaxed)),
             status: std::sync::OnceLock::new(),
         };
-        let (app, route) = match self.find(&request) {
+        let asked = Asked {
+            port: self.local.port(),
+            bytes: parked_bytes(&request),
+            arrived: timing.arrived,
+        };
+        let found = if request.method() == Method::CONNECT {
+            Err(Refusal::Connect)
+        } else {
+            self.find(asked).await
+        };
+        let (app, route) = match found {
             Ok(found) => found,
             Err(refusal) => return refuse(&refusal, &timing),
         };
@@ -111,24 +123,6 @@ impl ClientConnection {
         response
     }
 
-    fn find(&self, request: &Request<Incoming>) -> Result<(Arc<App>, Arc<RequestRoute>), Refusal> {
-        let vip = self.vip().ok_or(Refusal::OutsidePrefix {
-            address: *self.local.ip(),
-        })?;
-        let app = self.shared.app(vip).ok_or(Refusal::Unknown { vip })?;
-        let route = app.route();
-        if route.port != self.local.port() {
-            return Err(Refusal::WrongPort {
-                app: route.name.clone(),
-                port: route.port,
-            });
-        }
-        if request.method() == Method::CONNECT {
-            return Err(Refusal::Connect);
-        }
-        Ok((app, route))
-    }
-
     async fn exchange(
         &self,
         app: &Arc<App>,
@@ -136,9 +130,9 @@ impl ClientConnection {
         request: Request<Incoming>,
         record: &Arc<Record>,
     ) -> Result<Response<Relayed<ExchangeGuard>>, Refusal> {
-        let ticket = Ticket(self.shared.core.tickets.fetch_add(1, Ordering::Relaxed));
+        let ticket = record.timing.ticket;
         let deadline = record.timing.arrived + route.timeout;
-        let bytes = head_bytes(&request) + PARKED_OVERHEAD_BYTES;
+        let bytes = parked_bytes(&request);
         let mut outbound = Outbound::new(request, self.address.into());
         let mut pause = PAUSE_FIRST;
         let mut attempts = 0;
@@ -223,6 +217,11 @@ fn refuse(refusal: &Refusal, timing: &Timing) -> Response<ResponseBody> {
     }
     let _ = timing.status.set(refusal.status());
     refusal.response().map(Either::Right)
+}
+
+/// Memory of a request while it is parked.
+fn parked_bytes(request: &Request<Incoming>) -> usize {
+    head_bytes(request) + PARKED_OVERHEAD_BYTES
 }
 
 fn head_bytes(request: &Request<Incoming>) -> usize {

@@ -1,7 +1,8 @@
-//! The activator's interface for control: routes in, demands and load out.
+//! The activator's interface for its link to control: routes in, reports and load out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use dormouse_fleet::clock::Boottime;
 use parking_lot::{Mutex, RwLock};
@@ -10,13 +11,13 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app::{App, Core};
+use crate::app::Core;
 use crate::config::{Config, Route};
 use crate::metrics::Metrics;
 use crate::park::{Budget, QueueLimits};
 use crate::ports::Ports;
-use crate::report::{Demand, Stat};
-use crate::shared::Shared;
+use crate::report::{Report, Stat};
+use crate::shared::{Apps, Shared};
 
 /// A running activator; cheap to clone.
 #[derive(Clone)]
@@ -24,9 +25,9 @@ pub struct Handle {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// An activator without apps, and its demands. [`crate::run`] accepts connections.
-pub fn new(config: Config) -> (Handle, mpsc::Receiver<Demand>) {
-    let (demands, receiver) = mpsc::channel(config.demands_max);
+/// An activator without apps, and its reports. [`crate::run`] accepts connections.
+pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
+    let (reports, receiver) = mpsc::channel(config.reports_max);
     let connections = Arc::new(Semaphore::new(config.connections_max));
     let budget = Budget::new(QueueLimits {
         count_max: config.parked_max,
@@ -36,7 +37,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Demand>) {
         config,
         metrics: Metrics::default(),
         budget,
-        demands,
+        reports,
         active: Mutex::default(),
         tickets: AtomicU64::new(0),
     };
@@ -47,7 +48,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Demand>) {
         tracker: TaskTracker::new(),
         draining: CancellationToken::new(),
         aborted: CancellationToken::new(),
-        apps: RwLock::default(),
+        apps: RwLock::new(Apps::default()),
         stats_taken: Mutex::new(Boottime::now()),
     };
     (
@@ -59,47 +60,48 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Demand>) {
 }
 
 impl Handle {
-    /// Sets an app's route, or removes the app with `None`: its parked requests are answered 404.
-    ///
-    /// When this returns, the kernel accepts connections on the route's port. If another process listens there, the
-    /// activator retries every second.
-    pub fn configure(&self, vip: u32, route: Option<Route>) {
-        let shared = &self.shared;
-        let mut apps = shared.apps.write();
-        let port_before = apps.get(&vip).map(|app| app.route().port);
-        let port = route.as_ref().map(|route| route.port);
-        if let Some(port) = port.filter(|port| Some(*port) != port_before) {
-            shared.ports.open(port);
-        }
-        let removed = match route {
-            None => apps.remove(&vip),
-            Some(route) => {
-                if let Some(app) = apps.get(&vip).cloned() {
-                    drop(apps);
-                    app.configure(route);
-                } else {
-                    apps.insert(vip, App::new(vip, route, &shared.core));
-                }
-                None
-            }
+    /// Sets an app's route. Without backends its requests are parked.
+    pub fn configure(&self, vip: u32, route: Route) {
+        let mut apps = self.shared.apps.write();
+        let app = apps.get_or_insert(vip, &self.shared.core);
+        apps.set_backed(vip, !route.backends.is_empty());
+        drop(apps);
+        app.configure(route);
+    }
+
+    /// Takes an app's backends away; its requests are parked until it gets a route with backends.
+    pub fn asleep(&self, vip: u32) {
+        let mut apps = self.shared.apps.write();
+        let Some(app) = apps.get(vip) else {
+            return;
         };
+        apps.set_backed(vip, false);
+        drop(apps);
+        app.asleep();
+    }
+
+    /// Removes a VIP: its parked requests are answered 404.
+    pub fn absent(&self, vip: u32) {
+        let removed = self.shared.apps.write().remove(vip);
         if let Some(app) = removed {
             app.remove();
         }
-        if let Some(before) = port_before.filter(|before| Some(*before) != port) {
-            shared.ports.close(before);
-        }
     }
 
-    /// Sets whether an app is in serve mode. If so, clients are asked to reconnect, which connects them directly to
-    /// pods: by `Connection: close` on the next response, or by GOAWAY on HTTP/2. Idle connections stay open.
-    pub fn set_serving(&self, vip: u32, serving: bool) {
-        if let Some(app) = self.shared.app(vip) {
-            let before = app.serving.swap(serving, Ordering::AcqRel);
-            if serving && !before {
-                app.serving_begun.notify_waiters();
-            }
-        }
+    /// Sets the ports of all apps. When this returns, the kernel accepts connections on them. If another process
+    /// listens on one, the activator retries every second.
+    pub fn listen(&self, ports: &BTreeSet<u16>) {
+        self.shared.ports.set(ports);
+    }
+
+    /// Forgets apps without backends that no connection and no request uses; to be called every second.
+    pub fn forget_idle(&self) {
+        self.shared.apps.write().forget_idle();
+    }
+
+    /// The number of apps that the activator knows: those with backends, and those in use.
+    pub fn apps(&self) -> usize {
+        self.shared.apps.read().len()
     }
 
     /// The load of each app since the previous call. Apps without any load are left out.
@@ -119,11 +121,6 @@ impl Handle {
             }
         }
         stats
-    }
-
-    /// Time of the first response after the last wake's [`Demand`].
-    pub fn first_byte(&self, vip: u32) -> Option<Boottime> {
-        self.shared.app(vip)?.first_byte()
     }
 
     /// Adds the activator's metrics to those of the process.

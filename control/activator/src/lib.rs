@@ -2,11 +2,15 @@
 //!
 //! Packets to a sleeping app's VIP are DNATed to an address inside the *acting prefix* whose low 32 bits are the VIP's
 //! index. [`run`] accepts there; the local address of a connection identifies the app. A request for an app without a
-//! free slot is parked with its body unread, and the first one for an app without a pod raises a [`Demand`]. An app has
+//! free slot is parked with its body unread, and the first one for an app without a pod raises a [`Report`]. An app has
 //! `ready pods × container concurrency` slots. A slot is freed when the response's body has ended or the client has
 //! closed the connection.
 //!
-//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`load`] (average concurrency). Each app has its own lock,
+//! The activator holds the routes of awake apps, which control pushes over the [`link`]. Of any other VIP it asks control
+//! when a request dials it; the request is parked until the answer, and the app is forgotten when nothing uses it any
+//! more.
+//!
+//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`load`] (average concurrency), and both ends of the link. Each app has its own lock,
 //! never held across an await, so that a stuck app delays no other.
 #![forbid(unsafe_code)]
 
@@ -23,6 +27,7 @@ mod client_stream;
 mod connection;
 
 mod exchange;
+mod lookup;
 mod refusal;
 
 mod app;
@@ -32,7 +37,9 @@ pub mod park;
 pub mod load;
 mod metrics;
 
+pub mod link;
+
 pub use config::{Config, Route};
 pub use handle::{Handle, new};
-pub use report::{Demand, Stat};
+pub use report::{Report, Stat};
 pub use run::run;

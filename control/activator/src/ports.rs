@@ -1,6 +1,6 @@
 //! The listening ports: one listener per port, shared by all apps that use it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 
@@ -22,8 +22,6 @@ pub(crate) struct Ports {
 }
 
 struct Port {
-    /// Number of apps on the port.
-    apps: usize,
     closed: CancellationToken,
     listener: Listener,
 }
@@ -40,38 +38,29 @@ enum Listener {
 pub(crate) struct OpenedPort {
     pub(crate) port: u16,
     pub(crate) listener: TcpListener,
-    /// Cancelled when the port's last app is removed.
+    /// Cancelled when no app uses the port any more.
     pub(crate) closed: CancellationToken,
 }
 
 impl Ports {
-    /// Adds an app to a port; opens the port for its first app.
-    pub(crate) fn open(&self, port: u16) {
+    /// Opens the ports that are new, and closes those that are no longer used. Accepted connections stay open.
+    pub(crate) fn set(&self, ports: &BTreeSet<u16>) {
         let mut open = self.open.lock();
-        let entry = open.entry(port).or_insert_with(|| {
-            let listener = listen_or_warn(port);
-            Port {
-                apps: 0,
-                closed: CancellationToken::new(),
-                listener,
+        open.retain(|port, entry| {
+            let stays = ports.contains(port);
+            if !stays {
+                entry.closed.cancel();
             }
+            stays
         });
-        entry.apps += 1;
+        for port in ports {
+            open.entry(*port).or_insert_with(|| Port {
+                closed: CancellationToken::new(),
+                listener: listen_or_warn(*port),
+            });
+        }
         drop(open);
         self.opened.notify_one();
-    }
-
-    /// Removes an app from a port; closes the port after its last app. Accepted connections stay open.
-    pub(crate) fn close(&self, port: u16) {
-        let mut open = self.open.lock();
-        let Some(entry) = open.get_mut(&port) else {
-            return;
-        };
-        entry.apps -= 1;
-        if entry.apps == 0 {
-            entry.closed.cancel();
-            open.remove(&port);
-        }
     }
 
     /// New listeners. With `retry`, ports that could not be opened are tried again.

@@ -23,6 +23,10 @@ pub(crate) enum Refusal {
     OutsidePrefix { address: Ipv6Addr },
     #[error("no app has VIP index {vip}")]
     Unknown { vip: u32 },
+    #[error(
+        "VIP index {vip}: the control plane has not answered within {limit:?}, try again later"
+    )]
+    Unanswered { vip: u32, limit: Duration },
     #[error("app {app} is served on port {port}, not on this one")]
     WrongPort { app: String, port: u16 },
     #[error("app {app} was removed while the request was parked")]
@@ -57,9 +61,10 @@ impl Refusal {
             | Self::WrongPort { .. }
             | Self::Removed { .. } => StatusCode::NOT_FOUND,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooMany { .. } | Self::TooLarge { .. } | Self::ParkedTooLong { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Unanswered { .. }
+            | Self::TooMany { .. }
+            | Self::TooLarge { .. }
+            | Self::ParkedTooLong { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Backend { .. } => StatusCode::BAD_GATEWAY,
         }
@@ -70,7 +75,7 @@ impl Refusal {
         match self {
             Self::TooMany { .. } => Some(Reason::count),
             Self::TooLarge { .. } => Some(Reason::bytes),
-            Self::ParkedTooLong { .. } => Some(Reason::age),
+            Self::ParkedTooLong { .. } | Self::Unanswered { .. } => Some(Reason::age),
             _ => None,
         }
     }

@@ -1,14 +1,33 @@
-//! Reports of the activator to control: demands for pods, and the load of each app.
+//! Reports of the activator to control: what it was asked for, first bytes, and the load of each app.
 
 use dormouse_fleet::clock::Boottime;
 
-/// A request is parked for an app that has no ready pod.
+/// A report that control should get at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
-    /// The app's VIP index.
-    pub vip: u32,
-    /// Time at which the request was parked, or the demand repeated.
-    pub at: Boottime,
+pub enum Report {
+    /// A request waits for the route of a VIP that the activator does not know.
+    Want {
+        /// The VIP's index.
+        vip: u32,
+        /// The port that was dialled.
+        port: u16,
+        /// Time at which the request was parked, or the want repeated.
+        at: Boottime,
+    },
+    /// A request is parked for an app that has no ready pod.
+    Demand {
+        /// The app's VIP index.
+        vip: u32,
+        /// Time at which the request was parked, or the demand repeated.
+        at: Boottime,
+    },
+    /// The first response after a want or a demand has begun.
+    FirstByte {
+        /// The app's VIP index.
+        vip: u32,
+        /// Time of its first byte.
+        at: Boottime,
+    },
 }
 
 /// An app's load since the previous call of [`crate::Handle::take_stats`].

@@ -1,5 +1,6 @@
 //! Actions: everything that the controller can do, executed by the actuator.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddrV6;
 use std::time::Duration;
@@ -60,19 +61,19 @@ pub enum Action {
         /// The pod.
         pod: Key,
     },
-    /// Set an app's route in the activator; none: remove it.
+    /// Set an app's route in the activators; none: there is no such app.
     Route {
         /// The app's VIP index.
         vip: u32,
+        /// The store's revision of the app's last publication.
+        version: u64,
         /// The route.
         route: Option<Route>,
     },
-    /// Set in the activator whether an app is in serve mode.
-    Serving {
-        /// The app's VIP index.
-        vip: u32,
-        /// Whether it is.
-        serving: bool,
+    /// Set the ports on which activators listen: those of all apps.
+    Listen {
+        /// The ports.
+        ports: BTreeSet<u16>,
     },
     /// Run or stop a pod on a node.
     Run {
@@ -179,17 +180,21 @@ pub struct Entry {
     pub settle: bool,
 }
 
-/// The activator's route of an app.
+/// An app's route in the activators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// The app, as `namespace/name`.
     pub name: String,
-    /// The port on which the activator serves the app.
+    /// The namespace, where budgets are counted.
+    pub tenant: String,
+    /// The port on which the activators serve the app.
     pub port: u16,
     /// Limit of concurrent requests per pod; 0: none.
     pub container_concurrency: u32,
     /// Limit of the duration of a request.
     pub timeout: Duration,
+    /// The VIP is in serve mode: clients connected to an activator are asked to reconnect.
+    pub serving: bool,
     /// The ready pods.
     pub backends: Vec<SocketAddrV6>,
 }

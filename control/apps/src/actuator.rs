@@ -5,7 +5,7 @@ mod convert;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_activator as activator;
+use dormouse_activator::link::Hub;
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::events::{self, EventType, Occurrence};
 use dormouse_cluster::{App, Client, ClientError, Key, Object};
@@ -34,7 +34,7 @@ pub(crate) struct Clients {
     pub(crate) store: Client,
     pub(crate) scheduler: SchedulerClient<Channel>,
     pub(crate) fleet: Fleet,
-    pub(crate) activator: activator::Handle,
+    pub(crate) hub: Hub,
 }
 
 /// The executor of actions.
@@ -81,10 +81,15 @@ impl Actuator {
                 };
                 self.clients.fleet.publish(gone);
             }
-            Action::Route { vip, route } => {
-                self.clients.activator.configure(vip, route.map(route_of));
-            }
-            Action::Serving { vip, serving } => self.clients.activator.set_serving(vip, serving),
+            Action::Route {
+                vip,
+                version,
+                route,
+            } => match route {
+                Some(route) => self.clients.hub.publish(vip, route_of(version, route)),
+                None => self.clients.hub.absent(vip),
+            },
+            Action::Listen { ports } => self.clients.hub.ports(ports),
             Action::Run { node, spec } => self.clients.fleet.run(&node, spec),
             Action::SyncPods { node, specs } => self.clients.fleet.sync_pods(&node, specs),
             Action::Settle { vip, version } => self.settle(vip, version),

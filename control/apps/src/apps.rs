@@ -2,6 +2,7 @@
 
 mod events;
 mod nodes;
+mod ports;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -23,6 +24,7 @@ use crate::plan;
 use crate::pod::{self, Names};
 use crate::record::AppRecord;
 use crate::wake::Wakes;
+use ports::Ports;
 use turn::Turn;
 
 /// Wait before a failed write is retried.
@@ -63,6 +65,7 @@ pub struct Apps {
     awake: BTreeSet<u32>,
     /// Status writes in progress, each with the newest one that waits for it.
     writes: HashMap<Key, Option<(String, PodStatus)>>,
+    ports: Ports,
     names: Names,
     seconds: u64,
     revision: u64,
@@ -84,6 +87,7 @@ impl Apps {
             lost: BTreeSet::new(),
             awake: BTreeSet::new(),
             writes: HashMap::new(),
+            ports: Ports::default(),
             names: Names::new(seed),
             seconds: 0,
             revision: view.revision,
@@ -93,6 +97,7 @@ impl Apps {
             // The view yields nodes and apps before pods, so that a pod finds its app.
             apps.change(view.revision, change, &mut turn);
         }
+        apps.listen(&mut turn);
         let vips: Vec<u32> = apps.records.keys().copied().collect();
         for vip in vips {
             if let Some(record) = apps.records.get_mut(&vip) {
@@ -109,6 +114,7 @@ impl Apps {
         match event {
             Event::Changes(batch) => self.changes(batch, &mut turn),
             Event::Demand { vip, at } => self.demand(vip, at, &mut turn),
+            Event::Want { vip, port, at } => self.want((vip, port), at, &mut turn),
             Event::Fleet(event) => self.fleet(event, &mut turn),
             Event::Second(stats) => self.second(&stats, &mut turn),
             Event::FirstByte { vip, at } => self.first_byte(vip, at),
@@ -161,6 +167,7 @@ impl Apps {
         for (revision, change) in batch {
             touched.extend(self.change(revision, change, turn));
         }
+        self.listen(turn);
         for vip in touched {
             if let Some(record) = self.records.get_mut(&vip) {
                 record.reconcile(turn.now);
@@ -172,8 +179,15 @@ impl Apps {
     fn change(&mut self, revision: u64, change: Change, turn: &mut Turn) -> Option<u32> {
         self.revision = self.revision.max(revision);
         match change {
-            Change::App(key, Some(app)) => self.app(&key, app, turn.now),
-            Change::App(key, None) => self.app_gone(&key, revision),
+            Change::App(key, app) => {
+                let before = self.port_of(&key);
+                let touched = match app {
+                    Some(app) => self.app(&key, app, turn.now),
+                    None => self.app_gone(&key, revision),
+                };
+                self.ports.moved(before, self.port_of(&key));
+                touched
+            }
             Change::Pod(key, pod) => self.pod(&key, pod, turn),
             Change::Node(key, node) => {
                 if let Some(node) = node {
@@ -185,6 +199,18 @@ impl Apps {
                 None
             }
         }
+    }
+
+    /// Sends the activators the ports of all apps, if they have changed.
+    fn listen(&mut self, turn: &mut Turn) {
+        let changed = self.ports.take_changed();
+        turn.actions
+            .extend(changed.map(|ports| Action::Listen { ports }));
+    }
+
+    fn port_of(&self, key: &Key) -> Option<u16> {
+        let record = self.records.get(self.index.get(key)?)?;
+        Some(record.app.as_ref()?.spec.port)
     }
 
     fn app(&mut self, key: &Key, app: Arc<App>, now: Boottime) -> Option<u32> {

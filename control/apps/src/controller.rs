@@ -1,11 +1,12 @@
 //! The controller's loop, events in and actions out, and the handle that reads its state.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_activator as activator;
+use dormouse_activator::link;
 use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{Client, Key, View};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
@@ -42,10 +43,10 @@ pub struct Parts {
     pub fleet: Fleet,
     /// Events of the nodes.
     pub fleet_events: mpsc::Receiver<root::Event>,
-    /// The activator.
-    pub activator: activator::Handle,
-    /// Demands for pods, from the activator.
-    pub demands: mpsc::Receiver<activator::Demand>,
+    /// The link to the activators.
+    pub hub: link::Hub,
+    /// What the activators report.
+    pub link_events: mpsc::Receiver<link::Event>,
 }
 
 /// The controller's state, for the rest of control; cheap to clone.
@@ -53,7 +54,6 @@ pub struct Parts {
 pub struct Handle {
     /// Held for microseconds, never across an await.
     apps: Arc<Mutex<Apps>>,
-    activator: activator::Handle,
 }
 
 /// The controller: its handle, and its loop, which ends with `shutdown` or when the stream of changes ends.
@@ -71,34 +71,29 @@ pub fn start(
         store: parts.client,
         scheduler: parts.scheduler,
         fleet: parts.fleet,
-        activator: parts.activator.clone(),
+        hub: parts.hub.clone(),
     };
     let (actuator, outcomes) = Actuator::new(clients, epoch);
     for action in actions {
         actuator.execute(action);
     }
+    parts.hub.complete();
     let inbox = Inbox {
         changes: parts.changes,
         fleet_events: parts.fleet_events,
-        demands: parts.demands,
+        link_events: parts.link_events,
         outcomes,
-        activator: parts.activator.clone(),
         overdue,
     };
     let running = run(inbox, Arc::clone(&apps), actuator, shutdown);
-    let handle = Handle {
-        apps,
-        activator: parts.activator,
-    };
-    (handle, running)
+    (Handle { apps }, running)
 }
 
 struct Inbox {
     changes: mpsc::Receiver<Batch>,
     fleet_events: mpsc::Receiver<root::Event>,
-    demands: mpsc::Receiver<activator::Demand>,
+    link_events: mpsc::Receiver<link::Event>,
     outcomes: mpsc::Receiver<Event>,
-    activator: activator::Handle,
     overdue: Duration,
 }
 
@@ -112,6 +107,7 @@ async fn run(
     second.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let overdue = tokio::time::sleep(inbox.overdue);
     tokio::pin!(overdue);
+    let mut loads = Loads::default();
     loop {
         let event = tokio::select! {
             () = shutdown.cancelled() => return,
@@ -119,13 +115,13 @@ async fn run(
                 Some(batch) => Event::Changes(batch),
                 None => return,
             },
-            Some(demand) = inbox.demands.recv() => Event::Demand { vip: demand.vip, at: demand.at },
+            Some(event) = inbox.link_events.recv() => match loads.take_in(event) {
+                Some(event) => event,
+                None => continue,
+            },
             Some(event) = inbox.fleet_events.recv() => Event::Fleet(event),
             Some(outcome) = inbox.outcomes.recv() => outcome,
-            _ = second.tick() => {
-                complete_wakes(&apps, &inbox.activator);
-                Event::Second(activator_load(&inbox.activator))
-            }
+            _ = second.tick() => Event::Second(loads.take()),
             () = &mut overdue, if !overdue.is_elapsed() => Event::NodesOverdue,
         };
         let actions = apps.lock().apply(Boottime::now(), event);
@@ -135,24 +131,39 @@ async fn run(
     }
 }
 
-fn activator_load(activator: &activator::Handle) -> Vec<ActivatorLoad> {
-    let stats = activator.take_stats().into_iter();
-    stats
-        .map(|(vip, stat)| ActivatorLoad {
-            vip,
-            concurrency: stat.concurrency,
-            requests: stat.requests,
-        })
-        .collect()
-}
+/// The load of the activators in the current second, added up.
+#[derive(Default)]
+struct Loads(BTreeMap<u32, ActivatorLoad>);
 
-/// Completes the wakes whose first response has begun.
-fn complete_wakes(apps: &Mutex<Apps>, activator: &activator::Handle) {
-    let mut apps = apps.lock();
-    for vip in apps.without_first_byte() {
-        if let Some(at) = activator.first_byte(vip) {
-            apps.apply(Boottime::now(), Event::FirstByte { vip, at });
+impl Loads {
+    /// Takes in an activator's report; returns the event of any other.
+    fn take_in(&mut self, event: link::Event) -> Option<Event> {
+        match event {
+            link::Event::Want { vip, port, at } => Some(Event::Want { vip, port, at }),
+            link::Event::Demand { vip, at } => Some(Event::Demand { vip, at }),
+            link::Event::FirstByte { vip, at } => Some(Event::FirstByte { vip, at }),
+            link::Event::Load(loads) => {
+                for load in loads {
+                    let sum = self.0.entry(load.vip).or_default();
+                    sum.vip = load.vip;
+                    sum.concurrency += load.concurrency;
+                    sum.requests += load.requests;
+                }
+                None
+            }
+            link::Event::Attached { name } => {
+                tracing::info!(name, "activator attached");
+                None
+            }
+            link::Event::Detached { name } => {
+                tracing::warn!(name, "activator detached");
+                None
+            }
         }
+    }
+
+    fn take(&mut self) -> Vec<ActivatorLoad> {
+        std::mem::take(&mut self.0).into_values().collect()
     }
 }
 
@@ -168,7 +179,6 @@ impl Handle {
 
     /// An app's wakes, newest first, as `WakeList` JSON; none if there is no such app.
     pub fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {
-        complete_wakes(&self.apps, &self.activator);
         let apps = self.apps.lock();
         let vip = *apps.index.get(&Key::new(namespace, name))?;
         let items: Vec<_> = apps.wakes.of(vip).map(crate::wake::Wake::json).collect();

@@ -4,7 +4,7 @@ use dormouse_cluster::{Change, Key};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::root::Event as FleetEvent;
 
-/// One app's load in the activator, since the previous measurement.
+/// One app's load in the activators during the last second.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ActivatorLoad {
     /// The app's VIP index.
@@ -24,6 +24,15 @@ pub enum Event {
     Demand {
         /// The app's VIP index.
         vip: u32,
+        /// Time of parking.
+        at: Boottime,
+    },
+    /// A request waits in an activator for the route of a VIP.
+    Want {
+        /// The VIP's index.
+        vip: u32,
+        /// The port that was dialled: a demand, if it is the app's own.
+        port: u16,
         /// Time of parking.
         at: Boottime,
     },

@@ -22,7 +22,6 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, names: &mut Names) -> 
     scale_up(record, now, names, &mut actions);
     route(record, &mut actions);
     publish::publish(record, now, &mut actions);
-    serving(record, &mut actions);
     settle(record, &mut actions);
     delete(record, &mut actions);
     actions
@@ -116,38 +115,35 @@ fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &
     }
 }
 
-/// Sends the ready pods to the activator.
+/// Sends the ready pods to the activators.
 fn route(record: &mut AppRecord, actions: &mut Vec<Action>) {
-    let route = record.app.as_ref().map(|app| Route {
-        name: record.key.to_string(),
-        port: app.spec.port,
-        container_concurrency: app.spec.scale.container_concurrency,
-        timeout: app.spec.timeout(),
-        backends: record.backends(),
-    });
+    let route = route_of(record);
     if route != record.route {
         record.route.clone_from(&route);
         actions.push(Action::Route {
             vip: record.vip,
+            version: record.published.version,
             route,
         });
     }
 }
 
-/// Sends to the activator whether the VIP is in serve mode.
-fn serving(record: &mut AppRecord, actions: &mut Vec<Action>) {
+/// The app's route; none: it was deleted.
+pub(crate) fn route_of(record: &AppRecord) -> Option<Route> {
     let serving = record
         .published
         .entry
         .as_ref()
         .is_some_and(|entry| entry.mode == Mode::Serve);
-    if serving != record.serving {
-        record.serving = serving;
-        actions.push(Action::Serving {
-            vip: record.vip,
-            serving,
-        });
-    }
+    record.app.as_ref().map(|app| Route {
+        name: record.key.to_string(),
+        tenant: record.key.namespace.clone(),
+        port: app.spec.port,
+        container_concurrency: app.spec.scale.container_concurrency,
+        timeout: app.spec.timeout(),
+        serving,
+        backends: record.backends(),
+    })
 }
 
 /// Waits until no node uses an older entry, one version at a time.

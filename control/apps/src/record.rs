@@ -41,8 +41,6 @@ pub(crate) struct AppRecord {
     pub(crate) mode_since: Boottime,
     pub(crate) published: Published,
     pub(crate) route: Option<Route>,
-    /// The value last sent to the activator: the VIP is in serve mode.
-    pub(crate) serving: bool,
     pub(crate) backoff: Backoff,
     pub(crate) last_wake: Option<Boottime>,
     pub(crate) slept_at: Option<Boottime>,
@@ -74,7 +72,6 @@ impl AppRecord {
             mode_since: now,
             published: Published::default(),
             route: None,
-            serving: false,
             backoff: Backoff::default(),
             last_wake: None,
             slept_at: None,

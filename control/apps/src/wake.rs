@@ -188,12 +188,6 @@ impl Wakes {
         }
     }
 
-    /// Whether the last wake has no first response yet.
-    pub(crate) fn without_first_byte(&self, vip: u32) -> bool {
-        self.newest(vip)
-            .is_some_and(|wake| !wake.over && wake.first_byte.is_none())
-    }
-
     /// The wakes of one app, newest first.
     pub(crate) fn of(&self, vip: u32) -> impl Iterator<Item = &Wake> {
         self.ring
@@ -201,10 +195,6 @@ impl Wakes {
             .rev()
             .filter(move |wake| wake.vip == vip)
             .take(WAKES_PER_APP_MAX)
-    }
-
-    fn newest(&self, vip: u32) -> Option<&Wake> {
-        self.ring.iter().rev().find(|wake| wake.vip == vip)
     }
 
     fn open(&mut self, vip: u32) -> Option<&mut Wake> {

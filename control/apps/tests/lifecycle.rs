@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use dormouse_activator::link;
 use dormouse_apps::{Config, Handle, Parts, epoch};
 use dormouse_cluster::{App, Client, Key, State, reflector};
 use dormouse_fleet::client::{Link, connect, endpoint};
@@ -60,7 +61,10 @@ impl World {
             shutdown.clone(),
         ));
         let acting = "2001:db8:d0::a1:0:0".parse().unwrap();
-        let (activator, demands) = dormouse_activator::new(dormouse_activator::Config::new(acting));
+        let (activator, reports) = dormouse_activator::new(dormouse_activator::Config::new(acting));
+        let (hub, link_events) = link::start(taken);
+        let attachment = link::Attachment::new(activator, reports, "test".into());
+        tokio::spawn(attachment.follow(hub.clone(), shutdown.clone()));
         let (view, changes) =
             reflector::start(client.clone(), reflector::Kinds::All, shutdown.clone())
                 .await
@@ -76,8 +80,8 @@ impl World {
             ),
             fleet,
             fleet_events,
-            activator,
-            demands,
+            hub,
+            link_events,
         };
         let config = Config {
             ranges: vec!["fd00:10::/108".parse().unwrap()],

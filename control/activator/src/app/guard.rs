@@ -91,6 +91,6 @@ impl Drop for ParkedRequest {
     }
 }
 
-fn gauge(bytes: usize) -> i64 {
+pub(super) fn gauge(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

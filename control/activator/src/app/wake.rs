@@ -1,4 +1,4 @@
-//! The demand for an app's first pod: raised once, repeated while needed, and the time of the first response.
+//! The demand for an app's route and for its first pod: raised once, repeated while needed, and the first response.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,18 +8,33 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{App, State};
-use crate::report::Demand;
+use crate::report::Report;
 
-/// Interval of repeated demands, while requests are parked and no pod is ready.
+/// Interval of repeated wants and demands.
 const DEMAND_PERIOD: Duration = Duration::from_secs(1);
+
+/// What an app's requests wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Control's answer: the first of them dialled this port.
+    Route { port: u16 },
+    /// A ready pod.
+    Pod,
+}
 
 /// The state of an app's wake.
 #[derive(Default)]
 pub(super) struct Wake {
-    /// A task repeats the demand.
-    repeating: bool,
+    /// The need that was raised last, while a task repeats it.
+    raised: Option<Need>,
     awaiting_first_byte: bool,
-    first_byte: Option<Boottime>,
+}
+
+/// A need to raise, and whether a task already repeats the app's needs.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    need: Need,
+    repeats: bool,
 }
 
 impl App {
@@ -27,57 +42,77 @@ impl App {
     pub(crate) fn response_begun(&self) {
         let mut state = self.state.lock();
         state.responses += 1;
-        if state.wake.awaiting_first_byte {
-            state.wake.awaiting_first_byte = false;
-            state.wake.first_byte = Some(Boottime::now());
+        if std::mem::take(&mut state.wake.awaiting_first_byte) {
+            drop(state);
+            self.report(Report::FirstByte {
+                vip: self.vip,
+                at: Boottime::now(),
+            });
         }
     }
 
-    pub(crate) fn first_byte(&self) -> Option<Boottime> {
-        self.state.lock().wake.first_byte
-    }
-
-    pub(super) fn begin_demand(self: &Arc<Self>) {
-        self.demand();
-        tokio::spawn(repeat_demand(Arc::downgrade(self)));
-    }
-
-    fn demand(&self) {
-        let demand = Demand {
-            vip: self.vip,
-            at: Boottime::now(),
+    /// Raises a need at once, and every second while it lasts.
+    pub(super) fn raise(self: &Arc<Self>, begun: Option<Begun>) {
+        let Some(Begun { need, repeats }) = begun else {
+            return;
         };
-        if let Err(error) = self.core.demands.try_send(demand) {
-            warn!(vip = self.vip, %error, "demand not delivered");
+        self.demand(need);
+        if !repeats {
+            tokio::spawn(repeat_demand(Arc::downgrade(self)));
         }
     }
 
-    /// Repeats the demand if it is still needed; returns whether it is.
+    fn demand(&self, need: Need) {
+        let (vip, at) = (self.vip, Boottime::now());
+        self.report(match need {
+            Need::Route { port } => Report::Want { vip, port, at },
+            Need::Pod => Report::Demand { vip, at },
+        });
+    }
+
+    fn report(&self, report: Report) {
+        if let Err(error) = self.core.reports.try_send(report) {
+            warn!(vip = self.vip, %error, "report not delivered");
+        }
+    }
+
+    /// Repeats the need if it lasts; returns whether it does.
     fn repeat_if_needed(&self) -> bool {
         let mut state = self.state.lock();
-        let needed = state.breaker.parked() > 0 && !state.breaker.has_backend();
-        state.wake.repeating = needed;
+        let need = state.need();
+        state.wake.raised = need;
         drop(state);
-        if needed {
-            self.demand();
-        }
-        needed
+        need.map(|need| self.demand(need)).is_some()
     }
 }
 
 impl State {
-    /// Whether a wake begins now: a request is parked, there is no backend, and no demand has been raised.
-    pub(super) fn begins_wake(&mut self) -> bool {
-        let needed = self.breaker.parked() > 0 && !self.breaker.has_backend();
-        let begins = needed && !self.wake.repeating;
-        if begins {
-            self.wake = Wake {
-                repeating: true,
-                awaiting_first_byte: true,
-                first_byte: None,
-            };
+    fn need(&self) -> Option<Need> {
+        if self.removed {
+            return None;
         }
-        begins
+        match self.asking.port() {
+            Some(port) if self.route.is_none() => Some(Need::Route { port }),
+            _ if self.breaker.parked() > 0 && !self.breaker.has_backend() => Some(Need::Pod),
+            _ => None,
+        }
+    }
+
+    /// The need that begins now, if it was not raised yet.
+    pub(super) fn begins_wake(&mut self) -> Option<Begun> {
+        let need = self.need()?;
+        let before = self.wake.raised;
+        if before.is_some_and(|before| before == need || need != Need::Pod) {
+            return None;
+        }
+        self.wake = Wake {
+            raised: Some(need),
+            awaiting_first_byte: true,
+        };
+        Some(Begun {
+            need,
+            repeats: before.is_some(),
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Two apps of one activator, in a network namespace where a whole acting prefix is local, as on a real host.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddrV6, TcpListener, TcpStream};
 use std::process::Command;
@@ -37,9 +38,12 @@ fn ip(arguments: &str) {
 fn route(name: &str, backends: Vec<SocketAddrV6>) -> Route {
     Route {
         name: name.to_owned(),
+        tenant: "default".to_owned(),
+        version: 1,
         port: PORT,
         container_concurrency: 1,
         timeout: TIMEOUT,
+        serving: false,
         backends,
     }
 }
@@ -82,14 +86,15 @@ async fn stuck_and_healthy() {
         queue_per_app_max: 100,
         ..Config::new(PREFIX.parse().unwrap())
     };
-    let (handle, _demands) = dormouse_activator::new(config);
+    let (handle, _reports) = dormouse_activator::new(config);
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(dormouse_activator::run(handle.clone(), shutdown.clone()));
     // A pod that accepts connections and never responds, with a full queue.
     let (_never_accepted, stuck) = pod();
     let (listener, healthy) = pod();
-    handle.configure(STUCK, Some(route("default/stuck", vec![stuck])));
-    handle.configure(HEALTHY, Some(route("default/healthy", vec![healthy])));
+    handle.listen(&BTreeSet::from([PORT]));
+    handle.configure(STUCK, route("default/stuck", vec![stuck]));
+    handle.configure(HEALTHY, route("default/healthy", vec![healthy]));
     let clients = move || {
         let waiting: Vec<TcpStream> = (0..50).map(|_| send(STUCK)).collect();
         let server = std::thread::spawn(move || {

@@ -10,6 +10,7 @@ mod rig;
 mod backends;
 mod disconnects;
 mod isolation;
+mod lookup;
 mod parking;
 mod protocols;
 mod refusals;

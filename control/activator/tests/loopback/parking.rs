@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use dormouse_activator::Report;
 use http::Response;
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -15,15 +16,22 @@ async fn a_parked_request_is_answered_when_its_pod_is_ready() {
     let mut rig = Rig::start();
     rig.configure(|_route| {});
     let reply = rig.spawn_get("/first");
-    let demand = rig.demand().await;
-    assert_eq!(demand.vip, 1);
+    let Report::Demand {
+        vip: 1,
+        at: demanded,
+    } = rig.report().await
+    else {
+        panic!("no demand");
+    };
     rig.parked(1).await;
-    assert_eq!(rig.handle.first_byte(1), None);
     let pod = path_backend().await;
     rig.configure(|route| route.backends = vec![pod]);
     let reply = reply.await.unwrap();
     assert_eq!((reply.status(), reply.body.as_str()), (200, "/first"));
-    assert!(rig.handle.first_byte(1).unwrap() >= demand.at);
+    let Report::FirstByte { vip: 1, at } = rig.report().await else {
+        panic!("no first byte");
+    };
+    assert!(at >= demanded);
 }
 
 #[tokio::test]
@@ -31,9 +39,12 @@ async fn a_demand_is_repeated_while_there_is_no_pod() {
     let mut rig = Rig::start();
     rig.configure(|_route| {});
     let _waiting = rig.spawn_get("/");
-    let first = rig.demand().await;
-    let second = rig.demand().await;
-    let apart = second.at.since(first.at);
+    let (Report::Demand { at: first, .. }, Report::Demand { at: second, .. }) =
+        (rig.report().await, rig.report().await)
+    else {
+        panic!("not two demands");
+    };
+    let apart = second.since(first);
     assert!(apart >= Duration::from_millis(990), "{apart:?}");
 }
 
@@ -46,7 +57,11 @@ async fn a_demand_is_raised_when_the_last_pod_of_parked_requests_is_removed() {
     let _waiting = rig.spawn_get("/waits");
     rig.parked(1).await;
     rig.configure(|route| route.container_concurrency = 1);
-    assert_eq!(rig.demand().await.vip, 1);
+    let report = rig.report().await;
+    assert!(
+        matches!(report, Report::Demand { vip: 1, .. }),
+        "{report:?}"
+    );
 }
 
 /// A pod that never responds, and the number of its requests.
@@ -144,7 +159,7 @@ async fn requests_of_a_removed_app_are_answered_not_found() {
     rig.configure(|_route| {});
     let waiting = rig.spawn_get("/");
     rig.parked(1).await;
-    rig.handle.configure(1, None);
+    rig.handle.absent(1);
     let reply = waiting.await.unwrap();
     assert_eq!(reply.status(), 404);
     assert!(reply.body.contains("default/test was removed"), "{reply:?}");

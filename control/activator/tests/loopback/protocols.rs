@@ -53,7 +53,7 @@ async fn an_h2c_request_is_parked_and_forwarded_as_h2c_with_trailers() {
     rig.configure(|_route| {});
     let (mut sender, _connection) = http2_client(rig.address).await;
     let response = tokio::spawn(sender.send_request(post("over h2c")));
-    rig.demand().await;
+    rig.report().await;
     let pod = backend(grpc_like).await;
     rig.configure(|route| (route.container_concurrency, route.backends) = (1, vec![pod]));
     let response = response.await.unwrap().unwrap();
@@ -132,13 +132,13 @@ async fn in_serve_mode_an_http1_client_is_asked_to_reconnect() {
     let mut client = rig.connect().await;
     client.send("GET /kept HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(!client.reply().await.has("connection: close"));
-    rig.handle.set_serving(1, true);
+    rig.configure(|route| (route.serving, route.backends) = (true, vec![pod]));
     client.send("GET /last HTTP/1.1\r\nhost: a\r\n\r\n").await;
     let reply = client.reply().await;
     assert_eq!(reply.body, "/last");
     assert!(reply.has("connection: close"), "{reply:?}");
     assert!(client.closes().await);
-    rig.handle.set_serving(1, false);
+    rig.configure(|route| route.backends = vec![pod]);
     assert!(!rig.get("/").await.has("connection: close"));
 }
 
@@ -155,7 +155,7 @@ async fn in_serve_mode_an_http2_client_gets_goaway() {
         .collect()
         .await
         .unwrap();
-    rig.handle.set_serving(1, true);
+    rig.configure(|route| (route.serving, route.backends) = (true, vec![pod]));
     timeout(TIMEOUT, idle_connection)
         .await
         .expect("no GOAWAY")

@@ -8,10 +8,11 @@ use crate::rig::{Rig, backend, reserve};
 
 #[tokio::test]
 async fn an_unknown_app_is_not_found() {
-    let rig = Rig::start();
-    // The port is open for another app.
-    rig.handle.configure(7, Some(rig.route()));
-    let reply = rig.get("/").await;
+    let mut rig = Rig::start();
+    let reply = rig.spawn_get("/");
+    rig.report().await;
+    rig.handle.absent(1);
+    let reply = reply.await.unwrap();
     assert_eq!(reply.status(), 404);
     assert_eq!(reply.body, "dormouse: no app has VIP index 1\n");
 }
@@ -22,8 +23,7 @@ async fn an_app_is_served_on_its_own_port_only() {
     let mut elsewhere = rig.route();
     let (_reserved, port) = reserve();
     elsewhere.port = port;
-    rig.handle.configure(1, Some(elsewhere));
-    rig.handle.configure(7, Some(rig.route()));
+    rig.handle.configure(1, elsewhere);
     let reply = rig.get("/").await;
     assert_eq!(reply.status(), 404);
     assert!(

@@ -1,18 +1,21 @@
 //! A test rig: an activator on its own port, plain HTTP/1.1 clients, and backends.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dormouse_activator::{Config, Demand, Handle, Route, Stat};
+use dormouse_activator::{Config, Handle, Report, Route, Stat};
 use http::{Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,7 +34,7 @@ pub(crate) type AnyBody = BoxBody<Bytes, hyper::Error>;
 
 pub(crate) struct Rig {
     pub(crate) handle: Handle,
-    pub(crate) demands: mpsc::Receiver<Demand>,
+    pub(crate) reports: mpsc::Receiver<Report>,
     pub(crate) address: SocketAddrV6,
     pub(crate) shutdown: CancellationToken,
     pub(crate) running: JoinHandle<()>,
@@ -47,14 +50,15 @@ impl Rig {
     pub(crate) fn start_with(adjust: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(Ipv6Addr::UNSPECIFIED);
         adjust(&mut config);
-        let (handle, demands) = dormouse_activator::new(config);
+        let (handle, reports) = dormouse_activator::new(config);
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(dormouse_activator::run(handle.clone(), shutdown.clone()));
         let (reserved, port) = reserve();
+        handle.listen(&BTreeSet::from([port]));
         let address = SocketAddrV6::new(Ipv6Addr::LOCALHOST, port, 0, 0);
         Self {
             handle,
-            demands,
+            reports,
             address,
             shutdown,
             running,
@@ -66,9 +70,12 @@ impl Rig {
     pub(crate) fn route(&self) -> Route {
         Route {
             name: "default/test".to_owned(),
+            tenant: "default".to_owned(),
+            version: 1,
             port: self.address.port(),
             container_concurrency: 0,
             timeout: TIMEOUT,
+            serving: false,
             backends: Vec::new(),
         }
     }
@@ -76,7 +83,7 @@ impl Rig {
     pub(crate) fn configure(&self, adjust: impl FnOnce(&mut Route)) {
         let mut route = self.route();
         adjust(&mut route);
-        self.handle.configure(VIP, Some(route));
+        self.handle.configure(VIP, route);
     }
 
     pub(crate) fn stat(&self) -> Stat {
@@ -88,14 +95,24 @@ impl Rig {
             .unwrap_or_default()
     }
 
+    /// The value of a metric without labels.
+    pub(crate) fn metric(&self, name: &str) -> i64 {
+        let mut registry = Registry::default();
+        self.handle.register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    }
+
     pub(crate) async fn parked(&self, count: u32) {
         until(&format!("{count} parked"), || self.stat().parked == count).await;
     }
 
-    pub(crate) async fn demand(&mut self) -> Demand {
-        timeout(TIMEOUT, self.demands.recv())
+    pub(crate) async fn report(&mut self) -> Report {
+        timeout(TIMEOUT, self.reports.recv())
             .await
-            .expect("no demand within the timeout")
+            .expect("no report within the timeout")
             .unwrap()
     }
 

@@ -70,12 +70,15 @@ pub(super) fn entry_message(vip: u32, version: u64, entry: &Entry) -> proto::Ent
     }
 }
 
-pub(super) fn route_of(route: Route) -> activator::Route {
+pub(super) fn route_of(version: u64, route: Route) -> activator::Route {
     activator::Route {
         name: route.name,
+        tenant: route.tenant,
+        version,
         port: route.port,
         container_concurrency: route.container_concurrency,
         timeout: route.timeout,
+        serving: route.serving,
         backends: route.backends,
     }
 }

@@ -25,6 +25,24 @@ impl Apps {
         self.wakes.parked(vip, at);
     }
 
+    /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing.
+    pub(super) fn want(&mut self, (vip, port): (u32, u16), at: Boottime, turn: &mut Turn) {
+        let own = self
+            .records
+            .get(&vip)
+            .and_then(|record| record.app.as_ref())
+            .is_some_and(|app| app.spec.port == port);
+        if own {
+            self.demand(vip, at, turn);
+        }
+        let record = self.records.get(&vip);
+        turn.actions.push(Action::Route {
+            vip,
+            version: record.map_or(0, |record| record.published.version),
+            route: record.and_then(plan::route_of),
+        });
+    }
+
     fn wake(&mut self, vip: u32, turn: &mut Turn) {
         let Some(record) = self.records.get_mut(&vip) else {
             return;
@@ -166,15 +184,6 @@ impl Apps {
         if let Some(wake) = self.wakes.answered(vip, at) {
             self.metrics.woken(wake);
         }
-    }
-
-    /// Apps whose last wake has no first response yet.
-    pub fn without_first_byte(&self) -> Vec<u32> {
-        self.awake
-            .iter()
-            .copied()
-            .filter(|vip| self.wakes.without_first_byte(*vip))
-            .collect()
     }
 
     pub(super) fn created(&mut self, vip: u32, pod: &Key, written: bool, turn: &mut Turn) {

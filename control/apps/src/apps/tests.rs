@@ -57,6 +57,25 @@ fn a_packet_and_a_request_wake_an_app_once() {
 }
 
 #[test]
+fn a_request_that_an_activator_asks_about_wakes_its_app_on_the_apps_port_only() {
+    let mut world = small();
+    world.execute_all();
+    assert_eq!(world.ports, BTreeSet::from([80]));
+    let refused = world.want(world::VIP, 81).expect("a route");
+    assert_eq!((refused.port, refused.backends), (80, vec![]));
+    world.execute_all();
+    assert!(world.pods.is_empty(), "another port wakes nothing");
+    assert_eq!(world.want(world::VIP + 1, 80), None, "there is no such app");
+    let parked = world.want(world::VIP, 80).expect("a route");
+    assert!(parked.backends.is_empty());
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(world.route.unwrap().backends.len(), 1);
+}
+
+#[test]
 fn an_app_without_burst_capacity_serves_as_soon_as_a_pod_is_ready() {
     let mut world = small();
     world.demand();
@@ -67,7 +86,7 @@ fn an_app_without_burst_capacity_serves_as_soon_as_a_pod_is_ready() {
     assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
     assert_eq!(world.entry().backends.len(), 1);
     assert!(!world.entry().asleep);
-    assert!(world.serving);
+    assert!(world.serving());
 }
 
 #[test]

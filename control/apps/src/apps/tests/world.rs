@@ -1,6 +1,6 @@
 //! A model of one app's environment: a store, a node and the fleet's acknowledgements, as maps.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use dormouse_cluster::{App, AppSpec, AppStatus, Object};
@@ -9,7 +9,7 @@ use dormouse_fleet::root::Event as FleetEvent;
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
-use crate::action::{Entry, Status};
+use crate::action::{Entry, Route, Status};
 use crate::event::ActivatorLoad;
 
 /// The app's VIP index.
@@ -25,7 +25,9 @@ pub(super) struct World {
     pub(super) entries: Vec<(u64, Entry)>,
     settled: u64,
     pub(super) gone: bool,
-    pub(super) serving: bool,
+    /// The route in the activators.
+    pub(super) route: Option<Route>,
+    pub(super) ports: BTreeSet<u16>,
     pub(super) stopped: Vec<String>,
     pub(super) delay_settling: bool,
     addresses: u16,
@@ -49,7 +51,8 @@ impl World {
             entries: Vec::new(),
             settled: 0,
             gone: false,
-            serving: false,
+            route: None,
+            ports: BTreeSet::new(),
             stopped: Vec::new(),
             delay_settling: false,
             addresses: 0,
@@ -60,6 +63,23 @@ impl World {
 
     pub(super) fn status(&self) -> Status {
         self.apps.records[&VIP].published.status.clone().unwrap()
+    }
+
+    /// Whether clients of the activators are asked to reconnect.
+    pub(super) fn serving(&self) -> bool {
+        self.route.as_ref().is_some_and(|route| route.serving)
+    }
+
+    /// An activator asks for the route of a VIP; returns the answer.
+    pub(super) fn want(&mut self, vip: u32, port: u16) -> Option<Route> {
+        let at = self.now;
+        let mut actions = self.apps.apply(at, Event::Want { vip, port, at });
+        let answer = match actions.pop() {
+            Some(Action::Route { route, .. }) => route,
+            other => panic!("no answer, but {other:?}"),
+        };
+        self.todo.extend(actions);
+        answer
     }
 
     pub(super) fn entry(&self) -> Entry {
@@ -118,7 +138,8 @@ impl World {
                 self.event(Event::Settled { vip, version });
             }
             Action::Delete { vip, pod } => self.delete(vip, pod),
-            Action::Serving { serving, .. } => self.serving = serving,
+            Action::Route { route, .. } => self.route = route,
+            Action::Listen { ports } => self.ports = ports,
             Action::Run { spec, .. } if spec.stop => self.stopped.push(spec.name),
             Action::PodStatus { pod, status, .. } => {
                 if let Some(object) = self.pods.get_mut(&pod) {
@@ -127,8 +148,7 @@ impl World {
                 }
                 self.event(Event::StatusWritten { pod });
             }
-            Action::Route { .. }
-            | Action::Run { .. }
+            Action::Run { .. }
             | Action::SyncPods { .. }
             | Action::NodeUp { .. }
             | Action::NodeDown { .. }

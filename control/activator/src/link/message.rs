@@ -1,0 +1,93 @@
+//! Routes as messages.
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::time::Duration;
+
+use super::proto;
+use crate::Route;
+
+/// Bytes of one packed backend: address and port.
+const BACKEND_LEN: usize = 18;
+
+/// A route in a message is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the route of VIP index {vip} is malformed")]
+pub struct MalformedRoute {
+    vip: u32,
+}
+
+pub(super) fn pack(vip: u32, route: Route) -> proto::Route {
+    let mut backends = Vec::with_capacity(route.backends.len() * BACKEND_LEN);
+    for backend in &route.backends {
+        backends.extend_from_slice(&backend.ip().octets());
+        backends.extend_from_slice(&backend.port().to_be_bytes());
+    }
+    proto::Route {
+        vip,
+        version: route.version,
+        name: route.name,
+        tenant: route.tenant,
+        port: u32::from(route.port),
+        container_concurrency: route.container_concurrency,
+        timeout_ms: u64::try_from(route.timeout.as_millis()).unwrap_or(u64::MAX),
+        serving: route.serving,
+        backends,
+        owner: String::new(),
+    }
+}
+
+pub(super) fn unpack(route: proto::Route) -> Result<Route, MalformedRoute> {
+    let malformed = MalformedRoute { vip: route.vip };
+    let (records, rest) = route.backends.as_chunks::<BACKEND_LEN>();
+    let port = u16::try_from(route.port).ok().filter(|_| rest.is_empty());
+    Ok(Route {
+        name: route.name,
+        tenant: route.tenant,
+        version: route.version,
+        port: port.ok_or(malformed)?,
+        container_concurrency: route.container_concurrency,
+        timeout: Duration::from_millis(route.timeout_ms),
+        serving: route.serving,
+        backends: records.iter().map(unpack_backend).collect(),
+    })
+}
+
+fn unpack_backend(record: &[u8; BACKEND_LEN]) -> SocketAddrV6 {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&record[..16]);
+    let port = u16::from_be_bytes([record[16], record[17]]);
+    SocketAddrV6::new(Ipv6Addr::from(octets), port, 0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route() -> Route {
+        Route {
+            name: "default/docs".to_owned(),
+            tenant: "default".to_owned(),
+            version: 7,
+            port: 80,
+            container_concurrency: 3,
+            timeout: Duration::from_millis(1_500),
+            serving: true,
+            backends: vec!["[2001:db8::7]:8000".parse().unwrap()],
+        }
+    }
+
+    #[test]
+    fn unpacking_returns_what_was_packed() {
+        assert_eq!(unpack(pack(9, route())), Ok(route()));
+    }
+
+    #[test]
+    fn a_malformed_route_is_refused() {
+        let mut cut = pack(9, route());
+        cut.backends.pop();
+        assert_eq!(unpack(cut), Err(MalformedRoute { vip: 9 }));
+        let mut port = pack(9, route());
+        port.port = 65_536;
+        assert_eq!(unpack(port), Err(MalformedRoute { vip: 9 }));
+    }
+}

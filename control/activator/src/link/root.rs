@@ -1,0 +1,252 @@
+//! The controller's end of the link, pure: the routes of awake apps, and what each activator has still to get.
+
+mod peer;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dormouse_fleet::Boottime;
+
+use super::message::pack;
+use super::proto::{self, Down, Hello, Up};
+use crate::Route;
+use peer::{Answer, Peer};
+
+/// Identifies one stream of one activator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Session(u64);
+
+/// One app's load in one activator during about a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// The app's VIP index.
+    pub vip: u32,
+    /// Average number of concurrent requests, parked ones included.
+    pub concurrency: f64,
+    /// Number of requests that arrived.
+    pub requests: f64,
+}
+
+/// What an activator reports. Times are of the controller's `CLOCK_BOOTTIME`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// An activator has opened its stream.
+    Attached {
+        /// Its name.
+        name: String,
+    },
+    /// An activator's stream has ended.
+    Detached {
+        /// Its name.
+        name: String,
+    },
+    /// A request waits for the route of a VIP: answered by [`Hub::publish`](super::Hub::publish), also of a route without
+    /// backends, or by [`Hub::absent`](super::Hub::absent). If the port is the app's own, it is a demand too.
+    Want {
+        /// The VIP's index.
+        vip: u32,
+        /// The port that was dialled.
+        port: u16,
+        /// Time at which the request was parked, or the want repeated.
+        at: Boottime,
+    },
+    /// A request is parked for an app without a ready pod.
+    Demand {
+        /// The app's VIP index.
+        vip: u32,
+        /// Time at which the request was parked, or the demand repeated.
+        at: Boottime,
+    },
+    /// The load of one second in one activator; only of apps with load.
+    Load(Vec<Load>),
+    /// The first response after a want or a demand has begun.
+    FirstByte {
+        /// The app's VIP index.
+        vip: u32,
+        /// Time of its first byte.
+        at: Boottime,
+    },
+}
+
+/// The next message of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Send this.
+    Send(Box<Down>),
+    /// There is nothing to send.
+    Idle,
+    /// The activator has opened another stream: end this one.
+    Closed,
+}
+
+/// The controller's end of the link.
+#[derive(Debug)]
+pub struct Root {
+    epoch: u64,
+    /// Of apps with backends only: a sleeping app has no entry.
+    routes: BTreeMap<u32, Arc<proto::Route>>,
+    ports: BTreeSet<u16>,
+    /// All awake apps have been published since the start.
+    complete: bool,
+    peers: BTreeMap<Session, Peer>,
+    sessions: u64,
+    boot_id: String,
+}
+
+impl Root {
+    /// The link of a control with this epoch, on the machine with this boot id.
+    pub fn new(epoch: u64, boot_id: String) -> Self {
+        Self {
+            epoch,
+            routes: BTreeMap::new(),
+            ports: BTreeSet::new(),
+            complete: false,
+            peers: BTreeMap::new(),
+            sessions: 0,
+            boot_id,
+        }
+    }
+
+    /// Sets an app's route: with backends it goes to every activator, without any only to those that had backends or
+    /// wait for the answer. The caller wakes the streams of all activators.
+    pub fn publish(&mut self, vip: u32, route: Route) {
+        let backed = !route.backends.is_empty();
+        let route = Arc::new(pack(vip, route));
+        let before = if backed {
+            self.routes.insert(vip, Arc::clone(&route))
+        } else {
+            self.routes.remove(&vip)
+        };
+        for peer in self.peers.values_mut() {
+            let waits = peer.answered(vip);
+            if backed || before.is_some() || waits {
+                peer.send(vip, Answer::Route(Arc::clone(&route)));
+            }
+        }
+    }
+
+    /// An app has no backends any more: it is dropped where it is held.
+    pub fn asleep(&mut self, vip: u32) {
+        if self.routes.remove(&vip).is_some() {
+            for peer in self.peers.values_mut() {
+                peer.send(vip, Answer::Asleep);
+            }
+        }
+    }
+
+    /// A VIP has no app.
+    pub fn absent(&mut self, vip: u32) {
+        self.routes.remove(&vip);
+        for peer in self.peers.values_mut() {
+            peer.answered(vip);
+            peer.send(vip, Answer::Absent);
+        }
+    }
+
+    /// Sets the ports of all apps.
+    pub fn ports(&mut self, ports: BTreeSet<u16>) {
+        if ports != self.ports {
+            self.ports = ports;
+            for peer in self.peers.values_mut() {
+                peer.ports_pending = true;
+            }
+        }
+    }
+
+    /// All awake apps have been published since the start: activators drop what an earlier control gave them.
+    pub fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// Opens a stream. An older one of the same activator is closed and returned.
+    pub fn open(&mut self, hello: Hello) -> (Session, Option<Session>) {
+        let older = self
+            .peers
+            .iter()
+            .find(|(_, peer)| peer.name() == hello.name)
+            .map(|(session, _)| *session);
+        if let Some(older) = older {
+            self.peers.remove(&older);
+        }
+        self.sessions += 1;
+        let session = Session(self.sessions);
+        let remote = hello.boot_id != self.boot_id;
+        let mut peer = Peer::new(hello.name, remote);
+        for (vip, route) in &self.routes {
+            peer.send(*vip, Answer::Route(Arc::clone(route)));
+        }
+        self.peers.insert(session, peer);
+        (session, older)
+    }
+
+    /// Ends a stream; returns whether it was still open.
+    pub fn end(&mut self, session: Session) -> bool {
+        self.peers.remove(&session).is_some()
+    }
+
+    /// Takes a message of an activator. A want of an awake app is answered at once; the others are events.
+    pub fn receive(&mut self, session: Session, up: Up, now: Boottime) -> Vec<Event> {
+        let Some(peer) = self.peers.get_mut(&session) else {
+            return Vec::new();
+        };
+        peer.clock.heard(Boottime(up.sent_ns), now);
+        let mut events = Vec::new();
+        for want in up.wants {
+            if let Some(route) = self.routes.get(&want.vip) {
+                peer.send(want.vip, Answer::Route(Arc::clone(route)));
+            } else if peer.asks(want.vip)
+                && let Ok(port) = u16::try_from(want.port)
+            {
+                events.push(Event::Want {
+                    vip: want.vip,
+                    port,
+                    at: peer.clock.root_time(want.at_ns),
+                });
+            }
+        }
+        events.extend(up.demands.into_iter().map(|demand| Event::Demand {
+            vip: demand.vip,
+            at: peer.clock.root_time(demand.at_ns),
+        }));
+        events.extend(up.first_bytes.into_iter().map(|first| Event::FirstByte {
+            vip: first.vip,
+            at: peer.clock.root_time(first.at_ns),
+        }));
+        if !up.loads.is_empty() {
+            events.push(Event::Load(
+                up.loads
+                    .into_iter()
+                    .map(|load| Load {
+                        vip: load.vip,
+                        concurrency: load.concurrency,
+                        requests: load.requests,
+                    })
+                    .collect(),
+            ));
+        }
+        events
+    }
+
+    /// The next message of a stream, with the newest of everything.
+    pub fn next(&mut self, session: Session) -> Next {
+        let Some(peer) = self.peers.get_mut(&session) else {
+            return Next::Closed;
+        };
+        match peer.next(self.epoch, &self.ports, self.complete) {
+            Some(down) => Next::Send(Box::new(down)),
+            None => Next::Idle,
+        }
+    }
+
+    /// The number of open streams.
+    pub fn streams(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The number of routes held: of apps with backends.
+    pub fn routes(&self) -> usize {
+        self.routes.len()
+    }
+}
