@@ -184,10 +184,8 @@ impl Roles {
             dormouse_activator::new(dormouse_activator::Config::new(self.options.acting_prefix));
         let (hub, link_events) = link::start(epoch);
         activator.register(&mut self.registry);
-        let (view, changes) =
-            reflector::start(client.clone(), reflector::Kinds::All, self.shutdown.clone())
-                .await
-                .context("failed to list the cluster")?;
+        let kinds = reflector::Kinds::All;
+        let changes = reflector::start(client.clone(), kinds, self.shutdown.clone());
         let config = dormouse_apps::Config {
             ranges: ranges.to_vec(),
             scale_to_zero_grace: self.options.scale_to_zero_grace,
@@ -197,7 +195,6 @@ impl Roles {
         };
         let parts = dormouse_apps::Parts {
             client: client.clone(),
-            view,
             changes,
             scheduler: SchedulerClient::new(lazy(scheduler)?),
             fleet: fleet.clone(),

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddrV6;
+use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_cluster::{Key, Mode, State};
+use dormouse_cluster::{App, Key, Mode, State};
 use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
 use dormouse_fleet::{Backend, Boottime};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
@@ -20,12 +21,19 @@ pub enum Action {
         /// The pod, without a node.
         pod: Box<Pod>,
     },
-    /// Write an app's status, and publish its entry with the revision of that write as version.
-    Publish {
+    /// Read a sleeping app from the store.
+    Read {
         /// The app's VIP index.
         vip: u32,
         /// The app.
         app: Key,
+    },
+    /// Write an app's status, and publish its entry with the revision of that write as version.
+    Publish {
+        /// The app's VIP index.
+        vip: u32,
+        /// The app as last read: it is written without another read unless it was changed since.
+        app: Arc<App>,
         /// The status to write.
         status: Status,
         /// The entry to publish; none: it has not changed.

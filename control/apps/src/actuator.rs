@@ -1,6 +1,7 @@
 //! The execution of actions: each slow call in its own task, which sends its result back as an event.
 
 mod convert;
+mod permits;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +16,18 @@ use dormouse_scheduler::proto::PlaceRequest;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
 use crate::action::{Action, Entry, Status};
-use crate::event::Event;
+use crate::event::{AppRead, Event};
 use crate::nodes::{self, ConnectedNode};
 use crate::{epoch, pod};
 use convert::{app_status, entry_message, route_of};
+use permits::{Kind, Permits};
 
-/// Limit of concurrent slow calls; further ones wait in their tasks.
-const CALLS_MAX: usize = 256;
+/// Events queued for the controller; at the limit, ended calls wait in their tasks.
+const OUTCOMES_MAX: usize = 256;
 /// Timeout of the scheduler; after it the pod is created without a node, and the scheduler binds it later.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -43,19 +45,19 @@ pub(crate) struct Actuator {
     /// Events of ended calls.
     outcomes: mpsc::Sender<Event>,
     epoch: u64,
-    /// Permits for slow calls.
-    calls: Arc<Semaphore>,
+    /// Permits of slow calls.
+    permits: Arc<Permits>,
 }
 
 impl Actuator {
     /// The actuator, and the events of its calls.
     pub(crate) fn new(clients: Clients, epoch: u64) -> (Self, mpsc::Receiver<Event>) {
-        let (outcomes, receiver) = mpsc::channel(CALLS_MAX);
+        let (outcomes, receiver) = mpsc::channel(OUTCOMES_MAX);
         let actuator = Self {
             clients,
             outcomes,
             epoch,
-            calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            permits: Arc::default(),
         };
         (actuator, receiver)
     }
@@ -93,6 +95,7 @@ impl Actuator {
             Action::Run { node, spec } => self.clients.fleet.run(&node, spec),
             Action::SyncPods { node, specs } => self.clients.fleet.sync_pods(&node, specs),
             Action::Settle { vip, version } => self.settle(vip, version),
+            Action::Read { vip, app } => self.read(vip, app),
             Action::Create { vip, pod } => self.create(vip, *pod),
             Action::Publish {
                 vip,
@@ -124,11 +127,16 @@ impl Actuator {
         }
     }
 
-    /// Runs a slow call in its own task and sends its event.
-    fn spawn(&self, call: impl Future<Output = Option<Event>> + Send + 'static) {
-        let (outcomes, calls) = (self.outcomes.clone(), Arc::clone(&self.calls));
+    /// Runs a slow call for a tenant in its own task and sends its event.
+    fn spawn(
+        &self,
+        kind: Kind,
+        tenant: String,
+        call: impl Future<Output = Option<Event>> + Send + 'static,
+    ) {
+        let (outcomes, permits) = (self.outcomes.clone(), Arc::clone(&self.permits));
         tokio::spawn(Box::pin(async move {
-            let Ok(_permit) = calls.acquire_owned().await else {
+            let Some(_permit) = permits.acquire(kind, &tenant).await else {
                 return;
             };
             if let Some(event) = call.await {
@@ -147,13 +155,29 @@ impl Actuator {
         });
     }
 
+    fn read(&self, vip: u32, app: Key) {
+        let client = self.clients.store.clone();
+        self.spawn(Kind::Read, app.namespace.clone(), async move {
+            let read = match client.get::<App>(&app).await {
+                Ok(Some(found)) => AppRead::Found(Arc::new(found)),
+                Ok(None) => AppRead::Absent,
+                Err(error) => {
+                    tracing::warn!(app = %app, error = %chain(&error), "cannot read an app");
+                    AppRead::Failed
+                }
+            };
+            Some(Event::AppRead { vip, read })
+        });
+    }
+
     fn create(&self, vip: u32, mut pod: Pod) {
         let (client, scheduler, outcomes) = (
             self.clients.store.clone(),
             self.clients.scheduler.clone(),
             self.outcomes.clone(),
         );
-        self.spawn(async move {
+        let tenant = pod.key().namespace;
+        self.spawn(Kind::Create, tenant, async move {
             pod.metadata.creation_timestamp = Some(Time(Timestamp::now()));
             let key = pod.key();
             let placed = place(scheduler, &pod).await;
@@ -198,19 +222,20 @@ impl Actuator {
         });
     }
 
-    fn publish(&self, vip: u32, app: Key, status: Status, entry: Option<Entry>) {
+    fn publish(&self, vip: u32, app: Arc<App>, status: Status, entry: Option<Entry>) {
         let (client, fleet) = (self.clients.store.clone(), self.clients.fleet.clone());
-        self.spawn(async move {
+        self.spawn(Kind::Publish, app.key().namespace, async move {
             let write = |object: &mut App| {
                 object.status = Some(app_status(object, &status));
                 // Written even if unchanged: the write's revision is the entry's version and must be new.
                 true
             };
-            let version = match client.modify(&app, write).await {
+            let key = app.key();
+            let version = match write_known(&client, &app, write).await {
                 Ok(object) => Some(object.revision()),
                 Err(ClientError::NotFound { .. }) => None,
                 Err(error) => {
-                    tracing::warn!(app = %app, error = %chain(&error), "cannot write an app's status");
+                    tracing::warn!(app = %key, error = %chain(&error), "cannot write an app's status");
                     None
                 }
             };
@@ -223,7 +248,7 @@ impl Actuator {
 
     fn delete(&self, vip: u32, pod: Key) {
         let (client, current) = (self.clients.store.clone(), epoch::is_current(self.epoch));
-        self.spawn(async move {
+        self.spawn(Kind::Delete, pod.namespace.clone(), async move {
             let gone = match client
                 .delete::<Pod>(&pod, &Guard::default().and(current))
                 .await
@@ -240,7 +265,7 @@ impl Actuator {
 
     fn pod_status(&self, key: Key, reported: proto::PodStatus) {
         let client = self.clients.store.clone();
-        self.spawn(async move {
+        self.spawn(Kind::PodStatus, key.namespace.clone(), async move {
             let written = client
                 .modify(&key, |pod: &mut Pod| {
                     pod::write_status(pod, &reported, Timestamp::now())
@@ -257,7 +282,7 @@ impl Actuator {
 
     fn node_up(&self, connected: ConnectedNode) {
         let client = self.clients.store.clone();
-        self.spawn(async move {
+        self.spawn(Kind::Node, connected.name.clone(), async move {
             let key = Key::cluster_scoped(&connected.name);
             let now = Timestamp::now();
             let change = |node: &mut Node| nodes::up(node, &connected, now);
@@ -281,7 +306,7 @@ impl Actuator {
 
     fn node_down(&self, name: String) {
         let client = self.clients.store.clone();
-        self.spawn(async move {
+        self.spawn(Kind::Node, name.clone(), async move {
             let written = client
                 .modify(&Key::cluster_scoped(&name), |node: &mut Node| {
                     nodes::down(node, Timestamp::now())
@@ -308,10 +333,28 @@ impl Actuator {
 
     fn record_event(&self, about: ObjectReference, reason: &'static str, message: String) {
         let client = self.clients.store.clone();
-        self.spawn(async move {
-            record_event(&client, &about, reason, &message).await;
-            None
-        });
+        self.spawn(
+            Kind::Event,
+            about.namespace.clone().unwrap_or_default(),
+            async move {
+                record_event(&client, &about, reason, &message).await;
+                None
+            },
+        );
+    }
+}
+
+/// Changes an app as it was last read; if it has changed since, it is read again.
+async fn write_known(
+    client: &Client,
+    app: &App,
+    write: impl Fn(&mut App) -> bool + Send,
+) -> Result<App, ClientError> {
+    let mut object = app.clone();
+    write(&mut object);
+    match client.update(&object, &Guard::at(app.revision())).await {
+        Err(ClientError::Conflict { .. }) => client.modify(&app.key(), write).await,
+        other => other,
     }
 }
 

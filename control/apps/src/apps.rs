@@ -1,8 +1,10 @@
 //! All apps and the handling of events. Pure: times, names and events in, actions out.
 
 mod events;
+mod listing;
 mod nodes;
 mod ports;
+mod sleeping;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -11,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_cluster::{App, Change, Key, View, VipRange, vip};
+use dormouse_cluster::{Change, Key, VipRange};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::PodStatus;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,8 +25,11 @@ use crate::metrics::{Metrics, ModeValue, StateValue};
 use crate::plan;
 use crate::pod::{self, Names};
 use crate::record::AppRecord;
+use crate::sleep::Sleep;
 use crate::wake::Wakes;
+use listing::Listing;
 use ports::Ports;
+use sleeping::Reading;
 use turn::Turn;
 
 /// Wait before a failed write is retried.
@@ -48,11 +53,19 @@ pub struct Config {
 /// All apps.
 pub struct Apps {
     pub(crate) config: Config,
+    /// The apps that do not sleep, and those whose state is being published.
     pub(crate) records: BTreeMap<u32, AppRecord>,
+    /// All others.
+    pub(crate) sleep: Sleep,
+    /// The sleeping apps that are being read from the store.
+    reading: HashMap<u32, Reading>,
+    /// The list of the cluster in progress.
+    listing: Option<Listing>,
+    is_listed: bool,
     pub(crate) wakes: Wakes,
     pub(crate) metrics: Metrics,
-    /// The VIP index of each app that exists.
-    pub(crate) index: BTreeMap<Key, u32>,
+    /// The VIP index of each app in `records` that exists.
+    index: BTreeMap<Key, u32>,
     pods: BTreeMap<Key, Arc<Pod>>,
     on_node: BTreeMap<String, BTreeSet<Key>>,
     /// Nodes in the store, and whether they are ready there.
@@ -72,11 +85,15 @@ pub struct Apps {
 }
 
 impl Apps {
-    /// Takes over the apps of a view. `seed` must differ between starts.
-    pub fn new(config: Config, view: &View, seed: u64, now: Boottime) -> (Self, Vec<Action>) {
-        let mut apps = Self {
+    /// No apps: a list of the cluster is expected first. `seed` must differ between starts.
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
             config,
             records: BTreeMap::new(),
+            sleep: Sleep::default(),
+            reading: HashMap::new(),
+            listing: None,
+            is_listed: false,
             wakes: Wakes::default(),
             metrics: Metrics::default(),
             index: BTreeMap::new(),
@@ -90,22 +107,13 @@ impl Apps {
             ports: Ports::default(),
             names: Names::new(seed),
             seconds: 0,
-            revision: view.revision,
-        };
-        let mut turn = Turn::new(now);
-        for change in View::default().changes_to(view) {
-            // The view yields nodes and apps before pods, so that a pod finds its app.
-            apps.change(view.revision, change, &mut turn);
+            revision: 0,
         }
-        apps.listen(&mut turn);
-        let vips: Vec<u32> = apps.records.keys().copied().collect();
-        for vip in vips {
-            if let Some(record) = apps.records.get_mut(&vip) {
-                turn.actions.extend(plan::resume(record, now));
-            }
-            apps.plan(vip, &mut turn);
-        }
-        (apps, turn.actions)
+    }
+
+    /// Whether the first list of the cluster is complete. Before it is, only changes may be applied.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
     }
 
     /// Handles one event and returns the actions.
@@ -131,6 +139,7 @@ impl Apps {
             Event::Deleted { vip, pod, gone } => self.deleted(vip, &pod, gone),
             Event::StatusWritten { pod } => self.status_written(&pod, &mut turn),
             Event::NodesOverdue => self.nodes_overdue(&mut turn),
+            Event::AppRead { vip, read } => self.app_read(vip, read, &mut turn),
         }
         turn.actions
     }
@@ -159,13 +168,22 @@ impl Apps {
             if record.app.is_none() && record.published.in_progress.is_none() {
                 self.records.remove(&vip);
             }
+            self.fold(vip);
         }
     }
 
     fn changes(&mut self, batch: Vec<(u64, Change)>, turn: &mut Turn) {
         let mut touched = BTreeSet::new();
         for (revision, change) in batch {
-            touched.extend(self.change(revision, change, turn));
+            match change {
+                Change::Listing => self.listing = Some(Listing::default()),
+                Change::Listed => self.listed(revision, turn),
+                change => touched.extend(self.change(revision, change, turn)),
+            }
+        }
+        if !self.is_listed {
+            // An app's pods follow in the list.
+            return;
         }
         self.listen(turn);
         for vip in touched {
@@ -182,8 +200,8 @@ impl Apps {
             Change::App(key, app) => {
                 let before = self.port_of(&key);
                 let touched = match app {
-                    Some(app) => self.app(&key, app, turn.now),
-                    None => self.app_gone(&key, revision),
+                    Some(app) => self.app(&key, &app, turn),
+                    None => self.app_gone(&key, revision, turn),
                 };
                 self.ports.moved(before, self.port_of(&key));
                 touched
@@ -198,6 +216,7 @@ impl Apps {
                 }
                 None
             }
+            Change::Listing | Change::Listed => None,
         }
     }
 
@@ -206,54 +225,6 @@ impl Apps {
         let changed = self.ports.take_changed();
         turn.actions
             .extend(changed.map(|ports| Action::Listen { ports }));
-    }
-
-    fn port_of(&self, key: &Key) -> Option<u16> {
-        let record = self.records.get(self.index.get(key)?)?;
-        Some(record.app.as_ref()?.spec.port)
-    }
-
-    fn app(&mut self, key: &Key, app: Arc<App>, now: Boottime) -> Option<u32> {
-        let Some(vip) = app
-            .vip()
-            .and_then(|address| vip::index_of(&self.config.ranges, address))
-        else {
-            tracing::warn!(app = %key, vip = ?app.vip(), "the app's VIP is in no VIP range: the app is ignored");
-            return None;
-        };
-        let vip = vip.0;
-        let grace = self.config.scale_to_zero_grace;
-        self.index.insert(key.clone(), vip);
-        match self.records.get_mut(&vip) {
-            Some(record) if record.is_of(&app) => {
-                let same = record
-                    .app
-                    .as_ref()
-                    .is_some_and(|known| known.spec == app.spec);
-                if same {
-                    record.app = Some(app);
-                    return None;
-                }
-                record.configure(app, grace, now);
-            }
-            Some(record) => record.replace(key.clone(), app, grace, now),
-            None => {
-                let mut record = AppRecord::new(vip, key.clone(), now);
-                record.configure(app, grace, now);
-                self.records.insert(vip, record);
-            }
-        }
-        Some(vip)
-    }
-
-    fn app_gone(&mut self, key: &Key, revision: u64) -> Option<u32> {
-        let vip = self.index.remove(key)?;
-        let record = self.records.get_mut(&vip)?;
-        record.app = None;
-        record.deleted_at = Some(revision);
-        record.decider = None;
-        record.want = 0;
-        Some(vip)
     }
 
     /// A pod changed: the change is sent to its node, and its app is planned again.
@@ -265,21 +236,36 @@ impl Apps {
         self.send_pod_changes(key, before.as_deref(), pod.as_deref(), turn);
         let (owner, vip) = pod::owner_of(pod.as_deref().or(before.as_deref())?)?;
         let Some(pod) = pod else {
+            if let Some(reading) = self.reading.get_mut(&vip) {
+                reading.pod_gone(key);
+            }
             self.records.get_mut(&vip)?.members.remove(key);
             return Some(vip);
         };
         if !self.records.contains_key(&vip) {
+            if self.sleep.get(vip).is_some() {
+                self.read_for_pod(vip, key, turn);
+                return None;
+            }
             self.orphan(vip, owner, turn.now);
         }
-        let record = self.records.get_mut(&vip)?;
-        let seen = pod::observe(&pod);
+        self.member(vip, key, &pod, turn.now);
+        Some(vip)
+    }
+
+    /// A pod of an app that has a full record was created or changed.
+    fn member(&mut self, vip: u32, key: &Key, pod: &Pod, now: Boottime) {
+        let Some(record) = self.records.get_mut(&vip) else {
+            return;
+        };
+        let seen = pod::observe(pod);
         let member = record.members.entry(key.clone()).or_insert_with(|| Member {
             // An earlier control may have published it.
             exposure: Exposure::Listed,
-            ..Member::new(turn.now, seen.template.clone())
+            ..Member::new(now, seen.template.clone())
         });
         let was_ready = member.ready_since.is_some();
-        member.ready_since = seen.ready.and(member.ready_since.or(Some(turn.now)));
+        member.ready_since = seen.ready.and(member.ready_since.or(Some(now)));
         if !was_ready && member.ready_since.is_some() {
             tracing::info!(app = %record.key, pod = %key, "pod ready");
         }
@@ -290,9 +276,8 @@ impl Apps {
             member.failed = true;
             let message = format!("node {node} has no fleet stream");
             let failure = Failure::new("NodeLost", message);
-            record.backoff.failed(turn.now, failure);
+            record.backoff.failed(now, failure);
         }
-        Some(vip)
     }
 
     /// A pod without an app: it is removed once no node uses it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dormouse_activator::link;
 use dormouse_cluster::reflector::Batch;
-use dormouse_cluster::{Client, Key, View};
+use dormouse_cluster::{Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;
 use parking_lot::Mutex;
@@ -33,9 +33,7 @@ const NODES_MARGIN: Duration = Duration::from_secs(5);
 pub struct Parts {
     /// The store's client.
     pub client: Client,
-    /// The cluster at the start.
-    pub view: View,
-    /// Changes after `view`.
+    /// A list of the cluster, and the changes after it.
     pub changes: mpsc::Receiver<Batch>,
     /// The scheduler's client.
     pub scheduler: SchedulerClient<Channel>,
@@ -65,8 +63,7 @@ pub fn start(
     let seed = RandomState::new().build_hasher().finish();
     let overdue = config.node_lease + NODES_MARGIN;
     let epoch = config.epoch;
-    let (apps, actions) = Apps::new(config, &parts.view, seed, Boottime::now());
-    let apps = Arc::new(Mutex::new(apps));
+    let apps = Arc::new(Mutex::new(Apps::new(config, seed)));
     let clients = Clients {
         store: parts.client,
         scheduler: parts.scheduler,
@@ -74,11 +71,8 @@ pub fn start(
         hub: parts.hub.clone(),
     };
     let (actuator, outcomes) = Actuator::new(clients, epoch);
-    for action in actions {
-        actuator.execute(action);
-    }
-    parts.hub.complete();
     let inbox = Inbox {
+        hub: parts.hub,
         changes: parts.changes,
         fleet_events: parts.fleet_events,
         link_events: parts.link_events,
@@ -90,6 +84,7 @@ pub fn start(
 }
 
 struct Inbox {
+    hub: link::Hub,
     changes: mpsc::Receiver<Batch>,
     fleet_events: mpsc::Receiver<root::Event>,
     link_events: mpsc::Receiver<link::Event>,
@@ -103,6 +98,11 @@ async fn run(
     actuator: Actuator,
     shutdown: CancellationToken,
 ) {
+    let listed = list(&mut inbox.changes, &apps, &actuator);
+    if shutdown.run_until_cancelled(listed).await != Some(true) {
+        return;
+    }
+    inbox.hub.complete();
     let mut second = tokio::time::interval(SECOND);
     second.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let overdue = tokio::time::sleep(inbox.overdue);
@@ -129,6 +129,25 @@ async fn run(
             actuator.execute(action);
         }
     }
+}
+
+/// Applies the first list of the cluster. Only then are the nodes' events handled: a node that connects gets the complete
+/// list of its pods. False: the changes ended.
+async fn list(
+    changes: &mut mpsc::Receiver<Batch>,
+    apps: &Mutex<Apps>,
+    actuator: &Actuator,
+) -> bool {
+    while !apps.lock().is_listed() {
+        let Some(batch) = changes.recv().await else {
+            return false;
+        };
+        let actions = apps.lock().apply(Boottime::now(), Event::Changes(batch));
+        for action in actions {
+            actuator.execute(action);
+        }
+    }
+    true
 }
 
 /// The load of the activators in the current second, added up.
@@ -171,16 +190,18 @@ impl Handle {
     /// An app's `Explanation` as JSON; none if there is no such app.
     pub fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
         let apps = self.apps.lock();
-        let record = apps
-            .records
-            .get(apps.index.get(&Key::new(namespace, name))?)?;
-        Some(explain::explain(record, Boottime::now()))
+        let key = Key::new(namespace, name);
+        let vip = apps.vip_of(&key)?;
+        match apps.records.get(&vip) {
+            Some(record) => Some(explain::explain(record, Boottime::now())),
+            None => Some(explain::asleep(&key, vip, &apps)),
+        }
     }
 
     /// An app's wakes, newest first, as `WakeList` JSON; none if there is no such app.
     pub fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {
         let apps = self.apps.lock();
-        let vip = *apps.index.get(&Key::new(namespace, name))?;
+        let vip = apps.vip_of(&Key::new(namespace, name))?;
         let items: Vec<_> = apps.wakes.of(vip).map(crate::wake::Wake::json).collect();
         Some(json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": items}))
     }

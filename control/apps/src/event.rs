@@ -1,6 +1,8 @@
 //! Events: everything that the controller reacts to.
 
-use dormouse_cluster::{Change, Key};
+use std::sync::Arc;
+
+use dormouse_cluster::{App, Change, Key};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::root::Event as FleetEvent;
 
@@ -95,6 +97,24 @@ pub enum Event {
         /// The pod.
         pod: Key,
     },
+    /// The read of a sleeping app has ended.
+    AppRead {
+        /// The app's VIP index.
+        vip: u32,
+        /// The result.
+        read: AppRead,
+    },
     /// The time for nodes to reconnect after a start of control is over.
     NodesOverdue,
+}
+
+/// The result of reading a sleeping app from the store.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AppRead {
+    /// The app.
+    Found(Arc<App>),
+    /// The app does not exist.
+    Absent,
+    /// The store did not respond, or the app could not be decoded.
+    Failed,
 }

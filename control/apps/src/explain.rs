@@ -2,12 +2,16 @@
 
 use dormouse_autoscaler::Decision;
 use dormouse_autoscaler::kpa::Activity;
-use dormouse_cluster::{Mode, State};
+use dormouse_cluster::{Key, Mode, State, VipIndex, vip};
 use dormouse_fleet::Boottime;
 use serde_json::{Value, json};
 
+use crate::apps::Apps;
 use crate::plan;
 use crate::record::{AppRecord, ms};
+
+const WANT_NONE: &str = "want 0: asleep; the first packet or request wakes it";
+const PARKED: &str = "proxy: no pod is ready, so requests are parked in the activator";
 
 /// An app's `Explanation` as JSON.
 pub(crate) fn explain(record: &AppRecord, now: Boottime) -> Value {
@@ -46,11 +50,37 @@ pub(crate) fn explain(record: &AppRecord, now: Boottime) -> Value {
     })
 }
 
+/// A sleeping app's `Explanation` as JSON.
+pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps) -> Value {
+    let address = vip::address_of(&apps.config.ranges, VipIndex(index));
+    let address = address.map_or_else(|| "unknown".to_owned(), |vip| vip.to_string());
+    json!({
+        "apiVersion": "dormouse.dev/v1",
+        "kind": "Explanation",
+        "subject": format!("app/{app}"),
+        "summary": format!("asleep, VIP {address}"),
+        "topics": [
+            {"name": "scale", "lines": [WANT_NONE]},
+            {"name": "mode", "lines": [PARKED]},
+            {"name": "sleeps", "lines": ["now"]},
+        ],
+        "values": {
+            "vipIndex": index,
+            "state": State::Asleep,
+            "mode": Mode::Proxy,
+            "ready": 0,
+            "wanted": 0,
+            "entryVersion": apps.sleep.get(index).map(|sleeper| sleeper.revision),
+            "backends": [],
+        },
+    })
+}
+
 fn summary(record: &AppRecord, now: Boottime) -> String {
     let status = plan::status(record);
     let lasts = age(now, record.mode_since);
     match status.state {
-        State::Asleep => format!("asleep, VIP {}", vip(record)),
+        State::Asleep => format!("asleep, VIP {}", address(record)),
         state => format!(
             "{state}, {} ready of {} wanted, mode {} for {lasts}",
             status.ready, status.wanted, status.mode
@@ -58,7 +88,7 @@ fn summary(record: &AppRecord, now: Boottime) -> String {
     }
 }
 
-fn vip(record: &AppRecord) -> String {
+fn address(record: &AppRecord) -> String {
     record
         .app
         .as_ref()
@@ -68,7 +98,7 @@ fn vip(record: &AppRecord) -> String {
 
 fn scale(record: &AppRecord, now: Boottime) -> Vec<String> {
     let Some(decider) = &record.decider else {
-        return vec!["want 0: asleep; the first packet or request wakes it".to_owned()];
+        return vec![WANT_NONE.to_owned()];
     };
     let want = record.want;
     let Some(decision) = &record.decision else {
@@ -132,7 +162,7 @@ fn since(now: Boottime, decision: &Decision) -> String {
 
 fn mode(record: &AppRecord) -> Vec<String> {
     if record.ready() == 0 {
-        return vec!["proxy: no pod is ready, so requests are parked in the activator".to_owned()];
+        return vec![PARKED.to_owned()];
     }
     let capacity = record.settings.target_burst_capacity;
     let mode = record.mode();
@@ -239,7 +269,7 @@ fn sleeps(record: &AppRecord, now: Boottime) -> Vec<String> {
 }
 
 fn pods(record: &AppRecord) -> Vec<String> {
-    let line = |(key, member): (&dormouse_cluster::Key, &crate::member::Member)| {
+    let line = |(key, member): (&Key, &crate::member::Member)| {
         let state = match (member.draining, member.address()) {
             (true, _) if member.deleting => "being deleted".to_owned(),
             (true, _) => "draining: waits until no node forwards to it".to_owned(),

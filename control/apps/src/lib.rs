@@ -1,7 +1,7 @@
 //! The apps controller: wakes apps, scales their pods with the load, switches their VIPs between proxy and serve mode, and
 //! puts them to sleep.
 //!
-//! Pure: one app ([`record`]) and its plan ([`plan`]), all apps and the handling of events ([`apps`]). With I/O: the loop
+//! Pure: one app ([`record`]) and its plan ([`plan`]), sleeping apps ([`sleep`]), all apps and the handling of events ([`apps`]). With I/O: the loop
 //! ([`controller`]) and the execution of actions ([`actuator`]). Cost follows change: a sleeping app has no timer, and a
 //! tick visits awake apps only.
 #![forbid(unsafe_code)]
@@ -20,6 +20,8 @@ mod nodes;
 mod member;
 
 mod record;
+
+mod sleep;
 
 mod plan;
 

@@ -101,6 +101,9 @@ struct StageLabel {
     stage: &'static str,
 }
 
+/// The labels of a sleeping app.
+pub(crate) const ASLEEP: (StateValue, ModeValue) = (StateValue::asleep, ModeValue::proxy);
+
 /// The metrics of apps.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {

@@ -7,7 +7,7 @@ mod resume;
 use dormouse_cluster::{App, Key, Mode, Object, events};
 use dormouse_fleet::Boottime;
 
-pub(crate) use publish::{status, written};
+pub(crate) use publish::{asleep, listing, same_routing, status, written};
 pub(crate) use resume::resume;
 
 use crate::action::{Action, Failure, Route};

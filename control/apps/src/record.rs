@@ -14,9 +14,11 @@ use dormouse_fleet::Boottime;
 use crate::action::Route;
 use crate::backoff::Backoff;
 use crate::member::{Member, Published};
-use crate::metrics::{ModeValue, StateValue};
+use crate::metrics::{ASLEEP, ModeValue, StateValue};
+use crate::plan;
 use crate::pod;
 use crate::settings;
+use crate::sleep::Sleeper;
 
 /// The record of one app.
 #[derive(Debug, Clone)]
@@ -93,6 +95,52 @@ impl AppRecord {
             self.kpa.reason = Reason::NoTraffic;
             self.kpa.initialized = true;
         }
+    }
+
+    /// Starts the minimum of pods of an app that slept.
+    pub(crate) fn start(&mut self, now: Boottime) {
+        self.kpa = Reconciler::new(ms(now));
+        self.begin(now);
+    }
+
+    /// Takes over a sleeping app whose compact record was `sleeper`. Its status and entry are published again, unless
+    /// [`AppRecord::asleep_as_published`] follows.
+    pub(crate) fn rouse(&mut self, app: Arc<App>, sleeper: &Sleeper, grace: Duration) {
+        self.settings = settings::of(&app.spec, grace);
+        self.template = pod::template(&app);
+        self.app = Some(app);
+        self.kpa.activity = Activity::Inactive;
+        self.kpa.reason = Reason::NoTraffic;
+        self.kpa.initialized = true;
+        self.kpa.activator_since_ms = sleeper.activator_since_ms;
+        self.counted = Some(ASLEEP);
+        self.slept_at = Some(sleeper.slept_at);
+        self.published.version = sleeper.revision;
+        self.published.proxy_since = Some(sleeper.revision);
+        // The nodes had acknowledged proxy mode when its last pod was removed.
+        if sleeper.activator_since_ms.is_some() {
+            self.published.settled = sleeper.revision;
+        }
+    }
+
+    /// The status and the entry of the sleeping app are those of this revision.
+    pub(crate) fn asleep_as_published(&mut self, revision: u64) {
+        let listing = plan::listing(self);
+        plan::written(self, revision, Some(listing));
+        self.published.status = Some(plan::status(self));
+    }
+
+    /// Whether nothing but a compact record is needed: the app sleeps, and that is published.
+    pub(crate) fn is_folded_up(&self) -> bool {
+        let idle = self.app.is_some() && self.decider.is_none() && self.members.is_empty();
+        let published = &self.published;
+        let busy = published.in_progress.is_some() || published.retry_at.is_some();
+        let entry = published.entry.as_ref();
+        idle && self.want <= 0
+            && !busy
+            && published.settling.is_none()
+            && published.status.as_ref() == Some(&plan::status(self))
+            && entry.is_some_and(|entry| plan::same_routing(entry, &plan::listing(self).entry))
     }
 
     /// Takes over an app with pods at the start of control: mode and number of pods stay as they are.

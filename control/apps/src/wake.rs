@@ -1,15 +1,15 @@
-//! The timelines of wakes: a ring of the last ones, with the time of each stage.
+//! The timelines of wakes: the last ones of each app, with the time of each stage.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use dormouse_cluster::Key;
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Stages;
 use serde_json::{Value, json};
 
-/// Limit of the wakes in the ring.
-pub(crate) const WAKES_MAX: usize = 1_024;
-/// Limit of the wakes that are listed of one app.
+/// Limit of the wakes of all apps; the oldest is dropped.
+pub(crate) const WAKES_MAX: usize = 8_192;
+/// Limit of the wakes of one app; its oldest is dropped.
 pub(crate) const WAKES_PER_APP_MAX: usize = 16;
 
 /// A pod that was placed during a wake.
@@ -24,8 +24,6 @@ struct Candidate {
 /// One wake.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wake {
-    /// The app's VIP index.
-    pub vip: u32,
     /// The app.
     pub app: Key,
     seen: Option<Boottime>,
@@ -111,20 +109,29 @@ impl Wake {
     }
 }
 
-/// The wakes of all apps, newest last.
+/// The wakes of all apps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wakes {
-    ring: VecDeque<Wake>,
+    /// The wakes of each app with their serial numbers, newest last.
+    by_vip: HashMap<u32, VecDeque<(u64, Wake)>>,
+    /// The app of each wake, by serial number.
+    order: BTreeMap<u64, u32>,
+    serial_last: u64,
 }
 
 impl Wakes {
     /// Begins a wake.
     pub(crate) fn begin(&mut self, vip: u32, app: Key, decided: Boottime) {
-        if self.ring.len() == WAKES_MAX {
-            self.ring.pop_front();
+        if self.of(vip).count() == WAKES_PER_APP_MAX {
+            self.drop_oldest(vip);
+        } else if self.order.len() == WAKES_MAX
+            && let Some((_, oldest)) = self.order.first_key_value()
+        {
+            self.drop_oldest(*oldest);
         }
-        self.ring.push_back(Wake {
-            vip,
+        self.serial_last += 1;
+        self.order.insert(self.serial_last, vip);
+        let wake = Wake {
             app,
             seen: None,
             seen_node: None,
@@ -133,7 +140,21 @@ impl Wakes {
             candidates: Vec::new(),
             first_byte: None,
             over: false,
-        });
+        };
+        let wakes = self.by_vip.entry(vip).or_default();
+        wakes.push_back((self.serial_last, wake));
+    }
+
+    fn drop_oldest(&mut self, vip: u32) {
+        let Some(wakes) = self.by_vip.get_mut(&vip) else {
+            return;
+        };
+        if let Some((serial, _)) = wakes.pop_front() {
+            self.order.remove(&serial);
+        }
+        if wakes.is_empty() {
+            self.by_vip.remove(&vip);
+        }
     }
 
     /// A node's kernel reported the first packet. The earliest report counts.
@@ -190,19 +211,13 @@ impl Wakes {
 
     /// The wakes of one app, newest first.
     pub(crate) fn of(&self, vip: u32) -> impl Iterator<Item = &Wake> {
-        self.ring
-            .iter()
-            .rev()
-            .filter(move |wake| wake.vip == vip)
-            .take(WAKES_PER_APP_MAX)
+        let wakes = self.by_vip.get(&vip).into_iter();
+        wakes.flat_map(|wakes| wakes.iter().rev().map(|(_, wake)| wake))
     }
 
     fn open(&mut self, vip: u32) -> Option<&mut Wake> {
-        self.ring
-            .iter_mut()
-            .rev()
-            .find(|wake| wake.vip == vip)
-            .filter(|wake| !wake.over)
+        let (_, newest) = self.by_vip.get_mut(&vip)?.back_mut()?;
+        Some(newest).filter(|wake| !wake.over)
     }
 }
 

@@ -65,13 +65,10 @@ impl World {
         let (hub, link_events) = link::start(taken);
         let attachment = link::Attachment::new(activator, reports, "test".into());
         tokio::spawn(attachment.follow(hub.clone(), shutdown.clone()));
-        let (view, changes) =
-            reflector::start(client.clone(), reflector::Kinds::All, shutdown.clone())
-                .await
-                .unwrap();
+        let kinds = reflector::Kinds::All;
+        let changes = reflector::start(client.clone(), kinds, shutdown.clone());
         let parts = Parts {
             client: client.clone(),
-            view,
             changes,
             scheduler: SchedulerClient::new(
                 tonic::transport::Endpoint::from_shared(scheduler)

@@ -2,6 +2,7 @@
 
 mod scale;
 mod status;
+mod stored;
 
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Period;
 pub use scale::{Metric, Scale};
 pub use status::{AppStatus, Mode, State};
+pub use stored::StoredApp;
 
 /// Default of `terminationGracePeriodSeconds`, seconds; Kubernetes' default.
 pub const TERMINATION_GRACE_DEFAULT_S: u32 = 30;

@@ -51,6 +51,15 @@ impl KeyRange {
     }
 }
 
+/// The first keys of a range.
+pub(crate) struct Page {
+    pub(crate) kvs: Vec<KeyValue>,
+    /// The revision at which they were read.
+    pub(crate) revision: u64,
+    /// The keys after them, if there are more.
+    pub(crate) rest: Option<KeyRange>,
+}
+
 /// Whether the events of a watch have the values from before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Previous {
@@ -203,29 +212,39 @@ impl Client {
         prefix: &str,
         revision: u64,
     ) -> Result<(Vec<KeyValue>, u64), ClientError> {
-        let (mut from, mut revision) = (prefix.as_bytes().to_vec(), revision);
-        let mut all = Vec::new();
-        loop {
-            let options = GetOptions::new()
-                .with_range(prefix_end(prefix))
-                .with_limit(PAGE_LEN)
-                .with_revision(signed(revision));
-            let mut kv = self.kv.clone();
-            let mut reply = with_timeout(kv.get(from.clone(), Some(options))).await?;
-            if revision == 0 {
-                revision = unsigned(
-                    reply
-                        .header()
-                        .map_or(0, etcd_client::ResponseHeader::revision),
-                );
-            }
-            all.append(&mut reply.take_kvs());
-            let Some(last) = all.last().filter(|_| reply.more()) else {
-                return Ok((all, revision));
-            };
-            from = last.key().to_vec();
-            from.push(0);
+        let mut page = self.page(&KeyRange::of_prefix(prefix), revision).await?;
+        let mut all = page.kvs;
+        while let Some(rest) = page.rest {
+            page = self.page(&rest, page.revision).await?;
+            all.append(&mut page.kvs);
         }
+        Ok((all, page.revision))
+    }
+
+    /// Reads the first keys of `range` at `revision` (0: the current one).
+    pub(crate) async fn page(&self, range: &KeyRange, revision: u64) -> Result<Page, ClientError> {
+        let options = GetOptions::new()
+            .with_range(range.end.clone())
+            .with_limit(PAGE_LEN)
+            .with_revision(signed(revision));
+        let mut kv = self.kv.clone();
+        let mut reply = with_timeout(kv.get(range.start.clone(), Some(options))).await?;
+        let header = reply.header();
+        let current = header.map_or(0, etcd_client::ResponseHeader::revision);
+        let kvs = reply.take_kvs();
+        let rest = kvs.last().filter(|_| reply.more()).map(|last| KeyRange {
+            start: [last.key(), &[0]].concat(),
+            end: range.end.clone(),
+        });
+        Ok(Page {
+            kvs,
+            revision: if revision == 0 {
+                unsigned(current)
+            } else {
+                revision
+            },
+            rest,
+        })
     }
 
     /// Watches the keys of `range` after `revision`: batches of events in order; a batch never splits a revision.

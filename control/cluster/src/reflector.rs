@@ -1,6 +1,7 @@
-//! The reflector: lists the cluster's objects, then watches them, and resumes the watch after errors.
+//! The reflector: lists the cluster's objects, then watches them, and resumes the watch after errors. It keeps the names
+//! of pods and nodes, and nothing of apps.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -8,12 +9,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    App, Change, Client, ClientError, Key, Object, View,
+    App, Change, Client, ClientError, Key, Object,
+    app::StoredApp,
     client::{KeyRange, Previous, WatchEvent, chain, decode_bytes},
 };
 
 /// Batches queued for the receiver; a full queue blocks the watch.
-const BATCHES_MAX: usize = 64;
+const BATCHES_MAX: usize = 16;
 /// Initial backoff before a failed watch is resumed; doubles up to [`BACKOFF_MAX`].
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Maximum backoff.
@@ -42,27 +44,28 @@ impl Kinds {
         KeyRange::of_prefixes(first, Pod::PREFIX)
     }
 
-    fn contains_apps(self) -> bool {
-        self == Self::All
+    /// The listed prefixes: nodes, then apps, then the pods of both.
+    fn prefixes(self) -> &'static [&'static str] {
+        match self {
+            Self::All => &[Node::PREFIX, App::PREFIX, Pod::PREFIX],
+            Self::PodsAndNodes => &[Node::PREFIX, Pod::PREFIX],
+        }
     }
 }
 
-/// Lists the objects of `kinds` and watches them until `shutdown`; returns the view and the changes after it.
+/// Lists the objects of `kinds` and watches them until `shutdown`.
 ///
-/// A lost connection is re-established without a gap. If the revision to resume from is compacted, the
-/// reflector lists again and sends the differences as changes. The changes end when the store's
-/// revision went back: revisions before and after that cannot be compared.
-pub async fn start(
-    client: Client,
-    kinds: Kinds,
-    shutdown: CancellationToken,
-) -> Result<(View, mpsc::Receiver<Batch>), ClientError> {
-    let view = list(&client, kinds).await?;
+/// The changes begin with a list, from [`Change::Listing`] to [`Change::Listed`], which arrives in pages: the next one is
+/// read when the receiver has taken the previous. A lost connection is re-established without a gap. If the revision to
+/// resume from is compacted, or a list fails, another list follows. The changes end when the store's revision went back:
+/// revisions before and after that cannot be compared.
+pub fn start(client: Client, kinds: Kinds, shutdown: CancellationToken) -> mpsc::Receiver<Batch> {
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
     let reflector = Reflector {
         client,
         kinds,
-        view: view.clone(),
+        known: Names::default(),
+        revision: 0,
         sender,
     };
     tokio::spawn(async move {
@@ -70,53 +73,88 @@ pub async fn start(
             .run_until_cancelled(Box::pin(reflector.run()))
             .await
     });
-    Ok((view, receiver))
+    receiver
 }
 
-/// Lists the objects of `kinds` at one revision.
-pub async fn list(client: &Client, kinds: Kinds) -> Result<View, ClientError> {
-    let (kvs, revision) = client.range(Node::PREFIX, 0).await?;
-    let mut view = View::default();
-    let apps = if kinds.contains_apps() {
-        client.range(App::PREFIX, revision).await?.0
-    } else {
-        Vec::new()
-    };
-    let pods = client.range(Pod::PREFIX, revision).await?.0;
-    for kv in kvs.iter().chain(&apps).chain(&pods) {
-        let written = u64::try_from(kv.mod_revision()).unwrap_or(0);
-        if let Some(change) = change(kv.key(), Some(kv.value()), written) {
-            view.apply(revision, &change);
+/// The names of the existing pods and nodes.
+#[derive(Debug, Default)]
+struct Names {
+    pods: BTreeSet<Key>,
+    nodes: BTreeSet<Key>,
+}
+
+impl Names {
+    fn apply(&mut self, change: &Change) {
+        let (names, key, exists) = match change {
+            Change::Pod(key, pod) => (&mut self.pods, key, pod.is_some()),
+            Change::Node(key, node) => (&mut self.nodes, key, node.is_some()),
+            Change::App(..) | Change::Listing | Change::Listed => return,
+        };
+        if exists {
+            names.insert(key.clone());
+        } else {
+            names.remove(key);
         }
     }
-    view.revision = revision;
-    Ok(view)
+
+    /// The deletions of those that are not in `newer`.
+    fn deletions(&self, newer: &Self) -> Vec<Change> {
+        let pods = self.pods.difference(&newer.pods);
+        let nodes = self.nodes.difference(&newer.nodes);
+        pods.map(|key| Change::Pod(key.clone(), None))
+            .chain(nodes.map(|key| Change::Node(key.clone(), None)))
+            .collect()
+    }
+}
+
+/// Why a list or a watch ended.
+enum End {
+    /// The receiver is dropped, or the store's revision went back.
+    Final,
+    Failed(ClientError),
+}
+
+impl From<ClientError> for End {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 struct Reflector {
     client: Client,
     kinds: Kinds,
-    view: View,
+    known: Names,
+    /// The revision after which the watch is resumed; 0: a list comes first.
+    revision: u64,
     sender: mpsc::Sender<Batch>,
 }
 
 impl Reflector {
     async fn run(mut self) {
         let mut backoff = BACKOFF_MIN;
-        while !self.sender.is_closed() {
-            let before = self.view.revision;
-            match self.watch().await {
-                Ok(()) => return,
-                Err(ClientError::Compacted { .. }) => self.relist().await,
-                Err(error @ ClientError::RevisionRegressed { .. }) => {
+        loop {
+            let before = self.revision;
+            let end = if before == 0 {
+                self.list().await
+            } else {
+                self.watch().await
+            };
+            let error = match end {
+                Ok(()) => continue,
+                Err(End::Final) => return,
+                Err(End::Failed(error)) => error,
+            };
+            match error {
+                ClientError::Compacted { .. } => self.revision = 0,
+                ClientError::RevisionRegressed { .. } => {
                     tracing::error!(error = %chain(&error), "the watch of the store ended");
                     return;
                 }
-                Err(error) => {
+                error => {
                     tracing::warn!(error = %chain(&error), "the watch of the store failed, resuming it");
                 }
             }
-            backoff = if self.view.revision > before {
+            backoff = if self.revision > before {
                 BACKOFF_MIN
             } else {
                 (backoff * 2).min(BACKOFF_MAX)
@@ -125,64 +163,96 @@ impl Reflector {
         }
     }
 
-    /// Runs one watch until it fails; `Ok` when the receiver is dropped.
-    async fn watch(&mut self) -> Result<(), ClientError> {
+    /// Lists all objects at one revision, page by page.
+    async fn list(&mut self) -> Result<(), End> {
+        self.send_page(vec![(0, Change::Listing)]).await?;
+        let (mut listed, mut revision) = (Names::default(), 0);
+        for prefix in self.kinds.prefixes() {
+            let range = KeyRange::of_prefix(prefix);
+            let mut from = Some(range.clone());
+            while let Some(rest) = from {
+                let page = self.client.page(&rest, revision).await?;
+                revision = page.revision;
+                let read = page.kvs.into_iter().filter_map(|kv| {
+                    let written = u64::try_from(kv.mod_revision()).unwrap_or(0);
+                    let (key, value) = kv.into_key_value();
+                    change(&key, Some(value), written)
+                });
+                let batch: Batch = read.map(|change| (revision, change)).collect();
+                for (_, change) in &batch {
+                    listed.apply(change);
+                }
+                self.send_page(batch).await?;
+                from = page.rest;
+            }
+        }
+        let deletions = self.known.deletions(&listed).into_iter();
+        let end = deletions.chain([Change::Listed]);
+        self.send_page(end.map(|change| (revision, change)).collect())
+            .await?;
+        (self.known, self.revision) = (listed, revision);
+        Ok(())
+    }
+
+    /// Runs one watch until it fails.
+    async fn watch(&mut self) -> Result<(), End> {
         let range = self.kinds.range();
-        let after = self.view.revision;
+        let after = self.revision;
         let mut watch = pin!(self.client.watch(&range, after, Previous::LeftOut).await?);
         while let Some(events) = watch.next().await {
             let events = events?;
-            let batch: Batch = events.iter().filter_map(decode).collect();
-            for (revision, change) in &batch {
-                self.view.apply(*revision, change);
+            let last = events.last().map_or(self.revision, |event| event.revision);
+            let batch: Batch = events.into_iter().filter_map(decode).collect();
+            for (_, change) in &batch {
+                self.known.apply(change);
             }
-            self.view.revision = events
-                .last()
-                .map_or(self.view.revision, |event| event.revision);
+            self.revision = last;
             if !batch.is_empty() && self.sender.send(batch).await.is_err() {
-                return Ok(());
+                return Err(End::Final);
+            }
+            if self.sender.is_closed() {
+                return Err(End::Final);
             }
         }
-        Err(ClientError::Timeout {
+        Err(End::Failed(ClientError::Timeout {
             after: Duration::ZERO,
-        })
+        }))
     }
 
-    /// Lists again and sends the differences as changes.
-    async fn relist(&mut self) {
-        match list(&self.client, self.kinds).await {
-            Ok(newer) => {
-                let changes = self.view.changes_to(&newer);
-                let batch: Batch = changes
-                    .into_iter()
-                    .map(|change| (newer.revision, change))
-                    .collect();
-                self.view = newer;
-                if !batch.is_empty() {
-                    // `run` checks whether the channel is closed.
-                    drop(self.sender.send(batch).await);
-                }
-            }
-            Err(error) => tracing::warn!(error = %chain(&error), "cannot list the store"),
+    /// Sends a page when the receiver has taken all before it, so that one page is in memory.
+    async fn send_page(&self, page: Batch) -> Result<(), End> {
+        let permits = self.sender.reserve_many(BATCHES_MAX).await;
+        let mut permits = permits.map_err(|_closed| End::Final)?;
+        if let Some(permit) = permits.next() {
+            permit.send(page);
         }
+        Ok(())
     }
 }
 
-fn decode(event: &WatchEvent) -> Option<(u64, Change)> {
+fn decode(event: WatchEvent) -> Option<(u64, Change)> {
     Some((
         event.revision,
-        change(&event.path, event.value.as_deref(), event.revision)?,
+        change(&event.path, event.value, event.revision)?,
     ))
 }
 
-/// The change of the view by a key's new value; `None` for keys of kinds that the view does not hold.
-fn change(path: &[u8], value: Option<&[u8]>, revision: u64) -> Option<Change> {
-    typed(path, value, revision, Change::Pod)
-        .or_else(|| typed(path, value, revision, Change::App))
-        .or_else(|| typed(path, value, revision, Change::Node))
+/// The change by a key's new value; `None` for keys of other kinds. A value that cannot be decoded is treated as a
+/// deletion. Only writes that bypass the API cause one.
+fn change(path: &[u8], value: Option<Vec<u8>>, revision: u64) -> Option<Change> {
+    if let Some(key) = App::parse_path(path) {
+        let app = value.map(|value| {
+            StoredApp::decode(value, revision).map_err(|source| ClientError::Malformed {
+                path: String::from_utf8_lossy(path).into_owned(),
+                source,
+            })
+        });
+        return Some(Change::App(key, app.and_then(known).map(Box::new)));
+    }
+    let value = value.as_deref();
+    typed(path, value, revision, Change::Pod).or_else(|| typed(path, value, revision, Change::Node))
 }
 
-/// A value that cannot be decoded is treated as a deletion. Only writes that bypass the API cause one.
 fn typed<K: Object>(
     path: &[u8],
     value: Option<&[u8]>,
@@ -190,12 +260,12 @@ fn typed<K: Object>(
     change: fn(Key, Option<Arc<K>>) -> Change,
 ) -> Option<Change> {
     let key = K::parse_path(path)?;
-    let object = value.and_then(|value| {
-        decode_bytes(path, value, revision)
-            .inspect_err(
-                |error| tracing::warn!(error = %chain(error), "ignored a malformed object"),
-            )
-            .ok()
-    });
+    let object = value.and_then(|value| known(decode_bytes(path, value, revision)));
     Some(change(key, object.map(Arc::new)))
+}
+
+fn known<T>(decoded: Result<T, ClientError>) -> Option<T> {
+    decoded
+        .inspect_err(|error| tracing::warn!(error = %chain(error), "ignored a malformed object"))
+        .ok()
 }

@@ -6,10 +6,13 @@
     reason = "a failed call fails the test"
 )]
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use dormouse_cluster::{
-    App, AppSpec, Change, Client, ClientError, Guard, Key, Object, View,
+    App, AppSpec, Change, Client, ClientError, Guard, Key, Object,
     claim::Claims,
     reflector::{self, Kinds},
 };
@@ -20,6 +23,43 @@ use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The objects that the changes yield.
+#[derive(Default)]
+struct View {
+    apps: BTreeMap<Key, App>,
+    pods: BTreeSet<Key>,
+    nodes: BTreeSet<Key>,
+    listed: bool,
+    /// Apps of the list in progress.
+    seen: BTreeSet<Key>,
+}
+
+impl View {
+    fn apply(&mut self, change: &Change) {
+        let set = |names: &mut BTreeSet<Key>, key: &Key, exists: bool| {
+            if exists {
+                names.insert(key.clone());
+            } else {
+                names.remove(key);
+            }
+        };
+        match change {
+            Change::App(key, Some(app)) => {
+                self.seen.insert(key.clone());
+                self.apps.insert(key.clone(), app.app().unwrap());
+            }
+            Change::App(key, None) => drop(self.apps.remove(key)),
+            Change::Pod(key, pod) => set(&mut self.pods, key, pod.is_some()),
+            Change::Node(key, node) => set(&mut self.nodes, key, node.is_some()),
+            Change::Listing => (self.listed, self.seen) = (false, BTreeSet::new()),
+            Change::Listed => {
+                self.apps.retain(|key, _| self.seen.contains(key));
+                self.listed = true;
+            }
+        }
+    }
+}
 
 struct World {
     client: Client,
@@ -47,19 +87,42 @@ impl World {
 
     /// Ends the server and starts another one over the same store.
     async fn restart(&mut self) {
+        let listener = self.stop().await;
+        self.serve(listener);
+    }
+
+    /// Ends the server and takes its port.
+    async fn stop(&mut self) -> TcpListener {
         self.serving.cancel();
         self.serving = CancellationToken::new();
-        let listener = loop {
+        loop {
             match TcpListener::bind(("::1", self.port)).await {
-                Ok(listener) => break listener,
+                Ok(listener) => return listener,
                 Err(_still_taken) => tokio::task::yield_now().await,
             }
-        };
-        tokio::spawn(server::serve(
-            listener,
-            self.store.clone(),
-            self.serving.clone(),
-        ));
+        }
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let (store, serving) = (self.store.clone(), self.serving.clone());
+        tokio::spawn(server::serve(listener, store, serving));
+    }
+
+    /// A client of another server over the same store.
+    async fn another_client(&self) -> Client {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        self.serve(listener);
+        Client::connect(&address).await.unwrap()
+    }
+
+    /// Starts a reflector; returns the listed view, and the changes after it.
+    async fn reflect(&self, kinds: Kinds) -> (View, mpsc::Receiver<reflector::Batch>) {
+        let client = self.client.clone();
+        let mut changes = reflector::start(client, kinds, CancellationToken::new());
+        let mut view = View::default();
+        until(&mut view, &mut changes, |view| view.listed).await;
+        (view, changes)
     }
 
     fn claims(&self) -> Claims {
@@ -93,8 +156,8 @@ async fn until(
             .await
             .expect("no change within the timeout")
             .expect("the reflector ended");
-        for (revision, change) in batch {
-            view.apply(revision, &change);
+        for (_, change) in batch {
+            view.apply(&change);
         }
     }
 }
@@ -103,12 +166,9 @@ async fn until(
 async fn the_view_is_complete_at_the_start_and_changes_of_every_kind_follow() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (mut view, mut changes) =
-        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
-            .await
-            .unwrap();
+    let (mut view, mut changes) = world.reflect(Kinds::All).await;
     assert_eq!(
-        view.pods.keys().collect::<Vec<_>>(),
+        view.pods.iter().collect::<Vec<_>>(),
         [&Key::new("shop", "a")]
     );
     let mut node = Node::default();
@@ -121,24 +181,14 @@ async fn the_view_is_complete_at_the_start_and_changes_of_every_kind_follow() {
         .await
         .unwrap();
     until(&mut view, &mut changes, |view| view.pods.is_empty()).await;
-    assert_eq!(*view.apps[&Key::new("shop", "web")], app);
-    assert!(view.nodes.contains_key(&Key::cluster_scoped("n1")));
-    assert_eq!(
-        view.revision,
-        reflector::list(&world.client, Kinds::All)
-            .await
-            .unwrap()
-            .revision
-    );
+    assert_eq!(view.apps[&Key::new("shop", "web")], app);
+    assert!(view.nodes.contains(&Key::cluster_scoped("n1")));
 }
 
 #[tokio::test]
 async fn a_lost_connection_leaves_no_gap() {
     let mut world = World::start().await;
-    let (mut view, mut changes) =
-        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
-            .await
-            .unwrap();
+    let (mut view, mut changes) = world.reflect(Kinds::All).await;
     world.client.create(&pod("a")).await.unwrap();
     until(&mut view, &mut changes, |view| view.pods.len() == 1).await;
     world.restart().await;
@@ -150,10 +200,7 @@ async fn a_lost_connection_leaves_no_gap() {
 async fn the_changes_end_when_the_stores_revision_went_back() {
     let mut world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (_view, mut changes) =
-        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
-            .await
-            .unwrap();
+    let (_view, mut changes) = world.reflect(Kinds::All).await;
     world.store = Store::default();
     world.restart().await;
     let next = timeout(TIMEOUT, changes.recv()).await.expect("still open");
@@ -181,7 +228,7 @@ async fn a_malformed_object_does_not_prevent_a_list() {
     world.client.create(&pod("a")).await.unwrap();
     let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/bad", "no json", None)]);
     world.client.txn(garbage).await.unwrap();
-    let view = reflector::list(&world.client, Kinds::All).await.unwrap();
+    let (view, _changes) = world.reflect(Kinds::All).await;
     assert_eq!(view.pods.len(), 1);
     assert_eq!(world.client.list::<Pod>(None).await.unwrap().items.len(), 1);
     let read = world.client.get::<Pod>(&Key::new("shop", "bad")).await;
@@ -241,15 +288,12 @@ async fn a_vip_is_claimed_and_freed_with_its_app() {
 async fn a_malformed_object_is_removed_from_the_view() {
     let world = World::start().await;
     world.client.create(&pod("a")).await.unwrap();
-    let (mut view, mut changes) =
-        reflector::start(world.client.clone(), Kinds::All, CancellationToken::new())
-            .await
-            .unwrap();
+    let (mut view, mut changes) = world.reflect(Kinds::All).await;
     let garbage = Txn::new().and_then([TxnOp::put("/registry/pods/shop/a", "no json", None)]);
     world.client.txn(garbage).await.unwrap();
     let batch = timeout(TIMEOUT, changes.recv()).await.unwrap().unwrap();
     assert_eq!(batch[0].1, Change::Pod(Key::new("shop", "a"), None));
-    view.apply(batch[0].0, &batch[0].1);
+    view.apply(&batch[0].1);
     assert!(view.pods.is_empty());
 }
 
@@ -258,10 +302,7 @@ async fn a_view_without_apps_is_complete_and_gets_no_change_of_an_app() {
     let world = World::start().await;
     world.claims().create(app("web")).await.unwrap();
     let kinds = Kinds::PodsAndNodes;
-    let (mut view, mut changes) =
-        reflector::start(world.client.clone(), kinds, CancellationToken::new())
-            .await
-            .unwrap();
+    let (mut view, mut changes) = world.reflect(kinds).await;
     assert!(view.apps.is_empty());
     world.claims().create(app("api")).await.unwrap();
     let mut node = Node::default();
@@ -269,6 +310,27 @@ async fn a_view_without_apps_is_complete_and_gets_no_change_of_an_app() {
     world.client.create(&node).await.unwrap();
     world.client.create(&pod("a")).await.unwrap();
     until(&mut view, &mut changes, |view| view.pods.len() == 1).await;
-    assert!(view.nodes.contains_key(&Key::cluster_scoped("n1")));
+    assert!(view.nodes.contains(&Key::cluster_scoped("n1")));
     assert!(view.apps.is_empty());
+}
+
+#[tokio::test]
+async fn after_a_compaction_a_new_list_follows_with_the_deletions_of_pods() {
+    let mut world = World::start().await;
+    world.claims().create(app("web")).await.unwrap();
+    let old = world.claims().create(app("old")).await.unwrap();
+    world.client.create(&pod("a")).await.unwrap();
+    let (mut view, mut changes) = world.reflect(Kinds::All).await;
+    let listener = world.stop().await;
+    let client = world.another_client().await;
+    let (pod, any) = (Key::new("shop", "a"), Guard::default());
+    client.delete::<Pod>(&pod, &any).await.unwrap();
+    let deleted = client.delete::<App>(&old.key(), &any).await.unwrap();
+    let oldest = i64::try_from(deleted).unwrap();
+    world.store.compact(oldest, true).await.unwrap();
+    world.serve(listener);
+    until(&mut view, &mut changes, |view| view.pods.is_empty()).await;
+    until(&mut view, &mut changes, |view| view.listed).await;
+    let apps: Vec<_> = view.apps.keys().collect();
+    assert_eq!(apps, [&Key::new("shop", "web")]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dormouse_cluster::reflector::{self, Kinds};
-use dormouse_cluster::{Client, ClientError, Object, View};
+use dormouse_cluster::{Change, Client, Object};
 use k8s_openapi::api::core::v1::Pod;
 use nix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
@@ -28,9 +28,6 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// An error that ends the scheduler.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The cluster could not be listed.
-    #[error("cannot list the cluster from the store")]
-    List(#[source] ClientError),
     /// The watch of the store ended, or the task that owns the state panicked.
     #[error("the scheduler lost its watch of the store: restart it, it lists the store at start")]
     WatchEnded,
@@ -51,11 +48,9 @@ pub async fn serve(
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let (view, changes) = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone())
-        .await
-        .map_err(ServeError::List)?;
+    let changes = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone());
     let (calls, received) = mpsc::channel(CALLS_MAX);
-    let owner = Owner::new(&view, client);
+    let owner = Owner::new(client);
     let owner = shutdown
         .clone()
         .run_until_cancelled_owned(owner.run(changes, received));
@@ -75,6 +70,8 @@ pub async fn serve(
 /// The task that owns the state. It never awaits the store: bindings are tasks of their own.
 struct Owner {
     state: State,
+    /// The state contains all nodes and pods.
+    listed: bool,
     client: Client,
     /// Bindings that have not reported their outcome.
     bindings: usize,
@@ -83,10 +80,11 @@ struct Owner {
 }
 
 impl Owner {
-    fn new(view: &View, client: Client) -> Self {
+    fn new(client: Client) -> Self {
         let (outcomes, finished) = mpsc::channel(BINDINGS_MAX);
         Self {
-            state: State::new(view, seed()),
+            state: State::new(seed()),
+            listed: false,
             client,
             bindings: 0,
             outcomes,
@@ -104,17 +102,26 @@ impl Owner {
         loop {
             tokio::select! {
                 batch = changes.recv() => match batch {
-                    Some(batch) => batch.iter().for_each(|(_, change)| self.state.apply(change)),
+                    Some(batch) => self.apply(&batch),
                     None => return,
                 },
-                Some(Call { pod, reply }) = calls.recv() => {
+                Some(Call { pod, reply }) = calls.recv(), if self.listed => {
                     // The caller may have timed out: the pod is then assumed until it expires.
                     drop(reply.send(self.state.place(now_ms(), &pod.key(), &pod)));
                 }
                 Some(outcome) = self.finished.recv() => self.finish(&outcome),
                 _ = expiry.tick() => self.state.expire_assumed(now_ms()),
             }
-            self.start_bindings();
+            if self.listed {
+                self.start_bindings();
+            }
+        }
+    }
+
+    fn apply(&mut self, batch: &reflector::Batch) {
+        for (_, change) in batch {
+            self.state.apply(change);
+            self.listed |= *change == Change::Listed;
         }
     }
 

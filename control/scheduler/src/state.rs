@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use dormouse_cluster::{Change, Key, View};
+use dormouse_cluster::{Change, Key};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -40,9 +40,9 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a view. `seed` determines the choice among nodes with the same score.
-    pub fn new(view: &View, seed: u64) -> Self {
-        let mut state = Self {
+    /// The state of an empty cluster. `seed` determines the choice among nodes with the same score.
+    pub fn new(seed: u64) -> Self {
+        Self {
             nodes: Nodes::default(),
             pods: HashMap::new(),
             assumed: VecDeque::new(),
@@ -50,17 +50,13 @@ impl State {
             unschedulable: BTreeMap::new(),
             binding: BTreeMap::new(),
             random: Rng::with_seed(seed),
-        };
-        for change in View::default().changes_to(view) {
-            state.apply(&change);
         }
-        state
     }
 
     /// Applies a change of the cluster.
     pub fn apply(&mut self, change: &Change) {
         match change {
-            Change::App(..) => {}
+            Change::App(..) | Change::Listing | Change::Listed => {}
             Change::Node(key, node) => {
                 let index = self.nodes.index(&key.name);
                 if self.nodes.update(index, node.as_deref().map(NodeInfo::of)) {

@@ -21,19 +21,21 @@ use crate::settings::SHORT_WINDOW;
 impl Apps {
     /// A request is parked: wakes the app, if it is asleep.
     pub(super) fn demand(&mut self, vip: u32, at: Boottime, turn: &mut Turn) {
+        if let Some(reading) = self.read_to_wake(vip, turn) {
+            return reading.parked(at);
+        }
         self.wake(vip, turn);
         self.wakes.parked(vip, at);
     }
 
-    /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing.
+    /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing. The route of a
+    /// sleeping app follows when the app has been read.
     pub(super) fn want(&mut self, (vip, port): (u32, u16), at: Boottime, turn: &mut Turn) {
-        let own = self
-            .records
-            .get(&vip)
-            .and_then(|record| record.app.as_ref())
-            .is_some_and(|app| app.spec.port == port);
-        if own {
+        if self.port_at(vip) == Some(port) {
             self.demand(vip, at, turn);
+        }
+        if self.read(vip, turn).is_some() {
+            return;
         }
         let record = self.records.get(&vip);
         turn.actions.push(Action::Route {
@@ -43,8 +45,9 @@ impl Apps {
         });
     }
 
-    fn wake(&mut self, vip: u32, turn: &mut Turn) {
+    pub(super) fn wake(&mut self, vip: u32, turn: &mut Turn) {
         let Some(record) = self.records.get_mut(&vip) else {
+            self.read_to_wake(vip, turn);
             return;
         };
         if record.wake(turn.now) {
@@ -81,15 +84,17 @@ impl Apps {
 
     /// The kernel of a node reported a first packet. A packet from before the app fell asleep belongs to the previous wake.
     fn woke(&mut self, vip: u32, node: &str, at: Boottime, turn: &mut Turn) {
-        let late = self
-            .records
-            .get(&vip)
-            .and_then(|record| record.slept_at)
-            .is_some_and(|slept| at < slept);
-        if !late {
-            self.wake(vip, turn);
-            self.wakes.seen(vip, node, at);
+        let record = self.records.get(&vip);
+        let asleep = self.sleep.get(vip).map(|sleeper| sleeper.slept_at);
+        let slept_at = record.and_then(|record| record.slept_at).or(asleep);
+        if slept_at.is_some_and(|slept| at < slept) {
+            return;
         }
+        if let Some(reading) = self.read_to_wake(vip, turn) {
+            return reading.seen(node, at);
+        }
+        self.wake(vip, turn);
+        self.wakes.seen(vip, node, at);
     }
 
     /// Load of connections directly to pods.
@@ -145,6 +150,7 @@ impl Apps {
     /// A second has passed: records the load of awake apps, and decides for those whose tick it is.
     pub(super) fn second(&mut self, stats: &[ActivatorLoad], turn: &mut Turn) {
         self.seconds += 1;
+        self.read_again(turn);
         let every = self.config.tick.as_secs().max(1);
         let stats: BTreeMap<u32, &ActivatorLoad> =
             stats.iter().map(|stat| (stat.vip, stat)).collect();

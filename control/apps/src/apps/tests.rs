@@ -27,7 +27,7 @@ fn small() -> World {
 fn a_sleeping_app_has_no_timer_and_its_status_is_asleep() {
     let mut world = small();
     world.execute_all();
-    assert_eq!(world.status().state, dormouse_cluster::State::Asleep);
+    assert!(world.is_asleep());
     assert!(world.entry().asleep);
     assert!(world.apps.awake.is_empty());
     assert_eq!(world.tick(0.0), 0, "a tick has no actions");
@@ -104,7 +104,7 @@ fn an_idle_app_sleeps_after_its_window_and_the_grace_and_wakes_again() {
             assert!(seconds < 30, "still awake in round {round}");
         }
         assert!((6..=12).contains(&seconds), "asleep after {seconds} s");
-        assert_eq!(world.status().state, dormouse_cluster::State::Asleep);
+        assert!(world.is_asleep());
         assert!(world.entry().asleep);
         assert!(world.apps.awake.is_empty());
     }
@@ -311,6 +311,150 @@ fn a_new_control_announces_a_sleeping_app_without_a_write() {
     world.execute_all();
     assert_eq!(world.revision, revision);
     assert!(world.entry().asleep);
+    assert!(world.is_asleep());
+    assert_eq!(world.reads, 0);
+}
+
+#[test]
+fn a_wake_reads_the_app_once_and_loses_nothing_that_arrives_meanwhile() {
+    let mut world = small();
+    world.execute_all();
+    world.woke();
+    world.demand();
+    world.demand();
+    world.execute_all();
+    assert_eq!((world.reads, world.pods.len()), (1, 1));
+    let wake = world.apps.wakes.of(world::VIP).next().unwrap().clone();
+    let stages: Vec<_> = wake.stages().iter().map(|stage| stage.name).collect();
+    assert_eq!(stages[..3], ["see", "park", "decide"]);
+}
+
+#[test]
+fn a_change_during_a_wake_is_used_in_place_of_the_read() {
+    let mut world = small();
+    world.execute_all();
+    world.demand();
+    world.edit(|spec| spec.container.command = Some(vec!["serve-better".into()]));
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+    let pod = world.pods.values().next().unwrap();
+    let command = pod.spec.as_ref().unwrap().containers[0].command.clone();
+    assert_eq!(command, Some(vec!["serve-better".to_owned()]));
+}
+
+#[test]
+fn an_app_that_is_deleted_during_its_wake_starts_no_pod() {
+    let mut world = small();
+    world.execute_all();
+    world.demand();
+    world.delete_app();
+    world.execute_all();
+    assert!(world.pods.is_empty() && world.gone);
+    assert!(world.apps.records.is_empty());
+    assert_eq!(world.apps.sleep.vips().count(), 0);
+}
+
+#[test]
+fn a_failed_read_is_repeated() {
+    let mut world = small();
+    world.execute_all();
+    world.demand();
+    world.fail_read();
+    world.execute_all();
+    assert!(world.pods.is_empty());
+    world.tick(0.0);
+    world.tick(0.0);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+}
+
+#[test]
+fn a_pod_that_appears_for_a_sleeping_app_is_removed() {
+    let mut world = small();
+    world.execute_all();
+    world.pod_of_another_control();
+    world.execute_all();
+    world.tick(0.0);
+    world.execute_all();
+    assert!(world.pods.is_empty());
+    assert!(world.is_asleep());
+}
+
+#[test]
+fn a_new_control_adopts_a_pod_of_an_app_whose_stored_status_is_asleep() {
+    let mut world = small();
+    world.execute_all();
+    world.pod_of_another_control();
+    world.restart();
+    world.execute_all();
+    world.ready_all();
+    assert_eq!((world.reads, world.pods.len()), (1, 1));
+    assert_eq!(world.status().state, dormouse_cluster::State::Awake);
+}
+
+#[test]
+fn a_sleeping_app_with_a_new_minimum_starts_its_pods() {
+    let mut world = small();
+    world.execute_all();
+    world.edit(|spec| spec.scale.min = 2);
+    world.tick(0.0);
+    world.tick(0.0);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 2);
+}
+
+#[test]
+fn a_sleeping_app_with_a_new_port_is_announced_with_it() {
+    let mut world = small();
+    world.execute_all();
+    world.edit(|spec| spec.port = 81);
+    world.execute_all();
+    assert!(world.is_asleep());
+    assert_eq!((world.entry().port, world.reads), (81, 0));
+}
+
+#[test]
+fn a_new_list_without_an_app_deletes_it_asleep_or_awake() {
+    for is_awake in [false, true] {
+        let mut world = small();
+        world.execute_all();
+        if is_awake {
+            world.demand();
+            world.execute_all();
+            world.ready_all();
+        }
+        world.forget_app();
+        world.listed();
+        world.execute_all();
+        assert!(world.gone, "awake: {is_awake}");
+        assert!(world.pods.is_empty());
+        assert!(world.apps.records.is_empty());
+    }
+}
+
+#[test]
+fn a_new_list_of_the_same_objects_changes_nothing() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.execute_all();
+    let (revision, pods) = (world.revision, world.pods.clone());
+    world.listed();
+    world.execute_all();
+    assert_eq!((world.revision, world.pods), (revision, pods));
+}
+
+#[test]
+fn the_explanation_of_a_sleeping_app_has_its_address() {
+    let mut world = small();
+    world.execute_all();
+    let key = Key::new("default", "web");
+    let explanation = crate::explain::asleep(&key, world::VIP, &world.apps).to_string();
+    assert!(
+        explanation.contains("asleep, VIP fd00:10::1"),
+        "{explanation}"
+    );
 }
 
 #[test]

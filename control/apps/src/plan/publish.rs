@@ -14,9 +14,9 @@ pub(super) fn publish(record: &mut AppRecord, now: Boottime, actions: &mut Vec<A
     if record.published.in_progress.is_some() {
         return;
     }
-    if record.app.is_none() {
+    let Some(app) = record.app.clone() else {
         return withdraw(record, actions);
-    }
+    };
     if record.published.retry_at.is_some_and(|at| at > now) {
         return;
     }
@@ -40,7 +40,7 @@ pub(super) fn publish(record: &mut AppRecord, now: Boottime, actions: &mut Vec<A
     record.published.in_progress = Some((status.clone(), listing));
     actions.push(Action::Publish {
         vip: record.vip,
-        app: record.key.clone(),
+        app,
         status,
         entry,
     });
@@ -62,7 +62,7 @@ fn withdraw(record: &mut AppRecord, actions: &mut Vec<Action>) {
 }
 
 /// Whether two entries differ at most in the settle flag, which only requests an acknowledgement.
-fn same_routing(known: &Entry, entry: &Entry) -> bool {
+pub(crate) fn same_routing(known: &Entry, entry: &Entry) -> bool {
     Entry {
         settle: false,
         ..known.clone()
@@ -121,6 +121,17 @@ pub(crate) fn status(record: &AppRecord) -> Status {
         wanted,
         last_wake: record.last_wake,
         failure,
+    }
+}
+
+/// The entry of a sleeping app.
+pub(crate) fn asleep(port: u16) -> Entry {
+    Entry {
+        mode: Mode::Proxy,
+        backends: Vec::new(),
+        asleep: true,
+        port,
+        settle: false,
     }
 }
 

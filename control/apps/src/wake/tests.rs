@@ -80,15 +80,18 @@ fn the_timeline_is_that_of_the_pod_that_was_ready_first() {
 }
 
 #[test]
-fn the_ring_drops_the_oldest() {
+fn the_oldest_wake_is_dropped_at_the_limits_of_an_app_and_of_all() {
     let mut wakes = Wakes::default();
-    for vip in 0..2_000 {
+    let all = u32::try_from(WAKES_MAX).unwrap();
+    for vip in 0..all + 2 {
         wakes.begin(vip, key(), Boottime(1));
     }
-    assert!(wakes.of(0).next().is_none());
-    assert!(wakes.of(1_999).next().is_some());
+    assert!(wakes.of(1).next().is_none());
+    assert!(wakes.of(2).next().is_some() && wakes.of(all + 1).next().is_some());
     for _ in 0..20 {
         wakes.begin(5, key(), Boottime(1));
     }
     assert_eq!(wakes.of(5).count(), WAKES_PER_APP_MAX);
+    assert_eq!(wakes.order.len(), WAKES_MAX);
+    assert!(wakes.of(6).next().is_none(), "the others made room");
 }

@@ -50,7 +50,7 @@ fn key(name: &str) -> Key {
 }
 
 fn state(changes: &[Change]) -> State {
-    let mut state = State::new(&View::default(), 1);
+    let mut state = State::new(1);
     for change in changes {
         state.apply(change);
     }

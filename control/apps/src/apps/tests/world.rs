@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dormouse_cluster::{App, AppSpec, AppStatus, Object};
+use dormouse_cluster::{App, AppSpec, AppStatus, Object, StoredApp};
 use dormouse_fleet::proto::{self, Stages, pod_status::Phase};
 use dormouse_fleet::root::Event as FleetEvent;
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::action::{Entry, Route, Status};
-use crate::event::ActivatorLoad;
+use crate::event::{ActivatorLoad, AppRead};
 
 /// The app's VIP index.
 pub(super) const VIP: u32 = 1;
@@ -31,6 +31,8 @@ pub(super) struct World {
     pub(super) stopped: Vec<String>,
     pub(super) delay_settling: bool,
     addresses: u16,
+    /// Reads of the app from the store.
+    pub(super) reads: u32,
 }
 
 impl World {
@@ -40,14 +42,13 @@ impl World {
         app.metadata.namespace = Some("default".into());
         app.metadata.uid = Some("app-uid".into());
         let now = Boottime(1_000_000_000_000);
-        let (apps, todo) = Apps::new(config(), &View::default(), 1, now);
         let mut world = Self {
-            apps,
+            apps: Apps::new(config(), 1),
             now,
             revision: 1,
             app: Some(app),
             pods: BTreeMap::new(),
-            todo: todo.into(),
+            todo: VecDeque::new(),
             entries: Vec::new(),
             settled: 0,
             gone: false,
@@ -56,11 +57,17 @@ impl World {
             stopped: Vec::new(),
             delay_settling: false,
             addresses: 0,
+            reads: 0,
         };
+        world.event(Event::Changes(vec![
+            (1, Change::Listing),
+            (1, Change::Listed),
+        ]));
         world.app_changed();
         world
     }
 
+    /// The published status of the app, which does not sleep.
     pub(super) fn status(&self) -> Status {
         self.apps.records[&VIP].published.status.clone().unwrap()
     }
@@ -73,13 +80,26 @@ impl World {
     /// An activator asks for the route of a VIP; returns the answer.
     pub(super) fn want(&mut self, vip: u32, port: u16) -> Option<Route> {
         let at = self.now;
-        let mut actions = self.apps.apply(at, Event::Want { vip, port, at });
-        let answer = match actions.pop() {
+        let mut actions = VecDeque::from(self.apps.apply(at, Event::Want { vip, port, at }));
+        if matches!(actions.front(), Some(Action::Read { .. })) {
+            let app = Arc::new(self.app.clone().unwrap());
+            let read = AppRead::Found(app);
+            actions = self.apps.apply(at, Event::AppRead { vip, read }).into();
+        }
+        let is_route = |action: &Action| matches!(action, Action::Route { .. });
+        let position = actions.iter().position(is_route);
+        let answer = actions.remove(position.expect("no answer"));
+        self.todo.extend(actions);
+        match answer {
             Some(Action::Route { route, .. }) => route,
             other => panic!("no answer, but {other:?}"),
-        };
-        self.todo.extend(actions);
-        answer
+        }
+    }
+
+    /// The app has only a compact record, and its stored status is that of a sleeping app.
+    pub(super) fn is_asleep(&self) -> bool {
+        let compact = self.apps.sleep.get(VIP).is_some() && self.apps.records.is_empty();
+        compact && self.app.as_ref().is_some_and(|app| stored(app).asleep)
     }
 
     pub(super) fn entry(&self) -> Entry {
@@ -120,6 +140,7 @@ impl World {
     fn execute(&mut self, action: Action) {
         self.now = Boottime(self.now.0 + 1_000_000);
         match action {
+            Action::Read { vip, .. } => self.read(vip),
             Action::Create { vip, pod } => self.create(vip, *pod),
             Action::Publish {
                 vip, status, entry, ..
@@ -154,6 +175,15 @@ impl World {
             | Action::NodeDown { .. }
             | Action::RecordEvent { .. } => {}
         }
+    }
+
+    fn read(&mut self, vip: u32) {
+        self.reads += 1;
+        let read = match self.app.clone() {
+            Some(app) => AppRead::Found(Arc::new(app)),
+            None => AppRead::Absent,
+        };
+        self.event(Event::AppRead { vip, read });
     }
 
     fn create(&mut self, vip: u32, mut pod: Pod) {
@@ -247,7 +277,7 @@ impl World {
         if let Some(app) = &mut self.app {
             app.metadata.resource_version = Some(self.revision.to_string());
         }
-        let app = self.app.clone().map(Arc::new);
+        let app = self.app.as_ref().map(stored).map(Box::new);
         self.event(Event::Changes(vec![(
             self.revision,
             Change::App(Key::new("default", "web"), app),
@@ -259,25 +289,57 @@ impl World {
         self.app_changed();
     }
 
+    /// Another control has created a pod of the app.
+    pub(super) fn pod_of_another_control(&mut self) {
+        let mut pod = pod::of(self.app.as_ref().unwrap(), VIP, &mut Names::new(9));
+        pod.spec.as_mut().unwrap().node_name = Some("n1".into());
+        let key = pod.key();
+        self.pods.insert(key.clone(), pod);
+        self.pod_changed(&key);
+    }
+
+    /// The next read of the app fails.
+    pub(super) fn fail_read(&mut self) {
+        self.todo
+            .retain(|action| !matches!(action, Action::Read { .. }));
+        let read = AppRead::Failed;
+        self.event(Event::AppRead { vip: VIP, read });
+    }
+
+    /// The app is deleted while the controller does not watch the store.
+    pub(super) fn forget_app(&mut self) {
+        self.app = None;
+        self.revision += 1;
+    }
+
     pub(super) fn delete_app(&mut self) {
         self.app = None;
         self.app_changed();
     }
 
     pub(super) fn restart(&mut self) {
-        let mut view = View {
-            revision: self.revision,
-            ..View::default()
-        };
-        let app = self.app.clone().unwrap();
-        view.apps.insert(app.key(), Arc::new(app));
-        view.pods = self
-            .pods
-            .iter()
-            .map(|(key, pod)| (key.clone(), Arc::new(pod.clone())))
-            .collect();
-        let (apps, todo) = Apps::new(config(), &view, 2, self.now);
-        (self.apps, self.todo) = (apps, todo.into());
+        self.apps = Apps::new(config(), 2);
+        self.todo.clear();
+        self.listed();
+    }
+
+    /// The controller gets a list of the cluster.
+    pub(super) fn listed(&mut self) {
+        let apps = self.app.as_ref().map(|app| {
+            let key = Key::new("default", "web");
+            Change::App(key, Some(Box::new(stored(app))))
+        });
+        let pods = self.pods.iter().map(|(key, pod)| {
+            let pod = Arc::new(pod.clone());
+            Change::Pod(key.clone(), Some(pod))
+        });
+        let objects = apps.into_iter().chain(pods);
+        let all = [Change::Listing]
+            .into_iter()
+            .chain(objects)
+            .chain([Change::Listed]);
+        let batch = all.map(|change| (self.revision, change)).collect();
+        self.event(Event::Changes(batch));
     }
 
     pub(super) fn demand(&mut self) {
@@ -405,7 +467,10 @@ impl World {
         self.app = Some(app.clone());
         self.event(Event::Changes(vec![
             (self.revision - 1, Change::App(key.clone(), None)),
-            (self.revision, Change::App(key, Some(Arc::new(app)))),
+            (
+                self.revision,
+                Change::App(key, Some(Box::new(stored(&app)))),
+            ),
         ]));
     }
 
@@ -445,6 +510,12 @@ impl World {
             }
         }
     }
+}
+
+/// An app as the store has it.
+fn stored(app: &App) -> StoredApp {
+    let revision = app.revision();
+    StoredApp::decode(serde_json::to_vec(app).unwrap(), revision).unwrap()
 }
 
 fn config() -> Config {

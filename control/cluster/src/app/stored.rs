@@ -1,0 +1,148 @@
+//! An app as the store has it: the few fields that a sleeping app needs, decoded, and the whole object as JSON.
+
+use std::{borrow::Cow, net::Ipv6Addr};
+
+use serde::Deserialize;
+
+use super::{App, Mode, State, port_default};
+
+/// An app in the store. Decoding one costs a fraction of decoding the whole object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredApp {
+    /// The store's revision of the object.
+    pub revision: u64,
+    /// `metadata.uid`; empty if it is not set.
+    pub uid: String,
+    /// The VIP; set on every app that the API created.
+    pub vip: Option<Ipv6Addr>,
+    /// The port of the VIP.
+    pub port: u16,
+    /// Minimum number of pods.
+    pub pods_min: u32,
+    /// Number of pods that a new app starts with; at least the minimum.
+    pub pods_at_start: u32,
+    /// The status is that of an app in proxy mode that has no pods, wants none, and has no problem.
+    pub asleep: bool,
+    json: Vec<u8>,
+}
+
+impl StoredApp {
+    /// Decodes the value of an app's key.
+    pub fn decode(json: Vec<u8>, revision: u64) -> Result<Self, serde_json::Error> {
+        let brief: Brief<'_> = serde_json::from_slice(&json)?;
+        Ok(Self {
+            revision,
+            uid: brief.metadata.uid.unwrap_or_default().into_owned(),
+            vip: brief.spec.vip,
+            port: brief.spec.port,
+            pods_min: brief.spec.scale.min,
+            pods_at_start: brief.spec.scale.min.max(brief.spec.scale.initial_scale),
+            asleep: brief.status.is_some_and(|status| status.is_asleep()),
+            json,
+        })
+    }
+
+    /// The whole object.
+    pub fn app(&self) -> Result<App, serde_json::Error> {
+        let mut app: App = serde_json::from_slice(&self.json)?;
+        app.metadata.resource_version = Some(self.revision.to_string());
+        Ok(app)
+    }
+}
+
+#[derive(Deserialize)]
+struct Brief<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    spec: Spec,
+    #[serde(borrow, default)]
+    status: Option<Status<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    uid: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    #[serde(default)]
+    vip: Option<Ipv6Addr>,
+    #[serde(default = "port_default")]
+    port: u16,
+    #[serde(default)]
+    scale: Pods,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Pods {
+    min: u32,
+    initial_scale: u32,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status<'a> {
+    state: State,
+    mode: Mode,
+    ready: u32,
+    wanted: u32,
+    #[serde(borrow)]
+    reason: Option<Cow<'a, str>>,
+}
+
+impl Status<'_> {
+    fn is_asleep(&self) -> bool {
+        (self.state, self.mode) == (State::Asleep, Mode::Proxy)
+            && (self.ready, self.wanted) == (0, 0)
+            && self.reason.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn stored(status: &Value) -> StoredApp {
+        let app = json!({
+            "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "a\"b"},
+            "spec": {
+                "vip": "fd00:10::1", "container": {"name": "app"}, "scale": {"initialScale": 2},
+            },
+            "status": status,
+        });
+        StoredApp::decode(serde_json::to_vec(&app).unwrap(), 9).unwrap()
+    }
+
+    #[test]
+    fn the_decoded_fields_are_those_of_the_whole_object() {
+        let stored = stored(&json!({}));
+        let app = stored.app().unwrap();
+        assert_eq!(app.metadata.uid.as_deref(), Some(stored.uid.as_str()));
+        assert_eq!((app.vip(), app.spec.port), (stored.vip, stored.port));
+        assert_eq!(app.spec.scale.initial_scale, stored.pods_at_start);
+        assert_eq!(app.spec.scale.min, stored.pods_min);
+        assert_eq!(app.metadata.resource_version.as_deref(), Some("9"));
+    }
+
+    #[test]
+    fn only_an_app_without_pods_and_problems_is_asleep() {
+        assert!(stored(&json!({})).asleep);
+        assert!(stored(&json!({"state": "Asleep", "mode": "Proxy", "lastWake": "x"})).asleep);
+        let awake = [
+            json!(null),
+            json!({"state": "Waking"}),
+            json!({"mode": "Serve"}),
+            json!({"wanted": 1}),
+            json!({"reason": "CrashLoopBackOff"}),
+        ];
+        for status in awake {
+            assert!(!stored(&status).asleep, "{status}");
+        }
+    }
+}
