@@ -112,6 +112,14 @@ impl AppendFile for Measured<dyn AppendFile> {
     fn sync(&self) -> io::Result<()> {
         self.disk.timed(|| self.files.sync())
     }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.files.reserve(bytes)
+    }
+
+    fn release(&self) -> io::Result<()> {
+        self.files.release()
+    }
 }
 
 #[cfg(test)]

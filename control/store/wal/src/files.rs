@@ -4,15 +4,22 @@
 use std::{
     fmt::Debug,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
+    io::{self, Read},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{OpenError, error::FileError};
 
 /// The name of the lock file.
 const LOCK: &str = "lock";
+
+/// Zeros of one write.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A file that is only appended to.
 pub trait AppendFile: Debug + Send + Sync {
@@ -21,6 +28,17 @@ pub trait AppendFile: Debug + Send + Sync {
 
     /// Returns when all appended bytes, and the length, are on the disk.
     fn sync(&self) -> io::Result<()>;
+
+    /// Extends the file with zeros, which the next bytes replace: their sync then writes no blocks and
+    /// no length of the file. A layer without a disk may do nothing.
+    fn reserve(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Cuts the file behind the appended bytes. The next sync makes that durable.
+    fn release(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The files of one directory. Names have no slashes.
@@ -106,10 +124,13 @@ impl Files for Directory {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn AppendFile>> {
         let file = OpenOptions::new()
-            .append(true)
+            .write(true)
             .create_new(true)
             .open(self.path.join(name))?;
-        Ok(Arc::new(file))
+        Ok(Arc::new(Appended {
+            file,
+            end: AtomicU64::new(0),
+        }))
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
@@ -135,14 +156,47 @@ impl Files for Directory {
     }
 }
 
-impl AppendFile for File {
+/// A file and the end of its appended bytes, which has one owner: the callers append in order.
+#[derive(Debug)]
+struct Appended {
+    file: File,
+    end: AtomicU64,
+}
+
+impl Appended {
+    fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+}
+
+impl AppendFile for Appended {
     fn append(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut file = self;
-        file.write(bytes)
+        let end = self.end();
+        let written = self.file.write_at(bytes, end)?;
+        self.end.store(end + written as u64, Ordering::Release);
+        Ok(written)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        // Written, not allocated: the first write to an allocated block changes its extent.
+        let (mut at, end) = (self.end(), self.end() + bytes);
+        while at < end {
+            let part = usize::try_from(end - at).map_or(ZEROS.len(), |rest| rest.min(ZEROS.len()));
+            match self.file.write_at(&ZEROS[..part], at) {
+                Ok(written) => at += written as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&self) -> io::Result<()> {
+        self.file.set_len(self.end())
     }
 }
 
@@ -172,5 +226,22 @@ mod tests {
         assert!(matches!(error, OpenError::InUse(_)), "{error}");
         drop(first);
         Directory::open(&path).unwrap();
+    }
+
+    #[test]
+    fn appended_bytes_replace_reserved_zeros_and_a_release_cuts_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap();
+        let file = directory.create("a").unwrap();
+        let content = || fs::read(folder.path().join("a")).unwrap();
+        append_all(file.as_ref(), b"first").unwrap();
+        file.reserve(100_000).unwrap();
+        append_all(file.as_ref(), b"second").unwrap();
+        let bytes = content();
+        assert_eq!(bytes.len(), 5 + 100_000);
+        assert!(bytes.starts_with(b"firstsecond"));
+        assert!(bytes[11..].iter().all(|byte| *byte == 0));
+        file.release().unwrap();
+        assert_eq!(content(), b"firstsecond");
     }
 }

@@ -70,6 +70,11 @@ impl Frontier {
         ticket <= self.reached
     }
 
+    /// Number of records that are not acknowledged.
+    pub(crate) fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
     /// The position up to which the log is synced.
     pub(crate) fn synced_position(&self) -> Position {
         self.synced

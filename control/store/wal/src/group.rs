@@ -80,6 +80,8 @@ pub(crate) struct Batch {
     pub(crate) ceiling: u64,
     /// Whether a record waits for a sync.
     pub(crate) sync: bool,
+    /// Whether one record is not acknowledged, and no more.
+    pub(crate) alone: bool,
 }
 
 /// Queue, waiting tasks and frontier.
@@ -140,6 +142,7 @@ impl State {
             mark: self.mark,
             ceiling: self.frontier.ceiling(),
             sync: std::mem::take(&mut self.sync),
+            alone: self.frontier.pending_len() == 1,
         }
     }
 

@@ -12,13 +12,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task,
+};
 
 use crate::{
     Durability, Failure, SnapshotWriter, Ticket,
     error::FileError,
     files::Files,
     frame::CONTROL_KINDS,
-    group::{Entry, Group, State, Step},
+    group::{Batch, Entry, Group, State, Step},
     segment::{Identity, snapshot_mark},
     threads::{Signal, Threads},
     writer::Writer,
@@ -44,6 +48,31 @@ pub(crate) struct Core {
     observer: Observer,
 }
 
+/// The sync that written records need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    Sync,
+    /// Of one record, which nothing else waits for.
+    LoneSync,
+}
+
+impl Due {
+    fn of(batch: &Batch, sealed: bool) -> Self {
+        match (batch.sync, batch.alone) {
+            (true, true) if !sealed => Self::LoneSync,
+            (false, _) if !sealed => Self::Nothing,
+            _ => Self::Sync,
+        }
+    }
+}
+
+/// Whether the current task may block its thread: the runtime moves its other tasks to another one.
+fn may_block() -> bool {
+    let runtime = Handle::try_current();
+    runtime.is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
@@ -53,25 +82,45 @@ impl fmt::Debug for Core {
 }
 
 impl Core {
-    /// Writes the queued records; the caller leads.
+    /// Writes the queued records, and has them synced if they need it; the caller leads.
     pub(crate) fn write(&self) {
+        if self.write_queued() != Due::Nothing {
+            self.sync.request();
+        }
+    }
+
+    /// As [`Core::write`], from a task: it syncs a lone record itself, since to wake a thread, and
+    /// to be woken by it, takes about as long as a sync of a fast disk.
+    fn write_in_task(&self) {
+        match self.write_queued() {
+            Due::Nothing => {}
+            Due::LoneSync if may_block() => task::block_in_place(|| self.sync_now()),
+            Due::LoneSync | Due::Sync => self.sync.request(),
+        }
+    }
+
+    /// Writes the queued records; the caller leads.
+    fn write_queued(&self) -> Due {
         let mut writer = self.writer.lock();
         // A record or a segment may be incomplete: what is written behind it would be a gap.
         if self.group.failure().is_some() {
-            return;
+            return Due::Nothing;
         }
         let batch = self.group.take();
-        match writer.write(&batch) {
+        let due = match writer.write(&batch) {
             Ok(sealed) => {
                 drop(writer);
-                if sealed || batch.sync {
-                    self.sync.request();
-                }
+                let due = Due::of(&batch, sealed);
                 self.group.wrote(batch);
+                due
             }
-            Err(error) => self.group.fail(error),
-        }
+            Err(error) => {
+                self.group.fail(error);
+                Due::Nothing
+            }
+        };
         self.publish();
+        due
     }
 
     /// Syncs what is written.
@@ -89,6 +138,16 @@ impl Core {
             self.flush.request();
         }
         self.publish();
+    }
+
+    /// Cuts what is reserved behind the last record, and syncs that.
+    fn release(&self) -> Result<(), Failure> {
+        let released = self.writer.lock().release();
+        if let Err(error) = released {
+            self.group.fail(error);
+        }
+        self.sync_now();
+        self.group.failure().map_or(Ok(()), Err)
     }
 
     /// Publishes the frontier, and calls the observer if it moved.
@@ -195,7 +254,7 @@ impl Journal {
                 Step::Failed(failure) => return Err(failure),
                 Step::Lead => {
                     // The tasks that are ready to run append their records before this one writes.
-                    tokio::task::yield_now().await;
+                    task::yield_now().await;
                     commit.lead();
                 }
             }
@@ -223,7 +282,8 @@ impl Journal {
         self.core
             .group
             .append(entry, |out| out.extend_from_slice(&last.to_le_bytes()));
-        self.flush()
+        self.flush()?;
+        self.core.release()
     }
 
     /// Bytes of the segments that only have records with marks up to `mark`.
@@ -300,7 +360,7 @@ impl Commit<'_> {
 
     fn lead(&mut self) {
         self.leads = false;
-        self.core.write();
+        self.core.write_in_task();
     }
 }
 

@@ -7,6 +7,8 @@ use crate::frame::{self, Frame, Position};
 pub(crate) enum Tail {
     /// The last frame ends where the file ends.
     Clean,
+    /// Only zeros follow: space that was reserved, or blocks that were not written.
+    Zeros,
     /// There is no further valid frame: a write that did not complete.
     Torn,
     /// There is no valid frame next, but a later one: not the work of a torn write.
@@ -43,6 +45,9 @@ impl<'a> Frames<'a> {
         let rest = self.bytes.len() - self.offset;
         if rest == 0 {
             return Tail::Clean;
+        }
+        if self.bytes[self.offset..].iter().all(|byte| *byte == 0) {
+            return Tail::Zeros;
         }
         let later = (1..rest).any(|skipped| self.frame_at(skipped).is_some());
         if later { Tail::Damaged } else { Tail::Torn }
@@ -110,7 +115,12 @@ mod tests {
         for cut in 0..=bytes.len() {
             let whole = ends.iter().filter(|&&end| end <= cut).count();
             let end = ends[..whole].last().copied().unwrap_or(0);
-            let tail = if end == cut { Tail::Clean } else { Tail::Torn };
+            let tail = match &bytes[end..cut] {
+                [] => Tail::Clean,
+                // The length of a frame without a payload.
+                rest if rest.iter().all(|byte| *byte == 0) => Tail::Zeros,
+                _ => Tail::Torn,
+            };
             assert_eq!(scan(&bytes[..cut]), (whole, end, tail), "cut at {cut}");
         }
     }
@@ -143,11 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_copies_of_frames_at_the_end_are_a_torn_write() {
+    fn zeros_at_the_end_are_recognised_and_copies_of_frames_are_a_torn_write() {
         let (bytes, ends) = three();
-        for tail in [vec![0; 4_096], bytes.clone(), vec![0xff; 100]] {
+        let zeros = vec![0; 4_096];
+        let torn = [&bytes[..], &zeros].concat();
+        for (tail, judgement) in [
+            (zeros, Tail::Zeros),
+            (torn, Tail::Torn),
+            (bytes.clone(), Tail::Torn),
+            (vec![0xff; 100], Tail::Torn),
+        ] {
             let all = [bytes.clone(), tail].concat();
-            assert_eq!(scan(&all), (3, ends[2], Tail::Torn));
+            assert_eq!(scan(&all), (3, ends[2], judgement));
         }
     }
 }

@@ -10,6 +10,14 @@ use crate::{
     segment::{FileType, HEADER_BYTES, Header, Identity, Place, segment_name},
 };
 
+/// Largest batch for which zeros are reserved. The sync of a larger one takes so long that the blocks
+/// and the length of the file, which it then writes, too, do not matter; and zeros would double what
+/// is written.
+const SMALL_BATCH_BYTES: u64 = 16 << 10;
+
+/// The share of a segment that is reserved at once.
+const RESERVED_SHARE: u64 = 64;
+
 /// A segment that is no longer appended to, and may not be synced.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsynced {
@@ -86,6 +94,8 @@ pub(crate) struct Writer {
     end: End,
     /// Bytes of the current segment.
     length: u64,
+    /// Bytes of it with those that are reserved, if these are more.
+    reserved: u64,
     sealed: Vec<Unsynced>,
     directory_unsynced: bool,
     listed: Vec<Listed>,
@@ -106,6 +116,7 @@ impl Writer {
             current,
             end,
             length: HEADER_BYTES as u64,
+            reserved: 0,
             sealed: Vec::new(),
             directory_unsynced: true,
             listed,
@@ -124,6 +135,7 @@ impl Writer {
 
     /// Writes a batch; returns whether a full segment waits for a sync.
     pub(crate) fn write(&mut self, batch: &Batch) -> Result<bool, FileError> {
+        self.reserve(batch)?;
         append_all(self.current.file.as_ref(), &batch.bytes)
             .map_err(FileError::of("write", &self.current.name))?;
         self.length += batch.bytes.len() as u64;
@@ -140,8 +152,34 @@ impl Writer {
         Ok(!self.sealed.is_empty())
     }
 
+    /// Reserves zeros before a small batch that is synced, if there are too few.
+    fn reserve(&mut self, batch: &Batch) -> Result<(), FileError> {
+        let bytes = batch.bytes.len() as u64;
+        let is_small = batch.sync && bytes <= SMALL_BATCH_BYTES;
+        if !is_small || self.length + bytes <= self.reserved {
+            return Ok(());
+        }
+        // Space for one further batch at least.
+        let reserved = (self.settings.segment_bytes / RESERVED_SHARE).max(2 * bytes);
+        self.reserved = self.length + reserved;
+        let file = self.current.file.as_ref();
+        file.reserve(reserved)
+            .map_err(FileError::of("write", &self.current.name))
+    }
+
+    /// Cuts what is reserved, so that the segment ends with a record.
+    pub(crate) fn release(&mut self) -> Result<(), FileError> {
+        if std::mem::take(&mut self.reserved) <= self.length {
+            return Ok(());
+        }
+        let file = self.current.file.as_ref();
+        file.release()
+            .map_err(FileError::of("cut", &self.current.name))
+    }
+
     /// Starts the next segment. The full one is synced by the next [`SyncWork`].
     pub(crate) fn rotate(&mut self) -> Result<(), FileError> {
+        self.release()?;
         self.end.sequence += 1;
         let next = create(self.files.as_ref(), self.settings, (self.end, Place::Later))?;
         self.sealed.push(std::mem::replace(&mut self.current, next));

@@ -13,7 +13,7 @@ use crate::{
     files::Files,
     frame::{Frame, Position},
     group::SYNCED_KIND,
-    scan::Frames,
+    scan::{Frames, Tail},
     segment::{FileType, HEADER_BYTES, Header, Place, segment_name},
 };
 
@@ -25,8 +25,8 @@ pub(super) struct Damage {
     /// The name of the damaged segment and the offset of its first bad byte; `None` if the segment is
     /// dropped as a whole.
     pub(super) cut: Option<(String, u64)>,
-    /// Whether no valid record follows in the segment.
-    pub(super) torn: bool,
+    /// What follows in the segment; [`Tail::Clean`] if the next one is missing or not usable.
+    pub(super) tail: Tail,
     /// The segments after the damage, ascending.
     pub(super) later: Vec<u64>,
     /// The refusal.
@@ -37,6 +37,8 @@ pub(super) struct Damage {
 #[derive(Debug)]
 pub(super) struct Torn {
     cut: Option<(String, u64)>,
+    /// Whether what is cut was reserved for records.
+    reserved: bool,
     dropped: Vec<u64>,
 }
 
@@ -44,6 +46,7 @@ impl Damage {
     pub(super) fn accept(self) -> Torn {
         Torn {
             cut: self.cut,
+            reserved: self.tail == Tail::Zeros && self.later.is_empty(),
             dropped: self.later,
         }
     }
@@ -67,10 +70,12 @@ impl Torn {
                 .map_err(FileError::of("sync", "the data directory"))?;
         }
         if let Some((name, offset)) = &self.cut {
-            warn!(
-                file = name,
-                offset, "an incomplete end of the journal is cut"
-            );
+            if !self.reserved {
+                warn!(
+                    file = name,
+                    offset, "an incomplete end of the journal is cut"
+                );
+            }
             files
                 .truncate(name, *offset)
                 .map_err(FileError::of("truncate", name))?;

@@ -108,7 +108,7 @@ impl Log {
         Damage {
             position: self.end.position,
             cut: None,
-            torn: false,
+            tail: Tail::Clean,
             later: Vec::new(),
             error,
         }
@@ -225,19 +225,17 @@ impl Log {
 
     /// The damage at the end of a segment, if it has bytes that are no record.
     fn tail(&mut self, frames: Frames<'_>, (name, offset): (&str, u64)) -> Option<Damage> {
-        let (torn, detail) = match frames.tail() {
+        let tail = frames.tail();
+        let detail = match tail {
             Tail::Clean => return None,
-            Tail::Torn => (true, "the records end before the segment does"),
-            Tail::Damaged => (
-                false,
-                "a record does not match its checksum, and valid records follow",
-            ),
+            Tail::Zeros | Tail::Torn => "the records end before the segment does",
+            Tail::Damaged => "a record does not match its checksum, and valid records follow",
         };
         self.synced = self.synced.max(stated(frames));
         let file = name.to_owned();
         Some(Damage {
             cut: Some((file.clone(), offset)),
-            torn,
+            tail,
             ..self.lacks(OpenError::Damaged {
                 file,
                 offset,
@@ -253,7 +251,8 @@ impl Log {
         config: &Config,
         damage: Damage,
     ) -> Result<(), OpenError> {
-        let unfinished_write = damage.torn && damage.later.is_empty();
+        let unfinished_write =
+            matches!(damage.tail, Tail::Zeros | Tail::Torn) && damage.later.is_empty();
         if !unfinished_write && !self.is_power_loss(files, config, &damage)? {
             return Err(damage.error);
         }

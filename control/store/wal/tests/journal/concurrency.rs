@@ -80,6 +80,31 @@ async fn an_acknowledged_record_is_on_the_disk_at_that_moment() {
     assert_eq!(writers.journal.visible(), 64 * 20);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_that_syncs_its_record_delays_no_other_task() {
+    let disk = Disk::default();
+    let writers = Writers {
+        journal: Arc::new(open(&disk, config())),
+        last: Arc::default(),
+    };
+    let name = disk.last_segment();
+    let empty = disk.bytes(&name).len();
+    disk.with_faults(|faults| faults.sync_stalls = true);
+    let write = tokio::spawn(async move { writers.write(Durability::Fsync).await });
+    let others = async {
+        while disk.bytes(&name).len() == empty {
+            tokio::spawn(tokio::task::yield_now()).await.unwrap();
+        }
+        for _ in 0..100 {
+            tokio::spawn(tokio::task::yield_now()).await.unwrap();
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(30), others).await;
+    assert!(ended.is_ok() && !write.is_finished());
+    disk.with_faults(|faults| faults.sync_stalls = false);
+    assert_eq!(write.await.unwrap(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn cancelled_tasks_delay_no_other_task() {
     let disk = Disk::default();

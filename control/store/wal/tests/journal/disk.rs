@@ -16,6 +16,36 @@ const BLOCK_BYTES: usize = 32;
 struct Content {
     bytes: Vec<u8>,
     synced: usize,
+    /// Length of the file if it has reserved zeros behind the bytes.
+    reserved: usize,
+    /// The same, as of the last sync.
+    synced_reserved: usize,
+}
+
+impl Content {
+    fn of(bytes: Vec<u8>) -> Self {
+        Self {
+            synced: bytes.len(),
+            bytes,
+            ..Self::default()
+        }
+    }
+
+    /// The bytes of the file, the first `kept` of those that were appended, and the reserved zeros.
+    fn file(&self, kept: usize, reserved: usize) -> Vec<u8> {
+        let mut file = self.bytes[..kept].to_vec();
+        file.resize(reserved.max(kept), 0);
+        file
+    }
+
+    fn whole(&self) -> Vec<u8> {
+        self.file(self.bytes.len(), self.reserved)
+    }
+
+    fn sync(&mut self) {
+        self.synced = self.bytes.len();
+        self.synced_reserved = self.reserved;
+    }
 }
 
 type Names = BTreeMap<String, Arc<Mutex<Content>>>;
@@ -66,14 +96,15 @@ impl Disk {
     /// The disk as the next process finds it after the end of this one.
     pub(crate) fn after_kill(&self) -> Self {
         let state = self.state.lock();
-        Self::of(&state.names, |content| content.bytes.len())
+        Self::of(&state.names, Content::whole)
     }
 
     /// The disk after a power loss: of each file, the synced bytes and up to `kept` bytes more.
     pub(crate) fn after_power_loss(&self, kept: usize) -> Self {
         let state = self.state.lock();
         Self::of(&state.synced_names, |content| {
-            content.bytes.len().min(content.synced + kept)
+            let kept = content.bytes.len().min(content.synced + kept);
+            content.file(kept, content.synced_reserved)
         })
     }
 
@@ -95,12 +126,15 @@ impl Disk {
         after
     }
 
-    fn of(names: &Names, length: impl Fn(&Content) -> usize) -> Self {
+    fn of(names: &Names, file: impl Fn(&Content) -> Vec<u8>) -> Self {
         let copy = |content: &Arc<Mutex<Content>>| {
             let content = content.lock();
-            let bytes = content.bytes[..length(&content)].to_vec();
-            let synced = content.synced.min(bytes.len());
-            Arc::new(Mutex::new(Content { bytes, synced }))
+            let synced = content.synced;
+            let copy = Content::of(file(&content));
+            Arc::new(Mutex::new(Content {
+                synced: synced.min(copy.synced),
+                ..copy
+            }))
         };
         let names: Names = names
             .iter()
@@ -133,12 +167,11 @@ impl Disk {
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
         let content = self.content(name).unwrap();
         let content = content.lock();
-        content.bytes.clone()
+        content.whole()
     }
 
     pub(crate) fn set(&self, name: &str, bytes: Vec<u8>) {
-        let synced = bytes.len();
-        let content = Arc::new(Mutex::new(Content { bytes, synced }));
+        let content = Arc::new(Mutex::new(Content::of(bytes)));
         self.state.lock().names.insert(name.to_owned(), content);
     }
 
@@ -153,7 +186,11 @@ impl Disk {
 fn with_holes(content: &Content, random: &mut fastrand::Rng) -> Vec<u8> {
     let length = random.usize(content.synced..=content.bytes.len());
     let whole = random.bool();
-    let mut bytes = content.bytes[..if whole { content.bytes.len() } else { length }].to_vec();
+    let reserved = random.choice([content.synced_reserved, content.reserved]);
+    let mut bytes = content.file(
+        if whole { content.bytes.len() } else { length },
+        reserved.unwrap_or_default(),
+    );
     for block in bytes[content.synced..].chunks_mut(BLOCK_BYTES) {
         if random.u8(..4) == 0 {
             block.fill(0);
@@ -195,8 +232,18 @@ impl AppendFile for OpenFile {
         if self.disk.state.lock().faults.sync_fails {
             return Err(io::Error::other("injected EIO"));
         }
+        self.content.lock().sync();
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
         let mut content = self.content.lock();
-        content.synced = content.bytes.len();
+        content.reserved = content.bytes.len() + usize::try_from(bytes).unwrap();
+        Ok(())
+    }
+
+    fn release(&self) -> io::Result<()> {
+        self.content.lock().reserved = 0;
         Ok(())
     }
 }
@@ -210,7 +257,7 @@ impl Files for Disk {
         if self.state.lock().faults.refused == Some(Opening::Read) {
             return Err(io::Error::other("injected EIO"));
         }
-        let bytes = self.content(name)?.lock().bytes.clone();
+        let bytes = self.content(name)?.lock().whole();
         Ok(Box::new(Cursor::new(bytes)))
     }
 
@@ -231,17 +278,16 @@ impl Files for Disk {
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
-        let content = self.content(name)?;
-        let mut content = content.lock();
-        content.synced = content.bytes.len();
+        self.content(name)?.lock().sync();
         Ok(())
     }
 
     fn truncate(&self, name: &str, length: u64) -> io::Result<()> {
         let content = self.content(name)?;
         let mut content = content.lock();
-        content.bytes.truncate(usize::try_from(length).unwrap());
-        content.synced = content.bytes.len();
+        let mut bytes = content.whole();
+        bytes.truncate(usize::try_from(length).unwrap());
+        *content = Content::of(bytes);
         Ok(())
     }
 

@@ -43,6 +43,26 @@ fn a_directory_of_the_file_system_is_read_as_it_was_written() {
 }
 
 #[test]
+fn zeros_that_are_reserved_for_synced_records_are_no_damage() {
+    let disk = Disk::default();
+    let journal = open(&disk, config());
+    for mark in 1..=3 {
+        write(&journal, mark, Durability::Fsync).unwrap();
+    }
+    let name = disk.last_segment();
+    assert!(disk.bytes(&name).len() > 1 << 20);
+    for after in [disk.after_kill(), disk.after_power_loss(0)] {
+        drop(open(&after, config()));
+        assert!(disk.bytes(&name).starts_with(&after.bytes(&name)));
+        assert!(after.bytes(&name).len() < 1_000);
+        assert_eq!(marks(&after), [1, 2, 3]);
+    }
+    journal.close().unwrap();
+    assert!(disk.bytes(&name).len() < 1_000);
+    assert_eq!(marks(&disk), [1, 2, 3]);
+}
+
+#[test]
 fn a_buffered_record_is_written_although_no_task_waits_for_it() {
     let disk = Disk::default();
     let journal = open(&disk, config());

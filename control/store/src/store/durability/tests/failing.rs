@@ -84,6 +84,15 @@ impl AppendFile for FailingFile {
         self.faults.check(&[Fault::Sync])?;
         self.inner.sync()
     }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        self.faults.check(&[Fault::Full, Fault::Write])?;
+        self.inner.reserve(bytes)
+    }
+
+    fn release(&self) -> io::Result<()> {
+        self.inner.release()
+    }
 }
 
 impl Files for FailingFiles {
