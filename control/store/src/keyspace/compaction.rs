@@ -1,6 +1,8 @@
 //! Compaction: the compacted revision moves at once; the versions below it are freed in slices, as
 //! their events leave the log.
 
+use memmap2::MmapMut;
+
 use super::{
     Event, Keyspace, Revision, check_revision,
     log::{Entry, Position},
@@ -53,6 +55,11 @@ impl Compaction {
     }
 }
 
+/// Memory to drop without a lock.
+#[derive(Debug)]
+#[must_use = "dropped at once, it is given back under the lock"]
+pub struct Freed(#[expect(dead_code, reason = "it is held to be dropped")] Vec<MmapMut>);
+
 impl Keyspace {
     /// Compacts at a revision up to `current`: no request reads below it from here on. The memory is
     /// freed by [`Keyspace::reclaim`].
@@ -78,6 +85,14 @@ impl Keyspace {
     /// stay if all of them are there, since a watch may start at it. Returns whether there is nothing left to free.
     pub fn drop_tail(&mut self, events_max: usize) -> bool {
         (0..events_max).any(|_| !self.drop_old())
+    }
+
+    /// The memory that was freed, not yet given back to the kernel, which takes long: the caller drops
+    /// it when it has released the lock of the keyspace.
+    pub fn take_freed(&mut self) -> Freed {
+        let mut freed = self.records.take_unmapped();
+        freed.extend(self.log.take_unmapped());
+        Freed(freed)
     }
 
     fn drop_old(&mut self) -> bool {

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use memmap2::MmapMut;
+
 use super::{
     Revision,
     slab::{Handle, Slab},
@@ -147,6 +149,11 @@ impl Log {
             }
         }
         low
+    }
+
+    /// See [`Slab::take_unmapped`].
+    pub(super) fn take_unmapped(&mut self) -> Vec<MmapMut> {
+        self.slab.take_unmapped()
     }
 
     /// Drops the first event.

@@ -7,6 +7,7 @@ mod tests;
 use std::hash::BuildHasher;
 
 use foldhash::quality::RandomState;
+use memmap2::MmapMut;
 
 use super::{
     cell::key_of,
@@ -55,6 +56,11 @@ impl Points {
     pub(super) fn held_bytes(&self) -> u64 {
         let directory = self.buckets.capacity() * size_of::<Option<Handle>>();
         self.blocks.held_bytes() + directory as u64
+    }
+
+    /// See [`Slab::take_unmapped`].
+    pub(super) fn take_unmapped(&mut self) -> Vec<MmapMut> {
+        self.blocks.take_unmapped()
     }
 
     /// The cell of a key.

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
+use memmap2::MmapMut;
 
 use super::{
     KeyRange, Revision, cell,
@@ -222,6 +223,14 @@ impl Records {
             self.slab.remove(cell);
             self.slab.remove(handle);
         }
+    }
+
+    /// See [`Slab::take_unmapped`].
+    pub(super) fn take_unmapped(&mut self) -> Vec<MmapMut> {
+        let mut unmapped = self.slab.take_unmapped();
+        unmapped.extend(self.points.take_unmapped());
+        unmapped.extend(self.tree.take_unmapped());
+        unmapped
     }
 
     /// Bytes that [`Records::compact`] of this version frees at least.

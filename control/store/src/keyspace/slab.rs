@@ -29,6 +29,9 @@ const REGION_BYTES: usize = 2 << 20;
 /// for its mapping.
 const SPARE_RESIDENT_BYTES_MAX: u64 = 64 << 10;
 
+/// Mappings that wait for [`Slab::take_unmapped`]; further ones are unmapped at once.
+const UNMAPPED_MAX: usize = 8;
+
 /// Records of any length, addressed by [`Handle`]. The memory that the slots of a region lose by
 /// rounding is at most a sixteenth (above 256 bytes), and 15 bytes per record below.
 #[derive(Debug)]
@@ -40,6 +43,7 @@ pub(super) struct Slab {
     /// become empty.
     open: Vec<BTreeSet<usize>>,
     spare: Option<MmapMut>,
+    unmapped: Vec<MmapMut>,
     held_bytes: u64,
     used_bytes: u64,
 }
@@ -52,6 +56,7 @@ impl Slab {
             vacant: Vec::new(),
             open: vec![BTreeSet::new(); Class::COUNT],
             spare: None,
+            unmapped: Vec::new(),
             held_bytes: 0,
             used_bytes: 0,
         }
@@ -162,11 +167,21 @@ impl Slab {
         let region = std::mem::take(&mut self.regions[index]);
         self.vacant.push(index);
         self.held_bytes -= region.resident_bytes();
-        let Some(class) = region.class() else { return };
-        self.open[class.index()].remove(&index);
-        if region.resident_bytes() <= SPARE_RESIDENT_BYTES_MAX {
-            self.spare = region.into_memory();
+        let (class, resident) = (region.class(), region.resident_bytes());
+        if let Some(class) = class {
+            self.open[class.index()].remove(&index);
         }
+        if class.is_some() && resident <= SPARE_RESIDENT_BYTES_MAX {
+            self.spare = region.into_memory();
+        } else if self.unmapped.len() < UNMAPPED_MAX {
+            self.unmapped.extend(region.into_memory());
+        }
+    }
+
+    /// The mappings that are not counted any more, for a caller that drops them when it has released
+    /// its lock: to give the pages of one back takes the kernel longer than thousands of removals.
+    pub(super) fn take_unmapped(&mut self) -> Vec<MmapMut> {
+        std::mem::take(&mut self.unmapped)
     }
 }
 

@@ -11,6 +11,8 @@ mod tests;
 
 use std::ops::Bound;
 
+use memmap2::MmapMut;
+
 pub(super) use cursor::Cursor;
 pub(super) use leaf::Entry;
 
@@ -95,6 +97,11 @@ impl Tree {
     /// Bytes that the tree holds.
     pub(super) fn held_bytes(&self) -> u64 {
         self.memory.held_bytes()
+    }
+
+    /// See [`Slab::take_unmapped`].
+    pub(super) fn take_unmapped(&mut self) -> Vec<MmapMut> {
+        self.memory.take_unmapped()
     }
 
     /// Adds a cell, whose key must not be in the tree.

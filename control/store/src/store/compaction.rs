@@ -1,8 +1,13 @@
 //! Compaction of the store: the compacted revision moves at once, the memory is freed in slices.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use parking_lot::RwLockWriteGuard;
+use rustix::time::ClockId;
+use tokio::task;
+use tokio_util::sync::CancellationToken;
 
 use super::{State, Store};
 use crate::{
@@ -12,14 +17,13 @@ use crate::{
 };
 
 /// Events that one slice frees; bounds the time for which it holds the lock to tens of microseconds,
-/// less than it takes to wake a writer that waits for it.
-const SLICE_EVENTS: usize = 64;
+/// about as long as it takes to wake a writer that waits for it.
+const SLICE_EVENTS: usize = 128;
 
-/// Slices after which the lock and the processor are free for a pause. They take less than a
-/// millisecond of processor time: at most half of a processor goes to a compaction, which still frees
-/// hundreds of thousands of events a second.
-const TURN_SLICES: usize = 16;
-const PAUSE: Duration = Duration::from_millis(1);
+/// Time without the lock between two slices: a compaction takes a part of one processor, and still
+/// frees hundreds of thousands of events a second. The kernel rarely deschedules a thread that has
+/// just slept within its slice: its turn on the processor has begun with it.
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// Time for which events below the compacted revision stay readable for synced watchers.
 const TAIL_TIME: Duration = Duration::from_secs(5);
@@ -56,30 +60,33 @@ impl Store {
         Ok((visible, written))
     }
 
-    /// Runs a part of a compaction under the lock, and records how long it held that.
+    /// Runs a part of a compaction under the lock, and records how long it held that. The memory that
+    /// it freed is given back without the lock.
     fn hold<R>(&self, part: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.shared.state.write();
-        let began = Instant::now();
+        let (began, cpu_began) = (Instant::now(), thread_cpu());
         let result = part(&mut state);
-        let held = began.elapsed();
-        // A writer that waits is next, not the slice after this one.
-        RwLockWriteGuard::unlock_fair(state);
-        self.shared.metrics.compaction_held_lock(held);
+        let freed = state.keyspace.take_freed();
+        let (cpu, held) = (thread_cpu(), began.elapsed());
+        drop(state);
+        let cpu = cpu.saturating_sub(cpu_began);
+        self.shared.metrics.compaction_held_lock(held, cpu);
+        drop(freed);
         result
     }
 
-    /// Runs slices until one has nothing left to free. Cancel safe.
-    async fn in_turns(&self, slice: impl Fn(&Self) -> bool) {
-        let mut slices = 0;
-        while !slice(self) {
-            slices += 1;
-            if slices % TURN_SLICES == 0 {
-                tokio::time::sleep(PAUSE).await;
-            } else {
-                // Other tasks run between two slices.
-                tokio::task::yield_now().await;
+    /// Runs slices until one has nothing left to free, on a thread that does nothing else: it is not
+    /// at the end of its turn when it takes the lock. Cancel safe: the thread ends after a slice.
+    async fn in_turns(&self, slice: fn(&Self) -> bool) {
+        let (store, cancelled) = (self.clone(), CancellationToken::new());
+        let _guard = cancelled.clone().drop_guard();
+        let turns = move || {
+            while !cancelled.is_cancelled() && !slice(&store) {
+                thread::sleep(PAUSE);
             }
-        }
+        };
+        // A panic of the thread is reported by the panic hook.
+        let _ = task::spawn_blocking(turns).await;
     }
 
     /// Frees the memory of compactions, and some time after each the events that stayed for synced
@@ -135,4 +142,10 @@ impl Store {
             done
         })
     }
+}
+
+/// Time for which the calling thread has run.
+fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }

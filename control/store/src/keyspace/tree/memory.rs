@@ -1,5 +1,7 @@
 //! Memory of the tree's nodes: blocks of the leaves in a slab, inner nodes and separators counted.
 
+use memmap2::MmapMut;
+
 use super::{inner::Inner, leaf::LEAF_BYTES};
 use crate::keyspace::slab::{Handle, Slab};
 
@@ -30,6 +32,10 @@ impl Memory {
     #[cfg(test)]
     pub(super) fn held_above_leaves(&self) -> u64 {
         self.inner_bytes
+    }
+
+    pub(super) fn take_unmapped(&mut self) -> Vec<MmapMut> {
+        self.blocks.take_unmapped()
     }
 
     pub(super) fn block(&self, block: Handle) -> &[u8] {
