@@ -41,6 +41,9 @@ pub enum Error {
     /// The journal failed: the write may be lost. See [`crate::Store::journal_failure`].
     #[error("etcdserver: the journal failed, writes are refused until the server is restarted")]
     JournalFailed,
+    /// Long lists that clients do not read hold too many bytes.
+    #[error("etcdserver: too many requests")]
+    TooManyRequests,
     /// The revision is below the compacted revision.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     Compacted,

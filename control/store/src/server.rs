@@ -186,7 +186,9 @@ impl From<Error> for Status {
             | Error::DuplicateKey
             | Error::InvalidSortOption
             | Error::RequestTooLarge => Code::InvalidArgument,
-            Error::MessageTooLarge | Error::NoSpace => Code::ResourceExhausted,
+            Error::MessageTooLarge | Error::NoSpace | Error::TooManyRequests => {
+                Code::ResourceExhausted
+            }
             Error::JournalFailed => Code::Unavailable,
             Error::Corrupt => Code::DataLoss,
             Error::Compacted | Error::FutureRevision | Error::LeaseTtlTooLarge => Code::OutOfRange,

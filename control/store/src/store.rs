@@ -13,6 +13,7 @@ mod restore;
 mod sizes;
 mod snapshots;
 mod stream;
+mod unsent;
 mod watches;
 
 use std::{
@@ -52,6 +53,8 @@ use pins::Pins;
 pub(crate) use reads::RangeAnswer;
 pub use restore::RestoreError;
 pub(crate) use stream::RangeParts;
+pub(crate) use unsent::Held;
+use unsent::Unsent;
 pub(crate) use watches::PageRead;
 
 /// Bytes of an empty store.
@@ -115,6 +118,7 @@ struct Shared {
     used: Used,
     frontier: Frontier,
     pins: Pins,
+    unsent: Arc<Unsent>,
     /// Notified by a compaction: there is memory to free.
     compacted: Notify,
     /// `None`: the state is in memory only.
@@ -147,6 +151,7 @@ impl Shared {
             leases_changed: Notify::new(),
             used: Used::default(),
             pins: Pins::default(),
+            unsent: Arc::default(),
             compacted: Notify::new(),
             journal: None,
             lost: Lost::default(),

@@ -194,6 +194,11 @@ impl RangeRead {
         key.len() + encoded.len()
     }
 
+    /// Bytes of the pairs that were read and not drained.
+    pub fn bytes(&self) -> u64 {
+        self.pairs.bytes()
+    }
+
     /// Takes the pairs that were read so far, in a read in key order; the result has the others.
     pub fn drain(&mut self) -> Pairs {
         self.drained += self.pairs.len();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::unsent::UNSENT_BYTES_LEAST;
 use crate::auth;
 
 /// Bytes of a gRPC message beyond the largest write; etcd's `grpcOverheadBytes`.
@@ -40,6 +41,12 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Bytes of long lists that are not sent yet, above which further ones are refused: a fourth of the
+    /// quota.
+    pub(super) fn unsent_bytes_max(&self) -> u64 {
+        (self.quota_bytes / 4).max(UNSENT_BYTES_LEAST)
+    }
+
     /// Bytes of the largest message in either direction, except responses to reads.
     pub fn message_bytes_max(&self) -> usize {
         self.request_bytes_max

@@ -1,7 +1,7 @@
 //! Reads of the store: at the visible revision, in slices of the lock, so that a long list delays no
 //! write.
 
-use super::{Store, pins::Pin};
+use super::{Held, Store, pins::Pin};
 use crate::{
     Error,
     keyspace::{HashRead, KeyspaceHash, RangeRead, RangeResult, Revision},
@@ -16,6 +16,8 @@ pub(crate) struct RangeAnswer {
     pub(crate) header: ResponseHeader,
     /// Its other fields.
     pub(crate) found: RangeResult,
+    /// The bytes of a long list, until they are sent.
+    pub(crate) held: Option<Held>,
 }
 
 impl From<RangeAnswer> for RangeResponse {
@@ -40,12 +42,14 @@ impl Store {
         self.shared.lost.check(request)?;
         self.shared.metrics.ranges.inc();
         let (mut read, visible, pin) = self.start_read(request)?;
-        if pin.is_some() {
-            self.finish_read(&mut read).await;
-        }
+        let held = match pin {
+            Some(_) => Some(self.finish_read(&mut read).await?),
+            None => None,
+        };
         Ok(RangeAnswer {
             header: self.header(visible),
             found: read.finish(),
+            held,
         })
     }
 
@@ -62,12 +66,17 @@ impl Store {
         Ok((read, visible, pin))
     }
 
-    async fn finish_read(&self, read: &mut RangeRead) {
+    /// Reads the further slices; returns the bytes that the list holds.
+    async fn finish_read(&self, read: &mut RangeRead) -> Result<Held, Error> {
+        let held = self.shared.unsent.list();
+        let max = self.shared.limits.unsent_bytes_max();
         loop {
+            held.grow(read.bytes(), max)?;
             // Other tasks run between two slices.
             tokio::task::yield_now().await;
             if read.slice(&self.shared.state.read().keyspace) {
-                return;
+                held.grow(read.bytes(), max)?;
+                return Ok(held);
             }
         }
     }

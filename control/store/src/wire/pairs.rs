@@ -64,6 +64,7 @@ pub(crate) struct PairsBuffer {
     /// Size of the last chunk, but for one pair that needs more.
     chunk_bytes: usize,
     len: usize,
+    bytes: u64,
 }
 
 impl PairsBuffer {
@@ -72,10 +73,17 @@ impl PairsBuffer {
         self.len
     }
 
+    /// Bytes of the pairs, in a field each.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Appends a pair of a key and the encoded fields behind it.
     pub(crate) fn push(&mut self, key: &[u8], rest: &[u8]) {
         let pair_len = fields::key_encoded_len(key) + rest.len();
-        let chunk = self.chunk_with(1 + encoded_len_varint(pair_len as u64) + pair_len);
+        let field_len = 1 + encoded_len_varint(pair_len as u64) + pair_len;
+        self.bytes += field_len as u64;
+        let chunk = self.chunk_with(field_len);
         encode_key(KVS, WireType::LengthDelimited, chunk);
         encode_varint(pair_len as u64, chunk);
         encode_kv(chunk, key, rest);

@@ -4,6 +4,7 @@
 use std::{
     collections::VecDeque,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -19,7 +20,10 @@ use tonic::{
     },
 };
 
-use crate::{proto::etcdserverpb::RangeResponse, store::RangeAnswer};
+use crate::{
+    proto::etcdserverpb::RangeResponse,
+    store::{Held, RangeAnswer},
+};
 
 /// Shorter responses are copied: a body of its own costs more than that.
 const PAIRS_BYTES_MIN: usize = 16 << 10;
@@ -27,9 +31,12 @@ const PAIRS_BYTES_MIN: usize = 16 << 10;
 /// Bytes before a message of gRPC: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// The data of a body that is one message, in order.
+/// The data of a body that is one message, in order, and their bytes as the store counts them.
 #[derive(Clone, Debug)]
-struct Page(VecDeque<Bytes>);
+struct Page {
+    data: VecDeque<Bytes>,
+    held: Option<Arc<Held>>,
+}
 
 /// The response to a range request. Of a long one the message is empty, and the page is an extension
 /// that [`into_body`] takes.
@@ -66,7 +73,10 @@ impl Page {
         let mut data = VecDeque::from(found.pairs.into_chunks());
         data.push_front(first(&head, len)?);
         data.push_back(tail.encode_to_vec().into());
-        Ok(Self(data))
+        Ok(Self {
+            data,
+            held: answer.held.map(Arc::new),
+        })
     }
 }
 
@@ -85,7 +95,7 @@ fn first(head: &RangeResponse, len: usize) -> Result<Bytes, Status> {
 
 /// The body of a call that succeeds with one message.
 struct PageBody {
-    data: VecDeque<Bytes>,
+    page: Page,
     /// `None` after they were sent.
     trailers: Option<HeaderMap>,
 }
@@ -97,7 +107,7 @@ impl PageBody {
             http::HeaderValue::from_static("0"),
         )]);
         Self {
-            data: page.0,
+            page,
             trailers: Some(trailers),
         }
     }
@@ -111,8 +121,13 @@ impl HttpBody for PageBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let data = self.data.pop_front().map(Frame::data);
-        let frame = data.or_else(|| self.trailers.take().map(Frame::trailers));
+        let data = self.page.data.pop_front();
+        if let (Some(data), Some(held)) = (&data, &self.page.held) {
+            held.sent(data.len());
+        }
+        let frame = data
+            .map(Frame::data)
+            .or_else(|| self.trailers.take().map(Frame::trailers));
         Poll::Ready(frame.map(Ok))
     }
 
