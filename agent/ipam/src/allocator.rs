@@ -218,6 +218,14 @@ impl Allocator {
         }
     }
 
+    /// From now on quarantines last this much longer than they were set to, also those that have begun.
+    pub fn extend_quarantine(&mut self, extension: Duration) {
+        self.suffixes.extend_quarantine(extension);
+        if let Some(pool) = &mut self.addresses4 {
+            pool.extend_quarantine(extension);
+        }
+    }
+
     /// Frees addresses whose quarantine has ended.
     fn expire(&mut self, now: Duration) {
         self.suffixes.expire(now);

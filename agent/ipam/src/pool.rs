@@ -74,6 +74,8 @@ pub(crate) struct Pool {
     space: Space,
     order: Order,
     quarantine: Duration,
+    /// Time that quarantines last beyond their end, for now.
+    extension: Duration,
     /// Held numbers (`None`) and quarantined ones (until when); `quarantined` has the latter too, oldest first.
     uses: HashMap<u32, Option<Duration>>,
     quarantined: VecDeque<(u32, Duration)>,
@@ -86,6 +88,7 @@ impl Pool {
             space,
             order,
             quarantine,
+            extension: Duration::ZERO,
             uses: HashMap::new(),
             quarantined: VecDeque::new(),
             cursors: HashMap::new(),
@@ -115,7 +118,7 @@ impl Pool {
         match self.uses.get(&number) {
             None => Use::Free,
             Some(None) => Use::Held,
-            Some(Some(until)) => Use::QuarantinedUntil(*until),
+            Some(Some(until)) => Use::QuarantinedUntil(*until + self.extension),
         }
     }
 
@@ -171,9 +174,16 @@ impl Pool {
 
     /// Frees numbers whose quarantine has ended.
     pub(crate) fn expire(&mut self, now: Duration) {
-        while let Some((number, _)) = self.quarantined.pop_front_if(|(_, until)| *until <= now) {
+        let extension = self.extension;
+        let ended = |(_, until): &mut (u32, Duration)| *until + extension <= now;
+        while let Some((number, _)) = self.quarantined.pop_front_if(ended) {
             self.release(number);
         }
+    }
+
+    /// From now on quarantines last this much longer, also those that have begun.
+    pub(crate) fn extend_quarantine(&mut self, extension: Duration) {
+        self.extension = extension;
     }
 
     /// Sets the cursor of the number's lane to `number`.

@@ -67,6 +67,19 @@ fn a_released_address_is_quarantined_before_it_is_leased_again() {
 }
 
 #[test]
+fn an_extended_quarantine_holds_for_addresses_released_before_until_it_is_taken_back() {
+    let mut allocator = allocator("2001:db8::/120", QUARANTINE_DEFAULT);
+    let suffixes: Vec<_> = (0..240)
+        .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
+        .collect();
+    allocator.apply(&Record::Free(suffixes[7], seconds(10)));
+    allocator.extend_quarantine(seconds(100));
+    assert!(allocator.claim(&request("x", None), seconds(169)).is_err());
+    allocator.extend_quarantine(Duration::ZERO);
+    assert_eq!(take(&mut allocator, "x", seconds(170)), suffixes[7]);
+}
+
+#[test]
 fn a_second_reservation_of_one_attachment_is_refused_and_the_first_stays() {
     let mut allocator = allocator("2001:db8::/96", QUARANTINE_DEFAULT);
     let first = take(&mut allocator, "a", seconds(0));
