@@ -1,16 +1,20 @@
 //! The node's loop: one task that owns the fleet client, the pods and the kernel's events.
 
+mod activators;
 mod apply;
+mod gone;
+mod probe;
 mod routes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_agent_datapath::{KernelEvent, KernelEvents, SharedDatapath};
-use dormouse_fleet::Boottime;
+use dormouse_agent_datapath::{KernelEvent, KernelEventKind, KernelEvents, SharedDatapath};
+use dormouse_agent_pod::Network;
 use dormouse_fleet::client::LinkError;
 use dormouse_fleet::node as fleet;
-use dormouse_fleet::proto::{Count, Down, PodStatus, pod_status::Phase};
+use dormouse_fleet::proto::{Count, Down, PodStatus, Woke, pod_status::Phase};
+use dormouse_fleet::{Boottime, Stale};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +24,10 @@ use crate::runtime::Runtime;
 use crate::source::fleet::{Signal, Source};
 use crate::source::fleet_state::FleetState;
 
+pub use activators::Activators;
 pub use apply::{ApplyError, Graced};
+pub use gone::Gone;
+pub use probe::Probe;
 pub use routes::Routes;
 
 /// Interval at which connection counts are read and reported.
@@ -29,6 +36,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// Pause before the next attempt while the stream's send queue is full.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
+/// Quarantine of released addresses beyond the usual one, without a stream to control: other nodes may be without one too,
+/// and use their last entries.
+const QUARANTINE_ALONE: Duration = Duration::from_mins(59);
 /// Maximum pause of the loop: without a stream nothing is due.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -58,6 +68,16 @@ pub struct Node {
     pub state: Arc<FleetState>,
     /// A message whose entries are written and whose grace period is not over; later messages wait for it.
     pub graced: Option<Graced>,
+    /// VIPs that do not exist.
+    pub gone: Gone,
+    /// Whether the last entries are used without control and activators.
+    pub stale: Stale,
+    /// The activators' health endpoints.
+    pub activators: Activators,
+    /// A probe of the activators, while control does not grant leases.
+    pub probe: Option<Probe>,
+    /// The node's addresses, whose quarantine is longer without control.
+    pub network: Arc<Network>,
 }
 
 enum Event {
@@ -65,6 +85,7 @@ enum Event {
     Kernel(KernelEvent),
     Pod(PodStatus),
     Graced,
+    Probed(bool),
     Count,
     Expire,
     Due,
@@ -74,10 +95,13 @@ enum Event {
 impl Node {
     /// Runs until `shutdown`. Programs, maps and pods stay.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        match self.source {
+        if self.source.is_some() {
+            self.datapath.apps.expect_grants();
+            self.state.stale(self.datapath.apps.is_stale());
+            self.network.extend_quarantine(QUARANTINE_ALONE);
+        } else {
             // Without control the lease is never renewed: entries must not expire.
-            None => self.datapath.apps.grant(u64::MAX),
-            Some(_) => self.datapath.apps.expect_grants(),
+            self.datapath.apps.grant(u64::MAX);
         }
         let (mut count, mut expire) = (interval(COUNT_EVERY), interval(EXPIRE_EVERY));
         count.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -87,6 +111,7 @@ impl Node {
             let event = tokio::select! {
                 () = shutdown.cancelled() => Event::Shutdown,
                 () = apply::graced(&mut self.graced) => Event::Graced,
+                answered = probe::probed(&mut self.probe) => Event::Probed(answered),
                 signal = next_signal(&mut self.source), if self.graced.is_none() => Event::Signal(signal),
                 event = self.events.next() => Event::Kernel(event),
                 Some(status) = next_status(&mut self.pods) => Event::Pod(status),
@@ -111,7 +136,12 @@ impl Node {
             Event::Kernel(event) => self.noticed(event),
             Event::Pod(status) => self.report(status),
             Event::Graced => self.finish_graced(),
-            Event::Count => self.count(),
+            Event::Probed(answered) => self.probed(answered),
+            Event::Count => {
+                self.count();
+                self.forget_gone();
+                self.probe_activators(false);
+            }
             Event::Expire => self.expire(),
             Event::Due => self.check_silence(),
             Event::Shutdown => {}
@@ -162,11 +192,49 @@ impl Node {
             warn!(%error, cause, "no fleet stream; entries stay until the node lease expires");
         }
         self.fleet.close();
+        self.alone();
+    }
+
+    /// There is no stream: the activators are probed, and quarantines are longer, since other nodes may use
+    /// their last entries.
+    fn alone(&mut self) {
+        self.network.extend_quarantine(QUARANTINE_ALONE);
+        self.probe_activators(false);
+    }
+
+    /// Probes the activators if control does not grant leases; `wait`: after the interval of probes.
+    fn probe_activators(&mut self, wait: bool) {
+        let connected = self.state.is_connected();
+        let endpoints = self.activators.endpoints();
+        if endpoints.is_empty() || !self.stale.is_due(connected, Boottime::now()) {
+            self.probe = None;
+        } else if self.probe.is_none() {
+            let interval = self.stale.interval();
+            let wait = if wait { interval } else { Duration::ZERO };
+            self.probe = Some(Probe::begin(endpoints.to_vec(), wait, interval));
+        }
+    }
+
+    fn probed(&mut self, answered: bool) {
+        self.probe = None;
+        if let Some(stale) = self.stale.probed(answered, Boottime::now()) {
+            self.datapath.apps.use_stale(stale);
+            self.state.stale(stale);
+            if stale {
+                warn!(
+                    "neither control nor an activator answers: the last entries are used, also after the end of the node lease"
+                );
+            } else {
+                info!("an activator answers: entries are used under the node lease only");
+            }
+        }
+        self.probe_activators(true);
     }
 
     fn close(&mut self) {
         self.state.connected(false);
         self.fleet.close();
+        self.alone();
         self.graced = None;
         if let Some(source) = &mut self.source {
             source.close();
@@ -181,9 +249,18 @@ impl Node {
     }
 
     fn noticed(&mut self, event: KernelEvent) {
+        // A miss from before this agent: the packet's port is not known, and its activator has it.
+        if event.kind == KernelEventKind::Miss && event.protocol == 0 {
+            return self.fleet.missed(event.vip, Boottime::now());
+        }
         // A VIP without an entry may belong to a sleeping app: control decides, and wakes each app once.
-        self.fleet
-            .woke(event.vip, Boottime(event.at_ns), Boottime::now());
+        let woke = Woke {
+            vip: event.vip,
+            at_ns: event.at_ns,
+            port: event.port.into(),
+            protocol: event.protocol.into(),
+        };
+        self.fleet.woke(woke, Boottime::now());
     }
 
     fn report(&mut self, status: PodStatus) {
@@ -192,7 +269,24 @@ impl Node {
         {
             pods.runtime.forget(&status.uid);
         }
+        self.withdraw_ended(&status);
         self.fleet.pod(status);
+    }
+
+    /// Without control, the agent removes a pod that has ended from its own entries.
+    fn withdraw_ended(&self, status: &PodStatus) {
+        let ended = matches!(
+            status.phase(),
+            Phase::Succeeded | Phase::Failed | Phase::Gone
+        );
+        if !ended || self.source.is_none() || self.state.is_connected() {
+            return;
+        }
+        if let Ok(address) = status.address.parse()
+            && let Err(error) = self.datapath.apps.withdraw(address)
+        {
+            warn!(%error, pod = status.name, "failed to remove a pod that has ended from the entries");
+        }
     }
 
     fn count(&mut self) {
@@ -205,6 +299,12 @@ impl Node {
                 connection_ns: count.connection_ns,
                 open: count.open,
             });
+        }
+    }
+
+    fn forget_gone(&mut self) {
+        if let Err(error) = self.datapath.apps.forget_gone(&self.gone.second()) {
+            warn!(%error, "failed to remove the entries of VIPs that do not exist");
         }
     }
 

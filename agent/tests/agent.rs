@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dormouse_fleet::proto::{Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase};
+use dormouse_fleet::proto::{
+    Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase,
+};
 use dormouse_fleet::{Event, Handle, ServerConfig};
-use dormouse_rig::address::{NODE, PREFIX};
+use dormouse_rig::address::{CONTROL, NODE, PREFIX};
 use dormouse_rig::{Agent, Node, PATIENCE, UPLINK, binaries, ip, on_node, wait};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -33,35 +35,42 @@ struct Control {
     handle: Handle,
     events: mpsc::Receiver<Event>,
     url: String,
+    shutdown: CancellationToken,
 }
 
 impl Control {
     async fn start() -> Self {
+        Self::start_at("[::1]:0", 1, vec![activator(String::new())]).await
+    }
+
+    async fn start_at(address: &str, epoch: u64, activators: Vec<Activator>) -> Self {
         let range = VipRange {
             prefix: "fd00:10::/108".into(),
             base: 0,
         };
         let node_config = NodeConfig {
             vip_ranges: vec![range],
-            activators: Vec::new(),
+            activators,
         };
         let lease = Duration::from_secs(2);
         let config = ServerConfig {
             lease,
-            ..ServerConfig::new(1, node_config)
+            ..ServerConfig::new(epoch, node_config)
         };
-        let (handle, events) = dormouse_fleet::start(config, CancellationToken::new());
-        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let shutdown = CancellationToken::new();
+        let (handle, events) = dormouse_fleet::start(config, shutdown.clone());
+        let listener = TcpListener::bind(address).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(dormouse_fleet::serve(
             listener,
             handle.clone(),
-            CancellationToken::new(),
+            shutdown.clone(),
         ));
         Self {
             handle,
             events,
             url,
+            shutdown,
         }
     }
 
@@ -93,6 +102,15 @@ impl Control {
             _ => None,
         })
         .await
+    }
+}
+
+/// An activator on the control host.
+fn activator(health: String) -> Activator {
+    Activator {
+        prefix: "2001:db8:d0::a1:0:0/96".into(),
+        via: CONTROL.to_string(),
+        health,
     }
 }
 
@@ -182,7 +200,7 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             let mut control = Control::start().await;
             let agent = start(node, &control.url);
             control.up().await;
-            follow(node, &control).await;
+            follow(node, &mut control).await;
             let text = metrics().await;
             assert!(text.contains("dormouse_fleet_connected 1"), "{text}");
 
@@ -234,9 +252,15 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
 }
 
 /// The node meets a VIP, follows it, and acknowledges its changes.
-async fn follow(node: &Node, control: &Control) {
-    control.handle.publish(entry(1));
+async fn follow(node: &Node, control: &mut Control) {
     touch_vip(node);
+    let wanted = Event::Wanted { vips: vec![7] };
+    control
+        .until("the node to want the VIP", |event| {
+            (event == wanted).then_some(())
+        })
+        .await;
+    control.handle.publish(entry(1));
     control.handle.publish(entry(2));
     settled(&control.handle, 2).await;
 }
@@ -257,6 +281,71 @@ async fn settled(handle: &Handle, version: u64) {
     timeout(PATIENCE, handle.settled(7, version))
         .await
         .expect("the change settles");
+}
+
+/// Seconds since the node uses its last entries alone; 0: it does not.
+async fn stale_seconds() -> f64 {
+    let text = metrics().await;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("dormouse_fleet_stale_seconds "));
+    line.unwrap().parse().unwrap()
+}
+
+async fn stale(what: &str, wished: bool) {
+    let seen = async {
+        while (stale_seconds().await > 0.0) != wished {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let seen = timeout(PATIENCE, seen).await;
+    seen.unwrap_or_else(|_elapsed| panic!("waited in vain: {what}"));
+}
+
+#[test]
+fn a_node_uses_its_last_entries_while_neither_control_nor_an_activator_answers() {
+    on_node(|node| {
+        node.take_address();
+        ip("-6 route add fd00:10::/108 dev eth0");
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        tokio.block_on(async {
+            let live = TcpListener::bind("[::1]:0").await.unwrap();
+            let health = live.local_addr().unwrap();
+            let activators = vec![activator(health.to_string())];
+            let mut control = Control::start_at("[::1]:0", 1, activators.clone()).await;
+            let _agent = start(node, &control.url);
+            control.up().await;
+            follow(node, &mut control).await;
+            drop(live);
+            assert!(stale_seconds().await <= 0.0, "control grants leases");
+
+            control.shutdown.cancel();
+            stale("the node to go on alone", true).await;
+            let live = TcpListener::bind(health).await.unwrap();
+            stale("the node to see the activator", false).await;
+            drop(live);
+            stale("the node to go on alone again", true).await;
+
+            let address = control.url.trim_start_matches("http://").to_owned();
+            drop(control);
+            let mut control = Control::start_at(&address, 2, activators).await;
+            let wanted = Event::Wanted { vips: vec![7] };
+            control
+                .until("the node to come back", |event| {
+                    (event == wanted).then_some(())
+                })
+                .await;
+            assert!(
+                stale_seconds().await > 0.0,
+                "not before control has answered for its entries"
+            );
+            control.handle.publish(entry(3));
+            stale("a grant", false).await;
+        });
+    });
 }
 
 #[test]

@@ -282,6 +282,10 @@ pub const SOCKET_COUNTED: u32 = 1;
 /// In [`Socket::kind`]: the VIP is a Service's, whose connections end with their backend.
 pub const SOCKET_SERVICE: u32 = 2;
 
+/// A bit of the word in the map `lease`: apps' entries are used although the node lease has expired, because neither control
+/// nor an activator answers. With it, the word is later than every clock.
+pub const LEASE_STALE: u64 = 1 << 63;
+
 /// An entry of the ring buffer `events`: written by the kernel, read by the agent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +293,11 @@ pub struct Event {
     /// The VIP's index.
     pub vip: u32,
     /// One of [`crate::service::EventKind`].
-    pub kind: u32,
+    pub kind: u8,
+    /// The packet's IP protocol number; 0: not known, from programs before this field.
+    pub protocol: u8,
+    /// The packet's destination port; 0 with protocol 0.
+    pub port: u16,
     /// CLOCK_BOOTTIME of the packet.
     pub at_ns: u64,
 }

@@ -90,6 +90,17 @@ impl Protocol {
             _ => Self::Any,
         }
     }
+
+    /// Its IP protocol number; 0: any.
+    #[inline(always)]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Any => 0,
+            Self::Tcp => packet::TCP,
+            Self::Udp => packet::UDP,
+            Self::Sctp => packet::SCTP,
+        }
+    }
 }
 
 /// The owner of a slot, and the fields of [`Route`] whose bits mean different things for apps and for Services.
@@ -345,7 +356,7 @@ impl Set {
 
 /// An event that the kernel raises for a VIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum EventKind {
     /// The first packet to a sleeping VIP.
     Wake = 1,
@@ -353,17 +364,37 @@ pub enum EventKind {
     Miss = 2,
 }
 
-/// The event that a packet raises, given the VIP's word in the map `touch`.
+/// The port and the protocol that a packet is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The destination port.
+    pub port: u16,
+    /// IP protocol number.
+    pub protocol: u8,
+}
+
+impl Route {
+    /// Whether the frontend has this port and protocol.
+    #[inline(always)]
+    pub const fn serves(self, target: Target) -> bool {
+        let any = matches!(self.protocol, Protocol::Any);
+        (self.port == 0 || self.port == target.port)
+            && (any || self.protocol as u8 == Protocol::of(target.protocol) as u8)
+    }
+}
+
+/// The event that a packet raises, given the VIP's word in the map `touch`. A sleeping app is woken by packets to its own
+/// port and protocol; those of a VIP without an entry are known to control only.
 ///
 /// The kernel stores [`noted`] there when it raises an event. The word is never cleared: the agent increments the sleep
 /// generation when the next sleep begins.
 #[inline(always)]
-pub fn wakes(route: Route, noted_before: u64) -> Option<EventKind> {
+pub fn wakes(route: Route, noted_before: u64, target: Target) -> Option<EventKind> {
     if noted_before == noted(route) {
         None
     } else if !route.present {
         Some(EventKind::Miss)
-    } else if route.asleep && !route.gone {
+    } else if route.asleep && !route.gone && route.serves(target) {
         Some(EventKind::Wake)
     } else {
         None

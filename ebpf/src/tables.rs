@@ -38,7 +38,7 @@ pub trait Tables {
     fn in_source_range(&self, slot: u32, source: &[u8; 16]) -> bool;
     /// A client's session affinity.
     fn affinity(&self, key: &AffinityKey) -> Option<Affinity>;
-    /// The end of the node lease, CLOCK_BOOTTIME.
+    /// The end of the node lease, CLOCK_BOOTTIME; with [`LEASE_STALE`](crate::maps::LEASE_STALE) it has no end.
     fn lease_until_ns(&self) -> u64;
     /// CLOCK_BOOTTIME.
     fn now_ns(&self) -> u64;

@@ -1,10 +1,12 @@
 //! Apps' entries in their slots; the previous content is read back from the arrays.
 
+use std::net::Ipv6Addr;
+
 use dormouse_ebpf::maps::FOR_CLUSTER;
-use dormouse_ebpf::service::{EventKind, Mode, Owner, Route, Set, VIPS_MAX, noted};
+use dormouse_ebpf::service::{EventKind, Mode, Owner, Protocol, Route, Set, VIPS_MAX, noted};
 
 use super::arrays::Arrays;
-use super::entry::Entry;
+use super::entry::{Backend, Entry};
 use super::error::DatapathError;
 use super::events::KernelEvent;
 use super::pool::{self, Member, Pool, Row};
@@ -32,6 +34,8 @@ pub(super) fn unanswered(arrays: &Arrays) -> Vec<KernelEvent> {
             Some(KernelEvent {
                 vip,
                 kind,
+                port: route.port,
+                protocol: route.protocol.number(),
                 at_ns: 0,
             })
         })
@@ -92,6 +96,42 @@ pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
             arrays.write_route(*vip, Route { mode, ..route });
         }
     }
+}
+
+/// Removes a pod from an app's backends, without any other change.
+pub(super) fn withdraw(
+    arrays: &Arrays,
+    pool: &Pool,
+    vip: u32,
+    pod: Ipv6Addr,
+) -> Result<(), DatapathError> {
+    let (route, set) = arrays.slot(vip);
+    let mut members = Vec::new();
+    if route.present && !route.is_service() {
+        pool::members(arrays, set, &mut members);
+    }
+    let before = members.len();
+    members.retain(|member| member.row.key.0 != pod.octets());
+    if members.len() == before {
+        return Ok(());
+    }
+    let backend = |member: &Member| Backend {
+        address: member.row.key.0.into(),
+        port: member.row.key.1,
+        weight: member.row.weight,
+    };
+    let entry = Entry {
+        vip,
+        mode: route.mode,
+        share: route.share(),
+        backends: members.iter().map(backend).collect(),
+        leased: route.leased,
+        asleep: route.asleep,
+        gone: route.gone,
+        port: route.port,
+        protocol: route.protocol.number(),
+    };
+    publish(arrays, pool, &entry)
 }
 
 /// Removes a VIP's entry.
@@ -182,6 +222,7 @@ fn next_route(old: Route, entry: &Entry, wanted: &[Member]) -> Route {
         present: true,
         gone: entry.gone,
         port: entry.port,
+        protocol: Protocol::of(entry.protocol),
         weighted: pool::differ(wanted.iter().map(|member| &member.row)),
         owner: Owner::App {
             share: entry.share,

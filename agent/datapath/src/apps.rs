@@ -1,7 +1,9 @@
 //! Apps: the entries of their VIPs, the node lease, and their connection counters.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use dormouse_ebpf::maps::LEASE_STALE;
 use dormouse_ebpf::service::Mode;
 use parking_lot::Mutex;
 
@@ -79,6 +81,15 @@ impl Apps {
         counters.forget(vip)
     }
 
+    /// Removes the entries that say that there is no such VIP; those of other VIPs stay. The first packet to each raises a
+    /// miss again.
+    pub fn forget_gone(&self, vips: &[u32]) -> Result<(), DatapathError> {
+        let gone = |vip: &&u32| self.arrays.slot(**vip).0.gone;
+        vips.iter()
+            .filter(gone)
+            .try_for_each(|vip| self.forget(*vip))
+    }
+
     /// Indexes of the VIPs with an entry, sorted.
     pub fn followed(&self) -> Vec<u32> {
         app_entries::followed(&self.arrays)
@@ -87,6 +98,34 @@ impl Apps {
     /// Renews the node lease; until then (CLOCK_BOOTTIME nanoseconds) leased entries are valid.
     pub fn grant(&self, lease_until_ns: u64) {
         self.arrays.lease.store(0, lease_until_ns);
+    }
+
+    /// Whether leased entries are used also after the end of the node lease.
+    pub fn is_stale(&self) -> bool {
+        let lease = self.arrays.lease.load(0);
+        lease.is_some_and(|lease| lease & LEASE_STALE != 0 && lease != u64::MAX)
+    }
+
+    /// Sets whether leased entries are used also after the end of the node lease: the last entries, while neither control
+    /// nor an activator answers. The next grant ends it.
+    pub fn use_stale(&self, stale: bool) {
+        let Some(lease) = self.arrays.lease.load(0).filter(|lease| *lease != u64::MAX) else {
+            return;
+        };
+        self.grant(if stale {
+            lease | LEASE_STALE
+        } else {
+            lease & !LEASE_STALE
+        });
+    }
+
+    /// Removes a pod that has ended from all entries. Control does so too, but cannot be reached.
+    pub fn withdraw(&self, pod: Ipv6Addr) -> Result<(), DatapathError> {
+        for vip in self.followed() {
+            let _writer = self.counters.lock();
+            app_entries::withdraw(&self.arrays, &self.pool, vip, pod)?;
+        }
+        Ok(())
     }
 
     /// Ends an unlimited lease that an agent without control left; from now on grants are required.

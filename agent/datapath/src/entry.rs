@@ -54,6 +54,8 @@ pub struct Entry {
     pub gone: bool,
     /// Port of the VIP; 0: any.
     pub port: u16,
+    /// IP protocol number of the port; any other than TCP, UDP and SCTP: all.
+    pub protocol: u8,
 }
 
 /// The keys of a pod in the pod table; IPv4 is mapped.

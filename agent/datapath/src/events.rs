@@ -20,6 +20,10 @@ pub struct KernelEvent {
     pub vip: u32,
     /// Wake or miss.
     pub kind: EventKind,
+    /// Destination port of the packet; 0: not known.
+    pub port: u16,
+    /// IP protocol number of the packet; 0: not known.
+    pub protocol: u8,
     /// Time of the packet, as CLOCK_BOOTTIME in nanoseconds.
     pub at_ns: u64,
 }
@@ -96,13 +100,21 @@ impl KernelEvents {
 /// Parses a record; none if its kind is unknown.
 fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     let vip = u32::from_ne_bytes(*bytes.first_chunk()?);
-    let kind = match u32::from_ne_bytes(*bytes.get(4..)?.first_chunk()?) {
+    let [kind, protocol] = *bytes.get(4..)?.first_chunk()?;
+    let kind = match kind {
         1 => EventKind::Wake,
         2 => EventKind::Miss,
         _ => return None,
     };
+    let port = u16::from_ne_bytes(*bytes.get(6..)?.first_chunk()?);
     let at_ns = u64::from_ne_bytes(*bytes.get(8..)?.first_chunk()?);
-    Some(KernelEvent { vip, kind, at_ns })
+    Some(KernelEvent {
+        vip,
+        kind,
+        port,
+        protocol,
+        at_ns,
+    })
 }
 
 impl std::fmt::Debug for KernelEvents {
@@ -120,13 +132,16 @@ mod tests {
     #[test]
     fn a_truncated_record_or_an_unknown_kind_is_no_event() {
         let mut record = Vec::from(7_u32.to_ne_bytes());
-        record.extend(1_u32.to_ne_bytes());
+        record.extend([1, 6]);
+        record.extend(80_u16.to_ne_bytes());
         record.extend(99_u64.to_ne_bytes());
         assert_eq!(
             decode(&record),
             Some(KernelEvent {
                 vip: 7,
                 kind: EventKind::Wake,
+                port: 80,
+                protocol: 6,
                 at_ns: 99
             })
         );

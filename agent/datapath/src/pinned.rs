@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{
@@ -20,7 +21,7 @@ use dormouse_ebpf::decide::Tables;
 use dormouse_ebpf::flow::{Flow, FlowKey};
 use dormouse_ebpf::maps::{
     Affinity, AffinityKey, Backend, DROPS_MAX, DropKey, FRONTEND_SOURCE_RANGES, FRONTEND_VIP,
-    FrontendKey, Pod, SlotOptions, SourceRange, join,
+    FrontendKey, LEASE_STALE, Pod, SlotOptions, SourceRange, join,
 };
 use dormouse_ebpf::service::{Route, SLOTS_MAX, Set};
 use dormouse_ebpf::trace::{Step, StepRecord};
@@ -223,6 +224,16 @@ impl Pinned {
         Ok(places)
     }
 
+    /// Time since the end of the node lease, if apps' entries are used nevertheless.
+    pub fn stale_for(&self) -> Option<Duration> {
+        let lease = self.arrays.lease.load(0)?;
+        if lease & LEASE_STALE == 0 || lease == u64::MAX {
+            return None;
+        }
+        let over = clock::boottime_ns().checked_sub(lease & !LEASE_STALE)?;
+        Some(Duration::from_nanos(over))
+    }
+
     /// The frontend of a slot with an address of its own: a cluster IP, or an app's VIP.
     pub fn own_frontend(&self, slot: u32) -> Option<FrontendAddress> {
         let (route, _) = self.arrays.slot(slot);
@@ -240,7 +251,7 @@ impl Pinned {
         Some(FrontendAddress {
             address: IpAddr::from(address).to_canonical(),
             port: route.port,
-            protocol: number(route.protocol),
+            protocol: route.protocol.number(),
         })
     }
 
@@ -252,18 +263,6 @@ impl Pinned {
     /// The affinity entries that decisions looked up since the last call.
     pub fn take_affinity(&self) -> Vec<(AffinityKey, Affinity)> {
         self.affinity_read.take()
-    }
-}
-
-/// The IP protocol number of a slot's protocol; 0: any.
-fn number(protocol: dormouse_ebpf::service::Protocol) -> u8 {
-    use dormouse_ebpf::packet::{SCTP, TCP, UDP};
-    use dormouse_ebpf::service::Protocol;
-    match protocol {
-        Protocol::Any => 0,
-        Protocol::Tcp => TCP,
-        Protocol::Udp => UDP,
-        Protocol::Sctp => SCTP,
     }
 }
 

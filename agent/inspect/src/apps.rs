@@ -25,6 +25,8 @@ pub struct AppRow {
     pub backends: u16,
     /// The entry is under the node lease: when it expires, new connections go to an activator.
     pub leased: bool,
+    /// The lease has expired and the entry is used nevertheless: neither control nor an activator answers.
+    pub stale: bool,
 }
 
 impl Row for AppRow {
@@ -50,7 +52,12 @@ impl Row for AppRow {
             self.mode.to_owned(),
             format!("{}/255", self.share),
             self.backends.to_string(),
-            if self.leased { "yes" } else { "no" }.to_owned(),
+            match (self.leased, self.stale) {
+                (true, true) => "stale",
+                (true, false) => "yes",
+                (false, _) => "no",
+            }
+            .to_owned(),
             self.index.to_string(),
         ]
     }
@@ -62,6 +69,7 @@ impl Row for AppRow {
 
 /// The followed apps, by index.
 pub fn rows(pinned: &Pinned) -> Vec<AppRow> {
+    let stale = pinned.stale_for().is_some();
     let apps = pinned
         .followed()
         .filter(|(_, route, _)| !route.is_service());
@@ -77,6 +85,7 @@ pub fn rows(pinned: &Pinned) -> Vec<AppRow> {
         share: route.share(),
         backends: set.count,
         leased: route.leased,
+        stale: route.leased && stale,
     });
     row.collect()
 }

@@ -69,6 +69,7 @@ impl<'a> PacketPath<'a> {
             ends: Some((self.opening.source, self.opening.target)),
             stopped: None,
         };
+        found.lines.extend(self.stale());
         let mut sent = self.opening;
         if self.from != From::Outside && !self.bare {
             let call = self.socket(&mut found.lines, &mut sent);
@@ -80,6 +81,22 @@ impl<'a> PacketPath<'a> {
         }
         self.packet(sent, &mut found)?;
         Ok(found)
+    }
+
+    /// A line about an app's entry that is used after the end of the node lease.
+    fn stale(&self) -> Option<Line> {
+        self.pinned.facts().vip(&octets(self.opening.target.ip()))?;
+        let over = self.pinned.stale_for()?;
+        let text = format!(
+            "over for {} s, entries are used: neither control nor an activator answers",
+            over.as_secs()
+        );
+        Some(Line {
+            hook: "",
+            topic: "lease",
+            text,
+            evidence: Evidence::Read,
+        })
     }
 
     /// The socket hooks (connect(2), sendmsg(2)): the VIP becomes a backend before there is a packet.

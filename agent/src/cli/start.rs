@@ -14,6 +14,8 @@ use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 use dormouse_agent_services::Strictness;
+use dormouse_fleet::Stale;
+use dormouse_fleet::lease::LEASE_DEFAULT;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::NodeStatus;
 use nix::fcntl::{Flock, FlockArg};
@@ -25,7 +27,7 @@ use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
 use crate::metrics::{self, Collected};
 use crate::ndp::{self, Announcer};
-use crate::node::{Node, Pods, Routes};
+use crate::node::{Activators, Gone, Node, Pods, Routes};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::services_sync::{self, ServicesSync};
@@ -85,14 +87,13 @@ async fn serve(run: Run, prefix: NodePrefix) -> Result<()> {
     forward(&run, &datapath)?;
     let announcer = Announcer::new(run.network_profile, &run.uplink, prefix, changes)
         .on_renewal(refresh(&datapath));
-    let fleet_state = Arc::new(FleetState::default());
     let collected = Collected {
         datapath: Arc::clone(&datapath),
         network: Arc::clone(&network),
-        fleet: Arc::clone(&fleet_state),
+        fleet: Arc::new(FleetState::default()),
     };
     let services = follow(&run, &datapath, &shutdown).await?;
-    let node = join(&run, prefix, datapath, fleet_state)?;
+    let node = join(&run, prefix, &collected)?;
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(metrics::serve(
         metrics_listener,
@@ -240,18 +241,15 @@ fn open_network(run: &Run, prefix: NodePrefix, table: impl PodTable + 'static) -
     Network::open(config, Box::new(table)).context("failed to start the pod network")
 }
 
-fn join(
-    run: &Run,
-    prefix: NodePrefix,
-    datapath: SharedDatapath,
-    state: Arc<FleetState>,
-) -> Result<Node> {
+fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
     let pods = match run.runtime {
         RuntimeKind::Standalone => Some(open_runtime(run)?),
         RuntimeKind::None => None,
     };
     let uplink = nix::net::if_::if_nametoindex(run.uplink.as_str())
         .with_context(|| format!("there is no interface {}", run.uplink))?;
+    let datapath = Arc::clone(&parts.datapath);
+    let alone = datapath.apps.is_stale();
     let (held, events) = (datapath.apps.followed(), datapath.take_events()?);
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?
         .trim()
@@ -268,8 +266,13 @@ fn join(
         events,
         pods,
         routes,
-        state,
+        state: Arc::clone(&parts.fleet),
         graced: None,
+        gone: Gone::default(),
+        stale: Stale::new(alone, LEASE_DEFAULT),
+        activators: Activators::load(&run.state_dir),
+        probe: None,
+        network: Arc::clone(&parts.network),
     })
 }
 

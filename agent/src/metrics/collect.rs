@@ -61,7 +61,15 @@ impl Collected {
                 None,
                 MetricType::Gauge,
             )?
-            .encode_gauge(&self.fleet.lag_seconds())
+            .encode_gauge(&self.fleet.lag_seconds())?;
+        encoder
+            .encode_descriptor(
+                "dormouse_fleet_stale_seconds",
+                "Seconds since the node uses its last entries without control and activators, also after the end of its lease (0: it does not)",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&self.fleet.stale_seconds())
     }
 
     fn datapath(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

@@ -1,15 +1,18 @@
 //! Applies one message of control: settings, entries, a grace period, the lease, then pods.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use dormouse_fleet::Boottime;
 use dormouse_fleet::backend::UnpackError;
 use dormouse_fleet::node::Step;
-use dormouse_fleet::proto::{Entry, NodeConfig, entry::Mode};
+use dormouse_fleet::proto::{Activator, Entry, NodeConfig, entry::Mode};
 
 use dormouse_agent_datapath as datapath;
 use dormouse_agent_datapath::{DatapathError, SharedDatapath, VipRange};
 use ipnet::Ipv6Net;
 use tokio::task::JoinHandle;
+use tracing::warn;
 
 use super::Node;
 
@@ -97,6 +100,9 @@ impl Node {
         if let Some(until) = step.lease_until {
             self.datapath.apps.grant(until.0);
             self.state.granted();
+            self.state.stale(false);
+            self.stale.granted(self.fleet.lease(), Boottime::now());
+            self.network.extend_quarantine(Duration::ZERO);
         }
         if let Some(pods) = &mut self.pods {
             if step.run_complete {
@@ -117,6 +123,11 @@ impl Node {
                 length,
                 base: range.base,
             });
+        }
+        let health = |activator: &Activator| activator.health.parse().ok();
+        let endpoints = config.activators.iter().filter_map(health).collect();
+        if let Err(error) = self.activators.set(endpoints) {
+            warn!(%error, "failed to write the activators' endpoints for the next agent");
         }
         let mut acting = Vec::new();
         for activator in &config.activators {
@@ -142,9 +153,12 @@ impl Node {
         Ok(self.datapath.facts.configure(&ranges, &acting)?)
     }
 
-    fn publish(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+    fn publish(&mut self, entries: &[Entry]) -> Result<(), ApplyError> {
         for entry in entries {
             self.datapath.apps.publish(&translate(entry)?)?;
+            if entry.gone {
+                self.gone.add(entry.vip);
+            }
         }
         Ok(())
     }
@@ -164,6 +178,8 @@ fn translate(entry: &Entry) -> Result<datapath::Entry, ApplyError> {
     };
     let share = u8::try_from(entry.share).map_err(|_large| range("share", entry.share))?;
     let port = u16::try_from(entry.port).map_err(|_large| range("port", entry.port))?;
+    let protocol =
+        u8::try_from(entry.protocol).map_err(|_large| range("protocol", entry.protocol))?;
     Ok(datapath::Entry {
         vip: entry.vip,
         mode: match entry.mode() {
@@ -183,6 +199,7 @@ fn translate(entry: &Entry) -> Result<datapath::Entry, ApplyError> {
         asleep: entry.asleep,
         gone: entry.gone,
         port,
+        protocol,
     })
 }
 

@@ -9,6 +9,8 @@ use dormouse_fleet::Boottime;
 pub struct FleetState {
     connected: AtomicBool,
     granted_at: AtomicU64,
+    /// CLOCK_BOOTTIME; 0: entries are used under the node lease only.
+    stale_since: AtomicU64,
 }
 
 impl FleetState {
@@ -22,16 +24,32 @@ impl FleetState {
         self.granted_at.store(Boottime::now().0, Ordering::Relaxed);
     }
 
+    /// Sets whether the last entries are used without control and activators.
+    pub fn stale(&self, stale: bool) {
+        let since = if stale { Boottime::now().0 } else { 0 };
+        self.stale_since.store(since, Ordering::Relaxed);
+    }
+
+    /// Seconds since the last entries are used without control and activators; 0: they are not.
+    pub(crate) fn stale_seconds(&self) -> f64 {
+        seconds_since(self.stale_since.load(Ordering::Relaxed))
+    }
+
     /// Whether the stream is open.
-    pub(crate) fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
     }
 
     /// Seconds since the last grant; 0 before the first.
     pub(crate) fn lag_seconds(&self) -> f64 {
-        match self.granted_at.load(Ordering::Relaxed) {
-            0 => 0.0,
-            at => Boottime::now().since(Boottime(at)).as_secs_f64(),
-        }
+        seconds_since(self.granted_at.load(Ordering::Relaxed))
+    }
+}
+
+/// Seconds since a time; 0 if there is none.
+fn seconds_since(at: u64) -> f64 {
+    match at {
+        0 => 0.0,
+        at => Boottime::now().since(Boottime(at)).as_secs_f64(),
     }
 }

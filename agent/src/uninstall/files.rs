@@ -10,7 +10,9 @@ use serde_json::Value;
 use super::{NodePaths, Removal};
 
 /// The agent's files in its state folder.
-const STATE: [&str; 5] = [
+const STATE: [&str; 7] = [
+    "activators",
+    "activators.new",
     "leases",
     "leases.new",
     "network.json",

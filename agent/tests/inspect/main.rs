@@ -347,6 +347,7 @@ fn app(vip: u32, pod: Ipv6Addr) -> Entry {
         asleep: false,
         gone: false,
         port: 80,
+        protocol: 6,
     }
 }
 

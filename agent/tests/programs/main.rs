@@ -20,7 +20,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use dormouse_agent_datapath::{
-    Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, Run, Verdict, detach,
+    Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, KernelEvents, Run, Verdict,
+    detach,
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_TIME_WAIT_NS};
 use dormouse_ebpf::maps::FOLLOWED_MAX;
@@ -175,6 +176,34 @@ fn a_sleeping_vip_raises_one_event_in_each_sleep() {
             arrive(&datapath, &tcp((CLIENT, 40_003), THERE, SYN));
             assert_eq!(events(&mut ring), []);
         }
+    });
+}
+
+#[test]
+fn only_packets_to_the_port_and_protocol_of_a_sleeping_app_raise_an_event() {
+    with_node(|node| {
+        let datapath = node.open();
+        let mut ring = datapath.take_events().unwrap();
+        let raised = |ring: &mut KernelEvents| {
+            std::iter::from_fn(|| ring.try_next())
+                .map(|event| (event.kind, event.port, event.protocol))
+                .collect::<Vec<_>>()
+        };
+        arrive(&datapath, &tcp(HERE, (VIP, 81), SYN));
+        assert_eq!(
+            raised(&mut ring),
+            [(KernelEventKind::Miss, 81, 6)],
+            "control decides for a VIP without an entry"
+        );
+        datapath.apps.publish(&sleeping()).unwrap();
+        arrive(&datapath, &tcp((CLIENT, 40_001), (VIP, 81), SYN));
+        // Source port 40002, destination port 80, length 12, checksum, 4 bytes.
+        let datagram = [0x9c, 0x42, 0, 80, 0, 12, 0, 0, b'p', b'i', b'n', b'g'];
+        let datagram = frame::ipv6(MACS, (17, 64), (CLIENT, VIP), &datagram);
+        arrive(&datapath, &seal(datagram, 6));
+        assert_eq!(raised(&mut ring), []);
+        arrive(&datapath, &tcp((CLIENT, 40_003), THERE, SYN));
+        assert_eq!(raised(&mut ring), [(KernelEventKind::Wake, 80, 6)]);
     });
 }
 
@@ -415,6 +444,31 @@ fn an_established_flow_stays_when_the_entry_changes_and_a_new_one_does_not() {
             0,
             "the SYN ended the connection before"
         );
+    });
+}
+
+#[test]
+fn an_entry_whose_lease_is_over_is_used_while_neither_control_nor_an_activator_answers() {
+    with_node(|node| {
+        let datapath = node.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        datapath.apps.grant(1);
+        let target = |port| {
+            let frame = arrive(&datapath, &tcp((CLIENT, port), THERE, SYN)).frame;
+            ends(&frame).1
+        };
+        datapath.apps.use_stale(true);
+        assert!(datapath.apps.is_stale());
+        assert_eq!(target(40_001), (POD, 8000));
+        datapath.apps.use_stale(false);
+        assert_eq!(target(40_002), (ACTING_FOR_VIP, 80));
+        datapath.apps.use_stale(true);
+        datapath.apps.grant(2);
+        assert!(!datapath.apps.is_stale(), "a grant ends it");
+        assert_eq!(target(40_003), (ACTING_FOR_VIP, 80));
+        datapath.apps.use_stale(true);
+        datapath.apps.withdraw(POD).unwrap();
+        assert_eq!(target(40_004), (ACTING_FOR_VIP, 80), "the pod has ended");
     });
 }
 
@@ -707,7 +761,11 @@ fn a_pods_datagram_to_a_sleeping_vip_goes_to_the_activator_and_the_answer_comes_
     with_node(|node| {
         ip(&format!("addr add {ACTING_FOR_VIP}/128 dev lo nodad"));
         let datapath = node.open();
-        datapath.apps.publish(&sleeping()).unwrap();
+        let app = Entry {
+            protocol: 17,
+            ..sleeping()
+        };
+        datapath.apps.publish(&app).unwrap();
         let mut ring = datapath.take_events().unwrap();
         let activator = std::net::UdpSocket::bind((ACTING_FOR_VIP, 80)).unwrap();
         let mut pod = in_pod(

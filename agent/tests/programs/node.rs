@@ -137,6 +137,7 @@ pub(crate) fn serving(pods: &[Ipv6Addr]) -> Entry {
         asleep: false,
         gone: false,
         port: 80,
+        protocol: 6,
     }
 }
 

@@ -48,6 +48,11 @@ pub enum Action {
         /// The entry.
         entry: Entry,
     },
+    /// Answer the fleet that no app has a VIP.
+    Absent {
+        /// The VIP's index.
+        vip: u32,
+    },
     /// Publish that a VIP is gone.
     Withdraw {
         /// The VIP's index.

@@ -73,6 +73,7 @@ impl Actuator {
                 .clients
                 .fleet
                 .publish(entry_message(vip, version, &entry)),
+            Action::Absent { vip } => self.clients.fleet.absent(vip),
             Action::Withdraw { vip, version } => {
                 let gone = proto::Entry {
                     vip,

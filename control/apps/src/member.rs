@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use dormouse_cluster::Key;
 use dormouse_fleet::Boottime;
 
-use crate::action::{Entry, Status};
+use crate::action::{Action, Entry, Status};
 use crate::pod::ObservedPod;
 
 /// Whether nodes may use a pod as a backend.
@@ -74,6 +74,8 @@ pub(crate) struct Published {
     pub(crate) status: Option<Status>,
     pub(crate) entry: Option<Entry>,
     pub(crate) version: u64,
+    /// A node follows the VIP, and the fleet has no entry of it: the next publication answers, changed or not.
+    pub(crate) wanted: bool,
     /// The write in progress.
     pub(crate) in_progress: Option<(Status, Option<Listing>)>,
     /// The version with which proxy mode began, while it lasts.
@@ -84,6 +86,24 @@ pub(crate) struct Published {
     pub(crate) settling: Option<u64>,
     /// Time of the next write, after a failed one.
     pub(crate) retry_at: Option<Boottime>,
+}
+
+impl Published {
+    /// The entry in force, if the fleet asked for it. While another one is being written it may already be replaced there:
+    /// the answer is given after the write.
+    pub(crate) fn announce(&mut self, vip: u32) -> Option<Action> {
+        let writing = self
+            .in_progress
+            .as_ref()
+            .is_some_and(|(_, listing)| listing.is_some());
+        let entry = self.entry.clone().filter(|_| self.wanted && !writing)?;
+        self.wanted = false;
+        Some(Action::Announce {
+            vip,
+            version: self.version,
+            entry,
+        })
+    }
 }
 
 /// An entry, and the pods in it.

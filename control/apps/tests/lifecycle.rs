@@ -177,7 +177,7 @@ impl Node {
                         self.pods.extend(down.run.into_iter().filter(|spec| !spec.stop));
                         self.say(Up { applied: down.seq, ..Default::default() });
                     }
-                    _ = beat.tick() => self.say(Up { beat: Some(Beat { at_ns: Boottime::now().0 }), ..Default::default() }),
+                    _ = beat.tick() => self.beat(),
                 }
             }
         };
@@ -185,6 +185,18 @@ impl Node {
             tokio::time::timeout(DEADLINE, all).await.is_ok(),
             "not so within {DEADLINE:?}: {what}"
         );
+    }
+
+    /// A beat, and a miss of the VIP as long as it does not exist.
+    fn beat(&self) {
+        let missing = self.entry.as_ref().is_none_or(|entry| entry.gone);
+        self.say(Up {
+            beat: Some(Beat {
+                at_ns: Boottime::now().0,
+            }),
+            want: missing.then_some(VIP).into_iter().collect(),
+            ..Default::default()
+        });
     }
 
     fn say(&self, up: Up) {
@@ -196,6 +208,8 @@ impl Node {
             woke: vec![Woke {
                 vip: VIP,
                 at_ns: Boottime::now().0,
+                port: 18_080,
+                protocol: 6,
             }],
             ..Default::default()
         });

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Boottime;
 use crate::config::ServerConfig;
 use crate::proto::{Entry, PodSpec};
-use crate::root::{Event, Root, Session, Settling};
+use crate::root::{Event, Root, Session, Settling, WANTED_MAX};
 use crate::waiters::Waiters;
 
 /// Capacity of the event channel. When it is full, no message is read from the streams.
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) events: mpsc::Sender<Event>,
     /// A stream ended: [`watch_lost_nodes`] computes its next deadline again.
     pub(crate) ended: Notify,
+    /// A node follows VIPs that control has to be asked for.
+    pub(crate) wanted: Notify,
 }
 
 pub(crate) struct State {
@@ -51,17 +53,29 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
         }),
         events,
         ended: Notify::new(),
+        wanted: Notify::new(),
     });
-    tokio::spawn(watch_lost_nodes(Arc::clone(&shared), shutdown));
+    tokio::spawn(watch_lost_nodes(Arc::clone(&shared), shutdown.clone()));
+    tokio::spawn(ask_for_wanted(Arc::clone(&shared), shutdown));
     (Handle { shared }, receiver)
 }
 
 impl Handle {
-    /// Stores `entry` as its VIP's newest and sends it to the nodes that follow the VIP.
+    /// Publishes `entry` as its VIP's newest and sends it to the nodes that follow the VIP. The entry of a sleeping app
+    /// that no node follows is not kept: [`Event::Wanted`] asks for it again.
     pub fn publish(&self, entry: Entry) {
         let vip = entry.vip;
         let mut state = self.shared.state.lock();
         for session in state.root.publish(entry) {
+            state.wake(session);
+        }
+        state.settling.wake(vip);
+    }
+
+    /// Answers [`Event::Wanted`]: no such VIP exists.
+    pub fn absent(&self, vip: u32) {
+        let mut state = self.shared.state.lock();
+        for session in state.root.absent(vip) {
             state.wake(session);
         }
         state.settling.wake(vip);
@@ -140,6 +154,26 @@ async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
         let mut state = shared.state.lock();
         if let Some(event) = state.root.expire(Boottime::now()) {
             permit.send(event);
+        }
+    }
+}
+
+/// Sends [`Event::Wanted`] for the VIPs that the root asks control for.
+async fn ask_for_wanted(shared: Arc<Shared>, shutdown: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = shared.wanted.notified() => {}
+        }
+        // Capacity is reserved before the VIPs are taken, so that none is taken and then lost.
+        while shared.state.lock().root.asks() {
+            let Ok(permit) = shared.events.reserve().await else {
+                return;
+            };
+            let vips = shared.state.lock().root.wanted(WANTED_MAX);
+            if !vips.is_empty() {
+                permit.send(Event::Wanted { vips });
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod lease;
 pub mod node;
 pub mod root;
 pub mod server;
+mod stale;
 mod waiters;
 
 pub use backend::Backend;
@@ -24,6 +25,7 @@ pub use config::ServerConfig;
 pub use handle::{Handle, start};
 pub use root::Event;
 pub use server::serve;
+pub use stale::Stale;
 
 /// The messages of `fleet.proto`, and their tonic service.
 #[expect(

@@ -43,8 +43,8 @@ pub struct Node {
     want_since: Option<Boottime>,
     /// VIPs requested, whose entries have not been received.
     requested: BTreeSet<u32>,
-    /// First packets to report, with their times.
-    woke: BTreeMap<u32, Boottime>,
+    /// First packets to report, by VIP, port and protocol.
+    woke: BTreeMap<(u32, u32, u32), Woke>,
     pods: BTreeMap<String, PodStatus>,
     pods_changed: BTreeSet<String>,
     counts: BTreeMap<u32, Count>,
@@ -183,7 +183,8 @@ impl Node {
         Some(beat + lease)
     }
 
-    /// The entries that are not older than those received before on this stream. Their VIPs are followed from now on.
+    /// The entries that are not older than those received before on this stream. Their VIPs are followed from now on,
+    /// except those that do not exist.
     fn newer(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
         let mut newer = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -192,6 +193,9 @@ impl Node {
             let version = self.follows.entry(entry.vip).or_default();
             if entry.version >= *version {
                 *version = entry.version;
+                if entry.gone {
+                    self.follows.remove(&entry.vip);
+                }
                 newer.push(entry);
             }
         }
@@ -215,10 +219,11 @@ impl Node {
     }
 
     /// The kernel reported the first packet to a VIP that is asleep or that this node does not follow yet.
-    pub fn woke(&mut self, vip: u32, at: Boottime, now: Boottime) {
-        self.missed(vip, now);
+    pub fn woke(&mut self, woke: Woke, now: Boottime) {
+        self.missed(woke.vip, now);
         if self.woke.len() < FOLLOWS_MAX {
-            self.woke.entry(vip).or_insert(at);
+            let target = (woke.vip, woke.port, woke.protocol);
+            self.woke.entry(target).or_insert(woke);
         }
     }
 
@@ -238,6 +243,11 @@ impl Node {
         sum.connections += count.connections;
         sum.connection_ns += count.connection_ns;
         sum.open = count.open;
+    }
+
+    /// The node lease that control grants.
+    pub fn lease(&self) -> Duration {
+        self.beat_period * 3
     }
 
     /// Whether no grant has been received for too long: close the stream and connect again.
@@ -289,10 +299,7 @@ impl Node {
             applied,
             beat,
             want: want.into_iter().collect(),
-            woke: woke
-                .into_iter()
-                .map(|(vip, at)| Woke { vip, at_ns: at.0 })
-                .collect(),
+            woke: woke.into_values().collect(),
             pods: self.take_pods(),
             counts: std::mem::take(&mut self.counts).into_values().collect(),
             ..Up::default()

@@ -1,5 +1,8 @@
 //! The root's half of the stream, pure: the entries, the nodes that follow each, the changes to send to each node, and
 //! the nodes that may still use an older version.
+//!
+//! Entries of sleeping apps exist only while a node follows them. The root asks control for an entry that a node follows
+//! and that it does not have ([`Event::Wanted`]): [`Root::publish`] or [`Root::absent`] answers.
 
 mod outcome;
 mod peer;
@@ -19,16 +22,24 @@ use peer::Peer;
 
 /// Limit of the VIPs that one node follows. Packets to further ones are forwarded to the activator.
 pub const FOLLOWS_MAX: usize = 65_536;
+/// Limit of the VIPs in one [`Event::Wanted`].
+pub const WANTED_MAX: usize = 1_024;
+/// The version of the answer that no such VIP exists. Published entries have the store's revisions, which begin at 1.
+const ABSENT: u64 = 0;
 
 /// The root of the fleet.
 pub struct Root {
     config: ServerConfig,
     terms: Terms,
     started: Boottime,
-    /// The newest entry of each VIP.
+    /// The newest entry of each VIP that a node follows or that has ready pods.
     entries: BTreeMap<u32, Entry>,
     /// The nodes that follow each VIP.
     followers: BTreeMap<u32, BTreeSet<Arc<str>>>,
+    /// Followed VIPs without an entry: control has not answered yet.
+    unanswered: BTreeSet<u32>,
+    /// Those of `unanswered` that control was not asked for yet.
+    unasked: BTreeSet<u32>,
     peers: BTreeMap<Arc<str>, Peer>,
     sessions: BTreeMap<Session, Arc<str>>,
     /// Nodes without a stream, by the end of their lease.
@@ -48,6 +59,8 @@ impl Root {
             started: now,
             entries: BTreeMap::new(),
             followers: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
+            unasked: BTreeSet::new(),
             peers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             disconnected: BTreeSet::new(),
@@ -77,17 +90,16 @@ impl Root {
         if let Some(end) = peer.down_at() {
             self.disconnected.remove(&(end, Arc::clone(&node)));
         }
-        for vip in peer.follows() {
-            unfollow(&mut self.followers, &mut self.entries, vip, &node);
-        }
-        for vip in &hello.follows {
-            self.followers
-                .entry(*vip)
-                .or_default()
-                .insert(Arc::clone(&node));
-        }
+        let before = peer.follows();
         let remote = hello.boot_id != self.config.boot_id;
         peer.open(session, &hello.follows, remote);
+        for vip in &hello.follows {
+            self.follow(*vip, &node);
+        }
+        let follows: BTreeSet<u32> = hello.follows.into_iter().collect();
+        for vip in before.into_iter().filter(|vip| !follows.contains(vip)) {
+            self.unfollow(vip, &node);
+        }
         self.sessions.insert(session, node);
         let event = Event::NodeUp {
             node: hello.node,
@@ -110,22 +122,23 @@ impl Root {
             return Received::default();
         };
         let acknowledged = peer.acknowledge(up.applied);
-        let mut wakes = acknowledged.is_some() || !up.drop.is_empty();
-        let mut settles = acknowledged.unwrap_or_default();
+        let mut wakes = acknowledged.any || !up.drop.is_empty() || !up.want.is_empty();
+        let mut settles = acknowledged.vips;
         settles.extend(&up.drop);
-        for vip in up.drop {
-            peer.unfollow(vip);
-            unfollow(&mut self.followers, &mut self.entries, vip, &node);
+        for vip in &up.drop {
+            peer.unfollow(*vip);
         }
-        for vip in up.want {
-            if peer.want(vip) {
-                self.followers
-                    .entry(vip)
-                    .or_default()
-                    .insert(Arc::clone(&node));
-                wakes = true;
-            }
+        let wanted: Vec<u32> = up.want.into_iter().filter(|vip| peer.want(*vip)).collect();
+        let ended = acknowledged.gone.into_iter().chain(up.drop);
+        for vip in ended {
+            self.unfollow(vip, &node);
         }
+        for vip in wanted {
+            self.follow(vip, &node);
+        }
+        let Some(peer) = self.peers.get_mut(&node) else {
+            return Received::default();
+        };
         if let Some(beat) = up.beat {
             peer.beat(Boottime(beat.at_ns), now);
             wakes = true;
@@ -137,6 +150,8 @@ impl Root {
                 node: node.to_string(),
                 vip: woke.vip,
                 at,
+                port: woke.port,
+                protocol: woke.protocol,
             });
         }
         for status in up.pods {
@@ -190,18 +205,23 @@ impl Root {
         }
     }
 
-    /// Stores `entry` as its VIP's newest; an older version than the stored one is ignored. Returns the streams to wake.
+    /// Publishes `entry` as its VIP's newest; ignored if it is not newer than the one known. Returns the streams to wake.
     pub fn publish(&mut self, entry: Entry) -> Vec<Session> {
         let vip = entry.vip;
+        self.answered(vip);
         if self
             .entries
             .get(&vip)
-            .is_some_and(|known| known.version > entry.version)
+            .is_some_and(|known| known.version >= entry.version)
         {
             return Vec::new();
         }
         let settle = entry.settle;
-        self.entries.insert(vip, entry);
+        if self.followers.contains_key(&vip) || is_awake(&entry) {
+            self.entries.insert(vip, entry);
+        } else {
+            self.entries.remove(&vip);
+        }
         let mut wakes = Vec::new();
         for node in self.followers.get(&vip).into_iter().flatten() {
             if let Some(peer) = self.peers.get_mut(node) {
@@ -209,6 +229,34 @@ impl Root {
             }
         }
         wakes
+    }
+
+    /// Answers that no such VIP exists; ignored if an entry was published meanwhile. Returns the streams to wake.
+    pub fn absent(&mut self, vip: u32) -> Vec<Session> {
+        self.answered(vip);
+        if self.entries.contains_key(&vip) {
+            return Vec::new();
+        }
+        self.publish(Entry {
+            vip,
+            gone: true,
+            version: ABSENT,
+            ..Entry::default()
+        })
+    }
+
+    /// Up to `limit` VIPs to ask control for, each once: it answers with [`Root::publish`] or [`Root::absent`].
+    pub fn wanted(&mut self, limit: usize) -> Vec<u32> {
+        let later = self.unasked.iter().nth(limit).copied();
+        let later = later.map_or_else(BTreeSet::new, |vip| self.unasked.split_off(&vip));
+        std::mem::replace(&mut self.unasked, later)
+            .into_iter()
+            .collect()
+    }
+
+    /// Whether [`Root::wanted`] has VIPs to return.
+    pub fn asks(&self) -> bool {
+        !self.unasked.is_empty()
     }
 
     /// Runs or stops a pod on a node. Ignored for a lost node: the complete list is sent when it reconnects.
@@ -228,11 +276,8 @@ impl Root {
         if now < first {
             return Settling::Wait(Some(first));
         }
-        if self
-            .entries
-            .get(&vip)
-            .is_some_and(|entry| entry.version < version)
-        {
+        let older = |entry: &Entry| entry.version < version && entry.version != ABSENT;
+        if self.entries.get(&vip).is_some_and(older) {
             return Settling::Wait(None);
         }
         let mut latest = None;
@@ -259,7 +304,7 @@ impl Root {
         let (_, node) = self.disconnected.pop_first()?;
         let peer = self.peers.remove(&node)?;
         for vip in peer.follows() {
-            unfollow(&mut self.followers, &mut self.entries, vip, &node);
+            self.unfollow(vip, &node);
         }
         Some(Event::NodeDown {
             node: node.to_string(),
@@ -275,23 +320,47 @@ impl Root {
     pub fn streams(&self) -> usize {
         self.sessions.len()
     }
-}
 
-/// Removes a follower of a VIP. An entry marked `gone` is deleted with its last follower.
-fn unfollow(
-    followers: &mut BTreeMap<u32, BTreeSet<Arc<str>>>,
-    entries: &mut BTreeMap<u32, Entry>,
-    vip: u32,
-    node: &Arc<str>,
-) {
-    let Some(nodes) = followers.get_mut(&vip) else {
-        return;
-    };
-    nodes.remove(node);
-    if nodes.is_empty() {
-        followers.remove(&vip);
-        if entries.get(&vip).is_some_and(|entry| entry.gone) {
-            entries.remove(&vip);
+    /// Adds a follower of a VIP. Its entry is sent, and asked for first if there is none.
+    fn follow(&mut self, vip: u32, node: &Arc<str>) {
+        self.followers
+            .entry(vip)
+            .or_default()
+            .insert(Arc::clone(node));
+        if self.entries.contains_key(&vip) {
+            if let Some(peer) = self.peers.get_mut(node) {
+                peer.changed(vip, false);
+            }
+        } else if self.unanswered.insert(vip) {
+            self.unasked.insert(vip);
         }
     }
+
+    /// Removes a follower of a VIP. The entry of a sleeping app, or of none, is deleted with its last follower.
+    fn unfollow(&mut self, vip: u32, node: &Arc<str>) {
+        let Some(nodes) = self.followers.get_mut(&vip) else {
+            return;
+        };
+        nodes.remove(node);
+        if !nodes.is_empty() {
+            return;
+        }
+        self.followers.remove(&vip);
+        if self.entries.get(&vip).is_some_and(|entry| !is_awake(entry)) {
+            self.entries.remove(&vip);
+        }
+        if self.unasked.remove(&vip) {
+            self.unanswered.remove(&vip);
+        }
+    }
+
+    fn answered(&mut self, vip: u32) {
+        self.unanswered.remove(&vip);
+        self.unasked.remove(&vip);
+    }
+}
+
+/// Whether the entry is of an app with ready pods.
+fn is_awake(entry: &Entry) -> bool {
+    !entry.asleep && !entry.gone
 }

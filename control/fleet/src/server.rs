@@ -124,14 +124,17 @@ impl OpenStream {
     }
 
     async fn receive(&self, up: Up) -> Result<(), mpsc::error::SendError<Event>> {
-        let received = {
+        let (received, asks) = {
             let mut state = self.shared.state.lock();
             let received = state.root.receive(self.session, up, Boottime::now());
             for vip in &received.settles {
                 state.settling.wake(*vip);
             }
-            received
+            (received, state.root.asks())
         };
+        if asks {
+            self.shared.wanted.notify_one();
+        }
         if received.wakes {
             self.waker.notify_one();
         }

@@ -54,6 +54,14 @@ impl Control {
     }
 }
 
+fn entry(version: u64) -> Entry {
+    Entry {
+        vip: 3,
+        version,
+        ..Entry::default()
+    }
+}
+
 struct Agent {
     node: Node,
     link: Link,
@@ -61,7 +69,11 @@ struct Agent {
 
 impl Agent {
     async fn open(url: &str) -> Self {
-        let mut node = Node::new("n1".into(), "boot".into(), "0.1.0".into(), &[]);
+        Self::open_with(url, &[]).await
+    }
+
+    async fn open_with(url: &str, installed: &[u32]) -> Self {
+        let mut node = Node::new("n1".into(), "boot".into(), "0.1.0".into(), installed);
         let channel = connect(endpoint(url).unwrap()).await.unwrap();
         let link = Link::open(channel, node.open(Boottime::now()))
             .await
@@ -87,10 +99,14 @@ impl Agent {
         !step.entries.is_empty()
     }
 
-    async fn want(&mut self, vip: u32) {
+    fn want(&mut self, vip: u32) {
         self.node.missed(vip, Boottime::now());
         let later = Boottime::now() + Duration::from_millis(20);
         self.link.send(self.node.next(later).unwrap()).unwrap();
+    }
+
+    /// Acknowledges messages up to one with an entry.
+    async fn entry(&mut self) {
         while !self.follow().await {}
     }
 }
@@ -100,7 +116,10 @@ async fn a_node_comes_up_follows_a_vip_and_settles_its_change() {
     let mut control = control().await;
     let mut agent = Agent::open(&control.url).await;
     assert!(matches!(control.event().await, Event::NodeUp { node, .. } if node == "n1"));
-    agent.want(3).await;
+    agent.want(3);
+    assert_eq!(control.event().await, Event::Wanted { vips: vec![3] });
+    control.handle.publish(entry(8));
+    agent.entry().await;
     control.handle.publish(Entry {
         vip: 3,
         version: 9,
@@ -109,7 +128,7 @@ async fn a_node_comes_up_follows_a_vip_and_settles_its_change() {
     });
     let handle = control.handle.clone();
     let settled = tokio::spawn(async move { handle.settled(3, 9).await });
-    while !agent.follow().await {}
+    agent.entry().await;
     timeout(TIMEOUT, settled).await.expect("settles").unwrap();
     control.shutdown.cancel();
 }
@@ -152,7 +171,9 @@ async fn a_silent_follower_delays_a_removal_by_its_lease_only() {
     let mut control = control().await;
     let mut agent = Agent::open(&control.url).await;
     assert!(matches!(control.event().await, Event::NodeUp { .. }));
-    agent.want(3).await;
+    agent.want(3);
+    control.handle.publish(entry(8));
+    agent.entry().await;
     control.handle.publish(Entry {
         vip: 3,
         version: 9,
@@ -187,4 +208,21 @@ async fn a_stream_without_hello_is_refused_with_the_reason() {
     let error = refused.err().expect("refused");
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("hello"), "{source}");
+}
+
+#[tokio::test]
+async fn a_node_that_greets_a_restarted_control_before_it_has_published_keeps_its_entries() {
+    let mut control = control().await;
+    let mut agent = Agent::open_with(&control.url, &[3, 4]).await;
+    assert!(matches!(control.event().await, Event::NodeUp { .. }));
+    let wanted = Event::Wanted { vips: vec![3, 4] };
+    assert_eq!(control.event().await, wanted);
+    let first = agent.receive().await;
+    assert!(first.entries.is_empty() && first.grant.is_none());
+    control.handle.publish(entry(8));
+    let second = agent.receive().await;
+    assert_eq!((second.entries[0].version, second.grant), (8, None));
+    control.handle.absent(4);
+    let third = agent.receive().await;
+    assert!(third.entries[0].gone && third.grant.is_some());
 }

@@ -106,6 +106,7 @@ impl Options {
         let activator = proto::Activator {
             prefix: format!("{}/96", self.acting_prefix),
             via: self.address.to_string(),
+            health: self.at(super::METRICS_PORT).to_string(),
         };
         proto::NodeConfig {
             vip_ranges,

@@ -7,7 +7,7 @@ use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
 use dormouse_ebpf::flow::{
     FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SERVICE, Stage, TO_ACTIVATOR, nat_port,
 };
-use dormouse_ebpf::service::Route;
+use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::apply;
@@ -64,9 +64,12 @@ pub(crate) fn create(
 fn app(scratch: &mut Scratch, config: &Config) {
     let route = Route::unpack(scratch.choice.route);
     let asked_port = scratch.packet.target_port;
-    let other_port = route.present && route.port != 0 && route.port != asked_port;
-    if scratch.packet.begins() && !other_port {
-        wake::wake(scratch.choice.slot, route);
+    if scratch.packet.begins() {
+        let target = Target {
+            port: asked_port,
+            protocol: scratch.packet.protocol,
+        };
+        wake::wake(scratch.choice.slot, route, target);
     }
     let choice = &mut scratch.choice;
     if choice.backend != NO_BACKEND

@@ -7,7 +7,7 @@ use aya_ebpf::programs::SockAddrContext;
 use dormouse_ebpf::decide::{Choice, Request};
 use dormouse_ebpf::packet::{is_v4, mapped, v4_of};
 use dormouse_ebpf::pick::mix;
-use dormouse_ebpf::service::Route;
+use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::socket::{Call, Caller, Effect, decide_call};
 
 use super::tables::Kernel;
@@ -106,7 +106,13 @@ pub(crate) fn dnat(
     }
     match effect {
         Effect::None => {}
-        Effect::Wake => wake::wake(choice.slot, Route::unpack(choice.route)),
+        Effect::Wake => {
+            let target = Target {
+                port: request.port,
+                protocol: request.protocol,
+            };
+            wake::wake(choice.slot, Route::unpack(choice.route), target);
+        }
         Effect::RecordAffinity => tables::store_affinity(&request.source, &choice),
     }
     let backend = Endpoint {

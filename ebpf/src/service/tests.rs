@@ -1,6 +1,7 @@
 //! The words hold what was put into them, and the decisions follow the words.
 
 use super::*;
+use crate::packet;
 use proptest::prelude::*;
 
 const SERVED: Route = Route {
@@ -30,6 +31,33 @@ fn the_zero_word_is_a_vip_that_is_not_followed() {
     assert_eq!(Route::ABSENT.pack(), 0);
 }
 
+const HTTP: Target = Target {
+    port: 80,
+    protocol: packet::TCP,
+};
+
+#[test]
+fn only_packets_to_the_port_and_protocol_of_a_sleeping_app_wake_it() {
+    let asleep = Route {
+        present: true,
+        asleep: true,
+        port: 80,
+        protocol: Protocol::Tcp,
+        ..Route::ABSENT
+    };
+    let other = Target { port: 81, ..HTTP };
+    let datagram = Target {
+        protocol: packet::UDP,
+        ..HTTP
+    };
+    assert_eq!(wakes(asleep, 0, HTTP), Some(EventKind::Wake));
+    assert_eq!(wakes(asleep, 0, other), None);
+    assert_eq!(wakes(asleep, 0, datagram), None);
+    let any = Route { port: 0, ..asleep };
+    assert_eq!(wakes(any, 0, other), Some(EventKind::Wake));
+    assert_eq!(wakes(Route::ABSENT, 0, other), Some(EventKind::Miss));
+}
+
 #[test]
 fn a_sleep_raises_one_event_and_the_next_sleep_another() {
     let asleep = Route {
@@ -38,20 +66,20 @@ fn a_sleep_raises_one_event_and_the_next_sleep_another() {
         owner: Owner::App { share: 0, sleep: 7 },
         ..Route::ABSENT
     };
-    assert_eq!(wakes(asleep, 0), Some(EventKind::Wake));
-    assert_eq!(wakes(asleep, noted(asleep)), None);
+    assert_eq!(wakes(asleep, 0, HTTP), Some(EventKind::Wake));
+    assert_eq!(wakes(asleep, noted(asleep), HTTP), None);
     let next = Route {
         owner: Owner::App { share: 0, sleep: 8 },
         ..asleep
     };
-    assert_eq!(wakes(next, noted(asleep)), Some(EventKind::Wake));
+    assert_eq!(wakes(next, noted(asleep), HTTP), Some(EventKind::Wake));
 }
 
 #[test]
 fn a_vip_without_entry_is_missed_once_and_an_awake_or_refused_one_never() {
-    assert_eq!(wakes(Route::ABSENT, 0), Some(EventKind::Miss));
-    assert_eq!(wakes(Route::ABSENT, noted(Route::ABSENT)), None);
-    assert_eq!(wakes(SERVED, 0), None);
+    assert_eq!(wakes(Route::ABSENT, 0, HTTP), Some(EventKind::Miss));
+    assert_eq!(wakes(Route::ABSENT, noted(Route::ABSENT), HTTP), None);
+    assert_eq!(wakes(SERVED, 0, HTTP), None);
     assert_eq!(
         wakes(
             Route {
@@ -60,7 +88,8 @@ fn a_vip_without_entry_is_missed_once_and_an_awake_or_refused_one_never() {
                 gone: true,
                 ..Route::ABSENT
             },
-            0
+            0,
+            HTTP
         ),
         None
     );

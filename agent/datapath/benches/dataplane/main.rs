@@ -324,6 +324,7 @@ fn flip() {
             asleep: false,
             gone: false,
             port: 80,
+            protocol: 6,
         };
         datapath.apps.publish(&entry).unwrap();
     }

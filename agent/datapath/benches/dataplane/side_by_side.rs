@@ -88,6 +88,7 @@ fn woken(round: u32) -> Entry {
         asleep: !awake,
         gone: false,
         port: 80,
+        protocol: 6,
     }
 }
 

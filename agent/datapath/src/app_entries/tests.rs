@@ -30,6 +30,7 @@ fn entry(vip: u32, backends: &[Backend]) -> Entry {
         asleep: backends.is_empty(),
         gone: false,
         port: 80,
+        protocol: 6,
     }
 }
 
@@ -212,4 +213,20 @@ fn an_index_past_the_maps_and_too_many_backends_are_refused() {
         Err(DatapathError::Full { .. })
     ));
     assert_eq!(bench.pool.used(), [0; 3]);
+}
+
+#[test]
+fn a_withdrawn_pod_leaves_the_entries_that_have_it_and_no_other() {
+    let mut bench = Bench::new();
+    bench
+        .publish(&entry(1, &[backend(1, 1), backend(2, 2)]))
+        .unwrap();
+    bench.publish(&entry(2, &[backend(2, 2)])).unwrap();
+    let (route, other) = (bench.route(1), bench.seen(2));
+    let pod = backend(1, 1).address;
+    for vip in [1, 2, 3] {
+        withdraw(&bench.arrays, &bench.pool, vip, pod).unwrap();
+    }
+    assert_eq!(bench.keys(1), keys(&[backend(2, 2)]));
+    assert_eq!((bench.route(1), bench.seen(2)), (route, other));
 }

@@ -18,6 +18,9 @@ use crate::pod;
 use crate::record::ms;
 use crate::settings::SHORT_WINDOW;
 
+/// IP protocol number of apps' ports.
+const TCP: u32 = 6;
+
 impl Apps {
     /// A request is parked: wakes the app, if it is asleep.
     pub(super) fn demand(&mut self, vip: u32, at: Boottime, turn: &mut Turn) {
@@ -60,7 +63,21 @@ impl Apps {
 
     pub(super) fn fleet(&mut self, event: FleetEvent, turn: &mut Turn) {
         match event {
-            FleetEvent::Woke { node, vip, at } => self.woke(vip, &node, at, turn),
+            FleetEvent::Woke {
+                node,
+                vip,
+                at,
+                port,
+                protocol,
+            } => {
+                if self.serves(vip, port, protocol) {
+                    self.woke(vip, &node, at, turn);
+                }
+            }
+            FleetEvent::Wanted { vips } => {
+                turn.actions
+                    .extend(vips.into_iter().filter_map(|vip| self.wanted(vip)));
+            }
             FleetEvent::Counts { counts, .. } => self.counts(&counts),
             FleetEvent::Pod { node, status } => self.pod_status(node, status, turn),
             FleetEvent::NodeUp {
@@ -82,6 +99,13 @@ impl Apps {
         }
     }
 
+    /// Whether a reported packet is for the app's port. Nodes without the app's entry report packets to any; protocol 0 is
+    /// one that the kernel found to be for the app, without its port.
+    fn serves(&self, vip: u32, port: u32, protocol: u32) -> bool {
+        self.port_at(vip)
+            .is_some_and(|own| protocol == 0 || (protocol == TCP && port == u32::from(own)))
+    }
+
     /// The kernel of a node reported a first packet. A packet from before the app fell asleep belongs to the previous wake.
     fn woke(&mut self, vip: u32, node: &str, at: Boottime, turn: &mut Turn) {
         let record = self.records.get(&vip);
@@ -95,6 +119,23 @@ impl Apps {
         }
         self.wake(vip, turn);
         self.wakes.seen(vip, node, at);
+    }
+
+    /// A node follows a VIP of which the fleet has no entry. None: the entry is being written, and its publication answers.
+    fn wanted(&mut self, vip: u32) -> Option<Action> {
+        if let Some(sleeper) = self.sleep.get(vip) {
+            return Some(Action::Announce {
+                vip,
+                version: sleeper.revision,
+                entry: plan::asleep(sleeper.port),
+            });
+        }
+        let record = self.records.get_mut(&vip);
+        let Some(record) = record.filter(|record| record.app.is_some()) else {
+            return Some(Action::Absent { vip });
+        };
+        record.published.wanted = true;
+        record.published.announce(vip)
     }
 
     /// Load of connections directly to pods.
@@ -225,6 +266,7 @@ impl Apps {
             }
             None => record.published.retry_at = Some(turn.now + RETRY_AFTER),
         }
+        turn.actions.extend(record.published.announce(vip));
         self.plan(vip, turn);
     }
 

@@ -494,3 +494,67 @@ proptest! {
         prop_assert!(world.apps.awake.is_empty());
     }
 }
+
+#[test]
+fn the_entry_of_an_app_is_announced_when_a_node_follows_it_and_no_other_vip_exists() {
+    let mut world = small();
+    world.execute_all();
+    let asleep = world.wanted(world::VIP);
+    assert!(
+        matches!(&asleep[..], [Action::Announce { entry, .. }] if entry.asleep),
+        "{asleep:?}"
+    );
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    let awake = world.wanted(world::VIP);
+    let (version, newest) = world.entries.last().unwrap();
+    assert!(
+        matches!(&awake[..], [Action::Announce { version: answered, entry, .. }]
+            if answered == version && entry == newest && !entry.asleep),
+        "{awake:?}"
+    );
+    let vip = world::VIP + 1;
+    assert_eq!(world.wanted(vip), [Action::Absent { vip }]);
+}
+
+#[test]
+fn an_entry_that_may_be_replaced_is_no_answer_until_its_write_has_ended() {
+    let mut world = small();
+    world.execute_all();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    let record = world.apps.records.get_mut(&world::VIP).unwrap();
+    let (status, listing) = (plan::status(record), plan::listing(record));
+    let published = &mut record.published;
+    published.wanted = true;
+    published.in_progress = Some((status, Some(listing)));
+    assert_eq!(published.announce(world::VIP), None);
+    published.in_progress = None;
+    assert!(published.announce(world::VIP).is_some());
+    assert_eq!(published.announce(world::VIP), None, "answered");
+}
+
+#[test]
+fn no_vip_of_a_deleted_app_is_announced() {
+    let mut world = small();
+    world.execute_all();
+    world.delete_app();
+    world.execute_all();
+    let vip = world::VIP;
+    assert_eq!(world.wanted(vip), [Action::Absent { vip }]);
+}
+
+#[test]
+fn only_a_packet_to_the_port_and_protocol_of_an_app_wakes_it() {
+    let mut world = small();
+    world.execute_all();
+    world.woke_by(81, 6);
+    world.woke_by(80, 17);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 0);
+    world.woke_by(80, 6);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+}

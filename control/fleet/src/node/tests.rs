@@ -144,9 +144,21 @@ fn requests_on_a_lost_stream_are_repeated_on_the_next() {
 fn a_wake_is_sent_at_once_and_the_vip_is_requested() {
     let mut node = node(&[]);
     node.open(Boottime(0));
-    node.woke(7, Boottime(40), Boottime(50));
+    let woke = |port, at_ns| Woke {
+        vip: 7,
+        at_ns,
+        port,
+        protocol: 6,
+    };
+    for event in [woke(81, 40), woke(80, 42), woke(81, 44)] {
+        node.woke(event, Boottime(50));
+    }
     let up = node.next(Boottime(50)).unwrap();
-    assert_eq!(up.woke, [Woke { vip: 7, at_ns: 40 }]);
+    assert_eq!(
+        up.woke,
+        [woke(80, 42), woke(81, 40)],
+        "the first of each port"
+    );
     assert_eq!(up.want, [7]);
 }
 
@@ -208,4 +220,22 @@ fn a_stream_without_grants_counts_as_silent() {
     node.open(Boottime(0));
     assert!(!node.is_silent(Boottime(0) + SECOND));
     assert!(node.is_silent(Boottime(0) + 30 * SECOND));
+}
+
+#[test]
+fn a_vip_that_does_not_exist_is_not_followed_and_is_requested_again_after_another_miss() {
+    let mut node = node(&[3]);
+    node.open(Boottime(1));
+    let gone = Entry {
+        gone: true,
+        settle: true,
+        ..entry(3, 0)
+    };
+    let step = node
+        .receive(down(1, vec![gone], None), Boottime(2))
+        .unwrap();
+    assert!(step.entries[0].gone && step.grace);
+    assert_eq!(node.follows(), 0);
+    node.missed(3, Boottime(3));
+    assert_eq!(node.next(Boottime(3) + WANT_BATCH).unwrap().want, [3]);
 }

@@ -31,6 +31,17 @@ pub enum Event {
         vip: u32,
         /// Time of the packet, on the root's clock.
         at: Boottime,
+        /// Destination port of the packet; 0 with protocol 0: not known.
+        port: u32,
+        /// IP protocol number of the packet.
+        protocol: u32,
+    },
+    /// A node follows these VIPs, and the root has no entry of them; at most [`WANTED_MAX`](super::WANTED_MAX). Each is
+    /// answered by a publication, or by the answer that there is no such VIP. Until then the node gets no grant if its
+    /// maps hold an entry of the VIP.
+    Wanted {
+        /// VIP indexes.
+        vips: Vec<u32>,
     },
     /// A pod's status changed; its stages are on the root's clock.
     Pod {

@@ -31,13 +31,34 @@ struct Followed {
     installed: bool,
     /// This version or a newer one is in force on the node.
     acknowledged: u64,
-    /// Sequence number and version of the last entry sent, until it is acknowledged.
-    sent: Option<(u64, u64)>,
+    /// The last entry sent, until it is acknowledged.
+    sent: Option<Sent>,
     /// End of the lease under which versions before `sent` may be used.
     older_until: Option<Boottime>,
     /// An entry with `settle` is pending or unacknowledged. It stays set when a newer version without the flag replaces
     /// that entry.
     settle: bool,
+}
+
+/// An entry that was sent and is not acknowledged.
+#[derive(Debug)]
+struct Sent {
+    /// Sequence number of its message.
+    seq: u64,
+    version: u64,
+    /// It is the answer that no such VIP exists: the node stops following it.
+    gone: bool,
+}
+
+/// The effects of an acknowledgement.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledged {
+    /// It acknowledges messages with entries.
+    pub(super) any: bool,
+    /// The VIPs of their entries.
+    pub(super) vips: Vec<u32>,
+    /// VIPs that do not exist and that the node therefore no longer follows.
+    pub(super) gone: Vec<u32>,
 }
 
 /// The relation of a node's clock to the root's.
@@ -67,6 +88,9 @@ pub(super) struct Peer {
     follows: BTreeMap<u32, Followed>,
     /// VIPs whose entries have to be sent.
     pending: BTreeSet<u32>,
+    /// VIPs that the node's maps hold, and of which the root has no entry yet. A grant would renew the lease on entries
+    /// that may be out of date: none is sent meanwhile.
+    unanswered: BTreeSet<u32>,
     /// VIPs of unacknowledged messages, by sequence number.
     in_flight: BTreeMap<u64, Vec<u32>>,
     pods: Pods,
@@ -85,8 +109,9 @@ impl Peer {
         self.follows.keys().copied().collect()
     }
 
-    /// A new stream. The node's entries may be of any version, and its last lease may still run. `remote`: the node is
-    /// on another machine than the root.
+    /// A new stream. The node's entries may be of any version, and its last lease may still run. All of them are
+    /// unanswered: [`Peer::changed`] follows for those that the root has. `remote`: the node is on another machine than
+    /// the root.
     pub(super) fn open(&mut self, session: Session, follows: &[u32], remote: bool) {
         let installed = |vip: &u32| {
             (
@@ -99,7 +124,8 @@ impl Peer {
             )
         };
         self.follows = follows.iter().map(installed).collect();
-        self.pending = follows.iter().copied().collect();
+        self.pending.clear();
+        self.unanswered = follows.iter().copied().collect();
         self.in_flight.clear();
         self.session = Some(session);
         self.down_at = None;
@@ -126,12 +152,12 @@ impl Peer {
         self.granted_at.map(|sent| terms.usable_until(sent))
     }
 
-    /// The node acknowledged everything up to `seq`. Returns the VIPs of the acknowledged messages; none if nothing new
-    /// is acknowledged.
-    pub(super) fn acknowledge(&mut self, seq: u64) -> Option<Vec<u32>> {
+    /// The node acknowledged everything up to `seq`.
+    pub(super) fn acknowledge(&mut self, seq: u64) -> Acknowledged {
         if seq > self.seq {
-            return None;
+            return Acknowledged::default();
         }
+        let mut gone = Vec::new();
         let later = self.in_flight.split_off(&(seq + 1));
         let done = std::mem::replace(&mut self.in_flight, later);
         let any = !done.is_empty();
@@ -140,34 +166,42 @@ impl Peer {
             let Some(followed) = self.follows.get_mut(vip) else {
                 continue;
             };
-            if let Some((_, version)) = followed.sent.take_if(|(sent, _)| *sent <= seq) {
-                followed.acknowledged = version;
+            if let Some(sent) = followed.sent.take_if(|sent| sent.seq <= seq) {
+                let pending = self.pending.contains(vip);
+                followed.acknowledged = sent.version;
                 followed.older_until = None;
-                followed.settle &= self.pending.contains(vip);
+                followed.settle &= pending;
+                if sent.gone && !pending {
+                    gone.push(*vip);
+                }
             }
         }
-        any.then_some(vips)
+        for vip in &gone {
+            self.follows.remove(vip);
+        }
+        Acknowledged { any, vips, gone }
     }
 
-    /// Follows a VIP, or sends its entry again. False at the limit of VIPs.
+    /// Follows a VIP: [`Peer::changed`] sends its entry, also again. False at the limit of VIPs.
     pub(super) fn want(&mut self, vip: u32) -> bool {
         if self.follows.len() >= FOLLOWS_MAX && !self.follows.contains_key(&vip) {
             return false;
         }
         self.follows.entry(vip).or_default();
-        self.pending.insert(vip);
         true
     }
 
     pub(super) fn unfollow(&mut self, vip: u32) {
         self.follows.remove(&vip);
         self.pending.remove(&vip);
+        self.unanswered.remove(&vip);
     }
 
-    /// A newer version of a VIP's entry has to be sent. Returns the stream to wake.
+    /// The root has an entry of the VIP, or a newer version of it, which has to be sent. Returns the stream to wake.
     pub(super) fn changed(&mut self, vip: u32, settle: bool) -> Option<Session> {
         let followed = self.follows.get_mut(&vip)?;
         followed.settle |= settle;
+        self.unanswered.remove(&vip);
         self.pending.insert(vip);
         self.session
     }
@@ -178,7 +212,7 @@ impl Peer {
         if followed.acknowledged >= version || !followed.installed {
             return None;
         }
-        if self.pending.contains(&vip) {
+        if self.pending.contains(&vip) || self.unanswered.contains(&vip) {
             self.leased_until(terms)
         } else {
             followed.older_until
@@ -240,7 +274,7 @@ impl Peer {
         let anything = self.config_pending
             || self.pods.are_pending()
             || !self.pending.is_empty()
-            || self.beat.is_some();
+            || (self.beat.is_some() && self.unanswered.is_empty());
         if !anything || self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }
@@ -249,7 +283,7 @@ impl Peer {
         let (run, run_complete) = self.pods.take();
         let entries = self.take_entries(root);
         // A grant goes out after all changes: it would renew the lease on replaced entries otherwise.
-        let beat = if self.pending.is_empty() {
+        let beat = if self.pending.is_empty() && self.unanswered.is_empty() {
             self.beat.take()
         } else {
             None
@@ -294,12 +328,9 @@ impl Peer {
             let Some(followed) = self.follows.get_mut(&vip) else {
                 continue;
             };
-            let unknown = || Entry {
-                vip,
-                gone: true,
-                ..Entry::default()
+            let Some(mut entry) = root.entries.get(&vip).cloned() else {
+                continue;
             };
-            let mut entry = root.entries.get(&vip).cloned().unwrap_or_else(unknown);
             entry.settle |= followed.settle;
             followed.older_until = if followed.installed {
                 older_until
@@ -307,7 +338,11 @@ impl Peer {
                 None
             };
             followed.installed = true;
-            followed.sent = Some((self.seq, entry.version));
+            followed.sent = Some(Sent {
+                seq: self.seq,
+                version: entry.version,
+                gone: entry.gone,
+            });
             bytes += entry.encoded_len();
             entries.push(entry);
         }

@@ -54,6 +54,24 @@ fn sent(root: &mut Root, session: Session, now: Boottime) -> Down {
     }
 }
 
+fn want(root: &mut Root, session: Session, vip: u32) {
+    root.receive(
+        session,
+        Up {
+            want: vec![vip],
+            ..Up::default()
+        },
+        LATER,
+    );
+}
+
+/// Publishes an entry of each VIP, as control does when the root asks for it.
+fn publish_all(root: &mut Root, vips: &[u32]) {
+    for vip in vips {
+        root.publish(entry(*vip, 1));
+    }
+}
+
 fn acknowledge(root: &mut Root, session: Session, seq: u64) {
     root.receive(
         session,
@@ -124,6 +142,7 @@ fn entries_that_do_not_fit_into_one_message_delay_the_grant() {
 #[test]
 fn entries_with_settle_are_sent_first() {
     let mut root = root();
+    publish_all(&mut root, &[1, 2]);
     let session = open(&mut root, "n", &[]);
     root.receive(
         session,
@@ -149,30 +168,127 @@ fn entries_with_settle_are_sent_first() {
 }
 
 #[test]
-fn a_follower_of_an_unknown_vip_is_sent_that_it_is_gone_and_later_changes() {
+fn a_follower_of_a_vip_that_does_not_exist_is_sent_that_it_is_gone_and_no_longer_follows_it() {
     let mut root = root();
     let session = open(&mut root, "n", &[]);
-    root.receive(
-        session,
-        Up {
-            want: vec![9],
-            ..Up::default()
-        },
-        LATER,
-    );
+    want(&mut root, session, 9);
+    sent(&mut root, session, LATER);
+    assert_eq!(root.wanted(WANTED_MAX), [9]);
+    assert_eq!(root.absent(9), [session]);
+    let down = sent(&mut root, session, LATER);
+    assert!(down.entries[0].gone);
+    acknowledge(&mut root, session, down.seq);
+    assert!(root.entries.is_empty() && root.followers.is_empty());
+    assert_eq!(root.publish(entry(9, 4)), [], "no node follows it");
+    want(&mut root, session, 9);
+    assert_eq!(sent(&mut root, session, LATER).entries[0].version, 4);
+}
+
+#[test]
+fn an_app_created_while_a_node_is_sent_that_it_does_not_exist_is_sent_to_that_node() {
+    let mut root = root();
+    let session = open(&mut root, "n", &[]);
+    want(&mut root, session, 9);
+    root.absent(9);
     assert!(sent(&mut root, session, LATER).entries[0].gone);
     assert_eq!(root.publish(entry(9, 4)), [session]);
-    assert!(!sent(&mut root, session, LATER).entries[0].gone);
-    root.publish(Entry {
-        gone: true,
-        ..entry(9, 5)
-    });
-    assert!(sent(&mut root, session, LATER).entries[0].gone);
+    let down = sent(&mut root, session, LATER);
+    assert_eq!((down.entries[0].version, down.entries[0].gone), (4, false));
+    acknowledge(&mut root, session, down.seq);
+    assert_eq!(
+        root.publish(entry(9, 5)),
+        [session],
+        "it still follows the VIP"
+    );
+    assert_eq!(
+        root.absent(9),
+        [],
+        "an answer that came too late is ignored"
+    );
+}
+
+#[test]
+fn control_is_asked_once_for_each_vip_without_an_entry() {
+    let mut root = root();
+    root.publish(entry(3, 1));
+    let a = open(&mut root, "a", &[1, 2, 3]);
+    open(&mut root, "b", &[1, 4]);
+    want(&mut root, a, 5);
+    assert!(root.asks());
+    assert_eq!(root.wanted(3), [1, 2, 4]);
+    assert_eq!(root.wanted(3), [5]);
+    assert!(!root.asks());
+    root.publish(entry(1, 6));
+    open(&mut root, "c", &[1, 2]);
+    assert!(!root.asks(), "one is answered, the other was asked for");
+}
+
+#[test]
+fn a_node_that_greets_a_new_root_keeps_its_entries_without_a_grant_until_control_has_answered() {
+    let mut root = root();
+    let session = open(&mut root, "n", &[1, 2]);
+    root.receive(session, beat(LATER), LATER);
+    let first = sent(&mut root, session, LATER);
+    assert!(first.config.is_some());
+    assert_eq!((first.entries.len(), first.grant), (0, None));
+    assert!(matches!(root.next(session, LATER), Next::Idle));
+    root.publish(entry(1, 7));
+    let second = sent(&mut root, session, LATER);
+    assert_eq!((second.entries[0].version, second.grant), (7, None));
+    assert_eq!(root.absent(2), [session]);
+    let third = sent(&mut root, session, LATER);
+    assert!(third.entries[0].gone && third.entries[0].settle);
+    assert!(third.grant.is_some());
+}
+
+#[test]
+fn a_node_that_waits_for_an_answer_delays_settling_until_its_lease_has_expired() {
+    let mut root = root();
+    root.publish(entry(1, 7));
+    let session = open(&mut root, "n", &[1]);
+    root.receive(session, beat(LATER), LATER);
+    sent(&mut root, session, LATER);
+    let again = open(&mut root, "n", &[1, 2]);
+    root.receive(again, beat(LATER), LATER);
+    sent(&mut root, again, LATER);
+    let until = LATER + TERMS.usable();
+    assert_eq!(root.settling(2, 5, LATER), Settling::Wait(Some(until)));
+    assert_eq!(root.settling(2, 5, until), Settling::Settled);
+}
+
+#[test]
+fn a_request_for_another_entry_does_not_delay_grants() {
+    let mut root = root();
+    let session = open(&mut root, "n", &[]);
+    want(&mut root, session, 9);
+    root.receive(session, beat(LATER), LATER);
+    assert!(sent(&mut root, session, LATER).grant.is_some());
+}
+
+#[test]
+fn entries_of_sleeping_apps_exist_only_while_a_node_follows_them() {
+    let mut root = root();
+    let asleep = |vip, version| Entry {
+        asleep: true,
+        ..entry(vip, version)
+    };
+    root.publish(asleep(1, 1));
+    root.publish(entry(2, 2));
+    assert_eq!(root.entries.keys().collect::<Vec<_>>(), [&2]);
+    let session = open(&mut root, "n", &[1, 2]);
+    root.publish(asleep(1, 3));
+    assert_eq!(root.entries.len(), 2);
+    root.publish(asleep(2, 4));
+    root.end(session, LATER);
+    assert_eq!(root.entries.len(), 2, "the node may come back");
+    assert!(root.expire(LATER + TERMS.usable()).is_some());
+    assert!(root.entries.is_empty() && root.unanswered.is_empty());
 }
 
 #[test]
 fn a_change_is_sent_to_followers_only() {
     let mut root = root();
+    publish_all(&mut root, &[1, 2]);
     let follower = open(&mut root, "a", &[1]);
     let other = open(&mut root, "b", &[2]);
     for session in [follower, other] {
@@ -185,15 +301,9 @@ fn a_change_is_sent_to_followers_only() {
 #[test]
 fn only_the_newest_version_is_sent_and_it_keeps_the_settle_flag_of_an_older_one() {
     let mut root = root();
+    publish_all(&mut root, &[1]);
     let session = open(&mut root, "n", &[]);
-    root.receive(
-        session,
-        Up {
-            want: vec![1],
-            ..Up::default()
-        },
-        LATER,
-    );
+    want(&mut root, session, 1);
     sent(&mut root, session, LATER);
     acknowledge(&mut root, session, 1);
     root.publish(entry(1, 7));
@@ -393,7 +503,12 @@ fn times_of_another_machine_are_converted_to_the_roots_clock() {
     });
     let up = Up {
         beat: Some(Beat { at_ns: 1_000 }),
-        woke: vec![Woke { vip: 4, at_ns: 800 }],
+        woke: vec![Woke {
+            vip: 4,
+            at_ns: 800,
+            port: 80,
+            protocol: 6,
+        }],
         pods: vec![PodStatus {
             uid: "a".into(),
             stages,
@@ -407,7 +522,9 @@ fn times_of_another_machine_are_converted_to_the_roots_clock() {
         Event::Woke {
             node: "n".into(),
             vip: 4,
-            at: Boottime(50_800)
+            at: Boottime(50_800),
+            port: 80,
+            protocol: 6,
         }
     );
     let Event::Pod { status, .. } = &received.events[1] else {

@@ -58,6 +58,7 @@ fn app(vip: u32) -> Entry {
         asleep: false,
         gone: false,
         port: 80,
+        protocol: 6,
     }
 }
 

@@ -145,7 +145,12 @@ impl World {
             Action::Publish {
                 vip, status, entry, ..
             } => self.publish(vip, &status, entry),
-            Action::Announce { version, entry, .. } => self.entries.push((version, entry)),
+            // The fleet ignores what is not newer.
+            Action::Announce { version, entry, .. } => {
+                if self.entries.last().is_none_or(|(last, _)| *last < version) {
+                    self.entries.push((version, entry));
+                }
+            }
             Action::Withdraw { version, .. } => {
                 let nowhere = Entry {
                     backends: Vec::new(),
@@ -173,6 +178,7 @@ impl World {
             | Action::SyncPods { .. }
             | Action::NodeUp { .. }
             | Action::NodeDown { .. }
+            | Action::Absent { .. }
             | Action::RecordEvent { .. } => {}
         }
     }
@@ -350,11 +356,25 @@ impl World {
     }
 
     pub(super) fn woke(&mut self) {
+        self.woke_by(80, 6);
+    }
+
+    /// A node reports the first packet, to this port and protocol.
+    pub(super) fn woke_by(&mut self, port: u32, protocol: u32) {
         self.event(Event::Fleet(FleetEvent::Woke {
             node: "n1".into(),
             vip: VIP,
             at: self.now,
+            port,
+            protocol,
         }));
+    }
+
+    /// A node follows a VIP that the fleet has no entry of; returns the new actions.
+    pub(super) fn wanted(&mut self, vip: u32) -> Vec<Action> {
+        let before = self.todo.len();
+        self.event(Event::Fleet(FleetEvent::Wanted { vips: vec![vip] }));
+        self.todo.iter().skip(before).cloned().collect()
     }
 
     /// One second with this concurrency in the activator; returns the number of actions.

@@ -1,0 +1,143 @@
+//! Simulation of both halves of the stream in virtual time, with late messages, lost streams, cut networks, frozen and
+//! restarted agents, and control that dies with or without its activator: no packet is sent to a removed pod while an
+//! activator can be reached, and awake apps are served without control. Leaving out any one rule makes a run fail.
+//!
+//! A failure names its seed; `SIMULATION_SEED=N cargo test -p dormouse-fleet --test simulation` runs that seed alone.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod machine;
+mod world;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use dormouse_fleet::lease::Terms;
+use world::World;
+
+const NODES: usize = 5;
+const VIPS: u32 = 4;
+const TICK: Duration = Duration::from_millis(20);
+const TICKS: u32 = 1_000;
+const SEEDS: RangeInclusive<u64> = 1..=2_000;
+const HOUR: Duration = Duration::from_hours(1);
+const TERMS: Terms = Terms {
+    lease: Duration::from_secs(1),
+};
+
+/// The rule that a run leaves out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Without {
+    Nothing,
+    KernelCheck,
+    LeaseFromSending,
+    AcknowledgeInForce,
+    SettleWait,
+    NewRootWaits,
+    GrantInOrder,
+    GraceBeforeGrant,
+    EndedSessionsCount,
+    GrantAfterAnswers,
+    /// Entries are used without a lease only while no activator answers.
+    ActivatorFirst,
+    AnswerEndsStale,
+    GrantEndsStale,
+    /// Entries are used without a lease while neither control nor an activator answers.
+    StaleMode,
+}
+
+/// The seeds of a test, or the one to run again.
+fn seeds(all: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    let one = std::env::var("SIMULATION_SEED").ok();
+    one.map_or(all, |seed| {
+        let seed = seed.parse().unwrap();
+        seed..=seed
+    })
+}
+
+#[test]
+fn no_packet_is_sent_to_a_removed_pod() {
+    let (mut removed, mut stale) = (0, 0);
+    for seed in seeds(SEEDS) {
+        let mut world = World::new(seed, Without::Nothing);
+        world
+            .run(TICKS)
+            .unwrap_or_else(|error| panic!("SIMULATION_SEED={seed}: {error}"));
+        removed += world.seen.removed;
+        stale += world.seen.stale;
+    }
+    let runs = seeds(SEEDS).count();
+    assert!(
+        removed > 5 * runs && stale > 5 * runs,
+        "{removed} pods were removed, {stale} connections were stale: too few to prove anything"
+    );
+}
+
+/// Refused connections to awake apps while control and activator are dead for an hour.
+fn refused_in_an_hour_without_control(seed: u64, without: Without) -> Result<usize, String> {
+    let mut world = World::new(seed, without);
+    world.run_calmly(500)?;
+    let pods = world.apps.pods.clone();
+    world.seen.refused = 0;
+    world.kill_control_for(HOUR, true);
+    let ticks = u32::try_from(HOUR.as_millis() / TICK.as_millis()).unwrap();
+    world.run_calmly(ticks - 1)?;
+    if world.seen.stale == 0 || world.apps.pods != pods {
+        return Err("no app was used without a lease".to_owned());
+    }
+    Ok(world.seen.refused)
+}
+
+#[test]
+fn no_connection_to_an_awake_app_fails_while_control_is_dead_for_an_hour() {
+    for seed in seeds(1..=4) {
+        let refused = refused_in_an_hour_without_control(seed, Without::Nothing);
+        assert_eq!(refused, Ok(0), "SIMULATION_SEED={seed}");
+    }
+    let refused = refused_in_an_hour_without_control(1, Without::StaleMode);
+    assert!(refused != Ok(0), "{refused:?}");
+}
+
+#[test]
+fn after_an_outage_every_node_has_the_newest_entry_of_each_vip_that_it_follows() {
+    for seed in seeds(1..=100) {
+        let mut world = World::new(seed, Without::Nothing);
+        world.run(TICKS).unwrap();
+        world.kill_control_for(10 * TERMS.lease, seed % 2 == 0);
+        world.run_still(1_000).unwrap();
+        assert!(
+            world.apps.removing.is_empty(),
+            "SIMULATION_SEED={seed}: everything settles"
+        );
+        for machine in &world.machines {
+            assert!(
+                machine.clock(world.now) < machine.kernel.lease_until && !machine.kernel.stale,
+                "SIMULATION_SEED={seed}: the lease is renewed"
+            );
+            for (vip, pods) in &machine.kernel.words {
+                assert_eq!(pods, &world.apps.pods[vip], "SIMULATION_SEED={seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn leaving_out_any_rule_is_detected() {
+    for without in [
+        Without::KernelCheck,
+        Without::LeaseFromSending,
+        Without::AcknowledgeInForce,
+        Without::SettleWait,
+        Without::NewRootWaits,
+        Without::GrantInOrder,
+        Without::GraceBeforeGrant,
+        Without::EndedSessionsCount,
+        Without::GrantAfterAnswers,
+        Without::ActivatorFirst,
+        Without::AnswerEndsStale,
+        Without::GrantEndsStale,
+    ] {
+        let caught = seeds(SEEDS).find(|seed| World::new(*seed, without).run(TICKS).is_err());
+        assert!(caught.is_some(), "no run failed without {without:?}");
+    }
+}

@@ -1,0 +1,386 @@
+//! The world of the simulation: control with its apps, the activator, the network, and the nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use dormouse_fleet::proto::{Entry, NodeConfig};
+use dormouse_fleet::root::{Next, Root, Settling};
+use dormouse_fleet::{Boottime, ServerConfig};
+
+use super::machine::Machine;
+use super::{NODES, TERMS, TICK, VIPS, Without};
+
+/// xorshift64*: a run is its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound.max(1)
+    }
+
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// Model of the app controller: the store, the running pods, and the removals that wait for settling.
+pub(super) struct Apps {
+    revision: u64,
+    pub(super) pods: BTreeMap<u32, BTreeSet<u64>>,
+    running: BTreeSet<u64>,
+    pub(super) removing: Vec<(u32, u64, u64)>,
+    /// VIPs that the root asked for, with the time of the answer.
+    asked: Vec<(Boottime, u32)>,
+}
+
+/// What has happened, so that a run that proves nothing fails.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Pods that were removed.
+    pub(super) removed: usize,
+    /// Connections to running pods by an entry whose lease was over.
+    pub(super) stale: usize,
+    /// Connections to awake apps that a node refused: its lease was over, and no activator could be reached.
+    pub(super) refused: usize,
+}
+
+pub(super) struct World {
+    without: Without,
+    random: Random,
+    pub(super) now: Boottime,
+    root: Root,
+    epoch: u64,
+    pub(super) machines: Vec<Machine>,
+    pub(super) apps: Apps,
+    /// Control does not run until then.
+    control_dead_until: Boottime,
+    /// No activator runs until then.
+    activator_dead_until: Boottime,
+    pub(super) seen: Seen,
+}
+
+fn root(epoch: u64, started: Boottime) -> Root {
+    let config = ServerConfig {
+        lease: TERMS.lease,
+        epoch,
+        node_config: NodeConfig::default(),
+        boot_id: "boot".into(),
+    };
+    Root::new(config, started)
+}
+
+impl World {
+    pub(super) fn new(seed: u64, without: Without) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let machines = (0..NODES)
+            .map(|index| Machine::new(index, i64::try_from(random.below(1_800)).unwrap() - 900))
+            .collect();
+        let apps = Apps {
+            revision: 1,
+            pods: (0..VIPS).map(|vip| (vip, BTreeSet::new())).collect(),
+            running: BTreeSet::new(),
+            removing: Vec::new(),
+            asked: Vec::new(),
+        };
+        Self {
+            without,
+            random,
+            now: Boottime(10_000_000_000),
+            root: root(1, Boottime(0)),
+            epoch: 1,
+            machines,
+            apps,
+            control_dead_until: Boottime(0),
+            activator_dead_until: Boottime(0),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Runs `ticks` with all faults. Fails at the first packet sent to a removed pod.
+    pub(super) fn run(&mut self, ticks: u32) -> Result<(), String> {
+        for _ in 0..ticks {
+            if self.random.once_in(400) {
+                self.kill_control();
+            }
+            self.tick(Self::disturb)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `ticks` without faults.
+    pub(super) fn run_calmly(&mut self, ticks: u32) -> Result<(), String> {
+        (0..ticks).try_for_each(|_| self.tick(|_, _| {}))
+    }
+
+    /// Runs `ticks` without faults and without changes of apps.
+    pub(super) fn run_still(&mut self, ticks: u32) -> Result<(), String> {
+        for _ in 0..ticks {
+            self.now = self.now + TICK;
+            self.answer();
+            self.settle();
+            for index in 0..NODES {
+                self.step(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, disturb: impl Fn(&mut Self, usize)) -> Result<(), String> {
+        self.now = self.now + TICK;
+        if self.has_control() {
+            self.change_apps();
+            self.answer();
+            self.settle();
+        }
+        for index in 0..NODES {
+            disturb(self, index);
+            self.step(index)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, index: usize) -> Result<(), String> {
+        self.deliver(index);
+        self.step_agent(index);
+        self.send_packets(index)
+    }
+
+    fn has_control(&self) -> bool {
+        self.control_dead_until <= self.now
+    }
+
+    fn reaches_control(&self, index: usize) -> bool {
+        self.has_control() && self.machines[index].control_cut_until <= self.now
+    }
+
+    fn reaches_activator(&self, index: usize) -> bool {
+        self.activator_dead_until <= self.now
+            && self.machines[index].activator_cut_until <= self.now
+    }
+
+    fn entry(&self, vip: u32, settle: bool) -> Entry {
+        let pods = self.apps.pods[&vip].iter();
+        let backends = pods.flat_map(|pod| pod.to_be_bytes()).collect();
+        let version = self.apps.revision;
+        Entry {
+            vip,
+            version,
+            mode: 1,
+            backends,
+            settle,
+            leased: true,
+            asleep: self.apps.pods[&vip].is_empty(),
+            ..Entry::default()
+        }
+    }
+
+    fn change_apps(&mut self) {
+        let vip = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
+        self.apps.revision += 1;
+        let revision = self.apps.revision;
+        let pods = self.apps.pods.get_mut(&vip).unwrap();
+        if pods.len() < 2 && self.random.once_in(8) {
+            pods.insert(revision);
+            self.apps.running.insert(revision);
+            let entry = self.entry(vip, false);
+            self.root.publish(entry);
+        } else if let Some(pod) = pods.first().copied()
+            && self.random.once_in(12)
+        {
+            pods.remove(&pod);
+            self.apps.removing.push((vip, revision, pod));
+            let entry = self.entry(vip, true);
+            self.root.publish(entry);
+        }
+    }
+
+    /// Control answers for the VIPs that nodes follow, later than the other events.
+    fn answer(&mut self) {
+        for vip in self.root.wanted(usize::MAX) {
+            let delay = Duration::from_millis(self.random.below(2_000));
+            self.apps.asked.push((self.now + delay, vip));
+        }
+        let asked = std::mem::take(&mut self.apps.asked);
+        let (due, later) = asked.into_iter().partition(|(at, _)| *at <= self.now);
+        self.apps.asked = later;
+        let due: Vec<(Boottime, u32)> = due;
+        for (_, vip) in due {
+            let entry = self.entry(vip, false);
+            self.root.publish(entry);
+        }
+    }
+
+    fn settle(&mut self) {
+        let (root, now, without) = (&self.root, self.now, self.without);
+        let running = &mut self.apps.running;
+        let before = self.apps.removing.len();
+        self.apps.removing.retain(|(vip, version, pod)| {
+            let settled = without == Without::SettleWait
+                || root.settling(*vip, *version, now) == Settling::Settled;
+            if settled {
+                running.remove(pod);
+            }
+            !settled
+        });
+        self.seen.removed += before - self.apps.removing.len();
+    }
+
+    fn disturb(&mut self, index: usize) {
+        let pause = Duration::from_millis(self.random.below(4_000));
+        let machine = &mut self.machines[index];
+        if self.random.once_in(150) {
+            machine.frozen_until = self.now + pause;
+        }
+        if self.random.once_in(300) {
+            machine.control_cut_until = self.now + pause;
+            if self.random.once_in(2) {
+                machine.activator_cut_until = self.now + pause;
+            }
+            self.lose_stream(index);
+        }
+        if self.random.once_in(120) {
+            self.lose_stream(index);
+        }
+        if self.random.once_in(300) {
+            self.lose_stream(index);
+            self.machines[index].restart(index);
+        }
+    }
+
+    /// The root learns of it at once, the agent at its next step. Messages in flight are lost.
+    fn lose_stream(&mut self, index: usize) {
+        let machine = &mut self.machines[index];
+        if let Some(session) = machine.session.take() {
+            self.root.end(session, self.now);
+        }
+        machine.agent.close();
+        machine.up.clear();
+        machine.down.clear();
+        machine.grace = None;
+        if self.without == Without::EndedSessionsCount {
+            // The node's followed VIPs are deleted with the stream.
+            while self.root.expire(Boottime(u64::MAX)).is_some() {}
+        }
+    }
+
+    /// Control is killed, sometimes with the activator, and starts again later with a new epoch.
+    fn kill_control(&mut self) {
+        let pause = Duration::from_millis(self.random.below(3_000));
+        let both = self.random.once_in(2);
+        self.kill_control_for(pause, both);
+    }
+
+    pub(super) fn kill_control_for(&mut self, pause: Duration, with_activator: bool) {
+        for index in 0..NODES {
+            self.lose_stream(index);
+        }
+        self.control_dead_until = self.now + pause;
+        if with_activator {
+            self.activator_dead_until = self.control_dead_until;
+        }
+        self.epoch += 1;
+        let started = if self.without == Without::NewRootWaits {
+            Boottime(0)
+        } else {
+            self.control_dead_until
+        };
+        self.root = root(self.epoch, started);
+        self.apps.asked.clear();
+    }
+
+    /// Delivers messages with random delays, in order.
+    fn deliver(&mut self, index: usize) {
+        let now = self.now;
+        let delay = Duration::from_millis(self.random.below(300));
+        let late = self.random.once_in(20);
+        let machine = &mut self.machines[index];
+        let Some(session) = machine.session else {
+            return;
+        };
+        while machine.up.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, up) = machine.up.pop_front().unwrap();
+            self.root.receive(session, up, now);
+        }
+        if let Next::Send(down) = self.root.next(session, now) {
+            let earliest = machine.down.back().map_or(now, |(at, _)| *at);
+            if self.without == Without::GrantAfterAnswers
+                && down.grant.is_none()
+                && down.entries.is_empty()
+            {
+                // A grant in the first message, although control has not answered for all entries.
+                machine.kernel.lease_until = machine.clock(now) + TERMS.lease;
+            }
+            if let Some(grant) = &down.grant
+                && self.without == Without::GrantInOrder
+                && now >= machine.frozen_until
+            {
+                machine.kernel.lease_until = Boottime(grant.beat_ns) + TERMS.lease;
+            }
+            let at = if late { now + delay } else { now + TICK };
+            machine.down.push_back((at.max(earliest), *down));
+        }
+    }
+
+    fn step_agent(&mut self, index: usize) {
+        let (now, without) = (self.now, self.without);
+        let (control, activator) = (self.reaches_control(index), self.reaches_activator(index));
+        let machine = &mut self.machines[index];
+        if now < machine.frozen_until {
+            return;
+        }
+        let clock = machine.clock(now);
+        if machine.session.is_none() && control {
+            let mut up = machine.agent.open(clock);
+            let session = self.root.hello(up.hello.take().unwrap()).unwrap().session;
+            machine.session = Some(session);
+            machine.up.push_back((now, up));
+        }
+        machine.probe(activator, now, without);
+        machine.finish_grace(now, without);
+        while machine.grace.is_none() && machine.down.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, down) = machine.down.pop_front().unwrap();
+            machine.receive(down, now, without);
+        }
+        let miss = u32::try_from(self.random.below(u64::from(VIPS))).unwrap();
+        if !machine.kernel.words.contains_key(&miss) {
+            machine.agent.missed(miss, clock);
+        }
+        if let Some(up) = machine.agent.next(clock) {
+            let at = now + Duration::from_millis(self.random.below(60));
+            let earliest = machine.up.back().map_or(now, |(at, _)| *at);
+            machine.up.push_back((at.max(earliest), up));
+        }
+    }
+
+    /// Opens a connection to every VIP on this node, also while its agent is frozen.
+    fn send_packets(&mut self, index: usize) -> Result<(), String> {
+        let activator = self.reaches_activator(index);
+        let (machine, running) = (&self.machines[index], &self.apps.running);
+        let kernel = &machine.kernel;
+        let leased =
+            machine.clock(self.now) < kernel.lease_until || self.without == Without::KernelCheck;
+        let awake = kernel.words.values();
+        let awake = awake.filter(|pods| pods.iter().any(|pod| running.contains(pod)));
+        if !leased && !kernel.stale {
+            self.seen.refused += if activator { 0 } else { awake.count() };
+            return Ok(());
+        }
+        if !leased {
+            self.seen.stale += awake.count();
+        }
+        if !leased && machine.is_alone() {
+            return Ok(());
+        }
+        let fades = self.now < kernel.fading_until;
+        let fading = kernel.fading.iter().filter(|_| fades);
+        for (vip, pods) in kernel.words.iter().chain(fading) {
+            if let Some(pod) = pods.iter().find(|pod| !running.contains(pod)) {
+                return Err(format!("n{index} sent to removed pod {pod} of VIP {vip}"));
+            }
+        }
+        Ok(())
+    }
+}
