@@ -1,7 +1,9 @@
 //! Benchmarks by name, each row with its bound.
 
+mod apps;
 mod cni;
 mod dataplane;
+mod lines;
 mod percentile;
 mod store;
 mod wake;
@@ -45,7 +47,8 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 4] = [
+const BENCHES: [(&str, Bench); 5] = [
+    ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run)),
     ("dataplane", Bench::Nodes(dataplane::run)),
     ("store", Bench::Plain(store::run)),

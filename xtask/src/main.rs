@@ -54,9 +54,9 @@ enum Verb {
     },
     /// Run a benchmark and compare its results with their bounds
     Bench {
-        /// Name of the benchmark: cni, dataplane, store or wake
+        /// Name of the benchmark: apps, cni, dataplane, store or wake
         name: String,
-        /// Groups of rows of the benchmark `store`, such as unary, lists or kills; without any, all but kills
+        /// Groups of rows of the benchmarks `apps` and `store`, such as wakes or lists; without any, all but kills of `store`
         groups: Vec<String>,
         /// Also write the results to this file, as JSON
         #[arg(long, value_name = "FILE")]

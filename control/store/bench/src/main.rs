@@ -5,11 +5,8 @@
 mod load;
 mod noop;
 mod process;
-mod progress;
 mod proto;
-mod row;
 mod rows;
-mod sample;
 mod serve;
 mod watchers;
 mod work;
@@ -18,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use dormouse_rows::{host, progress, row, sample};
 
 /// Measures the store against a server that does nothing and against etcd
 #[derive(Parser)]

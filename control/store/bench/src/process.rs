@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use dormouse_rows::process::Process;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -14,10 +15,6 @@ use tonic::transport::{Channel, Endpoint};
 use crate::proto::kv_client::KvClient;
 use crate::work;
 
-/// A tick of the CPU times in /proc/PID/stat: USER_HZ is 100 on every architecture that Rust's standard library supports.
-const TICK: Duration = Duration::from_millis(10);
-/// Bytes of the unit of /proc/PID/status.
-const KIB: u64 = 1024;
 /// Memory in which etcd keeps its files, so that no disk is measured.
 const TMPFS: &str = "/dev/shm";
 /// The largest response: a list of 500,000 values.
@@ -59,7 +56,7 @@ pub(crate) enum Kind {
 /// A running server. It ends when this is dropped.
 pub(crate) struct Server {
     child: Child,
-    pid: u32,
+    process: Process,
     url: String,
     /// Standard output of a server of this program.
     output: Option<Lines<BufReader<ChildStdout>>>,
@@ -142,11 +139,11 @@ impl Server {
     }
 
     fn new(child: Child, url: String) -> Result<Self> {
-        let pid = child.id().context("a server ended at once")?;
+        let process = Process(child.id().context("a server ended at once")?);
         Ok(Self {
             child,
             output: None,
-            pid,
+            process,
             url,
             _data: None,
         })
@@ -187,8 +184,7 @@ impl Server {
 
     /// The CPU time of the process so far, user and system.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        let stat = self.file("stat")?;
-        ticks(&stat).map(|ticks| TICK * ticks)
+        self.process.cpu()
     }
 
     /// The CPU time since an earlier [`Server::cpu`].
@@ -198,7 +194,7 @@ impl Server {
 
     /// The resident memory of the process, in bytes.
     pub(crate) fn resident(&self) -> Result<u64> {
-        resident_kib(&self.file("status")?).map(|kib| kib * KIB)
+        self.process.resident()
     }
 
     /// A metric of a server of this program.
@@ -225,11 +221,6 @@ impl Server {
     /// Kills the process (SIGKILL) and waits for its end.
     pub(crate) async fn kill(mut self) -> Result<()> {
         self.child.kill().await.context("failed to kill a server")
-    }
-
-    fn file(&self, name: &str) -> Result<String> {
-        let path = format!("/proc/{}/{name}", self.pid);
-        std::fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))
     }
 }
 
@@ -267,52 +258,4 @@ fn spawn(command: &mut Command) -> Result<Child> {
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("failed to find a free port")?;
     Ok(listener.local_addr()?.port())
-}
-
-/// The sum of `utime` and `stime` (proc(5)) in the text of /proc/PID/stat.
-fn ticks(stat: &str) -> Result<u32> {
-    // The second field is the name in parentheses, which may contain spaces.
-    let (_, fields) = stat
-        .rsplit_once(") ")
-        .context("/proc/PID/stat has no name")?;
-    let times: Vec<u32> = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
-    ensure!(times.len() == 2, "/proc/PID/stat has no CPU times");
-    Ok(times.iter().sum())
-}
-
-/// `VmRSS` (proc(5)) in the text of /proc/PID/status.
-fn resident_kib(status: &str) -> Result<u64> {
-    let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmRSS:")) else {
-        bail!("/proc/PID/status has no VmRSS");
-    };
-    let number = line.trim().trim_end_matches(" kB");
-    number.parse().context("VmRSS is not a number of kB")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_times_are_found_after_a_name_with_spaces() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 12 30 0 0 20 0 3 0 5 6 7";
-        assert_eq!(ticks(stat).unwrap(), 42);
-        assert!(ticks("7 (a) S 1").is_err());
-        assert!(ticks("").is_err());
-    }
-
-    #[test]
-    fn resident_memory_is_read_in_kib() {
-        assert_eq!(
-            resident_kib("Name:\ta\nVmRSS:\t   2048 kB\n").unwrap(),
-            2048
-        );
-        assert!(resident_kib("Name:\ta\n").is_err());
-        assert!(resident_kib("VmRSS:\tmany kB\n").is_err());
-    }
 }

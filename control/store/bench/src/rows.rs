@@ -3,7 +3,6 @@
 mod compaction;
 mod durable;
 mod flood;
-mod host;
 mod large;
 mod lists;
 mod memory;
@@ -23,10 +22,10 @@ use clap::Args;
 
 use crate::load::{Load, Shape};
 use crate::process::{self, Kind, Server};
-use crate::progress;
 use crate::row::{Row, say};
 use crate::sample::Sample;
 use crate::work::Work;
+use crate::{host, progress};
 
 /// Arguments of a run.
 #[derive(Clone, Args)]

@@ -10,7 +10,7 @@ use crate::sample::{median, ratio};
 /// The bound of a row.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Bound {
+pub enum Bound {
     /// Least value, in the row's unit.
     AtLeast(f64),
     /// Largest value, in the row's unit.
@@ -29,7 +29,7 @@ enum Value {
 
 /// One measurement.
 #[derive(Serialize)]
-pub(crate) struct Row {
+pub struct Row {
     name: String,
     value: Value,
     unit: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// A figure without a bound.
-    pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+    pub fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self {
             name: name.into(),
             value: Value::Number(value),
@@ -53,7 +53,7 @@ impl Row {
     }
 
     /// A figure of the store's samples and of the peer's: the medians, and the median of the rounds' ratios.
-    pub(crate) fn compared<T>(
+    pub fn compared<T>(
         name: impl Into<String>,
         unit: &'static str,
         [own, peer]: [&[T]; 2],
@@ -66,7 +66,7 @@ impl Row {
     }
 
     /// An observation.
-    pub(crate) fn noted(name: &str, seen: &'static str) -> Self {
+    pub fn noted(name: &str, seen: &'static str) -> Self {
         Self {
             value: Value::Text(seen),
             ..Self::new(name, 0.0, "")
@@ -74,7 +74,8 @@ impl Row {
     }
 
     /// Adds the figure of the server with which the row compares, in the same unit.
-    pub(crate) fn against(self, peer: f64) -> Self {
+    #[must_use]
+    pub fn against(self, peer: f64) -> Self {
         Self {
             peer: Some(peer),
             ..self
@@ -82,7 +83,8 @@ impl Row {
     }
 
     /// Adds the bound.
-    pub(crate) fn must(self, bound: Bound) -> Self {
+    #[must_use]
+    pub fn must(self, bound: Bound) -> Self {
         Self {
             must: Some(bound),
             ..self
@@ -90,13 +92,13 @@ impl Row {
     }
 
     /// Prints the row.
-    pub(crate) fn print(&self) -> Result<()> {
+    pub fn print(&self) -> Result<()> {
         print(&serde_json::to_string(self).context("failed to encode a row")?)
     }
 }
 
 /// Prints a line on standard output.
-pub(crate) fn print(line: &str) -> Result<()> {
+pub fn print(line: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}")
         .and_then(|()| output.flush())
@@ -104,6 +106,6 @@ pub(crate) fn print(line: &str) -> Result<()> {
 }
 
 /// Prints a line of progress. A closed standard error is no reason to stop.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
 }

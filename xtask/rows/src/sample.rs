@@ -4,20 +4,20 @@ use std::time::Duration;
 
 /// One run of a load on one server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// Answered requests.
-    pub(crate) ops: u64,
+    pub ops: u64,
     /// Time from the first request to the last response.
-    pub(crate) elapsed: Duration,
+    pub elapsed: Duration,
     /// CPU time of the server's process meanwhile, user and system.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// Latency of each request, ascending.
     latencies: Vec<Duration>,
 }
 
 impl Sample {
     /// A sample from the latencies of all requests, in any order.
-    pub(crate) fn new(mut latencies: Vec<Duration>, elapsed: Duration, cpu: Duration) -> Self {
+    pub fn new(mut latencies: Vec<Duration>, elapsed: Duration, cpu: Duration) -> Self {
         latencies.sort_unstable();
         Self {
             ops: latencies.len() as u64,
@@ -28,17 +28,17 @@ impl Sample {
     }
 
     /// Requests a second.
-    pub(crate) fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         self.ops as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 
     /// The server's CPU time for one request, in microseconds.
-    pub(crate) fn cpu_us(&self) -> f64 {
+    pub fn cpu_us(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / (self.ops.max(1) as f64)
     }
 
     /// The latency that a share of the requests does not exceed (nearest rank), in microseconds; 0 without requests.
-    pub(crate) fn latency_us(&self, share: f64) -> f64 {
+    pub fn latency_us(&self, share: f64) -> f64 {
         let wanted = share * self.latencies.len() as f64;
         let mut ranked = self.latencies.iter().zip(1_u64..);
         let found = ranked.find(|(_, rank)| *rank as f64 >= wanted);
@@ -47,7 +47,7 @@ impl Sample {
 }
 
 /// The median of a figure over all measurements, the mean of the middle two of an even number; 0 without any.
-pub(crate) fn median<T>(measured: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+pub fn median<T>(measured: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     let mut figures: Vec<f64> = measured.iter().map(figure).collect();
     figures.sort_by(f64::total_cmp);
     let lower = figures.get(figures.len().saturating_sub(1) / 2);
@@ -60,13 +60,13 @@ pub(crate) fn median<T>(measured: &[T], figure: impl Fn(&T) -> f64) -> f64 {
 
 /// The median over all rounds of the ratio of a figure of two servers. Noise of the machine that lasts longer than a round affects
 /// both figures of a ratio.
-pub(crate) fn ratio<T>([own, peer]: [&[T]; 2], figure: impl Fn(&T) -> f64) -> f64 {
+pub fn ratio<T>([own, peer]: [&[T]; 2], figure: impl Fn(&T) -> f64) -> f64 {
     let rounds: Vec<_> = own.iter().zip(peer).collect();
     median(&rounds, |(own, peer)| figure(own) / figure(peer))
 }
 
 /// The median over all rounds of the difference of a figure of two servers.
-pub(crate) fn beyond<T>([own, peer]: [&[T]; 2], figure: impl Fn(&T) -> f64) -> f64 {
+pub fn beyond<T>([own, peer]: [&[T]; 2], figure: impl Fn(&T) -> f64) -> f64 {
     let rounds: Vec<_> = own.iter().zip(peer).collect();
     median(&rounds, |(own, peer)| figure(own) - figure(peer))
 }

@@ -13,14 +13,14 @@ const STEPS: u64 = 100_000_000;
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 
 /// The machine before the measurements.
-pub(super) struct Before {
+pub struct Before {
     ms: f64,
     times: CpuTimes,
 }
 
 impl Before {
     /// Reads the counters, and takes the time of a fixed calculation.
-    pub(super) fn read() -> Result<Self> {
+    pub fn read() -> Result<Self> {
         Ok(Self {
             ms: calculation_ms(),
             times: CpuTimes::read()?,
@@ -28,7 +28,7 @@ impl Before {
     }
 
     /// Prints the rows.
-    pub(super) fn report(&self) -> Result<()> {
+    pub fn report(&self) -> Result<()> {
         let times = CpuTimes::read()?;
         let cores = std::thread::available_parallelism()?.get();
         Row::new("host: cores", f64::from(u32::try_from(cores)?), "").print()?;

@@ -4,7 +4,7 @@
 const WIDTH: u64 = 24;
 
 /// The line at the start of a group, with the expected seconds of the groups before it and of all groups.
-pub(crate) fn line(done: u64, total: u64, group: &str) -> String {
+pub fn line(done: u64, total: u64, group: &str) -> String {
     let full = WIDTH * done / total.max(1);
     let bar: String = (0..WIDTH)
         .map(|cell| if cell < full { '█' } else { '░' })

@@ -1,0 +1,169 @@
+//! The apps of a run: their names, their VIPs, and how they get into the store in large transactions.
+
+use std::net::Ipv6Addr;
+
+use anyhow::{Result, ensure};
+use dormouse_cluster::vip::{VIP_ALLOCATE_FROM, VIP_INDEX_END};
+use dormouse_cluster::{
+    App, AppSpec, AppStatus, Client, Key, Mode, Object, Period, Protocol, Scale, State, claim,
+    client,
+};
+use etcd_client::{Txn, TxnOp};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Container, EnvVar};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// Namespaces over which the apps are spread.
+const TENANTS: u32 = 100;
+/// Apps of one transaction; each has two keys, and etcd accepts 128 operations.
+const APPS_PER_TXN: usize = 60;
+/// Transactions in flight.
+const TXNS: usize = 4;
+/// The port of every app.
+pub(crate) const PORT: u16 = 8088;
+
+/// The apps of a measurement: those with the numbers from `first` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Fleet {
+    /// The number of the first app.
+    pub(crate) first: u32,
+    /// How many there are.
+    pub(crate) count: u32,
+    /// What their names begin with.
+    pub(crate) stem: &'static str,
+    /// Seconds without load after which they fall asleep.
+    pub(crate) window_s: u32,
+    /// Whether connections go directly to their pods.
+    pub(crate) direct: bool,
+}
+
+impl Fleet {
+    /// Apps with the defaults of a manifest.
+    pub(crate) const fn usual(first: u32, count: u32) -> Self {
+        Self {
+            first,
+            count,
+            stem: "app",
+            window_s: 60,
+            direct: false,
+        }
+    }
+
+    /// The VIP indexes of the apps.
+    pub(crate) fn vips(self) -> impl Iterator<Item = u32> + Clone {
+        (self.first..self.first + self.count).map(vip)
+    }
+
+    /// The name of the app with this VIP index.
+    pub(crate) fn key(self, vip: u32) -> Key {
+        let number = vip.saturating_sub(VIP_ALLOCATE_FROM);
+        Key::new(
+            format!("tenant-{:03}", number % TENANTS),
+            format!("{}-{number:06}", self.stem),
+        )
+    }
+
+    /// Puts all apps into the store as the API would: asleep, each with the claim of its VIP.
+    pub(crate) async fn put(self, store: &Client) -> Result<()> {
+        ensure!(
+            self.first + self.count + VIP_ALLOCATE_FROM <= VIP_INDEX_END,
+            "there are only {VIP_INDEX_END} VIPs"
+        );
+        let vips: Vec<u32> = self.vips().collect();
+        let writes = vips.chunks(APPS_PER_TXN).map(|vips| async move {
+            let mut operations = Vec::with_capacity(2 * vips.len());
+            for vip in vips {
+                let app = self.app(*vip);
+                let owner = format!("{}", app.key());
+                let value = client::encode(&app)?;
+                operations.push(TxnOp::put(App::path(&app.key()), value, None));
+                operations.push(TxnOp::put(
+                    format!("{}{vip:08x}", claim::PREFIX),
+                    owner,
+                    None,
+                ));
+            }
+            store.txn(Txn::new().and_then(operations)).await?;
+            anyhow::Ok(())
+        });
+        stream::iter(writes)
+            .buffer_unordered(TXNS)
+            .try_collect::<()>()
+            .await
+    }
+
+    fn app(self, vip: u32) -> App {
+        let key = self.key(vip);
+        let address = Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(vip));
+        App {
+            metadata: ObjectMeta {
+                name: Some(key.name),
+                namespace: Some(key.namespace),
+                uid: Some(format!("00000000-0000-4000-8000-{vip:012x}")),
+                creation_timestamp: Some(Time(Timestamp::UNIX_EPOCH)),
+                generation: Some(1),
+                ..ObjectMeta::default()
+            },
+            spec: AppSpec {
+                vip: Some(address),
+                port: PORT,
+                target_port: None,
+                protocol: Protocol::Http,
+                container: container(),
+                node_selector: std::collections::BTreeMap::default(),
+                termination_grace_period_seconds: 30,
+                timeout: Period::seconds(300),
+                scale: Scale {
+                    max: 10,
+                    window: Period::seconds(self.window_s),
+                    target_burst_capacity: if self.direct { 0.0 } else { 211.0 },
+                    ..Scale::default()
+                },
+            },
+            status: Some(AppStatus {
+                vip: Some(address),
+                state: State::Asleep,
+                mode: Mode::Proxy,
+                ..AppStatus::default()
+            }),
+        }
+    }
+}
+
+fn container() -> Container {
+    Container {
+        name: "app".to_owned(),
+        image: Some("registry.example/shop/app:1.0".to_owned()),
+        env: Some(vec![EnvVar {
+            name: "GREETING".to_owned(),
+            value: Some("hello".to_owned()),
+            value_from: None,
+        }]),
+        ..Container::default()
+    }
+}
+
+/// The VIP index of the app with this number.
+pub(crate) fn vip(number: u32) -> u32 {
+    number + VIP_ALLOCATE_FROM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_is_stored_as_the_api_stores_it() {
+        let fleet = Fleet::usual(0, 200_000);
+        let app = fleet.app(vip(123));
+        assert_eq!(
+            App::path(&app.key()),
+            "/registry/dormouse.dev/apps/tenant-023/app-000123"
+        );
+        assert_eq!(app.vip().unwrap().to_string(), "fd00:10::8b");
+        let bytes = client::encode(&app).unwrap();
+        let read: App = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(read, app);
+    }
+}

@@ -1,0 +1,41 @@
+//! The load of `cargo xtask bench apps`: the control plane as processes of their own, sleeping apps in its store, and nodes of which
+//! only the end of the fleet stream exists. It runs in a network namespace without other programs, see [`place`].
+#![forbid(unsafe_code)]
+
+mod place;
+
+mod control;
+
+mod app;
+
+mod node;
+
+mod watch;
+
+mod parked;
+
+mod rows;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match run(&rows::Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            dormouse_rows::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &rows::Options) -> Result<()> {
+    place::prepare()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    runtime.block_on(rows::run(options))
+}

@@ -1,0 +1,14 @@
+//! What the programs of `cargo xtask bench` share: rows as lines of JSON, a process' CPU time and memory, the machine's speed.
+#![forbid(unsafe_code)]
+
+pub mod row;
+
+pub mod sample;
+
+pub mod progress;
+
+pub mod process;
+
+pub mod host;
+
+pub use row::{Bound, Row, print, say};
