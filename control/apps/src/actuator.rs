@@ -1,6 +1,7 @@
 //! The execution of actions: each slow call in its own task, which sends its result back as an event.
 
 mod convert;
+mod create;
 mod permits;
 
 use std::sync::Arc;
@@ -208,8 +209,8 @@ impl Actuator {
                     .await;
                 }
             }
-            let written = match client.create(&pod).await {
-                Ok(_) => true,
+            let written = match create::create(&client, &pod).await {
+                Ok(()) => true,
                 Err(error) => {
                     tracing::warn!(pod = %key, error = %chain(&error), "cannot create a pod");
                     false
