@@ -1,7 +1,10 @@
 //! The control plane: its roles in one process, the REST API, and the `dormouse` commands.
 #![forbid(unsafe_code)]
 
+pub mod activator;
 pub mod api;
 pub mod cli;
+mod flags;
+mod listen;
 pub mod metrics;
 pub mod up;

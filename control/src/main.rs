@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dormouse::{cli, up};
+use dormouse::{activator, cli, up};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -28,6 +28,8 @@ enum Verb {
     Client(cli::Command),
     /// Run the control plane: every role in one process
     Up(up::Options),
+    /// Run only the activator
+    Activator(activator::Options),
     /// Run only the store
     Store(Box<dormouse_store_command::Command>),
     /// Run only the scheduler
@@ -52,6 +54,7 @@ async fn main() -> ExitCode {
     let role: Role = match verb {
         Verb::Client(command) => return cli::run(command, &connection).await,
         Verb::Up(options) => Box::pin(up::run(options, token)),
+        Verb::Activator(options) => Box::pin(activator::run(options, token)),
         Verb::Store(command) => Box::pin(up::run_store(*command, token)),
         Verb::Scheduler { listen, store } => Box::pin(up::run_scheduler(listen, store, token)),
     };

@@ -1,6 +1,7 @@
-//! `dormouse up`: the roles of the control plane in one process. The store starts first, the activator last: a request
-//! may be parked only when the apps controller can wake its app.
+//! `dormouse up`: the roles of the control plane in one process. All listeners are bound first, then the store starts, and
+//! the epoch of the fleet is taken last: only a control plane that can run takes over from another.
 
+mod listeners;
 mod options;
 
 pub use options::{Options, Role};
@@ -9,8 +10,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
+use dormouse_apps::epoch;
 use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
@@ -24,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use tracing::info;
 
-use crate::{api, metrics};
+use crate::{api, listen, metrics};
+use listeners::Listeners;
 
 /// The store's port, as etcd's.
 pub const STORE_PORT: u16 = 2379;
@@ -34,14 +37,17 @@ pub const API_PORT: u16 = 6443;
 pub const FLEET_PORT: u16 = 7443;
 /// The scheduler's port, as kube-scheduler's.
 pub const SCHEDULER_PORT: u16 = 10259;
+/// The port to which activators in other processes connect.
+pub const ACTIVATOR_PORT: u16 = 7444;
 /// The port of the metrics.
 pub const METRICS_PORT: u16 = 9090;
 
 /// The ports of the control plane. No app may have one of them: the activator could not listen on it.
-pub const OWN_PORTS: [u16; 5] = [
+pub const OWN_PORTS: [u16; 6] = [
     STORE_PORT,
     API_PORT,
     FLEET_PORT,
+    ACTIVATOR_PORT,
     METRICS_PORT,
     SCHEDULER_PORT,
 ];
@@ -76,11 +82,20 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         shutdown: CancellationToken::new(),
         registry: Registry::default(),
     };
-    let store = roles.store().await?;
+    let listeners = Listeners::bind(&roles.options).await?;
+    let store = roles.store(listeners.store).await?;
     let client = connect(&store).await?;
-    let scheduler = roles.scheduler(&client).await?;
-    roles.apps(&ranges, &client, &scheduler).await?;
-    roles.metrics().await?;
+    let scheduler = roles.scheduler(&client, listeners.scheduler)?;
+    let controller = roles.controller(&ranges, &client, &scheduler).await?;
+    roles.serve_fleet(controller.fleet, listeners.fleet);
+    roles.serve_activators(controller.hub, listeners.activators);
+    let config = api::Config {
+        client,
+        ranges,
+        insight: Arc::new(ControllerInsight(controller.apps)),
+    };
+    roles.serve_api(config, listeners.api);
+    roles.serve_metrics(listeners.metrics);
     info!(address = %roles.options.address, "control plane is up");
     roles.finish().await
 }
@@ -102,32 +117,27 @@ pub async fn run_scheduler(
     shutdown: CancellationToken,
 ) -> Result<()> {
     let client = connect(&store).await?;
-    let listener = bind(listen, "scheduler").await?;
+    let listener = listen::listen(listen, "scheduler").await?;
     dormouse_scheduler::serve(listener, client, shutdown)
         .await
         .context("scheduler failed")
 }
 
 impl Roles {
-    fn is_external(&self, role: Role) -> bool {
-        self.options.without.contains(&role)
-    }
-
     /// Starts the store unless it is external; returns its URL.
-    async fn store(&mut self) -> Result<String> {
+    async fn store(&mut self, listener: Option<TcpListener>) -> Result<String> {
         let url = self
             .options
             .store
             .clone()
             .unwrap_or_else(|| self.options.url(STORE_PORT));
-        if self.is_external(Role::Store) {
+        let Some(listener) = listener else {
             return Ok(url);
-        }
+        };
         ensure!(
             self.options.store.is_none(),
             "--store is the URL of an external store: add --without store"
         );
-        let listener = bind(self.options.at(STORE_PORT), "store").await?;
         let data = self.options.data();
         let store = open(data).await?;
         store.register(&mut self.registry);
@@ -148,20 +158,19 @@ impl Roles {
     }
 
     /// Starts the scheduler unless it is external; returns its URL.
-    async fn scheduler(&mut self, client: &Client) -> Result<String> {
+    fn scheduler(&mut self, client: &Client, listener: Option<TcpListener>) -> Result<String> {
         let url = self
             .options
             .scheduler
             .clone()
             .unwrap_or_else(|| self.options.url(SCHEDULER_PORT));
-        if self.is_external(Role::Scheduler) {
+        let Some(listener) = listener else {
             return Ok(url);
-        }
+        };
         ensure!(
             self.options.scheduler.is_none(),
             "--scheduler is the URL of an external scheduler: add --without scheduler"
         );
-        let listener = bind(self.options.at(SCHEDULER_PORT), "scheduler").await?;
         let served = dormouse_scheduler::serve(listener, client.clone(), self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("scheduler failed") });
@@ -169,21 +178,32 @@ impl Roles {
     }
 }
 
+/// The controller's handles.
+struct Controller {
+    fleet: dormouse_fleet::Handle,
+    hub: link::Hub,
+    apps: dormouse_apps::Handle,
+}
+
 impl Roles {
-    /// Starts the apps controller, the fleet, the activator and the API.
-    async fn apps(&mut self, ranges: &[VipRange], client: &Client, scheduler: &str) -> Result<()> {
-        let epoch = dormouse_apps::epoch::take(client)
+    /// Takes the fleet's epoch, and starts the fleet, the link to the activators and the apps controller.
+    async fn controller(
+        &mut self,
+        ranges: &[VipRange],
+        client: &Client,
+        scheduler: &str,
+    ) -> Result<Controller> {
+        let scheduler = SchedulerClient::new(lazy(scheduler)?);
+        let epoch = epoch::take(client)
             .await
             .context("failed to take control of the fleet")?;
+        self.watch_epoch(client.clone(), epoch);
         let config = ServerConfig {
             lease: self.options.node_lease,
             ..ServerConfig::new(epoch, self.options.node_config(ranges))
         };
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
-        let (activator, reports) =
-            dormouse_activator::new(dormouse_activator::Config::new(self.options.acting_prefix));
         let (hub, link_events) = link::start(epoch);
-        activator.register(&mut self.registry);
         let kinds = reflector::Kinds::All;
         let changes = reflector::start(client.clone(), kinds, self.shutdown.clone());
         let config = dormouse_apps::Config {
@@ -196,14 +216,14 @@ impl Roles {
         let parts = dormouse_apps::Parts {
             client: client.clone(),
             changes,
-            scheduler: SchedulerClient::new(lazy(scheduler)?),
+            scheduler,
             fleet: fleet.clone(),
             fleet_events,
             hub: hub.clone(),
             link_events,
         };
-        let (handle, controller) = dormouse_apps::start(config, parts, self.shutdown.clone());
-        handle.register(&mut self.registry);
+        let (apps, controller) = dormouse_apps::start(config, parts, self.shutdown.clone());
+        apps.register(&mut self.registry);
         let shutdown = self.shutdown.clone();
         self.running.spawn(async move {
             controller.await;
@@ -213,56 +233,67 @@ impl Roles {
             );
             Ok(())
         });
-        self.serve_fleet(fleet).await?;
-        self.serve_api(client.clone(), ranges.to_vec(), handle)
-            .await?;
+        Ok(Controller { fleet, hub, apps })
+    }
+
+    /// Ends this control plane when another one has taken the epoch: its own writes are refused from then on.
+    fn watch_epoch(&mut self, client: Client, epoch: u64) {
+        let shutdown = self.shutdown.clone();
+        self.running.spawn(async move {
+            match shutdown.run_until_cancelled(epoch::lost(&client, epoch)).await {
+                None => Ok(()),
+                Some(newer) => bail!(
+                    "another control plane has taken over the fleet with epoch {newer}, this one had {epoch}: it ends, so that only one scales the apps"
+                ),
+            }
+        });
+    }
+
+    fn serve_fleet(&mut self, fleet: dormouse_fleet::Handle, listener: TcpListener) {
+        let served = dormouse_fleet::serve(listener, fleet, self.shutdown.clone());
+        self.running
+            .spawn(async move { served.await.context("fleet failed") });
+    }
+
+    /// Serves activators in other processes, and starts the one in this process unless it is external.
+    fn serve_activators(&mut self, hub: link::Hub, listener: TcpListener) {
+        let served = link::serve(listener, hub.clone(), self.shutdown.clone());
+        self.running
+            .spawn(async move { served.await.context("link to the activators failed") });
+        let drain = self.drain.clone();
+        if self.options.without.contains(&Role::Activator) {
+            // There is nothing to drain.
+            self.running.spawn(async move {
+                drain.cancelled().await;
+                Ok(())
+            });
+            return;
+        }
+        let (activator, reports) = dormouse_activator::new(self.options.activator.config());
+        activator.register(&mut self.registry);
         let attachment = link::Attachment::new(activator.clone(), reports, "up".to_owned());
         let attached = attachment.follow(hub, self.shutdown.clone());
-        let served = dormouse_activator::run(activator, self.drain.clone());
         self.running.spawn(async move {
             attached.await;
             Ok(())
         });
         self.running.spawn(async move {
-            served.await;
+            dormouse_activator::run(activator, drain).await;
             Ok(())
         });
-        Ok(())
     }
 
-    async fn serve_fleet(&mut self, fleet: dormouse_fleet::Handle) -> Result<()> {
-        let listener = bind(self.options.at(FLEET_PORT), "fleet").await?;
-        let served = dormouse_fleet::serve(listener, fleet, self.shutdown.clone());
-        self.running
-            .spawn(async move { served.await.context("fleet failed") });
-        Ok(())
-    }
-
-    async fn serve_api(
-        &mut self,
-        client: Client,
-        ranges: Vec<VipRange>,
-        apps: dormouse_apps::Handle,
-    ) -> Result<()> {
-        let listener = bind(self.options.at(API_PORT), "API").await?;
-        let config = api::Config {
-            client,
-            ranges,
-            insight: Arc::new(ControllerInsight(apps)),
-        };
+    fn serve_api(&mut self, config: api::Config, listener: TcpListener) {
         let served = api::serve(listener, config, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("API failed") });
-        Ok(())
     }
 
-    async fn metrics(&mut self) -> Result<()> {
-        let listener = bind(self.options.at(METRICS_PORT), "metrics").await?;
+    fn serve_metrics(&mut self, listener: TcpListener) {
         let registry = std::mem::take(&mut self.registry);
         let served = metrics::serve(listener, registry, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("metrics failed") });
-        Ok(())
     }
 
     /// Waits for all roles; when one ends, the others are shut down.
@@ -289,14 +320,6 @@ impl api::Insight for ControllerInsight {
     fn wakes(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
         self.0.wakes(namespace, name)
     }
-}
-
-async fn bind(address: SocketAddr, role: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!(
-            "failed to listen on {address} for the {role}: stop another control plane on it, or set --address to an address of this host"
-        )
-    })
 }
 
 /// The store of a data directory.

@@ -23,6 +23,7 @@ const PARK_BUCKETS: [f64; 14] = [
 
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
+    pub(crate) attached: Gauge,
     pub(crate) parked: Gauge,
     pub(crate) parked_bytes: Gauge,
     pub(crate) park_duration: Histogram,
@@ -104,6 +105,7 @@ impl EncodeLabelValue for KnownStatus {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
+            attached: Gauge::default(),
             parked: Gauge::default(),
             parked_bytes: Gauge::default(),
             park_duration: Histogram::new(PARK_BUCKETS),
@@ -115,6 +117,13 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
+        let attached =
+            "Whether the activator has a stream to control; without one, sleeping apps do not wake";
+        registry.register(
+            "dormouse_activator_attached",
+            attached,
+            self.attached.clone(),
+        );
         let parked = "Parked requests, which wait for a free slot of their app";
         registry.register("dormouse_parked_requests", parked, self.parked.clone());
         let bytes = "Memory of parked requests in bytes";

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use dormouse_cluster::{Period, VipRange};
+use dormouse_cluster::VipRange;
 use dormouse_fleet::proto;
 use dormouse_store::durable::DataDir;
 use dormouse_store_command::DurabilityFlags;
+
+use crate::activator::Flags;
+use crate::flags::period;
 
 /// A role that may run in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -18,6 +21,8 @@ pub enum Role {
     Store,
     /// Run with `dormouse scheduler`.
     Scheduler,
+    /// Run with `dormouse activator`.
+    Activator,
 }
 
 /// The options of `dormouse up`.
@@ -26,10 +31,17 @@ pub struct Options {
     /// Listen address of the control plane, for nodes and clients
     #[arg(long, default_value = "::1", env = "DORMOUSE_ADDRESS")]
     pub address: Ipv6Addr,
-    /// The acting prefix, a /96 that the activator listens on for apps in proxy mode. It must be local to this host:
-    /// ip -6 route add local PREFIX dev lo
-    #[arg(long, value_parser = acting_prefix, env = "DORMOUSE_ACTING_PREFIX")]
-    pub acting_prefix: Ipv6Addr,
+    /// Address and limits of the activator.
+    #[command(flatten)]
+    pub activator: Flags,
+    /// Address of the host of the acting prefix, to which nodes send its packets; the default is --address. For an
+    /// activator on another host
+    #[arg(long, env = "DORMOUSE_ACTING_VIA")]
+    pub acting_via: Option<Ipv6Addr>,
+    /// Where an activator in another process serves /healthz, its --metrics-listen: nodes without a control plane probe
+    /// it; the default is port 9090 of --acting-via
+    #[arg(long, env = "DORMOUSE_ACTING_HEALTH")]
+    pub acting_health: Option<SocketAddr>,
     /// Prefixes from which VIPs are allocated; at most four, with at most 2^20 addresses in total
     #[arg(
         long = "vip-range",
@@ -65,20 +77,6 @@ pub struct Options {
     pub scheduler: Option<String>,
 }
 
-fn period(text: &str) -> Result<Duration, String> {
-    text.parse::<Period>()
-        .map(|period| period.get())
-        .map_err(|error| error.to_string())
-}
-
-fn acting_prefix(text: &str) -> Result<Ipv6Addr, String> {
-    let parsed = text.split_once('/').and_then(|(address, length)| {
-        let address: Ipv6Addr = address.parse().ok()?;
-        (length == "96" && address.segments()[6..] == [0, 0]).then_some(address)
-    });
-    parsed.ok_or_else(|| format!("`{text}` is not a /96, such as 2001:db8:a1::/96"))
-}
-
 impl Options {
     pub(super) fn ranges(&self) -> Result<Vec<VipRange>> {
         let mut base = 0;
@@ -103,10 +101,13 @@ impl Options {
                 base: range.base(),
             })
             .collect();
+        let via = self.acting_via.unwrap_or(self.address);
+        let health = SocketAddr::new(via.into(), super::METRICS_PORT);
+        let health = self.acting_health.unwrap_or(health);
         let activator = proto::Activator {
-            prefix: format!("{}/96", self.acting_prefix),
-            via: self.address.to_string(),
-            health: self.at(super::METRICS_PORT).to_string(),
+            prefix: format!("{}/96", self.activator.acting_prefix),
+            via: via.to_string(),
+            health: health.to_string(),
         };
         proto::NodeConfig {
             vip_ranges,
@@ -128,32 +129,5 @@ impl Options {
 
     pub(super) fn url(&self, port: u16) -> String {
         format!("http://{}", self.at(port))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_acting_prefix_must_be_a_96_without_host_bits() {
-        assert!(acting_prefix("2001:db8:a1::/96").is_ok());
-        for wrong in [
-            "2001:db8:a1::",
-            "2001:db8:a1::/64",
-            "2001:db8:a1::1/96",
-            "apps/96",
-        ] {
-            assert!(
-                acting_prefix(wrong).expect_err(wrong).contains("/96"),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_malformed_duration_is_refused() {
-        assert_eq!(period("1s"), Ok(Duration::from_secs(1)));
-        assert!(period("soon").is_err());
     }
 }

@@ -24,6 +24,9 @@ pub enum Ended {
     /// A message of the controller was refused.
     #[error("the message of control was refused")]
     Refused(#[from] Refused),
+    /// The stream failed.
+    #[error("the stream to control failed")]
+    Failed(#[source] Box<tonic::Status>),
     /// The controller has closed the stream.
     #[error("control closed the stream")]
     Closed,
@@ -67,19 +70,42 @@ impl Attachment {
     /// Attaches to a controller in this process until `shutdown`.
     pub async fn follow(mut self, hub: Hub, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
-            let hello = self.follower.open(Boottime::now());
+            let hello = self.open(Boottime::now());
             let (ups, downs) = hub.attach(hello);
             let attached = self.attached(ups, ReceiverStream::new(downs).map(Ok));
             let Some(ended) = shutdown.run_until_cancelled(attached).await else {
                 return;
             };
             warn!(%ended, "the activator's stream ended");
-            self.follower.close();
+            self.closed();
+        }
+    }
+
+    /// Opens the follower's stream: returns its first message.
+    pub(super) fn open(&mut self, now: Boottime) -> Up {
+        self.follower.open(now)
+    }
+
+    /// The stream has ended, or could not be opened.
+    pub(super) fn closed(&mut self) {
+        self.handle.shared.core.metrics.attached.set(0);
+        self.follower.close();
+    }
+
+    /// Waits for `future` and takes reports meanwhile.
+    pub(super) async fn meanwhile<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        loop {
+            tokio::select! {
+                output = &mut future => return output,
+                Some(report) = self.reports.recv() => self.follower.report(report),
+                _ = self.second.tick() => self.second_passed(),
+            }
         }
     }
 
     /// Runs one open stream until it ends.
-    async fn attached(
+    pub(super) async fn attached(
         &mut self,
         ups: mpsc::Sender<Up>,
         mut downs: impl Stream<Item = Result<Down, Ended>> + Unpin,
@@ -104,6 +130,7 @@ impl Attachment {
 
     fn receive(&mut self, down: Down) -> Result<(), Ended> {
         let complete = down.complete;
+        self.handle.shared.core.metrics.attached.set(1);
         for change in self.follower.receive(down)? {
             match change {
                 Change::Route(vip, route) => self.handle.configure(vip, *route),

@@ -10,6 +10,7 @@ mod rig;
 mod backends;
 mod disconnects;
 mod isolation;
+mod link;
 mod lookup;
 mod parking;
 mod protocols;

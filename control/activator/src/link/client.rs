@@ -1,0 +1,85 @@
+//! The activator's gRPC client of the link: connects, and connects again when the stream has ended.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use dormouse_fleet::Boottime;
+use dormouse_fleet::client::{Backoff, LinkError, connect};
+use futures::StreamExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use tonic::transport::{Channel, Endpoint};
+use tracing::warn;
+
+use super::attach::{Attachment, Ended};
+use super::proto::activators_client::ActivatorsClient;
+use super::proto::{Down, Up};
+use super::server::MESSAGE_BYTES_MAX;
+
+/// Messages in flight to the controller. While they are, the follower merges further reports.
+const UP_MAX: usize = 2;
+/// Longest wait between attempts: sleeping apps cannot wake meanwhile, and a controller has few activators.
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+/// A stream that lasted this long was a working one.
+const STABLE: Duration = Duration::from_secs(5);
+
+impl Attachment {
+    /// Attaches to the controller at `endpoint` until `shutdown`, again whenever the stream ends. Meanwhile routes stay,
+    /// and the requests of unknown VIPs are parked up to the wake timeout.
+    pub async fn dial(self, endpoint: Endpoint, shutdown: CancellationToken) {
+        let redial = Box::pin(self.redial(endpoint));
+        shutdown.run_until_cancelled(redial).await;
+    }
+
+    async fn redial(mut self, endpoint: Endpoint) {
+        let mut backoff = Backoff::new();
+        loop {
+            let begun = Instant::now();
+            let error = match self.attach(endpoint.clone()).await {
+                Ok(ended) => chain(&ended),
+                Err(error) => chain(&error),
+            };
+            self.closed();
+            if begun.elapsed() > STABLE {
+                backoff = Backoff::new();
+            }
+            let wait = backoff.next(jitter()).min(RECONNECT_MAX);
+            warn!(%error, again_in = ?wait, "not attached to control: awake apps are served, sleeping ones do not wake");
+            self.meanwhile(sleep(wait)).await;
+        }
+    }
+
+    /// Opens a stream and runs it until it ends.
+    async fn attach(&mut self, endpoint: Endpoint) -> Result<Ended, LinkError> {
+        let channel = self.meanwhile(Box::pin(connect(endpoint))).await?;
+        let (ups, sent) = mpsc::channel(UP_MAX);
+        let hello = self.open(Boottime::now());
+        // The channel is empty: this never waits.
+        ups.send(hello).await.map_err(|_closed| LinkError::Closed)?;
+        let downs = self.meanwhile(Box::pin(open(channel, sent))).await?;
+        let downs = downs.map(|down| down.map_err(|status| Ended::Failed(Box::new(status))));
+        Ok(self.attached(ups, downs).await)
+    }
+}
+
+async fn open(channel: Channel, ups: mpsc::Receiver<Up>) -> Result<Streaming<Down>, LinkError> {
+    let mut client = ActivatorsClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    Ok(client.attach(ReceiverStream::new(ups)).await?.into_inner())
+}
+
+/// Uniform in 0..1.
+fn jitter() -> f64 {
+    let random = RandomState::new().hash_one(0) >> 32;
+    u32::try_from(random).map_or(1.0, |random| f64::from(random) / f64::from(u32::MAX))
+}
+
+/// An error with its sources, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

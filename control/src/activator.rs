@@ -1,0 +1,114 @@
+//! `dormouse activator`: the activator in a process of its own.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use dormouse_activator::Config;
+use dormouse_activator::link::Attachment;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::flags::{acting_prefix, period};
+use crate::listen::listen;
+use crate::metrics;
+
+/// The activator's address and limits.
+#[derive(Args, Debug, Clone)]
+pub struct Flags {
+    /// The acting prefix, a /96 that the activator listens on for apps in proxy mode. It must be local to this host:
+    /// ip -6 route add local PREFIX dev lo
+    #[arg(long, value_parser = acting_prefix, env = "DORMOUSE_ACTING_PREFIX")]
+    pub acting_prefix: Ipv6Addr,
+    /// Time for which requests of a sleeping app wait for the control plane's answer; then they are answered 503
+    #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_WAKE_TIMEOUT")]
+    pub wake_timeout: Duration,
+    /// Time for requests in flight to end at shutdown
+    #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_DRAIN_TIMEOUT")]
+    pub drain_timeout: Duration,
+    /// Limit of parked requests, all apps together; further ones are answered 503
+    #[arg(long, default_value_t = 100_000, env = "DORMOUSE_PARKED_MAX")]
+    pub parked_max: usize,
+    /// Limit of the memory of parked requests in bytes, all apps together
+    #[arg(long, default_value_t = 1 << 30, env = "DORMOUSE_PARKED_BYTES_MAX")]
+    pub parked_bytes_max: usize,
+    /// Limit of open client connections, all apps together
+    #[arg(long, default_value_t = 120_000, env = "DORMOUSE_CONNECTIONS_MAX")]
+    pub connections_max: usize,
+}
+
+impl Flags {
+    /// The activator's configuration.
+    pub fn config(&self) -> Config {
+        Config {
+            wake_timeout: self.wake_timeout,
+            drain_timeout: self.drain_timeout,
+            parked_max: self.parked_max,
+            parked_bytes_max: self.parked_bytes_max,
+            connections_max: self.connections_max,
+            ..Config::new(self.acting_prefix)
+        }
+    }
+}
+
+/// The options of `dormouse activator`.
+#[derive(Args, Debug, Clone)]
+#[command(
+    long_about = "Run only the activator: it parks requests of sleeping apps, asks the control plane to wake them, and \
+        forwards requests of apps in proxy mode.\n\n\
+        The control plane is started with `dormouse up --without activator`, and with the same acting prefix. The \
+        activator gets the routes of awake apps from it, and asks for those of sleeping ones when they are requested. \
+        While the control plane is away, awake apps are served with the last routes; requests of sleeping apps are \
+        parked within the limits and answered 503 with Retry-After after the wake timeout. If the activator is \
+        restarted, the requests that it had parked are lost and nothing else.",
+    after_long_help = "Example:\n  \
+        ip -6 route add local 2001:db8:a1::/96 dev lo\n  \
+        dormouse activator --control http://[2001:db8::c]:7444 --acting-prefix 2001:db8:a1::/96"
+)]
+pub struct Options {
+    /// URL of the control plane's port for activators
+    #[arg(long, default_value = "http://[::1]:7444", env = "DORMOUSE_CONTROL")]
+    pub control: String,
+    /// Address and limits.
+    #[command(flatten)]
+    pub flags: Flags,
+    /// Name of this activator, one of a kind; the default is the acting prefix
+    #[arg(long, env = "DORMOUSE_ACTIVATOR_NAME")]
+    pub name: Option<String>,
+    /// Listen address of the metrics and of /healthz
+    #[arg(long, default_value = "[::1]:9090", env = "DORMOUSE_METRICS_LISTEN")]
+    pub metrics_listen: SocketAddr,
+}
+
+/// Runs only the activator until `drain` is cancelled and its requests have ended.
+pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
+    let endpoint = dormouse_fleet::client::endpoint(&options.control)?;
+    let listener = listen(options.metrics_listen, "metrics").await?;
+    let (handle, reports) = dormouse_activator::new(options.flags.config());
+    let mut registry = Registry::default();
+    handle.register(&mut registry);
+    let name = options
+        .name
+        .unwrap_or_else(|| format!("{}/96", options.flags.acting_prefix));
+    info!(name, control = options.control, "activator is up");
+    let attachment = Attachment::new(handle.clone(), reports, name);
+    // Until the requests have ended: while parked ones drain, their apps still wake.
+    let drained = CancellationToken::new();
+    let serving = async {
+        dormouse_activator::run(handle, drain).await;
+        drained.cancel();
+        anyhow::Ok(())
+    };
+    let metered = async {
+        metrics::serve(listener, registry, drained.clone())
+            .await
+            .context("metrics failed")
+    };
+    let attached = async {
+        Box::pin(attachment.dial(endpoint, drained.clone())).await;
+        Ok(())
+    };
+    tokio::try_join!(serving, metered, attached).map(|_ended| ())
+}

@@ -1,0 +1,12 @@
+//! The control plane and its activator as processes, in a network namespace where the acting prefix is local, with a
+//! simulated node and a pod of the test.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod activator;
+mod control;
+mod node;
+mod world;
