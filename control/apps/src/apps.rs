@@ -1,5 +1,6 @@
 //! All apps and the handling of events. Pure: times, names and events in, actions out.
 
+mod awake;
 mod events;
 mod listing;
 mod nodes;
@@ -27,6 +28,9 @@ use crate::pod::{self, Names};
 use crate::record::AppRecord;
 use crate::sleep::Sleep;
 use crate::wake::Wakes;
+use awake::Awake;
+pub(crate) use awake::slice_of;
+pub use awake::{SLICE, SLICES};
 use listing::Listing;
 use ports::Ports;
 use sleeping::Reading;
@@ -74,8 +78,7 @@ pub struct Apps {
     up: BTreeSet<String>,
     /// Nodes in the store that were lost and have not reconnected.
     lost: BTreeSet<String>,
-    /// Apps that the passing of time can change; the others cost nothing.
-    awake: BTreeSet<u32>,
+    awake: Awake,
     /// Status writes in progress, each with the newest one that waits for it.
     writes: HashMap<Key, Option<(String, PodStatus)>>,
     ports: Ports,
@@ -102,7 +105,7 @@ impl Apps {
             nodes: BTreeMap::new(),
             up: BTreeSet::new(),
             lost: BTreeSet::new(),
-            awake: BTreeSet::new(),
+            awake: Awake::default(),
             writes: HashMap::new(),
             ports: Ports::default(),
             names: Names::new(seed),
@@ -116,6 +119,11 @@ impl Apps {
         self.is_listed
     }
 
+    /// Whether the passing of time changes nothing.
+    pub fn is_idle(&self) -> bool {
+        self.awake.is_empty() && self.reading.is_empty()
+    }
+
     /// Handles one event and returns the actions.
     pub fn apply(&mut self, now: Boottime, event: Event) -> Vec<Action> {
         let mut turn = Turn::new(now);
@@ -124,7 +132,7 @@ impl Apps {
             Event::Demand { vip, at } => self.demand(vip, at, &mut turn),
             Event::Want { vip, port, at } => self.want((vip, port), at, &mut turn),
             Event::Fleet(event) => self.fleet(event, &mut turn),
-            Event::Second(stats) => self.second(&stats, &mut turn),
+            Event::Slice { slice, loads } => self.slice(slice, &loads, &mut turn),
             Event::FirstByte { vip, at } => self.first_byte(vip, at),
             Event::Placed { vip, pod, node, at } => {
                 if let Some(node) = node {
@@ -163,7 +171,7 @@ impl Apps {
         if record.awake() {
             self.awake.insert(vip);
         } else {
-            self.awake.remove(&vip);
+            self.awake.remove(vip);
             self.wakes.over(vip);
             if record.app.is_none() && record.published.in_progress.is_none() {
                 self.records.remove(&vip);

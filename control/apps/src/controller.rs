@@ -20,12 +20,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::actuator::{Actuator, Clients};
-use crate::apps::{Apps, Config};
+use crate::apps::{Apps, Config, SLICE, SLICES, slice_of};
 use crate::event::{ActivatorLoad, Event};
 use crate::explain;
 
-/// Interval of the load measurement.
-const SECOND: Duration = Duration::from_secs(1);
 /// Time beyond the node lease in which nodes of the store may connect after a start.
 const NODES_MARGIN: Duration = Duration::from_secs(5);
 
@@ -103,12 +101,20 @@ async fn run(
         return;
     }
     inbox.hub.complete();
-    let mut second = tokio::time::interval(SECOND);
-    second.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut ticks = tokio::time::interval(SLICE);
+    // After a delay, the slices that are due follow at once: each app is visited once for each second.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut slices = (0..SLICES).cycle();
+    let mut is_idle = apps.lock().is_idle();
     let overdue = tokio::time::sleep(inbox.overdue);
     tokio::pin!(overdue);
-    let mut loads = Loads::default();
+    let (mut loads, mut is_ticking) = (Loads::default(), false);
     loop {
+        // While nothing is awake, no timer runs.
+        let ticked = std::mem::replace(&mut is_ticking, !is_idle || !loads.is_empty());
+        if is_ticking && !ticked {
+            ticks.reset();
+        }
         let event = tokio::select! {
             () = shutdown.cancelled() => return,
             batch = inbox.changes.recv() => match batch {
@@ -121,10 +127,18 @@ async fn run(
             },
             Some(event) = inbox.fleet_events.recv() => Event::Fleet(event),
             Some(outcome) = inbox.outcomes.recv() => outcome,
-            _ = second.tick() => Event::Second(loads.take()),
+            _ = ticks.tick(), if is_ticking => {
+                let slice = slices.next().unwrap_or_default();
+                Event::Slice { slice, loads: loads.take(slice) }
+            }
             () = &mut overdue, if !overdue.is_elapsed() => Event::NodesOverdue,
         };
-        let actions = apps.lock().apply(Boottime::now(), event);
+        let actions = {
+            let mut apps = apps.lock();
+            let actions = apps.apply(Boottime::now(), event);
+            is_idle = apps.is_idle();
+            actions
+        };
         for action in actions {
             actuator.execute(action);
         }
@@ -150,9 +164,9 @@ async fn list(
     true
 }
 
-/// The load of the activators in the current second, added up.
+/// The load of the activators in the current second, added up, by slice.
 #[derive(Default)]
-struct Loads(BTreeMap<u32, ActivatorLoad>);
+struct Loads([BTreeMap<u32, ActivatorLoad>; SLICES]);
 
 impl Loads {
     /// Takes in an activator's report; returns the event of any other.
@@ -163,7 +177,8 @@ impl Loads {
             link::Event::FirstByte { vip, at } => Some(Event::FirstByte { vip, at }),
             link::Event::Load(loads) => {
                 for load in loads {
-                    let sum = self.0.entry(load.vip).or_default();
+                    let slice = &mut self.0[slice_of(load.vip)];
+                    let sum = slice.entry(load.vip).or_default();
                     sum.vip = load.vip;
                     sum.concurrency += load.concurrency;
                     sum.requests += load.requests;
@@ -181,8 +196,13 @@ impl Loads {
         }
     }
 
-    fn take(&mut self) -> Vec<ActivatorLoad> {
-        std::mem::take(&mut self.0).into_values().collect()
+    fn take(&mut self, slice: usize) -> Vec<ActivatorLoad> {
+        let loads = self.0.get_mut(slice).map(std::mem::take);
+        loads.unwrap_or_default().into_values().collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeMap::is_empty)
     }
 }
 

@@ -40,8 +40,13 @@ pub enum Event {
     },
     /// An event of a node.
     Fleet(FleetEvent),
-    /// A second has passed.
-    Second(Vec<ActivatorLoad>),
+    /// A slice of the second has passed.
+    Slice {
+        /// The slice, below [`SLICES`](crate::apps::SLICES).
+        slice: usize,
+        /// The load of the second before, of the apps in the slice.
+        loads: Vec<ActivatorLoad>,
+    },
     /// The first response after a wake began.
     FirstByte {
         /// The app's VIP index.

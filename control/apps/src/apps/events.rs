@@ -188,9 +188,11 @@ impl Apps {
         }
     }
 
-    /// A second has passed: records the load of awake apps, and decides for those whose tick it is.
-    pub(super) fn second(&mut self, stats: &[ActivatorLoad], turn: &mut Turn) {
-        self.seconds += 1;
+    /// A slice of the second has passed: records the load of its awake apps, and decides for those whose tick it is.
+    pub(super) fn slice(&mut self, slice: usize, stats: &[ActivatorLoad], turn: &mut Turn) {
+        if slice == 0 {
+            self.seconds += 1;
+        }
         self.read_again(turn);
         let every = self.config.tick.as_secs().max(1);
         let stats: BTreeMap<u32, &ActivatorLoad> =
@@ -199,7 +201,7 @@ impl Apps {
         for stat in stats.values().filter(|stat| stat.concurrency > 0.0) {
             self.wake(stat.vip, turn);
         }
-        for vip in self.awake.clone() {
+        for vip in self.awake.slice(slice) {
             let Some(record) = self.records.get_mut(&vip) else {
                 continue;
             };

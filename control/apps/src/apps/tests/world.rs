@@ -390,7 +390,14 @@ impl World {
         } else {
             vec![]
         };
-        self.event(Event::Second(stats));
+        let own = slice_of(VIP);
+        for slice in (0..SLICES).filter(|slice| *slice != own) {
+            let loads = Vec::new();
+            let actions = self.apps.apply(self.now, Event::Slice { slice, loads });
+            self.todo.extend(actions);
+        }
+        let loads = stats;
+        self.event(Event::Slice { slice: own, loads });
         self.todo.len() - before
     }
 
