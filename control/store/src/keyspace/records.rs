@@ -129,9 +129,10 @@ impl Records {
     pub(super) fn push_new(&mut self, fields: &Fields<'_>) -> Handle {
         let cell = cell::insert(&mut self.slab, fields.key);
         let version = version::insert(&mut self.slab, cell, None, fields);
-        cell::set_latest(&mut self.slab, cell, version);
+        let live = fields.version != 0;
+        cell::set_latest(&mut self.slab, cell, (version, live));
         self.points.insert(&self.slab, cell);
-        self.tree.insert(&self.slab, cell, fields.version != 0);
+        self.tree.insert(&self.slab, cell, live);
         version
     }
 
@@ -140,7 +141,7 @@ impl Records {
         let prev = self.latest(cell);
         let (live, was_live) = (fields.version != 0, self.is_live(cell));
         let version = version::insert(&mut self.slab, cell, prev, fields);
-        cell::set_latest(&mut self.slab, cell, version);
+        cell::set_latest(&mut self.slab, cell, (version, live));
         if live != was_live {
             self.tree.set_live(&self.slab, cell, live);
         }
@@ -184,7 +185,7 @@ impl Records {
             }
             for (cell, prev) in cells.iter().zip(latest) {
                 let version = version::insert_tombstone(&mut self.slab, *cell, prev, &encoded);
-                cell::set_latest(&mut self.slab, *cell, version);
+                cell::set_latest(&mut self.slab, *cell, (version, false));
                 tombstones.push(version);
             }
         }
@@ -204,8 +205,7 @@ impl Records {
     }
 
     fn is_live(&self, cell: Handle) -> bool {
-        let latest = self.latest(cell);
-        latest.is_some_and(|latest| !self.version(latest).is_tombstone())
+        cell::is_live(&self.slab, cell)
     }
 
     /// Frees what no read from the revision of `version` on returns: its previous version, and the

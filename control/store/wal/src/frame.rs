@@ -74,14 +74,22 @@ pub(crate) fn prefix(bytes: &[u8]) -> Option<(u32, u32)> {
     Some((u32::from_le_bytes(*length), u32::from_le_bytes(*crc)))
 }
 
-/// The frame at the start of `bytes`, if it is complete and its checksum is right.
-pub fn decode(bytes: &[u8], cluster: u64, position: Position) -> Option<Frame<'_>> {
+/// The frame at the start of `bytes`, if it is complete, and the bytes that its checksum covers; the
+/// checksum is not compared.
+pub(crate) fn parse(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     let (length, crc) = prefix(bytes)?;
     let end = OVERHEAD_BYTES.checked_add(usize::try_from(length).ok()?)?;
     let rest = bytes.get(OVERHEAD_BYTES - 1..end)?;
     let (&kind, payload) = rest.split_first()?;
-    let valid = kind != 0 && checksum(cluster, position, length, rest) == crc;
-    valid.then_some(Frame { kind, payload, crc })
+    Some((Frame { kind, payload, crc }, rest))
+}
+
+/// The frame at the start of `bytes`, if it is complete and its checksum is right.
+pub fn decode(bytes: &[u8], cluster: u64, position: Position) -> Option<Frame<'_>> {
+    let (length, _) = prefix(bytes)?;
+    let (frame, rest) = parse(bytes)?;
+    let valid = frame.kind != 0 && checksum(cluster, position, length, rest) == frame.crc;
+    valid.then_some(frame)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Recovery: reads the newest snapshot and the segments after it, checks that nothing is missing, and
 //! starts the journal after them.
 
+mod ahead;
 mod inventory;
 mod judge;
 mod log;
@@ -102,7 +103,8 @@ impl Recovery {
         self.inventory.snapshot().map(|header| header.mark)
     }
 
-    /// Reads all records in order, the snapshot's first. Its memory is one segment.
+    /// Reads all records in order, the snapshot's first. Its memory is two segments: a thread reads one
+    /// and checks it while the records of the other are visited.
     pub fn replay(mut self, visit: Visitor<'_>) -> Result<Recovered, OpenError> {
         if let Some(mut snapshot) = self.inventory.take_snapshot() {
             replay_snapshot(&mut snapshot, visit)?;

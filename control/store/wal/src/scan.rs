@@ -20,6 +20,8 @@ pub(crate) enum Tail {
 pub(crate) struct Frames<'a> {
     bytes: &'a [u8],
     offset: usize,
+    /// Frames in front of this offset are known to be valid.
+    checked: usize,
     cluster: u64,
     position: Position,
 }
@@ -30,9 +32,16 @@ impl<'a> Frames<'a> {
         Self {
             bytes,
             offset: 0,
+            checked: 0,
             cluster,
             position,
         }
+    }
+
+    /// The same frames, of which those in front of an offset were found valid before: their checksums
+    /// are not computed again.
+    pub(crate) fn checked_to(self, checked: usize) -> Self {
+        Self { checked, ..self }
     }
 
     /// Bytes from the first frame to the next one to read.
@@ -74,7 +83,11 @@ impl<'a> Iterator for Frames<'a> {
     type Item = Frame<'a>;
 
     fn next(&mut self) -> Option<Frame<'a>> {
-        let frame = self.frame_at(0)?;
+        let frame = if self.offset < self.checked {
+            frame::parse(&self.bytes[self.offset..]).map(|(frame, _)| frame)
+        } else {
+            self.frame_at(0)
+        }?;
         self.offset += frame.encoded_len();
         self.position += frame.encoded_len() as u64;
         Some(frame)

@@ -1,9 +1,10 @@
 //! The log of a directory: its segments in order, up to the first bytes that are no record.
 
-use std::io::Read;
+use std::thread;
 
 use super::{
     Config, Record, Visitor,
+    ahead::{Ahead, Segment},
     inventory::{self, Inventory},
     judge::{Damage, Torn, proven, stated, synced_position},
 };
@@ -15,7 +16,7 @@ use crate::{
     group::CEILING_KIND,
     journal::CLOSED_KIND,
     scan::{Frames, Tail},
-    segment::{FileType, HEADER_BYTES, Header, Place, segment_name},
+    segment::{FileType, HEADER_BYTES, Header, Place},
     writer::{End, Listed},
 };
 
@@ -31,30 +32,6 @@ pub(super) struct Log {
     place: Place,
     /// The highest position that is stated as synced.
     synced: Position,
-}
-
-/// A segment in memory.
-struct Segment {
-    sequence: u64,
-    name: String,
-    bytes: Vec<u8>,
-}
-
-impl Segment {
-    /// Reads a segment into the memory of another one, which costs less than new memory.
-    fn read(files: &dyn Files, sequence: u64, mut bytes: Vec<u8>) -> Result<Self, FileError> {
-        let name = segment_name(sequence);
-        bytes.clear();
-        files
-            .read(&name)
-            .and_then(|mut input| input.read_to_end(&mut bytes))
-            .map_err(FileError::of("read", &name))?;
-        Ok(Self {
-            sequence,
-            name,
-            bytes,
-        })
-    }
 }
 
 impl Log {
@@ -84,16 +61,9 @@ impl Log {
         (config, inventory): (&Config, &Inventory),
         visit: Visitor<'_>,
     ) -> Result<(), OpenError> {
-        let mut bytes = Vec::new();
-        for (index, &sequence) in inventory.segments().iter().enumerate() {
-            let segment = Segment::read(files, sequence, bytes)?;
-            if let Some(damage) = self.segment(&segment, config, visit)? {
-                let kept = index + usize::from(damage.cut.is_some());
-                let later = &inventory.segments()[kept..];
-                let later = [later, inventory.stranded()].concat();
-                return self.judge(files, config, Damage { later, ..damage });
-            }
-            bytes = segment.bytes;
+        let read = self.read(files, (config, inventory), visit)?;
+        if let Some(damage) = read {
+            return self.judge(files, config, damage);
         }
         let Some(error) = inventory.missing() else {
             return Ok(());
@@ -101,6 +71,32 @@ impl Log {
         let later = inventory.stranded().to_vec();
         let damage = self.lacks(error);
         self.judge(files, config, Damage { later, ..damage })
+    }
+
+    /// Reads the segments; returns the damage at which reading ended early.
+    fn read(
+        &mut self,
+        files: &dyn Files,
+        (config, inventory): (&Config, &Inventory),
+        visit: Visitor<'_>,
+    ) -> Result<Option<Damage>, OpenError> {
+        let segments = inventory.segments();
+        thread::scope(|scope| {
+            let ahead = Ahead::start(scope, files, (config.identity.cluster, segments));
+            let ahead =
+                ahead.map_err(FileError::of("start the thread that reads", "the journal"))?;
+            for index in 0.. {
+                let Some(segment) = ahead.next() else { break };
+                let segment = segment?;
+                if let Some(damage) = self.segment(&segment, config, visit)? {
+                    let kept = index + usize::from(damage.cut.is_some());
+                    let later = [&segments[kept..], inventory.stranded()].concat();
+                    return Ok(Some(Damage { later, ..damage }));
+                }
+                ahead.reuse(segment);
+            }
+            Ok(None)
+        })
     }
 
     /// Damage at the end of what is read: the next segment is missing or not usable.
@@ -125,6 +121,7 @@ impl Log {
             sequence,
             name,
             bytes,
+            checked,
         } = segment;
         let header = match Header::decode(bytes, FileType::Segment, name) {
             Ok(header) => header,
@@ -140,7 +137,8 @@ impl Log {
             &bytes[HEADER_BYTES..],
             config.identity.cluster,
             header.position,
-        );
+        )
+        .checked_to(*checked);
         let mut offset = HEADER_BYTES as u64;
         while let Some(frame) = frames.next() {
             self.end.last_crc = frame.crc;
