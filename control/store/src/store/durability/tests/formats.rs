@@ -1,10 +1,10 @@
-//! Data directories in older formats, written by the releases that had them.
+//! Data directories in each format, written by the releases that had them.
 
 use std::{fs, io, path::PathBuf};
 
 use super::*;
 
-/// Synced keys in the files of format 1.
+/// Synced keys in the files.
 const SYNCED: &str = "/fsync/";
 
 /// A copy of the directory in a format.
@@ -28,12 +28,35 @@ fn open_synced(path: &Path) -> Result<Store, OpenError> {
     Store::open(Limits::default(), &data)
 }
 
+/// What differs between the directories.
+struct Written {
+    format: u32,
+    cluster: u64,
+    /// The last revision that a client was answered.
+    revision: Revision,
+    /// The revisions of the creation and of the last put of `a`.
+    a: (Revision, Revision),
+}
+
+const FORMAT_1: Written = Written {
+    format: 1,
+    cluster: 6_460_828_546_617_247_825,
+    revision: 1_049_586,
+    a: (2, 1_049_585),
+};
+const FORMAT_2: Written = Written {
+    format: 2,
+    cluster: 212_841_517_619_679_051,
+    revision: 1_049_587,
+    a: (3, 1_049_586),
+};
+
 /// A restored snapshot, then three runs: puts, a deletion, leases, a revocation, a transaction that also
 /// wrote a key in mode `none`, a user, a compaction and kill -9 in the first; an orderly end of the
 /// second; kill -9 of the third.
-async fn check(store: &Store) {
-    assert_eq!(store.header(0).cluster_id, 6_460_828_546_617_247_825);
-    assert!(store.revision() > 1_049_586);
+async fn check(store: &Store, written: &Written) {
+    assert_eq!(store.header(0).cluster_id, written.cluster);
+    assert!(store.revision() > written.revision);
     let found = range(store, ALL, 0).await.unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let pairs = found.iter().map(|pair| {
@@ -51,10 +74,8 @@ async fn check(store: &Store) {
     ];
     assert_eq!(pairs.collect::<Vec<_>>(), expected);
     let a = found[3].fields();
-    assert_eq!(
-        (a.create_revision, a.mod_revision, a.version),
-        (2, 1_049_585, 4)
-    );
+    assert_eq!((a.create_revision, a.mod_revision), written.a);
+    assert_eq!(a.version, 4);
     assert_eq!(
         range(store, (SYNCED, ""), 1_010).await,
         Err(Error::Compacted)
@@ -68,16 +89,18 @@ async fn check(store: &Store) {
 }
 
 #[tokio::test]
-async fn a_directory_in_format_1_is_read_and_continued() {
-    let directory = directory_in_format(1);
-    for snapshot in [false, true, true] {
-        let store = open_synced(directory.path()).unwrap();
-        check(&store).await;
-        store.compact(store.revision(), true).await.unwrap();
-        if snapshot {
-            store
-                .snapshot(store.shared.journal.as_ref().unwrap())
-                .unwrap();
+async fn a_directory_in_any_format_is_read_and_continued() {
+    for written in [FORMAT_1, FORMAT_2] {
+        let directory = directory_in_format(written.format);
+        for snapshot in [false, true, true] {
+            let store = open_synced(directory.path()).unwrap();
+            check(&store, &written).await;
+            store.compact(store.revision(), true).await.unwrap();
+            if snapshot {
+                store
+                    .snapshot(store.shared.journal.as_ref().unwrap())
+                    .unwrap();
+            }
         }
     }
 }
