@@ -283,6 +283,21 @@ async fn settled(handle: &Handle, version: u64) {
         .expect("the change settles");
 }
 
+/// The health endpoint of an activator.
+async fn serve_health(listener: TcpListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        let _ = stream.write_all(answer).await;
+        let _ = stream.read(&mut [0; 200]).await;
+    }
+}
+
+async fn end(task: tokio::task::JoinHandle<()>) {
+    task.abort();
+    let _ = task.await;
+}
+
 /// Seconds since the node uses its last entries alone; 0: it does not.
 async fn stale_seconds() -> f64 {
     let text = metrics().await;
@@ -312,21 +327,23 @@ fn a_node_uses_its_last_entries_while_neither_control_nor_an_activator_answers()
             .build()
             .unwrap();
         tokio.block_on(async {
-            let live = TcpListener::bind("[::1]:0").await.unwrap();
-            let health = live.local_addr().unwrap();
+            let listener = TcpListener::bind("[::1]:0").await.unwrap();
+            let health = listener.local_addr().unwrap();
+            let live = tokio::spawn(serve_health(listener));
             let activators = vec![activator(health.to_string())];
             let mut control = Control::start_at("[::1]:0", 1, activators.clone()).await;
             let _agent = start(node, &control.url);
             control.up().await;
             follow(node, &mut control).await;
-            drop(live);
+            end(live).await;
             assert!(stale_seconds().await <= 0.0, "control grants leases");
 
             control.shutdown.cancel();
             stale("the node to go on alone", true).await;
-            let live = TcpListener::bind(health).await.unwrap();
+            let listener = TcpListener::bind(health).await.unwrap();
+            let live = tokio::spawn(serve_health(listener));
             stale("the node to see the activator", false).await;
-            drop(live);
+            end(live).await;
             stale("the node to go on alone again", true).await;
 
             let address = control.url.trim_start_matches("http://").to_owned();

@@ -1,8 +1,10 @@
 //! Probes of the activators, for [`dormouse_fleet::Stale`].
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -37,18 +39,28 @@ pub(super) async fn probed(probe: &mut Option<Probe>) -> bool {
     }
 }
 
-/// Whether one of the endpoints accepts a connection within `timeout`.
+/// Whether one of the endpoints answers within `timeout`.
 async fn one_answers(endpoints: Vec<SocketAddr>, timeout: Duration) -> bool {
     let mut attempts = JoinSet::new();
     for endpoint in endpoints {
-        attempts.spawn(tokio::time::timeout(timeout, TcpStream::connect(endpoint)));
+        attempts.spawn(tokio::time::timeout(timeout, answers(endpoint)));
     }
     while let Some(attempt) = attempts.join_next().await {
-        if matches!(attempt, Ok(Ok(Ok(_)))) {
+        if matches!(attempt, Ok(Ok(Ok(true)))) {
             return true;
         }
     }
     false
+}
+
+/// Whether `/healthz` is 200. A connection alone is no answer: a process that starts listens before it serves.
+async fn answers(endpoint: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(endpoint).await?;
+    let request = b"GET /healthz HTTP/1.1\r\nhost: activator\r\nconnection: close\r\n\r\n";
+    stream.write_all(request).await?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await?;
+    Ok(status == *b"HTTP/1.1 200")
 }
 
 #[cfg(test)]
@@ -58,14 +70,19 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn a_listening_endpoint_answers_and_a_closed_one_does_not() {
-        let listener = tokio::net::TcpListener::bind("[::1]:0").await.unwrap();
-        let open = listener.local_addr().unwrap();
-        let closed = {
-            let other = tokio::net::TcpListener::bind("[::1]:0").await.unwrap();
-            other.local_addr().unwrap()
-        };
-        assert!(one_answers(vec![closed, open], SECOND).await);
-        assert!(!one_answers(vec![closed], SECOND).await);
+    async fn an_endpoint_answers_when_it_serves_and_not_when_it_only_listens_or_is_closed() {
+        let listener = || tokio::net::TcpListener::bind("[::1]:0");
+        let serving = listener().await.unwrap();
+        let served = serving.local_addr().unwrap();
+        let silent = listener().await.unwrap();
+        let listens = silent.local_addr().unwrap();
+        let closed = listener().await.unwrap().local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = serving.accept().await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+        });
+        assert!(one_answers(vec![closed, listens, served], SECOND).await);
+        assert!(!one_answers(vec![closed, listens], SECOND / 10).await);
     }
 }
