@@ -53,20 +53,22 @@ impl Flags {
     }
 }
 
+/// What `dormouse activator --help` says first.
+pub const ABOUT: &str = "Run only the activator: it parks requests of sleeping apps, asks the control plane to wake them, and \
+    forwards requests of apps in proxy mode.\n\n\
+    The control plane is started with `dormouse up --without activator`, and with the same acting prefix. The activator gets \
+    the routes of awake apps from it, and asks for those of sleeping ones when they are requested. While the control plane is \
+    away, awake apps are served with the last routes; requests of sleeping apps are parked within the limits and answered 503 \
+    with Retry-After after the wake timeout. If the activator is restarted, the requests that it had parked are lost and \
+    nothing else.";
+
+/// An example for `dormouse activator --help`.
+pub const EXAMPLE: &str = "Example:\n  \
+    ip -6 route add local 2001:db8:a1::/96 dev lo\n  \
+    dormouse activator --control http://[2001:db8::c]:7444 --acting-prefix 2001:db8:a1::/96";
+
 /// The options of `dormouse activator`.
 #[derive(Args, Debug, Clone)]
-#[command(
-    long_about = "Run only the activator: it parks requests of sleeping apps, asks the control plane to wake them, and \
-        forwards requests of apps in proxy mode.\n\n\
-        The control plane is started with `dormouse up --without activator`, and with the same acting prefix. The \
-        activator gets the routes of awake apps from it, and asks for those of sleeping ones when they are requested. \
-        While the control plane is away, awake apps are served with the last routes; requests of sleeping apps are \
-        parked within the limits and answered 503 with Retry-After after the wake timeout. If the activator is \
-        restarted, the requests that it had parked are lost and nothing else.",
-    after_long_help = "Example:\n  \
-        ip -6 route add local 2001:db8:a1::/96 dev lo\n  \
-        dormouse activator --control http://[2001:db8::c]:7444 --acting-prefix 2001:db8:a1::/96"
-)]
 pub struct Options {
     /// URL of the control plane's port for activators
     #[arg(long, default_value = "http://[::1]:7444", env = "DORMOUSE_CONTROL")]

@@ -29,6 +29,7 @@ enum Verb {
     /// Run the control plane: every role in one process
     Up(up::Options),
     /// Run only the activator
+    #[command(long_about = activator::ABOUT, after_long_help = activator::EXAMPLE)]
     Activator(activator::Options),
     /// Run only the store
     Store(Box<dormouse_store_command::Command>),

@@ -15,6 +15,25 @@ async fn timed_get(vip: u32) -> (String, Duration) {
 }
 
 #[test]
+fn the_help_states_what_is_lost_and_what_is_not() {
+    let help = std::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
+        .args(["activator", "--help"])
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let words: Vec<_> = help.split_whitespace().collect();
+    let help = words.join(" ");
+    for part in [
+        "dormouse up --without activator",
+        "awake apps are served with the last routes",
+        "requests that it had parked are lost and nothing else",
+        "--control http://[2001:db8::c]:7444",
+    ] {
+        assert!(help.contains(part), "{part} is not in {help}");
+    }
+}
+
+#[test]
 fn a_restarted_activator_gets_its_routes_again_and_a_new_one_wakes_apps() {
     in_namespace(async || {
         let world = World::new().await;
