@@ -32,6 +32,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, opened: OpenedPort) {
         }
     };
     info!(port, "accepting for apps");
+    let mut refused = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -39,7 +40,13 @@ pub(crate) async fn accept(shared: Arc<Shared>, opened: OpenedPort) {
             () = shared.draining.cancelled() => return,
         };
         match accepted {
-            Ok((stream, SocketAddr::V6(client))) => admit(&shared, stream, client),
+            Ok((stream, SocketAddr::V6(client))) => {
+                let admitted = admit(&shared, stream, client);
+                if !admitted && !std::mem::replace(&mut refused, true) {
+                    let max = shared.core.config.connections_max;
+                    warn!(port, max, "refusing clients: too many connections are open");
+                }
+            }
             Ok((_, SocketAddr::V4(_))) => {}
             Err(error) => {
                 warn!(port, %error, "failed to accept a connection");
@@ -49,16 +56,18 @@ pub(crate) async fn accept(shared: Arc<Shared>, opened: OpenedPort) {
     }
 }
 
-fn admit(shared: &Arc<Shared>, stream: TcpStream, client: SocketAddrV6) {
+/// Serves a connection, or refuses it and returns false.
+fn admit(shared: &Arc<Shared>, stream: TcpStream, client: SocketAddrV6) -> bool {
     let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
         shared.core.metrics.refused(Reason::connections);
         // Best effort: if the socket takes no data at once, the client only sees a closed connection.
         drop(stream.try_write(TOO_MANY_CONNECTIONS));
-        return;
+        return false;
     };
     let serve = connection::serve(Arc::clone(shared), stream, client);
     shared.tracker.spawn(async move {
         serve.await;
         drop(permit);
     });
+    true
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dormouse_fleet::clock::Boottime;
-use dormouse_proxy::Backend;
+use dormouse_proxy::{Backend, ConnectionLimit};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
     pub(crate) budget: Arc<Budget>,
+    /// Connections to backends.
+    pub(crate) connections: ConnectionLimit,
     pub(crate) reports: mpsc::Sender<Report>,
     /// Apps with load since the last [`crate::Handle::take_stats`], so that sleeping apps cost nothing there.
     pub(crate) active: Mutex<Vec<Weak<App>>>,
@@ -158,7 +160,7 @@ impl App {
             state
                 .backends
                 .entry(*address)
-                .or_insert_with(|| Backend::new(*address, limits));
+                .or_insert_with(|| Backend::new(*address, limits, &self.core.connections));
         }
         // If the last backend was removed, requests that waited for its slots now wait for a pod.
         let need = state.begins_wake();

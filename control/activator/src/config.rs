@@ -22,6 +22,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Limit of one app's open client connections.
     pub connections_per_app_max: usize,
+    /// Limit of connections to backends, all apps together. Idle ones are closed while less than a quarter is left.
+    pub backend_connections_max: usize,
     /// Timeout for a complete request head, also between two requests of a connection.
     pub header_timeout: Duration,
     /// Timeout for requests in flight at shutdown.
@@ -45,6 +47,7 @@ impl Config {
             queue_bytes_per_app_max: 1 << 28,
             connections_max: 120_000,
             connections_per_app_max: 20_000,
+            backend_connections_max: 120_000,
             header_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(30),
             wake_timeout: Duration::from_secs(30),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use tracing::debug;
 
 use crate::app::App;
 use crate::client_stream::{ClientStream, Protocol, detect_protocol};
+use crate::cutoff;
 use crate::metrics::Reason;
 use crate::refusal::TOO_MANY_CONNECTIONS;
 use crate::shared::Shared;
@@ -26,9 +27,13 @@ const HTTP1_BUFFER_BYTES: usize = 64 * 1024;
 const HTTP2_STREAMS_MAX: u32 = 250;
 /// Limit of the header list of an HTTP/2 request.
 const HTTP2_HEADERS_BYTES: u32 = 64 * 1024;
-/// Flow-control windows of an HTTP/2 stream and of its connection.
-const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Flow-control window of an HTTP/2 stream: what an unread request body holds. At a round-trip time of 1 ms it allows
+/// 64 MB/s.
+pub(crate) const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// Flow-control window of an HTTP/2 connection: parked bodies do not stop those in flight.
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = HTTP2_STREAMS_MAX * HTTP2_STREAM_WINDOW_BYTES;
+/// Buffer of an HTTP/2 response that the client does not read.
+const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Idle time before keepalive probes are sent.
 const KEEPALIVE: Duration = Duration::from_mins(1);
 /// TCP_USER_TIMEOUT: a client that acknowledges no data of its response for this long is disconnected, because it may
@@ -93,6 +98,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
         return;
     };
     let aborted = shared.aborted.clone();
+    let socket = Arc::clone(&stream);
     let client = ClientConnection {
         shared,
         stream,
@@ -102,14 +108,21 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
         reconnect: Notify::new(),
     };
     let client = Arc::new(client);
+    // Boxed: a connection without a request, and one of the other protocol, needs less.
     let served = async {
         match protocol {
-            Protocol::Http1 => serve_http1(client, io).await,
-            Protocol::Http2 => serve_http2(client, io, app).await,
+            Protocol::Http1 => Box::pin(serve_http1(client, io)).await,
+            Protocol::Http2 => Box::pin(serve_http2(client, io, app)).await,
         }
     };
-    if let Some(Err(error)) = aborted.run_until_cancelled(served).await {
-        debug!(client = %address, %error, "client connection ended");
+    match aborted.run_until_cancelled(cutoff::enforced(served)).await {
+        Some(Some(Err(error))) => debug!(client = %address, %error, "client connection ended"),
+        Some(None) => {
+            debug!(client = %address, "client did not read its response in time");
+            // What the kernel has not sent is discarded, and the client gets a reset.
+            let _ = SockRef::from(&*socket).set_linger(Some(Duration::ZERO));
+        }
+        Some(Some(Ok(()))) | None => {}
     }
 }
 
@@ -145,14 +158,15 @@ async fn serve_http2(
     app: Option<Arc<App>>,
 ) -> hyper::Result<()> {
     let goaway = goaway(Arc::clone(&client), app);
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(StreamExecutor);
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(KEEPALIVE)
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
         .max_header_list_size(HTTP2_HEADERS_BYTES)
         .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES);
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(HTTP2_SEND_BUFFER_BYTES);
     let service = service_fn(move |request| Arc::clone(&client).call(request));
     let connection = builder.serve_connection(TokioIo::new(io), service);
     let mut connection = std::pin::pin!(connection);
@@ -161,6 +175,19 @@ async fn serve_http2(
         () = goaway => connection.as_mut().graceful_shutdown(),
     }
     connection.await
+}
+
+/// Runs the streams of an HTTP/2 connection as tasks. A stream that is aborted is reset.
+#[derive(Clone)]
+struct StreamExecutor;
+
+impl<F> hyper::rt::Executor<F> for StreamExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        tokio::spawn(cutoff::enforced(stream));
+    }
 }
 
 /// Waits for a reason to send GOAWAY. HTTP/1.1 uses `Connection: close` in a response instead.

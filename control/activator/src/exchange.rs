@@ -17,6 +17,9 @@ use tracing::{debug, warn};
 use crate::app::{App, Asked, Core, CountedRequest, Grant, NoSlot, RequestRoute};
 use crate::client_stream::{self, Protocol};
 use crate::connection::ClientConnection;
+use crate::cutoff;
+use crate::footprint;
+use crate::host;
 use crate::park::Ticket;
 use crate::refusal::Refusal;
 
@@ -24,9 +27,6 @@ use crate::refusal::Refusal;
 const ATTEMPTS_MAX: u32 = 10;
 /// First pause after all backends refused a connection; each further one is 1.5 times as long: about 2.8 s in total.
 const PAUSE_FIRST: Duration = Duration::from_millis(25);
-/// Memory of a parked request besides its head: the connection's buffers and tasks.
-const PARKED_OVERHEAD_BYTES: usize = 8 * 1024;
-
 /// The body of a backend's response, or of a refusal.
 pub(crate) type ResponseBody = Either<Relayed<ExchangeGuard>, Full<Bytes>>;
 
@@ -38,6 +38,7 @@ pub(crate) struct ClientClosed;
 /// Claims of an exchange until its response has ended. The fields are dropped in order: the slot is freed first.
 pub(crate) struct ExchangeGuard {
     _grant: Grant,
+    _response: cutoff::Response,
     _record: Arc<Record>,
 }
 
@@ -89,9 +90,16 @@ impl ClientConnection {
             ticket: Ticket(self.shared.core.tickets.fetch_add(1, Ordering::Relaxed)),
             status: std::sync::OnceLock::new(),
         };
+        if let Err(error) = host::check(&request) {
+            let mut response = refuse(&Refusal::Host(error), &timing);
+            if self.protocol == Protocol::Http1 {
+                self.ask_to_close(&mut response);
+            }
+            return response;
+        }
         let asked = Asked {
             port: self.local.port(),
-            bytes: parked_bytes(&request),
+            bytes: footprint::bytes(&request),
             arrived: timing.arrived,
         };
         let found = if request.method() == Method::CONNECT {
@@ -118,7 +126,7 @@ impl ClientConnection {
             Err(refusal) => refuse(&refusal, &record.timing),
         };
         if app.serving.load(Ordering::Acquire) {
-            self.ask_to_reconnect(&mut response);
+            self.ask_to_close(&mut response);
         }
         response
     }
@@ -132,7 +140,7 @@ impl ClientConnection {
     ) -> Result<Response<Relayed<ExchangeGuard>>, Refusal> {
         let ticket = record.timing.ticket;
         let deadline = record.timing.arrived + route.timeout;
-        let bytes = parked_bytes(&request);
+        let bytes = footprint::bytes(&request);
         let mut outbound = Outbound::new(request, self.address.into());
         let mut pause = PAUSE_FIRST;
         let mut attempts = 0;
@@ -143,6 +151,7 @@ impl ClientConnection {
             let backend = Arc::clone(grant.backend());
             let guard = ExchangeGuard {
                 _grant: grant,
+                _response: cutoff::Response::until(deadline),
                 _record: Arc::clone(record),
             };
             let failure = match forward(outbound, &backend, deadline, guard).await {
@@ -158,7 +167,7 @@ impl ClientConnection {
         }
     }
 
-    fn ask_to_reconnect(&self, response: &mut Response<ResponseBody>) {
+    fn ask_to_close(&self, response: &mut Response<ResponseBody>) {
         match self.protocol {
             Protocol::Http2 => self.reconnect.notify_one(),
             Protocol::Http1 if response.status() == StatusCode::SWITCHING_PROTOCOLS => {}
@@ -217,20 +226,4 @@ fn refuse(refusal: &Refusal, timing: &Timing) -> Response<ResponseBody> {
     }
     let _ = timing.status.set(refusal.status());
     refusal.response().map(Either::Right)
-}
-
-/// Memory of a request while it is parked.
-fn parked_bytes(request: &Request<Incoming>) -> usize {
-    head_bytes(request) + PARKED_OVERHEAD_BYTES
-}
-
-fn head_bytes(request: &Request<Incoming>) -> usize {
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or(0, |path| path.as_str().len());
-    let fields = request.headers().iter();
-    path + fields
-        .map(|(name, value)| name.as_str().len() + value.len())
-        .sum::<usize>()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use dormouse_fleet::clock::Boottime;
+use dormouse_proxy::ConnectionLimit;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, mpsc};
@@ -34,6 +35,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
         bytes_max: config.parked_bytes_max,
     });
     let core = Core {
+        connections: ConnectionLimit::new(config.backend_connections_max),
         config,
         metrics: Metrics::default(),
         budget,

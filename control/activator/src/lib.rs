@@ -25,8 +25,11 @@ mod shared;
 
 mod client_stream;
 mod connection;
+mod cutoff;
 
 mod exchange;
+mod footprint;
+mod host;
 mod lookup;
 mod refusal;
 

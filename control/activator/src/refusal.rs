@@ -9,6 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
+use crate::host::HostError;
 use crate::metrics::Reason;
 use crate::park::LimitReached;
 
@@ -33,6 +34,8 @@ pub(crate) enum Refusal {
     Removed { app: String },
     #[error("the method CONNECT is not supported")]
     Connect,
+    #[error(transparent)]
+    Host(HostError),
     #[error("app {app} has too many requests parked")]
     TooMany { app: String },
     #[error("app {app} has too many bytes of requests parked")]
@@ -61,6 +64,7 @@ impl Refusal {
             | Self::WrongPort { .. }
             | Self::Removed { .. } => StatusCode::NOT_FOUND,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Host(_) => StatusCode::BAD_REQUEST,
             Self::Unanswered { .. }
             | Self::TooMany { .. }
             | Self::TooLarge { .. }

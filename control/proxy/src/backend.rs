@@ -5,8 +5,8 @@ use std::net::SocketAddrV6;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
@@ -14,8 +14,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::debug;
 
+use crate::connection_limit::ConnectionLimit;
 use crate::error::ForwardError;
-use crate::outbound::Upload;
+use crate::http2::{Connections, Stream, StreamSlot};
+use crate::pod_stream::PodStream;
+use crate::upload::Upload;
 
 /// Limits of the connections to one backend.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +52,11 @@ const KEEPALIVE: Duration = Duration::from_mins(1);
 pub struct Backend {
     address: SocketAddrV6,
     limits: Limits,
+    connections: ConnectionLimit,
     idle: Mutex<Idle>,
-    /// The one connection for all of the pod's HTTP/2 streams. The lock is held during its connect, so that there is only
-    /// one.
-    shared: tokio::sync::Mutex<Option<Shared>>,
+    http2: Connections,
+    /// Held during the connect of an HTTP/2 connection: requests that wait for it share it.
+    http2_dial: tokio::sync::Mutex<()>,
     dials: Semaphore,
 }
 
@@ -61,23 +65,32 @@ struct Idle {
     /// Set once. Connections that become idle later are dropped.
     closed: bool,
     /// Most recently used last, so that surplus connections of a burst reach the idle timeout.
-    connections: Vec<(http1::SendRequest<Upload>, Instant)>,
+    connections: Vec<IdleConnection>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    sender: http2::SendRequest<Upload>,
-    used: Instant,
+struct IdleConnection {
+    connection: Http1,
+    since: Instant,
+}
+
+/// An HTTP/1.1 connection between two exchanges, or in one.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    pub(crate) sender: http1::SendRequest<Upload>,
+    stream: PodStream,
 }
 
 impl Backend {
-    /// A backend without connections yet.
-    pub fn new(address: SocketAddrV6, limits: Limits) -> Arc<Self> {
+    /// A backend without connections yet; `connections` is the limit for all backends.
+    pub fn new(address: SocketAddrV6, limits: Limits, connections: &ConnectionLimit) -> Arc<Self> {
         Arc::new(Self {
             address,
             limits,
+            connections: connections.clone(),
             idle: Mutex::default(),
-            shared: tokio::sync::Mutex::default(),
+            http2: Connections::default(),
+            http2_dial: tokio::sync::Mutex::default(),
             dials: Semaphore::new(limits.dials_max),
         })
     }
@@ -93,59 +106,49 @@ impl Backend {
         idle.closed = true;
         idle.connections.clear();
         drop(idle);
-        if let Ok(mut shared) = self.shared.try_lock() {
-            *shared = None;
-        }
+        self.http2.close();
     }
 
     /// A connection for one exchange, and whether it is a reused one. `fresh` requires a new one.
     pub(crate) async fn http1(
         self: &Arc<Self>,
         fresh: bool,
-    ) -> Result<(http1::SendRequest<Upload>, bool), ForwardError> {
-        if !fresh && let Some(sender) = self.take_idle() {
-            return Ok((sender, true));
+    ) -> Result<(Http1, bool), ForwardError> {
+        if !fresh && let Some(connection) = self.take_idle() {
+            return Ok((connection, true));
         }
         let connect = async {
             let _permit = self.dials.acquire().await;
             // Another exchange may have ended during the wait for the permit.
-            if !fresh && let Some(sender) = self.take_idle() {
-                return Ok((sender, true));
+            if !fresh && let Some(connection) = self.take_idle() {
+                return Ok((connection, true));
             }
             let stream = self.connect().await?;
-            let handshake = http1::Builder::new().handshake(TokioIo::new(stream)).await;
-            let (sender, connection) = handshake.map_err(|error| self.lost(error))?;
+            let handshake = http1::Builder::new().handshake(TokioIo::new(stream.clone()));
+            let (sender, connection) = handshake.await.map_err(|error| self.lost(error))?;
             tokio::spawn(drive(connection.with_upgrades(), Arc::downgrade(self)));
-            Ok((sender, false))
+            Ok((Http1 { sender, stream }, false))
         };
         self.within_timeout(connect).await
     }
 
-    /// A sender on the shared HTTP/2 connection.
-    pub(crate) async fn http2(
-        self: &Arc<Self>,
-    ) -> Result<http2::SendRequest<Upload>, ForwardError> {
+    /// A stream of an HTTP/2 connection, and whether the connection is a reused one.
+    pub(crate) async fn http2(self: &Arc<Self>) -> Result<(Stream, bool), ForwardError> {
         let connect = async {
-            let mut shared = self.shared.lock().await;
-            if let Some(open) = shared.as_mut().filter(|open| !open.sender.is_closed()) {
-                open.used = Instant::now();
-                return Ok(open.sender.clone());
+            if let Some(stream) = self.http2.take() {
+                return Ok((stream, true));
+            }
+            let _dial = self.http2_dial.lock().await;
+            if let Some(stream) = self.http2.take() {
+                return Ok((stream, true));
             }
             let stream = self.connect().await?;
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder
-                .timer(TokioTimer::new())
-                .keep_alive_interval(KEEPALIVE);
-            let handshake = builder.handshake(TokioIo::new(stream)).await;
-            let (sender, connection) = handshake.map_err(|error| self.lost(error))?;
-            tokio::spawn(drive(connection, Arc::downgrade(self)));
-            if !self.idle.lock().closed {
-                *shared = Some(Shared {
-                    sender: sender.clone(),
-                    used: Instant::now(),
-                });
-            }
-            Ok(sender)
+            let weak = Arc::downgrade(self);
+            let established = self.http2.establish(stream, |connection| {
+                tokio::spawn(drive(connection, weak));
+            });
+            let stream = established.await.map_err(|error| self.lost(error))?;
+            Ok((stream, false))
         };
         self.within_timeout(connect).await
     }
@@ -164,8 +167,10 @@ impl Backend {
         timeout(limit, connect).await.unwrap_or_else(elapsed)
     }
 
-    async fn connect(&self) -> Result<TcpStream, ForwardError> {
+    async fn connect(&self) -> Result<PodStream, ForwardError> {
         let backend = self.address;
+        let claim = self.connections.claim();
+        let claim = claim.ok_or(ForwardError::ConnectionLimit { backend })?;
         let failed = |source| ForwardError::Connect { backend, source };
         let stream = TcpStream::connect(backend).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
@@ -173,7 +178,7 @@ impl Backend {
         SockRef::from(&stream)
             .set_tcp_keepalive(&keepalive)
             .map_err(failed)?;
-        Ok(stream)
+        Ok(PodStream::new(stream, claim))
     }
 
     fn lost(&self, source: hyper::Error) -> ForwardError {
@@ -183,33 +188,36 @@ impl Backend {
         }
     }
 
-    fn take_idle(&self) -> Option<http1::SendRequest<Upload>> {
+    /// An idle connection that the pod has not closed. Each is checked in the kernel: a request on a closed one fails
+    /// without evidence that the pod did not act on it.
+    fn take_idle(&self) -> Option<Http1> {
         let mut idle = self.idle.lock();
-        while let Some((sender, since)) = idle.connections.pop() {
-            if sender.is_ready() && since.elapsed() < self.limits.idle_timeout {
-                return Some(sender);
+        while let Some(IdleConnection { connection, since }) = idle.connections.pop() {
+            let usable = connection.sender.is_ready() && connection.stream.is_silent();
+            if usable && since.elapsed() < self.limits.idle_timeout {
+                return Some(connection);
             }
         }
         None
     }
 
-    fn put_idle(&self, sender: http1::SendRequest<Upload>) {
+    fn put_idle(&self, connection: Http1) {
         let mut idle = self.idle.lock();
-        if !idle.closed && idle.connections.len() < self.limits.idle_max {
-            idle.connections.push((sender, Instant::now()));
+        let kept = idle.connections.len() < self.limits.idle_max && !self.connections.is_scarce();
+        if !idle.closed && kept {
+            let since = Instant::now();
+            idle.connections.push(IdleConnection { connection, since });
         }
     }
 
     /// Drops connections that have reached the idle timeout or that the pod has closed.
     fn expire(&self) {
         let limit = self.limits.idle_timeout;
-        let alive = |(sender, since): &(http1::SendRequest<Upload>, Instant)| {
-            !sender.is_closed() && since.elapsed() < limit
+        let alive = |idle: &IdleConnection| {
+            !idle.connection.sender.is_closed() && idle.since.elapsed() < limit
         };
         self.idle.lock().connections.retain(alive);
-        if let Ok(mut shared) = self.shared.try_lock() {
-            shared.take_if(|open| open.sender.is_closed() || open.used.elapsed() >= limit);
-        }
+        self.http2.expire(limit);
     }
 }
 
@@ -243,42 +251,48 @@ async fn drive(connection: impl Future<Output = hyper::Result<()>>, backend: Wea
 #[derive(Debug)]
 pub(crate) enum Upstream {
     Http1 {
-        sender: http1::SendRequest<Upload>,
+        connection: Http1,
         backend: Arc<Backend>,
     },
-    /// Keeps the connection open until the stream ends, also after [`Backend`] has dropped it.
-    Http2 { _sender: http2::SendRequest<Upload> },
+    Http2 {
+        /// Keeps the connection open until the stream ends, also after [`Backend`] has dropped it.
+        _sender: hyper::client::conn::http2::SendRequest<Upload>,
+        _slot: Arc<StreamSlot>,
+    },
 }
 
 impl Upstream {
-    pub(crate) fn http1(sender: http1::SendRequest<Upload>, backend: &Arc<Backend>) -> Self {
+    pub(crate) fn http1(connection: Http1, backend: &Arc<Backend>) -> Self {
         Self::Http1 {
-            sender,
+            connection,
             backend: Arc::clone(backend),
         }
     }
 
-    pub(crate) fn http2(sender: http2::SendRequest<Upload>) -> Self {
-        Self::Http2 { _sender: sender }
+    pub(crate) fn http2(stream: Stream) -> Self {
+        Self::Http2 {
+            _sender: stream.sender,
+            _slot: stream.slot,
+        }
     }
 
     /// The response is complete: the connection becomes idle and then `guard` is dropped, so that the next exchange
     /// finds the connection. A request that is still being uploaded keeps both until `deadline`.
     pub(crate) fn complete<G: Send + 'static>(self, deadline: Instant, guard: G) {
         let Self::Http1 {
-            mut sender,
+            mut connection,
             backend,
         } = self
         else {
             return;
         };
-        if sender.is_ready() {
-            backend.put_idle(sender);
+        if connection.sender.is_ready() {
+            backend.put_idle(connection);
             return;
         }
         tokio::spawn(async move {
-            if let Ok(Ok(())) = timeout_at(deadline, sender.ready()).await {
-                backend.put_idle(sender);
+            if let Ok(Ok(())) = timeout_at(deadline, connection.sender.ready()).await {
+                backend.put_idle(connection);
             }
             drop(guard);
         });

@@ -26,6 +26,12 @@ pub enum ForwardError {
         /// The connect timeout.
         limit: Duration,
     },
+    /// All connections that the process may have to backends are in use.
+    #[error("failed to connect to {backend}: too many connections to backends are open")]
+    ConnectionLimit {
+        /// The backend's address.
+        backend: SocketAddrV6,
+    },
     /// The connection failed before the response's head was complete.
     #[error("lost the connection to {backend} before its response")]
     Lost {
@@ -52,7 +58,10 @@ pub enum ForwardError {
 impl ForwardError {
     /// Whether no connection was established: another backend, or the same one later, may succeed.
     pub fn is_connect(&self) -> bool {
-        matches!(self, Self::Connect { .. } | Self::ConnectTimeout { .. })
+        matches!(
+            self,
+            Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::ConnectionLimit { .. }
+        )
     }
 }
 

@@ -69,27 +69,23 @@ async fn send_http1(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Se
     // An upgraded connection cannot be reused, so it does not take an idle one.
     let mut fresh = outbound.upgrade.is_some();
     loop {
-        let (mut sender, reused) = match backend.http1(fresh).await {
+        let (mut connection, reused) = match backend.http1(fresh).await {
             Ok(connected) => connected,
             Err(error) => return Err(Failure::unsent(error, outbound)),
         };
-        let replay = if reused { outbound.replay() } else { None };
-        let mut failed = match sender.try_send_request(outbound.request).await {
+        let sending = connection.sender.try_send_request(outbound.request);
+        let mut failed = match sending.await {
             Ok(response) => {
-                let upstream = Upstream::http1(sender, backend);
                 return Ok(Sent {
                     response,
                     upgrade: outbound.upgrade,
-                    upstream,
+                    upstream: Upstream::http1(connection, backend),
                 });
             }
             Err(failed) => failed,
         };
-        let unsent = failed.take_message().or(replay);
-        let error = ForwardError::Lost {
-            backend: backend.address(),
-            source: failed.into_error(),
-        };
+        let unsent = failed.take_message();
+        let error = lost(backend, failed.into_error());
         let Some(request) = unsent else {
             return Err(Failure::sent(error));
         };
@@ -105,33 +101,65 @@ async fn send_http1(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Se
 async fn send_http2(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Sent, Box<Failure>> {
     let mut second = false;
     loop {
-        let mut sender = match backend.http2().await {
-            Ok(sender) => sender,
+        let (mut stream, reused) = match backend.http2().await {
+            Ok(stream) => stream,
             Err(error) => return Err(Failure::unsent(error, outbound)),
         };
+        outbound.request.body_mut().hold(&stream.slot);
         let replay = outbound.replay();
-        let mut failed = match sender.try_send_request(outbound.request).await {
+        let mut failed = match stream.sender.try_send_request(outbound.request).await {
             Ok(response) => {
                 return Ok(Sent {
                     response,
                     upgrade: None,
-                    upstream: Upstream::http2(sender),
+                    upstream: Upstream::http2(stream),
                 });
             }
             Err(failed) => failed,
         };
-        let unsent = failed.take_message().or(replay);
-        let error = ForwardError::Lost {
-            backend: backend.address(),
-            source: failed.into_error(),
-        };
+        let not_processed = refusal(failed.error());
+        let unsent = failed
+            .take_message()
+            .or(replay.filter(|_| not_processed.is_some()));
+        let error = lost(backend, failed.into_error());
         let Some(request) = unsent else {
             return Err(Failure::sent(error));
         };
         outbound.request = request;
-        if second {
+        outbound.request.body_mut().release();
+        // A pod that closes a reused connection has not failed: try another one, once. One that refuses a stream has
+        // too many: the caller waits.
+        if !reused || second || not_processed == Some(Refused::Stream) {
             return Err(Failure::unsent(error, outbound));
         }
         second = true;
+    }
+}
+
+fn lost(backend: &Backend, source: hyper::Error) -> ForwardError {
+    ForwardError::Lost {
+        backend: backend.address(),
+        source,
+    }
+}
+
+/// A pod's statement that it has not acted on a request (RFC 9113, 8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// RST_STREAM with REFUSED_STREAM.
+    Stream,
+    /// GOAWAY with a last stream below the request's. The streams up to the last one end by the connection's end, which
+    /// is another error.
+    Connection,
+}
+
+fn refusal(error: &hyper::Error) -> Option<Refused> {
+    let error = std::error::Error::source(error)?.downcast_ref::<h2::Error>()?;
+    if !error.is_remote() {
+        None
+    } else if error.is_go_away() {
+        Some(Refused::Connection)
+    } else {
+        (error.reason() == Some(h2::Reason::REFUSED_STREAM)).then_some(Refused::Stream)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -18,8 +18,12 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     UPGRADE,
 ];
 
-/// Removes hop-by-hop fields, but keeps `te: trailers`, which gRPC servers require.
+/// Removes hop-by-hop fields, but keeps `te: trailers`, which gRPC servers require. `Content-Length` beside
+/// `Transfer-Encoding` is not the body's length (RFC 9112, 6.3).
 pub(crate) fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let trailers = headers
         .get_all(TE)
         .iter()

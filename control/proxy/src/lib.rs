@@ -11,14 +11,20 @@ mod forward;
 
 mod hop;
 mod outbound;
+mod upload;
 
 mod backend;
+mod connection_limit;
+mod http2;
+mod pod_stream;
 
 mod relay;
 mod splice;
 
 pub use backend::{Backend, Limits};
+pub use connection_limit::ConnectionLimit;
 pub use error::{Failure, ForwardError};
 pub use forward::forward;
-pub use outbound::{Outbound, Upload};
+pub use outbound::Outbound;
 pub use relay::{RelayError, Relayed};
+pub use upload::Upload;

@@ -2,19 +2,15 @@
 
 use std::net::IpAddr;
 
-use bytes::Bytes;
-use http::header::{EXPECT, HOST};
+use http::header::{EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Uri, Version};
 use http_body::Body;
-use http_body_util::{Either, Empty};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 
 use crate::hop;
-
-/// A request's body: the client's, streamed, or none in a repeated request.
-pub type Upload = Either<Incoming, Empty<Bytes>>;
+use crate::upload::Upload;
 
 /// A request that can be sent to any backend. Its body has not been polled.
 #[derive(Debug)]
@@ -40,6 +36,12 @@ impl Outbound {
         // hyper's server answers `100-continue` when the body is first polled.
         headers.remove(EXPECT);
         hop::add_forwarded_for(headers, client);
+        let unknown_length = request.body().size_hint().exact().is_none();
+        let headers = request.headers_mut();
+        if !http2 && unknown_length {
+            // hyper's client otherwise sends no body with GET and HEAD.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         if let Some(protocol) = protocol {
             hop::set_upgrade(headers, protocol);
         }
@@ -49,19 +51,16 @@ impl Outbound {
             address_http1(&mut request);
         }
         Self {
-            request: request.map(Either::Left),
+            request: request.map(Upload::new),
             upgrade,
             http2,
         }
     }
 
-    /// A copy of the request, if HTTP allows to repeat it without the client (RFC 9110, 9.2.2) and it has no body.
+    /// A copy of a request without a body.
     pub(crate) fn replay(&self) -> Option<Request<Upload>> {
-        let repeatable = self.request.method().is_idempotent()
-            && self.upgrade.is_none()
-            && self.request.body().is_end_stream();
-        repeatable.then(|| {
-            let mut copy = Request::new(Either::Right(Empty::new()));
+        self.request.body().is_end_stream().then(|| {
+            let mut copy = Request::new(Upload::empty());
             *copy.method_mut() = self.request.method().clone();
             *copy.uri_mut() = self.request.uri().clone();
             *copy.version_mut() = self.request.version();

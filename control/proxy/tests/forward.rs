@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dormouse_proxy::{Backend, Limits, Outbound, forward};
+use dormouse_proxy::{Backend, ConnectionLimit, Limits, Outbound, forward};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
@@ -30,6 +30,10 @@ async fn listen() -> (TcpListener, SocketAddrV6) {
         unreachable!()
     };
     (listener, address)
+}
+
+fn backend(address: SocketAddrV6, limits: Limits) -> Arc<Backend> {
+    Backend::new(address, limits, &ConnectionLimit::new(100))
 }
 
 /// A client's connection to a proxy that forwards every request to one backend, with `deadline`.
@@ -72,7 +76,7 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 #[tokio::test]
 async fn a_body_past_the_deadline_is_aborted_without_a_regular_end() {
     let (pods, address) = listen().await;
-    let backend = Backend::new(address, Limits::default());
+    let backend = backend(address, Limits::default());
     let mut client = proxy(backend, Duration::from_millis(300)).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
@@ -101,7 +105,7 @@ async fn a_body_past_the_deadline_is_aborted_without_a_regular_end() {
 async fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let (pods, address) = listen().await;
     let idle_timeout = Duration::from_millis(50);
-    let backend = Backend::new(
+    let backend = backend(
         address,
         Limits {
             idle_timeout,
@@ -126,7 +130,7 @@ async fn an_idle_connection_is_closed_after_the_idle_timeout() {
 async fn a_request_that_reached_no_pod_is_returned() {
     let (pods, address) = listen().await;
     drop(pods);
-    let mut client = proxy(Backend::new(address, Limits::default()), TIMEOUT).await;
+    let mut client = proxy(backend(address, Limits::default()), TIMEOUT).await;
     client
         .write_all(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi")
         .await
@@ -139,7 +143,7 @@ async fn a_request_that_reached_no_pod_is_returned() {
 #[tokio::test]
 async fn a_protocol_switch_without_a_request_is_refused() {
     let (pods, address) = listen().await;
-    let mut client = proxy(Backend::new(address, Limits::default()), TIMEOUT).await;
+    let mut client = proxy(backend(address, Limits::default()), TIMEOUT).await;
     client.write_all(REQUEST).await.unwrap();
     let (mut pod, _) = pods.accept().await.unwrap();
     read_until(&mut pod, "\r\n\r\n").await;
@@ -148,4 +152,30 @@ async fn a_protocol_switch_without_a_request_is_refused() {
         .unwrap();
     let reply = read_until(&mut client, "without a request for it").await;
     assert!(reply.contains("false "), "{reply}");
+}
+
+#[tokio::test]
+async fn a_connection_above_the_limit_of_all_backends_is_not_opened() {
+    let (pods, address) = listen().await;
+    let limit = ConnectionLimit::new(1);
+    let first = Backend::new(address, Limits::default(), &limit);
+    let second = Backend::new(address, Limits::default(), &limit);
+    let mut holder = proxy(Arc::clone(&first), TIMEOUT).await;
+    holder.write_all(REQUEST).await.unwrap();
+    let (mut pod, _) = pods.accept().await.unwrap();
+    read_until(&mut pod, "\r\n\r\n").await;
+    let mut client = proxy(Arc::clone(&second), TIMEOUT).await;
+    client.write_all(REQUEST).await.unwrap();
+    let reply = read_until(&mut client, "are open").await;
+    assert!(reply.contains("true failed to connect"), "{reply}");
+    // An idle connection is closed while others may need its place.
+    pod.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        .await
+        .unwrap();
+    read_until(&mut holder, "ok").await;
+    assert_eq!(pod.read(&mut [0; 8]).await.unwrap(), 0);
+    let mut client = proxy(second, TIMEOUT).await;
+    client.write_all(REQUEST).await.unwrap();
+    let (mut pod, _) = pods.accept().await.unwrap();
+    read_until(&mut pod, "\r\n\r\n").await;
 }

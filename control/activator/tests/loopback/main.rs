@@ -9,10 +9,15 @@ mod rig;
 
 mod backends;
 mod disconnects;
+mod framing;
+mod hosts;
 mod isolation;
 mod link;
 mod lookup;
+mod memory;
 mod parking;
 mod protocols;
 mod refusals;
+mod retries;
+mod slow_clients;
 mod streaming;

@@ -1,28 +1,14 @@
 //! h2c on the same port, upgrades, serve mode, and the headers about the client.
 
-use std::net::SocketAddrV6;
-
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::rig::{AnyBody, Rig, TIMEOUT, backend, path_backend, text};
-
-type Sender = http2::SendRequest<Full<Bytes>>;
-
-async fn http2_client(address: SocketAddrV6) -> (Sender, JoinHandle<hyper::Result<()>>) {
-    let stream = TcpStream::connect(address).await.unwrap();
-    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-    let (sender, connection) = handshake.await.unwrap();
-    (sender, tokio::spawn(connection))
-}
+use crate::rig::{AnyBody, Rig, TIMEOUT, backend, http2_client, path_backend, text};
 
 fn post(body: &'static str) -> Request<Full<Bytes>> {
     let request = Request::post("http://app.test/echo").header("te", "trailers");

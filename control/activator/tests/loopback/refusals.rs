@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use http::Request;
 use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, backend, reserve};
+use crate::rig::{Rig, backend, http2_client, reserve};
 
 #[tokio::test]
 async fn an_unknown_app_is_not_found() {
@@ -58,13 +59,30 @@ async fn a_full_queue_is_answered_with_retry_after() {
 
 #[tokio::test]
 async fn parked_bytes_are_limited_over_all_apps() {
-    let rig = Rig::start_with(|config| config.parked_bytes_max = 20_000);
+    let rig = Rig::start_with(|config| config.parked_bytes_max = 60_000);
     rig.configure(|_route| {});
     let _waiting = [rig.spawn_get("/"), rig.spawn_get("/")];
     rig.parked(2).await;
     let reply = rig.get("/").await;
     assert_eq!(reply.status(), 503);
     assert!(reply.body.contains("too many bytes"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_parked_upload_over_http2_counts_with_what_its_client_may_send() {
+    let rig = Rig::start_with(|config| config.parked_bytes_max = 150_000);
+    rig.configure(|_route| {});
+    let (mut sender, _connection) = http2_client(rig.address).await;
+    let post = || Request::post("http://app.test/").body(vec![b'x'; 100_000].into());
+    let _first = tokio::spawn(sender.send_request(post().unwrap()));
+    rig.parked(1).await;
+    assert_eq!(
+        sender.send_request(post().unwrap()).await.unwrap().status(),
+        503
+    );
+    let get = Request::get("http://app.test/").body(Vec::new().into());
+    let _second = tokio::spawn(sender.send_request(get.unwrap()));
+    rig.parked(2).await;
 }
 
 #[tokio::test]

@@ -288,3 +288,16 @@ pub(crate) async fn path_backend() -> SocketAddrV6 {
     })
     .await
 }
+
+pub(crate) type Http2Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+/// A client's HTTP/2 connection, driven by a task.
+pub(crate) async fn http2_client(
+    address: SocketAddrV6,
+) -> (Http2Sender, JoinHandle<hyper::Result<()>>) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = handshake.await.unwrap();
+    (sender, tokio::spawn(connection))
+}

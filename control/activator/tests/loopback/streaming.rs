@@ -11,7 +11,7 @@ const BODY_BYTES: usize = 64 << 20;
 /// Client, activator and pod live in this process, with other tests beside them.
 const GROWTH_BYTES_MAX: usize = 40 << 20;
 
-fn resident_bytes() -> usize {
+pub(crate) fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
         .lines()

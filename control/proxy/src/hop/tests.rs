@@ -30,6 +30,13 @@ fn hop_by_hop_fields_are_removed_and_others_stay() {
 }
 
 #[test]
+fn a_content_length_beside_a_transfer_encoding_is_removed() {
+    let mut map = headers(&[("content-length", "2"), ("transfer-encoding", "chunked")]);
+    strip(&mut map);
+    assert!(map.is_empty(), "{map:?}");
+}
+
+#[test]
 fn a_connection_field_cannot_remove_the_host() {
     let mut map = headers(&[("connection", "host, close"), ("host", "docs")]);
     strip(&mut map);

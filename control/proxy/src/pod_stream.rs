@@ -1,0 +1,91 @@
+//! A TCP connection to a pod that can be checked while hyper owns it.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A shared TCP connection; one of its clones reads and writes.
+#[derive(Clone, Debug)]
+pub(crate) struct PodStream(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    _claim: OwnedSemaphorePermit,
+}
+
+impl PodStream {
+    pub(crate) fn new(stream: TcpStream, claim: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(Connection {
+            stream,
+            _claim: claim,
+        }))
+    }
+
+    /// Whether the pod has neither closed the connection nor sent data that nothing has read, as far as the kernel
+    /// knows.
+    pub(crate) fn is_silent(&self) -> bool {
+        let peeked = SockRef::from(&self.0.stream).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl AsyncRead for PodStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.stream.poll_read_ready(cx))?;
+            match self.0.stream.try_read_buf(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done.map(|_count| ())),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for PodStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.stream.poll_write_ready(cx))?;
+            match self.0.stream.try_write_vectored(slices) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&self.0.stream).shutdown(Shutdown::Write))
+    }
+}
