@@ -212,6 +212,7 @@ impl Roles {
             tick: dormouse_apps::TICK,
             epoch,
             node_lease: self.options.node_lease,
+            limits: self.options.limits(),
         };
         let parts = dormouse_apps::Parts {
             client: client.clone(),

@@ -1,5 +1,6 @@
 //! All apps and the handling of events. Pure: times, names and events in, actions out.
 
+mod admit;
 mod awake;
 mod events;
 mod listing;
@@ -20,6 +21,7 @@ use dormouse_fleet::proto::PodStatus;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::action::{Action, Failure};
+use crate::admission::{self, Limits};
 use crate::event::Event;
 use crate::member::{Exposure, Member};
 use crate::metrics::{Metrics, ModeValue, StateValue};
@@ -52,6 +54,8 @@ pub struct Config {
     pub epoch: u64,
     /// The node lease: for this long, nodes that are in the store may connect after a start.
     pub node_lease: Duration,
+    /// The limits of wakes and pods.
+    pub limits: Limits,
 }
 
 /// All apps.
@@ -68,6 +72,10 @@ pub struct Apps {
     is_listed: bool,
     pub(crate) wakes: Wakes,
     pub(crate) metrics: Metrics,
+    /// Wakes that wait for the rates.
+    pub(crate) waiting: admission::Wakes,
+    /// The pods of all tenants.
+    bounds: admission::Pods,
     /// The VIP index of each app in `records` that exists.
     index: BTreeMap<Key, u32>,
     pods: BTreeMap<Key, Arc<Pod>>,
@@ -91,6 +99,8 @@ impl Apps {
     /// No apps: a list of the cluster is expected first. `seed` must differ between starts.
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
+            waiting: admission::Wakes::new(config.limits.wakes),
+            bounds: admission::Pods::new(config.limits),
             config,
             records: BTreeMap::new(),
             sleep: Sleep::default(),
@@ -146,19 +156,35 @@ impl Apps {
             Event::Settled { vip, version } => self.settled(vip, version, &mut turn),
             Event::Deleted { vip, pod, gone } => self.deleted(vip, &pod, gone),
             Event::StatusWritten { pod } => self.status_written(&pod, &mut turn),
+            Event::Admission => {}
             Event::NodesOverdue => self.nodes_overdue(&mut turn),
             Event::AppRead { vip, read } => self.app_read(vip, read, &mut turn),
         }
+        self.admit(&mut turn);
+        self.take_turns(&mut turn);
         turn.actions
     }
 
     /// Plans one app, and records whether the passing of time can change it.
     fn plan(&mut self, vip: u32, turn: &mut Turn) {
+        self.plan_bounded(vip, false, turn);
+    }
+
+    /// Plans one app. In its turn it may add a pod before others that wait.
+    fn plan_bounded(&mut self, vip: u32, its_turn: bool, turn: &mut Turn) {
         let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
+        let held = record.held;
+        record.bound(&mut self.bounds, its_turn);
         turn.actions
             .extend(plan::plan(record, turn.now, &mut self.names));
+        record.bounded(&mut self.bounds);
+        if held.is_none()
+            && let Some(held) = record.held
+        {
+            self.metrics.held(held.by);
+        }
         record.sleep_if_idle(turn.now);
         let counted = record.app.as_ref().map(|_| {
             (

@@ -115,6 +115,8 @@ async fn run(
         if is_ticking && !ticked {
             ticks.reset();
         }
+        let admission = apps.lock().admission_due();
+        let wait = admission.map(|at| at.since(Boottime::now()));
         let event = tokio::select! {
             () = shutdown.cancelled() => return,
             batch = inbox.changes.recv() => match batch {
@@ -131,6 +133,7 @@ async fn run(
                 let slice = slices.next().unwrap_or_default();
                 Event::Slice { slice, loads: loads.take(slice) }
             }
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => Event::Admission,
             () = &mut overdue, if !overdue.is_elapsed() => Event::NodesOverdue,
         };
         let actions = {
@@ -213,7 +216,10 @@ impl Handle {
         let key = Key::new(namespace, name);
         let vip = apps.vip_of(&key)?;
         match apps.records.get(&vip) {
-            Some(record) => Some(explain::explain(record, Boottime::now())),
+            Some(record) => {
+                let waits = apps.waiting.waits_for(vip);
+                Some(explain::explain(record, waits, Boottime::now()))
+            }
             None => Some(explain::asleep(&key, vip, &apps)),
         }
     }

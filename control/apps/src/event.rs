@@ -102,6 +102,8 @@ pub enum Event {
         /// The pod.
         pod: Key,
     },
+    /// The rates allow further waiting wakes.
+    Admission,
     /// The read of a sleeping app has ended.
     AppRead {
         /// The app's VIP index.

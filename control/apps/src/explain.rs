@@ -6,6 +6,7 @@ use dormouse_cluster::{Key, Mode, State, VipIndex, vip};
 use dormouse_fleet::Boottime;
 use serde_json::{Value, json};
 
+use crate::admission::{Limits, Scope};
 use crate::apps::Apps;
 use crate::plan;
 use crate::record::{AppRecord, ms};
@@ -14,7 +15,7 @@ const WANT_NONE: &str = "want 0: asleep; the first packet or request wakes it";
 const PARKED: &str = "proxy: no pod is ready, so requests are parked in the activator";
 
 /// An app's `Explanation` as JSON.
-pub(crate) fn explain(record: &AppRecord, now: Boottime) -> Value {
+pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -> Value {
     let status = plan::status(record);
     let topics = [
         ("scale", scale(record, now)),
@@ -22,6 +23,7 @@ pub(crate) fn explain(record: &AppRecord, now: Boottime) -> Value {
         ("leaves at", mode_change(record)),
         ("sleeps", sleeps(record, now)),
         ("pods", pods(record)),
+        ("limits", limits(record, waits)),
         ("failure", failure(record, now)),
     ];
     let topics: Vec<_> = topics
@@ -54,16 +56,19 @@ pub(crate) fn explain(record: &AppRecord, now: Boottime) -> Value {
 pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps) -> Value {
     let address = vip::address_of(&apps.config.ranges, VipIndex(index));
     let address = address.map_or_else(|| "unknown".to_owned(), |vip| vip.to_string());
+    let mut topics = vec![
+        json!({"name": "scale", "lines": [WANT_NONE]}),
+        json!({"name": "mode", "lines": [PARKED]}),
+        json!({"name": "sleeps", "lines": ["now"]}),
+    ];
+    let waits = apps.waiting.waits_for(index).map(waiting);
+    topics.extend(waits.map(|line| json!({"name": "limits", "lines": [line]})));
     json!({
         "apiVersion": "dormouse.dev/v1",
         "kind": "Explanation",
         "subject": format!("app/{app}"),
         "summary": format!("asleep, VIP {address}"),
-        "topics": [
-            {"name": "scale", "lines": [WANT_NONE]},
-            {"name": "mode", "lines": [PARKED]},
-            {"name": "sleeps", "lines": ["now"]},
-        ],
+        "topics": topics,
         "values": {
             "vipIndex": index,
             "state": State::Asleep,
@@ -155,6 +160,18 @@ fn scale(record: &AppRecord, now: Boottime) -> Vec<String> {
     vec![first, second]
 }
 
+fn waiting(scope: Scope) -> String {
+    let flag = Limits::wakes_flag(scope);
+    format!("wanted, and waits before it is woken: {flag} is reached")
+}
+
+/// The limits that hold the app back.
+fn limits(record: &AppRecord, waits: Option<Scope>) -> Vec<String> {
+    let wake = waits.map(waiting);
+    let pods = record.held.map(|held| held.message(record.want));
+    wake.into_iter().chain(pods).collect()
+}
+
 fn since(now: Boottime, decision: &Decision) -> String {
     let ms = decision.panic_since_ms.map_or(0, |since| ms(now) - since);
     seconds(ms.max(0))
@@ -163,6 +180,17 @@ fn since(now: Boottime, decision: &Decision) -> String {
 fn mode(record: &AppRecord) -> Vec<String> {
     if record.ready() == 0 {
         return vec![PARKED.to_owned()];
+    }
+    if record.has_request_limit() {
+        return vec![format!(
+            "proxy: only the activator enforces containerConcurrency {}; the autoscaler alone would choose {}",
+            record.settings.container_concurrency,
+            if record.serve {
+                Mode::Serve
+            } else {
+                Mode::Proxy
+            }
+        )];
     }
     let capacity = record.settings.target_burst_capacity;
     let mode = record.mode();
@@ -202,6 +230,12 @@ fn mode_change(record: &AppRecord) -> Vec<String> {
     let Some(decision) = &record.decision else {
         return Vec::new();
     };
+    if record.has_request_limit() {
+        return vec![
+            "without containerConcurrency: scale.target sets the same target and no limit"
+                .to_owned(),
+        ];
+    }
     if record.settings.target_burst_capacity <= 0.0 || record.ready() == 0 {
         return Vec::new();
     }

@@ -25,6 +25,10 @@ mod sleep;
 
 mod plan;
 
+mod admission;
+
+mod allowance;
+
 mod wake;
 
 pub mod apps;
@@ -39,6 +43,7 @@ mod actuator;
 
 mod controller;
 
+pub use admission::{Limits, Shares};
 pub use apps::Config;
 pub use controller::{Handle, Parts, start};
 pub use settings::TICK;

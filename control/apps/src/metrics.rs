@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::admission::Scope;
 use crate::wake::Wake;
 
 /// From 0.1 ms to about 100 s.
@@ -104,6 +105,29 @@ struct StageLabel {
 /// The labels of a sleeping app.
 pub(crate) const ASLEEP: (StateValue, ModeValue) = (StateValue::asleep, ModeValue::proxy);
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: LimitValue,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(non_camel_case_types, reason = "the names are the labels' values")]
+enum LimitValue {
+    app,
+    tenant,
+    all,
+}
+
+impl From<Scope> for LimitValue {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::App => Self::app,
+            Scope::Tenant => Self::tenant,
+            Scope::All => Self::all,
+        }
+    }
+}
+
 /// The metrics of apps.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -113,6 +137,9 @@ pub(crate) struct Metrics {
     decisions: Family<DecisionLabel, Counter>,
     wakes: Family<OutcomeLabel, Counter>,
     stages: Family<StageLabel, Histogram>,
+    delayed: Family<LimitLabel, Counter>,
+    waiting: Gauge,
+    held: Family<LimitLabel, Counter>,
 }
 
 impl Default for Metrics {
@@ -126,6 +153,9 @@ impl Default for Metrics {
             stages: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(1e-4, 2.0, WAKE_BUCKETS))
             }),
+            delayed: Family::default(),
+            waiting: Gauge::default(),
+            held: Family::default(),
         }
     }
 }
@@ -155,6 +185,38 @@ impl Metrics {
             "Duration of each stage of a wake, and of the whole wake",
             self.stages.clone(),
         );
+        registry.register(
+            "dormouse_wakes_delayed",
+            "Wakes that waited for the rate of their tenant or for that of all",
+            self.delayed.clone(),
+        );
+        registry.register(
+            "dormouse_wakes_waiting",
+            "Wakes that wait for a rate",
+            self.waiting.clone(),
+        );
+        registry.register(
+            "dormouse_pods_limited",
+            "Times that an app began to have fewer pods than the autoscaler wants, by the limit",
+            self.held.clone(),
+        );
+    }
+
+    /// Counts a wake that must wait.
+    pub(crate) fn delayed(&self, limit: Scope) {
+        let limit = limit.into();
+        self.delayed.get_or_create(&LimitLabel { limit }).inc();
+    }
+
+    /// Sets the number of wakes that wait.
+    pub(crate) fn waiting(&self, wakes: usize) {
+        self.waiting.set(i64::try_from(wakes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts an app that a limit begins to hold.
+    pub(crate) fn held(&self, limit: Scope) {
+        let limit = limit.into();
+        self.held.get_or_create(&LimitLabel { limit }).inc();
     }
 
     /// Counts a decision that changed the wanted number of pods.

@@ -11,6 +11,7 @@ pub(crate) use publish::{asleep, listing, same_routing, status, written};
 pub(crate) use resume::resume;
 
 use crate::action::{Action, Failure, Route};
+use crate::admission::{EVENT_INTERVAL, PODS_LIMITED};
 use crate::member::{Exposure, Member};
 use crate::pod::{self, Names};
 use crate::record::AppRecord;
@@ -20,6 +21,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, names: &mut Names) -> 
     let mut actions = Vec::new();
     drain(record, now, &mut actions);
     scale_up(record, now, names, &mut actions);
+    actions.extend(held(record, now));
     route(record, &mut actions);
     publish::publish(record, now, &mut actions);
     settle(record, &mut actions);
@@ -45,7 +47,7 @@ fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
         member.draining |= gone || deleted || member.failed || member.template != record.template;
     }
-    let wanted = usize::try_from(record.want).unwrap_or(0);
+    let wanted = record.wanted();
     let surplus = record.live().saturating_sub(wanted);
     let mut live: Vec<_> = record
         .members
@@ -83,10 +85,10 @@ fn pod_failed(app: &App, pod: &Key, failure: &Failure) -> Action {
 /// Adds missing pods: draining ones are taken back first, then new ones are created.
 fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &mut Vec<Action>) {
     let Some(app) = record.app.clone() else {
+        record.held = None;
         return;
     };
-    let wanted = usize::try_from(record.want).unwrap_or(0);
-    let mut missing = wanted.saturating_sub(record.live());
+    let mut missing = record.wanted().saturating_sub(record.live());
     let template = &record.template;
     let reusable = |member: &&mut Member| {
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
@@ -101,9 +103,9 @@ fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &
         missing -= 1;
     }
     if record.backoff.wait(now).is_some() {
-        return;
+        missing = 0;
     }
-    for _ in 0..missing {
+    for _ in 0..record.admit(missing) {
         let pod = pod::of(&app, record.vip, names);
         record
             .members
@@ -113,6 +115,22 @@ fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &
             pod: Box::new(pod),
         });
     }
+}
+
+/// An event about the limit because of which the app lacks pods, at most one a minute.
+fn held(record: &mut AppRecord, now: Boottime) -> Option<Action> {
+    let (app, held) = (record.app.as_deref()?, record.held?);
+    let recent = |at: &Boottime| now.since(*at) < EVENT_INTERVAL;
+    if record.held_event.as_ref().is_some_and(recent) {
+        return None;
+    }
+    let event = Action::RecordEvent {
+        about: Box::new(events::reference(app)),
+        reason: PODS_LIMITED,
+        message: held.message(record.want),
+    };
+    record.held_event = Some(now);
+    Some(event)
 }
 
 /// Sends the ready pods to the activators.

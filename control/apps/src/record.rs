@@ -12,6 +12,8 @@ use dormouse_cluster::{App, AppStatus, Key, Mode, Object};
 use dormouse_fleet::Boottime;
 
 use crate::action::Route;
+use crate::admission::Held;
+use crate::allowance::Allowance;
 use crate::backoff::Backoff;
 use crate::member::{Member, Published};
 use crate::metrics::{ASLEEP, ModeValue, StateValue};
@@ -48,6 +50,12 @@ pub(crate) struct AppRecord {
     pub(crate) slept_at: Option<Boottime>,
     /// The state and mode under which the metrics count the app.
     pub(crate) counted: Option<(StateValue, ModeValue)>,
+    /// What the limits of pods leave to the app.
+    pub(crate) allowance: Allowance,
+    /// The limit because of which it has fewer pods than the autoscaler wants.
+    pub(crate) held: Option<Held>,
+    /// When an event about that was recorded last.
+    pub(crate) held_event: Option<Boottime>,
     /// The request that woke the app was counted at the wake, and must not be counted again.
     wake_counted: bool,
     /// Load of connections directly to pods, since the last tick.
@@ -78,6 +86,9 @@ impl AppRecord {
             last_wake: None,
             slept_at: None,
             counted: None,
+            allowance: Allowance::default(),
+            held: None,
+            held_event: None,
             wake_counted: false,
             direct_load: Stat::default(),
         }
@@ -194,9 +205,14 @@ impl AppRecord {
         }
     }
 
+    /// Whether the app is asleep, so that a packet or request wakes it.
+    pub(crate) fn can_wake(&self) -> bool {
+        self.app.is_some() && self.live() == 0 && (self.want <= 0 || self.decider.is_none())
+    }
+
     /// A packet or request for the app: wakes it if it is asleep. Returns whether it was.
     pub(crate) fn wake(&mut self, now: Boottime) -> bool {
-        if self.app.is_none() || self.live() > 0 || (self.want > 0 && self.decider.is_some()) {
+        if !self.can_wake() {
             return false;
         }
         let decider = self
@@ -268,8 +284,10 @@ impl AppRecord {
         }
         // Without data, a new control keeps the mode that it found.
         let serve = outcome.mode == kpa::Mode::Serve || (status.desired < 0 && self.serve);
-        if serve != self.serve {
-            (self.serve, self.mode_since) = (serve, now);
+        let before = self.mode();
+        self.serve = serve;
+        if self.mode() != before {
+            self.mode_since = now;
         }
     }
 
@@ -314,9 +332,14 @@ impl AppRecord {
             .count()
     }
 
+    /// Whether each pod has a limit of concurrent requests. Only the activator enforces it, so the app stays in proxy mode.
+    pub(crate) fn has_request_limit(&self) -> bool {
+        self.settings.container_concurrency > 0
+    }
+
     /// The mode for the current pods.
     pub(crate) fn mode(&self) -> Mode {
-        if self.serve && self.ready() > 0 {
+        if self.serve && self.ready() > 0 && !self.has_request_limit() {
             Mode::Serve
         } else {
             Mode::Proxy

@@ -86,6 +86,7 @@ impl World {
             tick: Duration::from_secs(2),
             epoch: taken,
             node_lease: Duration::from_secs(2),
+            limits: dormouse_apps::Limits::default(),
         };
         let (apps, controller) = dormouse_apps::start(config, parts, shutdown.clone());
         tokio::spawn(controller);
@@ -105,7 +106,7 @@ impl World {
             "spec": {
                 "vip": "fd00:10::1", "port": 18_080, "targetPort": 8000,
                 "container": {"name": "app", "command": ["serve"]},
-                "scale": {"window": "6s", "targetBurstCapacity": 0, "containerConcurrency": 10},
+                "scale": {"window": "6s", "targetBurstCapacity": 0, "target": 10},
             },
         }))
         .unwrap();

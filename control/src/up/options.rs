@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use dormouse_apps::{Limits, Shares};
 use dormouse_cluster::VipRange;
 use dormouse_fleet::proto;
 use dormouse_store::durable::DataDir;
@@ -56,6 +57,21 @@ pub struct Options {
     /// Time that an app stays inactive before its last pod is removed
     #[arg(long, default_value = "30s", value_parser = period, env = "DORMOUSE_SCALE_TO_ZERO_GRACE")]
     pub scale_to_zero_grace: Duration,
+    /// Most pods of one app, whatever its load asks for; 0: no limit
+    #[arg(long, default_value_t = Limits::default().pods_per_app, env = "DORMOUSE_PODS_PER_APP")]
+    pub pods_per_app: u32,
+    /// Most pods of the apps of one namespace; 0: no limit
+    #[arg(long, default_value_t = Limits::default().pods.per_tenant, env = "DORMOUSE_PODS_PER_TENANT")]
+    pub pods_per_tenant: u32,
+    /// Most pods of all apps; 0: no limit
+    #[arg(long, default_value_t = Limits::default().pods.in_all, env = "DORMOUSE_PODS_IN_ALL")]
+    pub pods_in_all: u32,
+    /// Wakes of one namespace's apps per second, further ones wait; 0: no limit
+    #[arg(long, default_value_t = Limits::default().wakes.per_tenant, env = "DORMOUSE_WAKES_PER_TENANT")]
+    pub wakes_per_tenant: u32,
+    /// Wakes of all apps per second, further ones wait; 0: no limit
+    #[arg(long, default_value_t = Limits::default().wakes.in_all, env = "DORMOUSE_WAKES_IN_ALL")]
+    pub wakes_in_all: u32,
     /// Roles that run in another process
     #[arg(long, value_delimiter = ',')]
     pub without: Vec<Role>,
@@ -112,6 +128,21 @@ impl Options {
         proto::NodeConfig {
             vip_ranges,
             activators: vec![activator],
+        }
+    }
+
+    /// The limits of wakes and pods.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            wakes: Shares {
+                per_tenant: self.wakes_per_tenant,
+                in_all: self.wakes_in_all,
+            },
+            pods_per_app: self.pods_per_app,
+            pods: Shares {
+                per_tenant: self.pods_per_tenant,
+                in_all: self.pods_in_all,
+            },
         }
     }
 

@@ -24,11 +24,11 @@ const TCP: u32 = 6;
 impl Apps {
     /// A request is parked: wakes the app, if it is asleep.
     pub(super) fn demand(&mut self, vip: u32, at: Boottime, turn: &mut Turn) {
-        if let Some(reading) = self.read_to_wake(vip, turn) {
-            return reading.parked(at);
-        }
         self.wake(vip, turn);
-        self.wakes.parked(vip, at);
+        match self.reading.get_mut(&vip) {
+            Some(reading) => reading.parked(at),
+            None => self.wakes.parked(vip, at),
+        }
     }
 
     /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing. The route of a
@@ -46,19 +46,6 @@ impl Apps {
             version: record.map_or(0, |record| record.published.version),
             route: record.and_then(plan::route_of),
         });
-    }
-
-    pub(super) fn wake(&mut self, vip: u32, turn: &mut Turn) {
-        let Some(record) = self.records.get_mut(&vip) else {
-            self.read_to_wake(vip, turn);
-            return;
-        };
-        if record.wake(turn.now) {
-            tracing::info!(app = %record.key, "waking");
-            self.wakes.over(vip);
-            self.wakes.begin(vip, record.key.clone(), turn.now);
-            self.plan(vip, turn);
-        }
     }
 
     pub(super) fn fleet(&mut self, event: FleetEvent, turn: &mut Turn) {
@@ -114,11 +101,11 @@ impl Apps {
         if slept_at.is_some_and(|slept| at < slept) {
             return;
         }
-        if let Some(reading) = self.read_to_wake(vip, turn) {
-            return reading.seen(node, at);
-        }
         self.wake(vip, turn);
-        self.wakes.seen(vip, node, at);
+        match self.reading.get_mut(&vip) {
+            Some(reading) => reading.seen(node, at),
+            None => self.wakes.seen(vip, node, at),
+        }
     }
 
     /// A node follows a VIP of which the fleet has no entry. None: the entry is being written, and its publication answers.
@@ -192,6 +179,7 @@ impl Apps {
     pub(super) fn slice(&mut self, slice: usize, stats: &[ActivatorLoad], turn: &mut Turn) {
         if slice == 0 {
             self.seconds += 1;
+            self.waiting.forget_idle(turn.now);
         }
         self.read_again(turn);
         let every = self.config.tick.as_secs().max(1);
@@ -239,7 +227,9 @@ impl Apps {
         let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
-        if !written {
+        // A write without a response may have happened: the store shows it.
+        let seen = |member: &Member| member.seen.is_some();
+        if !written && !record.members.get(pod).is_some_and(seen) {
             record.members.remove(pod);
             record.backoff.failed(
                 turn.now,

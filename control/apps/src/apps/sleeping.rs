@@ -114,6 +114,7 @@ impl Apps {
         let record = self.records.get_mut(&vip)?;
         self.index.insert(key.clone(), vip);
         if !record.is_of(&app) {
+            record.unbound(&mut self.bounds);
             record.replace(key.clone(), app, grace, turn.now);
             return Some(vip);
         }
@@ -230,11 +231,23 @@ impl Apps {
         Some(reading)
     }
 
-    /// A packet or a request for a sleeping app arrived.
-    pub(super) fn read_to_wake(&mut self, vip: u32, turn: &mut Turn) -> Option<&mut Reading> {
-        let reading = self.read(vip, turn)?;
-        reading.wakes = true;
-        Some(reading)
+    /// Reads a sleeping app, which then wakes.
+    pub(super) fn read_to_wake(&mut self, vip: u32, turn: &mut Turn) {
+        if let Some(reading) = self.read(vip, turn) {
+            reading.wakes = true;
+        }
+    }
+
+    /// The tenant of an app that a packet or a request wakes; none if the app is awake or on its way.
+    pub(super) fn sleeping_tenant(&self, vip: u32) -> Option<String> {
+        if let Some(record) = self.records.get(&vip) {
+            return record.can_wake().then(|| record.key.namespace.clone());
+        }
+        let wakes = |reading: &Reading| reading.wakes;
+        if self.reading.get(&vip).is_some_and(wakes) {
+            return None;
+        }
+        Some(self.sleep.key(vip)?.namespace)
     }
 
     /// A pod of a sleeping app is in the store.
@@ -309,7 +322,7 @@ impl Apps {
             record.adopt(&status, turn.now);
         }
         if reading.wakes {
-            self.wake(vip, turn);
+            self.wake_now(vip, turn);
         }
         if let Some((node, at)) = reading.woke {
             self.wakes.seen(vip, &node, at);

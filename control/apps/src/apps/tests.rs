@@ -1,5 +1,6 @@
 //! The controller with a model of its environment, which executes the actions in any order.
 
+mod limits;
 mod world;
 
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ fn scaled(scale: &serde_json::Value) -> World {
 
 /// The demo's app: serve mode as soon as a pod is ready, and a short window.
 fn small() -> World {
-    scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "containerConcurrency": 10, "max": 4}))
+    scaled(&json!({"window": "6s", "targetBurstCapacity": 0, "target": 10, "max": 4}))
 }
 
 #[test]
@@ -90,6 +91,42 @@ fn an_app_without_burst_capacity_serves_as_soon_as_a_pod_is_ready() {
 }
 
 #[test]
+fn an_app_with_a_limit_of_requests_stays_in_proxy_mode_and_says_why() {
+    let mut world = scaled(
+        &json!({"window": "6s", "targetBurstCapacity": 0, "containerConcurrency": 10, "max": 4}),
+    );
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.tick(1.0);
+    world.execute_all();
+    let record = &world.apps.records[&world::VIP];
+    assert!(record.serve, "the autoscaler's decision stays Knative's");
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Proxy);
+    assert_eq!(world.status().mode, dormouse_cluster::Mode::Proxy);
+    assert!(!world.serving());
+    let explained = crate::explain::explain(record, None, world.now).to_string();
+    assert!(explained.contains("containerConcurrency 10"), "{explained}");
+    world.edit(|spec| spec.scale.container_concurrency = 0);
+    world.tick(1.0);
+    world.execute_all();
+    assert_eq!(world.entry().mode, dormouse_cluster::Mode::Serve);
+}
+
+#[test]
+fn a_pod_whose_creation_had_no_response_counts_once_the_store_shows_it() {
+    let mut world = small();
+    world.responses_lost = 1;
+    world.demand();
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+    assert_eq!(world.apps.records[&world::VIP].live(), 1);
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(world.entry().backends.len(), 1);
+}
+
+#[test]
 fn an_idle_app_sleeps_after_its_window_and_the_grace_and_wakes_again() {
     let mut world = small();
     for round in 1..=2 {
@@ -154,7 +191,7 @@ fn a_small_app_with_the_default_burst_capacity_stays_in_proxy_mode_and_explain_g
     }
     assert_eq!(world.entry().mode, dormouse_cluster::Mode::Proxy);
     let explanation =
-        crate::explain::explain(&world.apps.records[&world::VIP], world.now).to_string();
+        crate::explain::explain(&world.apps.records[&world::VIP], None, world.now).to_string();
     assert!(
         explanation.contains("floor(1×100 - 211 - 1) = -112, below 0"),
         "{explanation}"
@@ -478,8 +515,11 @@ proptest! {
     fn invariants_hold_for_any_events_in_any_order(
         steps in prop::collection::vec((0u8..13, any::<u16>()), 1..150),
         burst in prop::sample::select(vec![0, -1, 5, 211]),
+        limit in prop::sample::select(vec![0, 10]),
     ) {
-        let mut world = scaled(&json!({"window": "6s", "targetBurstCapacity": burst, "containerConcurrency": 10, "max": 4}));
+        let mut world = scaled(&json!({
+            "window": "6s", "targetBurstCapacity": burst, "target": 10, "containerConcurrency": limit, "max": 4,
+        }));
         for (step, number) in steps {
             world.step(step, number);
         }

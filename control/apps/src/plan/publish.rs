@@ -6,6 +6,7 @@ use dormouse_cluster::{Key, Mode, State};
 use dormouse_fleet::{Backend, Boottime};
 
 use crate::action::{Action, Entry, Failure, Status};
+use crate::admission::PODS_LIMITED;
 use crate::member::{Exposure, Listing};
 use crate::record::AppRecord;
 
@@ -96,7 +97,7 @@ pub(crate) fn written(record: &mut AppRecord, version: u64, listing: Option<List
 /// The app's status.
 pub(crate) fn status(record: &AppRecord) -> Status {
     let ready = record.ready().unsigned_abs();
-    let wanted = record.want.max(0).unsigned_abs();
+    let wanted = u32::try_from(record.wanted()).unwrap_or(u32::MAX);
     let state = match (ready, wanted) {
         (0, 0) => State::Asleep,
         (0, _) => State::Waking,
@@ -113,6 +114,10 @@ pub(crate) fn status(record: &AppRecord) -> Status {
                 "CrashLoopBackOff",
                 format!("{failures} pods failed in a row, the last: {last}"),
             ),
+        })
+        .or_else(|| {
+            let held = record.held?;
+            Some(Failure::new(PODS_LIMITED, held.message(record.want)))
         });
     Status {
         state,

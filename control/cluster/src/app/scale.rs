@@ -15,7 +15,8 @@ pub struct Scale {
     pub min: u32,
     /// Maximum number of pods; 0 is no limit.
     pub max: u32,
-    /// Requests in flight that a pod accepts; 0 is no limit.
+    /// Requests in flight that a pod accepts; 0 is no limit. The activator enforces the limit, so it stays in the
+    /// path: `target` alone lets it leave.
     pub container_concurrency: u32,
     /// The metric of `target`.
     pub metric: Metric,

@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) ports: BTreeSet<u16>,
     pub(super) stopped: Vec<String>,
     pub(super) delay_settling: bool,
+    /// The next so many creations succeed, and their responses are lost.
+    pub(super) responses_lost: u16,
     addresses: u16,
     /// Reads of the app from the store.
     pub(super) reads: u32,
@@ -56,6 +58,7 @@ impl World {
             ports: BTreeSet::new(),
             stopped: Vec::new(),
             delay_settling: false,
+            responses_lost: 0,
             addresses: 0,
             reads: 0,
         };
@@ -203,10 +206,12 @@ impl World {
         });
         self.pods.insert(key.clone(), pod);
         self.pod_changed(&key);
+        let written = self.responses_lost == 0;
+        self.responses_lost = self.responses_lost.saturating_sub(1);
         self.event(Event::Created {
             vip,
             pod: key,
-            written: true,
+            written,
         });
     }
 
@@ -540,17 +545,18 @@ impl World {
 }
 
 /// An app as the store has it.
-fn stored(app: &App) -> StoredApp {
+pub(super) fn stored(app: &App) -> StoredApp {
     let revision = app.revision();
     StoredApp::decode(serde_json::to_vec(app).unwrap(), revision).unwrap()
 }
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config {
         ranges: vec!["fd00:10::/108".parse().unwrap()],
         scale_to_zero_grace: Duration::from_secs(1),
         tick: Duration::from_secs(2),
         epoch: 1,
         node_lease: Duration::from_secs(30),
+        limits: Limits::default(),
     }
 }
