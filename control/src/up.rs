@@ -338,7 +338,7 @@ async fn connect(store: &str) -> Result<Client> {
         .await
         .with_context(|| format!("`{store}` is not the URL of a store"))?;
     let response = async {
-        while let Err(error) = client.range("/registry/dormouse.dev/", 0).await {
+        while let Err(error) = client.range(epoch::EPOCH_KEY, 0).await {
             tracing::debug!(%error, store, "the store does not respond yet");
             tokio::time::sleep(CONNECT_RETRY).await;
         }
