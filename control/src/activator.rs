@@ -7,10 +7,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use dormouse_activator::Config;
 use dormouse_activator::link::Attachment;
+use dormouse_store::server::raise_descriptor_limit;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::descriptors::{self, ACTIVATOR_PARTS};
 use crate::flags::{acting_prefix, period};
 use crate::listen::listen;
 use crate::metrics;
@@ -34,7 +36,7 @@ pub struct Flags {
     /// Limit of the memory of parked requests in bytes, all apps together
     #[arg(long, default_value_t = 1 << 30, env = "DORMOUSE_PARKED_BYTES_MAX")]
     pub parked_bytes_max: usize,
-    /// Limit of open client connections, all apps together
+    /// Limit of open client connections, all apps together; fewer if the limit of file descriptors is low
     #[arg(long, default_value_t = 120_000, env = "DORMOUSE_CONNECTIONS_MAX")]
     pub connections_max: usize,
 }
@@ -88,7 +90,10 @@ pub struct Options {
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let endpoint = dormouse_fleet::client::endpoint(&options.control)?;
     let listener = listen(options.metrics_listen, "metrics").await?;
-    let (handle, reports) = dormouse_activator::new(options.flags.config());
+    let mut config = options.flags.config();
+    let part = descriptors::part(raise_descriptor_limit(), ACTIVATOR_PARTS);
+    descriptors::limit_activator(&mut config, part);
+    let (handle, reports) = dormouse_activator::new(config);
     let mut registry = Registry::default();
     handle.register(&mut registry);
     let name = options

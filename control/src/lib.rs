@@ -4,6 +4,7 @@
 pub mod activator;
 pub mod api;
 pub mod cli;
+mod descriptors;
 mod flags;
 mod listen;
 pub mod metrics;

@@ -16,6 +16,7 @@ use dormouse_apps::epoch;
 use dormouse_cluster::{Client, VipRange, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
+use dormouse_store::server::raise_descriptor_limit;
 use dormouse_store::{Limits, Store, durable::DataDir};
 use dormouse_store_command::Command;
 use dormouse_store_command::compaction::{self, Policy};
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use tracing::info;
 
+use crate::descriptors::{self, ACTIVATOR_PARTS, STORE_PARTS};
 use crate::{api, listen, metrics};
 use listeners::Listeners;
 
@@ -70,17 +72,21 @@ struct Roles {
     /// Ends the other roles.
     shutdown: CancellationToken,
     registry: Registry,
+    /// Limit of the store's clients, of the activator's, and of its connections to pods.
+    connections_max: usize,
 }
 
 /// Runs every role that is not excluded by `--without`, until `drain` is cancelled and all requests are drained.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let ranges = options.ranges()?;
+    let connections_max = descriptors::part(raise_descriptor_limit(), parts(&options.without));
     let mut roles = Roles {
         options,
         running: JoinSet::new(),
         drain,
         shutdown: CancellationToken::new(),
         registry: Registry::default(),
+        connections_max,
     };
     let listeners = Listeners::bind(&roles.options).await?;
     let store = roles.store(listeners.store).await?;
@@ -98,6 +104,18 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     roles.serve_metrics(listeners.metrics);
     info!(address = %roles.options.address, "control plane is up");
     roles.finish().await
+}
+
+/// The parts into which the roles of this process divide its file descriptors.
+fn parts(without: &[Role]) -> u64 {
+    [
+        (Role::Activator, ACTIVATOR_PARTS),
+        (Role::Store, STORE_PARTS),
+    ]
+    .into_iter()
+    .filter(|(role, _)| !without.contains(role))
+    .map(|(_, parts)| parts)
+    .sum()
 }
 
 /// Runs only the store, or a command on its data directory.
@@ -147,7 +165,16 @@ impl Roles {
             policy,
             self.shutdown.clone(),
         ));
-        let served = dormouse_store::server::serve(listener, store.clone(), self.shutdown.clone());
+        let options = dormouse_store::server::Options {
+            connections_max: self.connections_max,
+            ..dormouse_store::server::Options::default()
+        };
+        let served = dormouse_store::server::serve_with(
+            vec![listener],
+            store.clone(),
+            options,
+            self.shutdown.clone(),
+        );
         self.running.spawn(async move {
             served.await.context("store failed")?;
             store
@@ -270,7 +297,9 @@ impl Roles {
             });
             return;
         }
-        let (activator, reports) = dormouse_activator::new(self.options.activator.config());
+        let mut config = self.options.activator.config();
+        descriptors::limit_activator(&mut config, self.connections_max);
+        let (activator, reports) = dormouse_activator::new(config);
         activator.register(&mut self.registry);
         let attachment = link::Attachment::new(activator.clone(), reports, "up".to_owned());
         let attached = attachment.follow(hub, self.shutdown.clone());

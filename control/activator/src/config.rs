@@ -55,6 +55,14 @@ impl Config {
             backend: Limits::default(),
         }
     }
+
+    /// Lowers the limits of connections to `max` clients and as many connections to backends, of which one app's
+    /// clients have half.
+    pub fn limit_connections(&mut self, max: usize) {
+        self.connections_max = self.connections_max.min(max);
+        self.backend_connections_max = self.backend_connections_max.min(max);
+        self.connections_per_app_max = self.connections_per_app_max.min(max.div_ceil(2));
+    }
 }
 
 /// The route of one app.

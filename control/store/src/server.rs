@@ -41,6 +41,7 @@ use crate::{
         v3lockpb::lock_server::LockServer,
     },
 };
+pub use descriptors::raise_descriptor_limit;
 use direct::DirectLayer;
 use guard::GuardLayer;
 pub use listener::Listener;

@@ -8,9 +8,8 @@ const RESERVED: u64 = 150;
 /// The limit of a process that has none, so that the number of connections has one.
 const LIMIT_MAX: u64 = 1 << 20;
 
-/// Raises the process's limit of descriptors as far as the system allows; returns the number of
-/// connections that it permits.
-pub(super) fn connections_max() -> usize {
+/// Raises the process's limit of file descriptors as far as the system allows; returns the limit, at most 1,048,576.
+pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -21,7 +20,12 @@ pub(super) fn connections_max() -> usize {
         // The limit stays as it was.
         Err(_) => limit.current,
     };
-    connections(limit.unwrap_or(LIMIT_MAX))
+    limit.unwrap_or(LIMIT_MAX).min(LIMIT_MAX)
+}
+
+/// The number of connections that the raised limit permits.
+pub(super) fn connections_max() -> usize {
+    connections(raise_descriptor_limit())
 }
 
 /// Connections under a limit: half of it, if it is too low for the reserve.
