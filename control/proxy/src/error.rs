@@ -47,6 +47,12 @@ pub enum ForwardError {
         /// The backend's address.
         backend: SocketAddrV6,
     },
+    /// The body has a transfer coding besides chunked, which is not supported and no client asked for.
+    #[error("the response of {backend} has a transfer coding besides chunked")]
+    Coded {
+        /// The backend's address.
+        backend: SocketAddrV6,
+    },
     /// No response's head was received before the request's deadline.
     #[error("no response from {backend} before the request's deadline")]
     Deadline {

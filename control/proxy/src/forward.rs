@@ -44,6 +44,9 @@ pub async fn forward<G: Send + Unpin + 'static>(
         upgrade,
         upstream,
     } = sent;
+    if hop::is_coded(response.headers()) {
+        return Err(Failure::sent(ForwardError::Coded { backend: address }));
+    }
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         hop::strip(response.headers_mut());
         return Ok(response.map(|body| Relayed::new(body, upstream, deadline, guard)));

@@ -39,6 +39,18 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether a body has a transfer coding besides chunked, such as gzip: without the field its content cannot be read.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(TRANSFER_ENCODING).iter();
+    values
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .any(|coding| {
+            let plain: [&[u8]; 3] = [b"", b"chunked", b"identity"];
+            !plain.iter().any(|plain| coding.eq_ignore_ascii_case(plain))
+        })
+}
+
 /// As [`strip`], but keeps the upgrade, for a response `101 Switching Protocols`.
 pub(crate) fn strip_keeping_upgrade(headers: &mut HeaderMap) {
     let protocol = headers.get(UPGRADE).cloned();

@@ -56,8 +56,8 @@ async fn get_without_a_body_is_forwarded_without_one() {
     assert_eq!(rig.get("/").await.body, "None");
 }
 
-#[tokio::test]
-async fn a_pods_content_length_beside_chunked_does_not_cut_the_body() {
+/// The reply, in lower case, when the pod responds with `response`.
+async fn forwarded(response: &str) -> String {
     let rig = Rig::start();
     let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.unwrap();
     let SocketAddr::V6(address) = listener.local_addr().unwrap() else {
@@ -70,17 +70,31 @@ async fn a_pods_content_length_beside_chunked_does_not_cut_the_body() {
         .await;
     let (mut pod, _) = listener.accept().await.unwrap();
     assert!(pod.read(&mut [0; 1024]).await.unwrap() > 0);
-    pod.write_all(
-        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    )
-    .await
-    .unwrap();
+    pod.write_all(response.as_bytes()).await.unwrap();
     let mut reply = String::new();
     client.stream.read_to_string(&mut reply).await.unwrap();
-    let reply = reply.to_ascii_lowercase();
+    reply.to_ascii_lowercase()
+}
+
+#[tokio::test]
+async fn a_pods_content_length_beside_chunked_does_not_cut_the_body() {
+    let reply = forwarded(
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    )
+    .await;
     assert!(reply.contains("transfer-encoding: chunked"), "{reply}");
     assert!(!reply.contains("content-length"), "{reply}");
     assert!(reply.ends_with("5\r\nhello\r\n0\r\n\r\n"), "{reply}");
+}
+
+#[tokio::test]
+async fn a_pods_body_does_not_lose_its_transfer_coding() {
+    let reply = forwarded(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    )
+    .await;
+    assert!(reply.starts_with("http/1.1 502 "), "{reply}");
+    assert!(reply.contains("transfer coding"), "{reply}");
 }
 
 #[tokio::test]

@@ -37,6 +37,26 @@ fn a_content_length_beside_a_transfer_encoding_is_removed() {
 }
 
 #[test]
+fn transfer_codings_besides_chunked_are_found() {
+    for (value, coded) in [
+        ("chunked", false),
+        (" Chunked ,", false),
+        ("identity", false),
+        ("gzip, chunked", true),
+        ("gzip", true),
+        ("chunked, gzip", true),
+    ] {
+        let map = headers(&[("transfer-encoding", value)]);
+        assert_eq!(is_coded(&map), coded, "{value}");
+    }
+    let two = headers(&[
+        ("transfer-encoding", "gzip"),
+        ("transfer-encoding", "chunked"),
+    ]);
+    assert!(is_coded(&two));
+}
+
+#[test]
 fn a_connection_field_cannot_remove_the_host() {
     let mut map = headers(&[("connection", "host, close"), ("host", "docs")]);
     strip(&mut map);
