@@ -104,12 +104,12 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     // Until the requests have ended: while parked ones drain, their apps still wake.
     let drained = CancellationToken::new();
     let serving = async {
-        dormouse_activator::run(handle, drain).await;
+        dormouse_activator::run(handle.clone(), drain).await;
         drained.cancel();
         anyhow::Ok(())
     };
     let metered = async {
-        metrics::serve(listener, registry, drained.clone())
+        metrics::serve(listener, registry, Some(handle.clone()), drained.clone())
             .await
             .context("metrics failed")
     };

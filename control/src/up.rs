@@ -93,15 +93,15 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let client = connect(&store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
     let controller = roles.controller(&ranges, &client, &scheduler).await?;
-    roles.serve_fleet(controller.fleet, listeners.fleet);
-    roles.serve_activators(controller.hub, listeners.activators);
+    let activator = roles.serve_activators(controller.hub, listeners.activators);
+    roles.serve_fleet(controller.fleet, listeners.fleet, activator.clone());
     let config = api::Config {
         client,
         ranges,
         insight: Arc::new(ControllerInsight(controller.apps)),
     };
     roles.serve_api(config, listeners.api);
-    roles.serve_metrics(listeners.metrics);
+    roles.serve_metrics(listeners.metrics, activator);
     info!(address = %roles.options.address, "control plane is up");
     roles.finish().await
 }
@@ -277,14 +277,29 @@ impl Roles {
         });
     }
 
-    fn serve_fleet(&mut self, fleet: dormouse_fleet::Handle, listener: TcpListener) {
-        let served = dormouse_fleet::serve(listener, fleet, self.shutdown.clone());
-        self.running
-            .spawn(async move { served.await.context("fleet failed") });
+    /// Serves the nodes as soon as the activator in this process is ready: an entry sends connections to it.
+    fn serve_fleet(
+        &mut self,
+        fleet: dormouse_fleet::Handle,
+        listener: TcpListener,
+        activator: Option<dormouse_activator::Handle>,
+    ) {
+        let shutdown = self.shutdown.clone();
+        self.running.spawn(async move {
+            if let Some(activator) = activator {
+                shutdown.run_until_cancelled(activator.ready()).await;
+            }
+            let served = dormouse_fleet::serve(listener, fleet, shutdown);
+            served.await.context("fleet failed")
+        });
     }
 
-    /// Serves activators in other processes, and starts the one in this process unless it is external.
-    fn serve_activators(&mut self, hub: link::Hub, listener: TcpListener) {
+    /// Serves activators in other processes, and starts the one in this process unless it is external; returns that one.
+    fn serve_activators(
+        &mut self,
+        hub: link::Hub,
+        listener: TcpListener,
+    ) -> Option<dormouse_activator::Handle> {
         let served = link::serve(listener, hub.clone(), self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("link to the activators failed") });
@@ -295,7 +310,7 @@ impl Roles {
                 drain.cancelled().await;
                 Ok(())
             });
-            return;
+            return None;
         }
         let mut config = self.options.activator.config();
         descriptors::limit_activator(&mut config, self.connections_max);
@@ -307,10 +322,12 @@ impl Roles {
             attached.await;
             Ok(())
         });
+        let running = activator.clone();
         self.running.spawn(async move {
-            dormouse_activator::run(activator, drain).await;
+            dormouse_activator::run(running, drain).await;
             Ok(())
         });
+        Some(activator)
     }
 
     fn serve_api(&mut self, config: api::Config, listener: TcpListener) {
@@ -319,9 +336,13 @@ impl Roles {
             .spawn(async move { served.await.context("API failed") });
     }
 
-    fn serve_metrics(&mut self, listener: TcpListener) {
+    fn serve_metrics(
+        &mut self,
+        listener: TcpListener,
+        activator: Option<dormouse_activator::Handle>,
+    ) {
         let registry = std::mem::take(&mut self.registry);
-        let served = metrics::serve(listener, registry, self.shutdown.clone());
+        let served = metrics::serve(listener, registry, activator, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("metrics failed") });
     }

@@ -70,19 +70,26 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn an_endpoint_answers_when_it_serves_and_not_when_it_only_listens_or_is_closed() {
+    async fn an_endpoint_answers_when_it_is_ready_and_not_when_it_starts_only_listens_or_is_closed()
+    {
         let listener = || tokio::net::TcpListener::bind("[::1]:0");
         let serving = listener().await.unwrap();
         let served = serving.local_addr().unwrap();
         let silent = listener().await.unwrap();
         let listens = silent.local_addr().unwrap();
         let closed = listener().await.unwrap().local_addr().unwrap();
-        tokio::spawn(async move {
-            let (mut stream, _) = serving.accept().await.unwrap();
-            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-            stream.read_to_end(&mut Vec::new()).await.unwrap();
-        });
+        let unready = listener().await.unwrap();
+        let starts = unready.local_addr().unwrap();
+        tokio::spawn(respond(serving, b"HTTP/1.1 200 OK\r\n\r\n"));
+        let respond_unready = respond(unready, b"HTTP/1.1 503 Service Unavailable\r\n\r\n");
+        tokio::spawn(respond_unready);
         assert!(one_answers(vec![closed, listens, served], SECOND).await);
-        assert!(!one_answers(vec![closed, listens], SECOND / 10).await);
+        assert!(!one_answers(vec![closed, listens, starts], SECOND / 10).await);
+    }
+
+    async fn respond(listener: tokio::net::TcpListener, answer: &[u8]) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(answer).await.unwrap();
+        stream.read_to_end(&mut Vec::new()).await.unwrap();
     }
 }

@@ -8,7 +8,7 @@ use dormouse_fleet::clock::Boottime;
 use dormouse_proxy::ConnectionLimit;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -46,6 +46,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
     let shared = Shared {
         core: Arc::new(core),
         ports: Ports::default(),
+        complete: watch::Sender::new(false),
         connections,
         tracker: TaskTracker::new(),
         draining: CancellationToken::new(),
@@ -123,6 +124,30 @@ impl Handle {
             }
         }
         stats
+    }
+
+    /// Control has sent all ports and the routes of all awake apps.
+    pub(crate) fn complete(&self) {
+        self.shared.complete.send_replace(true);
+    }
+
+    /// Waits until the activator listens on the ports of all apps and has the routes of all awake ones. Cancel safe.
+    pub async fn ready(&self) {
+        let mut complete = self.shared.complete.subscribe();
+        // An error is impossible: the sender lives as long as `self`.
+        drop(complete.wait_for(|complete| *complete).await);
+    }
+
+    /// Why a node must not send new connections here; none: it may. Without control an activator stays ready. A port on
+    /// which another process listens is no reason: the other ports serve.
+    pub fn unready(&self) -> Option<&'static str> {
+        if self.shared.draining.is_cancelled() {
+            Some("the activator is draining")
+        } else if !*self.shared.complete.borrow() {
+            Some("the activator has not got all routes and ports from control yet")
+        } else {
+            None
+        }
     }
 
     /// Adds the activator's metrics to those of the process.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dormouse_fleet::clock::Boottime;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +18,8 @@ const SPARE: usize = 1_024;
 pub(crate) struct Shared {
     pub(crate) core: Arc<Core>,
     pub(crate) ports: Ports,
+    /// Whether control has sent all ports and the routes of all awake apps; it stays true without control.
+    pub(crate) complete: watch::Sender<bool>,
     /// Permits for client connections.
     pub(crate) connections: Arc<Semaphore>,
     /// All connections and exchanges, upgraded ones included.

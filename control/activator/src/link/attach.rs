@@ -140,6 +140,7 @@ impl Attachment {
             }
         }
         if complete {
+            self.handle.complete();
             info!(epoch = self.follower.epoch(), "following control");
         }
         Ok(())
