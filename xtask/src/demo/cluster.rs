@@ -85,7 +85,8 @@ impl Cluster {
             prefix: prefix.to_owned(),
             nodes,
         })?;
-        let control = world.spawn(world.control(), &control(binaries, world.control()))?;
+        let program = control(binaries, world.control(), NODE_LEASE);
+        let control = world.spawn(world.control(), &program)?;
         let scheduler = world.spawn(world.control(), &scheduler(binaries, world.control()))?;
         let agents = world
             .nodes()
@@ -170,11 +171,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills control with SIGKILL and restarts it at once, with its data directory.
-    pub(crate) fn crash_control(&mut self) -> Result<()> {
+    /// Kills control with SIGKILL.
+    pub(crate) fn kill_control(&mut self) -> Result<()> {
         self.control.kill()?;
+        Ok(())
+    }
+
+    /// Starts a killed control again, with its data directory.
+    pub(crate) fn start_control(&mut self, node_lease: Duration) -> Result<()> {
         let host = self.world.control();
-        self.control = self.world.spawn(host, &control(&self.binaries, host))?;
+        let program = control(&self.binaries, host, node_lease);
+        self.control = self.world.spawn(host, &program)?;
         Ok(())
     }
 
@@ -209,7 +216,7 @@ fn path(binaries: &Binaries) -> std::ffi::OsString {
     format!("{}:{inherited}", folder.display()).into()
 }
 
-fn control(binaries: &Binaries, host: &Host) -> Program {
+fn control(binaries: &Binaries, host: &Host, node_lease: Duration) -> Program {
     Program::new(&binaries.dormouse)
         .args([
             "up",
@@ -220,7 +227,7 @@ fn control(binaries: &Binaries, host: &Host) -> Program {
         ])
         .args(["--acting-prefix", &format!("{ACTING_PREFIX}/96")])
         .args(["--vip-range", &format!("{VIP_RANGE}/{VIP_RANGE_LEN}")])
-        .args(["--node-lease", &format!("{}s", NODE_LEASE.as_secs())])
+        .args(["--node-lease", &format!("{}s", node_lease.as_secs())])
         .args(["--scale-to-zero-grace", &format!("{}s", GRACE.as_secs())])
         .arg("--data-dir")
         .arg(host.folder.join("control").into_os_string())
