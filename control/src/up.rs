@@ -1,10 +1,15 @@
 //! `dormouse up`: the roles of the control plane in one process. All listeners are bound first, then the store starts, and
 //! the epoch of the fleet is taken last: only a control plane that can run takes over from another.
 
+mod connect;
 mod listeners;
 mod options;
+mod ports;
 
 pub use options::{Options, Role};
+pub use ports::{
+    ACTIVATOR_PORT, API_PORT, FLEET_PORT, METRICS_PORT, OWN_PORTS, SCHEDULER_PORT, STORE_PORT,
+};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,44 +29,15 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
 use tracing::info;
 
 use crate::descriptors::{self, ACTIVATOR_PARTS, STORE_PARTS};
 use crate::{api, listen, metrics};
+use connect::{connect, lazy};
 use listeners::Listeners;
-
-/// The store's port, as etcd's.
-pub const STORE_PORT: u16 = 2379;
-/// The REST API's port, as kube-apiserver's.
-pub const API_PORT: u16 = 6443;
-/// The fleet's port, to which agents connect.
-pub const FLEET_PORT: u16 = 7443;
-/// The scheduler's port, as kube-scheduler's.
-pub const SCHEDULER_PORT: u16 = 10259;
-/// The port to which activators in other processes connect.
-pub const ACTIVATOR_PORT: u16 = 7444;
-/// The port of the metrics.
-pub const METRICS_PORT: u16 = 9090;
-
-/// The ports of the control plane. No app may have one of them: the activator could not listen on it.
-pub const OWN_PORTS: [u16; 6] = [
-    STORE_PORT,
-    API_PORT,
-    FLEET_PORT,
-    ACTIVATOR_PORT,
-    METRICS_PORT,
-    SCHEDULER_PORT,
-];
 
 /// History that the store keeps; the default of kube-apiserver's `--etcd-compaction-interval`.
 const HISTORY: Duration = Duration::from_mins(5);
-
-/// Timeout of the first connection to the store.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Interval of connection attempts to the store.
-const CONNECT_RETRY: Duration = Duration::from_millis(100);
 
 /// The roles that run in this process.
 struct Roles {
@@ -380,30 +356,4 @@ async fn open(data: DataDir) -> Result<Store> {
     opened
         .await?
         .with_context(|| format!("failed to open the data directory `{path}`"))
-}
-
-/// A client of the store; waits until the store responds.
-async fn connect(store: &str) -> Result<Client> {
-    let client = Client::connect(store)
-        .await
-        .with_context(|| format!("`{store}` is not the URL of a store"))?;
-    let response = async {
-        while let Err(error) = client.range(epoch::EPOCH_KEY, 0).await {
-            tracing::debug!(%error, store, "the store does not respond yet");
-            tokio::time::sleep(CONNECT_RETRY).await;
-        }
-    };
-    tokio::time::timeout(CONNECT_TIMEOUT, response)
-        .await
-        .with_context(|| format!("the store at {store} does not respond: is it running?"))?;
-    Ok(client)
-}
-
-/// A channel that connects on first use and reconnects.
-fn lazy(url: &str) -> Result<Channel> {
-    let endpoint =
-        Endpoint::from_shared(url.to_owned()).with_context(|| format!("`{url}` is not a URL"))?;
-    Ok(endpoint
-        .connect_timeout(Duration::from_secs(1))
-        .connect_lazy())
 }
