@@ -1,5 +1,6 @@
 //! A node with an agent's pod network and its socket, without the rest of an agent.
 
+use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::thread::JoinHandle;
 use dormouse_agent::cni;
 use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 use dormouse_rig::address::PREFIX;
-use dormouse_rig::{Netns, Site};
+use dormouse_rig::{Netns, Site, wait};
 use nix::sched::{CloneFlags, setns};
 use tokio_util::sync::CancellationToken;
 
@@ -73,7 +74,7 @@ impl Node {
         node
     }
 
-    /// Ends the agent's parts; pods stay.
+    /// Ends the agent's parts; pods stay. A process that another test forks has the journal open until it executes its program.
     pub(crate) fn stop(&mut self) {
         if let Some(Agent {
             network,
@@ -85,6 +86,10 @@ impl Node {
             drop(network);
             thread.join().unwrap();
         }
+        let journal = self.state_dir().join("leases");
+        wait("no process has the journal open", || {
+            !journal.exists() || File::open(&journal).is_ok_and(|file| file.try_lock().is_ok())
+        });
     }
 
     /// Starts them again, with an empty data path.
