@@ -226,6 +226,9 @@ impl Node {
                 );
             } else {
                 info!("an activator answers: entries are used under the node lease only");
+                if let Some(source) = &mut self.source {
+                    source.retry_soon();
+                }
             }
         }
         self.probe_activators(true);

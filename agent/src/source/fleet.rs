@@ -3,11 +3,15 @@
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
+use std::time::Duration;
 
 use dormouse_fleet::client::{Backoff, Link, LinkError, connect, endpoint};
 use dormouse_fleet::proto::{Down, Up};
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
+
+/// Time over which nodes spread their attempts to connect when control is probably back.
+const SOON: Duration = Duration::from_secs(1);
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + Send>>;
 
@@ -113,6 +117,15 @@ impl Source {
         self.state = State::Waiting(Instant::now() + pause);
     }
 
+    /// An activator answers after a time in which none did: control is probably back, too, so the next attempt to connect is
+    /// within a second.
+    pub fn retry_soon(&mut self) {
+        if let State::Waiting(until) = &mut self.state {
+            self.backoff = Backoff::new();
+            *until = (*until).min(Instant::now() + SOON.mul_f64(jitter()));
+        }
+    }
+
     fn lost(&mut self, error: LinkError) -> Signal {
         self.close();
         Signal::Lost(error)
@@ -127,8 +140,6 @@ fn jitter() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::timeout;
 
     use super::*;
@@ -146,5 +157,21 @@ mod tests {
         timeout(Duration::from_secs(20), events)
             .await
             .expect("it never connected");
+    }
+
+    #[tokio::test]
+    async fn a_long_wait_ends_soon_when_control_is_probably_back_and_a_short_one_is_not_longer() {
+        let mut source = Source::new("http://[::1]:1").unwrap();
+        let now = Instant::now();
+        let waits = |source: &Source| match source.state {
+            State::Waiting(until) => until,
+            _ => panic!("it does not wait"),
+        };
+        source.state = State::Waiting(now + Duration::from_secs(30));
+        source.retry_soon();
+        assert!(waits(&source) <= Instant::now() + SOON);
+        source.state = State::Waiting(now);
+        source.retry_soon();
+        assert_eq!(waits(&source), now);
     }
 }
