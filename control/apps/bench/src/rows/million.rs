@@ -6,15 +6,15 @@ use super::sleeping::{self, Bounds};
 use super::{Options, folder};
 
 const APPS: u32 = 1_000_000;
-/// Free memory without which the machine might kill other programs: a tenth of it is what must be reached.
-const FREE_BYTES: u64 = 20 << 30;
+/// Free memory without which the machine might kill other programs: three times what must be reached, for it and its store's files.
+const FREE_BYTES: u64 = 6 << 30;
 
 pub(super) async fn run(options: &Options) -> Result<()> {
     let free =
         free(&std::fs::read_to_string("/proc/meminfo").context("failed to read /proc/meminfo")?)?;
     ensure!(
         free >= FREE_BYTES,
-        "{} GiB of memory are free, and a control plane that misses its bounds may need {}",
+        "{} GiB of memory are free, and the control plane with its clients may need {}",
         free >> 30,
         FREE_BYTES >> 30
     );
