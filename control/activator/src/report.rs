@@ -5,7 +5,9 @@ use dormouse_fleet::clock::Boottime;
 /// A report that control should get at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A request waits for the route of a VIP that the activator does not know.
+    /// A request waits for the route of a VIP that the activator does not know: answered by
+    /// [`Hub::publish`](crate::link::Hub::publish), also of a route without backends, or by
+    /// [`Hub::absent`](crate::link::Hub::absent). If the port is the app's own, it is a demand too.
     Want {
         /// The VIP's index.
         vip: u32,

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_activator::link;
+use dormouse_activator::{Report, link};
 use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
@@ -175,9 +175,11 @@ impl Loads {
     /// Takes in an activator's report; returns the event of any other.
     fn take_in(&mut self, event: link::Event) -> Option<Event> {
         match event {
-            link::Event::Want { vip, port, at } => Some(Event::Want { vip, port, at }),
-            link::Event::Demand { vip, at } => Some(Event::Demand { vip, at }),
-            link::Event::FirstByte { vip, at } => Some(Event::FirstByte { vip, at }),
+            link::Event::Report(report) => Some(match report {
+                Report::Want { vip, port, at } => Event::Want { vip, port, at },
+                Report::Demand { vip, at } => Event::Demand { vip, at },
+                Report::FirstByte { vip, at } => Event::FirstByte { vip, at },
+            }),
             link::Event::Load(loads) => {
                 for load in loads {
                     let slice = &mut self.0[slice_of(load.vip)];

@@ -11,7 +11,7 @@ use dormouse_fleet::Boottime;
 
 use super::message::pack;
 use super::proto::{self, Down, Hello, Up};
-use crate::Route;
+use crate::{Report, Route};
 use peer::{Answer, Peer};
 
 /// Identifies one stream of one activator.
@@ -42,32 +42,10 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// A request waits for the route of a VIP: answered by [`Hub::publish`](super::Hub::publish), also of a route without
-    /// backends, or by [`Hub::absent`](super::Hub::absent). If the port is the app's own, it is a demand too.
-    Want {
-        /// The VIP's index.
-        vip: u32,
-        /// The port that was dialled.
-        port: u16,
-        /// Time at which the request was parked, or the want repeated.
-        at: Boottime,
-    },
-    /// A request is parked for an app without a ready pod.
-    Demand {
-        /// The app's VIP index.
-        vip: u32,
-        /// Time at which the request was parked, or the demand repeated.
-        at: Boottime,
-    },
+    /// A request needs a route or a pod, or the first response of a wake has begun.
+    Report(Report),
     /// The load of one second in one activator; only of apps with load.
     Load(Vec<Load>),
-    /// The first response after a want or a demand has begun.
-    FirstByte {
-        /// The app's VIP index.
-        vip: u32,
-        /// Time of its first byte.
-        at: Boottime,
-    },
 }
 
 /// The next message of a stream.
@@ -199,21 +177,22 @@ impl Root {
             } else if peer.asks(want.vip)
                 && let Ok(port) = u16::try_from(want.port)
             {
-                events.push(Event::Want {
+                events.push(Event::Report(Report::Want {
                     vip: want.vip,
                     port,
                     at: peer.clock.root_time(want.at_ns),
-                });
+                }));
             }
         }
-        events.extend(up.demands.into_iter().map(|demand| Event::Demand {
+        let demands = up.demands.into_iter().map(|demand| Report::Demand {
             vip: demand.vip,
             at: peer.clock.root_time(demand.at_ns),
-        }));
-        events.extend(up.first_bytes.into_iter().map(|first| Event::FirstByte {
+        });
+        let first_bytes = up.first_bytes.into_iter().map(|first| Report::FirstByte {
             vip: first.vip,
             at: peer.clock.root_time(first.at_ns),
-        }));
+        });
+        events.extend(demands.chain(first_bytes).map(Event::Report));
         if !up.loads.is_empty() {
             events.push(Event::Load(
                 up.loads

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dormouse_activator::Report;
 use dormouse_activator::link::{self, Attachment, Event, Hub, Load};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -107,14 +108,14 @@ async fn wakes_and_sleeps(rig: &Rig, mut controller: Controller) {
     controller.hub.complete();
     let reply = rig.spawn_get("/first");
     let wanted = controller.event().await;
-    let Event::Want { vip: VIP, port, at } = wanted else {
+    let Event::Report(Report::Want { vip: VIP, port, at }) = wanted else {
         panic!("no want, but {wanted:?}");
     };
     assert_eq!(port, rig.address.port());
     controller.publish(rig, Vec::new());
     assert!(matches!(
         controller.event().await,
-        Event::Demand { vip: VIP, .. }
+        Event::Report(Report::Demand { vip: VIP, .. })
     ));
     let loads = controller.load().await;
     assert!(
@@ -125,11 +126,11 @@ async fn wakes_and_sleeps(rig: &Rig, mut controller: Controller) {
     assert_eq!(reply.await.unwrap().body, "/first");
     loop {
         match controller.event().await {
-            Event::Demand { .. } => {}
-            Event::FirstByte {
+            Event::Report(Report::Demand { .. }) => {}
+            Event::Report(Report::FirstByte {
                 vip: VIP,
                 at: first,
-            } => break assert!(first >= at),
+            }) => break assert!(first >= at),
             other => panic!("no first byte, but {other:?}"),
         }
     }

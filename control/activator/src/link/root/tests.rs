@@ -102,11 +102,11 @@ fn a_want_is_answered_to_those_who_asked() {
     sent(&mut root, asking);
     sent(&mut root, other);
     let events = root.receive(asking, want(7), NOW);
-    let expected = Event::Want {
+    let expected = Event::Report(Report::Want {
         vip: 7,
         port: 80,
         at: Boottime(3),
-    };
+    });
     assert_eq!(events, [expected]);
     root.publish(7, route(&[]));
     assert_eq!(vips(&sent(&mut root, asking)), [7]);
@@ -185,14 +185,15 @@ fn times_of_another_machine_are_converted_to_the_controllers_clock() {
     };
     let at = |ns: u64| Boottime(NOW.0 - 1_000 + ns);
     let expected = [
-        Event::Demand {
+        Report::Demand {
             vip: 1,
             at: at(900),
         },
-        Event::FirstByte {
+        Report::FirstByte {
             vip: 1,
             at: at(950),
         },
-    ];
+    ]
+    .map(Event::Report);
     assert_eq!(root.receive(session, up, NOW), expected);
 }
