@@ -4,13 +4,12 @@
 //! the end of the stream behind that data; the kernel reports it as EPOLLRDHUP, which [`closed`] waits for.
 
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use socket2::SockRef;
+use dormouse_proxy::shared_tcp;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -79,13 +78,7 @@ impl AsyncRead for ClientStream {
             }
             return Poll::Ready(Ok(()));
         }
-        loop {
-            ready!(self.stream.poll_read_ready(cx))?;
-            match self.stream.try_read_buf(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done.map(|_count| ())),
-            }
-        }
+        shared_tcp::poll_read(&self.stream, cx, buffer)
     }
 }
 
@@ -103,13 +96,7 @@ impl AsyncWrite for ClientStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.stream.poll_write_ready(cx))?;
-            match self.stream.try_write_vectored(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        shared_tcp::poll_write_vectored(&self.stream, cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -121,6 +108,6 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+        Poll::Ready(shared_tcp::shutdown(&self.stream))
     }
 }

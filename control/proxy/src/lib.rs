@@ -17,6 +17,7 @@ mod backend;
 mod connection_limit;
 mod http2;
 mod pod_stream;
+pub mod shared_tcp;
 
 mod relay;
 mod splice;

@@ -2,15 +2,16 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
+
+use crate::shared_tcp;
 
 /// A shared TCP connection; one of its clones reads and writes.
 #[derive(Clone, Debug)]
@@ -44,13 +45,7 @@ impl AsyncRead for PodStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.stream.poll_read_ready(cx))?;
-            match self.0.stream.try_read_buf(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done.map(|_count| ())),
-            }
-        }
+        shared_tcp::poll_read(&self.0.stream, cx, buffer)
     }
 }
 
@@ -68,13 +63,7 @@ impl AsyncWrite for PodStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.0.stream.poll_write_ready(cx))?;
-            match self.0.stream.try_write_vectored(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        shared_tcp::poll_write_vectored(&self.0.stream, cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -86,6 +75,6 @@ impl AsyncWrite for PodStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&self.0.stream).shutdown(Shutdown::Write))
+        Poll::Ready(shared_tcp::shutdown(&self.0.stream))
     }
 }
