@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tonic::transport::Channel;
 
 use crate::action::{Action, Entry, Status};
-use crate::event::{AppRead, Event};
+use crate::event::{AppRead, Event, Input};
 use crate::nodes::{self, ConnectedNode};
 use crate::{epoch, pod};
 use convert::{app_status, entry_message, route_of};
@@ -44,7 +44,7 @@ pub(crate) struct Clients {
 pub(crate) struct Actuator {
     clients: Clients,
     /// Events of ended calls.
-    outcomes: mpsc::Sender<Event>,
+    outcomes: mpsc::Sender<Input>,
     epoch: u64,
     /// Permits of slow calls.
     permits: Arc<Permits>,
@@ -52,7 +52,7 @@ pub(crate) struct Actuator {
 
 impl Actuator {
     /// The actuator, and the events of its calls.
-    pub(crate) fn new(clients: Clients, epoch: u64) -> (Self, mpsc::Receiver<Event>) {
+    pub(crate) fn new(clients: Clients, epoch: u64) -> (Self, mpsc::Receiver<Input>) {
         let (outcomes, receiver) = mpsc::channel(OUTCOMES_MAX);
         let actuator = Self {
             clients,
@@ -134,7 +134,7 @@ impl Actuator {
         &self,
         kind: Kind,
         tenant: String,
-        call: impl Future<Output = Option<Event>> + Send + 'static,
+        call: impl Future<Output = Option<Input>> + Send + 'static,
     ) {
         let (outcomes, permits) = (self.outcomes.clone(), Arc::clone(&self.permits));
         tokio::spawn(Box::pin(async move {
@@ -153,7 +153,7 @@ impl Actuator {
         let (fleet, outcomes) = (self.clients.fleet.clone(), self.outcomes.clone());
         tokio::spawn(async move {
             fleet.settled(vip, version).await;
-            drop(outcomes.send(Event::Settled { vip, version }).await);
+            drop(outcomes.send(Event::Settled { vip, version }.into()).await);
         });
     }
 
@@ -168,7 +168,7 @@ impl Actuator {
                     AppRead::Failed
                 }
             };
-            Some(Event::AppRead { vip, read })
+            Some(Event::AppRead { vip, read }.into())
         });
     }
 
@@ -192,7 +192,7 @@ impl Actuator {
                         node: Some(node.clone()),
                         at: *at,
                     };
-                    drop(outcomes.send(event).await);
+                    drop(outcomes.send(event.into()).await);
                 }
                 Ok(None) => {}
                 Err(status) => {
@@ -216,11 +216,12 @@ impl Actuator {
                     false
                 }
             };
-            Some(Event::Created {
+            let created = Event::Created {
                 vip,
                 pod: key,
                 written,
-            })
+            };
+            Some(created.into())
         });
     }
 
@@ -244,7 +245,7 @@ impl Actuator {
             if let (Some(version), Some(entry)) = (version, &entry) {
                 fleet.publish(entry_message(vip, version, entry));
             }
-            Some(Event::Published { vip, version })
+            Some(Event::Published { vip, version }.into())
         });
     }
 
@@ -261,7 +262,7 @@ impl Actuator {
                     false
                 }
             };
-            Some(Event::Deleted { vip, pod, gone })
+            Some(Event::Deleted { vip, pod, gone }.into())
         });
     }
 
@@ -278,7 +279,7 @@ impl Actuator {
             {
                 tracing::warn!(pod = %key, error = %chain(&error), "cannot write a pod's status");
             }
-            Some(Event::StatusWritten { pod: key })
+            Some(Input::StatusWritten { pod: key })
         });
     }
 

@@ -4,7 +4,7 @@ mod admit;
 mod awake;
 mod events;
 mod listing;
-mod nodes;
+mod load;
 mod ports;
 mod sleeping;
 #[cfg(test)]
@@ -12,17 +12,14 @@ mod tests;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_cluster::{Change, Key, VipRange};
+use dormouse_cluster::{Key, VipRange};
 use dormouse_fleet::Boottime;
-use dormouse_fleet::proto::PodStatus;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::action::{Action, Failure};
 use crate::admission::{self, Limits};
-use crate::event::Event;
+use crate::event::{Change, Event, PodChange, ShardEvent};
 use crate::member::{Exposure, Member};
 use crate::metrics::{Metrics, ModeValue, StateValue};
 use crate::plan;
@@ -34,6 +31,7 @@ use awake::Awake;
 pub(crate) use awake::slice_of;
 pub use awake::{SLICE, SLICES};
 use listing::Listing;
+use load::Loads;
 use ports::Ports;
 use sleeping::Reading;
 use turn::Turn;
@@ -78,17 +76,8 @@ pub struct Apps {
     bounds: admission::Pods,
     /// The VIP index of each app in `records` that exists.
     index: BTreeMap<Key, u32>,
-    pods: BTreeMap<Key, Arc<Pod>>,
-    on_node: BTreeMap<String, BTreeSet<Key>>,
-    /// Nodes in the store, and whether they are ready there.
-    nodes: BTreeMap<String, bool>,
-    /// Nodes with an open stream.
-    up: BTreeSet<String>,
-    /// Nodes in the store that were lost and have not reconnected.
-    lost: BTreeSet<String>,
     awake: Awake,
-    /// Status writes in progress, each with the newest one that waits for it.
-    writes: HashMap<Key, Option<(String, PodStatus)>>,
+    loads: Loads,
     ports: Ports,
     names: Names,
     seconds: u64,
@@ -110,13 +99,8 @@ impl Apps {
             wakes: Wakes::default(),
             metrics: Metrics::default(),
             index: BTreeMap::new(),
-            pods: BTreeMap::new(),
-            on_node: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            up: BTreeSet::new(),
-            lost: BTreeSet::new(),
             awake: Awake::default(),
-            writes: HashMap::new(),
+            loads: Loads::default(),
             ports: Ports::default(),
             names: Names::new(seed),
             seconds: 0,
@@ -124,45 +108,65 @@ impl Apps {
         }
     }
 
-    /// Whether the first list of the cluster is complete. Before it is, only changes may be applied.
-    pub fn is_listed(&self) -> bool {
-        self.is_listed
-    }
-
     /// Whether the passing of time changes nothing.
     pub fn is_idle(&self) -> bool {
-        self.awake.is_empty() && self.reading.is_empty()
+        self.awake.is_empty() && self.reading.is_empty() && self.loads.is_empty()
     }
 
     /// Handles one event and returns the actions.
-    pub fn apply(&mut self, now: Boottime, event: Event) -> Vec<Action> {
+    pub fn apply(&mut self, now: Boottime, event: ShardEvent) -> Vec<Action> {
         let mut turn = Turn::new(now);
         match event {
-            Event::Changes(batch) => self.changes(batch, &mut turn),
-            Event::Demand { vip, at } => self.demand(vip, at, &mut turn),
-            Event::Want { vip, port, at } => self.want((vip, port), at, &mut turn),
-            Event::Fleet(event) => self.fleet(event, &mut turn),
-            Event::Slice { slice, loads } => self.slice(slice, &loads, &mut turn),
+            ShardEvent::Changes(batch) => self.changes(batch, &mut turn),
+            ShardEvent::Wanted(vips) => {
+                let answers = vips.into_iter().filter_map(|vip| self.wanted(vip));
+                turn.actions.extend(answers);
+            }
+            ShardEvent::Counts(counts) => self.counts(&counts),
+            ShardEvent::Load(loads) => self.loads.add(loads),
+            ShardEvent::PodsLost(pods) => self.pods_lost(pods, &mut turn),
+            ShardEvent::Slice(slice) => self.slice(slice, &mut turn),
+            ShardEvent::Admission => {}
+            ShardEvent::App(event) => self.event(event, &mut turn),
+        }
+        self.admit(&mut turn);
+        self.take_turns(&mut turn);
+        turn.actions
+    }
+
+    fn event(&mut self, event: Event, turn: &mut Turn) {
+        match event {
+            Event::Demand { vip, at } => self.demand(vip, at, turn),
+            Event::Want { vip, port, at } => self.want((vip, port), at, turn),
+            Event::Woke {
+                vip,
+                node,
+                at,
+                port,
+                protocol,
+            } => {
+                if self.serves(vip, port, protocol) {
+                    self.woke(vip, &node, at, turn);
+                }
+            }
             Event::FirstByte { vip, at } => self.first_byte(vip, at),
+            Event::Staged {
+                vip,
+                pod,
+                node,
+                stages,
+            } => self.wakes.staged(vip, &pod, &node, &stages),
             Event::Placed { vip, pod, node, at } => {
                 if let Some(node) = node {
                     self.wakes.placed(vip, &pod.name, &node, at);
                 }
             }
-            Event::Created { vip, pod, written } => {
-                self.created(vip, &pod, written, &mut turn);
-            }
-            Event::Published { vip, version } => self.published(vip, version, &mut turn),
-            Event::Settled { vip, version } => self.settled(vip, version, &mut turn),
+            Event::Created { vip, pod, written } => self.created(vip, &pod, written, turn),
+            Event::Published { vip, version } => self.published(vip, version, turn),
+            Event::Settled { vip, version } => self.settled(vip, version, turn),
             Event::Deleted { vip, pod, gone } => self.deleted(vip, &pod, gone),
-            Event::StatusWritten { pod } => self.status_written(&pod, &mut turn),
-            Event::Admission => {}
-            Event::NodesOverdue => self.nodes_overdue(&mut turn),
-            Event::AppRead { vip, read } => self.app_read(vip, read, &mut turn),
+            Event::AppRead { vip, read } => self.app_read(vip, read, turn),
         }
-        self.admit(&mut turn);
-        self.take_turns(&mut turn);
-        turn.actions
     }
 
     /// Plans one app, and records whether the passing of time can change it.
@@ -231,25 +235,19 @@ impl Apps {
     fn change(&mut self, revision: u64, change: Change, turn: &mut Turn) -> Option<u32> {
         self.revision = self.revision.max(revision);
         match change {
-            Change::App(key, app) => {
+            Change::App(key, vip, app) => {
                 let before = self.port_of(&key);
-                let touched = match app {
-                    Some(app) => self.app(&key, &app, turn),
-                    None => self.app_gone(&key, revision, turn),
-                };
+                let touched = self.app(&key, vip, &app, turn);
                 self.ports.moved(before, self.port_of(&key));
                 touched
             }
-            Change::Pod(key, pod) => self.pod(&key, pod, turn),
-            Change::Node(key, node) => {
-                if let Some(node) = node {
-                    self.nodes.insert(key.name, crate::nodes::is_ready(&node));
-                } else {
-                    self.nodes.remove(&key.name);
-                    self.lost.remove(&key.name);
-                }
-                None
+            Change::Deleted(key) => {
+                let before = self.port_of(&key);
+                let touched = self.app_gone(&key, revision, turn);
+                self.ports.moved(before, None);
+                touched
             }
+            Change::Pod(change) => self.pod(change, turn),
             Change::Listing | Change::Listed => None,
         }
     }
@@ -261,38 +259,34 @@ impl Apps {
             .extend(changed.map(|ports| Action::Listen { ports }));
     }
 
-    /// A pod changed: the change is sent to its node, and its app is planned again.
-    fn pod(&mut self, key: &Key, pod: Option<Arc<Pod>>, turn: &mut Turn) -> Option<u32> {
-        let before = match &pod {
-            Some(pod) => self.pods.insert(key.clone(), Arc::clone(pod)),
-            None => self.pods.remove(key),
-        };
-        self.send_pod_changes(key, before.as_deref(), pod.as_deref(), turn);
-        let (owner, vip) = pod::owner_of(pod.as_deref().or(before.as_deref())?)?;
-        let Some(pod) = pod else {
+    /// A pod changed: its app is planned again.
+    fn pod(&mut self, change: PodChange, turn: &mut Turn) -> Option<u32> {
+        let vip = change.vip;
+        if change.pod.is_none() {
             if let Some(reading) = self.reading.get_mut(&vip) {
-                reading.pod_gone(key);
+                reading.pod_gone(&change.key);
             }
-            self.records.get_mut(&vip)?.members.remove(key);
+            self.records.get_mut(&vip)?.members.remove(&change.key);
             return Some(vip);
-        };
+        }
         if !self.records.contains_key(&vip) {
             if self.sleep.get(vip).is_some() {
-                self.read_for_pod(vip, key, turn);
+                self.read_for_pod(change, turn);
                 return None;
             }
-            self.orphan(vip, owner, turn.now);
+            self.orphan(vip, change.owner.clone(), turn.now);
         }
-        self.member(vip, key, &pod, turn.now);
+        self.member(change, turn.now);
         Some(vip)
     }
 
     /// A pod of an app that has a full record was created or changed.
-    fn member(&mut self, vip: u32, key: &Key, pod: &Pod, now: Boottime) {
-        let Some(record) = self.records.get_mut(&vip) else {
+    fn member(&mut self, change: PodChange, now: Boottime) {
+        let record = self.records.get_mut(&change.vip);
+        let Some((record, pod)) = record.zip(change.pod) else {
             return;
         };
-        let seen = pod::observe(pod);
+        let (key, seen) = (change.key, pod::observe(&pod));
         let member = record.members.entry(key.clone()).or_insert_with(|| Member {
             // An earlier control may have published it.
             exposure: Exposure::Listed,
@@ -303,14 +297,32 @@ impl Apps {
         if !was_ready && member.ready_since.is_some() {
             tracing::info!(app = %record.key, pod = %key, "pod ready");
         }
-        let lost = seen.node.clone().filter(|node| self.lost.contains(node));
+        let node = seen.node.clone().unwrap_or_default();
         member.seen = Some(seen);
         // The scheduler may have chosen the node before it was lost.
-        if let Some(node) = lost.filter(|_| !member.failed) {
+        if change.on_lost_node && !member.failed {
             member.failed = true;
             let message = format!("node {node} has no fleet stream");
             let failure = Failure::new("NodeLost", message);
             record.backoff.failed(now, failure);
+        }
+    }
+
+    /// A node's pods are lost: they are failed, so they are replaced and removed from the entries.
+    fn pods_lost(&mut self, pods: Vec<(u32, Key)>, turn: &mut Turn) {
+        let mut touched = BTreeSet::new();
+        for (vip, pod) in pods {
+            if let Some(reading) = self.reading.get_mut(&vip) {
+                reading.pod_lost(&pod);
+            } else if let Some(record) = self.records.get_mut(&vip) {
+                if let Some(member) = record.members.get_mut(&pod) {
+                    member.failed = true;
+                }
+                touched.insert(vip);
+            }
+        }
+        for vip in touched {
+            self.plan(vip, turn);
         }
     }
 

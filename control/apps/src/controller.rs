@@ -1,6 +1,5 @@
 //! The controller's loop, events in and actions out, and the handle that reads its state.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -20,9 +19,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::actuator::{Actuator, Clients};
-use crate::apps::{Apps, Config, SLICE, SLICES, slice_of};
-use crate::event::{ActivatorLoad, Event};
+use crate::apps::{Apps, Config, SLICE, SLICES};
+use crate::dispatch::Dispatch;
+use crate::event::{Event, Input, ShardEvent};
 use crate::explain;
+use crate::shards::Shards;
 
 /// Time beyond the node lease in which nodes of the store may connect after a start.
 const NODES_MARGIN: Duration = Duration::from_secs(5);
@@ -61,6 +62,7 @@ pub fn start(
     let seed = RandomState::new().build_hasher().finish();
     let overdue = config.node_lease + NODES_MARGIN;
     let epoch = config.epoch;
+    let dispatch = Dispatch::new(Shards::new(1), config.ranges.clone());
     let apps = Arc::new(Mutex::new(Apps::new(config, seed)));
     let clients = Clients {
         store: parts.client,
@@ -77,7 +79,12 @@ pub fn start(
         outcomes,
         overdue,
     };
-    let running = run(inbox, Arc::clone(&apps), actuator, shutdown);
+    let core = Core {
+        dispatch,
+        apps: Arc::clone(&apps),
+        actuator,
+    };
+    let running = run(inbox, core, shutdown);
     (Handle { apps }, running)
 }
 
@@ -86,17 +93,38 @@ struct Inbox {
     changes: mpsc::Receiver<Batch>,
     fleet_events: mpsc::Receiver<root::Event>,
     link_events: mpsc::Receiver<link::Event>,
-    outcomes: mpsc::Receiver<Event>,
+    outcomes: mpsc::Receiver<Input>,
     overdue: Duration,
 }
 
-async fn run(
-    mut inbox: Inbox,
+/// The planning parts, and the executor of their actions.
+struct Core {
+    dispatch: Dispatch,
     apps: Arc<Mutex<Apps>>,
     actuator: Actuator,
-    shutdown: CancellationToken,
-) {
-    let listed = list(&mut inbox.changes, &apps, &actuator);
+}
+
+impl Core {
+    fn take(&mut self, input: Input) {
+        let dispatched = self.dispatch.apply(input);
+        for action in dispatched.actions {
+            self.actuator.execute(action);
+        }
+        for (_, event) in dispatched.events {
+            self.apply(event);
+        }
+    }
+
+    fn apply(&self, event: ShardEvent) {
+        let actions = self.apps.lock().apply(Boottime::now(), event);
+        for action in actions {
+            self.actuator.execute(action);
+        }
+    }
+}
+
+async fn run(mut inbox: Inbox, mut core: Core, shutdown: CancellationToken) {
+    let listed = list(&mut inbox.changes, &mut core);
     if shutdown.run_until_cancelled(listed).await != Some(true) {
         return;
     }
@@ -105,109 +133,75 @@ async fn run(
     // After a delay, the slices that are due follow at once: each app is visited once for each second.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut slices = (0..SLICES).cycle();
-    let mut is_idle = apps.lock().is_idle();
     let overdue = tokio::time::sleep(inbox.overdue);
     tokio::pin!(overdue);
-    let (mut loads, mut is_ticking) = (Loads::default(), false);
+    let mut is_ticking = false;
     loop {
+        let (is_idle, admission) = {
+            let apps = core.apps.lock();
+            (apps.is_idle(), apps.admission_due())
+        };
         // While nothing is awake, no timer runs.
-        let ticked = std::mem::replace(&mut is_ticking, !is_idle || !loads.is_empty());
+        let ticked = std::mem::replace(&mut is_ticking, !is_idle);
         if is_ticking && !ticked {
             ticks.reset();
         }
-        let admission = apps.lock().admission_due();
         let wait = admission.map(|at| at.since(Boottime::now()));
-        let event = tokio::select! {
+        let input = tokio::select! {
             () = shutdown.cancelled() => return,
             batch = inbox.changes.recv() => match batch {
-                Some(batch) => Event::Changes(batch),
+                Some(batch) => Input::Changes(batch),
                 None => return,
             },
-            Some(event) = inbox.link_events.recv() => match loads.take_in(event) {
-                Some(event) => event,
+            Some(event) = inbox.link_events.recv() => match input_of(event) {
+                Some(input) => input,
                 None => continue,
             },
-            Some(event) = inbox.fleet_events.recv() => Event::Fleet(event),
+            Some(event) = inbox.fleet_events.recv() => Input::Fleet(event),
             Some(outcome) = inbox.outcomes.recv() => outcome,
             _ = ticks.tick(), if is_ticking => {
-                let slice = slices.next().unwrap_or_default();
-                Event::Slice { slice, loads: loads.take(slice) }
+                core.apply(ShardEvent::Slice(slices.next().unwrap_or_default()));
+                continue;
             }
-            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => Event::Admission,
-            () = &mut overdue, if !overdue.is_elapsed() => Event::NodesOverdue,
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                core.apply(ShardEvent::Admission);
+                continue;
+            }
+            () = &mut overdue, if !overdue.is_elapsed() => Input::NodesOverdue,
         };
-        let actions = {
-            let mut apps = apps.lock();
-            let actions = apps.apply(Boottime::now(), event);
-            is_idle = apps.is_idle();
-            actions
-        };
-        for action in actions {
-            actuator.execute(action);
-        }
+        core.take(input);
     }
 }
 
 /// Applies the first list of the cluster. Only then are the nodes' events handled: a node that connects gets the complete
 /// list of its pods. False: the changes ended.
-async fn list(
-    changes: &mut mpsc::Receiver<Batch>,
-    apps: &Mutex<Apps>,
-    actuator: &Actuator,
-) -> bool {
-    while !apps.lock().is_listed() {
+async fn list(changes: &mut mpsc::Receiver<Batch>, core: &mut Core) -> bool {
+    while !core.dispatch.is_listed() {
         let Some(batch) = changes.recv().await else {
             return false;
         };
-        let actions = apps.lock().apply(Boottime::now(), Event::Changes(batch));
-        for action in actions {
-            actuator.execute(action);
-        }
+        core.take(Input::Changes(batch));
     }
     true
 }
 
-/// The load of the activators in the current second, added up, by slice.
-#[derive(Default)]
-struct Loads([BTreeMap<u32, ActivatorLoad>; SLICES]);
-
-impl Loads {
-    /// Takes in an activator's report; returns the event of any other.
-    fn take_in(&mut self, event: link::Event) -> Option<Event> {
-        match event {
-            link::Event::Report(report) => Some(match report {
-                Report::Want { vip, port, at } => Event::Want { vip, port, at },
-                Report::Demand { vip, at } => Event::Demand { vip, at },
-                Report::FirstByte { vip, at } => Event::FirstByte { vip, at },
-            }),
-            link::Event::Load(loads) => {
-                for load in loads {
-                    let slice = &mut self.0[slice_of(load.vip)];
-                    let sum = slice.entry(load.vip).or_default();
-                    sum.vip = load.vip;
-                    sum.concurrency += load.concurrency;
-                    sum.requests += load.requests;
-                }
-                None
-            }
-            link::Event::Attached { name } => {
-                tracing::info!(name, "activator attached");
-                None
-            }
-            link::Event::Detached { name } => {
-                tracing::warn!(name, "activator detached");
-                None
-            }
+/// An event of the link to the activators, for the dispatcher.
+fn input_of(event: link::Event) -> Option<Input> {
+    match event {
+        link::Event::Report(report) => Some(Input::App(match report {
+            Report::Want { vip, port, at } => Event::Want { vip, port, at },
+            Report::Demand { vip, at } => Event::Demand { vip, at },
+            Report::FirstByte { vip, at } => Event::FirstByte { vip, at },
+        })),
+        link::Event::Load(loads) => Some(Input::Load(loads)),
+        link::Event::Attached { name } => {
+            tracing::info!(name, "activator attached");
+            None
         }
-    }
-
-    fn take(&mut self, slice: usize) -> Vec<ActivatorLoad> {
-        let loads = self.0.get_mut(slice).map(std::mem::take);
-        loads.unwrap_or_default().into_values().collect()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(BTreeMap::is_empty)
+        link::Event::Detached { name } => {
+            tracing::warn!(name, "activator detached");
+            None
+        }
     }
 }
 

@@ -1,27 +1,96 @@
-//! Events: everything that the controller reacts to.
+//! Events: everything that the controller reacts to. What arrives is an [`Input`]; the dispatcher passes on what concerns
+//! apps as [`ShardEvent`]s.
 
 use std::sync::Arc;
 
-use dormouse_cluster::{App, Change, Key};
+use dormouse_activator::link::Load;
+use dormouse_cluster::reflector::Batch;
+use dormouse_cluster::{App, Key, StoredApp};
 use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::{Count, Stages};
 use dormouse_fleet::root::Event as FleetEvent;
+use k8s_openapi::api::core::v1::Pod;
 
-/// One app's load in the activators during the last second.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct ActivatorLoad {
-    /// The app's VIP index.
-    pub vip: u32,
-    /// Average number of concurrent requests, parked ones included.
-    pub concurrency: f64,
-    /// Number of requests that arrived.
-    pub requests: f64,
+/// What arrives at the controller.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The cluster changed.
+    Changes(Batch),
+    /// An event of a node.
+    Fleet(FleetEvent),
+    /// The load of about a second in one activator.
+    Load(Vec<Load>),
+    /// The write of a pod's status has ended, successfully or not.
+    StatusWritten {
+        /// The pod.
+        pod: Key,
+    },
+    /// The time for nodes to reconnect after a start of control is over.
+    NodesOverdue,
+    /// An event of one app.
+    App(Event),
 }
 
-/// An event.
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        Self::App(event)
+    }
+}
+
+/// An event that concerns the apps of one shard.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ShardEvent {
+    /// Changes of the cluster, with the store's revision of each.
+    Changes(Vec<(u64, Change)>),
+    /// Nodes follow VIPs of which the fleet has no entry.
+    Wanted(Vec<u32>),
+    /// One node's counts of connections directly to pods.
+    Counts(Vec<Count>),
+    /// The load of about a second in one activator.
+    Load(Vec<Load>),
+    /// A node is lost, and with it these pods; each with the VIP of its app.
+    PodsLost(Vec<(u32, Key)>),
+    /// A slice of the second has passed; below [`SLICES`](crate::apps::SLICES).
+    Slice(usize),
+    /// The rates allow further waiting wakes.
+    Admission,
+    /// An event of one app.
+    App(Event),
+}
+
+/// A change of the cluster as apps see it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// An app, with its VIP.
+    App(Key, u32, Box<StoredApp>),
+    /// An app was deleted. It may be one of another shard.
+    Deleted(Key),
+    /// A pod that the controller has created.
+    Pod(PodChange),
+    /// A list of all objects begins.
+    Listing,
+    /// The list is complete: apps that were not in it no longer exist.
+    Listed,
+}
+
+/// A change of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodChange {
+    /// The VIP of its app.
+    pub vip: u32,
+    /// Its app.
+    pub owner: Key,
+    /// The pod.
+    pub key: Key,
+    /// Its object; none: it was deleted.
+    pub pod: Option<Arc<Pod>>,
+    /// It is bound to a node that was lost and has not reconnected.
+    pub on_lost_node: bool,
+}
+
+/// An event of one app.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The cluster changed.
-    Changes(Vec<(u64, Change)>),
     /// A request is parked for an app without a ready pod.
     Demand {
         /// The app's VIP index.
@@ -38,14 +107,18 @@ pub enum Event {
         /// Time of parking.
         at: Boottime,
     },
-    /// An event of a node.
-    Fleet(FleetEvent),
-    /// A slice of the second has passed.
-    Slice {
-        /// The slice, below [`SLICES`](crate::apps::SLICES).
-        slice: usize,
-        /// The load of the second before, of the apps in the slice.
-        loads: Vec<ActivatorLoad>,
+    /// The kernel of a node reported a first packet.
+    Woke {
+        /// The VIP's index.
+        vip: u32,
+        /// The node.
+        node: String,
+        /// Time of the packet.
+        at: Boottime,
+        /// The destination port; 0 if `protocol` is.
+        port: u32,
+        /// The IP protocol; 0: the kernel found the packet to be for the app.
+        protocol: u32,
     },
     /// The first response after a wake began.
     FirstByte {
@@ -53,6 +126,17 @@ pub enum Event {
         vip: u32,
         /// Time of its first byte.
         at: Boottime,
+    },
+    /// A pod's start reached another stage.
+    Staged {
+        /// The app's VIP index.
+        vip: u32,
+        /// The pod's name.
+        pod: String,
+        /// The pod's node.
+        node: String,
+        /// The stages so far.
+        stages: Stages,
     },
     /// The scheduler has chosen a node for a new pod, or none.
     Placed {
@@ -97,13 +181,6 @@ pub enum Event {
         /// Whether the pod no longer exists.
         gone: bool,
     },
-    /// The write of a pod's status has ended, successfully or not.
-    StatusWritten {
-        /// The pod.
-        pod: Key,
-    },
-    /// The rates allow further waiting wakes.
-    Admission,
     /// The read of a sleeping app has ended.
     AppRead {
         /// The app's VIP index.
@@ -111,8 +188,25 @@ pub enum Event {
         /// The result.
         read: AppRead,
     },
-    /// The time for nodes to reconnect after a start of control is over.
-    NodesOverdue,
+}
+
+impl Event {
+    /// The VIP of its app.
+    pub fn vip(&self) -> u32 {
+        match self {
+            Self::Demand { vip, .. }
+            | Self::Want { vip, .. }
+            | Self::Woke { vip, .. }
+            | Self::FirstByte { vip, .. }
+            | Self::Staged { vip, .. }
+            | Self::Placed { vip, .. }
+            | Self::Created { vip, .. }
+            | Self::Published { vip, .. }
+            | Self::Settled { vip, .. }
+            | Self::Deleted { vip, .. }
+            | Self::AppRead { vip, .. } => *vip,
+        }
+    }
 }
 
 /// The result of reading a sleeping app from the store.

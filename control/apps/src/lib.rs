@@ -33,6 +33,12 @@ mod wake;
 
 pub mod apps;
 
+mod inventory;
+
+mod shards;
+
+mod dispatch;
+
 mod explain;
 
 mod metrics;

@@ -1,20 +1,15 @@
-//! Handlers of all events but changes of the cluster and lost nodes.
-
-use std::collections::BTreeMap;
+//! Handlers of all events but changes of the cluster and lost pods.
 
 use dormouse_cluster::{Key, Mode};
 use dormouse_fleet::Boottime;
-use dormouse_fleet::proto::{Count, PodStatus};
-use dormouse_fleet::root::Event as FleetEvent;
+use dormouse_fleet::proto::Count;
 
 use super::turn::Turn;
 use super::{Apps, RETRY_AFTER};
 use crate::action::{Action, Failure};
 use crate::backoff::RESET_AFTER;
-use crate::event::ActivatorLoad;
 use crate::member::Member;
 use crate::plan;
-use crate::pod;
 use crate::record::ms;
 use crate::settings::SHORT_WINDOW;
 
@@ -48,53 +43,15 @@ impl Apps {
         });
     }
 
-    pub(super) fn fleet(&mut self, event: FleetEvent, turn: &mut Turn) {
-        match event {
-            FleetEvent::Woke {
-                node,
-                vip,
-                at,
-                port,
-                protocol,
-            } => {
-                if self.serves(vip, port, protocol) {
-                    self.woke(vip, &node, at, turn);
-                }
-            }
-            FleetEvent::Wanted { vips } => {
-                turn.actions
-                    .extend(vips.into_iter().filter_map(|vip| self.wanted(vip)));
-            }
-            FleetEvent::Counts { counts, .. } => self.counts(&counts),
-            FleetEvent::Pod { node, status } => self.pod_status(node, status, turn),
-            FleetEvent::NodeUp {
-                node,
-                status,
-                boot_id,
-            } => {
-                self.up.insert(node.clone());
-                self.lost.remove(&node);
-                let specs = self.specs_on(&node);
-                turn.actions.push(Action::NodeUp {
-                    node: node.clone(),
-                    status: Box::new(status),
-                    boot_id,
-                });
-                turn.actions.push(Action::SyncPods { node, specs });
-            }
-            FleetEvent::NodeDown { node } => self.node_down(node, turn),
-        }
-    }
-
     /// Whether a reported packet is for the app's port. Nodes without the app's entry report packets to any; protocol 0 is
     /// one that the kernel found to be for the app, without its port.
-    fn serves(&self, vip: u32, port: u32, protocol: u32) -> bool {
+    pub(super) fn serves(&self, vip: u32, port: u32, protocol: u32) -> bool {
         self.port_at(vip)
             .is_some_and(|own| protocol == 0 || (protocol == TCP && port == u32::from(own)))
     }
 
     /// The kernel of a node reported a first packet. A packet from before the app fell asleep belongs to the previous wake.
-    fn woke(&mut self, vip: u32, node: &str, at: Boottime, turn: &mut Turn) {
+    pub(super) fn woke(&mut self, vip: u32, node: &str, at: Boottime, turn: &mut Turn) {
         let record = self.records.get(&vip);
         let asleep = self.sleep.get(vip).map(|sleeper| sleeper.slept_at);
         let slept_at = record.and_then(|record| record.slept_at).or(asleep);
@@ -109,7 +66,7 @@ impl Apps {
     }
 
     /// A node follows a VIP of which the fleet has no entry. None: the entry is being written, and its publication answers.
-    fn wanted(&mut self, vip: u32) -> Option<Action> {
+    pub(super) fn wanted(&mut self, vip: u32) -> Option<Action> {
         if let Some(sleeper) = self.sleep.get(vip) {
             return Some(Action::Announce {
                 vip,
@@ -126,7 +83,7 @@ impl Apps {
     }
 
     /// Load of connections directly to pods.
-    fn counts(&mut self, counts: &[Count]) {
+    pub(super) fn counts(&mut self, counts: &[Count]) {
         for count in counts.iter().filter(|count| count.interval_ns > 0) {
             if let Some(record) = self.records.get_mut(&count.vip) {
                 let seconds = count.interval_ns as f64 / 1e9;
@@ -136,55 +93,15 @@ impl Apps {
         }
     }
 
-    fn pod_status(&mut self, node: String, status: PodStatus, turn: &mut Turn) {
-        let key = Key::new(status.namespace.clone(), status.name.clone());
-        let Some(vip) = self
-            .pods
-            .get(&key)
-            .and_then(|pod| pod::owner_of(pod))
-            .map(|(_, vip)| vip)
-        else {
-            return self.write(key, node, status, turn);
-        };
-        if let Some(stages) = &status.stages {
-            self.wakes.staged(vip, &key.name, &node, stages);
-        }
-        self.write(key, node, status, turn);
-    }
-
-    /// Writes a pod's status: one write per pod at a time; of those that wait, only the newest is kept.
-    fn write(&mut self, pod: Key, node: String, status: PodStatus, turn: &mut Turn) {
-        if !self.pods.contains_key(&pod) {
-            return;
-        }
-        if let Some(waiting) = self.writes.get_mut(&pod) {
-            *waiting = Some((node, status));
-            return;
-        }
-        self.writes.insert(pod.clone(), None);
-        turn.actions.push(Action::PodStatus {
-            pod,
-            node,
-            status: Box::new(status),
-        });
-    }
-
-    pub(super) fn status_written(&mut self, pod: &Key, turn: &mut Turn) {
-        if let Some(Some((node, status))) = self.writes.remove(pod) {
-            self.write(pod.clone(), node, status, turn);
-        }
-    }
-
     /// A slice of the second has passed: records the load of its awake apps, and decides for those whose tick it is.
-    pub(super) fn slice(&mut self, slice: usize, stats: &[ActivatorLoad], turn: &mut Turn) {
+    pub(super) fn slice(&mut self, slice: usize, turn: &mut Turn) {
         if slice == 0 {
             self.seconds += 1;
             self.waiting.forget_idle(turn.now);
         }
         self.read_again(turn);
         let every = self.config.tick.as_secs().max(1);
-        let stats: BTreeMap<u32, &ActivatorLoad> =
-            stats.iter().map(|stat| (stat.vip, stat)).collect();
+        let stats = self.loads.take(slice);
         // A parked request wakes its app also if its demand was lost.
         for stat in stats.values().filter(|stat| stat.concurrency > 0.0) {
             self.wake(stat.vip, turn);

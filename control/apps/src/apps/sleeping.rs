@@ -3,16 +3,16 @@
 //! An app has either an entry in the table of sleeping apps or a full record. A wake reads the app from the store once:
 //! what arrives for the app meanwhile is kept in [`Reading`]. A change of the app that arrives first replaces the read.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dormouse_cluster::{App, Key, Object, StoredApp, vip};
+use dormouse_cluster::{App, Key, Object, StoredApp};
 use dormouse_fleet::Boottime;
 
 use super::turn::Turn;
 use super::{Apps, RETRY_AFTER};
 use crate::action::Action;
-use crate::event::AppRead;
+use crate::event::{AppRead, PodChange};
 use crate::metrics::ASLEEP;
 use crate::plan;
 use crate::record::AppRecord;
@@ -27,8 +27,8 @@ pub(super) struct Reading {
     woke: Option<(String, Boottime)>,
     /// The time of the first parked request.
     parked: Option<Boottime>,
-    /// Pods of the app in the store.
-    pods: BTreeSet<Key>,
+    /// The newest changes of the app's pods that exist.
+    pods: BTreeMap<Key, PodChange>,
     /// The pods were there at the start of control: they are adopted.
     adopts: bool,
     /// After a failed read: the time of the next one.
@@ -46,6 +46,13 @@ impl Reading {
     /// A pod was deleted.
     pub(super) fn pod_gone(&mut self, pod: &Key) {
         self.pods.remove(pod);
+    }
+
+    /// A pod's node was lost.
+    pub(super) fn pod_lost(&mut self, pod: &Key) {
+        if let Some(change) = self.pods.get_mut(pod) {
+            change.on_lost_node = true;
+        }
     }
 
     /// The first request was parked.
@@ -78,13 +85,13 @@ impl Apps {
     }
 
     /// An app was created or changed, or is in a list. Returns its VIP if its record has to be planned.
-    pub(super) fn app(&mut self, key: &Key, stored: &StoredApp, turn: &mut Turn) -> Option<u32> {
-        let address = stored.vip;
-        let Some(vip) = address.and_then(|vip| vip::index_of(&self.config.ranges, vip)) else {
-            tracing::warn!(app = %key, vip = ?address, "the app's VIP is in no VIP range: the app is ignored");
-            return None;
-        };
-        let vip = vip.0;
+    pub(super) fn app(
+        &mut self,
+        key: &Key,
+        vip: u32,
+        stored: &StoredApp,
+        turn: &mut Turn,
+    ) -> Option<u32> {
         if let Some(listing) = &mut self.listing {
             listing.seen.insert(vip);
         }
@@ -251,11 +258,11 @@ impl Apps {
     }
 
     /// A pod of a sleeping app is in the store.
-    pub(super) fn read_for_pod(&mut self, vip: u32, pod: &Key, turn: &mut Turn) {
+    pub(super) fn read_for_pod(&mut self, change: PodChange, turn: &mut Turn) {
         let adopts = self.listing.is_some();
-        if let Some(reading) = self.read(vip, turn) {
+        if let Some(reading) = self.read(change.vip, turn) {
             reading.adopts |= adopts;
-            reading.pods.insert(pod.clone());
+            reading.pods.insert(change.key.clone(), change);
         }
     }
 
@@ -311,10 +318,8 @@ impl Apps {
         }
         self.index.insert(key, vip);
         self.records.insert(vip, record);
-        for pod in &reading.pods {
-            if let Some(object) = self.pods.get(pod).map(Arc::clone) {
-                self.member(vip, pod, &object, turn.now);
-            }
+        for change in reading.pods.into_values() {
+            self.member(change, turn.now);
         }
         if reading.adopts
             && let Some(record) = self.records.get_mut(&vip)

@@ -7,7 +7,21 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::dispatch::Dispatch;
+use crate::event::Input;
+use crate::shards::Shards;
 use world::World;
+
+/// Handles an input, with all apps in one shard.
+fn apply(dispatch: &mut Dispatch, apps: &mut Apps, now: Boottime, input: Input) -> Vec<Action> {
+    let dispatched = dispatch.apply(input);
+    let mut actions = dispatched.actions;
+    for (shard, event) in dispatched.events {
+        assert_eq!(shard, 0);
+        actions.extend(apps.apply(now, event));
+    }
+    actions
+}
 
 fn scaled(scale: &serde_json::Value) -> World {
     World::new(&json!({
@@ -288,6 +302,17 @@ fn a_pod_that_is_placed_on_a_lost_node_is_replaced_once_there_is_a_node() {
     world.ready_all();
     assert_eq!(world.pods.len(), 1);
     assert_eq!(world.status().state, dormouse_cluster::State::Awake);
+}
+
+#[test]
+fn a_pod_whose_node_is_lost_while_its_app_is_read_is_failed() {
+    let mut world = small();
+    world.execute_all();
+    world.node_listed();
+    world.pod_of_another_control();
+    world.node_down();
+    world.answer_read();
+    assert_eq!(world.apps.records[&world::VIP].backoff.failures(), 1);
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Limits of wakes and pods, with many apps of two tenants.
 
-use dormouse_cluster::{App, AppSpec, AppStatus, Object};
+use std::sync::Arc;
+
+use dormouse_activator::link::Load;
+use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object};
 
 use super::*;
 use crate::admission::Shares;
-use crate::event::{ActivatorLoad, AppRead};
+use crate::event::AppRead;
 
 /// Apps whose pods are written and never become ready.
 struct Crowd {
+    dispatch: Dispatch,
     apps: Apps,
     stored: BTreeMap<u32, Arc<App>>,
     /// The `containerConcurrency` of the apps.
@@ -27,6 +31,7 @@ impl Crowd {
         };
         let now = Boottime(1_000_000_000_000);
         let mut crowd = Self {
+            dispatch: world::dispatch(),
             apps: Apps::new(config, 1),
             stored: BTreeMap::new(),
             concurrency: 0,
@@ -34,7 +39,7 @@ impl Crowd {
             created: Vec::new(),
             events: Vec::new(),
         };
-        crowd.event(Event::Changes(vec![
+        crowd.event(Input::Changes(vec![
             (1, Change::Listing),
             (1, Change::Listed),
         ]));
@@ -56,12 +61,23 @@ impl Crowd {
             app.status = Some(AppStatus::default());
             let change = Change::App(app.key(), Some(Box::new(world::stored(&app))));
             self.stored.insert(vip, Arc::new(app));
-            self.event(Event::Changes(vec![(2, change)]));
+            self.event(Input::Changes(vec![(2, change)]));
         }
     }
 
-    fn event(&mut self, event: Event) {
-        for action in self.apps.apply(self.now, event) {
+    fn event(&mut self, event: impl Into<Input>) {
+        let input = event.into();
+        let actions = apply(&mut self.dispatch, &mut self.apps, self.now, input);
+        self.execute(actions);
+    }
+
+    fn shard_event(&mut self, event: ShardEvent) {
+        let actions = self.apps.apply(self.now, event);
+        self.execute(actions);
+    }
+
+    fn execute(&mut self, actions: Vec<Action>) {
+        for action in actions {
             match action {
                 Action::Create { vip, pod } => {
                     let key = pod.key();
@@ -91,7 +107,7 @@ impl Crowd {
     /// Waits for the next wakes, as the controller's loop does.
     fn advance(&mut self) {
         self.now = self.apps.admission_due().unwrap().max(self.now);
-        self.event(Event::Admission);
+        self.shard_event(ShardEvent::Admission);
     }
 
     fn of(&self, tenant: &str) -> usize {
@@ -100,15 +116,14 @@ impl Crowd {
 
     fn load(&mut self, vip: u32, concurrency: f64) {
         self.now = self.now + Duration::from_secs(1);
-        let load = ActivatorLoad {
+        let load = Load {
             vip,
             concurrency,
             requests: concurrency,
         };
+        self.event(Input::Load(vec![load]));
         for slice in 0..SLICES {
-            let own = slice == slice_of(vip);
-            let loads = Vec::from_iter(own.then_some(load));
-            self.event(Event::Slice { slice, loads });
+            self.shard_event(ShardEvent::Slice(slice));
         }
     }
 }

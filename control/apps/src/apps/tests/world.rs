@@ -3,19 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dormouse_cluster::{App, AppSpec, AppStatus, Object, StoredApp};
-use dormouse_fleet::proto::{self, Stages, pod_status::Phase};
+use dormouse_activator::link::Load;
+use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object, StoredApp};
+use dormouse_fleet::proto::{self, PodStatus, Stages, pod_status::Phase};
 use dormouse_fleet::root::Event as FleetEvent;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::action::{Entry, Route, Status};
-use crate::event::{ActivatorLoad, AppRead};
+use crate::event::AppRead;
 
 /// The app's VIP index.
 pub(super) const VIP: u32 = 1;
 
 pub(super) struct World {
+    dispatch: Dispatch,
     pub(super) apps: Apps,
     pub(super) now: Boottime,
     pub(super) revision: u64,
@@ -45,6 +48,7 @@ impl World {
         app.metadata.uid = Some("app-uid".into());
         let now = Boottime(1_000_000_000_000);
         let mut world = Self {
+            dispatch: dispatch(),
             apps: Apps::new(config(), 1),
             now,
             revision: 1,
@@ -62,7 +66,7 @@ impl World {
             addresses: 0,
             reads: 0,
         };
-        world.event(Event::Changes(vec![
+        world.event(Input::Changes(vec![
             (1, Change::Listing),
             (1, Change::Listed),
         ]));
@@ -83,11 +87,11 @@ impl World {
     /// An activator asks for the route of a VIP; returns the answer.
     pub(super) fn want(&mut self, vip: u32, port: u16) -> Option<Route> {
         let at = self.now;
-        let mut actions = VecDeque::from(self.apps.apply(at, Event::Want { vip, port, at }));
+        let mut actions = VecDeque::from(self.apply(Event::Want { vip, port, at }));
         if matches!(actions.front(), Some(Action::Read { .. })) {
             let app = Arc::new(self.app.clone().unwrap());
             let read = AppRead::Found(app);
-            actions = self.apps.apply(at, Event::AppRead { vip, read }).into();
+            actions = self.apply(Event::AppRead { vip, read }).into();
         }
         let is_route = |action: &Action| matches!(action, Action::Route { .. });
         let position = actions.iter().position(is_route);
@@ -110,9 +114,17 @@ impl World {
     }
 
     /// Sends an event to the controller and checks its invariants.
-    fn event(&mut self, event: Event) {
-        let actions = self.apps.apply(self.now, event);
+    fn event(&mut self, event: impl Into<Input>) {
+        let actions = self.apply(event);
         self.todo.extend(actions);
+        self.check();
+    }
+
+    fn apply(&mut self, event: impl Into<Input>) -> Vec<Action> {
+        apply(&mut self.dispatch, &mut self.apps, self.now, event.into())
+    }
+
+    fn check(&mut self) {
         let Some(record) = self.apps.records.get(&VIP) else {
             return;
         };
@@ -175,7 +187,7 @@ impl World {
                     pod::write_status(object, &status, Timestamp::UNIX_EPOCH);
                     self.pod_changed(&pod);
                 }
-                self.event(Event::StatusWritten { pod });
+                self.event(Input::StatusWritten { pod });
             }
             Action::Run { .. }
             | Action::SyncPods { .. }
@@ -277,7 +289,7 @@ impl World {
     fn pod_changed(&mut self, key: &Key) {
         self.revision += 1;
         let pod = self.pods.get(key).cloned().map(Arc::new);
-        self.event(Event::Changes(vec![(
+        self.event(Input::Changes(vec![(
             self.revision,
             Change::Pod(key.clone(), pod),
         )]));
@@ -289,7 +301,7 @@ impl World {
             app.metadata.resource_version = Some(self.revision.to_string());
         }
         let app = self.app.as_ref().map(stored).map(Box::new);
-        self.event(Event::Changes(vec![(
+        self.event(Input::Changes(vec![(
             self.revision,
             Change::App(Key::new("default", "web"), app),
         )]));
@@ -307,6 +319,15 @@ impl World {
         let key = pod.key();
         self.pods.insert(key.clone(), pod);
         self.pod_changed(&key);
+    }
+
+    /// The reads of the app end.
+    pub(super) fn answer_read(&mut self) {
+        let is_read = |action: &Action| matches!(action, Action::Read { .. });
+        while let Some(position) = self.todo.iter().position(is_read) {
+            self.todo.remove(position);
+            self.read(VIP);
+        }
     }
 
     /// The next read of the app fails.
@@ -329,6 +350,7 @@ impl World {
     }
 
     pub(super) fn restart(&mut self) {
+        self.dispatch = dispatch();
         self.apps = Apps::new(config(), 2);
         self.todo.clear();
         self.listed();
@@ -350,7 +372,7 @@ impl World {
             .chain(objects)
             .chain([Change::Listed]);
         let batch = all.map(|change| (self.revision, change)).collect();
-        self.event(Event::Changes(batch));
+        self.event(Input::Changes(batch));
     }
 
     pub(super) fn demand(&mut self) {
@@ -366,7 +388,7 @@ impl World {
 
     /// A node reports the first packet, to this port and protocol.
     pub(super) fn woke_by(&mut self, port: u32, protocol: u32) {
-        self.event(Event::Fleet(FleetEvent::Woke {
+        self.event(Input::Fleet(FleetEvent::Woke {
             node: "n1".into(),
             vip: VIP,
             at: self.now,
@@ -378,7 +400,7 @@ impl World {
     /// A node follows a VIP that the fleet has no entry of; returns the new actions.
     pub(super) fn wanted(&mut self, vip: u32) -> Vec<Action> {
         let before = self.todo.len();
-        self.event(Event::Fleet(FleetEvent::Wanted { vips: vec![vip] }));
+        self.event(Input::Fleet(FleetEvent::Wanted { vips: vec![vip] }));
         self.todo.iter().skip(before).cloned().collect()
     }
 
@@ -386,23 +408,22 @@ impl World {
     pub(super) fn tick(&mut self, concurrency: f64) -> usize {
         self.now = Boottime(self.now.0 + 1_000_000_000);
         let before = self.todo.len();
-        let stats = if concurrency > 0.0 {
-            vec![ActivatorLoad {
+        if concurrency > 0.0 {
+            let load = Load {
                 vip: VIP,
                 concurrency,
                 requests: concurrency,
-            }]
-        } else {
-            vec![]
-        };
-        let own = slice_of(VIP);
-        for slice in (0..SLICES).filter(|slice| *slice != own) {
-            let loads = Vec::new();
-            let actions = self.apps.apply(self.now, Event::Slice { slice, loads });
+            };
+            let actions = self.apply(Input::Load(vec![load]));
             self.todo.extend(actions);
         }
-        let loads = stats;
-        self.event(Event::Slice { slice: own, loads });
+        let own = slice_of(VIP);
+        let others = (0..SLICES).filter(|slice| *slice != own);
+        for slice in others.chain([own]) {
+            let actions = self.apps.apply(self.now, ShardEvent::Slice(slice));
+            self.todo.extend(actions);
+        }
+        self.check();
         self.todo.len() - before
     }
 
@@ -421,7 +442,7 @@ impl World {
             connection_ns,
             open: 1,
         };
-        self.event(Event::Fleet(FleetEvent::Counts {
+        self.event(Input::Fleet(FleetEvent::Counts {
             node: "n1".into(),
             counts: vec![count],
         }));
@@ -449,7 +470,7 @@ impl World {
             started_ns: at(3),
             ready_ns: at(4),
         });
-        self.event(Event::Fleet(FleetEvent::Pod {
+        self.event(Input::Fleet(FleetEvent::Pod {
             node: "n1".into(),
             status,
         }));
@@ -472,17 +493,17 @@ impl World {
     }
 
     pub(super) fn node_down(&mut self) {
-        self.event(Event::Fleet(FleetEvent::NodeDown { node: "n1".into() }));
+        self.event(Input::Fleet(FleetEvent::NodeDown { node: "n1".into() }));
     }
 
     pub(super) fn node_listed(&mut self) {
         self.revision += 1;
         let node = Change::Node(Key::cluster_scoped("n1"), Some(Arc::default()));
-        self.event(Event::Changes(vec![(self.revision, node)]));
+        self.event(Input::Changes(vec![(self.revision, node)]));
     }
 
     pub(super) fn node_up(&mut self) {
-        self.event(Event::Fleet(FleetEvent::NodeUp {
+        self.event(Input::Fleet(FleetEvent::NodeUp {
             node: "n1".into(),
             status: proto::NodeStatus::default(),
             boot_id: String::new(),
@@ -497,7 +518,7 @@ impl World {
         app.metadata.resource_version = Some(self.revision.to_string());
         app.status = None;
         self.app = Some(app.clone());
-        self.event(Event::Changes(vec![
+        self.event(Input::Changes(vec![
             (self.revision - 1, Change::App(key.clone(), None)),
             (
                 self.revision,
@@ -548,6 +569,10 @@ impl World {
 pub(super) fn stored(app: &App) -> StoredApp {
     let revision = app.revision();
     StoredApp::decode(serde_json::to_vec(app).unwrap(), revision).unwrap()
+}
+
+pub(super) fn dispatch() -> Dispatch {
+    Dispatch::new(Shards::new(1), config().ranges)
 }
 
 pub(super) fn config() -> Config {

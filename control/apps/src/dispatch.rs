@@ -1,0 +1,182 @@
+//! The dispatcher: passes what arrives to the shards of apps that it concerns, and keeps the [`Inventory`]. Pure.
+//!
+//! - What is about one VIP goes to its shard; so do an app's change and a pod's, by the VIP of its app. Events of one VIP
+//!   keep their order.
+//! - A deletion of an app names no VIP and goes to all shards. The API keeps an app's VIP: one of the same name with another
+//!   VIP follows a deletion, or is in a list, of which each shard removes the VIPs that are missing. Until the shard of the
+//!   old VIP has done so both exist, each with its own entry, pods and version; they share nothing but the name.
+//! - A list begins and ends in all shards. What follows it here, follows it in each shard.
+//! - What nodes run is decided here alone, in order: a node that connects gets all of its pods of all shards, and each later
+//!   change. Its loss reaches the shards of its pods; a pod that is bound to it later says so in its own change.
+//! - Between shards there is no other order: no decision about an app reads another app, but for the limits
+//!   ([`admission`](crate::admission)), which are exact at any time.
+
+use dormouse_cluster::reflector::Batch;
+use dormouse_cluster::{Change as Changed, VipRange, vip};
+use dormouse_fleet::root::Event as FleetEvent;
+
+use crate::action::Action;
+use crate::event::{Change, Event, Input, ShardEvent};
+use crate::inventory::Inventory;
+use crate::shards::Shards;
+
+/// The dispatcher.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    inventory: Inventory,
+    shards: Shards,
+    ranges: Vec<VipRange>,
+    is_listed: bool,
+}
+
+/// What follows from one input: actions about nodes and pods, then events of shards, each with its shard's number.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Dispatched {
+    pub(crate) actions: Vec<Action>,
+    pub(crate) events: Vec<(usize, ShardEvent)>,
+}
+
+impl Dispatch {
+    /// No nodes and no pods: a list of the cluster is expected first.
+    pub(crate) fn new(shards: Shards, ranges: Vec<VipRange>) -> Self {
+        Self {
+            inventory: Inventory::default(),
+            shards,
+            ranges,
+            is_listed: false,
+        }
+    }
+
+    /// Whether the first list of the cluster is complete. Before it is, only changes may be applied.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Handles one input.
+    pub(crate) fn apply(&mut self, input: Input) -> Dispatched {
+        let mut out = Dispatched::default();
+        match input {
+            Input::Changes(batch) => self.changes(batch, &mut out),
+            Input::Fleet(event) => self.fleet(event, &mut out),
+            Input::Load(loads) => {
+                self.split(loads, |load| load.vip, ShardEvent::Load, &mut out);
+            }
+            Input::StatusWritten { pod } => {
+                self.inventory.status_written(&pod, &mut out.actions);
+            }
+            Input::NodesOverdue => {
+                for node in self.inventory.overdue() {
+                    self.node_down(node, &mut out);
+                }
+            }
+            Input::App(event) => out.events.push(self.of_app(event)),
+        }
+        out
+    }
+
+    fn changes(&mut self, batch: Batch, out: &mut Dispatched) {
+        let mut parts = vec![Vec::new(); self.shards.count()];
+        for (revision, change) in batch {
+            match change {
+                Changed::Node(key, node) => self.inventory.node(key.name, node.as_deref()),
+                Changed::Pod(key, pod) => {
+                    if let Some(change) = self.inventory.pod(key, pod, &mut out.actions) {
+                        let part = &mut parts[self.shards.of(change.vip)];
+                        part.push((revision, Change::Pod(change)));
+                    }
+                }
+                Changed::App(key, Some(app)) => {
+                    let vip = app.vip.and_then(|vip| vip::index_of(&self.ranges, vip));
+                    let Some(vip) = vip else {
+                        tracing::warn!(app = %key, vip = ?app.vip, "the app's VIP is in no VIP range: the app is ignored");
+                        continue;
+                    };
+                    let part = &mut parts[self.shards.of(vip.0)];
+                    part.push((revision, Change::App(key, vip.0, app)));
+                }
+                Changed::App(key, None) => to_all(&mut parts, revision, &Change::Deleted(key)),
+                Changed::Listing => to_all(&mut parts, revision, &Change::Listing),
+                Changed::Listed => {
+                    self.is_listed = true;
+                    to_all(&mut parts, revision, &Change::Listed);
+                }
+            }
+        }
+        let parts = parts.into_iter().enumerate();
+        let parts = parts.filter(|(_, part)| !part.is_empty());
+        out.events
+            .extend(parts.map(|(shard, part)| (shard, ShardEvent::Changes(part))));
+    }
+
+    fn fleet(&mut self, event: FleetEvent, out: &mut Dispatched) {
+        match event {
+            FleetEvent::Woke {
+                node,
+                vip,
+                at,
+                port,
+                protocol,
+            } => {
+                let woke = Event::Woke {
+                    vip,
+                    node,
+                    at,
+                    port,
+                    protocol,
+                };
+                out.events.push(self.of_app(woke));
+            }
+            FleetEvent::Wanted { vips } => {
+                self.split(vips, |vip| *vip, ShardEvent::Wanted, out);
+            }
+            FleetEvent::Counts { counts, .. } => {
+                self.split(counts, |count| count.vip, ShardEvent::Counts, out);
+            }
+            FleetEvent::Pod { node, status } => {
+                let staged = self.inventory.reported(node, status, &mut out.actions);
+                out.events.extend(staged.map(|event| self.of_app(event)));
+            }
+            FleetEvent::NodeUp {
+                node,
+                status,
+                boot_id,
+            } => self
+                .inventory
+                .node_up(node, status, boot_id, &mut out.actions),
+            FleetEvent::NodeDown { node } => self.node_down(node, out),
+        }
+    }
+
+    fn node_down(&mut self, node: String, out: &mut Dispatched) {
+        let pods = self.inventory.node_down(node, &mut out.actions);
+        self.split(pods, |(vip, _)| *vip, ShardEvent::PodsLost, out);
+    }
+
+    fn of_app(&self, event: Event) -> (usize, ShardEvent) {
+        (self.shards.of(event.vip()), ShardEvent::App(event))
+    }
+
+    /// One event for each shard that has items.
+    fn split<T>(
+        &self,
+        items: Vec<T>,
+        vip_of: impl Fn(&T) -> u32,
+        event: impl Fn(Vec<T>) -> ShardEvent,
+        out: &mut Dispatched,
+    ) {
+        let mut parts: Vec<Vec<T>> = (0..self.shards.count()).map(|_| Vec::new()).collect();
+        for item in items {
+            parts[self.shards.of(vip_of(&item))].push(item);
+        }
+        let parts = parts.into_iter().enumerate();
+        let parts = parts.filter(|(_, part)| !part.is_empty());
+        out.events
+            .extend(parts.map(|(shard, part)| (shard, event(part))));
+    }
+}
+
+fn to_all(parts: &mut [Vec<(u64, Change)>], revision: u64, change: &Change) {
+    for part in parts {
+        part.push((revision, change.clone()));
+    }
+}

@@ -1,0 +1,217 @@
+//! The nodes, and the pods in the store: where pods run, and which nodes are lost. Pure: what happened in, actions and
+//! changes for the pods' apps out.
+//!
+//! It is one part for all shards, and its changes reach them in the order in which they happened here. So a pod is either
+//! among the lost ones of its node, or its change says that its node was lost before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use dormouse_cluster::Key;
+use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{Node, Pod};
+
+use crate::action::Action;
+use crate::event::{Event, PodChange};
+use crate::{nodes, pod};
+
+/// The nodes and pods.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    pods: BTreeMap<Key, Arc<Pod>>,
+    on_node: BTreeMap<String, BTreeSet<Key>>,
+    /// Nodes in the store, and whether they are ready there.
+    nodes: BTreeMap<String, bool>,
+    /// Nodes with an open stream.
+    up: BTreeSet<String>,
+    /// Nodes in the store that were lost and have not reconnected.
+    lost: BTreeSet<String>,
+    /// Status writes in progress, each with the newest one that waits for it.
+    writes: HashMap<Key, Option<(String, PodStatus)>>,
+}
+
+impl Inventory {
+    /// A pod changed: the change is sent to its node; returns it for its app.
+    pub(crate) fn pod(
+        &mut self,
+        key: Key,
+        pod: Option<Arc<Pod>>,
+        actions: &mut Vec<Action>,
+    ) -> Option<PodChange> {
+        let before = match &pod {
+            Some(pod) => self.pods.insert(key.clone(), Arc::clone(pod)),
+            None => self.pods.remove(&key),
+        };
+        self.send_pod_changes(&key, before.as_deref(), pod.as_deref(), actions);
+        let (owner, vip) = pod::owner_of(pod.as_deref().or(before.as_deref())?)?;
+        let node = pod.as_deref().and_then(node_of);
+        Some(PodChange {
+            vip,
+            owner,
+            key,
+            on_lost_node: node.is_some_and(|node| self.lost.contains(node)),
+            pod,
+        })
+    }
+
+    /// A node's object changed; none: it was deleted.
+    pub(crate) fn node(&mut self, name: String, node: Option<&Node>) {
+        if let Some(node) = node {
+            self.nodes.insert(name, nodes::is_ready(node));
+        } else {
+            self.nodes.remove(&name);
+            self.lost.remove(&name);
+        }
+    }
+
+    /// A node has opened its stream: it gets the complete list of its pods.
+    pub(crate) fn node_up(
+        &mut self,
+        node: String,
+        status: NodeStatus,
+        boot_id: String,
+        actions: &mut Vec<Action>,
+    ) {
+        self.up.insert(node.clone());
+        self.lost.remove(&node);
+        let specs = self.specs_on(&node);
+        actions.push(Action::NodeUp {
+            node: node.clone(),
+            status: Box::new(status),
+            boot_id,
+        });
+        actions.push(Action::SyncPods { node, specs });
+    }
+
+    /// A node is lost; returns its pods, each with the VIP of its app: they are replaced and removed from the entries.
+    pub(crate) fn node_down(&mut self, node: String, actions: &mut Vec<Action>) -> Vec<(u32, Key)> {
+        self.up.remove(&node);
+        if self.nodes.contains_key(&node) {
+            self.lost.insert(node.clone());
+        }
+        let keys = self.on_node.get(&node).into_iter().flatten();
+        let pods = keys.filter_map(|key| Some((self.vip_of(key)?, key.clone())));
+        let pods = pods.collect();
+        tracing::warn!(node, "node lost");
+        actions.push(Action::NodeDown { node });
+        pods
+    }
+
+    /// The nodes that are ready in the store or have pods, and have not connected.
+    pub(crate) fn overdue(&self) -> BTreeSet<String> {
+        let ready = self.nodes.iter().filter(|(_, ready)| **ready);
+        let ready = ready.map(|(node, _)| node);
+        ready
+            .chain(self.on_node.keys())
+            .filter(|node| !self.up.contains(*node))
+            .cloned()
+            .collect()
+    }
+
+    /// A node reports a pod's status: it is written; returns the stages of the pod's start for its app.
+    pub(crate) fn reported(
+        &mut self,
+        node: String,
+        status: PodStatus,
+        actions: &mut Vec<Action>,
+    ) -> Option<Event> {
+        let key = Key::new(status.namespace.clone(), status.name.clone());
+        let staged = self.vip_of(&key).zip(status.stages);
+        let staged = staged.map(|(vip, stages)| Event::Staged {
+            vip,
+            pod: key.name.clone(),
+            node: node.clone(),
+            stages,
+        });
+        self.write(key, node, status, actions);
+        staged
+    }
+
+    /// The write of a pod's status has ended.
+    pub(crate) fn status_written(&mut self, pod: &Key, actions: &mut Vec<Action>) {
+        if let Some(Some((node, status))) = self.writes.remove(pod) {
+            self.write(pod.clone(), node, status, actions);
+        }
+    }
+
+    /// Writes a pod's status: one write per pod at a time; of those that wait, only the newest is kept.
+    fn write(&mut self, pod: Key, node: String, status: PodStatus, actions: &mut Vec<Action>) {
+        if !self.pods.contains_key(&pod) {
+            return;
+        }
+        if let Some(waiting) = self.writes.get_mut(&pod) {
+            *waiting = Some((node, status));
+            return;
+        }
+        self.writes.insert(pod.clone(), None);
+        actions.push(Action::PodStatus {
+            pod,
+            node,
+            status: Box::new(status),
+        });
+    }
+
+    /// Sends a changed pod to its node, to run it or to stop it.
+    fn send_pod_changes(
+        &mut self,
+        key: &Key,
+        before: Option<&Pod>,
+        after: Option<&Pod>,
+        actions: &mut Vec<Action>,
+    ) {
+        let identity = |pod: &Pod| {
+            (
+                pod.metadata.uid.clone(),
+                pod.spec.clone(),
+                pod.metadata.deletion_timestamp.is_some(),
+            )
+        };
+        if before.map(identity) == after.map(identity) {
+            return;
+        }
+        if let Some((node, pod)) = before.and_then(|pod| Some((node_of(pod)?, pod))) {
+            let same = after.is_some_and(|after| {
+                after.metadata.uid == pod.metadata.uid && node_of(after) == Some(node)
+            });
+            if !same {
+                if let Some(pods) = self.on_node.get_mut(node) {
+                    pods.remove(key);
+                    if pods.is_empty() {
+                        self.on_node.remove(node);
+                    }
+                }
+                actions.push(Action::Run {
+                    node: node.to_owned(),
+                    spec: pod::spec(pod, true),
+                });
+            }
+        }
+        if let Some((node, pod)) = after.and_then(|pod| Some((node_of(pod)?, pod))) {
+            let pods = self.on_node.entry(node.to_owned()).or_default();
+            pods.insert(key.clone());
+            actions.push(Action::Run {
+                node: node.to_owned(),
+                spec: pod::spec(pod, false),
+            });
+        }
+    }
+
+    fn specs_on(&self, node: &str) -> Vec<PodSpec> {
+        let keys = self.on_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| self.pods.get(key))
+            .map(|pod| pod::spec(pod, false))
+            .collect()
+    }
+
+    /// The VIP of a pod's app.
+    fn vip_of(&self, pod: &Key) -> Option<u32> {
+        let (_, vip) = pod::owner_of(self.pods.get(pod)?)?;
+        Some(vip)
+    }
+}
+
+/// The node to which a pod is bound.
+fn node_of(pod: &Pod) -> Option<&str> {
+    let node = pod.spec.as_ref()?.node_name.as_deref();
+    node.filter(|node| !node.is_empty())
+}
