@@ -31,6 +31,7 @@ pub use range::KeyRange;
 pub(crate) use read::check_sort;
 pub use read::{RangeRead, RangeResult};
 use records::Records;
+pub(crate) use restore::{Recorded, Restoring};
 pub(crate) use revision_order::RevisionOrder;
 pub(crate) use version::Version;
 pub(crate) use view::Found;

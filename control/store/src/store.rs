@@ -165,7 +165,7 @@ impl Shared {
     fn restored(limits: Limits, restored: Restored, journal: Journal) -> Self {
         let identity = journal.identity();
         let state = State {
-            keyspace: restored.keyspace,
+            keyspace: restored.keyspace.finish(),
             leases: restored.leases,
             alarms: restored.alarms,
             cause: Cause::default(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use bytes::Bytes;
-use dormouse_wal::{Durability, PreviousRun};
+use dormouse_wal::{Durability, PreviousRun, Refused};
 
 use super::{
     Lost, Policy, PrefixMode,
@@ -12,18 +12,16 @@ use super::{
 use crate::{
     alarm::Alarms,
     auth,
-    keyspace::{KeyRange, Keyspace, Revision},
+    keyspace::{KeyRange, Keyspace, Recorded, Restoring, Revision},
     lease::{LeaseId, Leases},
     proto::etcdserverpb::Member,
+    wire::Fields,
 };
-
-/// Events that a slice of a compaction frees between two records.
-const RECLAIM_EVENTS: usize = 65_536;
 
 /// The recovered state. Leases start with their full TTL, as etcd's do after a change of the leader.
 #[derive(Debug)]
 pub(crate) struct Restored {
-    pub(crate) keyspace: Keyspace,
+    pub(crate) keyspace: Restoring,
     pub(crate) leases: Leases,
     pub(crate) alarms: Alarms,
     pub(crate) auth: auth::State,
@@ -45,7 +43,7 @@ impl Restored {
             None => Keyspace::new(quota_bytes),
         };
         Self {
-            keyspace,
+            keyspace: Restoring::new(keyspace),
             auth: auth::State::default(),
             leases: Leases::default(),
             alarms: Alarms::default(),
@@ -57,14 +55,30 @@ impl Restored {
         }
     }
 
-    /// Applies the next record.
-    pub(crate) fn apply(
+    /// Applies the next records of the journal or of the snapshot.
+    pub(crate) fn apply(&mut self, records: &[dormouse_wal::Record<'_>]) -> Result<(), Refused> {
+        let mut writes = Writes::default();
+        for (index, record) in records.iter().enumerate() {
+            self.record((record.kind, record.payload), &mut writes)
+                .map_err(|source| Refused { index, source })?;
+        }
+        self.writes(&mut writes);
+        Ok(())
+    }
+
+    /// Applies a record, or adds it to the writes in front of it that are not applied yet.
+    fn record<'a>(
         &mut self,
-        kind: u8,
-        payload: &[u8],
+        (kind, payload): (u8, &'a [u8]),
+        writes: &mut Writes<'a>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        match record::decode(kind, payload)? {
-            Record::Write(write) => self.write(&write)?,
+        let record = record::decode(kind, payload)?;
+        if let Record::Write(write) = record {
+            return Ok(writes.add(write, &self.keyspace)?);
+        }
+        self.writes(writes);
+        match record {
+            Record::Write(_) => {}
             Record::Delete { revision, range } => self.delete(revision, &range),
             Record::Grant { id, ttl_s } => self.grant(id, ttl_s),
             Record::Compact(revision) => self.compact(revision),
@@ -73,63 +87,79 @@ impl Restored {
                 self.auth = auth::State::restored(revision, changes);
             }
             Record::Run { revision, policy } => {
-                self.keyspace.restore_revision(revision);
+                self.keyspace.revision(revision);
                 self.policy = parse_policy(policy)?;
             }
             Record::Lost { floor, prefixes } => self.lost.add(prefixes, floor),
             Record::Members(members) => self.members = members,
-            Record::Hashes(hashes) => self.keyspace.restore_compactions(hashes),
+            Record::Hashes(hashes) => self.keyspace.compactions(hashes),
             Record::Pairs(pairs) => self.pairs(pairs)?,
         }
         Ok(())
     }
 
     fn pairs(&mut self, pairs: Pairs<'_>) -> Result<(), RecordError> {
-        for fields in pairs {
-            let fields = fields?;
-            self.keyspace.restore_key(&fields);
-            self.leases.restore_key(fields.key, fields.lease);
-            if self.policy.of(fields.key) == Durability::None {
-                self.mixed.insert(fields.mod_revision);
+        let keys = pairs.map(|fields| Ok(self.keyspace.recorded(fields?)));
+        let mut keys = keys.collect::<Result<Vec<_>, RecordError>>()?;
+        self.keyspace.find(&mut keys);
+        for key in &keys {
+            self.keyspace.key(key);
+            let Fields {
+                key,
+                lease,
+                mod_revision,
+                ..
+            } = key.fields;
+            self.leases.restore_key(key, lease);
+            if self.policy.of(key) == Durability::None {
+                self.mixed.insert(mod_revision);
             }
         }
         Ok(())
     }
 
-    fn write(&mut self, write: &Write<'_>) -> Result<(), RecordError> {
+    /// Applies writes, after which there are none left.
+    fn writes(&mut self, Writes { ends, events }: &mut Writes<'_>) {
+        self.keyspace.find(events);
+        let mut start = 0;
+        for (write, end) in ends.drain(..) {
+            self.write(&write, &events[start..end]);
+            start = end;
+        }
+        events.clear();
+    }
+
+    fn write(&mut self, write: &Write<'_>, events: &[Recorded<'_>]) {
         if write.revision > self.base {
-            self.events(write)?;
+            self.events(write.revision, events);
         }
         if write.revoked != 0 {
             // A lease that is granted and revoked before the snapshot may not be there.
             let _ = self.leases.revoke(write.revoked);
         }
-        Ok(())
     }
 
-    fn events(&mut self, write: &Write<'_>) -> Result<(), RecordError> {
+    fn events(&mut self, revision: Revision, events: &[Recorded<'_>]) {
         let before = self.keyspace.current();
         let (mut none, mut others) = (false, false);
-        for fields in write.events.clone() {
-            let fields = fields?;
-            self.keyspace.restore_event(&fields);
-            let volatile = self.policy.of(fields.key) == Durability::None;
+        for event in events {
+            self.keyspace.event(event);
+            let volatile = self.policy.of(event.fields.key) == Durability::None;
             none |= volatile;
             others |= !volatile;
         }
-        self.keyspace.restore_revision(write.revision);
+        self.keyspace.revision(revision);
         if none && others {
-            self.mixed.insert(write.revision);
+            self.mixed.insert(revision);
         }
-        self.leases.apply_above(before, &self.keyspace);
-        Ok(())
+        self.leases.apply_above(before, self.keyspace.keyspace());
     }
 
     fn delete(&mut self, revision: Revision, range: &KeyRange) {
         if revision > self.base {
             let before = self.keyspace.current();
-            self.keyspace.restore_deletion(range, revision);
-            self.leases.apply_above(before, &self.keyspace);
+            self.keyspace.deletion(range, revision);
+            self.leases.apply_above(before, self.keyspace.keyspace());
         }
     }
 
@@ -139,11 +169,8 @@ impl Restored {
     }
 
     fn compact(&mut self, revision: Revision) {
-        let current = self.keyspace.current();
         // A compaction from before the snapshot is in it.
-        if self.keyspace.compact(revision, current).is_ok() {
-            while !self.keyspace.reclaim(None, RECLAIM_EVENTS) {}
-        }
+        let _ = self.keyspace.compact(revision);
     }
 
     /// Ends the recovery: moves the revision beyond every one that was answered, and notes what the
@@ -154,8 +181,26 @@ impl Restored {
         }
         let answered = self.keyspace.current().max(mark_bound.cast_signed());
         let floor = answered + 1;
-        self.keyspace.restore_revision(floor);
+        self.keyspace.revision(floor);
         self.lost.add(self.policy.lost_by(end), floor);
+    }
+}
+
+/// Writes that are not applied yet.
+#[derive(Default)]
+struct Writes<'a> {
+    /// Each with the number of all events up to its last.
+    ends: Vec<(Write<'a>, usize)>,
+    events: Vec<Recorded<'a>>,
+}
+
+impl<'a> Writes<'a> {
+    fn add(&mut self, write: Write<'a>, keyspace: &Restoring) -> Result<(), RecordError> {
+        for fields in write.events.clone() {
+            self.events.push(keyspace.recorded(fields?));
+        }
+        self.ends.push((write, self.events.len()));
+        Ok(())
     }
 }
 

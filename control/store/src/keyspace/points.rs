@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::hash::BuildHasher;
+use std::{hash::BuildHasher, hint::black_box};
 
 use foldhash::quality::RandomState;
 use memmap2::MmapMut;
@@ -22,6 +22,23 @@ const BUCKET_ENTRIES_MEAN: usize = 32;
 const BUCKET_STEP: usize = 8;
 
 const ENTRY_BYTES: usize = size_of::<usize>();
+
+/// Keys whose cells are found together.
+pub(super) const AT_ONCE: usize = 32;
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
+/// The hash of a key in one index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hash(usize);
+
+impl Hash {
+    /// The bits that an entry holds above its handle.
+    fn tag(self) -> usize {
+        self.0 >> Handle::BITS << Handle::BITS
+    }
+}
 
 /// Finds cells by key. The keys are those of the cells in the slab that the caller passes, which
 /// is always the same one.
@@ -63,20 +80,47 @@ impl Points {
         self.blocks.take_unmapped()
     }
 
+    /// The hash of a key.
+    pub(super) fn hash(&self, key: &[u8]) -> Hash {
+        Hash(usize::from_le_bytes(
+            self.hasher.hash_one(key).to_le_bytes(),
+        ))
+    }
+
     /// The cell of a key.
-    pub(super) fn get(&self, records: &Slab, key: &[u8]) -> Option<Handle> {
-        let hash = self.hash(key);
-        let entries = self.entries(self.bucket_of(hash));
-        entries
-            .filter(|entry| tag(*entry) == tag(hash))
-            .filter_map(Handle::from_bits)
+    pub(super) fn get(&self, records: &Slab, (key, hash): (&[u8], Hash)) -> Option<Handle> {
+        candidates(self.block(self.bucket_of(hash)), hash)
             .find(|cell| key_of(records.get(*cell)) == key)
     }
 
-    /// Adds a cell, whose key must not be in the index.
-    pub(super) fn insert(&mut self, records: &Slab, cell: Handle) {
-        let hash = self.hash(key_of(records.get(cell)));
-        self.append(self.bucket_of(hash), tag(hash) | cell.bits());
+    /// The cells of at most [`AT_ONCE`] keys. Each step reads the memory of all of them, so that the
+    /// processor waits for it once and not for one key after the other.
+    pub(super) fn get_all<'k>(
+        &self,
+        records: &Slab,
+        keys: impl Iterator<Item = (&'k [u8], Hash)> + Clone,
+    ) -> [Option<Handle>; AT_ONCE] {
+        let mut blocks = [&[][..]; AT_ONCE];
+        for (block, (_, hash)) in blocks.iter_mut().zip(keys.clone()) {
+            *block = self.block(self.bucket_of(hash));
+            black_box(block.iter().step_by(LINE_BYTES).max());
+        }
+        let mut cells = [None; AT_ONCE];
+        for ((cell, block), (_, hash)) in cells.iter_mut().zip(blocks).zip(keys.clone()) {
+            *cell = candidates(block, hash).next();
+            black_box(cell.map(|cell| records.get(cell).first()));
+        }
+        for (cell, (key, hash)) in cells.iter_mut().zip(keys) {
+            if cell.is_some_and(|cell| key_of(records.get(cell)) != key) {
+                *cell = self.get(records, (key, hash));
+            }
+        }
+        cells
+    }
+
+    /// Adds a cell with the hash of its key, which must not be in the index.
+    pub(super) fn insert(&mut self, records: &Slab, (cell, hash): (Handle, Hash)) {
+        self.append(self.bucket_of(hash), hash.tag() | cell.bits());
         self.len += 1;
         if self.len > self.buckets.len() * BUCKET_ENTRIES_MEAN {
             self.grow(records);
@@ -88,7 +132,7 @@ impl Points {
         let hash = self.hash(key_of(records.get(cell)));
         let bucket = self.bucket_of(hash);
         let mut entries: Vec<usize> = self.entries(bucket).collect();
-        let removed = tag(hash) | cell.bits();
+        let removed = hash.tag() | cell.bits();
         let Some(at) = entries.iter().position(|entry| *entry == removed) else {
             return false;
         };
@@ -102,12 +146,8 @@ impl Points {
         true
     }
 
-    fn hash(&self, key: &[u8]) -> usize {
-        usize::from_le_bytes(self.hasher.hash_one(key).to_le_bytes())
-    }
-
     /// The low bits of the hash; one bit fewer where the bucket is not split yet in this round.
-    fn bucket_of(&self, hash: usize) -> usize {
+    fn bucket_of(&self, Hash(hash): Hash) -> usize {
         let round = self.buckets.len().next_power_of_two();
         let bucket = hash & (round - 1);
         if bucket < self.buckets.len() {
@@ -117,11 +157,12 @@ impl Points {
         }
     }
 
+    fn block(&self, bucket: usize) -> &[u8] {
+        self.buckets[bucket].map_or(&[], |block| self.blocks.get(block))
+    }
+
     fn entries(&self, bucket: usize) -> impl Iterator<Item = usize> {
-        let block = self.buckets[bucket].map_or(&[][..], |block| self.blocks.get(block));
-        let (entries, _) = block.as_chunks::<ENTRY_BYTES>();
-        let entries = entries.iter().map(|entry| usize::from_le_bytes(*entry));
-        entries.take_while(|entry| *entry != 0)
+        entries(self.block(bucket))
     }
 
     /// Adds an entry in place where the block has space.
@@ -192,7 +233,15 @@ fn buddy(bucket: usize) -> usize {
     bucket - (1 << bucket.ilog2())
 }
 
-/// The bits of a hash that an entry holds above its handle.
-fn tag(hash: usize) -> usize {
-    hash >> Handle::BITS << Handle::BITS
+/// The entries of a bucket's block.
+fn entries(block: &[u8]) -> impl Iterator<Item = usize> {
+    let (entries, _) = block.as_chunks::<ENTRY_BYTES>();
+    let entries = entries.iter().map(|entry| usize::from_le_bytes(*entry));
+    entries.take_while(|entry| *entry != 0)
+}
+
+/// The cells of a bucket's block whose keys may have the hash.
+fn candidates(block: &[u8], hash: Hash) -> impl Iterator<Item = Handle> {
+    let tagged = entries(block).filter(move |entry| Hash(*entry).tag() == hash.tag());
+    tagged.filter_map(Handle::from_bits)
 }

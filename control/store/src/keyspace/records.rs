@@ -8,9 +8,9 @@ use memmap2::MmapMut;
 use super::{
     KeyRange, Revision, cell,
     cell::key_of,
-    points::Points,
-    slab::{Handle, Slab},
-    tree::Tree,
+    points::{AT_ONCE, Hash, Points},
+    slab::{Handle, Slab, Supply},
+    tree::{Entry, Tree},
     version::{self, Version},
 };
 use crate::wire::Fields;
@@ -71,9 +71,27 @@ impl Records {
         key_of(self.slab.get(cell))
     }
 
+    /// The hash of a key, with which its cell is found and added.
+    pub(super) fn hash(&self, key: &[u8]) -> Hash {
+        self.points.hash(key)
+    }
+
     /// The cell of a key.
     pub(super) fn cell(&self, key: &[u8]) -> Option<Handle> {
+        self.cell_hashed((key, self.hash(key)))
+    }
+
+    /// The cell of a key whose hash is known.
+    pub(super) fn cell_hashed(&self, key: (&[u8], Hash)) -> Option<Handle> {
         self.points.get(&self.slab, key)
+    }
+
+    /// The cells of at most [`AT_ONCE`] keys, found together.
+    pub(super) fn cells_hashed<'k>(
+        &self,
+        keys: impl Iterator<Item = (&'k [u8], Hash)> + Clone,
+    ) -> [Option<Handle>; AT_ONCE] {
+        self.points.get_all(&self.slab, keys)
     }
 
     /// The latest version of a cell.
@@ -125,15 +143,41 @@ impl Records {
         self.tree.count(&self.slab, from, to)
     }
 
-    /// Adds a key that has no cell, with its first version.
-    pub(super) fn push_new(&mut self, fields: &Fields<'_>) -> Handle {
+    /// Adds a key that has no cell, with its hash and its first version.
+    pub(super) fn push_new(&mut self, fields: &Fields<'_>, hash: Hash) -> Handle {
+        let (cell, version) = self.push_unordered(fields, hash);
+        self.tree.insert(&self.slab, cell, fields.version != 0);
+        version
+    }
+
+    /// The same without a place in the order of keys, which [`Records::order`] gives the cell; returns
+    /// the cell, too. Until then the key is found by its hash only.
+    pub(super) fn push_unordered(&mut self, fields: &Fields<'_>, hash: Hash) -> (Handle, Handle) {
         let cell = cell::insert(&mut self.slab, fields.key);
         let version = version::insert(&mut self.slab, cell, None, fields);
-        let live = fields.version != 0;
-        cell::set_latest(&mut self.slab, cell, (version, live));
-        self.points.insert(&self.slab, cell);
-        self.tree.insert(&self.slab, cell, live);
-        version
+        cell::set_latest(&mut self.slab, cell, (version, fields.version != 0));
+        self.points.insert(&self.slab, (cell, hash));
+        (cell, version)
+    }
+
+    /// See [`Slab::take_supply`].
+    pub(super) fn take_supply(&mut self, supply: &Supply) {
+        self.slab.take_supply(supply);
+    }
+
+    /// See [`Slab::supplied`].
+    pub(super) fn supplied(&mut self) {
+        self.slab.supplied();
+    }
+
+    /// Gives cells their places in the order of keys.
+    pub(super) fn order(&mut self, cells: Vec<Handle>) {
+        let live = |cell| Entry {
+            cell,
+            live: self.is_live(cell),
+        };
+        let entries = cells.into_iter().map(live).collect();
+        self.tree.extend(&self.slab, entries);
     }
 
     /// Adds the latest version of a cell; a tombstone has no version number.

@@ -5,6 +5,7 @@
 mod class;
 mod handle;
 mod region;
+mod supply;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use class::Class;
 pub(super) use handle::Handle;
 use handle::{Place, REGIONS_MAX};
 use region::Region;
+pub(super) use supply::Supply;
 
 /// Bytes of a region: small enough to become empty and be unmapped, large enough to make mapping
 /// it rare.
@@ -161,6 +163,20 @@ impl Slab {
 
     fn map_region(&mut self) -> MmapMut {
         self.spare.take().unwrap_or_else(|| map(REGION_BYTES))
+    }
+
+    /// Takes a region from a supply for the next record that needs one, if there is none for it. What
+    /// the supply made resident is counted when it is used; [`Slab::supplied`] gives back the rest.
+    pub(super) fn take_supply(&mut self, supply: &Supply) {
+        if self.spare.is_none() {
+            self.spare = supply.take();
+        }
+    }
+
+    /// Gives back the resident pages that no record has used.
+    pub(super) fn supplied(&mut self) {
+        self.spare = None;
+        self.regions.iter_mut().for_each(Region::shrink);
     }
 
     fn unmap(&mut self, index: usize) {

@@ -2,12 +2,13 @@
 
 mod memory;
 mod model;
+mod restored;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::proto::etcdserverpb::RangeRequest;
+use crate::{proto::etcdserverpb::RangeRequest, wire::Fields};
 use model::{Change, Model, Pair, Snapshot, Step, everything, key, step};
 
 const ALL: PageLimits = PageLimits {

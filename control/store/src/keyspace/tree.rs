@@ -1,10 +1,12 @@
 //! The ordered index of keys: a B+-tree over the handles of cells, each subtree with the number of
 //! its live keys, so that a range is counted in the depth of the tree.
 
+mod build;
 mod cursor;
 mod inner;
 mod leaf;
 mod memory;
+mod order;
 mod subtree;
 #[cfg(test)]
 mod tests;

@@ -53,7 +53,8 @@ impl<'a> WriteTxn<'a> {
     pub fn put(&mut self, put: Put<'_>) {
         let revision = self.keyspace.current + 1;
         let records = &mut self.keyspace.records;
-        let cell = records.cell(put.key);
+        let hash = records.hash(put.key);
+        let cell = records.cell_hashed((put.key, hash));
         let prev = cell.and_then(|cell| records.at(cell, revision));
         let (create_revision, version) = prev.map_or((revision, 0), |prev| {
             let prev = prev.fields();
@@ -69,7 +70,7 @@ impl<'a> WriteTxn<'a> {
         };
         let version = match cell {
             Some(cell) => records.push_to(cell, &fields),
-            None => records.push_new(&fields),
+            None => records.push_new(&fields, hash),
         };
         self.keyspace.log.push(Entry { revision, version });
     }

@@ -49,8 +49,7 @@ impl Store {
         let recovery = Recovery::open(disk.measure(files), config(&limits))?;
         let snapshot = recovery.snapshot_mark().map(u64::cast_signed);
         let mut restored = Restored::new(snapshot, limits.quota_bytes);
-        let recovered =
-            recovery.replay(&mut |record| restored.apply(record.kind, record.payload))?;
+        let recovered = recovery.replay(&mut |records| restored.apply(records))?;
         restored.finish(recovered.previous_run(), recovered.mark_bound());
         let store = Self::start(limits, restored, (recovered, policy))?;
         store.shared.metrics.measure_disk(disk);

@@ -67,7 +67,7 @@ impl Store {
         let limits = Limits::default();
         let recovery = Recovery::open(directory, config(&limits))?;
         let mut empty = recovery.snapshot_mark().is_none();
-        let recovered = recovery.replay(&mut |_record| {
+        let recovered = recovery.replay(&mut |_records| {
             empty = false;
             Ok(())
         })?;
@@ -105,7 +105,7 @@ fn restored(
             value: &pair.value,
             lease: pair.lease,
         };
-        restored.keyspace.restore_key(&fields);
+        restored.keyspace.key(&restored.keyspace.recorded(fields));
         if restored.leases.contains(pair.lease) {
             restored.leases.restore_key(&pair.key, pair.lease);
         }

@@ -27,6 +27,6 @@ pub use durability::{Durability, UnknownDurability};
 pub use error::{Failure, FileError, OpenError};
 pub use frontier::Ticket;
 pub use journal::{CompleteSnapshot, Journal, Observer};
-pub use recovery::{Config, PreviousRun, Record, Recovered, Recovery, Visitor};
+pub use recovery::{Config, PreviousRun, Record, Recovered, Recovery, Refused, Visitor};
 pub use segment::Identity;
 pub use snapshot::SnapshotWriter;

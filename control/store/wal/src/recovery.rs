@@ -2,6 +2,7 @@
 //! starts the journal after them.
 
 mod ahead;
+mod batch;
 mod inventory;
 mod judge;
 mod log;
@@ -18,6 +19,7 @@ use crate::{
     snapshot::SnapshotReader,
     writer::{End, Settings, Writer},
 };
+use batch::Batch;
 use inventory::Inventory;
 use log::Log;
 
@@ -56,9 +58,17 @@ pub enum PreviousRun {
     OtherBoot,
 }
 
-/// The function that takes the records; an error ends the recovery.
-pub type Visitor<'a> =
-    &'a mut dyn FnMut(Record<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// A record that the caller cannot take.
+#[derive(Debug)]
+pub struct Refused {
+    /// Its index among the records that were passed with it.
+    pub index: usize,
+    /// The reason.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// The function that takes the records, some at a time; an error ends the recovery.
+pub type Visitor<'a> = &'a mut dyn FnMut(&[Record<'_>]) -> Result<(), Refused>;
 
 /// A directory whose files are listed and not read.
 #[derive(Debug)]
@@ -132,11 +142,9 @@ fn replay_snapshot(snapshot: &mut SnapshotReader, visit: Visitor<'_>) -> Result<
             kind,
             payload,
         };
-        visit(record).map_err(|source| OpenError::Record {
-            file: file.clone(),
-            offset,
-            source,
-        })?;
+        let mut batch = Batch::of(&file);
+        batch.add((record, offset), visit)?;
+        batch.visit(visit)?;
     }
 }
 

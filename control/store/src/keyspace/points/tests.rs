@@ -31,7 +31,8 @@ impl Model {
             self.records.remove(cell);
         } else {
             let cell = self.records.insert(&[&[0; CELL_HEADER_BYTES], key]);
-            self.points.insert(&self.records, cell);
+            let hash = self.points.hash(key);
+            self.points.insert(&self.records, (cell, hash));
             self.cells.insert(key.to_vec(), cell);
         }
     }
@@ -39,8 +40,23 @@ impl Model {
     fn check(&self) {
         assert_eq!(self.points.len(), self.cells.len());
         for (key, cell) in &self.cells {
-            assert_eq!(self.points.get(&self.records, key), Some(*cell));
+            assert_eq!(self.get(key), Some(*cell));
         }
+        let cells: Vec<_> = self.cells.iter().collect();
+        for cells in cells.chunks(AT_ONCE) {
+            let keys = cells.iter().map(|(key, _)| self.hashed(key));
+            let found = self.points.get_all(&self.records, keys);
+            let expected = cells.iter().map(|(_, cell)| Some(**cell));
+            assert!(found.into_iter().take(cells.len()).eq(expected));
+        }
+    }
+
+    fn hashed<'k>(&self, key: &'k [u8]) -> (&'k [u8], Hash) {
+        (key, self.points.hash(key))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Handle> {
+        self.points.get(&self.records, self.hashed(key))
     }
 }
 
@@ -55,7 +71,9 @@ proptest! {
             model.toggle(key);
         }
         model.check();
-        prop_assert_eq!(model.points.get(&model.records, &absent), None);
+        prop_assert_eq!(model.get(&absent), None);
+        let keys = [model.hashed(&absent)].into_iter();
+        prop_assert_eq!(model.points.get_all(&model.records, keys)[0], None);
     }
 }
 

@@ -5,7 +5,7 @@ use memmap2::MmapMut;
 use super::class::Class;
 
 /// Bytes of a page, the unit in which memory becomes resident.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Bytes of a link of the list of freed slots, at the start of a slot.
 const LINK_BYTES: usize = 8;
@@ -93,6 +93,21 @@ impl Region {
         }
     }
 
+    /// Moves the slots to memory of which no other page is resident.
+    pub(super) fn shrink(&mut self) {
+        let Some(memory) = &mut self.memory else {
+            return;
+        };
+        let used = self.touched * self.slot_bytes;
+        // Without memory for the copy, it stays as it is.
+        if used + PAGE_BYTES <= memory.len()
+            && let Ok(mut moved) = MmapMut::map_anon(memory.len())
+        {
+            moved[..used].copy_from_slice(&memory[..used]);
+            *memory = moved;
+        }
+    }
+
     pub(super) fn slot(&self, slot: usize) -> &[u8] {
         &self.bytes()[slot * self.slot_bytes..][..self.slot_bytes]
     }
@@ -102,7 +117,7 @@ impl Region {
         &mut memory[slot * self.slot_bytes..][..self.slot_bytes]
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         self.memory.as_deref().unwrap_or_default()
     }
 }

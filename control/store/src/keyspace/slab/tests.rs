@@ -1,10 +1,10 @@
 //! The slab compared with a map of the records.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt};
 
 use proptest::prelude::*;
 
-use super::{class::SLOT_BYTES_MAX, *};
+use super::{class::SLOT_BYTES_MAX, region::PAGE_BYTES, *};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -175,4 +175,36 @@ fn one_small_empty_region_stays_mapped_and_serves_any_class() {
         slab.spare.is_none(),
         "100 KiB that were touched are unmapped"
     );
+}
+
+/// Pages of a region that are in memory, as the kernel says.
+fn resident_pages(region: &Region) -> usize {
+    let pages = region.bytes().len() / PAGE_BYTES;
+    let first = region.bytes().as_ptr().addr() / PAGE_BYTES;
+    let mut entries = vec![0; pages * size_of::<u64>()];
+    let pagemap = File::open("/proc/self/pagemap").unwrap();
+    let offset = (first * size_of::<u64>()) as u64;
+    pagemap.read_exact_at(&mut entries, offset).unwrap();
+    let (entries, _) = entries.as_chunks();
+    let present = |entry: &&[u8; 8]| u64::from_le_bytes(**entry) >> 63 != 0;
+    entries.iter().filter(present).count()
+}
+
+#[test]
+fn a_supplied_slab_keeps_its_records_and_gives_back_the_pages_that_none_has_used() {
+    let mut model = Model::new();
+    let supply = Supply::start().unwrap();
+    for (seed, len) in [40, 900, 9_000].into_iter().cycle().take(2_000).enumerate() {
+        while model.slab.spare.is_none() {
+            model.slab.take_supply(&supply);
+        }
+        model.apply(seed, &Step::Insert(len));
+    }
+    let resident = |slab: &Slab| -> usize { slab.regions.iter().map(resident_pages).sum() };
+    let used = model.slab.held_bytes() / PAGE_BYTES as u64;
+    assert!(resident(&model.slab) as u64 > used + 500);
+    model.slab.supplied();
+    assert_eq!(resident(&model.slab) as u64, used);
+    assert!(model.slab.spare.is_none());
+    model.check();
 }

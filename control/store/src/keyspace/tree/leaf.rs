@@ -34,13 +34,22 @@ pub(in crate::keyspace) struct Entry {
 
 impl Entry {
     fn to_bytes(self) -> [u8; ENTRY_BYTES] {
-        let live = if self.live { LIVE } else { 0 };
-        (self.cell.bits() | live).to_le_bytes()
+        self.to_bits().to_le_bytes()
     }
 
     /// `None` for zeros, which no entry is.
     pub(super) fn from_bytes(bytes: [u8; ENTRY_BYTES]) -> Option<Self> {
-        let bits = usize::from_le_bytes(bytes);
+        Self::from_bits(usize::from_le_bytes(bytes))
+    }
+
+    /// The entry as a number below `2 << Handle::BITS`, never 0.
+    pub(super) fn to_bits(self) -> usize {
+        let live = if self.live { LIVE } else { 0 };
+        self.cell.bits() | live
+    }
+
+    /// `None` for 0.
+    pub(super) fn from_bits(bits: usize) -> Option<Self> {
         let live = bits & LIVE != 0;
         Handle::from_bits(bits).map(|cell| Self { cell, live })
     }

@@ -1,6 +1,9 @@
 //! The tree compared with a `BTreeMap`, and its shape.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, btree_map::Entry::Vacant},
+    ops::Bound,
+};
 
 use proptest::prelude::*;
 
@@ -24,6 +27,8 @@ struct Model {
 enum Step {
     /// Inserts keys that are absent: the first number, the stride and how many.
     Insert(u16, u16, u16),
+    /// Adds keys that are absent at once: likewise.
+    Extend(u16, u16, u16),
     /// Removes the keys of a range of numbers.
     Remove(u16, u16),
     /// Marks the keys of a range as live or deleted.
@@ -37,6 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
     let stride = prop_oneof![Just(1_u16), 2..2_000_u16];
     prop_oneof![
         4 => (number(), stride, 0..1_500_u16).prop_map(|(from, by, n)| Step::Insert(from, by, n)),
+        2 => (number(), 1..900_u16, 0..4_000_u16)
+            .prop_map(|(from, by, n)| Step::Extend(from, by, n)),
         2 => (number(), 0..2_000_u16).prop_map(|(from, n)| Step::Remove(from, n)),
         1 => (number(), 0..300_u16, any::<bool>())
             .prop_map(|(from, n, live)| Step::SetLive(from, n, live)),
@@ -74,6 +81,22 @@ impl Model {
         }
         self.tree.insert(&self.records, cell, live);
         self.cells.insert(key(number), Entry { cell, live });
+    }
+
+    fn extend(&mut self, numbers: impl Iterator<Item = u16>) {
+        let mut added = Vec::new();
+        for number in numbers {
+            let Vacant(vacant) = self.cells.entry(key(number)) else {
+                continue;
+            };
+            let cell = &[&[0; CELL_HEADER_BYTES], vacant.key().as_slice()];
+            let entry = Entry {
+                cell: self.records.insert(cell),
+                live: !number.is_multiple_of(3),
+            };
+            added.push(*vacant.insert(entry));
+        }
+        self.tree.extend(&self.records, added);
     }
 
     fn remove(&mut self, number: u16) {
@@ -114,6 +137,9 @@ impl Model {
         match *step {
             Step::Insert(from, by, n) => {
                 (0..n).for_each(|i| self.insert(from.wrapping_add(i.wrapping_mul(by)) % 8_000));
+            }
+            Step::Extend(from, by, n) => {
+                self.extend((0..n).map(|i| from.wrapping_add(i.wrapping_mul(by)) % 8_000));
             }
             Step::Remove(from, n) => (from..from + n).for_each(|number| self.remove(number)),
             Step::SetLive(from, n, live) => {

@@ -1,10 +1,11 @@
 //! The log of a directory: its segments in order, up to the first bytes that are no record.
 
-use std::thread;
+use std::{array::TryFromSliceError, thread};
 
 use super::{
     Config, Record, Visitor,
     ahead::{Ahead, Segment},
+    batch::Batch,
     inventory::{self, Inventory},
     judge::{Damage, Torn, proven, stated, synced_position},
 };
@@ -140,16 +141,20 @@ impl Log {
         )
         .checked_to(*checked);
         let mut offset = HEADER_BYTES as u64;
+        let mut batch = Batch::of(name);
         while let Some(frame) = frames.next() {
             self.end.last_crc = frame.crc;
-            self.record(frame, visit)
-                .map_err(|source| OpenError::Record {
-                    file: name.clone(),
-                    offset,
-                    source,
-                })?;
+            let record = self.control(frame).map_err(|source| OpenError::Record {
+                file: name.clone(),
+                offset,
+                source: source.into(),
+            })?;
+            if let Some(record) = record {
+                batch.add((record, offset), visit)?;
+            }
             offset = (HEADER_BYTES + frames.offset()) as u64;
         }
+        batch.visit(visit)?;
         self.end.sequence = *sequence;
         self.end.position = header.position + frames.offset() as u64;
         self.listed.push(Listed {
@@ -196,14 +201,11 @@ impl Log {
         Ok(None)
     }
 
-    fn record(
-        &mut self,
-        frame: Frame<'_>,
-        visit: Visitor<'_>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// Takes what a record of the journal itself states; returns a record of the caller.
+    fn control<'a>(&mut self, frame: Frame<'a>) -> Result<Option<Record<'a>>, TryFromSliceError> {
         if let Some(synced) = synced_position(&frame) {
             self.synced = self.synced.max(synced);
-            return Ok(());
+            return Ok(None);
         }
         let Frame { kind, payload, .. } = frame;
         self.closed = None;
@@ -211,14 +213,14 @@ impl Log {
             CEILING_KIND => self.end.ceiling = self.end.ceiling.max(number(payload)?),
             CLOSED_KIND => self.closed = Some(number(payload)?),
             _ => {
-                return visit(Record {
+                return Ok(Some(Record {
                     in_snapshot: false,
                     kind,
                     payload,
-                });
+                }));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The damage at the end of a segment, if it has bytes that are no record.
@@ -279,6 +281,6 @@ impl Log {
     }
 }
 
-fn number(payload: &[u8]) -> Result<u64, std::array::TryFromSliceError> {
+fn number(payload: &[u8]) -> Result<u64, TryFromSliceError> {
     payload.try_into().map(u64::from_le_bytes)
 }

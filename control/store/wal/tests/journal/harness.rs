@@ -40,9 +40,11 @@ pub(crate) fn small_segments() -> Config {
 pub(crate) fn read(disk: &Disk, config: Config) -> Result<(Vec<u64>, Recovered), OpenError> {
     let mut marks = Vec::new();
     let recovery = Recovery::open(Arc::new(disk.clone()), config)?;
-    let recovered = recovery.replay(&mut |record: Record<'_>| {
-        assert_eq!(record.kind, KIND);
-        marks.push(u64::from_le_bytes(record.payload[..8].try_into()?));
+    let recovered = recovery.replay(&mut |records: &[Record<'_>]| {
+        for record in records {
+            assert_eq!(record.kind, KIND);
+            marks.push(u64::from_le_bytes(record.payload[..8].try_into().unwrap()));
+        }
         Ok(())
     })?;
     Ok((marks, recovered))

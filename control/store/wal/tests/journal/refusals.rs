@@ -1,7 +1,10 @@
 //! Directories that are refused, each with the way out.
 
+use std::sync::Arc;
+
 use dormouse_wal::{
-    Durability, Identity, OpenError,
+    Durability, Identity, OpenError, Record, Recovery, Refused,
+    frame::OVERHEAD_BYTES,
     segment::{FileType, HEADER_BYTES, Header, Place, segment_name},
 };
 
@@ -101,10 +104,28 @@ fn a_segment_in_the_place_of_another_is_refused() {
 #[test]
 fn a_record_that_the_caller_cannot_read_is_named() {
     let disk = written();
-    let files = std::sync::Arc::new(disk);
-    let recovery = dormouse_wal::Recovery::open(files, config()).unwrap();
-    let error = recovery
-        .replay(&mut |_| Err("unknown kind".into()))
-        .unwrap_err();
-    assert!(error.to_string().contains(&segment_name(1)), "{error}");
+    let refused_at = |refused: u64| {
+        let recovery = Recovery::open(Arc::new(disk.clone()), config()).unwrap();
+        let mut before = 0;
+        let error = recovery.replay(&mut |records: &[Record<'_>]| {
+            let index = usize::try_from(refused - before).unwrap();
+            before += records.len() as u64;
+            match records.get(index) {
+                Some(_) => Err(Refused {
+                    index,
+                    source: "unknown kind".into(),
+                }),
+                None => Ok(()),
+            }
+        });
+        match error.unwrap_err() {
+            OpenError::Record { file, offset, .. } => (file, offset),
+            error => panic!("{error}"),
+        }
+    };
+    let record_bytes = (OVERHEAD_BYTES + size_of::<u64>()) as u64;
+    let (file, first) = refused_at(0);
+    assert_eq!(file, segment_name(1));
+    assert_eq!(refused_at(2), (file, first + 2 * record_bytes));
+    assert_ne!(refused_at(39).0, segment_name(1));
 }

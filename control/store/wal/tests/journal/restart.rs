@@ -31,8 +31,8 @@ fn a_directory_of_the_file_system_is_read_as_it_was_written() {
         let files = std::sync::Arc::new(Directory::open(directory.path()).unwrap());
         let mut count = 0;
         let recovery = dormouse_wal::Recovery::open(files, small_segments()).unwrap();
-        let recovered = recovery.replay(&mut |_| {
-            count += 1;
+        let recovered = recovery.replay(&mut |records| {
+            count += records.len() as u64;
             Ok(())
         });
         assert_eq!(count, start);

@@ -34,13 +34,15 @@ fn snapshot(journal: &Journal, mark: u64) {
 fn recover(disk: &Disk) -> Result<(Option<u64>, Vec<u64>), OpenError> {
     let recovery = Recovery::open(Arc::new(disk.clone()), small_segments())?;
     let (mut snapshot, mut log) = (None, Vec::new());
-    recovery.replay(&mut |record| {
-        let mark = u64::from_le_bytes(record.payload.try_into()?);
-        assert_eq!(record.in_snapshot, record.kind == SNAPSHOT_KIND);
-        match record.kind {
-            SNAPSHOT_KIND => snapshot = Some(mark),
-            KIND => log.push(mark),
-            kind => panic!("kind {kind}"),
+    recovery.replay(&mut |records| {
+        for record in records {
+            let mark = u64::from_le_bytes(record.payload.try_into().unwrap());
+            assert_eq!(record.in_snapshot, record.kind == SNAPSHOT_KIND);
+            match record.kind {
+                SNAPSHOT_KIND => snapshot = Some(mark),
+                KIND => log.push(mark),
+                kind => panic!("kind {kind}"),
+            }
         }
         Ok(())
     })?;
