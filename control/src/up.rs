@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
 use dormouse_apps::epoch;
-use dormouse_cluster::{Client, VipRange, reflector};
+use dormouse_cluster::{Channel, Client, VipRange, channel, reflector};
 use dormouse_fleet::ServerConfig;
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::server::raise_descriptor_limit;
@@ -65,10 +65,9 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         connections_max,
     };
     let listeners = Listeners::bind(&roles.options).await?;
-    let store = roles.store(listeners.store).await?;
-    let client = connect(&store).await?;
+    let client = roles.store(listeners.store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
-    let controller = roles.controller(&ranges, &client, &scheduler).await?;
+    let controller = roles.controller(&ranges, &client, scheduler).await?;
     let activator = roles.serve_activators(controller.hub, listeners.activators);
     roles.serve_fleet(controller.fleet, listeners.fleet, activator.clone());
     let config = api::Config {
@@ -118,15 +117,11 @@ pub async fn run_scheduler(
 }
 
 impl Roles {
-    /// Starts the store unless it is external; returns its URL.
-    async fn store(&mut self, listener: Option<TcpListener>) -> Result<String> {
-        let url = self
-            .options
-            .store
-            .clone()
-            .unwrap_or_else(|| self.options.url(STORE_PORT));
+    /// Starts the store unless it is external; returns its client, which calls a store in this process directly.
+    async fn store(&mut self, listener: Option<TcpListener>) -> Result<Client> {
         let Some(listener) = listener else {
-            return Ok(url);
+            let url = self.options.store.clone();
+            return connect(&url.unwrap_or_else(|| self.options.url(STORE_PORT))).await;
         };
         ensure!(
             self.options.store.is_none(),
@@ -145,39 +140,40 @@ impl Roles {
             connections_max: self.connections_max,
             ..dormouse_store::server::Options::default()
         };
-        let served = dormouse_store::server::serve_with(
+        let server = dormouse_store::server::Server::new(
             vec![listener],
             store.clone(),
             options,
             self.shutdown.clone(),
         );
+        let server = server.context("store failed")?;
+        let client = Client::over(channel::in_process(server.in_process()));
+        let client = client.await.context("failed to call the store")?;
         self.running.spawn(async move {
-            served.await.context("store failed")?;
+            server.run().await.context("store failed")?;
             store
                 .close()
                 .context("the end of the store's run was not recorded")
         });
-        Ok(url)
+        Ok(client)
     }
 
-    /// Starts the scheduler unless it is external; returns its URL.
-    fn scheduler(&mut self, client: &Client, listener: Option<TcpListener>) -> Result<String> {
-        let url = self
-            .options
-            .scheduler
-            .clone()
-            .unwrap_or_else(|| self.options.url(SCHEDULER_PORT));
+    /// Starts the scheduler unless it is external; returns a channel to it.
+    fn scheduler(&mut self, client: &Client, listener: Option<TcpListener>) -> Result<Channel> {
         let Some(listener) = listener else {
-            return Ok(url);
+            let url = self.options.scheduler.clone();
+            return lazy(&url.unwrap_or_else(|| self.options.url(SCHEDULER_PORT)));
         };
         ensure!(
             self.options.scheduler.is_none(),
             "--scheduler is the URL of an external scheduler: add --without scheduler"
         );
-        let served = dormouse_scheduler::serve(listener, client.clone(), self.shutdown.clone());
+        let scheduler = dormouse_scheduler::Server::new(client.clone());
+        let service = channel::in_process(scheduler.in_process());
+        let served = scheduler.run(listener, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("scheduler failed") });
-        Ok(url)
+        Ok(service)
     }
 }
 
@@ -194,9 +190,8 @@ impl Roles {
         &mut self,
         ranges: &[VipRange],
         client: &Client,
-        scheduler: &str,
+        scheduler: Channel,
     ) -> Result<Controller> {
-        let scheduler = SchedulerClient::new(lazy(scheduler)?);
         let epoch = epoch::take(client)
             .await
             .context("failed to take control of the fleet")?;
@@ -220,7 +215,7 @@ impl Roles {
         let parts = dormouse_apps::Parts {
             client: client.clone(),
             changes,
-            scheduler,
+            scheduler: SchedulerClient::new(scheduler),
             fleet: fleet.clone(),
             fleet_events,
             hub: hub.clone(),

@@ -104,8 +104,8 @@ pub enum Action {
     },
     /// Write a pod's status as reported by its node.
     PodStatus {
-        /// The pod.
-        pod: Key,
+        /// The pod as last read: it is written without another read unless it was changed since.
+        pod: Arc<Pod>,
         /// The node of the pod.
         node: String,
         /// The reported status.

@@ -2,6 +2,7 @@
 
 mod convert;
 mod create;
+mod known;
 mod permits;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use dormouse_activator::link::Hub;
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::events::{self, EventType, Occurrence};
-use dormouse_cluster::{App, Client, ClientError, Key, Object};
+use dormouse_cluster::{App, Channel, Client, ClientError, Key, Object};
 use dormouse_fleet::{Boottime, Handle as Fleet, proto};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_scheduler::proto::PlaceRequest;
@@ -18,13 +19,13 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
-use tonic::transport::Channel;
 
 use crate::action::{Action, Entry, Status};
 use crate::event::{AppRead, Event, Input};
 use crate::nodes::{self, ConnectedNode};
 use crate::{epoch, pod};
 use convert::{app_status, entry_message, route_of};
+use known::write_known;
 use permits::{Kind, Permits};
 
 /// Events queued for the controller; at the limit, ended calls wait in their tasks.
@@ -98,7 +99,7 @@ impl Actuator {
             Action::SyncPods { node, specs } => self.clients.fleet.sync_pods(&node, specs),
             Action::Settle { vip, version } => self.settle(vip, version),
             Action::Read { vip, app } => self.read(vip, app),
-            Action::Create { vip, pod } => self.create(vip, *pod),
+            Action::Create { vip, pod } => self.create(vip, pod),
             Action::Publish {
                 vip,
                 app,
@@ -129,23 +130,26 @@ impl Actuator {
         }
     }
 
-    /// Runs a slow call for a tenant in its own task and sends its event.
-    fn spawn(
+    /// Runs a slow call for a tenant in its own task and sends its event. The call's state is allocated when it is permitted:
+    /// many may wait.
+    fn spawn<Call>(
         &self,
         kind: Kind,
         tenant: String,
-        call: impl Future<Output = Option<Input>> + Send + 'static,
-    ) {
+        call: impl FnOnce() -> Call + Send + 'static,
+    ) where
+        Call: Future<Output = Option<Input>> + Send,
+    {
         let (outcomes, permits) = (self.outcomes.clone(), Arc::clone(&self.permits));
-        tokio::spawn(Box::pin(async move {
+        tokio::spawn(async move {
             let Some(_permit) = permits.acquire(kind, &tenant).await else {
                 return;
             };
-            if let Some(event) = call.await {
+            if let Some(event) = Box::pin(call()).await {
                 // The receiver is closed only at shutdown.
                 drop(outcomes.send(event).await);
             }
-        }));
+        });
     }
 
     /// Waits for nodes, up to their lease, and so without a permit of the calls.
@@ -159,7 +163,7 @@ impl Actuator {
 
     fn read(&self, vip: u32, app: Key) {
         let client = self.clients.store.clone();
-        self.spawn(Kind::Read, app.namespace.clone(), async move {
+        self.spawn(Kind::Read, app.namespace.clone(), move || async move {
             let read = match client.get::<App>(&app).await {
                 Ok(Some(found)) => AppRead::Found(Arc::new(found)),
                 Ok(None) => AppRead::Absent,
@@ -172,14 +176,14 @@ impl Actuator {
         });
     }
 
-    fn create(&self, vip: u32, mut pod: Pod) {
+    fn create(&self, vip: u32, mut pod: Box<Pod>) {
         let (client, scheduler, outcomes) = (
             self.clients.store.clone(),
             self.clients.scheduler.clone(),
             self.outcomes.clone(),
         );
         let tenant = pod.key().namespace;
-        self.spawn(Kind::Create, tenant, async move {
+        self.spawn(Kind::Create, tenant, move || async move {
             pod.metadata.creation_timestamp = Some(Time(Timestamp::now()));
             let key = pod.key();
             let placed = place(scheduler, &pod).await;
@@ -202,7 +206,7 @@ impl Actuator {
                     );
                     record_event(
                         &client,
-                        &events::reference(&pod),
+                        &events::reference(pod.as_ref()),
                         "SchedulerUnavailable",
                         &message,
                     )
@@ -227,15 +231,15 @@ impl Actuator {
 
     fn publish(&self, vip: u32, app: Arc<App>, status: Status, entry: Option<Entry>) {
         let (client, fleet) = (self.clients.store.clone(), self.clients.fleet.clone());
-        self.spawn(Kind::Publish, app.key().namespace, async move {
+        self.spawn(Kind::Publish, app.key().namespace, move || async move {
             let write = |object: &mut App| {
                 object.status = Some(app_status(object, &status));
                 // Written even if unchanged: the write's revision is the entry's version and must be new.
                 true
             };
             let key = app.key();
-            let version = match write_known(&client, &app, write).await {
-                Ok(object) => Some(object.revision()),
+            let version = match write_known(&client, app.as_ref(), write).await {
+                Ok(version) => Some(version),
                 Err(ClientError::NotFound { .. }) => None,
                 Err(error) => {
                     tracing::warn!(app = %key, error = %chain(&error), "cannot write an app's status");
@@ -251,7 +255,7 @@ impl Actuator {
 
     fn delete(&self, vip: u32, pod: Key) {
         let (client, current) = (self.clients.store.clone(), epoch::is_current(self.epoch));
-        self.spawn(Kind::Delete, pod.namespace.clone(), async move {
+        self.spawn(Kind::Delete, pod.namespace.clone(), move || async move {
             let gone = match client
                 .delete::<Pod>(&pod, &Guard::default().and(current))
                 .await
@@ -266,14 +270,12 @@ impl Actuator {
         });
     }
 
-    fn pod_status(&self, key: Key, reported: proto::PodStatus) {
+    fn pod_status(&self, pod: Arc<Pod>, reported: proto::PodStatus) {
         let client = self.clients.store.clone();
-        self.spawn(Kind::PodStatus, key.namespace.clone(), async move {
-            let written = client
-                .modify(&key, |pod: &mut Pod| {
-                    pod::write_status(pod, &reported, Timestamp::now())
-                })
-                .await;
+        let key = pod.key();
+        self.spawn(Kind::PodStatus, key.namespace.clone(), move || async move {
+            let write = |pod: &mut Pod| pod::write_status(pod, &reported, Timestamp::now());
+            let written = write_known(&client, pod.as_ref(), write).await;
             if let Err(error) = written
                 && !matches!(error, ClientError::NotFound { .. })
             {
@@ -285,7 +287,7 @@ impl Actuator {
 
     fn node_up(&self, connected: ConnectedNode) {
         let client = self.clients.store.clone();
-        self.spawn(Kind::Node, connected.name.clone(), async move {
+        self.spawn(Kind::Node, connected.name.clone(), move || async move {
             let key = Key::cluster_scoped(&connected.name);
             let now = Timestamp::now();
             let change = |node: &mut Node| nodes::up(node, &connected, now);
@@ -309,7 +311,7 @@ impl Actuator {
 
     fn node_down(&self, name: String) {
         let client = self.clients.store.clone();
-        self.spawn(Kind::Node, name.clone(), async move {
+        self.spawn(Kind::Node, name.clone(), move || async move {
             let written = client
                 .modify(&Key::cluster_scoped(&name), |node: &mut Node| {
                     nodes::down(node, Timestamp::now())
@@ -339,25 +341,11 @@ impl Actuator {
         self.spawn(
             Kind::Event,
             about.namespace.clone().unwrap_or_default(),
-            async move {
+            move || async move {
                 record_event(&client, &about, reason, &message).await;
                 None
             },
         );
-    }
-}
-
-/// Changes an app as it was last read; if it has changed since, it is read again.
-async fn write_known(
-    client: &Client,
-    app: &App,
-    write: impl Fn(&mut App) -> bool + Send,
-) -> Result<App, ClientError> {
-    let mut object = app.clone();
-    write(&mut object);
-    match client.update(&object, &Guard::at(app.revision())).await {
-        Err(ClientError::Conflict { .. }) => client.modify(&app.key(), write).await,
-        other => other,
     }
 }
 

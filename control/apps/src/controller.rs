@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dormouse_activator::{Report, link};
 use dormouse_cluster::reflector::Batch;
-use dormouse_cluster::{Client, Key};
+use dormouse_cluster::{Channel, Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;
 use parking_lot::Mutex;
@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 
 use crate::actuator::{Actuator, Clients};
 use crate::apps::{Apps, Config, SLICE, SLICES};

@@ -136,16 +136,16 @@ impl Inventory {
 
     /// Writes a pod's status: one write per pod at a time; of those that wait, only the newest is kept.
     fn write(&mut self, pod: Key, node: String, status: PodStatus, actions: &mut Vec<Action>) {
-        if !self.pods.contains_key(&pod) {
+        let Some(known) = self.pods.get(&pod) else {
             return;
-        }
+        };
         if let Some(waiting) = self.writes.get_mut(&pod) {
             *waiting = Some((node, status));
             return;
         }
-        self.writes.insert(pod.clone(), None);
+        self.writes.insert(pod, None);
         actions.push(Action::PodStatus {
-            pod,
+            pod: Arc::clone(known),
             node,
             status: Box::new(status),
         });
@@ -159,14 +159,10 @@ impl Inventory {
         after: Option<&Pod>,
         actions: &mut Vec<Action>,
     ) {
-        let identity = |pod: &Pod| {
-            (
-                pod.metadata.uid.clone(),
-                pod.spec.clone(),
-                pod.metadata.deletion_timestamp.is_some(),
-            )
-        };
-        if before.map(identity) == after.map(identity) {
+        if before
+            .zip(after)
+            .is_some_and(|(before, after)| runs_the_same(before, after))
+        {
             return;
         }
         if let Some((node, pod)) = before.and_then(|pod| Some((node_of(pod)?, pod))) {
@@ -208,6 +204,14 @@ impl Inventory {
         let (_, vip) = pod::owner_of(self.pods.get(pod)?)?;
         Some(vip)
     }
+}
+
+/// Whether two states of a pod differ only in what its node reports.
+fn runs_the_same(before: &Pod, after: &Pod) -> bool {
+    let deleted = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
+    before.metadata.uid == after.metadata.uid
+        && deleted(before) == deleted(after)
+        && before.spec == after.spec
 }
 
 /// The node to which a pod is bound.

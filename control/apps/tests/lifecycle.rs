@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dormouse_activator::link;
 use dormouse_apps::{Config, Handle, Parts, epoch};
-use dormouse_cluster::{App, Client, Key, State, reflector};
+use dormouse_cluster::{App, Client, Key, State, channel, reflector};
 use dormouse_fleet::client::{Link, connect, endpoint};
 use dormouse_fleet::proto::{
     self, Beat, Entry, Hello, PodSpec, PodStatus, Stages, Up, Woke, entry::Mode, pod_status::Phase,
@@ -70,11 +70,7 @@ impl World {
         let parts = Parts {
             client: client.clone(),
             changes,
-            scheduler: SchedulerClient::new(
-                tonic::transport::Endpoint::from_shared(scheduler)
-                    .unwrap()
-                    .connect_lazy(),
-            ),
+            scheduler: SchedulerClient::new(channel::remote(&scheduler).unwrap()),
             fleet,
             fleet_events,
             hub,

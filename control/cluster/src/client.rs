@@ -1,13 +1,24 @@
 //! The typed client of the store, over the etcd v3 API.
 
+mod batch;
+mod codec;
 mod error;
 mod watch;
 
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnResponse};
+use std::sync::Arc;
+
+use etcd_client::{
+    Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOpResponse, TxnResponse,
+};
 use futures::Stream;
 use tokio::time::{Duration, timeout};
+use tower::{BoxError, ServiceExt, util::BoxCloneSyncService as CloneService};
 
-use crate::{Key, Object};
+use crate::{Channel, Key, Object};
+use batch::{Answer, Batches, Operation};
+pub(crate) use codec::{chain, decode_bytes};
+pub use codec::{decode, encode};
+use codec::{decode_or_warn, with_revision};
 pub use error::ClientError;
 pub use watch::WatchEvent;
 
@@ -24,6 +35,10 @@ const MODIFY_ATTEMPTS_MAX: u32 = 16;
 #[derive(Clone)]
 pub struct Client {
     kv: etcd_client::KvClient,
+    /// Reads of objects, which do not wait for the writes of others.
+    reads: Batches,
+    /// Writes of objects.
+    writes: Batches,
     watch: etcd_client::WatchClient,
     lease: etcd_client::LeaseClient,
 }
@@ -118,26 +133,41 @@ impl Client {
     /// A client of the store at `endpoint` (`http://[::1]:2379`). It connects on first use and
     /// reconnects when the connection is lost.
     pub async fn connect(endpoint: &str) -> Result<Self, ClientError> {
-        let client = etcd_client::Client::connect([endpoint], None)
-            .await
-            .map_err(ClientError::from)?;
-        Ok(Self {
-            kv: client
-                .kv_client()
-                .max_decoding_message_size(REPLY_BYTES_MAX),
+        let client = etcd_client::Client::connect([endpoint], None).await?;
+        Ok(Self::of(&client))
+    }
+
+    /// A client of the store whose services a channel reaches.
+    pub async fn over(channel: Channel) -> Result<Self, ClientError> {
+        let channel =
+            etcd_client::Channel::Custom(CloneService::new(channel.map_err(BoxError::from)));
+        let client = etcd_client::Client::from_channel(channel, None).await?;
+        Ok(Self::of(&client))
+    }
+
+    fn of(client: &etcd_client::Client) -> Self {
+        let kv = client
+            .kv_client()
+            .max_decoding_message_size(REPLY_BYTES_MAX);
+        Self {
+            reads: Batches::start(kv.clone()),
+            writes: Batches::start(kv.clone()),
+            kv,
             watch: client
                 .watch_client()
                 .max_decoding_message_size(REPLY_BYTES_MAX),
             lease: client.lease_client(),
-        })
+        }
     }
 
     /// Reads one object; `None` when it does not exist.
     pub async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, ClientError> {
-        let path = K::path(key);
-        let mut kv = self.kv.clone();
-        let reply = with_timeout(kv.get(path, None)).await?;
-        reply.kvs().first().map(decode).transpose()
+        let read = self.reads.run(Operation::read(K::path(key)));
+        let answer = with_answer(read).await?;
+        match answer.response {
+            TxnOpResponse::Get(found) => found.kvs().first().map(decode).transpose(),
+            _ => Ok(None),
+        }
     }
 
     /// Lists all objects of a kind, or those of one namespace, at one revision. A value that cannot be
@@ -153,30 +183,50 @@ impl Client {
 
     /// Creates an object; an error if it exists.
     pub async fn create<K: Object>(&self, object: &K) -> Result<K, ClientError> {
+        let revision = self.insert(object).await?;
+        Ok(with_revision(object.clone(), revision))
+    }
+
+    /// Creates an object as [`Client::create`] does; returns the revision.
+    pub async fn insert<K: Object>(&self, object: &K) -> Result<u64, ClientError> {
         let path = K::path(&object.key());
-        let txn = Txn::new()
-            .when([Compare::create_revision(path.as_str(), CompareOp::Equal, 0)])
-            .and_then([TxnOp::put(path.as_str(), encode(object)?, None)]);
-        let reply = self.txn(txn).await?;
-        if !reply.succeeded() {
-            return Err(ClientError::AlreadyExists { path });
+        let absent = Compare::create_revision(path.as_str(), CompareOp::Equal, 0);
+        let put = Operation::put(path.clone(), vec![absent], encode(object)?);
+        match self.write(put).await? {
+            Written::At(revision) => Ok(revision),
+            Written::Refused { .. } => Err(ClientError::AlreadyExists { path }),
         }
-        Ok(with_revision(object.clone(), revision_of(&reply)))
     }
 
     /// Replaces an existing object if `guard` holds.
-    pub async fn update<K: Object>(&self, object: &K, guard: &Guard) -> Result<K, ClientError> {
+    pub async fn update<K: Object>(&self, mut object: K, guard: &Guard) -> Result<K, ClientError> {
+        object.meta_mut().resource_version = None;
         let path = K::path(&object.key());
-        let put = TxnOp::put(path.as_str(), encode(object)?, None);
-        let revision = self.guarded_write(&path, guard, put).await?;
-        Ok(with_revision(object.clone(), revision))
+        let put = Operation::put(path.clone(), guard.conditions(&path), encode(&object)?);
+        let revision = self.guarded_write(path, put).await?;
+        Ok(with_revision(object, revision))
+    }
+
+    /// Replaces an object as [`Client::update`] does; returns the revision. The object is encoded at once: a write that is
+    /// in progress has no more than its bytes.
+    pub fn replace<K: Object>(
+        &self,
+        mut object: K,
+        guard: &Guard,
+    ) -> impl Future<Output = Result<u64, ClientError>> + Send + use<'_, K> {
+        object.meta_mut().resource_version = None;
+        let path = K::path(&object.key());
+        let conditions = guard.conditions(&path);
+        let put = encode(&object).map(|value| Operation::put(path.clone(), conditions, value));
+        drop(object);
+        async move { self.guarded_write(path, put?).await }
     }
 
     /// Deletes an existing object if `guard` holds; returns the revision of the deletion.
     pub async fn delete<K: Object>(&self, key: &Key, guard: &Guard) -> Result<u64, ClientError> {
         let path = K::path(key);
-        let delete = TxnOp::delete(path.as_str(), None);
-        self.guarded_write(&path, guard, delete).await
+        let delete = Operation::delete(path.clone(), guard.conditions(&path));
+        self.guarded_write(path, delete).await
     }
 
     /// Reads an object, changes it and writes it back, again if another writer conflicts. `change`
@@ -192,7 +242,8 @@ impl Client {
             if !change(&mut object) {
                 return Ok(object);
             }
-            match self.update(&object, &Guard::at(object.revision())).await {
+            let read = Guard::at(object.revision());
+            match self.update(object, &read).await {
                 Err(ClientError::Conflict { .. }) => {}
                 other => return other,
             }
@@ -273,74 +324,40 @@ impl Client {
         Ok(())
     }
 
-    /// Runs `op` on `path` if `guard` holds; returns the new revision.
-    async fn guarded_write(
-        &self,
-        path: &str,
-        guard: &Guard,
-        op: TxnOp,
-    ) -> Result<u64, ClientError> {
-        let txn = Txn::new()
-            .when(guard.conditions(path))
-            .and_then([op])
-            .or_else([TxnOp::get(path, None)]);
-        let reply = self.txn(txn).await?;
-        if reply.succeeded() {
-            return Ok(revision_of(&reply));
+    /// Runs a write of an existing object at `path`; returns the new revision.
+    async fn guarded_write(&self, path: String, write: Operation) -> Result<u64, ClientError> {
+        match self.write(write).await? {
+            Written::At(revision) => Ok(revision),
+            Written::Refused { exists: false } => Err(ClientError::NotFound { path }),
+            Written::Refused { exists: true } => Err(ClientError::Conflict { path }),
         }
-        let path = path.to_owned();
-        Err(match reply.op_responses().first() {
-            Some(etcd_client::TxnOpResponse::Get(found)) if found.kvs().is_empty() => {
-                ClientError::NotFound { path }
-            }
-            _ => ClientError::Conflict { path },
-        })
+    }
+
+    async fn write(&self, write: Operation) -> Result<Written, ClientError> {
+        let answer = with_answer(self.writes.run(write)).await?;
+        let TxnOpResponse::Txn(reply) = answer.response else {
+            return Ok(Written::Refused { exists: true });
+        };
+        if reply.succeeded() {
+            return Ok(Written::At(answer.revision));
+        }
+        let exists = match reply.op_responses().first() {
+            Some(TxnOpResponse::Get(found)) => !found.kvs().is_empty(),
+            _ => true,
+        };
+        Ok(Written::Refused { exists })
     }
 }
 
-/// Decodes the object in a key's value; sets its `resourceVersion`.
-pub fn decode<K: Object>(kv: &KeyValue) -> Result<K, ClientError> {
-    decode_bytes(kv.key(), kv.value(), unsigned(kv.mod_revision()))
-}
-
-/// Encodes an object for the store, without its `resourceVersion`.
-pub fn encode<K: Object>(object: &K) -> Result<Vec<u8>, ClientError> {
-    let mut stored = object.clone();
-    stored.meta_mut().resource_version = None;
-    serde_json::to_vec(&stored).map_err(|source| ClientError::Malformed {
-        path: K::path(&object.key()),
-        source,
-    })
-}
-
-pub(crate) fn decode_bytes<K: Object>(
-    path: &[u8],
-    value: &[u8],
-    revision: u64,
-) -> Result<K, ClientError> {
-    let malformed = |source| ClientError::Malformed {
-        path: String::from_utf8_lossy(path).into_owned(),
-        source,
-    };
-    let object: K = serde_json::from_slice(value).map_err(malformed)?;
-    Ok(with_revision(object, revision))
-}
-
-fn decode_or_warn<K: Object>(kv: &KeyValue) -> Option<K> {
-    decode(kv)
-        .inspect_err(|error| tracing::warn!(error = %chain(error), "skipped a malformed object"))
-        .ok()
-}
-
-/// An error with its sources, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
-fn with_revision<K: Object>(mut object: K, revision: u64) -> K {
-    object.meta_mut().resource_version = Some(revision.to_string());
-    object
+/// The outcome of a write with conditions.
+enum Written {
+    /// Written at this revision.
+    At(u64),
+    /// A condition did not hold.
+    Refused {
+        /// Whether the key exists.
+        exists: bool,
+    },
 }
 
 fn prefix_of<K: Object>(namespace: Option<&str>) -> String {
@@ -386,5 +403,17 @@ async fn with_timeout<T>(
         Err(_elapsed) => Err(ClientError::Timeout {
             after: REQUEST_TIMEOUT,
         }),
+    }
+}
+
+/// Awaits the answer of a combined operation for at most [`REQUEST_TIMEOUT`].
+async fn with_answer(
+    operation: impl Future<Output = Result<Answer, Option<Arc<etcd_client::Error>>>>,
+) -> Result<Answer, ClientError> {
+    let after = REQUEST_TIMEOUT;
+    match timeout(after, operation).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(Some(error))) => Err(error.into()),
+        Ok(Err(None)) | Err(_) => Err(ClientError::Timeout { after }),
     }
 }

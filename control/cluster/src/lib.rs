@@ -5,6 +5,7 @@
 
 pub mod app;
 mod change;
+pub mod channel;
 pub mod claim;
 pub mod client;
 pub mod decode;
@@ -18,6 +19,7 @@ pub mod vip;
 
 pub use app::{App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, StoredApp};
 pub use change::Change;
+pub use channel::Channel;
 pub use client::{Client, ClientError, Guard, List};
 pub use decode::{FieldError, decode_strict};
 pub use key::Key;

@@ -53,7 +53,7 @@ pub(crate) async fn run(
 async fn bind(client: &Client, pod: &Pod, node: &str) -> bool {
     let mut bound = pod.clone();
     bound.spec.get_or_insert_default().node_name = Some(node.to_owned());
-    match client.update(&bound, &Guard::at(pod.revision())).await {
+    match client.update(bound, &Guard::at(pod.revision())).await {
         Ok(_) => {
             tracing::info!(pod = %pod.key(), node, "pod bound");
             let occurrence = Occurrence {

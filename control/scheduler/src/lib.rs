@@ -17,7 +17,7 @@ pub mod server;
 mod binder;
 
 pub use proto::scheduler_client::SchedulerClient;
-pub use server::serve;
+pub use server::{Server, serve};
 
 /// The messages of `scheduler.proto`, and their tonic service.
 #[expect(

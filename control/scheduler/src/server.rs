@@ -48,22 +48,58 @@ pub async fn serve(
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let changes = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone());
-    let (calls, received) = mpsc::channel(CALLS_MAX);
-    let owner = Owner::new(client);
-    let owner = shutdown
-        .clone()
-        .run_until_cancelled_owned(owner.run(changes, received));
-    let owner = tokio::spawn(owner);
-    let served = tonic::transport::Server::builder()
-        .add_service(SchedulerServer::new(Service { calls }))
-        .serve_with_incoming_shutdown(
-            TcpListenerStream::new(listener),
-            shutdown.clone().cancelled_owned(),
-        );
-    tokio::select! {
-        served = served => served.map_err(ServeError::Grpc),
-        _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::WatchEnded) },
+    Server::new(client).run(listener, shutdown).await
+}
+
+/// A scheduler that does not run yet.
+pub struct Server {
+    client: Client,
+    calls: mpsc::Sender<Call>,
+    received: mpsc::Receiver<Call>,
+}
+
+impl Server {
+    /// A scheduler of the pods in a store.
+    pub fn new(client: Client) -> Self {
+        let (calls, received) = mpsc::channel(CALLS_MAX);
+        Self {
+            client,
+            calls,
+            received,
+        }
+    }
+
+    /// Its service for clients in this process. Calls wait until the scheduler runs and knows all nodes and pods.
+    pub fn in_process(&self) -> SchedulerServer<impl Scheduler + use<>> {
+        SchedulerServer::new(Service {
+            calls: self.calls.clone(),
+        })
+    }
+
+    /// Runs until `shutdown`, as [`serve`] does.
+    pub async fn run(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let service = self.in_process();
+        let kinds = Kinds::PodsAndNodes;
+        let changes = reflector::start(self.client.clone(), kinds, shutdown.clone());
+        let owner = Owner::new(self.client);
+        let owner = shutdown
+            .clone()
+            .run_until_cancelled_owned(owner.run(changes, self.received));
+        let owner = tokio::spawn(owner);
+        let served = tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming_shutdown(
+                TcpListenerStream::new(listener),
+                shutdown.clone().cancelled_owned(),
+            );
+        tokio::select! {
+            served = served => served.map_err(ServeError::Grpc),
+            _ = owner => if shutdown.is_cancelled() { Ok(()) } else { Err(ServeError::WatchEnded) },
+        }
     }
 }
 

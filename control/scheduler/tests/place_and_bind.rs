@@ -3,23 +3,25 @@
 
 use std::time::Duration;
 
-use dormouse_cluster::{Client, Key};
-use dormouse_scheduler::SchedulerClient;
+use dormouse_cluster::{Channel, Client, Key, channel};
 use dormouse_scheduler::proto::{PlaceReply, PlaceRequest};
+use dormouse_scheduler::{SchedulerClient, Server};
 use dormouse_store::{Store, server};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Code;
-use tonic::transport::Channel;
 
 /// Longer than any operation of these tests takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 struct World {
     client: Client,
+    /// Over a connection.
     scheduler: SchedulerClient<Channel>,
+    /// Without one.
+    in_process: SchedulerClient<Channel>,
     _shutdown: DropGuard,
 }
 
@@ -30,15 +32,14 @@ impl World {
         tokio::spawn(server::serve(listener, Store::new(), shutdown.clone()));
         let client = Client::connect(&endpoint).await.unwrap();
         let (listener, endpoint) = listen().await;
-        tokio::spawn(dormouse_scheduler::serve(
-            listener,
-            client.clone(),
-            shutdown.clone(),
-        ));
-        let scheduler = SchedulerClient::connect(endpoint).await.unwrap();
+        let server = Server::new(client.clone());
+        let in_process = SchedulerClient::new(channel::in_process(server.in_process()));
+        tokio::spawn(server.run(listener, shutdown.clone()));
+        let scheduler = SchedulerClient::new(channel::remote(&endpoint).unwrap());
         Self {
             client,
             scheduler,
+            in_process,
             _shutdown: shutdown.drop_guard(),
         }
     }
@@ -143,6 +144,9 @@ async fn a_placed_pod_is_assumed_before_it_is_in_the_store() {
     assert!(placed.placed_ns > 0);
     let refused = world.place(&pod("b", &json!({})), |_| true).await;
     assert_eq!(refused.reason, "0/1 nodes are available: 1 Too many pods.");
+    let pod = serde_json::to_vec(&pod("a", &json!({}))).unwrap();
+    let again = world.in_process.place(PlaceRequest { pod }).await.unwrap();
+    assert_eq!(again.into_inner().node, "n1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -192,7 +192,7 @@ async fn update<K: Kind>(
             return Ok(Json(json).into_response());
         }
         let guard = Guard::at(stored.object.revision());
-        match api.client.update(&new, &guard).await {
+        match api.client.update(new, &guard).await {
             // The next attempt compares the draft's resource version with the new one, and fails.
             Err(ClientError::Conflict { .. }) => {}
             written => {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dormouse_apps::epoch;
-use dormouse_cluster::Client;
-use tonic::transport::{Channel, Endpoint};
+use dormouse_cluster::{Channel, Client, channel};
 
 /// Timeout of the first connection to the store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,9 +31,5 @@ pub(super) async fn connect(store: &str) -> Result<Client> {
 
 /// A channel that connects on first use and reconnects.
 pub(super) fn lazy(url: &str) -> Result<Channel> {
-    let endpoint =
-        Endpoint::from_shared(url.to_owned()).with_context(|| format!("`{url}` is not a URL"))?;
-    Ok(endpoint
-        .connect_timeout(Duration::from_secs(1))
-        .connect_lazy())
+    channel::remote(url).with_context(|| format!("`{url}` is not a URL"))
 }

@@ -1,6 +1,7 @@
 //! The server: etcd's services over gRPC, its HTTP endpoints on the same port, and lease expiry.
 
 mod accept;
+mod api;
 mod auth;
 mod authority;
 mod cluster;
@@ -23,32 +24,25 @@ mod tls;
 mod trace;
 mod watch;
 
-use std::io;
+use std::{convert::Infallible, io};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status, service::Routes, transport::Server};
-
-use crate::{
-    Error, Store,
-    proto::{
-        etcdserverpb::{
-            auth_server::AuthServer, cluster_server::ClusterServer, kv_server::KvServer,
-            lease_server::LeaseServer, maintenance_server::MaintenanceServer,
-            watch_server::WatchServer,
-        },
-        v3electionpb::election_server::ElectionServer,
-        v3lockpb::lock_server::LockServer,
+use tonic::{
+    Code, Status,
+    body::Body,
+    codegen::{
+        Service,
+        http::{Request, Response},
     },
 };
+
+use crate::{Error, Store};
+use api::{Api, InProcess};
 pub use descriptors::raise_descriptor_limit;
-use direct::DirectLayer;
-use guard::GuardLayer;
 pub use listener::Listener;
-use measure::MeasureLayer;
 pub use options::Options;
 pub use tls::{Tls, TlsError, TlsFiles, TlsParameters};
-use trace::TraceLayer;
 pub use trace::{Part, Trace};
 
 /// HTTP/2 flow control windows. A connection carries many streams of small frames; h2 resets a
@@ -60,10 +54,6 @@ const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
 /// The version of etcd's API that the store implements. kube-apiserver uses progress requests of
 /// watches only from certain etcd versions on.
 const API_VERSION: &str = "3.7.0";
-
-/// A message that exceeds [`crate::Limits::message_bytes_max`] by at most this gets etcd's error; the
-/// transport rejects larger ones.
-const EXCESS_BYTES_MAX: usize = 6 << 20;
 
 /// An error that ends the server.
 #[derive(Debug, thiserror::Error)]
@@ -96,36 +86,86 @@ pub async fn serve_with<L: Into<Listener>>(
     options: Options,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let listeners: Vec<Listener> = listeners.into_iter().map(Into::into).collect();
-    let urls = options.urls(&listeners);
-    // The guard cancels this token when the transport fails, so that the streams end then, too.
-    let streams = shutdown.child_token();
-    let _guard = streams.clone().drop_guard();
-    let decoded_bytes_max = store
-        .limits()
-        .message_bytes_max()
-        .saturating_add(EXCESS_BYTES_MAX);
-    let kv =
-        KvServer::new(kv::Service::new(store.clone())).max_decoding_message_size(decoded_bytes_max);
-    let acceptor = options.acceptor(store.metrics());
-    let connections = accept::connections(listeners, &acceptor, &streams);
-    let cluster = cluster::Service::new(store.clone(), options.name.clone(), urls);
-    let server = transport()
-        .max_concurrent_streams(options.streams_max)
-        .http2_keepalive_interval(options.keepalive())
-        .http2_keepalive_timeout(Some(options.keepalive_timeout))
-        .accept_http1(true)
-        .layer(MeasureLayer(store.clone()))
-        .layer(TraceLayer::new(options.trace))
-        .layer(DirectLayer(kv))
-        .layer(GuardLayer(store.clone()))
-        .add_routes(routes(&store, cluster, streams)?)
-        .serve_with_incoming_shutdown(connections, shutdown.cancelled_owned());
-    tokio::select! {
-        ended = server => ended.map_err(ServeError::Transport),
-        () = store.expire_leases() => Ok(()),
-        () = store.reclaim_compacted() => Ok(()),
-        () = store.take_snapshots() => Ok(()),
+    Server::new(listeners, store, options, shutdown)?
+        .run()
+        .await
+}
+
+/// A server that does not run yet.
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listener>,
+    store: Store,
+    api: Api,
+    options: Options,
+    shutdown: CancellationToken,
+    /// Ends the streams when the server ends: also when the transport fails.
+    streams: CancellationToken,
+}
+
+impl Server {
+    /// A server of etcd's API on the listeners.
+    pub fn new<L: Into<Listener>>(
+        listeners: Vec<L>,
+        store: Store,
+        options: Options,
+        shutdown: CancellationToken,
+    ) -> Result<Self, ServeError> {
+        let listeners: Vec<Listener> = listeners.into_iter().map(Into::into).collect();
+        let streams = shutdown.child_token();
+        let urls = options.urls(&listeners);
+        let api = Api::new(&store, &options, urls, streams.clone())?;
+        Ok(Self {
+            listeners,
+            store,
+            api,
+            options,
+            shutdown,
+            streams,
+        })
+    }
+
+    /// Its API for clients in this process: the same services behind the same checks, without a connection. A client has
+    /// no certificate, and as a user the one of its token. Leases expire only while the server runs.
+    pub fn in_process(
+        &self,
+    ) -> impl Service<
+        Request<Body>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future: Send + 'static,
+    >
+    + Clone
+    + Send
+    + Sync
+    + 'static
+    + use<> {
+        InProcess::new(self.api.clone(), self.streams.clone())
+    }
+
+    /// Serves until `shutdown` is cancelled, then ends all streams and returns when the requests of connections in flight
+    /// are answered.
+    pub async fn run(self) -> Result<(), ServeError> {
+        let _guard = self.streams.clone().drop_guard();
+        let (options, store) = (&self.options, &self.store);
+        let acceptor = options.acceptor(store.metrics());
+        let connections = accept::connections(self.listeners, &acceptor, &self.streams);
+        let server = transport()
+            .max_concurrent_streams(options.streams_max)
+            .http2_keepalive_interval(options.keepalive())
+            .http2_keepalive_timeout(Some(options.keepalive_timeout))
+            .accept_http1(true)
+            .serve_with_incoming_shutdown(
+                self.api,
+                connections,
+                self.shutdown.clone().cancelled_owned(),
+            );
+        tokio::select! {
+            ended = server => ended.map_err(ServeError::Transport),
+            () = store.expire_leases() => Ok(()),
+            () = store.reclaim_compacted() => Ok(()),
+            () = store.take_snapshots() => Ok(()),
+        }
     }
 }
 
@@ -142,36 +182,9 @@ pub async fn serve_http<L: Into<Listener>>(
         .map_err(ServeError::Http)
 }
 
-/// All services but KV, and the HTTP endpoints.
-fn routes(
-    store: &Store,
-    cluster: cluster::Service,
-    streams: CancellationToken,
-) -> Result<Routes, ServeError> {
-    let watches = watch::Service::new(store.clone(), streams.clone());
-    let leases = lease::Service::new(store.clone(), streams.clone());
-    let queues = concurrency::Service::new(store.clone(), streams);
-    let mut builder = Routes::builder();
-    builder
-        .add_service(AuthServer::new(auth::Service::new(store.clone())))
-        .add_service(WatchServer::new(watches))
-        .add_service(LeaseServer::new(leases))
-        .add_service(LockServer::new(queues.clone()))
-        .add_service(ElectionServer::new(queues))
-        .add_service(ClusterServer::new(cluster))
-        .add_service(MaintenanceServer::new(maintenance::Service::new(
-            store.clone(),
-        )));
-    reflection::add(&mut builder).map_err(ServeError::Reflection)?;
-    let mut routes = builder.routes();
-    let services = std::mem::take(routes.axum_router_mut());
-    *routes.axum_router_mut() = services.merge(http::router(store));
-    Ok(routes.prepare())
-}
-
 /// The settings of the transport that no option changes.
-pub fn transport() -> Server {
-    Server::builder()
+pub fn transport() -> tonic::transport::Server {
+    tonic::transport::Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
 }

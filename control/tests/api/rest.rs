@@ -299,7 +299,7 @@ async fn a_watch_delivers_every_change_after_its_revision() {
     world
         .store
         .update(
-            &written,
+            written,
             &Guard::at(made.resource_version().unwrap().parse().unwrap()),
         )
         .await

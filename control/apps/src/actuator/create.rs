@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) async fn create(client: &Client, pod: &Pod) -> Result<(), ClientError> {
     let mut attempts = 1;
     loop {
-        match client.create(pod).await {
+        match client.insert(pod).await {
             Ok(_) => return Ok(()),
             Err(ClientError::AlreadyExists { path }) => return adopt(client, pod, path).await,
             Err(error) if is_open(&error) && attempts < ATTEMPTS_MAX => {

@@ -1,6 +1,6 @@
 //! Errors of the store's client.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// An error of a read, write or watch.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum ClientError {
     },
     /// The connection to the store failed.
     #[error("cannot reach the store")]
-    Unreachable(#[source] Box<etcd_client::Error>),
+    Unreachable(#[source] Arc<etcd_client::Error>),
     /// The store did not respond in time.
     #[error("the store did not respond within {after:?}")]
     Timeout {
@@ -59,23 +59,31 @@ pub enum ClientError {
     },
     /// The store refused the request.
     #[error("the store refused the request")]
-    Refused(#[source] Box<etcd_client::Error>),
+    Refused(#[source] Arc<etcd_client::Error>),
 }
 
 impl From<etcd_client::Error> for ClientError {
     fn from(error: etcd_client::Error) -> Self {
-        match &error {
-            etcd_client::Error::GRpcStatus(status) if is_refusal(status) => {
-                Self::Refused(Box::new(error))
-            }
-            _ => Self::Unreachable(Box::new(error)),
+        Self::from(Arc::new(error))
+    }
+}
+
+impl From<Arc<etcd_client::Error>> for ClientError {
+    fn from(error: Arc<etcd_client::Error>) -> Self {
+        if is_refusal(&error) {
+            Self::Refused(error)
+        } else {
+            Self::Unreachable(error)
         }
     }
 }
 
-/// Whether the status is a response of the store; the other codes are failures of the connection.
-fn is_refusal(status: &tonic::Status) -> bool {
+/// Whether the error is a response of the store; the other ones are failures of the connection.
+pub(super) fn is_refusal(error: &etcd_client::Error) -> bool {
     use tonic::Code;
+    let etcd_client::Error::GRpcStatus(status) = error else {
+        return false;
+    };
     !matches!(
         status.code(),
         Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded

@@ -1,5 +1,7 @@
 //! Untyped watches of keys.
 
+use std::sync::Arc;
+
 use etcd_client::{EventType, WatchClient, WatchOptions, WatchResponse, WatchStream};
 use futures::{Stream, stream};
 
@@ -69,7 +71,7 @@ fn canceled(reply: &WatchResponse) -> ClientError {
             oldest: unsigned(reply.compact_revision()),
         };
     }
-    ClientError::Refused(Box::new(etcd_client::Error::WatchError(
+    ClientError::Refused(Arc::new(etcd_client::Error::WatchError(
         reply.cancel_reason().to_owned(),
     )))
 }

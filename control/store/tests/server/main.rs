@@ -13,6 +13,7 @@ mod connections;
 mod etcdctl;
 mod harness;
 mod http;
+mod in_process;
 mod kubernetes;
 mod linearizable;
 mod metrics;

@@ -183,6 +183,7 @@ impl World {
             Action::Listen { ports } => self.ports = ports,
             Action::Run { spec, .. } if spec.stop => self.stopped.push(spec.name),
             Action::PodStatus { pod, status, .. } => {
+                let pod = pod.key();
                 if let Some(object) = self.pods.get_mut(&pod) {
                     pod::write_status(object, &status, Timestamp::UNIX_EPOCH);
                     self.pod_changed(&pod);

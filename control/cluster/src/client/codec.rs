@@ -1,0 +1,56 @@
+//! Objects as the values of keys.
+
+use etcd_client::KeyValue;
+
+use super::{ClientError, unsigned};
+use crate::Object;
+
+/// Decodes the object in a key's value; sets its `resourceVersion`.
+pub fn decode<K: Object>(kv: &KeyValue) -> Result<K, ClientError> {
+    decode_bytes(kv.key(), kv.value(), unsigned(kv.mod_revision()))
+}
+
+/// Encodes an object for the store, without its `resourceVersion`.
+pub fn encode<K: Object>(object: &K) -> Result<Vec<u8>, ClientError> {
+    let encoded = if object.meta().resource_version.is_some() {
+        let mut stored = object.clone();
+        stored.meta_mut().resource_version = None;
+        serde_json::to_vec(&stored)
+    } else {
+        serde_json::to_vec(object)
+    };
+    encoded.map_err(|source| ClientError::Malformed {
+        path: K::path(&object.key()),
+        source,
+    })
+}
+
+pub(crate) fn decode_bytes<K: Object>(
+    path: &[u8],
+    value: &[u8],
+    revision: u64,
+) -> Result<K, ClientError> {
+    let malformed = |source| ClientError::Malformed {
+        path: String::from_utf8_lossy(path).into_owned(),
+        source,
+    };
+    let object: K = serde_json::from_slice(value).map_err(malformed)?;
+    Ok(with_revision(object, revision))
+}
+
+pub(super) fn decode_or_warn<K: Object>(kv: &KeyValue) -> Option<K> {
+    decode(kv)
+        .inspect_err(|error| tracing::warn!(error = %chain(error), "skipped a malformed object"))
+        .ok()
+}
+
+/// An error with its sources, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+pub(super) fn with_revision<K: Object>(mut object: K, revision: u64) -> K {
+    object.meta_mut().resource_version = Some(revision.to_string());
+    object
+}
