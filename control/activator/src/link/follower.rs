@@ -148,10 +148,6 @@ impl Follower {
             }
             changes.push(Change::Route(vip, Box::new(route)));
         }
-        for vip in down.asleep {
-            self.held.remove(&vip);
-            changes.push(Change::Asleep(vip));
-        }
         for vip in down.absent {
             self.held.remove(&vip);
             changes.push(Change::Absent(vip));

@@ -53,14 +53,9 @@ pub fn start(epoch: u64) -> (Hub, mpsc::Receiver<Event>) {
 
 impl Hub {
     /// Sets an app's route. With backends every activator gets it; without any, those that had backends, and those that
-    /// wait for the answer to a want.
+    /// wait for the answer to a want: it is dropped where nothing uses the app, and parked requests stay parked.
     pub fn publish(&self, vip: u32, route: Route) {
         self.change(|root| root.publish(vip, route));
-    }
-
-    /// An app has no backends any more: its route is dropped where it is held. Requests parked for it stay parked.
-    pub fn asleep(&self, vip: u32) {
-        self.change(|root| root.asleep(vip));
     }
 
     /// A VIP has no app: requests for it are answered 404. Answers a want too.
@@ -88,11 +83,12 @@ impl Hub {
         self.shared.state.lock().root.routes()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Root)) {
+    fn change(&self, change: impl FnOnce(&mut Root) -> Vec<Session>) {
         let mut state = self.shared.state.lock();
-        change(&mut state.root);
-        for waker in state.wakers.values() {
-            waker.notify_one();
+        for session in change(&mut state.root) {
+            if let Some(waker) = state.wakers.get(&session) {
+                waker.notify_one();
+            }
         }
     }
 

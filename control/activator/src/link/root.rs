@@ -69,7 +69,7 @@ pub struct Root {
     /// All awake apps have been published since the start.
     complete: bool,
     peers: BTreeMap<Session, Peer>,
-    sessions: u64,
+    session_last: u64,
     boot_id: String,
 }
 
@@ -82,14 +82,14 @@ impl Root {
             ports: BTreeSet::new(),
             complete: false,
             peers: BTreeMap::new(),
-            sessions: 0,
+            session_last: 0,
             boot_id,
         }
     }
 
     /// Sets an app's route: with backends it goes to every activator, without any only to those that had backends or
-    /// wait for the answer. The caller wakes the streams of all activators.
-    pub fn publish(&mut self, vip: u32, route: Route) {
+    /// wait for the answer. Returns the streams to wake.
+    pub fn publish(&mut self, vip: u32, route: Route) -> Vec<Session> {
         let backed = !route.backends.is_empty();
         let route = Arc::new(pack(vip, route));
         let before = if backed {
@@ -97,45 +97,48 @@ impl Root {
         } else {
             self.routes.remove(&vip)
         };
-        for peer in self.peers.values_mut() {
+        let mut wakes = Vec::new();
+        for (session, peer) in &mut self.peers {
             let waits = peer.answered(vip);
             if backed || before.is_some() || waits {
                 peer.send(vip, Answer::Route(Arc::clone(&route)));
+                wakes.push(*session);
             }
         }
+        wakes
     }
 
-    /// An app has no backends any more: it is dropped where it is held.
-    pub fn asleep(&mut self, vip: u32) {
-        if self.routes.remove(&vip).is_some() {
-            for peer in self.peers.values_mut() {
-                peer.send(vip, Answer::Asleep);
-            }
-        }
-    }
-
-    /// A VIP has no app.
-    pub fn absent(&mut self, vip: u32) {
+    /// A VIP has no app. Returns the streams to wake.
+    pub fn absent(&mut self, vip: u32) -> Vec<Session> {
         self.routes.remove(&vip);
         for peer in self.peers.values_mut() {
             peer.answered(vip);
             peer.send(vip, Answer::Absent);
         }
+        self.sessions()
     }
 
-    /// Sets the ports of all apps.
-    pub fn ports(&mut self, ports: BTreeSet<u16>) {
-        if ports != self.ports {
-            self.ports = ports;
-            for peer in self.peers.values_mut() {
-                peer.ports_pending = true;
-            }
+    /// Sets the ports of all apps. Returns the streams to wake.
+    pub fn ports(&mut self, ports: BTreeSet<u16>) -> Vec<Session> {
+        if ports == self.ports {
+            return Vec::new();
         }
+        self.ports = ports;
+        for peer in self.peers.values_mut() {
+            peer.ports_pending = true;
+        }
+        self.sessions()
     }
 
-    /// All awake apps have been published since the start: activators drop what an earlier control gave them.
-    pub fn complete(&mut self) {
+    /// All awake apps have been published since the start: activators drop what an earlier control gave them. Returns the
+    /// streams to wake.
+    pub fn complete(&mut self) -> Vec<Session> {
         self.complete = true;
+        self.sessions()
+    }
+
+    fn sessions(&self) -> Vec<Session> {
+        self.peers.keys().copied().collect()
     }
 
     /// Opens a stream. An older one of the same activator is closed and returned.
@@ -148,8 +151,8 @@ impl Root {
         if let Some(older) = older {
             self.peers.remove(&older);
         }
-        self.sessions += 1;
-        let session = Session(self.sessions);
+        self.session_last += 1;
+        let session = Session(self.session_last);
         let remote = hello.boot_id != self.boot_id;
         let mut peer = Peer::new(hello.name, remote);
         for (vip, route) in &self.routes {

@@ -135,7 +135,7 @@ async fn wakes_and_sleeps(rig: &Rig, mut controller: Controller) {
         }
     }
     assert_eq!(controller.hub.routes(), 1);
-    controller.hub.asleep(VIP);
+    controller.publish(rig, Vec::new());
     until("the app is forgotten", || rig.handle.apps() == 0).await;
     assert_eq!(controller.hub.routes(), 0);
 }

@@ -49,11 +49,10 @@ fn routes_and_ports_are_changes_of_the_activator() {
     down.ports = Some(Ports {
         listen: vec![80, 70_000],
     });
-    (down.asleep, down.absent) = (vec![8], vec![9]);
+    down.absent = vec![9];
     let expected = [
         Change::Ports(BTreeSet::from([80])),
         Change::Route(7, Box::new(awake())),
-        Change::Asleep(8),
         Change::Absent(9),
     ];
     assert_eq!(follower.receive(down), Ok(expected.to_vec()));

@@ -10,7 +10,7 @@ use super::super::proto::{self, Down};
 
 /// Limit of the routes in one message, in bytes; the rest goes into the next.
 const ROUTES_BYTES_MAX: usize = 64 * 1024;
-/// Limit of the VIPs without backends in one message.
+/// Limit of the VIPs without an app in one message.
 const VIPS_MAX: usize = 4_096;
 /// Limit of unanswered wants; further ones are ignored, because activators repeat them.
 const WANTS_MAX: usize = 65_536;
@@ -19,7 +19,6 @@ const WANTS_MAX: usize = 65_536;
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Route(Arc<proto::Route>),
-    Asleep,
     Absent,
 }
 
@@ -94,7 +93,7 @@ impl Peer {
             ..Down::default()
         };
         let mut bytes = 0;
-        while bytes < ROUTES_BYTES_MAX && down.asleep.len() + down.absent.len() < VIPS_MAX {
+        while bytes < ROUTES_BYTES_MAX && down.absent.len() < VIPS_MAX {
             let Some((vip, answer)) = self.pending.pop_first() else {
                 break;
             };
@@ -103,7 +102,6 @@ impl Peer {
                     bytes += route.encoded_len();
                     down.routes.push(Arc::unwrap_or_clone(route));
                 }
-                Answer::Asleep => down.asleep.push(vip),
                 Answer::Absent => down.absent.push(vip),
             }
         }

@@ -42,7 +42,6 @@ fn sent(root: &mut Root, session: Session) -> Down {
     while let Next::Send(down) = root.next(session) {
         assert_eq!(down.epoch, 9);
         all.routes.extend(down.routes);
-        all.asleep.extend(down.asleep);
         all.absent.extend(down.absent);
         all.ports = down.ports.or(all.ports);
         all.complete |= down.complete;
@@ -88,8 +87,7 @@ fn nothing_is_held_or_sent_for_a_sleeping_app_that_no_activator_asks_about() {
     let (session, _) = root.open(hello("a"));
     sent(&mut root, session);
     for vip in 0..1_000 {
-        root.publish(vip, route(&[]));
-        root.asleep(vip);
+        assert_eq!(root.publish(vip, route(&[])), []);
     }
     assert_eq!((root.next(session), root.routes()), (Next::Idle, 0));
 }
@@ -136,11 +134,11 @@ fn a_slow_activator_gets_only_the_newest_of_each_app() {
         newer.version = version;
         root.publish(1, newer);
         root.publish(2, awake());
-        root.asleep(2);
+        root.publish(2, route(&[]));
     }
     let down = sent(&mut root, session);
-    assert_eq!((vips(&down), down.routes[0].version), (vec![1], 100));
-    assert_eq!(down.asleep, [2]);
+    assert_eq!((vips(&down), down.routes[0].version), (vec![1, 2], 100));
+    assert!(down.routes[1].backends.is_empty());
 }
 
 #[test]
