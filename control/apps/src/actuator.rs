@@ -132,12 +132,8 @@ impl Actuator {
 
     /// Runs a slow call for a tenant in its own task and sends its event. The call's state is allocated when it is permitted:
     /// many may wait.
-    fn spawn<Call>(
-        &self,
-        kind: Kind,
-        tenant: String,
-        call: impl FnOnce() -> Call + Send + 'static,
-    ) where
+    fn spawn<Call>(&self, kind: Kind, tenant: String, call: impl FnOnce() -> Call + Send + 'static)
+    where
         Call: Future<Output = Option<Input>> + Send,
     {
         let (outcomes, permits) = (self.outcomes.clone(), Arc::clone(&self.permits));

@@ -10,8 +10,8 @@ pub(super) async fn write_known<K: Object>(
     known: &K,
     write: impl Fn(&mut K) -> bool + Send,
 ) -> Result<u64, ClientError> {
-    let replaced = changed(known, &write)
-        .map(|object| client.replace(object, &Guard::at(known.revision())));
+    let replaced =
+        changed(known, &write).map(|object| client.replace(object, &Guard::at(known.revision())));
     let written = match replaced {
         Some(replaced) => replaced.await,
         None => Err(ClientError::Conflict {
