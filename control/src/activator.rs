@@ -39,6 +39,9 @@ pub struct Flags {
     /// Limit of open client connections, all apps together; fewer if the limit of file descriptors is low
     #[arg(long, default_value_t = 120_000, env = "DORMOUSE_CONNECTIONS_MAX")]
     pub connections_max: usize,
+    /// Limit of the memory of open client connections in bytes, all apps together, besides that of parked requests
+    #[arg(long, default_value_t = 1 << 30, env = "DORMOUSE_CONNECTION_BYTES_MAX")]
+    pub connection_bytes_max: usize,
 }
 
 impl Flags {
@@ -50,6 +53,7 @@ impl Flags {
             parked_max: self.parked_max,
             parked_bytes_max: self.parked_bytes_max,
             connections_max: self.connections_max,
+            connection_bytes_max: self.connection_bytes_max,
             ..Config::new(self.acting_prefix)
         }
     }

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::connection;
+use crate::footprint;
 use crate::metrics::Reason;
 use crate::ports::OpenedPort;
 use crate::refusal::TOO_MANY_CONNECTIONS;
@@ -58,7 +59,9 @@ pub(crate) async fn accept(shared: Arc<Shared>, opened: OpenedPort) {
 
 /// Serves a connection, or refuses it and returns false.
 fn admit(shared: &Arc<Shared>, stream: TcpStream, client: SocketAddrV6) -> bool {
-    let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
+    let permit = Arc::clone(&shared.connections).try_acquire_owned();
+    let bytes = shared.open_bytes.claim(footprint::OPEN_BYTES);
+    let (Ok(permit), Some(bytes)) = (permit, bytes) else {
         shared.core.metrics.refused(Reason::connections);
         // Best effort: if the socket takes no data at once, the client only sees a closed connection.
         drop(stream.try_write(TOO_MANY_CONNECTIONS));
@@ -67,7 +70,7 @@ fn admit(shared: &Arc<Shared>, stream: TcpStream, client: SocketAddrV6) -> bool 
     let serve = connection::serve(Arc::clone(shared), stream, client);
     shared.tracker.spawn(async move {
         serve.await;
-        drop(permit);
+        drop((permit, bytes));
     });
     true
 }

@@ -20,6 +20,8 @@ pub struct Config {
     pub queue_bytes_per_app_max: usize,
     /// Limit of open client connections, all apps together.
     pub connections_max: usize,
+    /// Limit of the memory of open client connections, all apps together, besides that of parked requests.
+    pub connection_bytes_max: usize,
     /// Limit of one app's open client connections.
     pub connections_per_app_max: usize,
     /// Limit of connections to backends, all apps together. Idle ones are closed while less than a quarter is left.
@@ -46,6 +48,7 @@ impl Config {
             queue_per_app_max: 10_000,
             queue_bytes_per_app_max: 1 << 28,
             connections_max: 120_000,
+            connection_bytes_max: 1 << 30,
             connections_per_app_max: 20_000,
             backend_connections_max: 120_000,
             header_timeout: Duration::from_mins(1),

@@ -17,6 +17,7 @@ use tracing::debug;
 use crate::app::App;
 use crate::client_stream::{ClientStream, Protocol, detect_protocol};
 use crate::cutoff;
+use crate::footprint;
 use crate::metrics::Reason;
 use crate::refusal::TOO_MANY_CONNECTIONS;
 use crate::shared::Shared;
@@ -95,6 +96,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
         () = shared.draining.cancelled() => return,
     };
     let Ok(Ok(Some((protocol, io)))) = detected else {
+        return;
+    };
+    let bytes = footprint::of_protocol(protocol);
+    let Some(_bytes) = shared.open_bytes.claim(bytes) else {
+        shared.core.metrics.refused(Reason::connections);
+        drop(stream.try_write(TOO_MANY_CONNECTIONS));
         return;
     };
     let aborted = shared.aborted.clone();

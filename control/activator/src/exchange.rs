@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dormouse_proxy::{Failure, ForwardError, Outbound, Relayed, forward};
+use dormouse_proxy::{Failure, ForwardError, Outbound, Relayed, forward, is_coded};
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
@@ -102,10 +102,9 @@ impl ClientConnection {
             bytes: footprint::bytes(&request),
             arrived: timing.arrived,
         };
-        let found = if request.method() == Method::CONNECT {
-            Err(Refusal::Connect)
-        } else {
-            self.find(asked).await
+        let found = match unsupported(&request) {
+            Some(refusal) => Err(refusal),
+            None => self.find(asked).await,
         };
         let (app, route) = match found {
             Ok(found) => found,
@@ -177,6 +176,15 @@ impl ClientConnection {
                     .insert(CONNECTION, HeaderValue::from_static("close"));
             }
         }
+    }
+}
+
+/// Why a request is refused whatever its app.
+fn unsupported(request: &Request<Incoming>) -> Option<Refusal> {
+    if request.method() == Method::CONNECT {
+        Some(Refusal::Connect)
+    } else {
+        is_coded(request.headers()).then_some(Refusal::Coded)
     }
 }
 

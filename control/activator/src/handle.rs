@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::Core;
 use crate::config::{Config, Route};
 use crate::metrics::Metrics;
+use crate::open_bytes::OpenBytes;
 use crate::park::{Budget, QueueLimits};
 use crate::ports::Ports;
 use crate::report::{Report, Stat};
@@ -30,6 +31,7 @@ pub struct Handle {
 pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
     let (reports, receiver) = mpsc::channel(config.reports_max);
     let connections = Arc::new(Semaphore::new(config.connections_max));
+    let open_bytes = OpenBytes::new(config.connection_bytes_max);
     let budget = Budget::new(QueueLimits {
         count_max: config.parked_max,
         bytes_max: config.parked_bytes_max,
@@ -48,6 +50,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
         ports: Ports::default(),
         complete: watch::Sender::new(false),
         connections,
+        open_bytes,
         tracker: TaskTracker::new(),
         draining: CancellationToken::new(),
         aborted: CancellationToken::new(),

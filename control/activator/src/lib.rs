@@ -31,6 +31,7 @@ mod exchange;
 mod footprint;
 mod host;
 mod lookup;
+mod open_bytes;
 mod refusal;
 
 mod app;

@@ -34,6 +34,8 @@ pub(crate) enum Refusal {
     Removed { app: String },
     #[error("the method CONNECT is not supported")]
     Connect,
+    #[error("the request's body has a transfer coding besides chunked, which is not supported")]
+    Coded,
     #[error(transparent)]
     Host(HostError),
     #[error("app {app} has too many requests parked")]
@@ -64,6 +66,8 @@ impl Refusal {
             | Self::WrongPort { .. }
             | Self::Removed { .. } => StatusCode::NOT_FOUND,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            // RFC 9112, 6.1.
+            Self::Coded => StatusCode::NOT_IMPLEMENTED,
             Self::Host(_) => StatusCode::BAD_REQUEST,
             Self::Unanswered { .. }
             | Self::TooMany { .. }

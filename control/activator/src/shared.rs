@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Core};
+use crate::open_bytes::OpenBytes;
 use crate::ports::Ports;
 
 /// Entries that a table of apps keeps allocated when it shrinks.
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) complete: watch::Sender<bool>,
     /// Permits for client connections.
     pub(crate) connections: Arc<Semaphore>,
+    /// Their memory.
+    pub(crate) open_bytes: Arc<OpenBytes>,
     /// All connections and exchanges, upgraded ones included.
     pub(crate) tracker: TaskTracker,
     /// Cancelled at shutdown: connections end after their current responses.

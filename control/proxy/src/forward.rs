@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::time::{Instant, timeout_at};
@@ -13,6 +13,7 @@ use crate::hop;
 use crate::outbound::Outbound;
 use crate::relay::Relayed;
 use crate::splice::splice;
+use crate::upload::Upload;
 
 /// Sends `outbound` to `backend` and returns the response with a streamed body.
 ///
@@ -123,7 +124,7 @@ async fn send_http2(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Se
         let not_processed = refusal(failed.error());
         let unsent = failed
             .take_message()
-            .or(replay.filter(|_| not_processed.is_some()));
+            .or_else(|| not_processed.and_then(|_| unread(replay)));
         let error = lost(backend, failed.into_error());
         let Some(request) = unsent else {
             return Err(Failure::sent(error));
@@ -137,6 +138,13 @@ async fn send_http2(mut outbound: Outbound, backend: &Arc<Backend>) -> Result<Se
         }
         second = true;
     }
+}
+
+/// The request for another attempt, if nothing of its body has been read.
+fn unread(replay: Request<Upload>) -> Option<Request<Upload>> {
+    let (head, body) = replay.into_parts();
+    let body = body.take_unread()?;
+    Some(Request::from_parts(head, body))
 }
 
 fn lost(backend: &Backend, source: hyper::Error) -> ForwardError {

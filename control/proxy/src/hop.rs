@@ -39,8 +39,9 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a body has a transfer coding besides chunked, such as gzip: without the field its content cannot be read.
-pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+/// Whether a body has a transfer coding besides chunked, such as gzip: without the field, which is not forwarded, its
+/// content cannot be read.
+pub fn is_coded(headers: &HeaderMap) -> bool {
     let values = headers.get_all(TRANSFER_ENCODING).iter();
     values
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))

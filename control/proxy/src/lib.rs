@@ -26,6 +26,7 @@ pub use backend::{Backend, Limits};
 pub use connection_limit::ConnectionLimit;
 pub use error::{Failure, ForwardError};
 pub use forward::forward;
+pub use hop::is_coded;
 pub use outbound::Outbound;
 pub use relay::{RelayError, Relayed};
 pub use upload::Upload;

@@ -57,16 +57,14 @@ impl Outbound {
         }
     }
 
-    /// A copy of a request without a body.
-    pub(crate) fn replay(&self) -> Option<Request<Upload>> {
-        self.request.body().is_end_stream().then(|| {
-            let mut copy = Request::new(Upload::empty());
-            *copy.method_mut() = self.request.method().clone();
-            *copy.uri_mut() = self.request.uri().clone();
-            *copy.version_mut() = self.request.version();
-            *copy.headers_mut() = self.request.headers().clone();
-            copy
-        })
+    /// A copy of the request, which shares its body.
+    pub(crate) fn replay(&self) -> Request<Upload> {
+        let mut copy = Request::new(self.request.body().share());
+        *copy.method_mut() = self.request.method().clone();
+        *copy.uri_mut() = self.request.uri().clone();
+        *copy.version_mut() = self.request.version();
+        *copy.headers_mut() = self.request.headers().clone();
+        copy
     }
 }
 

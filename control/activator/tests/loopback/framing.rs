@@ -98,6 +98,27 @@ async fn a_pods_body_does_not_lose_its_transfer_coding() {
 }
 
 #[tokio::test]
+async fn a_request_with_a_transfer_coding_besides_chunked_is_not_implemented() {
+    let rig = Rig::start();
+    let pod = body_in_head().await;
+    rig.configure(|route| route.backends = vec![pod]);
+    for fields in [
+        "transfer-encoding: gzip, chunked",
+        "transfer-encoding: gzip\r\ntransfer-encoding: chunked",
+    ] {
+        let mut client = rig.connect().await;
+        client
+            .send(&format!(
+                "POST / HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+            ))
+            .await;
+        let reply = client.reply().await;
+        assert_eq!(reply.status(), 501, "{reply:?}");
+        assert!(reply.body.contains("transfer coding"), "{reply:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_connection_of_a_request_with_two_lengths_is_closed_after_the_response() {
     let rig = Rig::start();
     let pod = path_backend().await;

@@ -66,6 +66,12 @@ fn rows() -> Vec<(&'static str, Vec<u8>, usize, usize)> {
     let connections = COUNT / STREAMS;
     vec![
         ("connection without data", Vec::new(), COUNT, 0),
+        (
+            "HTTP/1.1 without a whole head",
+            b"GET / HT".to_vec(),
+            COUNT,
+            0,
+        ),
         ("HTTP/1.1, parked GET", get, COUNT, COUNT),
         ("HTTP/1.1, parked POST of 60 kB", post, COUNT, COUNT),
         ("HTTP/2 without streams", preface(), COUNT, 0),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, backend, http2_client, reserve};
+use crate::rig::{Rig, backend, http2_client, path_backend, reserve};
 
 #[tokio::test]
 async fn an_unknown_app_is_not_found() {
@@ -59,7 +59,7 @@ async fn a_full_queue_is_answered_with_retry_after() {
 
 #[tokio::test]
 async fn parked_bytes_are_limited_over_all_apps() {
-    let rig = Rig::start_with(|config| config.parked_bytes_max = 60_000);
+    let rig = Rig::start_with(|config| config.parked_bytes_max = 30_000);
     rig.configure(|_route| {});
     let _waiting = [rig.spawn_get("/"), rig.spawn_get("/")];
     rig.parked(2).await;
@@ -132,6 +132,26 @@ async fn data_that_is_not_http_is_a_bad_request() {
         .await
         .unwrap();
     assert!(client.head().await.starts_with("HTTP/1.1 400"));
+}
+
+#[tokio::test]
+async fn connections_are_limited_by_their_memory_before_they_send_a_request() {
+    let limited = || async {
+        let rig = Rig::start_with(|config| config.connection_bytes_max = 14_000);
+        let pod = path_backend().await;
+        rig.configure(|route| route.backends = vec![pod]);
+        rig
+    };
+    let rig = limited().await;
+    let _silent = rig.connect().await;
+    // It has memory for one more connection, but not for a protocol's buffers.
+    assert_eq!(rig.get("/").await.status(), 503);
+    let rig = limited().await;
+    let mut served = rig.connect().await;
+    served.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(served.reply().await.status(), 200);
+    let mut idle = rig.connect().await;
+    assert_eq!(idle.reply().await.status(), 503);
 }
 
 #[tokio::test]

@@ -76,6 +76,53 @@ async fn a_stream_that_the_pod_refuses_is_sent_again_whatever_its_method() {
     }
 }
 
+/// A pod that refuses its first request, notifies `again` of the second, and responds with the length of that one's body.
+async fn refusing_pod(again: Arc<tokio::sync::Notify>) -> SocketAddrV6 {
+    let (listener, address) = listen().await;
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let (_refused, mut respond) = connection.accept().await.unwrap().unwrap();
+        respond.send_reset(Reason::REFUSED_STREAM);
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            again.notify_one();
+            tokio::spawn(async move {
+                let mut body = request.into_body();
+                let mut length = 0;
+                while let Some(Ok(bytes)) = body.data().await {
+                    length += bytes.len();
+                }
+                let response = Response::builder().header("x-length", length);
+                drop(respond.send_response(response.body(()).unwrap(), true));
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_refused_upload_of_which_nothing_was_read_is_sent_again_with_its_whole_body() {
+    let rig = Rig::start();
+    let again = Arc::new(tokio::sync::Notify::new());
+    let pod = refusing_pod(Arc::clone(&again)).await;
+    rig.configure(|route| route.backends = vec![pod]);
+    let client = tokio::net::TcpStream::connect(rig.address).await.unwrap();
+    let (sender, connection) = h2::client::handshake(client).await.unwrap();
+    tokio::spawn(connection);
+    let mut sender = sender.ready().await.unwrap();
+    let request = Request::post("http://app.test/").body(()).unwrap();
+    let (mut response, mut upload) = sender.send_request(request, false).unwrap();
+    tokio::select! {
+        () = again.notified() => {}
+        early = &mut response => panic!("answered before the body: {early:?}"),
+    }
+    let body = Bytes::from(vec![b'x'; 10_000]);
+    upload.send_data(body, true).unwrap();
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["x-length"], "10000");
+}
+
 /// A pod whose first connection answers each request with GOAWAY and closes, with `last_stream`; its later ones answer
 /// 200. The number of its connections.
 async fn leaving_pod(last_stream: u32) -> (SocketAddrV6, Arc<AtomicUsize>) {
