@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_agent_datapath::{KernelEvent, KernelEventKind, KernelEvents, SharedDatapath};
-use dormouse_agent_pod::Network;
 use dormouse_fleet::client::LinkError;
 use dormouse_fleet::node as fleet;
 use dormouse_fleet::proto::{Count, Down, PodStatus, Woke, pod_status::Phase};
@@ -36,9 +35,6 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// Pause before the next attempt while the stream's send queue is full.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
-/// Quarantine of released addresses beyond the usual one, without a stream to control: other nodes may be without one too,
-/// and use their last entries.
-const QUARANTINE_ALONE: Duration = Duration::from_mins(59);
 /// Maximum pause of the loop: without a stream nothing is due.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -76,8 +72,6 @@ pub struct Node {
     pub activators: Activators,
     /// A probe of the activators, while control does not grant leases.
     pub probe: Option<Probe>,
-    /// The node's addresses, whose quarantine is longer without control.
-    pub network: Arc<Network>,
 }
 
 enum Event {
@@ -98,7 +92,6 @@ impl Node {
         if self.source.is_some() {
             self.datapath.apps.expect_grants();
             self.state.stale(self.datapath.apps.is_stale());
-            self.network.extend_quarantine(QUARANTINE_ALONE);
         } else {
             // Without control the lease is never renewed: entries must not expire.
             self.datapath.apps.grant(u64::MAX);
@@ -192,13 +185,6 @@ impl Node {
             warn!(%error, cause, "no fleet stream; entries stay until the node lease expires");
         }
         self.fleet.close();
-        self.alone();
-    }
-
-    /// There is no stream: the activators are probed, and quarantines are longer, since other nodes may use
-    /// their last entries.
-    fn alone(&mut self) {
-        self.network.extend_quarantine(QUARANTINE_ALONE);
         self.probe_activators(false);
     }
 
@@ -237,7 +223,7 @@ impl Node {
     fn close(&mut self) {
         self.state.connected(false);
         self.fleet.close();
-        self.alone();
+        self.probe_activators(false);
         self.graced = None;
         if let Some(source) = &mut self.source {
             source.close();

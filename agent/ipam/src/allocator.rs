@@ -1,5 +1,5 @@
-//! The allocator: chooses free addresses in constant time, never one in quarantine. Pure: time is an argument and every
-//! change is a [`Record`], so a replayed journal gives the same allocator.
+//! The allocator: chooses free addresses in constant time, and one in quarantine only when no other is left. Pure: time is
+//! an argument and every change is a [`Record`], so a replayed journal gives the same allocator.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,8 +20,12 @@ mod tests;
 
 pub use error::AllocateError;
 
-/// Default quarantine of a released address: late packets to its former holder do not reach the next one.
-pub const QUARANTINE_DEFAULT: Duration = Duration::from_mins(1);
+/// Default quarantine of a released address. A node that is cut off from control and activators connects to the backends
+/// that it knew last: for this long a removed pod's address refuses it, on every node, and is never another tenant's.
+pub const QUARANTINE_DEFAULT: Duration = Duration::from_hours(1);
+/// Longest time after a release in which the same address cannot be requested: late packets to its former holder do not
+/// reach the next one. Whoever requests an address knows whose it was.
+pub const REQUEST_QUARANTINE_MAX: Duration = Duration::from_mins(1);
 
 /// A request for the addresses of one attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +95,8 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// An allocator without leases. Released addresses stay in quarantine for `quarantine`; suffixes are drawn in `order`,
-    /// IPv4 addresses in ascending order.
+    /// An allocator without leases. Released addresses stay in quarantine for `quarantine`, unless no other is left, oldest
+    /// first; suffixes are drawn in `order`, IPv4 addresses in ascending order.
     pub fn new(
         prefix: NodePrefix,
         range4: Option<Ipv4Range>,
@@ -215,14 +219,6 @@ impl Allocator {
     fn quarantine4(&mut self, address: Ipv4Addr, at: Duration) {
         if let Some(pool) = &mut self.addresses4 {
             pool.quarantine(address.to_bits(), at);
-        }
-    }
-
-    /// From now on quarantines last this much longer than they were set to, also those that have begun.
-    pub fn extend_quarantine(&mut self, extension: Duration) {
-        self.suffixes.extend_quarantine(extension);
-        if let Some(pool) = &mut self.addresses4 {
-            pool.extend_quarantine(extension);
         }
     }
 

@@ -16,7 +16,7 @@ pub const ANONYMOUS_COHORTS: RangeInclusive<u32> = 64..=1023;
 pub const COHORTS: RangeInclusive<u32> = 1024..=(1 << ALIAS_SHIFT) - 1;
 /// Number of aliases of each cohort.
 pub const ALIASES: u32 = 3;
-/// Limit of pods of one cohort on one node, aliases and quarantined addresses included.
+/// Limit of pods of one cohort on one node, with its aliases.
 pub const COHORT_PODS_MAX: u32 = (ALIASES + 1) * NUMBERS;
 
 /// Position of the alias in a cohort.

@@ -131,11 +131,6 @@ impl Leases {
         self.lock().allocator.usage(now)
     }
 
-    /// From now on quarantines last this much longer than they were set to, also those that have begun.
-    pub fn extend_quarantine(&self, extension: Duration) {
-        self.lock().allocator.extend_quarantine(extension);
-    }
-
     /// The journal's counters.
     pub fn writes(&self) -> Writes {
         self.lock().writes

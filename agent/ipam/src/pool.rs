@@ -8,6 +8,10 @@ use crate::lane::Lane;
 use crate::order::Order;
 use crate::prefix::{NodePrefix, Suffix};
 
+/// Limit of numbers in quarantine, which bounds memory and journal: 4 releases per second in an hour. Beyond it the oldest
+/// become free.
+const QUARANTINED_MAX: usize = 1 << 14;
+
 /// The kind of numbers in a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Space {
@@ -56,8 +60,8 @@ pub(crate) enum Use {
     Free,
     /// Leased or claimed.
     Held,
-    /// In quarantine until then (since boot).
-    QuarantinedUntil(Duration),
+    /// In quarantine since then (since boot).
+    QuarantinedAt(Duration),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,9 +78,7 @@ pub(crate) struct Pool {
     space: Space,
     order: Order,
     quarantine: Duration,
-    /// Time that quarantines last beyond their end, for now.
-    extension: Duration,
-    /// Held numbers (`None`) and quarantined ones (until when); `quarantined` has the latter too, oldest first.
+    /// Held numbers (`None`) and quarantined ones (since when); `quarantined` has the latter too, oldest first.
     uses: HashMap<u32, Option<Duration>>,
     quarantined: VecDeque<(u32, Duration)>,
     cursors: HashMap<Lane, Cursor>,
@@ -88,7 +90,6 @@ impl Pool {
             space,
             order,
             quarantine,
-            extension: Duration::ZERO,
             uses: HashMap::new(),
             quarantined: VecDeque::new(),
             cursors: HashMap::new(),
@@ -114,11 +115,21 @@ impl Pool {
         numbers.find(|number| !self.uses.contains_key(number))
     }
 
+    /// The number of the lanes that is in quarantine for the longest time.
+    pub(crate) fn draw_quarantined(&self, lanes: &[Lane]) -> Option<u32> {
+        let of_lanes = |number: &u32| {
+            let lane = self.space.lane_of(*number);
+            lane.is_some_and(|lane| lanes.contains(&lane))
+        };
+        let mut oldest_first = self.quarantined.iter().map(|(number, _)| *number);
+        oldest_first.find(of_lanes)
+    }
+
     pub(crate) fn state(&self, number: u32) -> Use {
         match self.uses.get(&number) {
             None => Use::Free,
             Some(None) => Use::Held,
-            Some(Some(until)) => Use::QuarantinedUntil(*until + self.extension),
+            Some(Some(at)) => Use::QuarantinedAt(*at),
         }
     }
 
@@ -155,13 +166,12 @@ impl Pool {
         }
     }
 
-    /// Quarantines a number, held or not, from `at` (since boot); one that is in quarantine already keeps its end.
+    /// Quarantines a number, held or not, from `at` (since boot); one that is in quarantine already keeps its begin.
     pub(crate) fn quarantine(&mut self, number: u32, at: Duration) {
         if self.space.gateway() == Some(number) {
             return;
         }
-        let until = at + self.quarantine;
-        match self.uses.insert(number, Some(until)) {
+        match self.uses.insert(number, Some(at)) {
             Some(Some(earlier)) => {
                 self.uses.insert(number, Some(earlier));
                 return;
@@ -169,21 +179,25 @@ impl Pool {
             Some(None) => {}
             None => self.count_used(number),
         }
-        self.quarantined.push_back((number, until));
+        self.quarantined.push_back((number, at));
+        if self.quarantined.len() > QUARANTINED_MAX {
+            self.free_oldest(|_| true);
+        }
     }
 
     /// Frees numbers whose quarantine has ended.
     pub(crate) fn expire(&mut self, now: Duration) {
-        let extension = self.extension;
-        let ended = |(_, until): &mut (u32, Duration)| *until + extension <= now;
-        while let Some((number, _)) = self.quarantined.pop_front_if(ended) {
-            self.release(number);
-        }
+        let quarantine = self.quarantine;
+        while self.free_oldest(|at| at + quarantine <= now) {}
     }
 
-    /// From now on quarantines last this much longer, also those that have begun.
-    pub(crate) fn extend_quarantine(&mut self, extension: Duration) {
-        self.extension = extension;
+    /// Ends the oldest quarantine if `ended` is true for its begin.
+    fn free_oldest(&mut self, ended: impl Fn(Duration) -> bool) -> bool {
+        let oldest = self.quarantined.pop_front_if(|(_, at)| ended(*at));
+        if let Some((number, _)) = oldest {
+            self.release(number);
+        }
+        oldest.is_some()
     }
 
     /// Sets the cursor of the number's lane to `number`.
@@ -195,11 +209,7 @@ impl Pool {
 
     /// Quarantined numbers and since when, oldest first.
     pub(crate) fn quarantined(&self) -> impl Iterator<Item = (u32, Duration)> {
-        let since = |(number, until): &(u32, Duration)| {
-            let at = until.saturating_sub(self.quarantine);
-            (*number, at)
-        };
-        self.quarantined.iter().map(since)
+        self.quarantined.iter().copied()
     }
 
     /// The next number of each lane.

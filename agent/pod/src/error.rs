@@ -57,7 +57,7 @@ pub enum NetworkError {
     /// Another request works on the attachment for too long.
     #[error("another request on {0} is still running")]
     Busy(LeaseKey),
-    /// STATUS: every address is leased or in quarantine.
+    /// STATUS: every address is leased.
     #[error("{0}")]
     Full(AllocateError),
     /// STATUS: an interface that all pods need was deleted.

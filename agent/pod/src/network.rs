@@ -235,11 +235,6 @@ impl Network {
         self.leases.usage(since_boot())
     }
 
-    /// From now on released addresses are in quarantine for this much longer than usual, also those released before.
-    pub fn extend_quarantine(&self, extension: Duration) {
-        self.leases.extend_quarantine(extension);
-    }
-
     fn publish(&self, suffix: Suffix, pod: PodEntry) -> Result<(), NetworkError> {
         let added = self.table().add(pod);
         added.map_err(|source| NetworkError::Table {

@@ -272,7 +272,6 @@ fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
         stale: Stale::new(alone, LEASE_DEFAULT),
         activators: Activators::load(&run.state_dir),
         probe: None,
-        network: Arc::clone(&parts.network),
     })
 }
 

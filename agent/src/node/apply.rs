@@ -1,7 +1,6 @@
 //! Applies one message of control: settings, entries, a grace period, the lease, then pods.
 
 use std::net::Ipv6Addr;
-use std::time::Duration;
 
 use dormouse_fleet::Boottime;
 use dormouse_fleet::backend::UnpackError;
@@ -102,7 +101,6 @@ impl Node {
             self.state.granted();
             self.state.stale(false);
             self.stale.granted(self.fleet.lease(), Boottime::now());
-            self.network.extend_quarantine(Duration::ZERO);
         }
         if let Some(pods) = &mut self.pods {
             if step.run_complete {

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{AllocateError, Allocator, Ipv4Wish, Request, Usage};
-use crate::lane::COHORTS;
+use super::{AllocateError, Allocator, Ipv4Wish, REQUEST_QUARANTINE_MAX, Request, Usage};
+use crate::lane::{COHORTS, Lane};
 use crate::lease::{KEY_LEN_MAX, Lease, LeaseKey, State};
-use crate::pool::Use;
+use crate::pool::{Pool, Use};
 use crate::prefix::Suffix;
 
 impl Allocator {
@@ -115,17 +115,15 @@ impl Allocator {
 
     fn draw(&self, cohort: Option<u32>) -> Result<Suffix, AllocateError> {
         let Some(cohort) = cohort else {
-            let drawn = self.suffixes.draw(self.prefix.anonymous());
-            return drawn.map(Suffix).ok_or_else(|| AllocateError::Exhausted {
+            let drawn = draw_from(&self.suffixes, &[self.prefix.anonymous()]);
+            return drawn.map(Suffix).ok_or(AllocateError::Exhausted {
                 prefix: self.prefix,
                 held: self.leases.len(),
-                quarantined: self.suffixes.quarantined_count(),
             });
         };
         self.check_cohort(cohort)?;
-        self.prefix
-            .cohort_lanes(cohort)
-            .find_map(|lane| self.suffixes.draw(lane))
+        let lanes: Vec<Lane> = self.prefix.cohort_lanes(cohort).collect();
+        draw_from(&self.suffixes, &lanes)
             .map(Suffix)
             .ok_or(AllocateError::CohortExhausted { cohort })
     }
@@ -174,11 +172,9 @@ impl Allocator {
         let (Some(range), Some(pool)) = (self.range4, &self.addresses4) else {
             return Err(AllocateError::NoIpv4Range { wanted: None });
         };
-        let drawn = pool.draw(range.lane()).map(Ipv4Addr::from_bits);
-        drawn.ok_or_else(|| AllocateError::Ipv4Exhausted {
-            range,
-            quarantined: pool.quarantined_count(),
-        })
+        draw_from(pool, &[range.lane()])
+            .map(Ipv4Addr::from_bits)
+            .ok_or(AllocateError::Ipv4Exhausted { range })
     }
 
     fn requested4(&self, address: Ipv4Addr, now: Duration) -> Result<Ipv4Addr, AllocateError> {
@@ -198,10 +194,14 @@ impl Allocator {
         match state {
             Use::Free => Ok(()),
             Use::Held => Err(self.taken(address)),
-            Use::QuarantinedUntil(until) => Err(AllocateError::Quarantined {
-                address,
-                left_ms: until.saturating_sub(now).as_millis(),
-            }),
+            Use::QuarantinedAt(at) => {
+                let left = (at + REQUEST_QUARANTINE_MAX).saturating_sub(now);
+                if left.is_zero() {
+                    return Ok(());
+                }
+                let left_ms = left.as_millis();
+                Err(AllocateError::Quarantined { address, left_ms })
+            }
         }
     }
 
@@ -233,4 +233,10 @@ impl Allocator {
         };
         AllocateError::Taken { address, holder }
     }
+}
+
+/// The next free number of the first lane that has one; if none has, the one that is in quarantine for the longest time.
+fn draw_from(pool: &Pool, lanes: &[Lane]) -> Option<u32> {
+    let free = lanes.iter().find_map(|lane| pool.draw(*lane));
+    free.or_else(|| pool.draw_quarantined(lanes))
 }

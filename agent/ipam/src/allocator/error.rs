@@ -79,19 +79,17 @@ pub enum AllocateError {
         /// Remaining quarantine, in milliseconds.
         left_ms: u128,
     },
-    /// All addresses are leased or in quarantine.
-    #[error("no address left in {prefix}: {held} leased, {quarantined} in quarantine")]
+    /// All addresses are leased.
+    #[error("no address left in {prefix}: {held} leased")]
     Exhausted {
         /// The node's prefix.
         prefix: NodePrefix,
         /// Leased addresses.
         held: usize,
-        /// Addresses in quarantine.
-        quarantined: usize,
     },
-    /// All numbers of the cohort are leased or in quarantine.
+    /// All numbers of the cohort are leased.
     #[error(
-        "no number left in cohort {cohort} and its {ALIASES} aliases: all {COHORT_PODS_MAX} of this node are leased or in quarantine"
+        "no number left in cohort {cohort} and its {ALIASES} aliases: all {COHORT_PODS_MAX} of this node are leased"
     )]
     CohortExhausted {
         /// The pod's cohort.
@@ -114,14 +112,10 @@ pub enum AllocateError {
         /// The node's range.
         range: Ipv4Range,
     },
-    /// All IPv4 addresses are leased or in quarantine.
-    #[error(
-        "no IPv4 address left in {range}, {quarantined} of them in quarantine: widen the range or run fewer pods"
-    )]
+    /// All IPv4 addresses are leased.
+    #[error("no IPv4 address left in {range}: widen the range or run fewer pods")]
     Ipv4Exhausted {
         /// The node's range.
         range: Ipv4Range,
-        /// Addresses in quarantine.
-        quarantined: usize,
     },
 }

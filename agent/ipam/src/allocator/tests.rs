@@ -45,38 +45,63 @@ fn numbers_are_drawn_in_order_from_the_first_anonymous_cohort() {
 }
 
 #[test]
-fn a_released_address_is_quarantined_before_it_is_leased_again() {
+fn a_released_address_is_quarantined_for_an_hour_while_others_are_free() {
     let mut allocator = allocator("2001:db8::/120", QUARANTINE_DEFAULT);
-    let suffixes: Vec<_> = (0..240)
-        .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
-        .collect();
-    assert!(allocator.check_room(seconds(1)).is_err());
-    allocator.apply(&Record::Free(suffixes[7], seconds(10)));
-    let refused = allocator
-        .claim(&request("x", None), seconds(69))
-        .unwrap_err();
-    assert!(matches!(
-        refused,
-        AllocateError::Exhausted {
-            held: 239,
-            quarantined: 1,
-            ..
-        }
-    ));
-    assert_eq!(take(&mut allocator, "x", seconds(70)), suffixes[7]);
+    let first = take(&mut allocator, "first", seconds(0));
+    allocator.apply(&Record::Free(first, seconds(0)));
+    let hour = seconds(3_600);
+    for i in 0..239 {
+        let taken = take(&mut allocator, &format!("c{i}"), hour - seconds(1));
+        assert_ne!(taken, first);
+        allocator.apply(&Record::Free(taken, hour - seconds(1)));
+    }
+    assert_eq!(allocator.usage(hour - seconds(1)).free, 0);
+    assert_eq!(allocator.usage(hour).free, 1);
 }
 
 #[test]
-fn an_extended_quarantine_holds_for_addresses_released_before_until_it_is_taken_back() {
-    let mut allocator = allocator("2001:db8::/120", QUARANTINE_DEFAULT);
-    let suffixes: Vec<_> = (0..240)
-        .map(|i| take(&mut allocator, &format!("c{i}"), seconds(0)))
+fn a_quarantine_gives_way_when_no_address_is_free_the_oldest_first() {
+    let range = "10.0.0.0/24".parse().unwrap();
+    let mut allocator = Allocator::new(
+        "2001:db8::/120".parse().unwrap(),
+        Some(range),
+        Order::Counting,
+        QUARANTINE_DEFAULT,
+    );
+    let mut add = |container: &str, now| {
+        let request = Request {
+            ipv4: Ipv4Wish::Any,
+            ..request(container, None)
+        };
+        let lease = allocator.claim(&request, now)?;
+        allocator.apply(&Record::Reserve(Arc::clone(&lease)));
+        allocator.apply(&Record::Free(lease.suffix, now));
+        Ok::<_, AllocateError>((lease.suffix, lease.ipv4.unwrap()))
+    };
+    // As many pods as there are IPv4 addresses came and went within a minute.
+    let released: Vec<_> = (0..253)
+        .map(|i| add(&format!("c{i}"), seconds(i / 5)).unwrap())
         .collect();
-    allocator.apply(&Record::Free(suffixes[7], seconds(10)));
-    allocator.extend_quarantine(seconds(100));
-    assert!(allocator.claim(&request("x", None), seconds(169)).is_err());
-    allocator.extend_quarantine(Duration::ZERO);
-    assert_eq!(take(&mut allocator, "x", seconds(170)), suffixes[7]);
+    let again = [
+        add("x", seconds(52)).unwrap(),
+        add("y", seconds(52)).unwrap(),
+    ];
+    assert_eq!(again.map(|pod| pod.1), [released[0].1, released[1].1]);
+    // 13 of the prefix's 240 addresses were drawn twice before.
+    assert_eq!(again.map(|pod| pod.0), [released[13].0, released[14].0]);
+    allocator.check_room(seconds(52)).unwrap();
+}
+
+#[test]
+fn the_number_of_quarantined_addresses_is_bounded() {
+    let mut allocator = allocator("2001:db8::/96", QUARANTINE_DEFAULT);
+    let first = take(&mut allocator, "a", seconds(0));
+    allocator.apply(&Record::Free(first, seconds(0)));
+    for _ in 0..1 << 14 {
+        let taken = take(&mut allocator, "a", seconds(1));
+        allocator.apply(&Record::Free(taken, seconds(1)));
+    }
+    assert_eq!(allocator.usage(seconds(1)).quarantined, 1 << 14);
 }
 
 #[test]
@@ -161,8 +186,7 @@ proptest! {
                     Ok(lease) => Some(Record::Reserve(lease)),
                     Err(AllocateError::Held { .. }) => { prop_assert!(held.contains_key(&c)); None }
                     Err(error) => {
-                        let recent = freed.values().filter(|at| now < **at + seconds(600)).count();
-                        prop_assert_eq!(held.len() + recent, 240, "{}", error);
+                        prop_assert_eq!(held.len(), 240, "{}", error);
                         None
                     }
                 },
@@ -171,7 +195,12 @@ proptest! {
                 Some(Record::Reserve(lease)) => {
                     prop_assert!(!held.values().any(|s| *s == lease.suffix));
                     if let Some(at) = freed.get(&lease.suffix) {
-                        prop_assert!(now >= *at + seconds(600));
+                        let resting = |at: &Duration| now < *at + seconds(600);
+                        let others = freed.iter().filter(|(other, _)| !held.values().any(|s| s == *other));
+                        let quarantined = others.clone().filter(|(_, at)| resting(at)).count();
+                        let none_free = held.len() + quarantined == 240;
+                        let oldest = others.map(|(_, at)| *at).min();
+                        prop_assert!(!resting(at) || none_free && oldest == Some(*at));
                     }
                     held.insert(lease.key.container.parse().unwrap(), lease.suffix);
                 }

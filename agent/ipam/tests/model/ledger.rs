@@ -27,10 +27,12 @@ pub(crate) struct Ledger {
     pub(crate) held: BTreeMap<u32, Lease>,
     pub(crate) suffixes: BTreeSet<u32>,
     pub(crate) addresses4: BTreeSet<Ipv4Addr>,
-    quarantined: BTreeMap<u32, Duration>,
-    quarantined4: BTreeMap<Ipv4Addr, Duration>,
-    ends: BTreeSet<(Duration, u32)>,
-    ends4: BTreeSet<(Duration, Ipv4Addr)>,
+    /// Released numbers with the times of their release, and in the order of their releases.
+    quarantined: BTreeMap<u32, (Duration, u64)>,
+    quarantined4: BTreeMap<Ipv4Addr, (Duration, u64)>,
+    order: BTreeMap<u64, u32>,
+    order4: BTreeMap<u64, Ipv4Addr>,
+    released: u64,
     in_use: BTreeMap<u32, u32>,
 }
 
@@ -42,14 +44,19 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn pass(&mut self, now: Duration) {
-        while self.ends.first().is_some_and(|(until, _)| *until <= now) {
-            let (_, suffix) = self.ends.pop_first().unwrap();
+    /// Ends the quarantines that began at `begin` or before.
+    pub(crate) fn pass(&mut self, begin: Duration) {
+        while let Some((_, suffix)) = self.order.first_key_value()
+            && self.quarantined[suffix].0 <= begin
+        {
+            let (_, suffix) = self.order.pop_first().unwrap();
             self.quarantined.remove(&suffix);
             self.count(suffix, false);
         }
-        while self.ends4.first().is_some_and(|(until, _)| *until <= now) {
-            let (_, address) = self.ends4.pop_first().unwrap();
+        while let Some((_, address)) = self.order4.first_key_value()
+            && self.quarantined4[address].0 <= begin
+        {
+            let (_, address) = self.order4.pop_first().unwrap();
             self.quarantined4.remove(&address);
         }
     }
@@ -58,10 +65,13 @@ impl Ledger {
         let suffix = lease.suffix.0;
         assert!(self.suffixes.insert(suffix), "{suffix:08x} is leased twice");
         match self.quarantined.remove(&suffix) {
-            Some(until) => assert!(self.ends.remove(&(until, suffix))),
+            Some((_, order)) => assert!(self.order.remove(&order).is_some()),
             None => self.count(suffix, true),
         }
         if let Some(address) = lease.ipv4 {
+            if let Some((_, order)) = self.quarantined4.remove(&address) {
+                assert!(self.order4.remove(&order).is_some());
+            }
             assert!(self.addresses4.insert(address), "{address} is leased twice");
         }
         assert!(self.held.insert(container, lease.clone()).is_none());
@@ -73,17 +83,19 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn free(&mut self, container: u32, until: Duration) {
+    pub(crate) fn free(&mut self, container: u32, now: Duration) {
         let Some(lease) = self.held.remove(&container) else {
             return;
         };
+        self.released += 1;
+        let begin = (now, self.released);
         self.suffixes.remove(&lease.suffix.0);
-        self.quarantined.insert(lease.suffix.0, until);
-        self.ends.insert((until, lease.suffix.0));
+        self.quarantined.insert(lease.suffix.0, begin);
+        self.order.insert(self.released, lease.suffix.0);
         if let Some(address) = lease.ipv4 {
             self.addresses4.remove(&address);
-            self.quarantined4.insert(address, until);
-            self.ends4.insert((until, address));
+            self.quarantined4.insert(address, begin);
+            self.order4.insert(self.released, address);
         }
     }
 
@@ -95,8 +107,24 @@ impl Ledger {
         self.quarantined.contains_key(&suffix)
     }
 
-    pub(crate) fn is_quarantined4(&self, address: Ipv4Addr) -> bool {
-        self.quarantined4.contains_key(&address)
+    /// Since when a number is in quarantine.
+    pub(crate) fn since(&self, suffix: u32) -> Option<Duration> {
+        self.quarantined.get(&suffix).map(|(at, _)| *at)
+    }
+
+    pub(crate) fn since4(&self, address: Ipv4Addr) -> Option<Duration> {
+        self.quarantined4.get(&address).map(|(at, _)| *at)
+    }
+
+    /// The number of these lanes that was released first.
+    pub(crate) fn oldest(&self, lanes: &[u32]) -> Option<u32> {
+        let mut oldest_first = self.order.values().copied();
+        oldest_first
+            .find(|suffix| lane(*suffix, self.narrow).is_some_and(|lane| lanes.contains(&lane)))
+    }
+
+    pub(crate) fn oldest4(&self) -> Option<Ipv4Addr> {
+        self.order4.values().next().copied()
     }
 
     /// Count of IPv4 addresses that are leased or in quarantine.
