@@ -14,7 +14,7 @@ use std::time::Duration;
 use dormouse_fleet::proto::{
     Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase,
 };
-use dormouse_fleet::{Event, Handle, ServerConfig};
+use dormouse_fleet::{Event, Handle, Incoming, ServerConfig};
 use dormouse_rig::address::{CONTROL, NODE, PREFIX};
 use dormouse_rig::{Agent, Node, PATIENCE, UPLINK, binaries, ip, on_node, wait};
 use nix::sys::signal::Signal;
@@ -62,7 +62,7 @@ impl Control {
         let listener = TcpListener::bind(address).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(dormouse_fleet::serve(
-            listener,
+            Incoming::new(listener, 10),
             handle.clone(),
             shutdown.clone(),
         ));

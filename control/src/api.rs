@@ -24,10 +24,11 @@ use axum::{
     routing::{MethodRouter, get},
 };
 use dormouse_cluster::{App, Client, VipRange, claim::Claims};
+use dormouse_fleet::Incoming;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::listen::Clients;
 use failure::Failure;
 use kind::Kind;
 
@@ -63,7 +64,7 @@ struct Api {
 
 /// Serves the API on `listener` until `shutdown`.
 pub async fn serve(
-    listener: TcpListener,
+    incoming: Incoming,
     config: Config,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
@@ -73,7 +74,7 @@ pub async fn serve(
         insight: config.insight,
         shutdown: shutdown.clone(),
     });
-    axum::serve(listener, router(api))
+    axum::serve(Clients(incoming), router(api))
         .with_graceful_shutdown(shutdown.cancelled_owned())
         .await
 }

@@ -3,11 +3,14 @@
 use dormouse_activator::Config;
 use tracing::{info, warn};
 
-/// Descriptors for files, listeners, agents, clients of the API, and the connections between the roles.
+/// Descriptors for files, the roles' own listeners, and the connections between the roles.
 const RESERVED: u64 = 256;
 
-/// Parts that the activator needs: its clients, and its connections to pods.
-pub(crate) const ACTIVATOR_PARTS: u64 = 2;
+/// Parts that the activator needs: its clients, its connections to pods, and the ports of apps.
+pub(crate) const ACTIVATOR_PARTS: u64 = 3;
+
+/// Parts that the control plane always needs: the API's clients, and the nodes.
+pub(crate) const CONTROL_PARTS: u64 = 2;
 
 /// Parts that the store needs: its clients.
 pub(crate) const STORE_PARTS: u64 = 1;
@@ -40,11 +43,11 @@ mod tests {
 
     #[test]
     fn the_parts_leave_descriptors_for_the_other_roles() {
-        let all = ACTIVATOR_PARTS + STORE_PARTS;
-        for (limit, expected) in [(1024, 256), (4096, 1280), (300, 50), (2, 1), (0, 1)] {
+        let all = CONTROL_PARTS + ACTIVATOR_PARTS + STORE_PARTS;
+        for (limit, expected) in [(1024, 128), (4096, 640), (300, 25), (2, 1), (0, 1)] {
             assert_eq!(part(limit, all), expected, "{limit}");
         }
-        assert_eq!(part(1024, ACTIVATOR_PARTS), 384);
+        assert_eq!(part(1024, ACTIVATOR_PARTS), 256);
         assert_eq!(part(1024, 0), 768);
     }
 }

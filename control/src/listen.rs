@@ -1,8 +1,11 @@
 //! The listening sockets of the roles.
 
+use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
+use axum::serve::Listener;
+use dormouse_fleet::{Connection, Incoming};
 use tokio::net::TcpListener;
 
 /// Listens for a role.
@@ -12,4 +15,20 @@ pub(crate) async fn listen(address: SocketAddr, role: &str) -> Result<TcpListene
             "failed to listen on {address} for the {role}: stop another control plane on it, or choose another address of this host"
         )
     })
+}
+
+/// Accepted connections, for axum.
+pub(crate) struct Clients(pub(crate) Incoming);
+
+impl Listener for Clients {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        self.0.accept().await
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
 }

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
 use dormouse_apps::epoch;
 use dormouse_cluster::{Channel, Client, VipRange, channel, reflector};
-use dormouse_fleet::ServerConfig;
+use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::server::raise_descriptor_limit;
 use dormouse_store::{Limits, Store, durable::DataDir};
@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::descriptors::{self, ACTIVATOR_PARTS, STORE_PARTS};
+use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
 use crate::{api, listen, metrics};
 use connect::{connect, lazy};
 use listeners::Listeners;
@@ -48,7 +48,8 @@ struct Roles {
     /// Ends the other roles.
     shutdown: CancellationToken,
     registry: Registry,
-    /// Limit of the store's clients, of the activator's, and of its connections to pods.
+    /// Limit of the API's clients, of the nodes, of the store's clients, of the activator's, of its connections to pods, and of the
+    /// ports of apps.
     connections_max: usize,
 }
 
@@ -83,14 +84,14 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
 
 /// The parts into which the roles of this process divide its file descriptors.
 fn parts(without: &[Role]) -> u64 {
-    [
+    let here = [
         (Role::Activator, ACTIVATOR_PARTS),
         (Role::Store, STORE_PARTS),
     ]
     .into_iter()
     .filter(|(role, _)| !without.contains(role))
-    .map(|(_, parts)| parts)
-    .sum()
+    .map(|(_, parts)| parts);
+    CONTROL_PARTS + here.sum::<u64>()
 }
 
 /// Runs only the store, or a command on its data directory.
@@ -255,12 +256,13 @@ impl Roles {
         listener: TcpListener,
         activator: Option<dormouse_activator::Handle>,
     ) {
+        let incoming = Incoming::new(listener, self.connections_max);
         let shutdown = self.shutdown.clone();
         self.running.spawn(async move {
             if let Some(activator) = activator {
                 shutdown.run_until_cancelled(activator.ready()).await;
             }
-            let served = dormouse_fleet::serve(listener, fleet, shutdown);
+            let served = dormouse_fleet::serve(incoming, fleet, shutdown);
             served.await.context("fleet failed")
         });
     }
@@ -302,7 +304,8 @@ impl Roles {
     }
 
     fn serve_api(&mut self, config: api::Config, listener: TcpListener) {
-        let served = api::serve(listener, config, self.shutdown.clone());
+        let incoming = Incoming::new(listener, self.connections_max);
+        let served = api::serve(incoming, config, self.shutdown.clone());
         self.running
             .spawn(async move { served.await.context("API failed") });
     }

@@ -93,9 +93,14 @@ fn request(to: SocketAddrV6, line: &str, body: &str) -> std::io::Result<String> 
 
 /// The status of the creation of an app.
 fn create(name: &str) -> std::io::Result<String> {
+    create_on(name, 80)
+}
+
+/// The status of the creation of an app with this port.
+fn create_on(name: &str, port: usize) -> std::io::Result<String> {
     let app = format!(
         r#"{{"apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {{"name": "{name}"}},
-        "spec": {{"port": 80, "targetPort": 8000, "container": {{"command": ["/bin/true"]}}}}}}"#
+        "spec": {{"port": {port}, "targetPort": 8000, "container": {{"command": ["/bin/true"]}}}}}}"#
     );
     request(API, &format!("POST {APPS}"), &app)
 }
@@ -143,6 +148,32 @@ fn half_open_clients_of_apps_do_not_stop_the_api_and_the_store() {
     }
     let apps = request(API, &format!("GET {APPS}"), "");
     assert_eq!(apps.expect("the API responds"), "200");
+}
+
+/// The status of an endpoint of the process's metrics.
+fn metrics_of_up() -> std::io::Result<String> {
+    request(
+        SocketAddrV6::new(Ipv6Addr::LOCALHOST, 9090, 0, 0),
+        "GET /metrics",
+        "",
+    )
+}
+
+#[test]
+fn ports_of_apps_do_not_use_up_the_descriptors() {
+    enter_network();
+    let folder = tempfile::TempDir::new().unwrap();
+    let limits = limits();
+    let _up = up(&limits, folder.path(), "");
+    raise_descriptor_limit();
+    until("the API creates an app", || {
+        create("first").is_ok_and(|status| status == "201")
+    });
+    for port in 0..DESCRIPTORS {
+        let status = create_on(&format!("app-{port}"), 20_000 + port);
+        assert_eq!(status.expect("the API responds"), "201", "{port}");
+    }
+    assert_eq!(metrics_of_up().expect("metrics are served"), "200");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Limit of the memory of open client connections, all apps together, besides that of parked requests.
     pub connection_bytes_max: usize,
+    /// Limit of the ports on which the activator listens; apps with further ones are not reached.
+    pub ports_max: usize,
     /// Limit of one app's open client connections.
     pub connections_per_app_max: usize,
     /// Limit of connections to backends, all apps together. Idle ones are closed while less than a quarter is left.
@@ -49,6 +51,7 @@ impl Config {
             queue_bytes_per_app_max: 1 << 28,
             connections_max: 120_000,
             connection_bytes_max: 1 << 30,
+            ports_max: 1 << 16,
             connections_per_app_max: 20_000,
             backend_connections_max: 120_000,
             header_timeout: Duration::from_mins(1),
@@ -59,11 +62,12 @@ impl Config {
         }
     }
 
-    /// Lowers the limits of connections to `max` clients and as many connections to backends, of which one app's
-    /// clients have half.
+    /// Lowers the limits of connections to `max` clients, as many connections to backends and as many ports; one app's clients
+    /// have half.
     pub fn limit_connections(&mut self, max: usize) {
         self.connections_max = self.connections_max.min(max);
         self.backend_connections_max = self.backend_connections_max.min(max);
+        self.ports_max = self.ports_max.min(max);
         self.connections_per_app_max = self.connections_per_app_max.min(max.div_ceil(2));
     }
 }

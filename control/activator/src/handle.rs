@@ -32,6 +32,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
     let (reports, receiver) = mpsc::channel(config.reports_max);
     let connections = Arc::new(Semaphore::new(config.connections_max));
     let open_bytes = OpenBytes::new(config.connection_bytes_max);
+    let ports = Ports::new(config.ports_max);
     let budget = Budget::new(QueueLimits {
         count_max: config.parked_max,
         bytes_max: config.parked_bytes_max,
@@ -47,7 +48,7 @@ pub fn new(config: Config) -> (Handle, mpsc::Receiver<Report>) {
     };
     let shared = Shared {
         core: Arc::new(core),
-        ports: Ports::default(),
+        ports,
         complete: watch::Sender::new(false),
         connections,
         open_bytes,

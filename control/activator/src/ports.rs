@@ -14,8 +14,9 @@ use tracing::warn;
 const BACKLOG: i32 = 4096;
 
 /// The ports that apps use.
-#[derive(Default)]
 pub(crate) struct Ports {
+    /// Limit of listeners.
+    max: usize,
     open: Mutex<BTreeMap<u16, Port>>,
     /// Notified when [`Ports::take_opened`] has a new listener.
     pub(crate) opened: Notify,
@@ -27,7 +28,7 @@ struct Port {
 }
 
 enum Listener {
-    /// Another process listens on the port.
+    /// Another process listens on the port, or the limit of listeners is reached.
     Failed,
     Opened(TcpListener),
     /// An accept loop has it.
@@ -43,6 +44,15 @@ pub(crate) struct OpenedPort {
 }
 
 impl Ports {
+    /// No port yet, and at most `max`.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            open: Mutex::default(),
+            opened: Notify::new(),
+        }
+    }
+
     /// Opens the ports that are new, and closes those that are no longer used. Accepted connections stay open.
     pub(crate) fn set(&self, ports: &BTreeSet<u16>) {
         let mut open = self.open.lock();
@@ -53,10 +63,11 @@ impl Ports {
             }
             stays
         });
+        let mut left = self.max.saturating_sub(listeners(&open));
         for port in ports {
             open.entry(*port).or_insert_with(|| Port {
                 closed: CancellationToken::new(),
-                listener: listen_or_warn(*port),
+                listener: listen_or_warn(*port, &mut left),
             });
         }
         drop(open);
@@ -66,9 +77,12 @@ impl Ports {
     /// New listeners. With `retry`, ports that could not be opened are tried again.
     pub(crate) fn take_opened(&self, retry: bool) -> Vec<OpenedPort> {
         let mut taken = Vec::new();
-        for (port, entry) in &mut *self.open.lock() {
+        let mut open = self.open.lock();
+        let mut left = self.max.saturating_sub(listeners(&open));
+        for (port, entry) in &mut *open {
             if retry && matches!(entry.listener, Listener::Failed) {
-                entry.listener = listen(*port).map_or(Listener::Failed, Listener::Opened);
+                let opened = listen(*port, &mut left);
+                entry.listener = opened.map_or(Listener::Failed, Listener::Opened);
             }
             if matches!(entry.listener, Listener::Opened(_))
                 && let Listener::Opened(listener) =
@@ -85,8 +99,14 @@ impl Ports {
     }
 }
 
-fn listen_or_warn(port: u16) -> Listener {
-    match listen(port) {
+/// The number of open listeners.
+fn listeners(ports: &BTreeMap<u16, Port>) -> usize {
+    let open = |port: &&Port| !matches!(port.listener, Listener::Failed);
+    ports.values().filter(open).count()
+}
+
+fn listen_or_warn(port: u16, left: &mut usize) -> Listener {
+    match listen(port, left) {
         Ok(listener) => Listener::Opened(listener),
         Err(error) => {
             warn!(port, %error, "failed to listen for apps; retrying every second");
@@ -95,12 +115,17 @@ fn listen_or_warn(port: u16) -> Listener {
     }
 }
 
-fn listen(port: u16) -> io::Result<TcpListener> {
+/// Listens on a port, if there are listeners `left`.
+fn listen(port: u16, left: &mut usize) -> io::Result<TcpListener> {
+    let rest = left.checked_sub(1);
+    let rest = rest
+        .ok_or_else(|| io::Error::other("too many ports: raise the limit of file descriptors"))?;
     let socket = Socket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_only_v6(true)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
     socket.listen(BACKLOG)?;
+    *left = rest;
     Ok(socket.into())
 }

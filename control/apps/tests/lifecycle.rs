@@ -10,7 +10,7 @@ use dormouse_fleet::client::{Link, connect, endpoint};
 use dormouse_fleet::proto::{
     self, Beat, Entry, Hello, PodSpec, PodStatus, Stages, Up, Woke, entry::Mode, pod_status::Phase,
 };
-use dormouse_fleet::{Backend, Boottime, ServerConfig};
+use dormouse_fleet::{Backend, Boottime, Incoming, ServerConfig};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::{Store, server};
 use k8s_openapi::api::core::v1::Pod;
@@ -56,7 +56,7 @@ impl World {
         let (fleet, fleet_events) = dormouse_fleet::start(config, shutdown.clone());
         let (listener, control) = listen().await;
         tokio::spawn(dormouse_fleet::serve(
-            listener,
+            Incoming::new(listener, 10),
             fleet.clone(),
             shutdown.clone(),
         ));

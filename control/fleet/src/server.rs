@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::clock::Boottime;
 use crate::handle::{Handle, Shared};
+use crate::incoming::Incoming;
 use crate::proto::fleet_server::{Fleet, FleetServer};
 use crate::proto::{Down, Up};
 use crate::root::{Event, Next, Session};
@@ -27,7 +26,7 @@ const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Serves agents until `shutdown`, which also ends their streams.
 pub async fn serve(
-    listener: TcpListener,
+    incoming: Incoming,
     handle: Handle,
     shutdown: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
@@ -41,9 +40,8 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .initial_connection_window_size(1 << 20)
-        .tcp_nodelay(true)
         .add_service(service)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown.cancelled_owned())
+        .serve_with_incoming_shutdown(incoming.connections(), shutdown.cancelled_owned())
         .await
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use dormouse_fleet::client::{Link, connect, endpoint};
 use dormouse_fleet::node::Node;
 use dormouse_fleet::proto::{Down, Entry, NodeConfig, PodSpec};
-use dormouse_fleet::{Boottime, Event, Handle, ServerConfig, serve, start};
+use dormouse_fleet::{Boottime, Event, Handle, Incoming, ServerConfig, serve, start};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -36,7 +36,11 @@ async fn control() -> Control {
     let (handle, events) = start(config, shutdown.clone());
     let listener = TcpListener::bind("[::1]:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(serve(listener, handle.clone(), shutdown.clone()));
+    tokio::spawn(serve(
+        Incoming::new(listener, 10),
+        handle.clone(),
+        shutdown.clone(),
+    ));
     Control {
         handle,
         events,

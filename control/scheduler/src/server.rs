@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use nix::time::{ClockId, clock_gettime};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::binder::{self, Outcome};
@@ -93,7 +93,7 @@ impl Server {
         let served = tonic::transport::Server::builder()
             .add_service(service)
             .serve_with_incoming_shutdown(
-                TcpListenerStream::new(listener),
+                TcpIncoming::from(listener).with_nodelay(Some(true)),
                 shutdown.clone().cancelled_owned(),
             );
         tokio::select! {

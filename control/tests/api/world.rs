@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use dormouse::api::{self, Insight};
 use dormouse_cluster::Client;
+use dormouse_fleet::Incoming;
 use dormouse_store::{Store, server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -54,7 +55,11 @@ impl World {
             ranges: vec!["fd00:10::/108".parse().unwrap()],
             insight: Arc::new(FixedInsight),
         };
-        tokio::spawn(api::serve(listener, config, shutdown.clone()));
+        tokio::spawn(api::serve(
+            Incoming::new(listener, 1_000),
+            config,
+            shutdown.clone(),
+        ));
         Self {
             endpoint: format!("http://{address}"),
             store,
