@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use dormouse_ebpf::packet::{
-    ETHERTYPE_IPV4, ETHERTYPE_IPV6, L3, Packet, Read, SCTP, TCP, UDP, read,
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, ICMP, ICMPV6, L3, Packet, Read, SCTP, TCP, UDP, read,
 };
 
 use dormouse_agent_datapath::octets;
@@ -18,27 +18,44 @@ pub struct Opening {
     pub source: SocketAddr,
     /// Address and port that the client connects to; of the same family.
     pub target: SocketAddr,
-    /// IP protocol number: TCP, UDP or SCTP.
+    /// IP protocol number: TCP, UDP, SCTP, or that of ICMP in the addresses' family, without ports.
     pub protocol: u8,
 }
 
 impl Opening {
-    /// The frame: a TCP SYN, an SCTP INIT, or a UDP datagram.
+    /// Whether it is an echo request of ICMP, which has no ports.
+    pub fn is_echo(&self) -> bool {
+        matches!(self.protocol, ICMP | ICMPV6)
+    }
+
+    /// The frame: a TCP SYN, an SCTP INIT, a UDP datagram, or an ICMP echo request.
     pub fn frame(&self) -> Vec<u8> {
         let mut payload = match self.protocol {
             TCP => tcp(),
             SCTP => sctp(),
+            ICMP => echo(8),
+            ICMPV6 => echo(128),
             _ => udp(),
         };
-        payload[..2].copy_from_slice(&self.source.port().to_be_bytes());
-        payload[2..4].copy_from_slice(&self.target.port().to_be_bytes());
+        if !self.is_echo() {
+            payload[..2].copy_from_slice(&self.source.port().to_be_bytes());
+            payload[2..4].copy_from_slice(&self.target.port().to_be_bytes());
+        }
         match self.protocol {
+            ICMP => {
+                let sum = !fold(sum(&payload));
+                payload[2..4].copy_from_slice(&sum.to_be_bytes());
+            }
             SCTP => {
                 let crc = crc32c(&payload);
                 payload[8..12].copy_from_slice(&crc.to_le_bytes());
             }
             protocol => {
-                let at = if protocol == UDP { 6 } else { 16 };
+                let at = match protocol {
+                    ICMPV6 => 2,
+                    UDP => 6,
+                    _ => 16,
+                };
                 let sum = !fold(self.pseudo_header(payload.len()) + sum(&payload));
                 // In UDP, a checksum of zero means "none": it is sent as all ones.
                 let sum = if protocol == UDP && sum == 0 {
@@ -114,6 +131,11 @@ fn sctp() -> Vec<u8> {
     packet
 }
 
+/// An echo request (RFC 792, RFC 4443 4.1), without checksum.
+fn echo(kind: u8) -> Vec<u8> {
+    vec![kind, 0, 0, 0, 0, 1, 0, 1]
+}
+
 fn sum(bytes: &[u8]) -> u64 {
     let pairs = bytes.chunks(2);
     let words = pairs.map(|pair| {
@@ -144,17 +166,39 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Source and destination of a frame that a program returned; none if it is no TCP, UDP or SCTP packet.
+/// Source and destination of a frame that a program returned; none if it is no TCP, UDP or SCTP packet and no ICMP message.
 pub fn ends(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
     let mut packet = Packet::default();
-    if frame.len() <= L3 || !matches!(read(&frame, &mut packet), Read::Transport) {
+    if frame.len() <= L3 {
         return None;
+    }
+    match read(&frame, &mut packet) {
+        Read::Transport => {}
+        Read::Other => return icmp_ends(frame),
+        _ => return None,
     }
     let end = |address: [u8; 16], port| SocketAddr::new(IpAddr::from(address).to_canonical(), port);
     Some((
         end(packet.source, packet.source_port),
         end(packet.target, packet.target_port),
     ))
+}
+
+/// Source and destination of an ICMP message without IP options or extension headers.
+fn icmp_ends(frame: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+    let ip = frame.get(L3..)?;
+    let (source, target): (IpAddr, IpAddr) = match ip.first()? >> 4 {
+        4 if *ip.get(9)? == ICMP => {
+            let at = |at: usize| Some(IpAddr::from(*ip.get(at..)?.first_chunk::<4>()?));
+            (at(12)?, at(16)?)
+        }
+        6 if *ip.get(6)? == ICMPV6 => {
+            let at = |at: usize| Some(IpAddr::from(*ip.get(at..)?.first_chunk::<16>()?));
+            (at(8)?, at(24)?)
+        }
+        _ => return None,
+    };
+    Some((SocketAddr::new(source, 0), SocketAddr::new(target, 0)))
 }
 
 #[cfg(test)]
@@ -183,6 +227,24 @@ mod tests {
                 assert!(packet.begins(), "{opening:?}");
                 assert_eq!(ends(&frame), Some((opening.source, opening.target)));
             }
+        }
+    }
+
+    #[test]
+    fn an_echo_request_has_addresses_and_a_correct_checksum_but_no_ports() {
+        for (source, target, protocol, header) in [
+            ("[fd00::1]:0", "[fd00::2]:0", ICMPV6, 40),
+            ("10.0.0.1:0", "10.0.0.2:0", ICMP, 20),
+        ] {
+            let opening = opening(source, target, protocol);
+            let frame = opening.frame();
+            assert_eq!(ends(&frame), Some((opening.source, opening.target)));
+            let payload = &frame[L3 + header..];
+            let pseudo = match protocol {
+                ICMPV6 => opening.pseudo_header(payload.len()),
+                _ => 0,
+            };
+            assert_eq!(fold(pseudo + sum(payload)), 0xffff);
         }
     }
 

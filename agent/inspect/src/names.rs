@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use dormouse_agent_datapath::{FrontendAddress, Pinned, octets};
 use dormouse_ebpf::decide::Tables as _;
 use dormouse_ebpf::maps::{FRONTEND_SOURCE_RANGES, FRONTEND_VIP, FrontendKey, NO_SLOT};
-use dormouse_ebpf::packet::{SCTP, TCP, UDP};
+use dormouse_ebpf::packet::{ICMP, ICMPV6, SCTP, TCP, UDP};
 
 use super::InspectError;
 use super::services::{self, ServiceQuery, ServiceRow};
@@ -145,6 +145,7 @@ pub fn protocol_name(number: u8) -> String {
         TCP => "tcp".to_owned(),
         UDP => "udp".to_owned(),
         SCTP => "sctp".to_owned(),
+        ICMP | ICMPV6 => "icmp".to_owned(),
         0 => "any".to_owned(),
         other => other.to_string(),
     }

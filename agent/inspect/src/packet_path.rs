@@ -71,7 +71,7 @@ impl<'a> PacketPath<'a> {
         };
         found.lines.extend(self.stale());
         let mut sent = self.opening;
-        if self.from != From::Outside && !self.bare {
+        if self.from != From::Outside && !self.bare && !self.opening.is_echo() {
             let call = self.socket(&mut found.lines, &mut sent);
             if let Call::Refused(verdict) = call {
                 found.stop(Outcome::Refused, Some(verdict));

@@ -12,6 +12,7 @@ use dormouse_agent_inspect::packet_path::PacketPath;
 use dormouse_agent_inspect::{API_VERSION, Exit, InspectError, address, reason};
 use dormouse_agent_services::address::parse_address;
 use dormouse_command::{OutputFormat, write_value};
+use dormouse_ebpf::packet::{ICMP, ICMPV6};
 use serde_json::json;
 
 use super::flows::service;
@@ -25,6 +26,7 @@ const SOURCE_PORT: u16 = 40_000;
 #[command(after_help = "Examples:
   sudo dormouse-agent explain flow 2001:db8:7::17 service/shop/web tcp/80
   sudo dormouse-agent explain flow 192.0.2.9 203.0.113.5 udp/53 --from outside
+  sudo dormouse-agent explain flow 192.0.2.9 203.0.113.5 icmp --from outside
   sudo dormouse-agent explain address fd00:20::7
   dormouse-agent explain code DM6020
 
@@ -51,7 +53,7 @@ struct FlowFlags {
     source: String,
     /// Destination: an address, or service/NAMESPACE/NAME
     target: String,
-    /// Protocol and destination port, like tcp/80
+    /// Protocol and destination port, like tcp/80; or icmp, for an echo request
     port: String,
     /// The node itself is the source
     #[arg(long, conflicts_with = "from")]
@@ -127,8 +129,13 @@ fn explain_flow(flags: &FlowFlags, out: &mut dyn Write) -> Result<Exit, InspectE
 
 /// The packet to explain, from the command line.
 fn opening(flags: &FlowFlags) -> Result<Opening, InspectError> {
-    let (protocol, port) = wanted_port(&flags.port)?;
-    let source = source(&flags.source)?;
+    let mut source = source(&flags.source)?;
+    let (protocol, port) = if flags.port.eq_ignore_ascii_case("icmp") {
+        source.set_port(0);
+        (if source.is_ipv4() { ICMP } else { ICMPV6 }, 0)
+    } else {
+        wanted_port(&flags.port)?
+    };
     let target = match parse_address(flags.target.trim_matches(['[', ']'])) {
         Some(address) => address,
         None => service_address(flags, source.is_ipv4(), (protocol, port))?,
@@ -167,7 +174,7 @@ fn wanted_port(text: &str) -> Result<(u8, u16), InspectError> {
     });
     read.ok_or_else(|| {
         let message = format!("{text:?} is not a protocol and port");
-        InspectError::usage(message, "write it like tcp/80, udp/53 or sctp/3868")
+        InspectError::usage(message, "write it like tcp/80, udp/53, sctp/3868 or icmp")
     })
 }
 

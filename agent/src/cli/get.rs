@@ -19,6 +19,7 @@ use super::node_flags::{NodeFlags, print_note};
   dormouse-agent get services -A              every service port that this node serves
   dormouse-agent get services web -n shop -o yaml
   dormouse-agent get backends shop/web         connections of each backend: started, and still open
+  dormouse-agent get backends -A
   sudo dormouse-agent get drops                dropped and refused packets, by reason and Service
   sudo dormouse-agent get addresses            address leases; works without a running agent")]
 pub struct Get {
@@ -64,6 +65,9 @@ struct Plain {
 struct BackendsFlags {
     /// Only backends of this Service (namespace/name, or namespace/name:port), or of the app with this VIP
     of: Option<String>,
+    /// Backends of all Services and apps; the same as without a name
+    #[arg(short = 'A', long, conflicts_with = "of")]
+    all_namespaces: bool,
     #[command(flatten)]
     plain: Plain,
 }
@@ -93,7 +97,7 @@ pub(super) fn get(flags: &Get, out: &mut dyn Write) -> Result<Exit, InspectError
             list(out, &rows, plain.form)?;
             say_none("apps that this node follows", rows.is_empty());
         }
-        Resource::Backends(BackendsFlags { of, plain }) => {
+        Resource::Backends(BackendsFlags { of, plain, .. }) => {
             let (pinned, names) = plain.node.named()?;
             let rows = backends::rows(&pinned, &names, of.as_deref());
             list(out, &rows, plain.form)?;

@@ -146,6 +146,8 @@ fn explanations_show_where_a_packet_goes_and_why() {
             &["PASSED to [2001:db8:9::9]:80"],
         );
         check(&flow("fd00:20::7 sctp/80"), 1, &["DM6018"]);
+        let echo = "2001:db8:9::9 icmp";
+        check(&flow(echo), 0, &["PASSED to [2001:db8:9::9]:0"]);
         check(
             "explain flow 2001:db8:78::1 2001:db8:1b::5 tcp/443",
             1,
@@ -238,7 +240,7 @@ fn invalid_commands_are_refused_with_the_next_step() {
         );
         check("explain flow 10.0.0.1 10.0.0.2 tcp/0", 2, "tcp/80");
         check(
-            "explain flow 10.0.0.1 10.0.0.2 icmp",
+            "explain flow 10.0.0.1 10.0.0.2 gre",
             2,
             "is not a protocol and port",
         );
@@ -518,6 +520,7 @@ fn backends(place: &Inspected<'_>) {
     assert_eq!(counted("[fd00:20::7]:80/tcp"), (2, 1, 1));
     assert_eq!(counted("[fd00:20::a]:53/udp"), (1, 2, 2));
     assert_eq!(counted("fd00:10::7"), (1, 1, 1));
+    assert_eq!(counted("-A"), counted(""));
     assert_eq!(counted("fd00:10::8"), (1, 0, 0));
     assert_eq!(counted("[fd00:20::8]:80/tcp"), (0, 0, 0));
 }

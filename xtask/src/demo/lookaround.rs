@@ -28,8 +28,8 @@ pub(super) fn keep(cluster: &mut Cluster) -> Result<()> {
     say(&format!("  explain         {control} explain app careful"));
     if let Some(node) = world.nodes().first() {
         say(&format!(
-            "  in the kernel   bpftool map dump pinned {}/v5/lease",
-            node.bpffs.display()
+            "  in the kernel   bpftool map dump pinned {}",
+            node.pinned("lease")?.display()
         ));
         say(&format!(
             "  logs            ls {}/*.log",

@@ -1,5 +1,6 @@
 //! One host of a world: where its namespace, cgroup, pins and folders are.
 
+use std::io;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,16 @@ impl Host {
     /// stay there.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, WorldError> {
         netns::enter(&self.netns, work)
+    }
+
+    /// The pinned map `name` of the agent that runs here, whatever the version of its layout.
+    pub fn pinned(&self, name: &str) -> io::Result<PathBuf> {
+        let mut layouts = std::fs::read_dir(&self.bpffs)?
+            .map(|entry| Ok(entry?.path().join(name)))
+            .collect::<io::Result<Vec<_>>>()?;
+        layouts.sort();
+        let newest = layouts.into_iter().rfind(|map| map.exists());
+        newest.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such pinned map"))
     }
 
     /// The file for what `program` writes.

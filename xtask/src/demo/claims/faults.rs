@@ -179,7 +179,7 @@ fn route_through(client: &Host, node: Option<&Host>) -> Result<()> {
 
 /// The end of the node's lease from the kernel's map: CLOCK_BOOTTIME in nanoseconds.
 fn lease_end(host: &Host) -> Result<u64> {
-    let map = host.bpffs.join("v5").join("lease");
+    let map = host.pinned("lease")?;
     let output = Command::new("bpftool")
         .args(["-j", "map", "dump", "pinned"])
         .arg(&map)
