@@ -2,6 +2,7 @@
 
 mod activators;
 mod apply;
+mod drops;
 mod gone;
 mod probe;
 mod routes;
@@ -25,6 +26,7 @@ use crate::source::fleet_state::FleetState;
 
 pub use activators::Activators;
 pub use apply::{ApplyError, Graced};
+pub use drops::Drops;
 pub use gone::Gone;
 pub use probe::Probe;
 pub use routes::Routes;
@@ -64,8 +66,10 @@ pub struct Node {
     pub state: Arc<FleetState>,
     /// A message whose entries are written and whose grace period is not over; later messages wait for it.
     pub graced: Option<Graced>,
-    /// VIPs that do not exist.
+    /// VIPs that raise no miss for a moment.
     pub gone: Gone,
+    /// Entries that are being dropped.
+    pub drops: Option<Drops>,
     /// Whether the last entries are used without control and activators.
     pub stale: Stale,
     /// The activators' health endpoints.
@@ -79,6 +83,7 @@ enum Event {
     Kernel(KernelEvent),
     Pod(PodStatus),
     Graced,
+    Dropped,
     Probed(bool),
     Count,
     Expire,
@@ -104,6 +109,7 @@ impl Node {
             let event = tokio::select! {
                 () = shutdown.cancelled() => Event::Shutdown,
                 () = apply::graced(&mut self.graced) => Event::Graced,
+                () = drops::graced(&mut self.drops) => Event::Dropped,
                 answered = probe::probed(&mut self.probe) => Event::Probed(answered),
                 signal = next_signal(&mut self.source), if self.graced.is_none() => Event::Signal(signal),
                 event = self.events.next() => Event::Kernel(event),
@@ -129,13 +135,18 @@ impl Node {
             Event::Kernel(event) => self.noticed(event),
             Event::Pod(status) => self.report(status),
             Event::Graced => self.finish_graced(),
+            Event::Dropped => self.end_drops(),
             Event::Probed(answered) => self.probed(answered),
             Event::Count => {
                 self.count();
-                self.forget_gone();
+                let vips = self.gone.second();
+                self.expect_misses(&vips);
                 self.probe_activators(false);
             }
-            Event::Expire => self.expire(),
+            Event::Expire => {
+                self.expire();
+                self.begin_drops();
+            }
             Event::Due => self.check_silence(),
             Event::Shutdown => {}
         }
@@ -238,10 +249,9 @@ impl Node {
     }
 
     fn noticed(&mut self, event: KernelEvent) {
+        let now = Boottime::now();
         // A miss from before this agent: the packet's port is not known, and its activator has it.
-        if event.kind == KernelEventKind::Miss && event.protocol == 0 {
-            return self.fleet.missed(event.vip, Boottime::now());
-        }
+        let portless = event.kind == KernelEventKind::Miss && event.protocol == 0;
         // A VIP without an entry may belong to a sleeping app: control decides, and wakes each app once.
         let woke = Woke {
             vip: event.vip,
@@ -249,7 +259,14 @@ impl Node {
             port: event.port.into(),
             protocol: event.protocol.into(),
         };
-        self.fleet.woke(woke, Boottime::now());
+        let followed = if portless {
+            self.fleet.missed(event.vip, now)
+        } else {
+            self.fleet.woke(woke, now)
+        };
+        if !followed && !self.gone.add(event.vip) {
+            self.expect_misses(&[event.vip]);
+        }
     }
 
     fn report(&mut self, status: PodStatus) {
@@ -279,20 +296,21 @@ impl Node {
     }
 
     fn count(&mut self) {
-        let counts = self.datapath.apps.counts();
+        let (counts, now) = (self.datapath.apps.counts(), Boottime::now());
         for count in counts {
-            self.fleet.count(Count {
+            let count = Count {
                 vip: count.vip,
                 interval_ns: count.interval_ns,
                 connections: count.connections,
                 connection_ns: count.connection_ns,
                 open: count.open,
-            });
+            };
+            self.fleet.count(count, now);
         }
     }
 
-    fn forget_gone(&mut self) {
-        if let Err(error) = self.datapath.apps.forget_gone(&self.gone.second()) {
+    fn expect_misses(&self, vips: &[u32]) {
+        if let Err(error) = self.datapath.apps.expect_misses(vips) {
             warn!(%error, "failed to remove the entries of VIPs that do not exist");
         }
     }

@@ -88,14 +88,37 @@ pub(super) fn publish(arrays: &Arrays, pool: &Pool, entry: &Entry) -> Result<(),
     Ok(())
 }
 
-/// Switches apps to another mode, without any other change.
-pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) {
-    for vip in vips {
+/// Switches apps to another mode, without any other change. Returns those that were in another mode.
+pub(super) fn flip(arrays: &Arrays, vips: &[u32], mode: Mode) -> Vec<u32> {
+    let differs = |vip: &u32| {
         let (route, _) = arrays.slot(*vip);
-        if route.present && !route.is_service() {
+        let differs = route.present && !route.is_service() && route.mode != mode;
+        if differs {
             arrays.write_route(*vip, Route { mode, ..route });
         }
+        differs
+    };
+    vips.iter().copied().filter(differs).collect()
+}
+
+/// The next packet to a VIP without an entry raises a miss again.
+pub(super) fn expect_miss(arrays: &Arrays, vip: u32) {
+    let (route, _) = arrays.slot(vip);
+    if vip < VIPS_MAX && !route.present {
+        write_absent(arrays, vip, route);
     }
+}
+
+/// Begins another sleep of a VIP without an entry.
+fn write_absent(arrays: &Arrays, vip: u32, before: Route) {
+    let absent = Route {
+        owner: Owner::App {
+            share: 0,
+            sleep: before.sleep().wrapping_add(1),
+        },
+        ..Route::ABSENT
+    };
+    arrays.write_route(vip, absent);
 }
 
 /// Removes a pod from an app's backends, without any other change.
@@ -140,16 +163,7 @@ pub(super) fn forget(arrays: &Arrays, pool: &Pool, vip: u32) {
     if !route.present || route.is_service() {
         return;
     }
-    arrays.write_route(
-        vip,
-        Route {
-            owner: Owner::App {
-                share: 0,
-                sleep: route.sleep().wrapping_add(1),
-            },
-            ..Route::ABSENT
-        },
-    );
+    write_absent(arrays, vip, route);
     arrays.write_set(vip, Set::default());
     pool.release_all(arrays, set);
 }

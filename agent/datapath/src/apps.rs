@@ -66,12 +66,18 @@ impl Apps {
         app_entries::publish(&self.arrays, &self.pool, entry)
     }
 
-    /// Switches VIPs to another mode and keeps their backends: one word each.
-    pub fn flip(&self, vips: &[u32], mode: Mode) {
-        for vips in vips.chunks(TURN) {
+    /// Switches VIPs to another mode and keeps their backends: one word each. Returns those that were in another mode.
+    pub fn flip(&self, vips: &[u32], mode: Mode) -> Vec<u32> {
+        let flip = |vips: &[u32]| {
             let _writer = self.counters.lock();
-            app_entries::flip(&self.arrays, vips, mode);
-        }
+            app_entries::flip(&self.arrays, vips, mode)
+        };
+        vips.chunks(TURN).flat_map(flip).collect()
+    }
+
+    /// Whether a VIP has open connections, without those to an activator.
+    pub fn is_used(&self, vip: u32) -> bool {
+        self.counters.lock().is_used(vip)
     }
 
     /// Removes a VIP's entry: its packets are sent to an activator, and the first one raises a miss.
@@ -81,13 +87,18 @@ impl Apps {
         counters.forget(vip)
     }
 
-    /// Removes the entries that say that there is no such VIP; those of other VIPs stay. The first packet to each raises a
-    /// miss again.
-    pub fn forget_gone(&self, vips: &[u32]) -> Result<(), DatapathError> {
-        let gone = |vip: &&u32| self.arrays.slot(**vip).0.gone;
-        vips.iter()
-            .filter(gone)
-            .try_for_each(|vip| self.forget(*vip))
+    /// Makes the next packet to each VIP raise a miss again: those without an entry, and those whose entry says that there is no
+    /// such VIP, which is removed. Entries of other VIPs stay.
+    pub fn expect_misses(&self, vips: &[u32]) -> Result<(), DatapathError> {
+        for vip in vips {
+            if self.arrays.slot(*vip).0.gone {
+                self.forget(*vip)?;
+            } else {
+                let _writer = self.counters.lock();
+                app_entries::expect_miss(&self.arrays, *vip);
+            }
+        }
+        Ok(())
     }
 
     /// Indexes of the VIPs with an entry, sorted.

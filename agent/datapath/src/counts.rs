@@ -161,6 +161,12 @@ impl Counters {
             .collect()
     }
 
+    /// Whether a VIP has open connections; true if its row was being changed at each attempt.
+    pub(super) fn is_used(&self, vip: u32) -> bool {
+        let open = |sum: Counts| sum.open().cast_signed() > 0;
+        self.before.contains_key(&vip) && self.sum(vip).is_none_or(open)
+    }
+
     /// A VIP's sums over all CPUs, if no CPU was changing its row.
     pub(super) fn sum(&self, vip: u32) -> Option<Counts> {
         let settled = (0..TRIES).find_map(|_| {

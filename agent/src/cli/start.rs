@@ -14,6 +14,7 @@ use dormouse_agent_datapath::{Datapath, SharedDatapath, pod_keys};
 use dormouse_agent_inspect as inspect;
 use dormouse_agent_pod::{Ipv4Range, Network, NetworkConfig, NodePrefix, PodEntry, PodTable};
 use dormouse_agent_services::Strictness;
+use dormouse_agent_sys::retry;
 use dormouse_fleet::Stale;
 use dormouse_fleet::lease::LEASE_DEFAULT;
 use dormouse_fleet::node as fleet;
@@ -53,10 +54,19 @@ pub(super) fn run(run: Run, prefix: NodePrefix) -> Result<()> {
 fn lock(state_dir: &Path) -> Result<Flock<OwnedFd>> {
     let failed = || format!("failed to use the state folder {}", state_dir.display());
     fs::create_dir_all(state_dir).with_context(failed)?;
-    let file = File::create(state_dir.join("agent.lock")).with_context(failed)?;
-    Flock::lock(OwnedFd::from(file), FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
+    let path = state_dir.join("agent.lock");
+    let attempt = || {
+        let file = File::create(&path)?;
+        let locked = Flock::lock(OwnedFd::from(file), FlockArg::LockExclusiveNonblock);
+        locked.map_err(|(_, error)| io::Error::from(error))
+    };
+    let is_held = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    retry::wait(retry::INSTANT, is_held, attempt).map_err(|error| {
+        if !is_held(&error) {
+            return anyhow::Error::new(error).context(failed());
+        }
         anyhow::anyhow!(
-            "another agent uses {} ({error}); stop it first, or give --state-dir",
+            "another agent uses {}; stop it first, or give --state-dir",
             state_dir.display()
         )
     })
@@ -269,6 +279,7 @@ fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
         state: Arc::clone(&parts.fleet),
         graced: None,
         gone: Gone::default(),
+        drops: None,
         stale: Stale::new(alone, LEASE_DEFAULT),
         activators: Activators::load(&run.state_dir),
         probe: None,
@@ -363,5 +374,23 @@ mod tests {
         );
         drop(first);
         lock(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn the_lock_of_a_killed_agent_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                both.wait();
+                lock(dir.path()).map(drop)
+            });
+            both.wait();
+            // A child that the killed agent has forked holds the lock until it has called exec.
+            std::thread::yield_now();
+            drop(held);
+            waiting.join().unwrap().unwrap();
+        });
     }
 }

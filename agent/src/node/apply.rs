@@ -154,8 +154,8 @@ impl Node {
     fn publish(&mut self, entries: &[Entry]) -> Result<(), ApplyError> {
         for entry in entries {
             self.datapath.apps.publish(&translate(entry)?)?;
-            if entry.gone {
-                self.gone.add(entry.vip);
+            if entry.gone && !self.gone.add(entry.vip) {
+                self.datapath.apps.forget(entry.vip)?;
             }
         }
         Ok(())

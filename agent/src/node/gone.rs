@@ -1,7 +1,10 @@
-//! VIPs that do not exist: their entries are removed after a second, so that a scan of the VIP range fills no table, and an
-//! app created later is found by the next packet.
+//! VIPs that raise no miss for a second: those that do not exist, and those that the node does not follow because of its limits. So
+//! a scan of the VIP range fills no table, and an app created later is found by the next packet.
 
-/// The VIPs that do not exist and whose entries suppress further misses.
+/// Limit of the VIPs of a second, which bounds their memory.
+const MAX: usize = 1 << 16;
+
+/// The VIPs whose next packets raise no miss yet.
 #[derive(Debug, Default)]
 pub struct Gone {
     /// Since the last second.
@@ -11,9 +14,13 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// Adds a VIP for at least a second, at most two.
-    pub fn add(&mut self, vip: u32) {
-        self.recent.push(vip);
+    /// Adds a VIP for at least a second, at most two. False at the limit.
+    pub fn add(&mut self, vip: u32) -> bool {
+        let room = self.recent.len() < MAX;
+        if room {
+            self.recent.push(vip);
+        }
+        room
     }
 
     /// A second has passed: the VIPs whose packets may raise misses again.
@@ -36,5 +43,14 @@ mod tests {
         gone.add(2);
         assert_eq!(gone.second(), [1]);
         assert_eq!(gone.second(), [2]);
+    }
+
+    #[test]
+    fn a_scan_is_not_listed_without_limit() {
+        let mut gone = Gone::default();
+        assert!((0..1 << 16).all(|vip| gone.add(vip)));
+        assert!(!gone.add(1 << 16));
+        gone.second();
+        assert!(gone.add(1 << 16));
     }
 }

@@ -3,6 +3,8 @@
 //! The caller applies each [`Step`] in order: entries, a grace period if required, the lease, then [`Node::applied`]. The
 //! lease comes after the grace period, so that no program that has read a replaced entry finds the lease renewed.
 
+mod follows;
+mod misses;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -14,6 +16,9 @@ use crate::clock::Boottime;
 use crate::proto::pod_status::Phase;
 use crate::proto::{Beat, Count, Down, Entry, Grant, Hello, NodeStatus, PodStatus, Up, Woke};
 
+pub use follows::DropEnd;
+use follows::Follows;
+use misses::Misses;
 pub use step::{Step, StreamError};
 
 /// Time for which VIPs to follow are collected before they are sent.
@@ -22,6 +27,8 @@ pub const WANT_BATCH: Duration = Duration::from_millis(10);
 pub const WANT_PER_MESSAGE_MAX: usize = 1_024;
 /// Limit of the VIPs that a node requests or follows; packets to further ones are forwarded to the activator.
 pub const FOLLOWS_MAX: usize = crate::root::FOLLOWS_MAX;
+/// Time without a connection after which the entry of a VIP is dropped, ± 20%.
+pub const IDLE: Duration = Duration::from_mins(10);
 /// Interval of beats before the first grant sets it.
 const BEAT_FIRST: Duration = Duration::from_secs(1);
 /// A stream without a grant for this long is treated as broken: TCP alone would take an hour to detect it.
@@ -36,8 +43,8 @@ pub struct Node {
     status: NodeStatus,
     epoch: u64,
     beat_period: Duration,
-    /// The newest version of each followed VIP that was received on this stream; 0 if none was.
-    follows: BTreeMap<u32, u64>,
+    follows: Follows,
+    misses: Misses,
     /// VIPs to request.
     want: BTreeSet<u32>,
     want_since: Option<Boottime>,
@@ -76,7 +83,8 @@ impl Node {
             status: NodeStatus::default(),
             epoch: 0,
             beat_period: BEAT_FIRST,
-            follows: installed.iter().map(|vip| (*vip, 0)).collect(),
+            follows: Follows::new(installed),
+            misses: Misses::new(),
             want: BTreeSet::new(),
             want_since: None,
             requested: BTreeSet::new(),
@@ -104,9 +112,8 @@ impl Node {
             applied: 0,
             applied_sent: 0,
         });
-        for version in self.follows.values_mut() {
-            *version = 0;
-        }
+        let (follows, mut missed) = self.follows.open();
+        self.want.append(&mut missed);
         self.want.append(&mut self.requested);
         self.want_since = (!self.want.is_empty()).then_some(now);
         self.pods_changed.clear();
@@ -115,7 +122,7 @@ impl Node {
         let hello = Hello {
             node: self.name.clone(),
             boot_id: self.boot_id.clone(),
-            follows: self.follows.keys().copied().collect(),
+            follows,
             status: Some(self.status.clone()),
             version: self.version.clone(),
         };
@@ -154,8 +161,8 @@ impl Node {
             });
         }
         stream.received = down.seq;
+        let entries = self.newer(down.entries, now);
         let lease_until = down.grant.and_then(|grant| self.granted(grant, now));
-        let entries = self.newer(down.entries);
         Ok(Step {
             seq: down.seq,
             config: down.config,
@@ -180,26 +187,22 @@ impl Node {
         self.beat_period = (lease / 3).max(Duration::from_millis(10));
         stream.granted_at = now;
         stream.beat_due = stream.beat_due.min(beat + self.beat_period).max(now);
+        for vip in self.follows.answered(beat) {
+            self.want(vip, now);
+        }
         Some(beat + lease)
     }
 
     /// The entries that are not older than those received before on this stream. Their VIPs are followed from now on,
     /// except those that do not exist.
-    fn newer(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
-        let mut newer = Vec::with_capacity(entries.len());
-        for entry in entries {
+    fn newer(&mut self, mut entries: Vec<Entry>, now: Boottime) -> Vec<Entry> {
+        entries.retain(|entry| {
             self.requested.remove(&entry.vip);
             self.want.remove(&entry.vip);
-            let version = self.follows.entry(entry.vip).or_default();
-            if entry.version >= *version {
-                *version = entry.version;
-                if entry.gone {
-                    self.follows.remove(&entry.vip);
-                }
-                newer.push(entry);
-            }
-        }
-        newer
+            let (vip, version) = (entry.vip, entry.version);
+            self.follows.received(vip, version, entry.gone, now)
+        });
+        entries
     }
 
     /// Everything up to the message `seq` is in force in the kernel.
@@ -209,22 +212,49 @@ impl Node {
         }
     }
 
-    /// The kernel reported a packet to a VIP without an entry.
-    pub fn missed(&mut self, vip: u32, now: Boottime) {
-        let room = self.follows.len() + self.want.len() + self.requested.len() < FOLLOWS_MAX;
-        if room && !self.follows.contains_key(&vip) && !self.requested.contains(&vip) {
-            self.want.insert(vip);
-            self.want_since.get_or_insert(now);
+    /// The kernel reported a packet to a VIP without an entry. False if the node does not follow it, because of the limits: a
+    /// later packet has to be reported again.
+    pub fn missed(&mut self, vip: u32, now: Boottime) -> bool {
+        let known = self.follows.contains(vip)
+            || self.follows.missed_after_drop(vip)
+            || self.want.contains(&vip)
+            || self.requested.contains(&vip);
+        if known {
+            return true;
         }
+        let room = self.follows.len() + self.want.len() + self.requested.len() < FOLLOWS_MAX;
+        let admitted = room && self.misses.admit(now);
+        if admitted {
+            self.want(vip, now);
+        }
+        admitted
     }
 
-    /// The kernel reported the first packet to a VIP that is asleep or that this node does not follow yet.
-    pub fn woke(&mut self, woke: Woke, now: Boottime) {
-        self.missed(woke.vip, now);
-        if self.woke.len() < FOLLOWS_MAX {
+    fn want(&mut self, vip: u32, now: Boottime) {
+        self.want.insert(vip);
+        self.want_since.get_or_insert(now);
+    }
+
+    /// The kernel reported the first packet to a VIP that is asleep or that this node does not follow yet. False as for
+    /// [`Node::missed`].
+    pub fn woke(&mut self, woke: Woke, now: Boottime) -> bool {
+        let follows = self.missed(woke.vip, now);
+        if follows && self.woke.len() < FOLLOWS_MAX {
             let target = (woke.vip, woke.port, woke.protocol);
             self.woke.entry(target).or_insert(woke);
         }
+        follows
+    }
+
+    /// Begins to drop up to `limit` VIPs without use for `idle`. The caller sends their new connections to an activator, waits for a
+    /// grace period and calls [`Node::end_drop`] for each.
+    pub fn begin_drops(&mut self, idle: Duration, limit: usize, now: Boottime) -> Vec<u32> {
+        self.follows.begin_drops(now, idle, limit)
+    }
+
+    /// Ends the drop of a VIP; `used`: it has open connections.
+    pub fn end_drop(&mut self, vip: u32, used: bool, now: Boottime) -> DropEnd {
+        self.follows.end_drop(vip, used, now)
     }
 
     /// Queues a pod's new status.
@@ -234,7 +264,8 @@ impl Node {
     }
 
     /// Adds counters of the data plane to those not sent yet.
-    pub fn count(&mut self, count: Count) {
+    pub fn count(&mut self, count: Count, now: Boottime) {
+        self.follows.used(count.vip, now);
         let sum = self.counts.entry(count.vip).or_insert(Count {
             vip: count.vip,
             ..Count::default()
@@ -266,7 +297,8 @@ impl Node {
         let immediately = stream.applied > stream.applied_sent
             || !self.woke.is_empty()
             || !self.pods_changed.is_empty()
-            || !self.counts.is_empty();
+            || !self.counts.is_empty()
+            || self.follows.has_drops();
         if immediately {
             return Some(Boottime(0));
         }
@@ -299,6 +331,7 @@ impl Node {
             applied,
             beat,
             want: want.into_iter().collect(),
+            drop: self.follows.send_drops(now),
             woke: woke.into_values().collect(),
             pods: self.take_pods(),
             counts: std::mem::take(&mut self.counts).into_values().collect(),

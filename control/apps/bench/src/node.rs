@@ -205,14 +205,16 @@ impl Node {
 
     fn count(&mut self) {
         let second = u64::try_from(SECOND.as_nanos()).unwrap_or(u64::MAX);
+        let now = Boottime::now();
         for vip in &self.load {
-            self.core.count(Count {
+            let count = Count {
                 vip: *vip,
                 interval_ns: second,
                 connections: 1,
                 connection_ns: second,
                 open: 1,
-            });
+            };
+            self.core.count(count, now);
         }
     }
 

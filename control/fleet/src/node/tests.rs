@@ -199,8 +199,8 @@ fn counts_sum_up_while_there_is_no_stream() {
         connection_ns: 15,
         open: 3,
     };
-    node.count(count);
-    node.count(Count { open: 1, ..count });
+    node.count(count, Boottime(0));
+    node.count(Count { open: 1, ..count }, Boottime(0));
     node.open(Boottime(0));
     let sum = node.next(Boottime(1)).unwrap().counts[0];
     assert_eq!(
@@ -238,4 +238,109 @@ fn a_vip_that_does_not_exist_is_not_followed_and_is_requested_again_after_anothe
     assert_eq!(node.follows(), 0);
     node.missed(3, Boottime(3));
     assert_eq!(node.next(Boottime(3) + WANT_BATCH).unwrap().want, [3]);
+}
+
+/// A node that has received an entry of VIP 5 at time 0 and drops it after `SECOND`.
+fn node_that_dropped_5(opened: Boottime) -> Node {
+    let mut node = node(&[]);
+    node.open(opened);
+    assert!(node.missed(5, opened));
+    node.receive(down(1, vec![entry(5, 1)], None), opened)
+        .unwrap();
+    let later = opened + 2 * SECOND;
+    assert_eq!(node.begin_drops(SECOND, 10, later), [5]);
+    assert_eq!(node.begin_drops(SECOND, 10, later), [] as [u32; 0]);
+    assert_eq!(node.end_drop(5, false, later), DropEnd::Dropped);
+    let sent = node.next(later).unwrap();
+    assert_eq!((sent.drop, node.follows()), (vec![5], 0));
+    node
+}
+
+#[test]
+fn a_dropped_vip_is_followed_again_only_after_control_has_received_the_drop() {
+    let opened = Boottime(5_000);
+    let mut node = node_that_dropped_5(opened);
+    // Sent before control had received the drop.
+    let late = node.receive(down(2, vec![entry(5, 2)], None), opened + 2 * SECOND);
+    assert_eq!(late.unwrap().entries, []);
+    assert!(node.missed(5, opened + 2 * SECOND));
+    let earlier_beat = grant(opened.0, 1);
+    node.receive(down(3, vec![], Some(earlier_beat)), opened + 3 * SECOND)
+        .unwrap();
+    let beat_at = opened + 4 * SECOND;
+    let up = node.next(beat_at).unwrap();
+    assert_eq!(
+        (up.want, up.beat),
+        (vec![], Some(Beat { at_ns: beat_at.0 }))
+    );
+    node.receive(down(4, vec![], Some(grant(beat_at.0, 1))), beat_at)
+        .unwrap();
+    assert_eq!(node.next(beat_at + WANT_BATCH).unwrap().want, [5]);
+    let again = node.receive(down(5, vec![entry(5, 2)], None), beat_at);
+    assert_eq!(again.unwrap().entries.len(), 1);
+}
+
+#[test]
+fn a_new_stream_follows_a_dropped_vip_that_was_missed() {
+    let opened = Boottime(5_000);
+    let mut node = node_that_dropped_5(opened);
+    assert!(node.missed(5, opened + 2 * SECOND));
+    node.close();
+    let hello = node.open(opened + 3 * SECOND).hello.unwrap();
+    assert_eq!(hello.follows, [] as [u32; 0]);
+    let up = node.next(opened + 3 * SECOND + WANT_BATCH).unwrap();
+    assert_eq!(up.want, [5]);
+}
+
+#[test]
+fn an_entry_stays_if_it_is_used_or_a_newer_one_is_received() {
+    let opened = Boottime(5_000);
+    let mut node = node(&[]);
+    node.open(opened);
+    let entries = vec![entry(5, 1), entry(6, 1), entry(7, 1)];
+    node.receive(down(1, entries, None), opened).unwrap();
+    let later = opened + 2 * SECOND;
+    let count = Count {
+        vip: 7,
+        open: 1,
+        ..Count::default()
+    };
+    node.count(count, later);
+    let mut begun = node.begin_drops(SECOND, 10, later);
+    begun.sort_unstable();
+    assert_eq!(begun, [5, 6], "7 has an open connection");
+    node.receive(down(2, vec![entry(5, 2)], None), later)
+        .unwrap();
+    assert_eq!(node.end_drop(5, false, later), DropEnd::Newer);
+    assert_eq!(node.end_drop(6, true, later), DropEnd::Used);
+    assert_eq!(node.follows(), 3);
+}
+
+#[test]
+fn a_scan_of_vips_is_admitted_at_a_rate_and_leaves_room_for_new_apps() {
+    let mut node = node(&[]);
+    let start = Boottime(1_000_000_000);
+    node.open(start);
+    let admitted = (0..1 << 20).filter(|vip| node.missed(*vip, start)).count();
+    assert!(admitted <= 2_000, "{admitted}");
+    let second = start + SECOND;
+    let seen = (1 << 20..(1 << 20) + 40).filter(|vip| node.missed(*vip, second));
+    assert_eq!(seen.count(), 40);
+}
+
+#[test]
+fn the_entries_used_least_recently_are_dropped_when_a_node_follows_too_many() {
+    let high = u32::try_from(FOLLOWS_MAX / 8 * 7).unwrap();
+    let vips: Vec<u32> = (0..high + 3).collect();
+    let mut node = node(&vips);
+    assert_eq!(node.begin_drops(SECOND, 0, Boottime(1)), [] as [u32; 0]);
+    for vip in 10..high + 3 {
+        let count = Count {
+            vip,
+            open: 1,
+            ..Count::default()
+        };
+        node.count(count, Boottime(2));
+    }
+    assert_eq!(node.begin_drops(SECOND, 1_000, Boottime(3)), [0, 1, 2]);
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use dormouse_fleet::node::Node;
+use dormouse_fleet::node::{DropEnd, Node};
 use dormouse_fleet::proto::{Down, Up};
 use dormouse_fleet::root::Session;
 use dormouse_fleet::{Boottime, Stale};
 
-use super::{TERMS, TICK, Without};
+use super::{IDLE, TERMS, TICK, Without};
 
 /// Longest time a kernel program takes from reading an entry to sending the packet.
 const GRACE: Duration = Duration::from_millis(60);
@@ -21,9 +21,17 @@ pub(super) struct Kernel {
     pub(super) lease_until: Boottime,
     /// Entries are used also after the end of the lease.
     pub(super) stale: bool,
-    /// Replaced words that a running program may still use until `fading_until`.
-    pub(super) fading: BTreeMap<u32, BTreeSet<u64>>,
-    pub(super) fading_until: Boottime,
+    /// Words that messages replaced.
+    replaced: Fading,
+    /// Words of dropped entries.
+    dropped: Fading,
+}
+
+/// Replaced words that a running program may still use until then.
+#[derive(Default)]
+struct Fading {
+    words: BTreeMap<u32, BTreeSet<u64>>,
+    until: Boottime,
 }
 
 pub(super) struct Machine {
@@ -47,6 +55,10 @@ pub(super) struct Machine {
     pub(super) down: VecDeque<(Boottime, Down)>,
     /// A message whose entries are applied, while the kernel may still use the replaced words.
     pub(super) grace: Option<Grace>,
+    /// Unused entries that are being dropped, and the end of their grace period.
+    drops: Option<(Boottime, Vec<u32>)>,
+    /// Entries that were dropped.
+    pub(super) dropped: usize,
 }
 
 /// The rest of a message, to be applied when no program can use the replaced words.
@@ -54,6 +66,17 @@ pub(super) struct Grace {
     until: Boottime,
     seq: u64,
     lease_until: Option<Boottime>,
+}
+
+impl Kernel {
+    /// The pods to which a program may send packets to each VIP.
+    pub(super) fn usable(&self, now: Boottime) -> impl Iterator<Item = (&u32, &BTreeSet<u64>)> {
+        let fading = [&self.replaced, &self.dropped].into_iter();
+        let fading = fading.filter(move |fading| now < fading.until);
+        self.words
+            .iter()
+            .chain(fading.flat_map(|fading| &fading.words))
+    }
 }
 
 fn agent(index: usize, installed: &[u32]) -> Node {
@@ -77,6 +100,8 @@ impl Machine {
             up: VecDeque::new(),
             down: VecDeque::new(),
             grace: None,
+            drops: None,
+            dropped: 0,
         }
     }
 
@@ -91,6 +116,44 @@ impl Machine {
         self.agent = agent(index, &installed);
         self.stale = Stale::new(self.kernel.stale, TERMS.lease);
         self.grace = None;
+        self.drops = None;
+    }
+
+    /// Begins to drop entries without use: the kernel sends their connections to the activator.
+    pub(super) fn begin_drops(&mut self, now: Boottime, without: Without) {
+        if self.drops.is_some() || self.session.is_none() {
+            return;
+        }
+        let vips = self.agent.begin_drops(IDLE, 2, self.clock(now));
+        let (kernel, mut words) = (&mut self.kernel, BTreeMap::new());
+        for vip in &vips {
+            let old = kernel.words.insert(*vip, BTreeSet::new());
+            words.extend(old.map(|old| (*vip, old)));
+        }
+        kernel.dropped = Fading {
+            words,
+            until: now + GRACE,
+        };
+        let grace = if without == Without::GraceBeforeDrop {
+            Duration::ZERO
+        } else {
+            GRACE
+        };
+        self.drops = (!vips.is_empty()).then_some((now + grace, vips));
+    }
+
+    /// Ends drops whose grace period is over.
+    pub(super) fn end_drops(&mut self, now: Boottime) {
+        let Some((_, vips)) = self.drops.take_if(|(until, _)| *until <= now) else {
+            return;
+        };
+        let clock = self.clock(now);
+        for vip in vips {
+            if self.agent.end_drop(vip, false, clock) == DropEnd::Dropped {
+                self.kernel.words.remove(&vip);
+                self.dropped += 1;
+            }
+        }
     }
 
     /// Probes the activators if that is due; `answers`: one can be reached.
@@ -138,15 +201,22 @@ impl Machine {
     /// Applies a message as an agent does: entries, grace period, lease, acknowledgement.
     pub(super) fn receive(&mut self, down: Down, now: Boottime, without: Without) {
         let clock = self.clock(now);
+        let all = down.entries.clone();
         let step = self.agent.receive(down, clock).unwrap();
-        if now >= self.kernel.fading_until {
-            self.kernel.fading.clear();
+        let entries = if without == Without::DroppedEntriesIgnored {
+            all
+        } else {
+            step.entries
+        };
+        if now >= self.kernel.replaced.until {
+            self.kernel.replaced.words.clear();
         }
-        for entry in step.entries {
+        for entry in entries {
             let (pods, _) = entry.backends.as_chunks::<8>();
             let pods = pods.iter().map(|pod| u64::from_be_bytes(*pod)).collect();
             let old = self.kernel.words.insert(entry.vip, pods);
-            self.kernel.fading.extend(old.map(|old| (entry.vip, old)));
+            let old = old.map(|old| (entry.vip, old));
+            self.kernel.replaced.words.extend(old);
         }
         let from_receipt = without == Without::LeaseFromSending;
         let lease_until = step.lease_until.map(|until| {
@@ -157,7 +227,7 @@ impl Machine {
             }
         });
         if step.grace {
-            self.kernel.fading_until = now + GRACE;
+            self.kernel.replaced.until = now + GRACE;
         }
         if !step.grace || without == Without::GraceBeforeGrant {
             self.grant(lease_until, now, without);

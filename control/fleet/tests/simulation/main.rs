@@ -20,6 +20,8 @@ const VIPS: u32 = 4;
 const TICK: Duration = Duration::from_millis(20);
 const TICKS: u32 = 1_000;
 const SEEDS: RangeInclusive<u64> = 1..=2_000;
+/// Time without use after which an entry is dropped.
+const IDLE: Duration = Duration::from_secs(2);
 const HOUR: Duration = Duration::from_hours(1);
 const TERMS: Terms = Terms {
     lease: Duration::from_secs(1),
@@ -42,6 +44,10 @@ enum Without {
     ActivatorFirst,
     AnswerEndsStale,
     GrantEndsStale,
+    /// An unused entry is dropped when no program can use it any more.
+    GraceBeforeDrop,
+    /// Entries that were in flight when their VIP was dropped are not applied.
+    DroppedEntriesIgnored,
     /// Entries are used without a lease while neither control nor an activator answers.
     StaleMode,
 }
@@ -57,7 +63,7 @@ fn seeds(all: RangeInclusive<u64>) -> RangeInclusive<u64> {
 
 #[test]
 fn no_packet_is_sent_to_a_removed_pod() {
-    let (mut removed, mut stale) = (0, 0);
+    let (mut removed, mut stale, mut dropped) = (0, 0, 0);
     for seed in seeds(SEEDS) {
         let mut world = World::new(seed, Without::Nothing);
         world
@@ -65,11 +71,13 @@ fn no_packet_is_sent_to_a_removed_pod() {
             .unwrap_or_else(|error| panic!("SIMULATION_SEED={seed}: {error}"));
         removed += world.seen.removed;
         stale += world.seen.stale;
+        let drops = world.machines.iter().map(|machine| machine.dropped);
+        dropped += drops.sum::<usize>();
     }
     let runs = seeds(SEEDS).count();
     assert!(
-        removed > 5 * runs && stale > 5 * runs,
-        "{removed} pods were removed, {stale} connections were stale: too few to prove anything"
+        removed > 5 * runs && stale > 5 * runs && dropped > 5 * runs,
+        "{removed} pods were removed, {stale} connections were stale, {dropped} entries were dropped: too few to prove anything"
     );
 }
 
@@ -136,6 +144,8 @@ fn leaving_out_any_rule_is_detected() {
         Without::ActivatorFirst,
         Without::AnswerEndsStale,
         Without::GrantEndsStale,
+        Without::GraceBeforeDrop,
+        Without::DroppedEntriesIgnored,
     ] {
         let caught = seeds(SEEDS).find(|seed| World::new(*seed, without).run(TICKS).is_err());
         assert!(caught.is_some(), "no run failed without {without:?}");

@@ -248,6 +248,10 @@ impl World {
             self.lose_stream(index);
             self.machines[index].restart(index);
         }
+        let machine = &mut self.machines[index];
+        if machine.frozen_until <= self.now && self.random.once_in(30) {
+            machine.begin_drops(self.now, self.without);
+        }
     }
 
     /// The root learns of it at once, the agent at its next step. Messages in flight are lost.
@@ -340,6 +344,7 @@ impl World {
         }
         machine.probe(activator, now, without);
         machine.finish_grace(now, without);
+        machine.end_drops(now);
         while machine.grace.is_none() && machine.down.front().is_some_and(|(at, _)| *at <= now) {
             let (_, down) = machine.down.pop_front().unwrap();
             machine.receive(down, now, without);
@@ -374,9 +379,7 @@ impl World {
         if !leased && machine.is_alone() {
             return Ok(());
         }
-        let fades = self.now < kernel.fading_until;
-        let fading = kernel.fading.iter().filter(|_| fades);
-        for (vip, pods) in kernel.words.iter().chain(fading) {
+        for (vip, pods) in kernel.usable(self.now) {
             if let Some(pod) = pods.iter().find(|pod| !running.contains(pod)) {
                 return Err(format!("n{index} sent to removed pod {pod} of VIP {vip}"));
             }
