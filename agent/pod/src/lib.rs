@@ -10,6 +10,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+mod adds;
 pub mod bridge;
 mod counters;
 pub mod error;

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use dormouse_agent_netlink::batch::again;
 use dormouse_agent_netlink::rtnl::{Ask, Message, encode, note, receive_readable, socket};
@@ -21,10 +22,13 @@ use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimeout};
 use nix::sys::time::TimeVal;
 use parking_lot::Mutex;
 
+use super::adds::Adds;
 use super::messages;
 
 /// Maximum number of links in a group: other link changes wait meanwhile, 0.3 ms per link.
 const GROUP_MAX: usize = 16;
+/// Longest time that a group waits for ADDs, so that deletions go on under a stream of them.
+const ADDS_MAX: Duration = Duration::from_millis(50);
 /// Receive buffer in bytes: notifications about other links arrive too.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// Maximum time without a message of the kernel, in seconds.
@@ -45,6 +49,8 @@ struct Deletion {
 pub(crate) struct Remover {
     waiting: Mutex<Vec<Deletion>>,
     turn: Mutex<()>,
+    /// Before each group, the ADDs in progress are waited for.
+    pub(crate) adds: Adds,
 }
 
 impl Remover {
@@ -61,6 +67,7 @@ impl Remover {
             if let Ok(done) = answered.try_recv() {
                 return done;
             }
+            self.adds.wait_for_none(ADDS_MAX);
             let mut waiting = self.waiting.lock();
             let count = waiting.len().min(GROUP_MAX);
             let group: Vec<_> = waiting.drain(..count).collect();

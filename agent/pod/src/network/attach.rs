@@ -78,6 +78,7 @@ impl Network {
         wanted: &Wanted,
         stages: &mut Stages<'_>,
     ) -> Result<Wired, NetworkError> {
+        let _adding = self.remover.adds.begin();
         let mut wiring = Wiring {
             key: &lease.key,
             suffix: lease.suffix,
