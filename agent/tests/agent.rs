@@ -283,6 +283,76 @@ async fn settled(handle: &Handle, version: u64) {
         .expect("the change settles");
 }
 
+/// A datagram to each of the first `count` VIPs, from inside the node's cgroup.
+fn scan(node: &Node, count: u32) {
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\nfor vip in range({count}):\n try: s.sendto(b'x', ('fd00:10::%x:%x' % (vip >> 16, vip & 65535), 80))\n except OSError: pass\n"
+    );
+    let procs = node.cgroup().join("cgroup.procs");
+    let run = format!("echo 0 > {}; exec python3 -c \"$0\"", procs.display());
+    let status = Command::new("sh").args(["-c", &run, &script]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Answers that the VIPs do not exist which the node wants to follow; returns them.
+fn answer_absent(control: &Control, event: Event) -> Vec<u32> {
+    let Event::Wanted { vips } = event else {
+        return Vec::new();
+    };
+    for vip in &vips {
+        control.handle.absent(*vip);
+    }
+    vips
+}
+
+#[test]
+fn a_node_that_was_scanned_follows_an_app_that_is_created_afterwards() {
+    const SCANNED: u32 = 100_000;
+    on_node(|node| {
+        node.take_address();
+        ip("-6 route add fd00:10::/108 dev eth0");
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        tokio.block_on(async {
+            let mut control = Control::start().await;
+            let _agent = start(node, &control.url);
+            control.up().await;
+            let began = std::time::Instant::now();
+            let mut wanted = Vec::new();
+            std::thread::scope(|scope| {
+                let scan = scope.spawn(|| scan(node, SCANNED));
+                while !scan.is_finished() {
+                    while let Ok(event) = control.events.try_recv() {
+                        wanted.extend(answer_absent(&control, event));
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            let seconds = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
+            let admitted = u32::try_from(wanted.len()).unwrap();
+            assert!(
+                (1..=2_000 + 200 * seconds).contains(&admitted),
+                "{admitted} VIPs in {seconds} s"
+            );
+            // The app is created. The VIP was scanned, and control said that it does not exist.
+            assert!(wanted.contains(&7));
+            let found = async {
+                loop {
+                    touch_vip(node);
+                    while let Ok(event) = control.events.try_recv() {
+                        if answer_absent(&control, event).contains(&7) {
+                            return;
+                        }
+                    }
+                }
+            };
+            timeout(PATIENCE, found).await.expect("a miss again");
+        });
+    });
+}
+
 /// The health endpoint of an activator.
 async fn serve_health(listener: TcpListener) {
     loop {

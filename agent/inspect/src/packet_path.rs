@@ -4,10 +4,12 @@
 //! their decision function runs in user space, over the same maps.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use dormouse_agent_datapath::{
     Explained, Explainer, FrontendAddress, Hook, PacketState, Pinned, Verdict, octets,
 };
+use dormouse_agent_ipam::allocator::QUARANTINE_DEFAULT;
 
 use super::InspectError;
 use super::explanation::{Explanation, From, Outcome};
@@ -87,14 +89,10 @@ impl<'a> PacketPath<'a> {
     fn stale(&self) -> Option<Line> {
         self.pinned.facts().vip(&octets(self.opening.target.ip()))?;
         let over = self.pinned.stale_for()?;
-        let text = format!(
-            "over for {} s, entries are used: neither control nor an activator answers",
-            over.as_secs()
-        );
         Some(Line {
             hook: "",
             topic: "lease",
-            text,
+            text: stale(over),
             evidence: Evidence::Read,
         })
     }
@@ -320,6 +318,19 @@ impl<'a> PacketPath<'a> {
     }
 }
 
+/// How long entries are used without a lease, and what that means.
+fn stale(over: Duration) -> String {
+    let seconds = over.as_secs();
+    let reused = if over > QUARANTINE_DEFAULT {
+        "; so long that other pods may have addresses in them by now"
+    } else {
+        ""
+    };
+    format!(
+        "over for {seconds} s, entries are used: neither control nor an activator answers{reused}"
+    )
+}
+
 fn frontend(opening: &Opening) -> FrontendAddress {
     FrontendAddress {
         address: opening.target.ip(),
@@ -359,4 +370,15 @@ fn reached_decision(run: &Explained) -> bool {
     !run.counted
         .iter()
         .any(|(verdict, _)| before.contains(verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_older_than_the_quarantine_of_addresses_are_reported() {
+        assert!(!stale(QUARANTINE_DEFAULT).contains("other pods"));
+        assert!(stale(QUARANTINE_DEFAULT + Duration::from_secs(1)).contains("other pods"));
+    }
 }

@@ -20,8 +20,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use dormouse_agent_datapath::{
-    Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, KernelEvents, Run, Verdict,
-    detach,
+    Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, KernelEvents, Mode, Run,
+    Verdict, detach,
 };
 use dormouse_ebpf::flow::{FLOWS_MAX, NAT_TIME_WAIT_NS};
 use dormouse_ebpf::maps::FOLLOWED_MAX;
@@ -157,6 +157,55 @@ fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
             assert_eq!(run.frame[21], 63, "one hop less");
         }
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Miss)]);
+    });
+}
+
+#[test]
+fn a_vip_that_is_not_followed_raises_a_miss_again() {
+    with_node(|node| {
+        let datapath = node.open();
+        let mut ring = datapath.take_events().unwrap();
+        let miss = [(VIP_INDEX, KernelEventKind::Miss)];
+        let mut port = 40_000;
+        let mut raised = || {
+            port += 1;
+            arrive(&datapath, &tcp((CLIENT, port), THERE, SYN));
+            events(&mut ring)
+        };
+        assert_eq!((raised(), raised()), (miss.to_vec(), vec![]));
+        datapath.apps.expect_misses(&[VIP_INDEX]).unwrap();
+        assert_eq!((raised(), raised()), (miss.to_vec(), vec![]));
+        let absent = Entry {
+            gone: true,
+            ..sleeping()
+        };
+        datapath.apps.publish(&absent).unwrap();
+        assert_eq!(raised(), []);
+        datapath.apps.expect_misses(&[VIP_INDEX]).unwrap();
+        assert_eq!((raised(), raised()), (miss.to_vec(), vec![]));
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        datapath.apps.expect_misses(&[VIP_INDEX]).unwrap();
+        assert_eq!(
+            datapath.apps.followed(),
+            [VIP_INDEX],
+            "an app's entry stays"
+        );
+    });
+}
+
+#[test]
+fn a_vip_is_used_while_a_connection_to_a_pod_is_open() {
+    with_node(|node| {
+        let datapath = node.open();
+        assert!(!datapath.apps.is_used(VIP_INDEX));
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        assert!(!datapath.apps.is_used(VIP_INDEX));
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        let flipped = datapath.apps.flip(&[VIP_INDEX], Mode::Proxy);
+        assert_eq!(flipped, [VIP_INDEX]);
+        assert!(datapath.apps.is_used(VIP_INDEX));
+        let again = datapath.apps.flip(&[VIP_INDEX], Mode::Proxy);
+        assert!(again.is_empty(), "{again:?}");
     });
 }
 
