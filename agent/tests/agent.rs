@@ -8,7 +8,7 @@
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use dormouse_fleet::proto::{
@@ -284,14 +284,14 @@ async fn settled(handle: &Handle, version: u64) {
 }
 
 /// A datagram to each of the first `count` VIPs, from inside the node's cgroup.
-fn scan(node: &Node, count: u32) {
+fn scan(node: &Node, count: u32) -> Child {
     let script = format!(
-        "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\nfor vip in range({count}):\n try: s.sendto(b'x', ('fd00:10::%x:%x' % (vip >> 16, vip & 65535), 80))\n except OSError: pass\n"
+        "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\ns.setblocking(False)\nfor vip in range({count}):\n try: s.sendto(b'x', ('fd00:10::%x:%x' % (vip >> 16, vip & 65535), 80))\n except OSError: pass\n"
     );
     let procs = node.cgroup().join("cgroup.procs");
     let run = format!("echo 0 > {}; exec python3 -c \"$0\"", procs.display());
-    let status = Command::new("sh").args(["-c", &run, &script]).status();
-    assert!(status.unwrap().success());
+    let scan = Command::new("sh").args(["-c", &run, &script]).spawn();
+    scan.unwrap()
 }
 
 /// Answers that the VIPs do not exist which the node wants to follow; returns them.
@@ -321,15 +321,13 @@ fn a_node_that_was_scanned_follows_an_app_that_is_created_afterwards() {
             control.up().await;
             let began = std::time::Instant::now();
             let mut wanted = Vec::new();
-            std::thread::scope(|scope| {
-                let scan = scope.spawn(|| scan(node, SCANNED));
-                while !scan.is_finished() {
-                    while let Ok(event) = control.events.try_recv() {
-                        wanted.extend(answer_absent(&control, event));
-                    }
-                    std::thread::yield_now();
+            let mut scan = scan(node, SCANNED);
+            while scan.try_wait().unwrap().is_none() {
+                let event = timeout(Duration::from_millis(20), control.events.recv());
+                if let Ok(Some(event)) = event.await {
+                    wanted.extend(answer_absent(&control, event));
                 }
-            });
+            }
             let seconds = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
             let admitted = u32::try_from(wanted.len()).unwrap();
             assert!(
