@@ -7,13 +7,15 @@ mod pods;
 
 mod wakes;
 
+mod shared;
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::action::Action;
-pub(crate) use pods::{Held, Pods};
-pub(crate) use wakes::Wakes;
+pub(crate) use pods::Held;
+pub(crate) use shared::Admission;
 
 /// Shortest time between two events about one object and one limit.
 pub(crate) const EVENT_INTERVAL: Duration = Duration::from_mins(1);

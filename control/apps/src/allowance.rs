@@ -1,30 +1,17 @@
 //! The limits of pods as one app's plan sees them, and what the plan did with them.
 
-use crate::admission::{Held, Pods, Scope};
+use crate::admission::{Admission, Held, Scope};
 use crate::record::AppRecord;
 
-/// What the limits leave to an app; by default there are none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An app's share of the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Allowance {
     /// The most pods of an app; 0: no limit.
     per_app: u32,
-    /// How many pods the app may add now.
-    room: usize,
-    /// The limit that it meets after those; none: there is none.
-    share: Option<Held>,
     /// The number of its pods that count towards those of its tenant.
     counted: usize,
-}
-
-impl Default for Allowance {
-    fn default() -> Self {
-        Self {
-            per_app: 0,
-            room: usize::MAX,
-            share: None,
-            counted: 0,
-        }
-    }
+    /// It waits for its turn.
+    lacks: bool,
 }
 
 impl AppRecord {
@@ -38,53 +25,44 @@ impl AppRecord {
         usize::try_from(bounded).unwrap_or(usize::MAX)
     }
 
-    /// How many of the missing pods may be created; records the limit that the app meets.
-    pub(crate) fn admit(&mut self, missing: usize) -> usize {
-        let Allowance {
-            per_app,
-            room,
-            share,
-            ..
-        } = self.allowance;
+    /// Takes the missing pods, as far as the limits allow; records the limit that the app meets.
+    pub(crate) fn admit(&mut self, missing: usize, admission: &Admission) -> usize {
+        let (taken, share) = if missing > 0 || self.allowance.lacks {
+            let (taken, share) = admission.take_pods(&self.key.namespace, self.vip, missing);
+            (taken, Some(share))
+        } else {
+            (0, None)
+        };
+        self.allowance.counted += taken;
+        self.allowance.lacks = taken < missing;
         let most = Held {
             by: Scope::App,
-            limit: per_app,
+            limit: self.allowance.per_app,
         };
-        self.held = if missing > room {
+        self.held = if taken < missing {
             share
         } else {
             let more =
                 self.want > 0 && usize::try_from(self.want).is_ok_and(|want| want > self.wanted());
             more.then_some(most)
         };
-        missing.min(room)
+        taken
     }
 
-    /// Reads the limits before a plan.
-    pub(crate) fn bound(&mut self, pods: &mut Pods, its_turn: bool) {
-        self.count(pods);
-        let (room, share) = pods.room(&self.key.namespace, its_turn);
-        let allowance = &mut self.allowance;
-        (allowance.per_app, allowance.room, allowance.share) = (pods.per_app(), room, Some(share));
-    }
-
-    /// Counts the pods after a plan; an app that lacks some because of its tenant's limit or of that of all waits for its turn.
-    pub(crate) fn bounded(&mut self, pods: &mut Pods) {
-        self.count(pods);
-        let lacks = self.held.is_some_and(|held| held.by != Scope::App);
-        pods.lacks(&self.key.namespace, self.vip, lacks);
+    /// Reads the limits before a plan, and counts the pods that have gone or appeared since the last one.
+    pub(crate) fn bound(&mut self, admission: &Admission) {
+        self.allowance.per_app = admission.pods_per_app();
+        let now = self.members.len();
+        let before = std::mem::replace(&mut self.allowance.counted, now);
+        if before != now {
+            admission.pods_counted(&self.key.namespace, before, now);
+        }
     }
 
     /// The record's pods no longer count towards those of its tenant, until the next plan.
-    pub(crate) fn unbound(&mut self, pods: &mut Pods) {
+    pub(crate) fn unbound(&mut self, admission: &Admission) {
         let counted = std::mem::take(&mut self.allowance.counted);
-        pods.counted(&self.key.namespace, counted, 0);
-        pods.lacks(&self.key.namespace, self.vip, false);
-    }
-
-    fn count(&mut self, pods: &mut Pods) {
-        let now = self.members.len();
-        let before = std::mem::replace(&mut self.allowance.counted, now);
-        pods.counted(&self.key.namespace, before, now);
+        self.allowance.lacks = false;
+        admission.forget_pods(&self.key.namespace, self.vip, counted);
     }
 }

@@ -1,30 +1,30 @@
-//! All apps and the handling of events. Pure: times, names and events in, actions out.
+//! The apps of one shard and the handling of events. Pure: times, names and events in, actions out.
 
 mod admit;
 mod awake;
 mod events;
 mod listing;
 mod load;
-mod ports;
 mod sleeping;
 #[cfg(test)]
 mod tests;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_cluster::{Key, VipRange};
+use dormouse_cluster::Key;
 use dormouse_fleet::Boottime;
 
-use crate::action::{Action, Failure};
-use crate::admission::{self, Limits};
+use crate::action::Failure;
 use crate::event::{Change, Event, PodChange, ShardEvent};
 use crate::member::{Exposure, Member};
-use crate::metrics::{Metrics, ModeValue, StateValue};
+use crate::metrics::{ModeValue, StateValue};
 use crate::plan;
-use crate::pod::{self, Names};
+use crate::pod;
 use crate::record::AppRecord;
+use crate::shared::Shared;
 use crate::sleep::Sleep;
 use crate::wake::Wakes;
 use awake::Awake;
@@ -32,33 +32,17 @@ pub(crate) use awake::slice_of;
 pub use awake::{SLICE, SLICES};
 use listing::Listing;
 use load::Loads;
-use ports::Ports;
 use sleeping::Reading;
+pub use turn::Effects;
 use turn::Turn;
 
 /// Wait before a failed write is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The controller's configuration.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The cluster's VIP ranges.
-    pub ranges: Vec<VipRange>,
-    /// Time in proxy mode before an app's last pod is removed.
-    pub scale_to_zero_grace: Duration,
-    /// Interval of scaling decisions; apps with a window of at most 10 s decide every second.
-    pub tick: Duration,
-    /// Epoch of this control; only the highest may remove pods.
-    pub epoch: u64,
-    /// The node lease: for this long, nodes that are in the store may connect after a start.
-    pub node_lease: Duration,
-    /// The limits of wakes and pods.
-    pub limits: Limits,
-}
-
-/// All apps.
+/// The apps of one shard.
 pub struct Apps {
-    pub(crate) config: Config,
+    pub(crate) shared: Arc<Shared>,
+    shard: usize,
     /// The apps that do not sleep, and those whose state is being published.
     pub(crate) records: BTreeMap<u32, AppRecord>,
     /// All others.
@@ -69,40 +53,29 @@ pub struct Apps {
     listing: Option<Listing>,
     is_listed: bool,
     pub(crate) wakes: Wakes,
-    pub(crate) metrics: Metrics,
-    /// Wakes that wait for the rates.
-    pub(crate) waiting: admission::Wakes,
-    /// The pods of all tenants.
-    bounds: admission::Pods,
     /// The VIP index of each app in `records` that exists.
     index: BTreeMap<Key, u32>,
     awake: Awake,
     loads: Loads,
-    ports: Ports,
-    names: Names,
     seconds: u64,
     revision: u64,
 }
 
 impl Apps {
-    /// No apps: a list of the cluster is expected first. `seed` must differ between starts.
-    pub fn new(config: Config, seed: u64) -> Self {
+    /// A shard without apps: a list of the cluster is expected first.
+    pub(crate) fn new(shared: Arc<Shared>, number: usize) -> Self {
         Self {
-            waiting: admission::Wakes::new(config.limits.wakes),
-            bounds: admission::Pods::new(config.limits),
-            config,
+            shard: number,
             records: BTreeMap::new(),
             sleep: Sleep::default(),
             reading: HashMap::new(),
             listing: None,
             is_listed: false,
-            wakes: Wakes::default(),
-            metrics: Metrics::default(),
+            wakes: Wakes::new(shared.shards.count()),
+            shared,
             index: BTreeMap::new(),
             awake: Awake::default(),
             loads: Loads::default(),
-            ports: Ports::default(),
-            names: Names::new(seed),
             seconds: 0,
             revision: 0,
         }
@@ -113,8 +86,8 @@ impl Apps {
         self.awake.is_empty() && self.reading.is_empty() && self.loads.is_empty()
     }
 
-    /// Handles one event and returns the actions.
-    pub fn apply(&mut self, now: Boottime, event: ShardEvent) -> Vec<Action> {
+    /// Handles one event.
+    pub fn apply(&mut self, now: Boottime, event: ShardEvent) -> Effects {
         let mut turn = Turn::new(now);
         match event {
             ShardEvent::Changes(batch) => self.changes(batch, &mut turn),
@@ -131,7 +104,7 @@ impl Apps {
         }
         self.admit(&mut turn);
         self.take_turns(&mut turn);
-        turn.actions
+        turn.effects()
     }
 
     fn event(&mut self, event: Event, turn: &mut Turn) {
@@ -171,23 +144,16 @@ impl Apps {
 
     /// Plans one app, and records whether the passing of time can change it.
     fn plan(&mut self, vip: u32, turn: &mut Turn) {
-        self.plan_bounded(vip, false, turn);
-    }
-
-    /// Plans one app. In its turn it may add a pod before others that wait.
-    fn plan_bounded(&mut self, vip: u32, its_turn: bool, turn: &mut Turn) {
         let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
         let held = record.held;
-        record.bound(&mut self.bounds, its_turn);
-        turn.actions
-            .extend(plan::plan(record, turn.now, &mut self.names));
-        record.bounded(&mut self.bounds);
+        let actions = plan::plan(record, turn.now, &self.shared);
+        turn.actions.extend(actions);
         if held.is_none()
             && let Some(held) = record.held
         {
-            self.metrics.held(held.by);
+            self.shared.metrics.held(held.by);
         }
         record.sleep_if_idle(turn.now);
         let counted = record.app.as_ref().map(|_| {
@@ -196,7 +162,7 @@ impl Apps {
                 ModeValue::from(record.mode()),
             )
         });
-        self.metrics.moved(record.counted, counted);
+        self.shared.metrics.moved(record.counted, counted);
         record.counted = counted;
         if record.awake() {
             self.awake.insert(vip);
@@ -223,7 +189,6 @@ impl Apps {
             // An app's pods follow in the list.
             return;
         }
-        self.listen(turn);
         for vip in touched {
             if let Some(record) = self.records.get_mut(&vip) {
                 record.reconcile(turn.now);
@@ -238,13 +203,13 @@ impl Apps {
             Change::App(key, vip, app) => {
                 let before = self.port_of(&key);
                 let touched = self.app(&key, vip, &app, turn);
-                self.ports.moved(before, self.port_of(&key));
+                self.port_moved(before, self.port_of(&key), turn);
                 touched
             }
             Change::Deleted(key) => {
                 let before = self.port_of(&key);
                 let touched = self.app_gone(&key, revision, turn);
-                self.ports.moved(before, None);
+                self.port_moved(before, None, turn);
                 touched
             }
             Change::Pod(change) => self.pod(change, turn),
@@ -252,11 +217,12 @@ impl Apps {
         }
     }
 
-    /// Sends the activators the ports of all apps, if they have changed.
-    fn listen(&mut self, turn: &mut Turn) {
-        let changed = self.ports.take_changed();
-        turn.actions
-            .extend(changed.map(|ports| Action::Listen { ports }));
+    /// An app's port has changed; none: there is no such app.
+    fn port_moved(&self, before: Option<u16>, after: Option<u16>, turn: &mut Turn) {
+        if before != after {
+            self.shared.ports.lock().moved(before, after);
+            turn.ports_moved = true;
+        }
     }
 
     /// A pod changed: its app is planned again.

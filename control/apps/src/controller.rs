@@ -1,7 +1,13 @@
-//! The controller's loop, events in and actions out, and the handle that reads its state.
+//! The controller: a loop that receives everything and dispatches it, a loop for each shard of the apps, and the handle that
+//! reads their state.
+//!
+//! The dispatching loop has the timers of the controller as a whole; a shard has one, for the slices of the second, and only
+//! while an app of it is awake. Queues between them are bounded: a shard at its limit delays the dispatching, and nothing is
+//! dropped. No shard waits for another or for the dispatcher, so they cannot block each other.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+mod core;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,22 +16,25 @@ use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{Channel, Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::core::Core;
 use crate::actuator::{Actuator, Clients};
-use crate::apps::{Apps, Config, SLICE, SLICES};
+use crate::config::Config;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
 use crate::explain;
 use crate::shards::Shards;
+use crate::shared::Shared;
 
 /// Time beyond the node lease in which nodes of the store may connect after a start.
 const NODES_MARGIN: Duration = Duration::from_secs(5);
+/// Events queued for a shard; at the limit, the dispatching waits.
+const QUEUED_MAX: usize = 1_024;
 
 /// The inputs of the controller and the parts that it drives.
 pub struct Parts {
@@ -48,11 +57,10 @@ pub struct Parts {
 /// The controller's state, for the rest of control; cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    /// Held for microseconds, never across an await.
-    apps: Arc<Mutex<Apps>>,
+    core: Arc<Core>,
 }
 
-/// The controller: its handle, and its loop, which ends with `shutdown` or when the stream of changes ends.
+/// The controller: its handle, and its loops, which end with `shutdown` or when the stream of changes ends.
 pub fn start(
     config: Config,
     parts: Parts,
@@ -60,17 +68,19 @@ pub fn start(
 ) -> (Handle, impl Future<Output = ()> + Send + use<>) {
     let seed = RandomState::new().build_hasher().finish();
     let overdue = config.node_lease + NODES_MARGIN;
-    let epoch = config.epoch;
-    let dispatch = Dispatch::new(Shards::new(1), config.ranges.clone());
-    let apps = Arc::new(Mutex::new(Apps::new(config, seed)));
     let clients = Clients {
         store: parts.client,
         scheduler: parts.scheduler,
         fleet: parts.fleet,
         hub: parts.hub.clone(),
     };
-    let (actuator, outcomes) = Actuator::new(clients, epoch);
-    let inbox = Inbox {
+    let (actuator, outcomes) = Actuator::new(clients, config.epoch);
+    let shared = Arc::new(Shared::new(config, Shards::of_machine(), seed));
+    let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
+    let core = Arc::new(Core::new(shared, actuator));
+    let dispatcher = Dispatcher {
+        core: Arc::clone(&core),
+        dispatch,
         hub: parts.hub,
         changes: parts.changes,
         fleet_events: parts.fleet_events,
@@ -78,16 +88,16 @@ pub fn start(
         outcomes,
         overdue,
     };
-    let core = Core {
-        dispatch,
-        apps: Arc::clone(&apps),
-        actuator,
+    let running = async move {
+        shutdown.run_until_cancelled(dispatcher.run()).await;
     };
-    let running = run(inbox, core, shutdown);
-    (Handle { apps }, running)
+    (Handle { core }, running)
 }
 
-struct Inbox {
+/// Receives everything, and passes it on.
+struct Dispatcher {
+    core: Arc<Core>,
+    dispatch: Dispatch,
     hub: link::Hub,
     changes: mpsc::Receiver<Batch>,
     fleet_events: mpsc::Receiver<root::Event>,
@@ -96,92 +106,74 @@ struct Inbox {
     overdue: Duration,
 }
 
-/// The planning parts, and the executor of their actions.
-struct Core {
-    dispatch: Dispatch,
-    apps: Arc<Mutex<Apps>>,
-    actuator: Actuator,
-}
+impl Dispatcher {
+    /// Runs until the changes end.
+    async fn run(mut self) {
+        if !self.list().await {
+            return;
+        }
+        self.hub.complete();
+        // They end with this loop.
+        let mut loops = JoinSet::new();
+        let mut queues = Vec::new();
+        for shard in 0..self.core.shared.shards.count() {
+            let (queue, events) = mpsc::channel(QUEUED_MAX);
+            queues.push(queue);
+            loops.spawn(Arc::clone(&self.core).run(shard, events));
+        }
+        let overdue = tokio::time::sleep(self.overdue);
+        tokio::pin!(overdue);
+        loop {
+            let admission = self.core.shared.admission.due();
+            let wait = admission.map(|at| at.since(Boottime::now()));
+            let input = tokio::select! {
+                batch = self.changes.recv() => match batch {
+                    Some(batch) => Input::Changes(batch),
+                    None => return,
+                },
+                Some(event) = self.link_events.recv() => match input_of(event) {
+                    Some(input) => input,
+                    None => continue,
+                },
+                Some(event) = self.fleet_events.recv() => Input::Fleet(event),
+                Some(outcome) = self.outcomes.recv() => outcome,
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                    self.core.admit();
+                    continue;
+                }
+                () = self.core.wakes_wait() => continue,
+                () = &mut overdue, if !overdue.is_elapsed() => Input::NodesOverdue,
+            };
+            for (shard, event) in self.take(input) {
+                // It is closed only if its shard panicked.
+                if queues[shard].send(event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
 
-impl Core {
-    fn take(&mut self, input: Input) {
+    /// Applies the first list of the cluster, to all shards. Only then are other events handled: a node that connects gets the
+    /// complete list of its pods, and no shard answers that an app is absent which it has not listed yet. False: the
+    /// changes ended.
+    async fn list(&mut self) -> bool {
+        while !self.dispatch.is_listed() {
+            let Some(batch) = self.changes.recv().await else {
+                return false;
+            };
+            for (shard, event) in self.take(Input::Changes(batch)) {
+                self.core.apply(shard, event);
+            }
+        }
+        true
+    }
+
+    /// Handles an input; returns the events for shards.
+    fn take(&mut self, input: Input) -> Vec<(usize, ShardEvent)> {
         let dispatched = self.dispatch.apply(input);
-        for action in dispatched.actions {
-            self.actuator.execute(action);
-        }
-        for (_, event) in dispatched.events {
-            self.apply(event);
-        }
+        self.core.execute(dispatched.actions);
+        dispatched.events
     }
-
-    fn apply(&self, event: ShardEvent) {
-        let actions = self.apps.lock().apply(Boottime::now(), event);
-        for action in actions {
-            self.actuator.execute(action);
-        }
-    }
-}
-
-async fn run(mut inbox: Inbox, mut core: Core, shutdown: CancellationToken) {
-    let listed = list(&mut inbox.changes, &mut core);
-    if shutdown.run_until_cancelled(listed).await != Some(true) {
-        return;
-    }
-    inbox.hub.complete();
-    let mut ticks = tokio::time::interval(SLICE);
-    // After a delay, the slices that are due follow at once: each app is visited once for each second.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let mut slices = (0..SLICES).cycle();
-    let overdue = tokio::time::sleep(inbox.overdue);
-    tokio::pin!(overdue);
-    let mut is_ticking = false;
-    loop {
-        let (is_idle, admission) = {
-            let apps = core.apps.lock();
-            (apps.is_idle(), apps.admission_due())
-        };
-        // While nothing is awake, no timer runs.
-        let ticked = std::mem::replace(&mut is_ticking, !is_idle);
-        if is_ticking && !ticked {
-            ticks.reset();
-        }
-        let wait = admission.map(|at| at.since(Boottime::now()));
-        let input = tokio::select! {
-            () = shutdown.cancelled() => return,
-            batch = inbox.changes.recv() => match batch {
-                Some(batch) => Input::Changes(batch),
-                None => return,
-            },
-            Some(event) = inbox.link_events.recv() => match input_of(event) {
-                Some(input) => input,
-                None => continue,
-            },
-            Some(event) = inbox.fleet_events.recv() => Input::Fleet(event),
-            Some(outcome) = inbox.outcomes.recv() => outcome,
-            _ = ticks.tick(), if is_ticking => {
-                core.apply(ShardEvent::Slice(slices.next().unwrap_or_default()));
-                continue;
-            }
-            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
-                core.apply(ShardEvent::Admission);
-                continue;
-            }
-            () = &mut overdue, if !overdue.is_elapsed() => Input::NodesOverdue,
-        };
-        core.take(input);
-    }
-}
-
-/// Applies the first list of the cluster. Only then are the nodes' events handled: a node that connects gets the complete
-/// list of its pods. False: the changes ended.
-async fn list(changes: &mut mpsc::Receiver<Batch>, core: &mut Core) -> bool {
-    while !core.dispatch.is_listed() {
-        let Some(batch) = changes.recv().await else {
-            return false;
-        };
-        core.take(Input::Changes(batch));
-    }
-    true
 }
 
 /// An event of the link to the activators, for the dispatcher.
@@ -207,28 +199,28 @@ fn input_of(event: link::Event) -> Option<Input> {
 impl Handle {
     /// An app's `Explanation` as JSON; none if there is no such app.
     pub fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
-        let apps = self.apps.lock();
         let key = Key::new(namespace, name);
-        let vip = apps.vip_of(&key)?;
-        match apps.records.get(&vip) {
-            Some(record) => {
-                let waits = apps.waiting.waits_for(vip);
-                Some(explain::explain(record, waits, Boottime::now()))
-            }
-            None => Some(explain::asleep(&key, vip, &apps)),
-        }
+        self.core.of_app(&key, |apps, vip| {
+            let Some(record) = apps.records.get(&vip) else {
+                return explain::asleep(&key, vip, apps);
+            };
+            let waits = apps.shared.admission.waits_for(vip);
+            explain::explain(record, waits, Boottime::now())
+        })
     }
 
     /// An app's wakes, newest first, as `WakeList` JSON; none if there is no such app.
     pub fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {
-        let apps = self.apps.lock();
-        let vip = apps.vip_of(&Key::new(namespace, name))?;
-        let items: Vec<_> = apps.wakes.of(vip).map(crate::wake::Wake::json).collect();
+        let key = Key::new(namespace, name);
+        let items = self.core.of_app(&key, |apps, vip| {
+            let wakes = apps.wakes.of(vip).map(crate::wake::Wake::json);
+            wakes.collect::<Vec<_>>()
+        })?;
         Some(json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": items}))
     }
 
     /// Registers the metrics of apps.
     pub fn register(&self, registry: &mut Registry) {
-        self.apps.lock().metrics.register(registry);
+        self.core.shared.metrics.register(registry);
     }
 }

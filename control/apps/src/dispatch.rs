@@ -1,14 +1,14 @@
 //! The dispatcher: passes what arrives to the shards of apps that it concerns, and keeps the [`Inventory`]. Pure.
 //!
-//! - What is about one VIP goes to its shard; so do an app's change and a pod's, by the VIP of its app. Events of one VIP
-//!   keep their order.
-//! - A deletion of an app names no VIP and goes to all shards. The API keeps an app's VIP: one of the same name with another
-//!   VIP follows a deletion, or is in a list, of which each shard removes the VIPs that are missing. Until the shard of the
-//!   old VIP has done so both exist, each with its own entry, pods and version; they share nothing but the name.
-//! - A list begins and ends in all shards. What follows it here, follows it in each shard.
-//! - What nodes run is decided here alone, in order: a node that connects gets all of its pods of all shards, and each later
-//!   change. Its loss reaches the shards of its pods; a pod that is bound to it later says so in its own change.
-//! - Between shards there is no other order: no decision about an app reads another app, but for the limits
+//! - An event of one VIP goes to its shard; so do changes of an app and of its pods, by the app's VIP. The events of one
+//!   VIP keep their order.
+//! - The deletion of an app names no VIP and goes to all shards. The API keeps an app's VIP: one of the same name with
+//!   another VIP follows a deletion, or is in a list, after which each shard removes the apps that were not in it. Until
+//!   the shard of the old VIP has done so both exist, each with its own entry, pods and versions.
+//! - A list begins and ends in all shards, and what follows it here follows it in each shard.
+//! - What nodes run is decided here alone, in order: a node that connects gets its pods of all shards, and after them each
+//!   change. The loss of a node goes to the shards of its pods; a later change of a pod on it is marked.
+//! - Between shards there is no other order. No decision about an app reads another app, but for the limits
 //!   ([`admission`](crate::admission)), which are exact at any time.
 
 use dormouse_cluster::reflector::Batch;
@@ -180,3 +180,6 @@ fn to_all(parts: &mut [Vec<(u64, Change)>], revision: u64, change: &Change) {
         part.push((revision, change.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,14 +54,14 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
 
 /// A sleeping app's `Explanation` as JSON.
 pub(crate) fn asleep(app: &Key, index: u32, apps: &Apps) -> Value {
-    let address = vip::address_of(&apps.config.ranges, VipIndex(index));
+    let address = vip::address_of(&apps.shared.config.ranges, VipIndex(index));
     let address = address.map_or_else(|| "unknown".to_owned(), |vip| vip.to_string());
     let mut topics = vec![
         json!({"name": "scale", "lines": [WANT_NONE]}),
         json!({"name": "mode", "lines": [PARKED]}),
         json!({"name": "sleeps", "lines": ["now"]}),
     ];
-    let waits = apps.waiting.waits_for(index).map(waiting);
+    let waits = apps.shared.admission.waits_for(index).map(waiting);
     topics.extend(waits.map(|line| json!({"name": "limits", "lines": [line]})));
     json!({
         "apiVersion": "dormouse.dev/v1",

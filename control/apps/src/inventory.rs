@@ -1,8 +1,8 @@
 //! The nodes, and the pods in the store: where pods run, and which nodes are lost. Pure: what happened in, actions and
 //! changes for the pods' apps out.
 //!
-//! It is one part for all shards, and its changes reach them in the order in which they happened here. So a pod is either
-//! among the lost ones of its node, or its change says that its node was lost before.
+//! It is one part for all shards, and its changes reach them in order. So a pod is either among the lost ones of its node, or
+//! its change is marked: its node was lost before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

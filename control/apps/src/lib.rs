@@ -1,13 +1,16 @@
 //! The apps controller: wakes apps, scales their pods with the load, switches their VIPs between proxy and serve mode, and
 //! puts them to sleep.
 //!
-//! Pure: one app ([`record`]) and its plan ([`plan`]), sleeping apps ([`sleep`]), all apps and the handling of events ([`apps`]). With I/O: the loop
+//! Pure: one app ([`record`]) and its plan ([`plan`]), sleeping apps ([`sleep`]), the apps of one shard and the handling of
+//! events ([`apps`]), nodes and pods ([`inventory`]), and what concerns which shard ([`dispatch`]). With I/O: the loops
 //! ([`controller`]) and the execution of actions ([`actuator`]). Cost follows change: a sleeping app has no timer, and a
 //! tick visits awake apps only.
 #![forbid(unsafe_code)]
 
 pub mod action;
 pub mod event;
+
+mod config;
 
 mod settings;
 
@@ -39,6 +42,10 @@ mod shards;
 
 mod dispatch;
 
+mod ports;
+
+mod shared;
+
 mod explain;
 
 mod metrics;
@@ -50,6 +57,6 @@ mod actuator;
 mod controller;
 
 pub use admission::{Limits, Shares};
-pub use apps::Config;
+pub use config::Config;
 pub use controller::{Handle, Parts, start};
 pub use settings::TICK;

@@ -1,5 +1,7 @@
 //! The metrics of apps. No label contains an app, so the number of series does not grow with the apps.
 
+use std::time::Duration;
+
 use dormouse_autoscaler::Decision;
 use dormouse_cluster::{Mode, State};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -14,6 +16,8 @@ use crate::wake::Wake;
 
 /// From 0.1 ms to about 100 s.
 const WAKE_BUCKETS: u16 = 20;
+/// From 1 µs to about 0.26 s.
+const LOCK_BUCKETS: u16 = 10;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct StateLabel {
@@ -128,6 +132,26 @@ impl From<Scope> for LimitValue {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShardLabel {
+    shard: u64,
+}
+
+/// The metrics of one shard: which of them has too much to do.
+#[derive(Debug, Clone)]
+pub(crate) struct ShardMetrics {
+    queued: Gauge,
+    held: Histogram,
+}
+
+impl ShardMetrics {
+    /// An event held the shard's lock for this time, and so many wait for it.
+    pub(crate) fn handled(&self, held: Duration, queued: usize) {
+        self.held.observe(held.as_secs_f64());
+        self.queued.set(i64::try_from(queued).unwrap_or(i64::MAX));
+    }
+}
+
 /// The metrics of apps.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -138,8 +162,11 @@ pub(crate) struct Metrics {
     wakes: Family<OutcomeLabel, Counter>,
     stages: Family<StageLabel, Histogram>,
     delayed: Family<LimitLabel, Counter>,
-    waiting: Gauge,
+    /// Wakes that wait for a rate.
+    pub(crate) waiting: Gauge,
     held: Family<LimitLabel, Counter>,
+    queued: Family<ShardLabel, Gauge>,
+    locked: Family<ShardLabel, Histogram>,
 }
 
 impl Default for Metrics {
@@ -156,6 +183,10 @@ impl Default for Metrics {
             delayed: Family::default(),
             waiting: Gauge::default(),
             held: Family::default(),
+            queued: Family::default(),
+            locked: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(1e-6, 4.0, LOCK_BUCKETS))
+            }),
         }
     }
 }
@@ -200,17 +231,33 @@ impl Metrics {
             "Times that an app began to have fewer pods than the autoscaler wants, by the limit",
             self.held.clone(),
         );
+        registry.register(
+            "dormouse_apps_shard_queued",
+            "Events that wait for a shard of the apps",
+            self.queued.clone(),
+        );
+        registry.register(
+            "dormouse_apps_shard_event_seconds",
+            "Time for which an event held the lock of its shard of the apps; the sum is the time in which the shard decided",
+            self.locked.clone(),
+        );
+    }
+
+    /// The metrics of one shard.
+    pub(crate) fn of_shard(&self, shard: usize) -> ShardMetrics {
+        let label = ShardLabel {
+            shard: shard as u64,
+        };
+        ShardMetrics {
+            queued: self.queued.get_or_create(&label).clone(),
+            held: self.locked.get_or_create(&label).clone(),
+        }
     }
 
     /// Counts a wake that must wait.
     pub(crate) fn delayed(&self, limit: Scope) {
         let limit = limit.into();
         self.delayed.get_or_create(&LimitLabel { limit }).inc();
-    }
-
-    /// Sets the number of wakes that wait.
-    pub(crate) fn waiting(&self, wakes: usize) {
-        self.waiting.set(i64::try_from(wakes).unwrap_or(i64::MAX));
     }
 
     /// Counts an app that a limit begins to hold.

@@ -13,14 +13,16 @@ pub(crate) use resume::resume;
 use crate::action::{Action, Failure, Route};
 use crate::admission::{EVENT_INTERVAL, PODS_LIMITED};
 use crate::member::{Exposure, Member};
-use crate::pod::{self, Names};
+use crate::pod;
 use crate::record::AppRecord;
+use crate::shared::Shared;
 
 /// Plans one app.
-pub(crate) fn plan(record: &mut AppRecord, now: Boottime, names: &mut Names) -> Vec<Action> {
+pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Vec<Action> {
     let mut actions = Vec::new();
+    record.bound(&shared.admission);
     drain(record, now, &mut actions);
-    scale_up(record, now, names, &mut actions);
+    scale_up(record, now, shared, &mut actions);
     actions.extend(held(record, now));
     route(record, &mut actions);
     publish::publish(record, now, &mut actions);
@@ -82,9 +84,10 @@ fn pod_failed(app: &App, pod: &Key, failure: &Failure) -> Action {
     }
 }
 
-/// Adds missing pods: draining ones are taken back first, then new ones are created.
-fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &mut Vec<Action>) {
+/// Adds missing pods: draining ones are taken back first, those that are ready before others; then new ones are created.
+fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mut Vec<Action>) {
     let Some(app) = record.app.clone() else {
+        record.admit(0, &shared.admission);
         record.held = None;
         return;
     };
@@ -98,15 +101,17 @@ fn scale_up(record: &mut AppRecord, now: Boottime, names: &mut Names, actions: &
             && !deleted
             && member.template == *template
     };
-    for member in record.members.values_mut().filter(reusable).take(missing) {
+    let mut reused: Vec<&mut Member> = record.members.values_mut().filter(reusable).collect();
+    reused.sort_by_key(|member| (member.ready_since.is_none(), member.created));
+    for member in reused.into_iter().take(missing) {
         member.draining = false;
         missing -= 1;
     }
     if record.backoff.wait(now).is_some() {
         missing = 0;
     }
-    for _ in 0..record.admit(missing) {
-        let pod = pod::of(&app, record.vip, names);
+    for _ in 0..record.admit(missing, &shared.admission) {
+        let pod = pod::of(&app, record.vip, &shared.names);
         record
             .members
             .insert(pod.key(), Member::new(now, record.template.clone()));

@@ -5,6 +5,7 @@ mod status;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dormouse_cluster::{App, Key, Object};
 use dormouse_fleet::proto;
@@ -24,32 +25,33 @@ pub(crate) const TEMPLATE_ANNOTATION: &str = "dormouse.dev/template";
 /// Limit of a pod's name: the length of a label's value.
 const NAME_MAX: usize = 63;
 
-/// A generator of unique names and uids of pods.
-#[derive(Debug, Clone)]
-pub(crate) struct Names(u64);
+/// A generator of unique names and uids of pods, one for all shards.
+#[derive(Debug)]
+pub(crate) struct Names(AtomicU64);
 
 impl Names {
     /// A generator with a seed, which must differ between starts.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(AtomicU64::new(seed))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
+    /// SplitMix64.
+    fn next(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut mixed = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    fn name(&mut self, app: &str) -> String {
+    fn name(&self, app: &str) -> String {
         let suffix = format!("{:07x}", self.next() >> 36);
         let room = NAME_MAX - suffix.len() - 1;
         let stem: String = app.chars().take(room).collect();
         format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
     }
 
-    fn uid(&mut self) -> String {
+    fn uid(&self) -> String {
         let (high, low) = (self.next(), self.next());
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
@@ -63,7 +65,7 @@ impl Names {
 }
 
 /// A new pod of an app, without a node.
-pub(crate) fn of(app: &App, vip: u32, names: &mut Names) -> Pod {
+pub(crate) fn of(app: &App, vip: u32, names: &Names) -> Pod {
     let key = app.key();
     let mut container = app.spec.container.clone();
     let port = app.spec.target_port();

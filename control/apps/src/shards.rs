@@ -1,5 +1,9 @@
 //! The shard of each VIP.
 
+/// The fewest shards: also a machine with one core has two, so that the same code runs everywhere.
+const SHARDS_MIN: usize = 2;
+/// The most shards: one decides for thousands of awake apps, and each has its own timer while it has any.
+const SHARDS_MAX: usize = 16;
 /// The golden ratio's fraction of 2^32: its multiples are spread evenly, however few.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 
@@ -8,6 +12,12 @@ const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 pub(crate) struct Shards(usize);
 
 impl Shards {
+    /// As many as the process has cores, within bounds.
+    pub(crate) fn of_machine() -> Self {
+        let cores = std::thread::available_parallelism().map_or(SHARDS_MIN, usize::from);
+        Self::new(cores.clamp(SHARDS_MIN, SHARDS_MAX))
+    }
+
     /// This many.
     pub(crate) fn new(count: usize) -> Self {
         Self(count.max(1))

@@ -109,9 +109,11 @@ impl Wake {
     }
 }
 
-/// The wakes of all apps.
-#[derive(Debug, Clone, Default)]
+/// The wakes of a shard's apps.
+#[derive(Debug, Clone)]
 pub(crate) struct Wakes {
+    /// Limit of the wakes.
+    limit: usize,
     /// The wakes of each app with their serial numbers, newest last.
     by_vip: HashMap<u32, VecDeque<(u64, Wake)>>,
     /// The app of each wake, by serial number.
@@ -120,11 +122,21 @@ pub(crate) struct Wakes {
 }
 
 impl Wakes {
+    /// No wakes, as one of this many parts of those of all apps.
+    pub(crate) fn new(parts: usize) -> Self {
+        Self {
+            limit: WAKES_MAX / parts,
+            by_vip: HashMap::new(),
+            order: BTreeMap::new(),
+            serial_last: 0,
+        }
+    }
+
     /// Begins a wake.
     pub(crate) fn begin(&mut self, vip: u32, app: Key, decided: Boottime) {
         if self.of(vip).count() == WAKES_PER_APP_MAX {
             self.drop_oldest(vip);
-        } else if self.order.len() == WAKES_MAX
+        } else if self.order.len() == self.limit
             && let Some((_, oldest)) = self.order.first_key_value()
         {
             self.drop_oldest(*oldest);

@@ -47,6 +47,8 @@ pub(crate) struct Pods {
     ring: VecDeque<Arc<str>>,
     /// The apps that wait, with their tenants.
     waiting: BTreeMap<u32, Arc<str>>,
+    /// The apps whose turn it is, with their tenants: one pod each is counted as theirs until they take it or give it back.
+    turns: BTreeMap<u32, Arc<str>>,
     /// A pod has gone since the last turn that found no room.
     freed: bool,
 }
@@ -67,13 +69,9 @@ impl Pods {
             tenants: HashMap::new(),
             ring: VecDeque::new(),
             waiting: BTreeMap::new(),
+            turns: BTreeMap::new(),
             freed: false,
         }
-    }
-
-    /// The most pods of one app.
-    pub(crate) fn per_app(&self) -> u32 {
-        self.limits.pods_per_app
     }
 
     /// The number of an app's pods, those that are being removed included, was `before` and is now `after`.
@@ -92,8 +90,32 @@ impl Pods {
         }
     }
 
-    /// How many pods an app may add at once, and the limit that it meets after that: while others wait, none but in its turn.
-    pub(crate) fn room(&self, tenant: &str, turn: bool) -> (usize, Held) {
+    /// An app lacks this many pods: how many of them it may create, which are counted with that, and the limit that it meets
+    /// after those. While others of its tenant wait it gets none but in its turn, and then one; if it still lacks pods it
+    /// waits, behind the others of its tenant.
+    pub(crate) fn take(&mut self, tenant: &str, vip: u32, missing: usize) -> (usize, Held) {
+        let is_its_turn = missing > 0 && self.turns.remove(&vip).is_some();
+        let (room, held) = self.room(tenant);
+        let taken = if is_its_turn { 1 } else { missing.min(room) };
+        if is_its_turn {
+            // There may be room for more.
+            self.freed = true;
+        } else {
+            self.counted(tenant, 0, taken);
+        }
+        self.lacks(tenant, vip, taken < missing);
+        (taken, held)
+    }
+
+    /// An app that had its turn and took no pod gives it back.
+    pub(crate) fn give_back(&mut self, vip: u32) {
+        if let Some(tenant) = self.turns.remove(&vip) {
+            self.counted(&tenant, 1, 0);
+        }
+    }
+
+    /// How many pods an app may add at once out of turn, and the limit that it meets after that.
+    fn room(&self, tenant: &str) -> (usize, Held) {
         let state = self.tenants.get(tenant);
         let (pods, waits) = state.map_or((0, false), |state| (state.pods, !state.queue.is_empty()));
         let own = left(self.limits.pods.per_tenant, pods);
@@ -107,11 +129,7 @@ impl Pods {
             Scope::All => self.limits.pods.in_all,
             Scope::App | Scope::Tenant => self.limits.pods.per_tenant,
         };
-        let room = match (turn, waits) {
-            (true, _) => own.min(all).min(1),
-            (false, true) => 0,
-            (false, false) => own.min(all),
-        };
+        let room = if waits { 0 } else { own.min(all) };
         (room, Held { by, limit })
     }
 
@@ -132,7 +150,8 @@ impl Pods {
         }
     }
 
-    /// The next app that may add a pod, which waits no longer; a tenant's turn ends with it.
+    /// The next app that may add a pod, which waits no longer; a tenant's turn ends with it. [`Pods::take`] or
+    /// [`Pods::give_back`] follows.
     pub(crate) fn turn(&mut self) -> Option<u32> {
         if !std::mem::take(&mut self.freed) || left(self.limits.pods.in_all, self.all) == 0 {
             return None;
@@ -148,10 +167,13 @@ impl Pods {
             }
             let vip = tenant.queue.pop_front();
             if !tenant.queue.is_empty() {
-                self.ring.push_back(name);
+                self.ring.push_back(Arc::clone(&name));
             }
             if let Some(vip) = vip {
                 self.waiting.remove(&vip);
+                tenant.pods += 1;
+                self.all += 1;
+                self.turns.insert(vip, name);
                 // There may be room for more.
                 self.freed = true;
                 return Some(vip);

@@ -1,12 +1,8 @@
 //! What waits for a limit, and when it goes on: wakes at the rates of their tenants, pods as others go.
 
-use dormouse_fleet::Boottime;
-
 use super::Apps;
 use super::turn::Turn;
 use crate::admission;
-#[cfg(doc)]
-use crate::event::Event;
 
 impl Apps {
     /// An app is wanted: wakes it if it is asleep, as soon as the rates allow it.
@@ -14,35 +10,39 @@ impl Apps {
         let Some(tenant) = self.sleeping_tenant(vip) else {
             return;
         };
-        if !self.waiting.want(&tenant, vip) {
-            return;
-        }
+        let waits = self.shared.admission.want(&tenant, vip, turn.now);
         self.admit(turn);
-        if let Some(scope) = self.waiting.waits_for(vip) {
-            self.metrics.delayed(scope);
-            if self.waiting.announce(&tenant, turn.now) {
-                turn.actions.push(admission::wakes_limited(tenant, scope));
+        if let Some(waits) = waits {
+            turn.waits = true;
+            self.shared.metrics.delayed(waits.scope);
+            if waits.is_announced {
+                let event = admission::wakes_limited(tenant, waits.scope);
+                turn.actions.push(event);
             }
         }
     }
 
     /// Wakes the apps whose turn it is.
     pub(super) fn admit(&mut self, turn: &mut Turn) {
-        while let Some(vip) = self.waiting.admit(turn.now) {
+        let (vips, admitted) = self.shared.admission.wakes(self.shard, turn.now);
+        turn.admitted = admitted;
+        for vip in vips {
             self.wake_now(vip, turn);
         }
-        self.metrics.waiting(self.waiting.len());
-    }
-
-    /// The time of the next [`Event::Admission`]; none while no wake waits.
-    pub(crate) fn admission_due(&self) -> Option<Boottime> {
-        self.waiting.due()
     }
 
     /// Plans the apps that wait for pods, while there is room.
     pub(super) fn take_turns(&mut self, turn: &mut Turn) {
-        while let Some(vip) = self.bounds.turn() {
-            self.plan_bounded(vip, true, turn);
+        loop {
+            let (vips, admitted) = self.shared.admission.turns(self.shard);
+            turn.admitted = admitted;
+            if vips.is_empty() {
+                return;
+            }
+            for vip in vips {
+                self.plan(vip, turn);
+                self.shared.admission.end_turn(vip);
+            }
         }
     }
 

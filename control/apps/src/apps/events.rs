@@ -97,10 +97,10 @@ impl Apps {
     pub(super) fn slice(&mut self, slice: usize, turn: &mut Turn) {
         if slice == 0 {
             self.seconds += 1;
-            self.waiting.forget_idle(turn.now);
+            self.shared.admission.forget_idle(turn.now);
         }
         self.read_again(turn);
-        let every = self.config.tick.as_secs().max(1);
+        let every = self.shared.config.tick.as_secs().max(1);
         let stats = self.loads.take(slice);
         // A parked request wakes its app also if its demand was lost.
         for stat in stats.values().filter(|stat| stat.concurrency > 0.0) {
@@ -119,8 +119,8 @@ impl Apps {
                 let want = record.want;
                 record.decide(turn.now);
                 record.reconcile(turn.now);
-                self.metrics
-                    .decided(record.decision.as_ref(), want, record.want);
+                let metrics = &self.shared.metrics;
+                metrics.decided(record.decision.as_ref(), want, record.want);
             }
             let stable = |member: &Member| {
                 member
@@ -136,7 +136,7 @@ impl Apps {
 
     pub(super) fn first_byte(&mut self, vip: u32, at: Boottime) {
         if let Some(wake) = self.wakes.answered(vip, at) {
-            self.metrics.woken(wake);
+            self.shared.metrics.woken(wake);
         }
     }
 

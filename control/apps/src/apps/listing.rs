@@ -28,7 +28,7 @@ impl Apps {
         let asleep = asleep.filter_map(|vip| self.sleep.key(vip));
         let deleted: Vec<Key> = awake.chain(asleep).collect();
         for key in deleted {
-            self.ports.moved(self.port_of(&key), None);
+            self.port_moved(self.port_of(&key), None, turn);
             if let Some(vip) = self.app_gone(&key, revision, turn) {
                 self.plan(vip, turn);
             }

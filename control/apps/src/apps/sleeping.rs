@@ -95,6 +95,14 @@ impl Apps {
         if let Some(listing) = &mut self.listing {
             listing.seen.insert(vip);
         }
+        let elsewhere = self.vip_of(key).filter(|before| *before != vip);
+        if let Some(before) = elsewhere {
+            // It was deleted, and created again with another VIP.
+            let deleted = stored.revision.saturating_sub(1);
+            if self.app_gone(key, deleted, turn).is_some() {
+                self.plan(before, turn);
+            }
+        }
         if self.records.contains_key(&vip) {
             return self.awake_app(vip, key, stored, turn);
         }
@@ -117,11 +125,11 @@ impl Apps {
         let Some(app) = decoded(key, stored) else {
             return self.app_gone(key, stored.revision, turn);
         };
-        let grace = self.config.scale_to_zero_grace;
+        let grace = self.shared.config.scale_to_zero_grace;
         let record = self.records.get_mut(&vip)?;
         self.index.insert(key.clone(), vip);
         if !record.is_of(&app) {
-            record.unbound(&mut self.bounds);
+            record.unbound(&self.shared.admission);
             record.replace(key.clone(), app, grace, turn.now);
             return Some(vip);
         }
@@ -173,24 +181,20 @@ impl Apps {
         // The entry of the new app is newer.
         let deleted = stored.revision.saturating_sub(1);
         if let Some(before) = self.sleep.key(vip).filter(|before| before != key) {
-            self.ports.moved(self.port_of(&before), None);
+            self.port_moved(self.port_of(&before), None, turn);
             self.app_gone(&before, deleted, turn);
         }
-        if let Some(before) = self.vip_of(key)
-            && self.app_gone(key, deleted, turn).is_some()
-        {
-            self.plan(before, turn);
-        }
+        self.app_gone(key, deleted, turn);
         if stored.asleep && stored.pods_at_start == 0 {
             let sleeper = self.sleep.sleeper(stored);
             self.sleep.insert(vip, key, sleeper);
-            self.metrics.moved(None, Some(ASLEEP));
+            self.shared.metrics.moved(None, Some(ASLEEP));
             Self::announce(vip, stored, turn);
             return None;
         }
         let app = decoded(key, stored)?;
         let mut record = AppRecord::new(vip, key.clone(), turn.now);
-        record.configure(app, self.config.scale_to_zero_grace, turn.now);
+        record.configure(app, self.shared.config.scale_to_zero_grace, turn.now);
         self.index.insert(key.clone(), vip);
         self.records.insert(vip, record);
         Some(vip)
@@ -209,7 +213,7 @@ impl Apps {
         let vip = self.sleep.vip_of(key)?;
         self.sleep.remove(vip);
         self.reading.remove(&vip);
-        self.metrics.moved(Some(ASLEEP), None);
+        self.shared.metrics.moved(Some(ASLEEP), None);
         turn.actions.push(Action::Withdraw { vip, version });
         turn.actions.push(Action::Route {
             vip,
@@ -312,7 +316,7 @@ impl Apps {
         let mut record = AppRecord::new(vip, key.clone(), turn.now);
         let status = app.status.clone().unwrap_or_default();
         let is_known = app.revision() == sleeper.revision;
-        record.rouse(app, &sleeper, self.config.scale_to_zero_grace);
+        record.rouse(app, &sleeper, self.shared.config.scale_to_zero_grace);
         if reading.pods.is_empty() && is_known {
             record.asleep_as_published(sleeper.revision);
         }

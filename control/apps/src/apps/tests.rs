@@ -1,27 +1,22 @@
 //! The controller with a model of its environment, which executes the actions in any order.
 
 mod limits;
+mod planner;
+mod shards;
 mod world;
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::action::Action;
+use crate::admission::Limits;
+use crate::config::Config;
 use crate::dispatch::Dispatch;
 use crate::event::Input;
 use crate::shards::Shards;
+use planner::Planner;
 use world::World;
-
-/// Handles an input, with all apps in one shard.
-fn apply(dispatch: &mut Dispatch, apps: &mut Apps, now: Boottime, input: Input) -> Vec<Action> {
-    let dispatched = dispatch.apply(input);
-    let mut actions = dispatched.actions;
-    for (shard, event) in dispatched.events {
-        assert_eq!(shard, 0);
-        actions.extend(apps.apply(now, event));
-    }
-    actions
-}
 
 fn scaled(scale: &serde_json::Value) -> World {
     World::new(&json!({

@@ -8,7 +8,7 @@ fn key() -> Key {
 
 #[test]
 fn a_timeline_has_every_stage_in_order_on_one_clock() {
-    let mut wakes = Wakes::default();
+    let mut wakes = Wakes::new(1);
     wakes.begin(1, key(), Boottime(3_000_000));
     wakes.parked(1, Boottime(2_000_000));
     wakes.seen(1, "n1", Boottime(1_000_000));
@@ -54,7 +54,7 @@ fn a_timeline_has_every_stage_in_order_on_one_clock() {
 
 #[test]
 fn the_timeline_is_that_of_the_pod_that_was_ready_first() {
-    let mut wakes = Wakes::default();
+    let mut wakes = Wakes::new(1);
     wakes.begin(1, key(), Boottime(1));
     wakes.placed(1, "a", "n1", Boottime(2));
     wakes.placed(1, "b", "n2", Boottime(3));
@@ -81,7 +81,7 @@ fn the_timeline_is_that_of_the_pod_that_was_ready_first() {
 
 #[test]
 fn the_oldest_wake_is_dropped_at_the_limits_of_an_app_and_of_all() {
-    let mut wakes = Wakes::default();
+    let mut wakes = Wakes::new(1);
     let all = u32::try_from(WAKES_MAX).unwrap();
     for vip in 0..all + 2 {
         wakes.begin(vip, key(), Boottime(1));

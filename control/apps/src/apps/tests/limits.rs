@@ -11,8 +11,7 @@ use crate::event::AppRead;
 
 /// Apps whose pods are written and never become ready.
 struct Crowd {
-    dispatch: Dispatch,
-    apps: Apps,
+    apps: Planner,
     stored: BTreeMap<u32, Arc<App>>,
     /// The `containerConcurrency` of the apps.
     concurrency: u32,
@@ -24,15 +23,14 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(limits: Limits) -> Self {
+    fn new(shards: usize, limits: Limits) -> Self {
         let config = Config {
             limits,
             ..world::config()
         };
         let now = Boottime(1_000_000_000_000);
         let mut crowd = Self {
-            dispatch: world::dispatch(),
-            apps: Apps::new(config, 1),
+            apps: Planner::new(config, shards, 1),
             stored: BTreeMap::new(),
             concurrency: 0,
             now,
@@ -66,12 +64,6 @@ impl Crowd {
     }
 
     fn event(&mut self, event: impl Into<Input>) {
-        let input = event.into();
-        let actions = apply(&mut self.dispatch, &mut self.apps, self.now, input);
-        self.execute(actions);
-    }
-
-    fn shard_event(&mut self, event: ShardEvent) {
         let actions = self.apps.apply(self.now, event);
         self.execute(actions);
     }
@@ -106,8 +98,10 @@ impl Crowd {
 
     /// Waits for the next wakes, as the controller's loop does.
     fn advance(&mut self) {
-        self.now = self.apps.admission_due().unwrap().max(self.now);
-        self.shard_event(ShardEvent::Admission);
+        let due = self.apps.shared.admission.due();
+        self.now = due.unwrap().max(self.now);
+        let actions = self.apps.admit(self.now);
+        self.execute(actions);
     }
 
     fn of(&self, tenant: &str) -> usize {
@@ -123,7 +117,8 @@ impl Crowd {
         };
         self.event(Input::Load(vec![load]));
         for slice in 0..SLICES {
-            self.shard_event(ShardEvent::Slice(slice));
+            let actions = self.apps.slice(self.now, slice);
+            self.execute(actions);
         }
     }
 }
@@ -137,14 +132,14 @@ fn wakes(per_tenant: u32, in_all: u32) -> Limits {
 
 #[test]
 fn a_flood_of_requests_creates_no_more_pods_than_the_limit_and_says_why() {
-    let mut crowd = Crowd::new(Limits::default());
+    let mut crowd = Crowd::new(1, Limits::default());
     crowd.concurrency = 1;
     crowd.add("shop", 1..2);
     crowd.demand(1..2);
     for _ in 0..10 {
         crowd.load(1, 500.0);
     }
-    let record = &crowd.apps.records[&1];
+    let record = crowd.apps.record(1);
     assert_eq!(
         record.want, 715,
         "the autoscaler's decision stays Knative's"
@@ -169,11 +164,14 @@ fn without_limits_the_autoscaler_decides_alone() {
         per_tenant: 0,
         in_all: 0,
     };
-    let mut crowd = Crowd::new(Limits {
-        wakes: none,
-        pods_per_app: 0,
-        pods: none,
-    });
+    let mut crowd = Crowd::new(
+        1,
+        Limits {
+            wakes: none,
+            pods_per_app: 0,
+            pods: none,
+        },
+    );
     crowd.concurrency = 1;
     crowd.add("shop", 1..2);
     crowd.demand(1..2);
@@ -185,7 +183,13 @@ fn without_limits_the_autoscaler_decides_alone() {
 
 #[test]
 fn a_tenants_flood_of_wakes_delays_another_tenant_by_its_share_only() {
-    let mut crowd = Crowd::new(wakes(0, 20));
+    for shards in [1, 4] {
+        flood(shards);
+    }
+}
+
+fn flood(shards: usize) {
+    let mut crowd = Crowd::new(shards, wakes(0, 20));
     crowd.add("flood", 1..401);
     crowd.add("shop", 500..505);
     crowd.demand(1..401);
@@ -197,7 +201,7 @@ fn a_tenants_flood_of_wakes_delays_another_tenant_by_its_share_only() {
     }
     // Ten turns of 50 ms: five of each tenant.
     assert!(crowd.now.since(began) <= Duration::from_millis(500));
-    while crowd.apps.admission_due().is_some() {
+    while crowd.apps.shared.admission.due().is_some() {
         crowd.advance();
     }
     assert_eq!((crowd.of("flood"), crowd.of("shop")), (400, 5));
@@ -206,45 +210,47 @@ fn a_tenants_flood_of_wakes_delays_another_tenant_by_its_share_only() {
 
 #[test]
 fn a_waiting_wake_is_explained_and_repeated_requests_do_not_repeat_it() {
-    let mut crowd = Crowd::new(wakes(1, 0));
+    let mut crowd = Crowd::new(1, wakes(1, 0));
     crowd.add("shop", 1..3);
     crowd.demand(1..3);
     crowd.demand(1..3);
-    assert_eq!(crowd.apps.waiting.len(), 1);
+    assert!(crowd.apps.shared.admission.waits_for(2).is_some());
     let app = Key::new("shop", "app-2");
     let explained = crate::explain::asleep(&app, 2, &crowd.apps).to_string();
     assert!(explained.contains("--wakes-per-tenant"), "{explained}");
     crowd.advance();
     assert_eq!(crowd.created.len(), 2);
-    assert_eq!(crowd.apps.admission_due(), None);
+    assert_eq!(crowd.apps.shared.admission.due(), None);
 }
 
 #[test]
 fn an_app_waits_for_the_pods_of_its_tenant_and_gets_the_next_free_one() {
-    let mut crowd = Crowd::new(Limits {
+    for shards in [1, 4] {
+        waits_for_pods(shards);
+    }
+}
+
+fn waits_for_pods(shards: usize) {
+    let limits = Limits {
         pods: Shares {
             per_tenant: 2,
             in_all: 0,
         },
         ..Limits::default()
-    });
+    };
+    let mut crowd = Crowd::new(shards, limits);
     crowd.add("shop", 1..4);
     crowd.add("other", 10..11);
     crowd.demand(1..4);
     crowd.demand(10..11);
     assert_eq!((crowd.of("shop"), crowd.of("other")), (2, 1));
     assert_eq!(crowd.events, ["PodsLimited"]);
-    let gone = crowd.apps.records[&1]
-        .members
-        .keys()
-        .next()
-        .unwrap()
-        .clone();
+    let gone = crowd.apps.record(1).members.keys().next().unwrap().clone();
     crowd.event(Event::Created {
         vip: 1,
         pod: gone,
         written: false,
     });
     assert_eq!(crowd.of("shop"), 3);
-    assert!(!crowd.apps.records[&3].members.is_empty());
+    assert!(!crowd.apps.record(3).members.is_empty());
 }

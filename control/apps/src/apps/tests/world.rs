@@ -18,8 +18,7 @@ use crate::event::AppRead;
 pub(super) const VIP: u32 = 1;
 
 pub(super) struct World {
-    dispatch: Dispatch,
-    pub(super) apps: Apps,
+    pub(super) apps: Planner,
     pub(super) now: Boottime,
     pub(super) revision: u64,
     app: Option<App>,
@@ -48,8 +47,7 @@ impl World {
         app.metadata.uid = Some("app-uid".into());
         let now = Boottime(1_000_000_000_000);
         let mut world = Self {
-            dispatch: dispatch(),
-            apps: Apps::new(config(), 1),
+            apps: Planner::new(config(), 1, 1),
             now,
             revision: 1,
             app: Some(app),
@@ -121,7 +119,7 @@ impl World {
     }
 
     fn apply(&mut self, event: impl Into<Input>) -> Vec<Action> {
-        apply(&mut self.dispatch, &mut self.apps, self.now, event.into())
+        self.apps.apply(self.now, event)
     }
 
     fn check(&mut self) {
@@ -315,7 +313,7 @@ impl World {
 
     /// Another control has created a pod of the app.
     pub(super) fn pod_of_another_control(&mut self) {
-        let mut pod = pod::of(self.app.as_ref().unwrap(), VIP, &mut Names::new(9));
+        let mut pod = pod::of(self.app.as_ref().unwrap(), VIP, &pod::Names::new(9));
         pod.spec.as_mut().unwrap().node_name = Some("n1".into());
         let key = pod.key();
         self.pods.insert(key.clone(), pod);
@@ -351,8 +349,7 @@ impl World {
     }
 
     pub(super) fn restart(&mut self) {
-        self.dispatch = dispatch();
-        self.apps = Apps::new(config(), 2);
+        self.apps = Planner::new(config(), 1, 2);
         self.todo.clear();
         self.listed();
     }
@@ -421,7 +418,7 @@ impl World {
         let own = slice_of(VIP);
         let others = (0..SLICES).filter(|slice| *slice != own);
         for slice in others.chain([own]) {
-            let actions = self.apps.apply(self.now, ShardEvent::Slice(slice));
+            let actions = self.apps.slice(self.now, slice);
             self.todo.extend(actions);
         }
         self.check();
@@ -570,10 +567,6 @@ impl World {
 pub(super) fn stored(app: &App) -> StoredApp {
     let revision = app.revision();
     StoredApp::decode(serde_json::to_vec(app).unwrap(), revision).unwrap()
-}
-
-pub(super) fn dispatch() -> Dispatch {
-    Dispatch::new(Shards::new(1), config().ranges)
 }
 
 pub(super) fn config() -> Config {

@@ -1,10 +1,10 @@
-//! The ports on which activators listen: those of all apps, counted.
+//! The ports on which activators listen: those of the apps of all shards, counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The ports of all apps.
-#[derive(Default)]
-pub(super) struct Ports {
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
     /// The number of apps on each port.
     apps: BTreeMap<u16, usize>,
     changed: bool,
@@ -12,7 +12,7 @@ pub(super) struct Ports {
 
 impl Ports {
     /// An app's port has changed; none: there is no such app.
-    pub(super) fn moved(&mut self, before: Option<u16>, after: Option<u16>) {
+    pub(crate) fn moved(&mut self, before: Option<u16>, after: Option<u16>) {
         if before == after {
             return;
         }
@@ -33,7 +33,7 @@ impl Ports {
     }
 
     /// The ports, if they have changed since the previous call.
-    pub(super) fn take_changed(&mut self) -> Option<BTreeSet<u16>> {
+    pub(crate) fn take_changed(&mut self) -> Option<BTreeSet<u16>> {
         std::mem::take(&mut self.changed).then(|| self.apps.keys().copied().collect())
     }
 }
