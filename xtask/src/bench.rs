@@ -3,6 +3,7 @@
 mod apps;
 mod cni;
 mod dataplane;
+mod flood;
 mod lines;
 mod percentile;
 mod store;
@@ -47,10 +48,11 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 5] = [
+const BENCHES: [(&str, Bench); 6] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run)),
     ("dataplane", Bench::Nodes(dataplane::run)),
+    ("flood", Bench::Nodes(flood::run)),
     ("store", Bench::Plain(store::run)),
     ("wake", Bench::Nodes(wake::run)),
 ];

@@ -54,7 +54,7 @@ enum Verb {
     },
     /// Run a benchmark and compare its results with their bounds
     Bench {
-        /// Name of the benchmark: apps, cni, dataplane, store or wake
+        /// Name of the benchmark: apps, cni, dataplane, flood, store or wake
         name: String,
         /// Groups of rows of the benchmarks `apps` and `store`, such as wakes or lists; without any, all but kills of `store`
         groups: Vec<String>,

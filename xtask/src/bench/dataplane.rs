@@ -4,17 +4,17 @@
 //! Each side has two nodes in one world. Measurements of the sides are interleaved and ratios are taken within a round, so
 //! that noise affects both numbers of a ratio equally; the median ratio of all rounds is reported.
 
-mod commands;
+pub(super) mod commands;
 mod iptables;
-mod load;
+pub(super) mod load;
 mod manifests;
 mod maps;
 mod nftables;
-mod ours;
-mod pods;
+pub(super) mod ours;
+pub(super) mod pods;
 mod race;
 mod services;
-mod side;
+pub(super) mod side;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
 }
 
 /// The program beside the others that cargo built.
-fn load_program(beside: &Path) -> Result<PathBuf> {
+pub(super) fn load_program(beside: &Path) -> Result<PathBuf> {
     let path = beside.with_file_name("dormouse-load");
     ensure!(
         path.is_file(),

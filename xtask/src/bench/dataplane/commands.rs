@@ -49,7 +49,7 @@ fn feed(command: &mut Command, input: &str) -> std::io::Result<Output> {
 }
 
 /// Runs lines of `ip -batch`.
-pub(super) fn ip(netns: Option<&Path>, lines: &[String]) -> Result<()> {
+pub(in crate::bench) fn ip(netns: Option<&Path>, lines: &[String]) -> Result<()> {
     run(netns, &["ip", "-6", "-batch", "-"], &lines.join("\n")).map(drop)
 }
 

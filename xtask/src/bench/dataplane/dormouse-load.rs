@@ -1,4 +1,4 @@
-//! The load of `cargo xtask bench dataplane`: a client of short TCP connections, and the server for them.
+//! The load of `cargo xtask bench dataplane` and `flood`: a client of short TCP connections, and the server for them.
 //!
 //! It is a program of its own so that it runs in a pod's namespace and cgroup, and is a release build like the measured
 //! programs.
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use socket2::{Domain, Socket, Type};
 
 /// Size of request and reply, in bytes: one segment on any link.
 const MESSAGE_BYTES: usize = 64;
@@ -32,6 +33,12 @@ enum Arguments {
         /// Number of threads, each with one connection at a time
         #[arg(long)]
         threads: usize,
+        /// Connections that begin in a second, however long earlier ones take; as many as possible without it
+        #[arg(long)]
+        per_second: Option<u32>,
+        /// Own addresses, in turn
+        #[arg(long, value_delimiter = ',')]
+        from: Vec<Ipv6Addr>,
         /// Servers, in turn
         #[arg(required = true)]
         targets: Vec<SocketAddr>,
@@ -55,11 +62,17 @@ fn main() -> io::Result<()> {
         Arguments::Client {
             milliseconds,
             threads,
+            per_second,
+            from,
             targets,
         } => {
-            let outcome =
-                connect_repeatedly(&targets, threads, Duration::from_millis(milliseconds));
-            writeln!(io::stdout(), "{}", outcome.json())
+            let load = Load {
+                targets,
+                from,
+                per_second,
+                length: Duration::from_millis(milliseconds),
+            };
+            writeln!(io::stdout(), "{}", load.run(threads).json())
         }
         Arguments::Server {
             port,
@@ -76,12 +89,17 @@ struct Outcome {
     failures: u64,
     reason: Option<String>,
     seconds: f64,
+    /// The time of each answered connection, from when it was due.
+    took: Vec<Duration>,
 }
 
 impl Outcome {
-    fn count(&mut self, exchanged: io::Result<()>) {
+    fn count(&mut self, exchanged: io::Result<()>, took: Duration) {
         match exchanged {
-            Ok(()) => self.connections += 1,
+            Ok(()) => {
+                self.connections += 1;
+                self.took.push(took);
+            }
             Err(error) => {
                 self.failures += 1;
                 self.reason.get_or_insert_with(|| error.to_string());
@@ -93,48 +111,86 @@ impl Outcome {
         self.connections += other.connections;
         self.failures += other.failures;
         self.reason = self.reason.take().or(other.reason);
+        self.took.extend(other.took);
     }
 
-    fn json(&self) -> serde_json::Value {
+    fn json(mut self) -> serde_json::Value {
+        self.took.sort_unstable();
+        // By nearest rank, in microseconds.
+        let percentile = |thousandths: usize| {
+            let rank = (self.took.len() * thousandths).div_ceil(1_000).max(1);
+            let took = self.took.get(rank - 1).copied().unwrap_or_default();
+            took.as_secs_f64() * 1e6
+        };
         serde_json::json!({
             "connections": self.connections,
             "failures": self.failures,
             "reason": self.reason,
             "seconds": self.seconds,
+            "p50": percentile(500),
+            "p99": percentile(990),
+            "p99.9": percentile(999),
         })
     }
 }
 
-fn connect_repeatedly(targets: &[SocketAddr], threads: usize, length: Duration) -> Outcome {
-    let turn = AtomicUsize::new(0);
-    let began = Instant::now();
-    let work = || {
+/// The connections of a client.
+struct Load {
+    targets: Vec<SocketAddr>,
+    from: Vec<Ipv6Addr>,
+    per_second: Option<u32>,
+    length: Duration,
+}
+
+impl Load {
+    fn run(&self, threads: usize) -> Outcome {
+        let turn = AtomicUsize::new(0);
+        let began = Instant::now();
+        let mut total = Outcome::default();
+        thread::scope(|scope| {
+            let work = || self.connect_repeatedly(&turn, began);
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for thread in running {
+                let panicked = |_| Outcome {
+                    failures: 1,
+                    reason: Some("a thread panicked".to_owned()),
+                    ..Outcome::default()
+                };
+                total.add(thread.join().unwrap_or_else(panicked));
+            }
+        });
+        total.seconds = began.elapsed().as_secs_f64();
+        total
+    }
+
+    fn connect_repeatedly(&self, turn: &AtomicUsize, began: Instant) -> Outcome {
         let mut outcome = Outcome::default();
-        while began.elapsed() < length {
+        loop {
             let turn = turn.fetch_add(1, Ordering::Relaxed);
-            outcome.count(exchange(targets[turn % targets.len()]));
-        }
-        outcome
-    };
-    let mut total = Outcome::default();
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for thread in running {
-            let panicked = |_| Outcome {
-                failures: 1,
-                reason: Some("a thread panicked".to_owned()),
-                ..Outcome::default()
+            let due = match self.per_second {
+                Some(rate) => began + Duration::from_secs_f64(turn as f64 / f64::from(rate)),
+                None => Instant::now(),
             };
-            total.add(thread.join().unwrap_or_else(panicked));
+            if due.duration_since(began) >= self.length {
+                return outcome;
+            }
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let target = self.targets[turn % self.targets.len()];
+            let from = self.from.get(turn % self.from.len().max(1)).copied();
+            let exchanged = exchange(target, from);
+            outcome.count(exchanged, due.elapsed());
         }
-    });
-    total.seconds = began.elapsed().as_secs_f64();
-    total
+    }
 }
 
 /// One connection. The server closes first, so the client's port is free at once (no TIME_WAIT).
-fn exchange(target: SocketAddr) -> io::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&target, PATIENCE)?;
+fn exchange(target: SocketAddr, from: Option<Ipv6Addr>) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(target), Type::STREAM, None)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+    }
+    socket.connect_timeout(&target.into(), PATIENCE)?;
+    let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&[b'?'; MESSAGE_BYTES])?;
     let mut reply = [0; MESSAGE_BYTES];

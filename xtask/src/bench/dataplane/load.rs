@@ -5,7 +5,7 @@ use std::net::SocketAddrV6;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use dormouse_world::Program;
+use dormouse_world::{Host, Program};
 use serde_json::Value;
 
 use super::Bench;
@@ -90,7 +90,7 @@ fn connect(
         .args(["client", "--threads", THREADS, "--milliseconds"])
         .arg(length.as_millis().to_string())
         .args(targets.iter().map(SocketAddrV6::to_string));
-    let outcome = finish(bench, client, program, length)?;
+    let outcome = finish(bench, &client.host, program, length)?;
     let number = |name: &str| outcome.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let done = Connections {
         answered: number("connections"),
@@ -118,7 +118,7 @@ pub(super) fn stream(
         program = program.arg("--reverse");
     }
     let length = Duration::from_secs(STREAM_SECONDS + STREAM_OMIT_SECONDS);
-    let outcome = finish(bench, client, program, length)?;
+    let outcome = finish(bench, &client.host, program, length)?;
     if let Some(error) = outcome.get("error").and_then(Value::as_str) {
         bail!("iperf3 to {target}: {error}");
     }
@@ -127,12 +127,17 @@ pub(super) fn stream(
     Ok(rate.context("iperf3 reported no rate")? / 1e9)
 }
 
-/// Runs a program in the pod to its end; returns its JSON output.
-fn finish(bench: &Bench<'_>, pod: &Pod, program: Program, length: Duration) -> Result<Value> {
-    let log = pod.host.folder.join(format!("{}-load.json", pod.host.name));
+/// Runs a program on the host to its end; returns its JSON output.
+pub(in crate::bench) fn finish(
+    bench: &Bench<'_>,
+    host: &Host,
+    program: Program,
+    length: Duration,
+) -> Result<Value> {
+    let log = host.folder.join(format!("{}-load.json", host.name));
     // A process appends to its log.
     let _ = fs::remove_file(&log);
-    let mut process = bench.world.spawn(&pod.host, &program.log(log))?;
+    let mut process = bench.world.spawn(host, &program.log(log))?;
     let interrupt = &bench.options.interrupt;
     interrupt.wait_for("the load to end", length + HANG, || Ok(process.ended()))?;
     let output = process.output();

@@ -21,10 +21,11 @@ const METRICS_PORT: u16 = 10249;
 /// The folder of manifests, below the node's folder.
 const MANIFESTS: &str = "manifests";
 
-/// Starts the node's agent and waits until it accepts requests.
-pub(super) fn start(bench: &Bench<'_>, node: &Host) -> Result<Process> {
+/// Starts the node's agent, with `more` on its command line, and waits until it accepts requests.
+pub(in crate::bench) fn start(bench: &Bench<'_>, node: &Host, more: &[&str]) -> Result<Process> {
     fs::create_dir_all(node.folder.join(MANIFESTS)).context("failed to create a folder")?;
-    let mut agent = bench.world.spawn(node, &program(bench, node)?)?;
+    let program = program(bench, node)?.args(more.iter().copied());
+    let mut agent = bench.world.spawn(node, &program)?;
     let socket = socket(node);
     let what = format!("the agent of {}", node.name);
     bench.options.interrupt.wait_for(&what, PATIENCE, || {
@@ -78,7 +79,7 @@ fn socket(node: &Host) -> PathBuf {
 }
 
 /// Calls the plugin's ADD as a container runtime does; returns the pod's address.
-pub(super) fn wire(plugin: &Path, node: &Host, pod: &Host) -> Result<Ipv6Addr> {
+pub(in crate::bench) fn wire(plugin: &Path, node: &Host, pod: &Host) -> Result<Ipv6Addr> {
     let configuration = json!({
         "cniVersion": "1.1.0",
         "name": "pods",
@@ -104,13 +105,18 @@ fn address(result: &str) -> Option<Ipv6Addr> {
     address.split_once('/')?.0.parse().ok()
 }
 
-/// Writes the node's Services, by a rename: the agent reads the file as soon as it appears.
+/// Writes the node's Services.
 pub(super) fn write_services(node: &Host, services: &Services) -> Result<()> {
+    write_manifests(node, &manifests::documents(services))
+}
+
+/// Writes the node's manifests, by a rename: the agent reads the file as soon as it appears.
+pub(in crate::bench) fn write_manifests(node: &Host, documents: &str) -> Result<()> {
     let (written, watched) = (
         node.folder.join("services.yaml"),
         node.folder.join(MANIFESTS).join("services.yaml"),
     );
-    fs::write(&written, manifests::documents(services))
+    fs::write(&written, documents)
         .and_then(|()| fs::rename(&written, &watched))
         .with_context(|| format!("failed to write {}", watched.display()))
 }

@@ -19,16 +19,16 @@ const FIRST: u16 = 0x10;
 
 /// A pod.
 #[derive(Clone, Debug)]
-pub(super) struct Pod {
+pub(in crate::bench) struct Pod {
     /// Its node, but with the pod's network namespace.
-    pub(super) host: Host,
+    pub(in crate::bench) host: Host,
     /// Its address.
-    pub(super) address: Ipv6Addr,
+    pub(in crate::bench) address: Ipv6Addr,
 }
 
 impl Pod {
     /// Its socket address for `port`.
-    pub(super) fn at(&self, port: u16) -> SocketAddrV6 {
+    pub(in crate::bench) fn at(&self, port: u16) -> SocketAddrV6 {
         SocketAddrV6::new(self.address, port, 0, 0)
     }
 }
@@ -61,20 +61,27 @@ pub(super) fn make(
     nodes: [&Host; 2],
     mut wire: impl FnMut(&Host, &Host) -> Result<Ipv6Addr>,
 ) -> Result<Pods> {
-    let mut pod = |node: &Host, name: &str| {
-        let host = inside(node, name);
-        ip(None, &[format!("netns add {}", host.name)])?;
-        set(&host.netns, "ipv6/conf/all/disable_ipv6", "0")?;
-        set(&host.netns, "ipv6/conf/default/disable_ipv6", "0")?;
-        let address = wire(node, &host).with_context(|| format!("failed to wire {}", host.name))?;
-        Ok::<_, anyhow::Error>(Pod { host, address })
-    };
+    let mut pod = |node: &Host, name: &str| make_one(node, name, &mut wire);
     let [first, second] = nodes;
     Ok(Pods {
         client: pod(first, "client")?,
         neighbor: pod(first, "neighbor")?,
         servers: [pod(second, "server-1")?, pod(second, "server-2")?],
     })
+}
+
+/// Creates a pod's namespace on a node, and wires it.
+pub(in crate::bench) fn make_one(
+    node: &Host,
+    name: &str,
+    wire: impl FnOnce(&Host, &Host) -> Result<Ipv6Addr>,
+) -> Result<Pod> {
+    let host = inside(node, name);
+    ip(None, &[format!("netns add {}", host.name)])?;
+    set(&host.netns, "ipv6/conf/all/disable_ipv6", "0")?;
+    set(&host.netns, "ipv6/conf/default/disable_ipv6", "0")?;
+    let address = wire(node, &host).with_context(|| format!("failed to wire {}", host.name))?;
+    Ok(Pod { host, address })
 }
 
 /// A host with the node's cgroup and folders but its own namespace, which the world removes by its name.

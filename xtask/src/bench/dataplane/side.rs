@@ -50,7 +50,7 @@ impl Side {
         }
         let pods = if kind == Kind::Ours {
             for node in nodes {
-                processes.push(ours::start(bench, node)?);
+                processes.push(ours::start(bench, node, &[])?);
             }
             let plugin = &bench.options.binaries.cni;
             pods::make(nodes, |node, pod| ours::wire(plugin, node, pod))?
@@ -72,7 +72,7 @@ impl Side {
 }
 
 /// Enables generic receive offload on the uplink, as a network card does, on every side.
-fn enable_gro(node: &Host) -> Result<()> {
+pub(in crate::bench) fn enable_gro(node: &Host) -> Result<()> {
     let command = ["ethtool", "-K", node.uplink(), "gro", "on"];
     run(Some(&node.netns), &command, "")?;
     // Packets of pods are routed, so netfilter need not see them on the bridge as well.
