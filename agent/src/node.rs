@@ -33,7 +33,7 @@ pub use routes::Routes;
 
 /// Interval at which connection counts are read and reported.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// Interval of the garbage collection of flows.
+/// Interval of the garbage collection of flows; a table that is nearly full is swept with the counts.
 const EXPIRE_EVERY: Duration = Duration::from_secs(30);
 /// Pause before the next attempt while the stream's send queue is full.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
@@ -142,6 +142,9 @@ impl Node {
                 let vips = self.gone.second();
                 self.expect_misses(&vips);
                 self.probe_activators(false);
+                if self.datapath.apps.is_sweep_due() {
+                    self.expire();
+                }
             }
             Event::Expire => {
                 self.expire();

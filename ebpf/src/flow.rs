@@ -3,8 +3,9 @@
 //! Each direction has an entry of its own in the map `flow`: the client's packets get DNAT (and SNAT, if masqueraded), the
 //! replies the reverse.
 
-use crate::packet::{Packet, UDP};
+use crate::packet::Packet;
 use crate::pick::{fold, mix};
+use crate::stage::Stage;
 
 /// Entries of the map `flow`, one for each direction of a connection; the least recently used is evicted when it is full.
 pub const FLOWS_MAX: u32 = 1 << 17;
@@ -14,10 +15,6 @@ pub const FLOWS_MAX: u32 = 1 << 17;
 pub const NAT_PORTS_LOW: (u16, u16) = (10_000, 30_000);
 /// The upper part: from here to the last.
 pub const NAT_PORTS_HIGH: u16 = 61_000;
-
-/// How long a NAT port stays in TIME_WAIT after the last packet of a connection that is not established, before another
-/// connection may use it: longer than packets stay in flight.
-pub const NAT_TIME_WAIT_NS: u64 = 2 * SEEN_STEP_NS;
 
 /// The resolution of `seen_ns`: it is stored only when it is older than this, to spare the cache line.
 pub const SEEN_STEP_NS: u64 = 1_000_000_000;
@@ -61,10 +58,10 @@ pub struct Flow {
     pub backend: u32,
     /// The backend's generation.
     pub generation: u32,
-    /// For replies to NAT ports: one of [`Stage`], which says when the port can be used again.
+    /// The progress of the connection, a [`Stage`].
     pub stage: u32,
     /// The counters in which the flow is open: [`COUNTED`], [`LOADED`]. The program or agent that swaps it to 0 counts the
-    /// end.
+    /// end. Of a reply flow, which is open in none: 0 or [`TAKEN`].
     pub open: u64,
     /// CLOCK_BOOTTIME of its last packet, in steps of [`SEEN_STEP_NS`].
     pub seen_ns: u64,
@@ -89,38 +86,8 @@ pub const REVOKED: u32 = 32;
 pub const COUNTED: u64 = 1;
 /// In [`Flow::open`]: it is open in its backend's [load](crate::load).
 pub const LOADED: u64 = 2;
-
-/// The state of a connection through a NAT port, as seen by its client's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Stage {
-    /// The client has sent the first packet.
-    New = 0,
-    /// The client has sent a second packet.
-    Established = 1,
-    /// The backend has closed it, or the client has reset it.
-    Closed = 2,
-}
-
-impl Stage {
-    /// The stage after a packet of the client.
-    #[inline(always)]
-    pub const fn after(before: u32, packet: &Packet) -> u32 {
-        if packet.opens() {
-            Self::New as u32
-        } else if packet.resets() {
-            Self::Closed as u32
-        } else if before == Self::New as u32 {
-            Self::Established as u32
-        } else {
-            before
-        }
-    }
-}
-
-/// A UDP flow without a packet of its client for so long is over if another one has the same ends: conntrack's timeout for
-/// unreplied UDP.
-pub const UDP_IDLE_NS: u64 = 30 * SEEN_STEP_NS;
+/// In [`Flow::open`], of a reply flow only: another connection takes its NAT port.
+pub const TAKEN: u64 = 4;
 
 impl FlowKey {
     /// The flow that a packet belongs to.
@@ -176,13 +143,16 @@ pub const fn flow_hash(key: &FlowKey) -> u64 {
 }
 
 impl Flow {
+    /// Nanoseconds since its last packet.
+    #[inline(always)]
+    pub const fn silent_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.seen_ns)
+    }
+
     /// Whether the NAT port of this flow, which is one of replies, is free for another connection at `now_ns`.
     #[inline(always)]
     pub const fn releases_port(&self, protocol: u8, now_ns: u64) -> bool {
-        let silent_ns = now_ns.saturating_sub(self.seen_ns);
-        // UDP has no end of a connection.
-        let ended = self.stage != Stage::Established as u32 && silent_ns > NAT_TIME_WAIT_NS;
-        ended || protocol == UDP && silent_ns > UDP_IDLE_NS
+        Stage(self.stage).releases_port(protocol, self.silent_ns(now_ns))
     }
 
     /// Whether it counts as its backend's load: it carries a client's packets, and this node translates them.
@@ -209,20 +179,23 @@ pub enum NatPorts {
     Even,
 }
 
-/// A NAT port, from 32 random bits.
+/// NAT ports of one backend: as many connections to it can be masqueraded at a time.
+pub const NAT_PORTS: u32 =
+    (NAT_PORTS_LOW.1 - NAT_PORTS_LOW.0) as u32 + (u16::MAX - NAT_PORTS_HIGH) as u32 + 1;
+
+/// The NAT port at a place of the cycle through all of them; places wrap.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "below the number of ports in the ranges"
 )]
-pub const fn nat_port(random: u32, of: NatPorts) -> u16 {
+pub const fn nat_port(place: u32, of: NatPorts) -> u16 {
     let low = (NAT_PORTS_LOW.1 - NAT_PORTS_LOW.0) as u32;
-    let high = (u16::MAX - NAT_PORTS_HIGH) as u32 + 1;
-    let drawn = crate::pick::below(random, low + high);
-    let port = if drawn < low {
-        NAT_PORTS_LOW.0 + drawn as u16
+    let place = place % NAT_PORTS;
+    let port = if place < low {
+        NAT_PORTS_LOW.0 + place as u16
     } else {
-        NAT_PORTS_HIGH + (drawn - low) as u16
+        NAT_PORTS_HIGH + (place - low) as u16
     };
     // Both ranges begin with an even port and end with an odd one.
     match of {
@@ -232,23 +205,56 @@ pub const fn nat_port(random: u32, of: NatPorts) -> u16 {
     }
 }
 
+/// Cursors of the map `nat_cursor`. Backends that share one use the cycle of ports faster, and skip ports in use.
+pub const NAT_CURSORS: u32 = 1 << 12;
+
+/// The cursor of the backend that these replies come from: it advances with each port that is taken, so that the port at it
+/// is the least recently used one.
+#[inline(always)]
+pub const fn nat_cursor(reply: &FlowKey) -> u32 {
+    let hash = fold(
+        mix((reply.source_port as u64) << 8 | reply.protocol as u64),
+        &reply.source,
+    );
+    (hash >> 32) as u32 % NAT_CURSORS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nat_ports_fill_the_reserved_ranges_and_nothing_else() {
-        assert_eq!(nat_port(0, NatPorts::All), NAT_PORTS_LOW.0);
-        assert_eq!(nat_port(u32::MAX, NatPorts::All), u16::MAX);
+        let cycle = |of| (0..NAT_PORTS).map(move |place| nat_port(place, of));
         let outside = |port: &u16| {
             !(NAT_PORTS_LOW.0..NAT_PORTS_LOW.1).contains(port) && *port < NAT_PORTS_HIGH
         };
-        let drawn = |of| (0..=u32::from(u16::MAX)).map(move |high| nat_port(high << 16, of));
-        for of in [NatPorts::All, NatPorts::Odd, NatPorts::Even] {
-            assert_eq!(drawn(of).filter(outside).count(), 0);
+        for (of, count) in [
+            (NatPorts::All, NAT_PORTS),
+            (NatPorts::Odd, NAT_PORTS / 2),
+            (NatPorts::Even, NAT_PORTS / 2),
+        ] {
+            let ports: std::collections::BTreeSet<u16> = cycle(of).collect();
+            assert_eq!(ports.len(), count as usize, "each once in a cycle");
+            assert_eq!(ports.iter().filter(|port| outside(port)).count(), 0);
+            assert_eq!(nat_port(NAT_PORTS, of), nat_port(0, of), "it wraps");
         }
-        assert!(drawn(NatPorts::Odd).all(|port| port % 2 == 1));
-        assert!(drawn(NatPorts::Even).all(|port| port % 2 == 0));
+        assert!(cycle(NatPorts::Odd).all(|port| port % 2 == 1));
+        assert!(cycle(NatPorts::Even).all(|port| port % 2 == 0));
+    }
+
+    #[test]
+    fn a_backend_has_one_cursor_for_all_its_ports() {
+        let back = |source_port, target_port| FlowKey {
+            source: [3; 16],
+            source_port,
+            target_port,
+            ..FlowKey::default()
+        };
+        assert_eq!(nat_cursor(&back(80, 1)), nat_cursor(&back(80, 2)));
+        let cursors: std::collections::BTreeSet<u32> =
+            (0..100).map(|port| nat_cursor(&back(port, 1))).collect();
+        assert!(cursors.len() > 90 && cursors.iter().all(|cursor| *cursor < NAT_CURSORS));
     }
 
     #[test]

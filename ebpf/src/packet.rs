@@ -93,7 +93,7 @@ pub struct Packet {
     pub protocol: u8,
     /// The hop limit, or IPv4's time to live.
     pub hop_limit: u8,
-    /// TCP's flag byte; SCTP's first chunk type; 0 otherwise, and in a quoted packet.
+    /// TCP's flag byte; SCTP's first chunk type; ICMP's type; 0 otherwise, and in a quoted packet.
     pub flags: u8,
     /// 1: IPv4.
     pub v4: u8,
@@ -114,7 +114,7 @@ pub enum Read {
     Fragment,
     /// An ICMP or ICMPv6 *error*; `l4` is its header; it quotes the packet that begins at `l4 + 8`.
     Error,
-    /// A frame that is never translated (ARP, NDP, echo, other protocols, non-IP) and left to the kernel.
+    /// A frame that is never translated: ARP, NDP, echo, other protocols, non-IP.
     Other,
     /// A malformed packet: truncated, with wrong lengths, or with forged headers.
     Malformed,
@@ -136,6 +136,10 @@ const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
+
+/// Types of ICMP and ICMPv6.
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REQUEST_V6: u8 = 128;
 
 /// SCTP's chunk types (RFC 9260 3.2).
 const INIT: u8 = 1;
@@ -175,6 +179,16 @@ impl Packet {
         match self.protocol {
             TCP => self.flags & (FIN | RST) != 0,
             SCTP => matches!(self.flags, ABORT | SHUTDOWN_COMPLETE),
+            _ => false,
+        }
+    }
+
+    /// It is an echo request (RFC 792, RFC 4443 4.1).
+    #[inline(always)]
+    pub const fn is_echo_request(&self) -> bool {
+        match self.protocol {
+            ICMP if self.v4 == 1 => self.flags == ECHO_REQUEST,
+            ICMPV6 if self.v4 == 0 => self.flags == ECHO_REQUEST_V6,
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! TCP resets and ICMP errors that reject a packet, so that its sender does not wait for a timeout.
 
 use crate::checksum;
-use crate::packet::{ICMP, ICMPV6, LATER, Packet, SCTP, TCP, UDP, v4_of};
+use crate::packet::{ICMP, ICMPV6, LATER, Packet, TCP, v4_of};
 
 /// The most bytes of a rejected packet that an error quotes.
 ///
@@ -46,8 +46,8 @@ pub struct Rejections {
 
 /// Whether a packet may be answered with an error or reset (RFC 1122 3.2.2, RFC 4443 2.4 e).
 ///
-/// Never an ICMP message, which may be an error itself; nor what resets a connection; nor what is not from and for one
-/// host; nor a later fragment.
+/// Of ICMP messages, which may be errors themselves, echo requests only; nor what resets a connection; nor what is not from
+/// and for one host; nor a later fragment.
 #[inline(always)]
 pub const fn may_reject(packet: &Packet) -> bool {
     let is_multicast = if packet.v4 == 0 {
@@ -57,7 +57,7 @@ pub const fn may_reject(packet: &Packet) -> bool {
         packet.target[12] >= 224
     };
     let has_no_sender = packet.is_martian() || packet.v4 == 1 && packet.source[12] >= 224;
-    matches!(packet.protocol, TCP | UDP | SCTP)
+    (packet.is_echo_request() || !matches!(packet.protocol, ICMP | ICMPV6))
         && packet.fragment != LATER
         && !is_multicast
         && !has_no_sender

@@ -64,6 +64,9 @@ verdicts! {
     SocketStale = 29 "socket_stale" "A packet of a connected socket whose backend is gone was redirected or rejected.",
     TableFull = 30 "table_full" "A flow could not be inserted: the flow table is full.",
     ServiceServed = 31 "service_served" "A new flow to a Service was forwarded to a backend.",
+    NatPortReused = 32 "nat_port_reused" "A masqueraded connection got the NAT port of one that had just ended: no other port of the backend was free.",
+    RejectedProtocol = 33 "rejected_protocol" "Rejected: a packet to a VIP that is neither TCP, UDP nor SCTP.",
+    DroppedProtocol = 34 "dropped_protocol" "Dropped: a packet to a VIP that is neither TCP, UDP nor SCTP, and may not be answered.",
 }
 
 /// How many verdicts there are.

@@ -151,8 +151,8 @@ impl Apps {
         self.counters.lock().take(clock::boottime_ns())
     }
 
-    /// Removes flows that were idle for ten minutes; should be called about every half minute. Blocks the caller for up to some
-    /// seconds, but no other user of the data path.
+    /// Removes flows whose connections are over, those of apps also after ten idle minutes; should be called about every half
+    /// minute, and when [`Apps::is_sweep_due`]. Blocks the caller for up to some seconds, but no other user of the data path.
     pub fn expire_flows(&self) {
         match self.expire_idle(clock::boottime_ns(), FLOW_IDLE_NS) {
             Ok(0) => {}
@@ -161,7 +161,13 @@ impl Apps {
         }
     }
 
-    /// Removes flows without a packet for `idle_ns`, so that a vanished client keeps no app awake. Returns their number.
+    /// Whether the flow table is so full that it should be swept before its time.
+    pub fn is_sweep_due(&self) -> bool {
+        self.flows.is_sweep_due()
+    }
+
+    /// Removes flows whose connections are over, and apps' established ones without a packet for `idle_ns`, so that a vanished
+    /// client keeps no app awake. Returns their number.
     pub fn expire_idle(&self, now_ns: u64, idle_ns: u64) -> Result<usize, DatapathError> {
         let swept = self.sweep().walk(now_ns, idle_ns);
         self.swept(swept, now_ns)

@@ -1,17 +1,19 @@
 //! Garbage collection of the flow table: removes idle flows, and counts the end of connections that a full table evicted.
 //!
 //! To walk over a full table takes a second, so the walk needs no access to the data path. It also rebuilds the flow Bloom
-//! filter.
+//! filter. A table that is nearly full is walked before its time, and by shorter timeouts.
 
+mod fill;
+mod pairs;
 mod stale;
+mod timeouts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use aya::maps::{HashMap, IterableMap as _, MapData};
+use aya::maps::{HashMap, IterableMap as _, MapData, PerCpuArray};
 use dormouse_ebpf::counts::Counts;
-use dormouse_ebpf::flow::{COUNTED, Flow, FlowKey, SERVICE};
-use dormouse_ebpf::packet::UDP;
+use dormouse_ebpf::flow::{COUNTED, Flow, FlowKey};
 use parking_lot::Mutex;
 
 use super::arrays::Arrays;
@@ -21,17 +23,21 @@ use super::flow_filter::FlowFilter;
 use super::load::Loaded;
 use super::loads::{self, Audit};
 use super::pinned::walk;
-use super::removal::remove_if;
+use fill::Fill;
+pub use fill::FlowFill;
+use pairs::{Table, remove_over};
 pub use stale::ServiceFlows;
+use timeouts::Timeouts;
 
 /// The flow table.
 #[derive(Debug, Clone)]
 pub(super) struct Flows {
     tables: Arc<Mutex<Tables>>,
+    fill: Arc<Fill>,
 }
 
 struct Tables {
-    flows: HashMap<MapData, FlowKey, Flow>,
+    flows: Table,
     flow_filter: FlowFilter,
     arrays: Arc<Arrays>,
     /// Capacity, in flows.
@@ -69,7 +75,11 @@ impl std::fmt::Debug for Tables {
 }
 
 impl Flows {
-    pub(super) fn open(loaded: &mut Loaded, arrays: &Arc<Arrays>) -> Result<Self, DatapathError> {
+    pub(super) fn open(
+        loaded: &mut Loaded,
+        arrays: &Arc<Arrays>,
+        stats: &Arc<PerCpuArray<MapData, u64>>,
+    ) -> Result<Self, DatapathError> {
         let flows: HashMap<MapData, FlowKey, Flow> =
             HashMap::try_from(loaded.take("flow")?).map_err(DatapathError::map("open", "flow"))?;
         let info = flows.map().info();
@@ -83,8 +93,19 @@ impl Flows {
             flow_filter: FlowFilter::open(loaded)?,
         };
         Ok(Self {
+            fill: Arc::new(Fill::new(Arc::clone(stats), tables.room)),
             tables: Arc::new(Mutex::new(tables)),
         })
+    }
+
+    /// The fill of the table.
+    pub(super) fn fill(&self) -> FlowFill {
+        self.fill.now()
+    }
+
+    /// Whether the table is so full that a sweep is due before its time; false while one runs.
+    pub(super) fn is_sweep_due(&self) -> bool {
+        !self.tables.is_locked() && self.fill.is_walk_due()
     }
 
     pub(super) fn of_services(&self) -> ServiceFlows {
@@ -101,29 +122,62 @@ impl Flows {
 }
 
 impl Sweep {
-    /// Removes flows without a packet for `idle_ns`, and counts the open ones. Blocks for up to some seconds.
+    /// Removes connections that are over, and counts the open ones; established ones of apps are over after `idle_ns` without a
+    /// packet. Blocks for up to some seconds.
     pub fn walk(self, now_ns: u64, idle_ns: u64) -> Swept {
         let Self { flows, counted } = self;
         let mut tables = flows.tables.lock();
-        let (mut remembered, mut ended) = (BTreeMap::new(), BTreeMap::new());
-        // Removed after the walk: during it, another flow could take the place of a removed one.
-        let mut idle = Vec::new();
-        let is_idle = |key: &FlowKey, flow: &Flow| {
-            now_ns.saturating_sub(flow.seen_ns) > idle_ns.max(patience_ns(key, flow))
-        };
-        let mut audit = tables.crowded.then(|| Audit::begin(&tables.arrays));
-        let mut found_flows = 0;
-        let rebuild = tables.flow_filter.rebuild();
+        let (begun, scarce) = (flows.fill.begun(), flows.fill.now().is_scarce());
+        let timeouts = Timeouts { idle_ns, scarce };
+        let found = tables.find(timeouts, now_ns);
+        let (mut removed, mut ended) = (0, BTreeMap::new());
+        // Removed after the walk: during it, another flow could take the place of a removed one. A flow that the kernel evicted
+        // meanwhile was counted by the audit, not here.
+        for key in found.idle {
+            for flow in remove_over(&mut tables.flows, &key, timeouts, now_ns) {
+                removed += 1;
+                *ended.entry(flow.slot).or_default() += flow.open & COUNTED;
+                loads::flow_ended(&tables.arrays, &flow);
+            }
+        }
+        let left = found.entries.saturating_sub(removed);
+        flows.fill.walked(begun, left, found.evicted);
+        Swept {
+            counted,
+            remembered: found.remembered,
+            ended,
+            removed,
+        }
+    }
+}
+
+/// What a walk over the table has found.
+#[derive(Default)]
+struct Found {
+    entries: usize,
+    /// Keys of connections that may be over.
+    idle: Vec<FlowKey>,
+    /// Open connections by VIP.
+    remembered: BTreeMap<u32, u64>,
+    /// Flows to backends that a full table has evicted.
+    evicted: u64,
+}
+
+impl Tables {
+    fn find(&mut self, timeouts: Timeouts, now_ns: u64) -> Found {
+        let mut found = Found::default();
+        let mut audit = self.crowded.then(|| Audit::begin(&self.arrays));
+        let rebuild = self.flow_filter.rebuild();
         // By whole buckets (batch lookup): a walk from key to key loses its place when the table reuses a key's element.
-        let walked = walk(&tables.flows, "flow", |key: &FlowKey, flow: &Flow| {
+        let walked = walk(&self.flows, "flow", |key: &FlowKey, flow: &Flow| {
             rebuild.mark(&key.source);
-            found_flows += 1;
+            found.entries += 1;
             if let Some(audit) = &mut audit {
                 audit.holds(flow);
             }
-            *remembered.entry(flow.slot).or_default() += flow.open & COUNTED;
-            if is_idle(key, flow) {
-                idle.push(*key);
+            *found.remembered.entry(flow.slot).or_default() += flow.open & COUNTED;
+            if timeouts.may_be_over(key, flow, flow.silent_ns(now_ns)) {
+                found.idle.push(*key);
             }
             true
         });
@@ -132,30 +186,17 @@ impl Sweep {
             .is_ok();
         if whole {
             rebuild.finish();
+            found.evicted = audit.map_or(0, |audit| audit.finish(&self.arrays));
         }
-        if let Some(forgotten @ 1..) = audit.filter(|_| whole).map(|it| it.finish(&tables.arrays)) {
+        if found.evicted > 0 {
             tracing::debug!(
-                forgotten,
+                forgotten = found.evicted,
                 "flows to backends were evicted from the full table"
             );
         }
         // A full table evicts flows; one that is half empty had room for all.
-        tables.crowded = found_flows > tables.room / 2;
-        let mut removed = 0;
-        for key in idle {
-            // A flow that the kernel evicted meanwhile was counted by the audit, not here; one that is in use again stays.
-            if let Some(flow) = remove_if(&mut tables.flows, &key, |flow| is_idle(&key, flow)) {
-                removed += 1;
-                *ended.entry(flow.slot).or_default() += flow.open & COUNTED;
-                loads::flow_ended(&tables.arrays, &flow);
-            }
-        }
-        Swept {
-            counted,
-            remembered,
-            ended,
-            removed,
-        }
+        self.crowded = found.entries > self.room as usize / 2;
+        found
     }
 }
 
@@ -185,17 +226,6 @@ impl Swept {
             }
         }
         Ok(self.removed)
-    }
-}
-
-/// Idle timeout of a flow. Established connections to Services have kube-proxy's (`--conntrack-tcp-timeout-established`); only
-/// apps must not be kept awake by a connection that lost its client.
-fn patience_ns(key: &FlowKey, flow: &Flow) -> u64 {
-    const DAY_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
-    if flow.is(SERVICE) && key.protocol != UDP {
-        DAY_NS
-    } else {
-        0
     }
 }
 

@@ -64,6 +64,7 @@ use std::sync::Arc;
 
 use aya::maps::{MapData, PerCpuArray};
 use dormouse_ebpf::flow::FLOWS_MAX;
+use dormouse_ebpf::verdict::VERDICTS_LEN;
 use parking_lot::Mutex;
 
 pub use apps::Apps;
@@ -77,7 +78,7 @@ pub use error::DatapathError;
 pub use events::{KernelEvent, KernelEvents};
 pub use explain::{Explained, Explainer, PacketState};
 pub use facts::NodeFacts;
-pub use flows::{ServiceFlows, Sweep, Swept};
+pub use flows::{FlowFill, ServiceFlows, Sweep, Swept};
 pub use grace::Grace;
 pub use load::{Hook, Run};
 pub use loads::BackendCount;
@@ -147,7 +148,8 @@ pub struct Datapath {
     _lock: File,
     arrays: Arc<Arrays>,
     pool: Arc<Pool>,
-    stats: PerCpuArray<MapData, u64>,
+    stats: Arc<PerCpuArray<MapData, u64>>,
+    flows: Flows,
     events: Mutex<Option<KernelEvents>>,
     graces: Graces,
 }
@@ -177,14 +179,17 @@ impl Datapath {
         if let Some(predecessors) = &predecessors {
             predecessors.share()?;
         }
+        pins::drop_smaller(&folder, "stats", VERDICTS_LEN)?;
         let mut loaded = Loaded::open(&folder, config.flows_max)?;
         let copies = predecessors.as_ref().map(Predecessors::fill).transpose()?;
         let arrays = Arc::new(loaded.arrays()?);
         let graces = Graces::default();
         let pool = Arc::new(Pool::read(&arrays, graces.clone()));
         let facts = Arc::new(NodeFacts::open(&mut loaded, &arrays, &config)?);
+        let stats = PerCpuArray::try_from(loaded.take("stats")?);
+        let stats = Arc::new(stats.map_err(DatapathError::map("open", "stats"))?);
         let shared = Shared {
-            flows: Flows::open(&mut loaded, &arrays)?,
+            flows: Flows::open(&mut loaded, &arrays, &stats)?,
             arrays: Arc::clone(&arrays),
             pool: Arc::clone(&pool),
             graces: graces.clone(),
@@ -194,7 +199,6 @@ impl Datapath {
         let events = KernelEvents::open(&mut loaded, app_entries::unanswered(&arrays))?;
         let apps = Apps::open(&mut loaded, &shared)?;
         let pods = Pods::open(&mut loaded, &facts)?;
-        let stats = loaded.take("stats")?;
         let datapath = Self {
             apps,
             services,
@@ -205,7 +209,8 @@ impl Datapath {
             _lock: lock,
             arrays,
             pool,
-            stats: PerCpuArray::try_from(stats).map_err(DatapathError::map("open", "stats"))?,
+            stats,
+            flows: shared.flows,
             events: Mutex::new(Some(events)),
             graces,
         };
@@ -246,6 +251,11 @@ impl Datapath {
         fill
     }
 
+    /// Fill of the flow table, which the programs write.
+    pub fn flow_fill(&self) -> FlowFill {
+        self.flows.fill()
+    }
+
     /// Waits for a grace period: no program uses a word that was replaced before. Takes about 10 ms.
     pub fn grace(&self) {
         self.grace_period().wait();
@@ -269,7 +279,7 @@ impl Datapath {
 
     /// Verdict counters since the maps were created, summed over all CPUs.
     pub fn stats(&self) -> Vec<(Verdict, u64)> {
-        counts::sums(&self.stats)
+        counts::sums(&*self.stats)
     }
 
     /// Memory of each of a node's maps, in bytes.

@@ -164,6 +164,13 @@ impl Pinned {
         self.flows.get(key, 0).ok()
     }
 
+    /// Capacity of the flow table, in flows.
+    pub fn flows_max(&self) -> Result<u32, DatapathError> {
+        let info = self.flows.map().info();
+        let info = info.map_err(DatapathError::map("look at", "flow"))?;
+        Ok(info.max_entries())
+    }
+
     /// Calls `show` for each flow, in no particular order, while it returns true.
     pub fn flows(&self, show: impl FnMut(&FlowKey, &Flow) -> bool) -> Result<(), DatapathError> {
         walk(&self.flows, "flow", show)

@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
+use aya::maps::MapData;
 use dormouse_agent_sys::retry;
 
 use super::error::DatapathError;
@@ -37,6 +38,24 @@ pub(super) fn make_folder(pins: &Path) -> Result<(), DatapathError> {
         tracing::info!(place = %place.display(), "bpffs mounted");
     }
     std::fs::create_dir_all(pins).map_err(failed)
+}
+
+/// Unpins an array of an earlier version that has fewer entries than the programs use: its counters begin at zero.
+pub(super) fn drop_smaller(
+    pins: &Path,
+    name: &'static str,
+    entries: u32,
+) -> Result<(), DatapathError> {
+    let pin = pins.join(name);
+    if !pin.exists() {
+        return Ok(());
+    }
+    let read = || MapData::from_pin(&pin)?.info();
+    let info = read().map_err(DatapathError::map("look at", name))?;
+    if info.max_entries() >= entries {
+        return Ok(());
+    }
+    std::fs::remove_file(&pin).map_err(|source| DatapathError::Folder { path: pin, source })
 }
 
 /// Locks a node's folder of pins until the file is closed: maps have one writer.

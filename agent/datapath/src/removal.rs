@@ -7,7 +7,7 @@ use dormouse_agent_sys::bpf;
 use dormouse_ebpf::flow::{Flow, FlowKey};
 
 /// In the flags of an insertion: only if the key has no entry.
-const NOEXIST: u64 = 1;
+pub(super) const NOEXIST: u64 = 1;
 
 /// Removes a flow if it is wanted, and returns it as it was then. A program may put another connection's flow in its place at
 /// any moment: what was removed is looked at once more, and such a flow is put back.

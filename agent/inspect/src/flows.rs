@@ -112,15 +112,35 @@ pub struct Listing {
     pub form: ListFormat,
 }
 
-/// Writes flows while they are read, so memory does not grow with their number. Returns their number.
+/// The result of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Number of listed flows.
+    pub count: usize,
+    /// Number of flows in the table, those of replies included; fewer if the limit ended the listing.
+    pub entries: usize,
+    /// Capacity of the table, in flows.
+    pub room: usize,
+}
+
+impl Listed {
+    /// Whether the table is nearly full: three quarters.
+    pub const fn is_scarce(&self) -> bool {
+        self.entries > self.room / 4 * 3
+    }
+}
+
+/// Writes flows while they are read, so memory does not grow with their number.
 pub fn write(
     out: &mut dyn Write,
     source: Source<'_>,
     listing: &Listing,
-) -> Result<usize, InspectError> {
+) -> Result<Listed, InspectError> {
     let mut writer = Writer::new(out, listing.form)?;
-    let mut failed = None;
+    let (mut failed, mut entries) = (None, 0);
+    let room = source.pinned.flows_max()? as usize;
     source.pinned.flows(|key, flow| {
+        entries += 1;
         let Some(row) = listing.filter.row(source, key, flow) else {
             return true;
         };
@@ -133,7 +153,12 @@ pub fn write(
     if let Some(failed) = failed {
         return Err(failed);
     }
-    writer.end()
+    let count = writer.end()?;
+    Ok(Listed {
+        count,
+        entries,
+        room,
+    })
 }
 
 #[cfg(test)]

@@ -131,6 +131,10 @@ fn packets(verdict: Verdict) -> Option<(&'static str, &'static str)> {
             "the pod sent from an address that is not assigned to it",
             "dormouse-agent explain address SOURCE: check that the pod's address is known",
         ),
+        Verdict::RejectedProtocol | Verdict::DroppedProtocol => (
+            "a VIP takes TCP, UDP and SCTP only, no ping",
+            "connect to a port of the Service or app instead",
+        ),
         Verdict::DroppedFragment => (
             "a fragment arrived before the first fragment of its packet",
             "lower the sender's MTU, or check for reordering in the network",

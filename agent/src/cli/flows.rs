@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clap::Args;
 use dormouse_agent_datapath::FrontendAddress;
-use dormouse_agent_inspect::flows::{self, Filter, Kind, Listing, State, To};
+use dormouse_agent_inspect::flows::{self, Filter, Kind, Listed, Listing, State, To};
 use dormouse_agent_inspect::names::{Source, protocol_number};
 use dormouse_agent_inspect::services::{self, ServiceQuery, ServiceRow};
 use dormouse_agent_inspect::{Exit, InspectError};
@@ -68,8 +68,9 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectE
             limit: usize::MAX,
             form: ListFormat::default(),
         };
-        let count = flows::write(&mut std::io::sink(), source, &all)?;
-        writeln!(out, "{count}")?;
+        let listed = flows::write(&mut std::io::sink(), source, &all)?;
+        writeln!(out, "{}", listed.count)?;
+        note_fill(listed);
         return Ok(Exit::Yes);
     }
     let limit = flags.limit.unwrap_or(usize::MAX);
@@ -78,7 +79,9 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectE
         limit,
         form: flags.form,
     };
-    let count = flows::write(out, source, &listing)?;
+    let listed = flows::write(out, source, &listing)?;
+    note_fill(listed);
+    let count = listed.count;
     if count == 0 {
         print_note("no such flows");
     } else if count == limit {
@@ -87,6 +90,17 @@ pub(super) fn flows(flags: &Flows, out: &mut dyn Write) -> Result<Exit, InspectE
         ));
     }
     Ok(Exit::Yes)
+}
+
+/// Notes that the table is nearly full.
+fn note_fill(listed: Listed) {
+    if listed.is_scarce() {
+        let Listed { entries, room, .. } = listed;
+        print_note(&format!(
+            "note: the flow table is nearly full ({entries} of {room}): ended connections leave it early, and idle ones may be \
+             evicted; raise --flows-max of the agent"
+        ));
+    }
 }
 
 impl Flows {

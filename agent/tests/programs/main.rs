@@ -7,8 +7,11 @@
 )]
 
 mod direct;
+mod full_table;
 mod loads;
+mod nat_ports;
 mod node;
+mod other_protocols;
 mod side_by_side;
 mod sockets;
 mod take_over;
@@ -23,8 +26,9 @@ use dormouse_agent_datapath::{
     Config, Datapath, DatapathError, Entry, Hook, KernelEventKind, KernelEvents, Mode, Run,
     Verdict, detach,
 };
-use dormouse_ebpf::flow::{FLOWS_MAX, NAT_TIME_WAIT_NS};
+use dormouse_ebpf::flow::FLOWS_MAX;
 use dormouse_ebpf::maps::FOLLOWED_MAX;
+use dormouse_ebpf::stage::TIME_WAIT_NS;
 use dormouse_rig::address::{CLIENT, CONTROL, FAR_POD, NODE, POD};
 use dormouse_rig::frame::{ACK, End, FIN, MACS, RST, SYN, SYN_ACK, ends, seal, sum, tcp};
 use dormouse_rig::pins::rename_to_former_schema;
@@ -35,8 +39,8 @@ use node::{ACTING_FOR_VIP, VIP, VIP_INDEX, events, given, serving, sleeping, wit
 const HERE: End = (CLIENT, 40_000);
 const THERE: End = (VIP, 80);
 const SLLA: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 9];
-/// The kernel's clock cannot be turned: a port's rest has to be waited for.
-const REST: Duration = Duration::from_nanos(NAT_TIME_WAIT_NS + NAT_TIME_WAIT_NS / 10);
+/// Longer than the port of any ended connection is kept.
+const REST_NS: u64 = TIME_WAIT_NS + TIME_WAIT_NS / 10;
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, 0x10);
 
 /// A neighbor solicitation from the other end of the uplink.
@@ -278,7 +282,7 @@ fn ports_towards_the_activator_are_used_again_once_their_connections_have_ended(
         // More connections than there are ports, each ended by one of the ways in which a connection ends.
         for client_port in 10_000..40_000 {
             if client_port % 10_000 == 0 {
-                std::thread::sleep(REST);
+                node.age_flows(REST_NS);
             }
             let here = (CLIENT, client_port);
             let run = arrive(&datapath, &tcp(here, THERE, SYN));
@@ -303,7 +307,7 @@ fn the_port_of_an_established_connection_is_no_other_connections() {
         arrive(&datapath, &tcp(HERE, THERE, ACK));
         for client_port in 10_000..40_000 {
             if client_port % 10_000 == 0 {
-                std::thread::sleep(REST);
+                node.age_flows(REST_NS);
             }
             let here = (CLIENT, client_port);
             let (other, _) = ends(&arrive(&datapath, &tcp(here, THERE, SYN)).frame);

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::process::Command;
 
+use aya::maps::{HashMap, Map, MapData};
 use dormouse_agent_datapath::{
-    Activator, Backend, Config, Datapath, Entry, KernelEventKind, Mode, PodEntry, Verdict, VipRange,
+    Activator, Backend, Config, Datapath, Entry, KernelEventKind, Mode, Pinned, PodEntry, Verdict,
+    VipRange,
 };
-
-use dormouse_ebpf::flow::FLOWS_MAX;
+use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
 use dormouse_rig::address::{CONTROL, NODE, POD};
 use dormouse_rig::{UPLINK, on_node};
 
@@ -78,6 +79,40 @@ impl Node {
             .expect("a pod");
         datapath.apps.grant(u64::MAX);
         datapath
+    }
+}
+
+impl Node {
+    /// Replaces or, with none, removes each flow.
+    pub(crate) fn change_flows(&self, change: impl Fn(&FlowKey, &Flow) -> Option<Flow>) {
+        let folders = std::fs::read_dir(&self.config.bpffs).unwrap();
+        let folder = folders.map(|folder| folder.unwrap().path()).next().unwrap();
+        let map = MapData::from_pin(folder.join("flow")).unwrap();
+        let map = Map::from_map_data(map).unwrap();
+        let mut table: HashMap<_, FlowKey, Flow> = map.try_into().unwrap();
+        let mut flows = Vec::new();
+        let pinned = Pinned::open(&self.config.bpffs).unwrap();
+        let collected = pinned.flows(|key, flow| {
+            flows.push((*key, *flow));
+            true
+        });
+        collected.unwrap();
+        for (key, flow) in flows {
+            match change(&key, &flow) {
+                Some(changed) => table.insert(key, changed, 0).unwrap(),
+                None => table.remove(&key).unwrap(),
+            }
+        }
+    }
+
+    /// Makes the last packet of each flow older: the kernel's clock cannot be turned.
+    pub(crate) fn age_flows(&self, by_ns: u64) {
+        self.change_flows(|_, flow| {
+            Some(Flow {
+                seen_ns: flow.seen_ns.saturating_sub(by_ns),
+                ..*flow
+            })
+        });
     }
 }
 

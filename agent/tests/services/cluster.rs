@@ -57,6 +57,11 @@ pub(crate) enum Origin {
 impl Cluster {
     /// Builds the world, starts both agents and wires the pods.
     pub(crate) fn build(prefix: &str) -> Self {
+        Self::build_with(prefix, |_| Vec::new())
+    }
+
+    /// The same with more on the command line of each node's agent, by the node's number.
+    pub(crate) fn build_with(prefix: &str, more: impl Fn(usize) -> Vec<String>) -> Self {
         let spec = Spec {
             prefix: prefix.to_owned(),
             nodes: 2,
@@ -71,8 +76,10 @@ impl Cluster {
             .zip(world.nodes())
             .map(|(number, host)| node(host, number))
             .collect();
-        for node in &mut nodes {
-            start(node, &folder, &[]);
+        for (number, node) in (1..).zip(&mut nodes) {
+            let more = more(number);
+            let more: Vec<&str> = more.iter().map(String::as_str).collect();
+            start(node, &folder, &more);
         }
         let mut cluster = Self {
             nodes,

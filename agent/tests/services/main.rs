@@ -10,11 +10,13 @@
 
 mod checks;
 mod cluster;
+mod families;
 mod forwarding;
 mod manifests;
 mod narrow;
 mod node;
 mod paths;
+mod pings;
 mod restart;
 mod routes;
 mod stale;

@@ -42,7 +42,7 @@ pub(crate) struct Service {
     node_port: Option<u16>,
     target_port: u16,
     ends: Vec<End>,
-    ingress: Option<&'static str>,
+    ingress: Vec<&'static str>,
 }
 
 /// A service at these cluster IPs, whose backends listen on `target_port`.
@@ -66,7 +66,7 @@ pub(crate) fn service(name: &str, ips: &[&str], target_port: u16) -> Service {
         node_port: None,
         target_port,
         ends: Vec::new(),
-        ingress: None,
+        ingress: Vec::new(),
     }
 }
 
@@ -103,9 +103,9 @@ impl Service {
         self.with(&json!({"type": "LoadBalancer"})).with(more)
     }
 
-    /// Gives the load balancer an address.
+    /// Gives the load balancer one more address.
     pub(crate) fn ingress(mut self, address: &'static str) -> Self {
-        self.ingress = Some(address);
+        self.ingress.push(address);
         self
     }
 
@@ -123,8 +123,9 @@ impl Service {
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": "test", "name": self.name}, "spec": spec,
         });
-        if let Some(ip) = self.ingress {
-            object["status"] = json!({"loadBalancer": {"ingress": [{"ip": ip}]}});
+        if !self.ingress.is_empty() {
+            let ingress: Vec<_> = self.ingress.iter().map(|ip| json!({"ip": ip})).collect();
+            object["status"] = json!({"loadBalancer": {"ingress": ingress}});
         }
         let slices = [("IPv6", true), ("IPv4", false)].map(|(kind, v6)| self.slice(kind, v6));
         [object].into_iter().chain(slices).collect()

@@ -61,6 +61,12 @@ impl Forwarding {
         }
     }
 
+    /// Whether no other data path has flows of this node.
+    #[inline(always)]
+    pub const fn is_alone(self) -> bool {
+        matches!(self, Self::Off | Self::By(_))
+    }
+
     /// Whether a NAT port whose connection has ended may be given to another one. Not by the newer programs during a
     /// take-over, however long it takes: the older ones run first, and would translate the other connection's replies by the
     /// flow of the ended one, which their table has until all flows have been moved.

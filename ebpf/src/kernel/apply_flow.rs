@@ -1,33 +1,43 @@
 //! Translation of a packet by its flow: DNAT and SNAT for a client's packets, reverse NAT for replies.
 
+use aya_ebpf::bindings::BPF_NOEXIST;
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::is_node_address;
 use dormouse_ebpf::flow::{
-    COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SEEN_STEP_NS, Stage, TO_ACTIVATOR,
+    COUNTED, FORWARDED, Flow, LOADED, MASQUERADED, REPLY, REVOKED, SEEN_STEP_NS, TO_ACTIVATOR,
 };
+use dormouse_ebpf::maps::Pod;
 use dormouse_ebpf::packet::Packet;
+use dormouse_ebpf::stage::Stage;
+use dormouse_ebpf::trace::Step;
+use dormouse_ebpf::verdict::Verdict;
 
 use super::env::{Env, Hook};
 use super::established::reply_flow;
 use super::rewrite::{End, NewEnd, replace};
 use super::tables::{Kernel, Scratch};
-use super::transmit::{NEXT, PASS, forward, redirect_to_mac, refused};
-use super::{count, tables};
+use super::transmit::{DROP, NEXT, PASS, decrement_hop_limit, forward, redirect_to_mac, refused};
+use super::{count, tables, trace};
 
 /// Translates a packet by its flow, counts it, and sends it on.
 #[inline(never)]
 pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env: Env<'_>) -> i32 {
-    refresh(flow);
+    let refreshed = refresh(flow);
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
     scratch.flow = unsafe { *flow };
+    let stage = Stage(scratch.flow.stage);
     if scratch.flow.is(REPLY) {
-        replied(scratch, flow);
+        advance(flow, stage, stage.after_backend(&scratch.packet));
+        replied(scratch, refreshed);
     } else {
+        advance(flow, stage, stage.after_client(&scratch.packet));
         if scratch.flow.is(MASQUERADED)
             && let Some(reply) = reply_flow(scratch, flow)
         {
-            advance_stage(reply, scratch);
+            advance_port(reply, scratch);
+        } else if refreshed {
+            keep_reply(scratch, env.config);
         }
         counted(scratch, flow);
     }
@@ -56,7 +66,7 @@ pub(crate) fn apply(ctx: &TcContext, scratch: &mut Scratch, flow: *mut Flow, env
     if matches!(env.hook, Hook::Egress) && !flow.is(REPLY) {
         return redirect_to_target(ctx, packet, &flow.target, env.config);
     }
-    deliver(ctx, packet, &flow.target, env)
+    deliver(ctx, packet, (&flow.source, &flow.target), env)
 }
 
 /// Redirects a packet that is leaving already to the interface of its new target.
@@ -79,21 +89,50 @@ fn redirect_to_target(ctx: &TcContext, packet: &Packet, target: &[u8; 16], confi
 }
 
 /// Leaves a translated packet to the kernel if its target is this node or one of its pods, else sends it out by the uplink.
+/// `ends` are its source and target.
 #[inline(always)]
-pub(crate) fn deliver(ctx: &TcContext, packet: &Packet, target: &[u8; 16], env: Env<'_>) -> i32 {
-    let Env { config, hook } = env;
+pub(crate) fn deliver(
+    ctx: &TcContext,
+    packet: &Packet,
+    ends: (&[u8; 16], &[u8; 16]),
+    env: Env<'_>,
+) -> i32 {
+    let (Env { config, hook }, (source, target)) = (env, ends);
     if matches!(hook, Hook::Egress) {
         return NEXT;
     }
-    let here = if packet.v4 == 1 {
-        tables::PODS.get_ptr(target).is_some()
-    } else {
-        config.is_local(target)
-    };
-    if here || is_node_address(&Kernel, config, target) {
+    if packet.v4 == 0 {
+        if config.is_local(target) {
+            return PASS;
+        }
+    } else if let Some(pod) = tables::PODS.get_ptr(target) {
+        // The kernel takes an IPv4 packet with an address of its own as the source for a martian, and drops it.
+        return if is_node_address(&Kernel, config, source) {
+            into_pod(ctx, packet, pod)
+        } else {
+            PASS
+        };
+    }
+    if is_node_address(&Kernel, config, target) {
         return PASS;
     }
     forward(ctx, packet, config.uplink, config.via(target))
+}
+
+/// Sends a packet to a pod by the host's end of its link.
+#[inline(always)]
+fn into_pod(ctx: &TcContext, packet: &Packet, pod: *const Pod) -> i32 {
+    // SAFETY: a map value, which lives as long as the program runs; the agent replaces it as a whole.
+    let (link, mac) = unsafe { ((*pod).ifindex, (*pod).mac) };
+    if packet.hop_limit <= 1 {
+        tables::note(Verdict::DroppedHops);
+        return DROP;
+    }
+    if decrement_hop_limit(ctx, packet).is_none() {
+        return refused();
+    }
+    trace::step(Step::Direct, link.into(), 1);
+    redirect_to_mac(ctx, link, &mac)
 }
 
 /// Counts a connection's begin and end as load of its backend, and, for an app's pod on this node, of the VIP.
@@ -110,21 +149,43 @@ fn counted(scratch: &Scratch, flow: *mut Flow) {
     }
 }
 
-/// Notes the end of a connection that the backend closes.
+/// Notes the end of a connection that the backend closes. Of one in use the client's flow is looked up now and then, so that
+/// a full table evicts neither direction.
 #[inline(always)]
-fn replied(scratch: &mut Scratch, flow: *mut Flow) {
-    if !scratch.packet.closes() {
+fn replied(scratch: &mut Scratch, refreshed: bool) {
+    let closes = scratch.packet.closes();
+    if !closes && !refreshed {
         return;
     }
-    // SAFETY: an aligned word of a map value.
-    unsafe { (&raw mut (*flow).stage).write_volatile(Stage::Closed as u32) };
     scratch.back = scratch.key.reply(&scratch.flow);
-    if !scratch.flow.is(TO_ACTIVATOR)
-        && let Some(forward) = tables::flow(&scratch.back)
+    if let Some(forward) = tables::flow(&scratch.back)
+        && closes
+        && !scratch.flow.is(TO_ACTIVATOR)
         && is_of(forward, &scratch.flow)
     {
         count::flow_closed(forward);
     }
+}
+
+/// Keeps the reply flow of a connection in use: its lookup marks it as used, too; one that a full table has evicted is
+/// inserted again. Not during a take-over, which moves flows one by one.
+#[inline(always)]
+fn keep_reply(scratch: &mut Scratch, config: &Config) {
+    if scratch.flow.is(FORWARDED | REVOKED | MASQUERADED) {
+        return;
+    }
+    scratch.back = scratch.key.reply(&scratch.flow);
+    if tables::flow(&scratch.back).is_some() || !config.forwarding.get().is_alone() {
+        return;
+    }
+    scratch.reply = scratch.flow;
+    scratch.reply.source = scratch.packet.target;
+    scratch.reply.source_port = scratch.packet.target_port;
+    scratch.reply.target = scratch.packet.source;
+    scratch.reply.target_port = scratch.packet.source_port;
+    scratch.reply.kind |= REPLY;
+    scratch.reply.open = 0;
+    let _ = tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
 }
 
 /// Whether the forward flow's backend is the one that these replies come from.
@@ -135,26 +196,35 @@ fn is_of(forward: *const Flow, reply: &Flow) -> bool {
     backend == reply.backend && generation == reply.generation
 }
 
-/// Advances the stage of the connection, which the reply flow holds, after a packet of the client.
+/// Advances the stage of a connection through a NAT port, whose reply flow has the packets of both sides.
 #[inline(always)]
-fn advance_stage(reply: *mut Flow, scratch: &Scratch) {
+fn advance_port(reply: *mut Flow, scratch: &Scratch) {
     refresh(reply);
-    // SAFETY: an aligned word of a map value; the next packet repeats a lost update.
-    unsafe {
-        let stage = &raw mut (*reply).stage;
-        stage.write_volatile(Stage::after(stage.read_volatile(), &scratch.packet));
+    // SAFETY: an aligned word of a map value.
+    let stage = Stage(unsafe { (&raw const (*reply).stage).read_volatile() });
+    advance(reply, stage, stage.after_client(&scratch.packet));
+}
+
+/// Stores the stage, if it has changed: few packets of a connection change it.
+#[inline(always)]
+fn advance(flow: *mut Flow, before: Stage, after: Stage) {
+    if before != after {
+        // SAFETY: an aligned word of a map value; the next packet repeats a lost update.
+        unsafe { (&raw mut (*flow).stage).write_volatile(after.0) };
     }
 }
 
-/// Keeps the flow from being removed as idle.
+/// Keeps the flow from being removed as idle. True once in a [`SEEN_STEP_NS`].
 #[inline(always)]
-fn refresh(flow: *mut Flow) {
+fn refresh(flow: *mut Flow) -> bool {
     let now = tables::now_ns();
     // SAFETY: an aligned word of a map value; a lost update costs a step of freshness.
     unsafe {
         let seen = &raw mut (*flow).seen_ns;
-        if now.wrapping_sub(seen.read_volatile()) > SEEN_STEP_NS {
-            seen.write_volatile(now);
+        if now.wrapping_sub(seen.read_volatile()) <= SEEN_STEP_NS {
+            return false;
         }
+        seen.write_volatile(now);
     }
+    true
 }

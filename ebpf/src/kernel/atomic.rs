@@ -12,6 +12,20 @@ pub(crate) unsafe fn add(word: *mut u64, by: u64) {
     unsafe { asm!("lock *(u64 *)({word} + 0) += {by}", word = in(reg) word, by = in(reg) by) }
 }
 
+/// Adds to a word and returns what it was.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub(crate) unsafe fn fetch_add(word: *mut u64, by: u64) -> u64 {
+    let mut by = by;
+    // SAFETY: one instruction on a word that the caller vouches for.
+    unsafe {
+        asm!("{by} = atomic_fetch_add((u64 *)({word} + 0), {by})", word = in(reg) word, by = inout(reg) by)
+    }
+    by
+}
+
 /// Adds one to a 32-bit half of a word.
 ///
 /// # Safety

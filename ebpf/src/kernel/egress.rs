@@ -24,10 +24,19 @@ pub(crate) fn out(ctx: &TcContext, scratch: &mut Scratch, found: Read) -> i32 {
         return NEXT;
     };
     let verdict = reverse_nat(ctx, scratch, found, config);
-    if verdict == NEXT && config.is_service_address(&scratch.packet.target) {
+    if verdict != NEXT {
+        return verdict;
+    }
+    if config.is_service_address(&scratch.packet.target) {
         return dropped(Verdict::DroppedUnallocated, NO_SLOT);
     }
-    verdict
+    // Connections that bypassed the socket hooks are translated when the router has sent them back.
+    if let Some(slot) = config.vip(&scratch.packet.target)
+        && matches!(found, Read::Other | Read::Error)
+    {
+        return dropped(Verdict::DroppedProtocol, slot);
+    }
+    NEXT
 }
 
 /// Handles a packet that enters a pod: only the node's own replies can need reverse NAT here.

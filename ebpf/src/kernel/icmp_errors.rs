@@ -51,7 +51,13 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) ->
     if change(ctx, scratch, at).is_none() {
         return refused();
     }
-    deliver(ctx, &scratch.packet, &scratch.flow.target, env)
+    // See `change`.
+    let source = if scratch.packet.source == scratch.quoted.target {
+        &scratch.flow.source
+    } else {
+        &scratch.packet.source
+    };
+    deliver(ctx, &scratch.packet, (source, &scratch.flow.target), env)
 }
 
 #[inline(always)]

@@ -3,9 +3,10 @@
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Decision, decide, may_be_frontend};
-use dormouse_ebpf::flow::{Flow, FlowKey, UDP_IDLE_NS, flow_hash};
+use dormouse_ebpf::flow::{Flow, FlowKey, flow_hash};
 use dormouse_ebpf::maps::NO_SLOT;
 use dormouse_ebpf::packet::{FIRST, Read, read};
+use dormouse_ebpf::stage::UDP_IDLE_NS;
 use dormouse_ebpf::traced::Traced;
 use dormouse_ebpf::verdict::Verdict;
 
@@ -14,6 +15,7 @@ use super::env::{Env, Hook};
 use super::established::{Validity, is_reply, validate};
 use super::fib_forward::fib_forward;
 use super::new_flow::create;
+use super::other_protocols::end_at_vip;
 use super::skb::frame;
 use super::tables::{Kernel, Scratch};
 use super::transmit::{NEXT, dropped};
@@ -27,9 +29,16 @@ pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, hook: 
     };
     let env = Env { config, hook };
     match found {
-        Read::Other => return NEXT,
+        Read::Other => return end_at_vip(ctx, scratch, config),
         Read::Malformed => return dropped(Verdict::DroppedMalformed, NO_SLOT),
-        Read::Error => return icmp_errors::translate(ctx, scratch, env),
+        Read::Error => {
+            let verdict = icmp_errors::translate(ctx, scratch, env);
+            return if verdict == NEXT {
+                end_at_vip(ctx, scratch, config)
+            } else {
+                verdict
+            };
+        }
         Read::Fragment => {
             if !fragments::load_ports(&mut scratch.packet) {
                 return unknown_fragment(scratch, config);
@@ -122,30 +131,50 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
     }
 }
 
-/// Removes the reply flow of an earlier connection that had the ends of this one, which is not translated: its replies must
-/// not be either.
+/// Removes the flows of an earlier connection that had the ends of this one after its translation. This one is not translated,
+/// and its replies must not be either.
 #[inline(never)]
 fn evict_stale_reply(scratch: &mut Scratch) {
     scratch.back = scratch.key.reversed();
     let Some(reply) = tables::flow(&scratch.back) else {
         return;
     };
-    if !is_reply(reply) || !scratch.packet.opens() && is_in_use(scratch, reply) {
+    if !is_reply(reply) {
+        return;
+    }
+    // SAFETY: a map value, which lives as long as the program runs; these fields never change.
+    let client = scratch.back.reply(unsafe { &*reply });
+    let forward = tables::flow(&client);
+    if !scratch.packet.opens() && forward.is_some_and(is_in_use) {
         return;
     }
     tables::remove_flow(&scratch.back);
+    if let Some(forward) = forward
+        && is_translated_to(forward, &scratch.key)
+    {
+        count::flow_closed(forward);
+        tables::remove_flow(&client);
+    }
 }
 
-/// Whether the client of these replies has sent a packet within [`UDP_IDLE_NS`].
+/// Whether the client has sent a packet within [`UDP_IDLE_NS`].
 #[inline(always)]
-fn is_in_use(scratch: &Scratch, reply: *const Flow) -> bool {
+fn is_in_use(flow: *mut Flow) -> bool {
+    // SAFETY: an aligned word of a map value, which lives as long as the program runs.
+    let seen_ns = unsafe { (&raw const (*flow).seen_ns).read_volatile() };
+    tables::now_ns().wrapping_sub(seen_ns) < UDP_IDLE_NS
+}
+
+/// Whether the packets of a client's flow have these ends after their translation.
+#[inline(always)]
+fn is_translated_to(flow: *const Flow, ends: &FlowKey) -> bool {
     // SAFETY: a map value, which lives as long as the program runs; these fields never change.
-    let client = scratch.back.reply(unsafe { &*reply });
-    tables::flow(&client).is_some_and(|flow| {
-        // SAFETY: an aligned word of a map value.
-        let seen_ns = unsafe { (&raw const (*flow).seen_ns).read_volatile() };
-        tables::now_ns().wrapping_sub(seen_ns) < UDP_IDLE_NS
-    })
+    unsafe {
+        (*flow).source == ends.source
+            && (*flow).source_port == ends.source_port
+            && (*flow).target == ends.target
+            && (*flow).target_port == ends.target_port
+    }
 }
 
 /// Decides a new connection.

@@ -2,12 +2,11 @@
 
 use aya_ebpf::bindings::{BPF_ANY, BPF_NOEXIST};
 use aya_ebpf::programs::TcContext;
-use dormouse_ebpf::config::{Config, Forwarding};
+use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::{Choice, NO_BACKEND, to_activator};
-use dormouse_ebpf::flow::{
-    FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SERVICE, Stage, TO_ACTIVATOR, nat_port,
-};
+use dormouse_ebpf::flow::{FORWARDED, Flow, LOADED, MASQUERADED, REPLY, SERVICE, TO_ACTIVATOR};
 use dormouse_ebpf::service::{Route, Target};
+use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::apply_flow::apply;
@@ -15,10 +14,7 @@ use super::env::{Env, Hook};
 use super::established::{Validity, reply_flow, validate};
 use super::tables::Scratch;
 use super::transmit::dropped;
-use super::{count, tables, wake};
-
-/// How many NAT ports are tried before the packet is dropped.
-const NAT_TRIES: u32 = 16;
+use super::{count, nat_port, tables, wake};
 
 /// Creates the flow to the choice in `scratch`, and applies it to the packet. `known` is the flow that the packet had before.
 #[inline(always)]
@@ -44,7 +40,12 @@ pub(crate) fn create(
         count::flow_closed(flow);
     }
     if !record(scratch, env) {
-        return dropped(Verdict::DroppedNoPort, scratch.choice.slot);
+        let verdict = if scratch.flow.is(MASQUERADED) {
+            Verdict::DroppedNoPort
+        } else {
+            Verdict::TableFull
+        };
+        return dropped(verdict, scratch.choice.slot);
     }
     match tables::flow(&scratch.key) {
         Some(flow) => {
@@ -54,7 +55,12 @@ pub(crate) fn create(
             }
             apply(ctx, scratch, flow, env)
         }
-        None => dropped(Verdict::TableFull, scratch.choice.slot),
+        None => {
+            if !scratch.flow.is(FORWARDED) {
+                tables::remove_flow(&scratch.back);
+            }
+            dropped(Verdict::TableFull, scratch.choice.slot)
+        }
     }
 }
 
@@ -100,7 +106,7 @@ fn has_reply_flow(scratch: &mut Scratch, flow: *const Flow) -> bool {
     forwarded || reply_flow(scratch, flow).is_some()
 }
 
-/// Inserts a new flow and its reply flow. False if no NAT port was free.
+/// Inserts a new flow and its reply flow: both, or none. False if no NAT port or no room was free.
 #[inline(never)]
 fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
     let Env { config, hook } = env;
@@ -127,7 +133,7 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
         slot: choice.slot,
         backend: choice.backend,
         generation: choice.generation,
-        stage: Stage::New as u32,
+        stage: Stage::NEW.0,
         open: 0,
         seen_ns: now,
     };
@@ -141,12 +147,30 @@ fn record(scratch: &mut Scratch, env: Env<'_>) -> bool {
     scratch.reply.target = scratch.packet.source;
     scratch.reply.target_port = scratch.packet.source_port;
     scratch.reply.kind |= REPLY;
-    if kind & MASQUERADED != 0 {
-        return masquerade(scratch, config, now);
+    let replies = if kind & MASQUERADED != 0 {
+        nat_port::take(scratch, config, now)
+    } else {
+        scratch.back = scratch.key.reply(&scratch.flow);
+        tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY)
+    };
+    replies && complete(scratch)
+}
+
+/// Inserts a new flow, whose reply flow is in the table. To make room, a full table evicts entries by the hundred, of those
+/// that no packet has used since they were inserted the oldest first: the reply flow may be among them. Then it is
+/// inserted once more, into the room that was made.
+#[inline(always)]
+pub(crate) fn complete(scratch: &mut Scratch) -> bool {
+    if !tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY) {
+        tables::remove_flow(&scratch.back);
+        return false;
     }
-    scratch.back = scratch.key.reply(&scratch.flow);
-    let _ = tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY);
-    tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY)
+    let replies = tables::flow(&scratch.back).is_some()
+        || tables::insert_flow(&scratch.back, &scratch.reply, BPF_NOEXIST);
+    if !replies {
+        tables::remove_flow(&scratch.key);
+    }
+    replies
 }
 
 #[inline(always)]
@@ -161,39 +185,4 @@ fn note_begin(scratch: &Scratch) {
             Verdict::ServedLocal
         });
     }
-}
-
-/// Inserts a masqueraded flow with a NAT port: the first of [`NAT_TRIES`] that is free, or whose connection has ended.
-#[inline(always)]
-fn masquerade(scratch: &mut Scratch, config: &Config, now: u64) -> bool {
-    scratch.flow.source = *config.node_address_for(&scratch.packet.source);
-    if scratch.flow.source == [0; 16] {
-        return false;
-    }
-    let forwarding = config.forwarding.get();
-    let mut tries = 0;
-    while tries < NAT_TRIES {
-        scratch.flow.source_port = nat_port(tables::random(), forwarding.nat_ports());
-        scratch.back = scratch.key.reply(&scratch.flow);
-        if take_port(scratch, forwarding, now) {
-            return tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
-        }
-        tries += 1;
-    }
-    false
-}
-
-/// Inserts the reply flow, unless its NAT port belongs to a connection that may go on, or that the programs of another data
-/// path may know.
-#[inline(always)]
-fn take_port(scratch: &Scratch, forwarding: Forwarding, now_ns: u64) -> bool {
-    let (key, reply) = (&scratch.back, &scratch.reply);
-    if let Some(before) = tables::flow(key) {
-        // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
-        let before = unsafe { &*before };
-        return forwarding.reuses_nat_ports()
-            && before.releases_port(key.protocol, now_ns)
-            && tables::insert_flow(key, reply, BPF_ANY);
-    }
-    tables::insert_flow(key, reply, BPF_NOEXIST)
 }

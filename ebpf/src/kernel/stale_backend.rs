@@ -11,9 +11,11 @@ use dormouse_ebpf::flow::{Flow, FlowKey, LOADED, REPLY, REVOKED, SERVICE, TO_ACT
 use dormouse_ebpf::maps::{SOCKET_SERVICE, Socket};
 use dormouse_ebpf::packet::{Read, UDP, read};
 use dormouse_ebpf::pick::mix;
+use dormouse_ebpf::stage::Stage;
 use dormouse_ebpf::verdict::Verdict;
 
 use super::established::is_current;
+use super::new_flow::complete;
 use super::tables::{Kernel, Scratch};
 use super::{atomic, load, skb, socket, socket_storage, tables};
 
@@ -125,6 +127,7 @@ fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64
         slot: choice.slot,
         backend: choice.backend,
         generation: choice.generation,
+        stage: Stage::NEW.0,
         seen_ns: tables::now_ns(),
         open: if choice.backend == NO_BACKEND {
             0
@@ -143,8 +146,7 @@ fn reselect(scratch: &mut Scratch, config: &Config, socket: &Socket, cookie: u64
         ..scratch.flow
     };
     scratch.back = scratch.key.reply(&scratch.flow);
-    let begun = tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY)
-        && tables::insert_flow(&scratch.key, &scratch.flow, BPF_ANY);
+    let begun = tables::insert_flow(&scratch.back, &scratch.reply, BPF_ANY) && complete(scratch);
     if begun && scratch.flow.open & LOADED != 0 {
         load::flow_begun(scratch.flow.backend);
     }

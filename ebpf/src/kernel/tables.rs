@@ -10,7 +10,7 @@ use aya_ebpf::maps::{
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::counts::Counts;
 use dormouse_ebpf::decide::{Choice, Request, Tables, record_affinity};
-use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey};
+use dormouse_ebpf::flow::{FLOWS_MAX, Flow, FlowKey, NAT_CURSORS};
 use dormouse_ebpf::load::Load;
 use dormouse_ebpf::maps::{
     AFFINITY_MAX, Affinity, AffinityKey, BACKENDS_MAX, Backend, DROPS_MAX, DropKey, EVENTS_BYTES,
@@ -84,6 +84,10 @@ static STATS: PerCpuArray<u64> = PerCpuArray::pinned(VERDICTS_LEN, 0);
 /// Rejected and dropped packets by slot and verdict.
 #[map(name = "drops")]
 static DROPS: LruPerCpuHashMap<DropKey, u64> = LruPerCpuHashMap::pinned(DROPS_MAX, 0);
+
+/// Cursors through the NAT ports. Not pinned: the flows themselves keep the ports in use.
+#[map(name = "nat_cursor")]
+pub(crate) static NAT_CURSOR: Array<u64> = Array::with_max_entries(NAT_CURSORS, 0);
 
 /// Memory for what does not fit on the stack of 512 bytes; on a CPU one program at a time uses it, without preemption.
 #[repr(C)]

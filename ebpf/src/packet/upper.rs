@@ -108,11 +108,12 @@ fn sctp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Re
 }
 
 #[inline(always)]
-fn icmp<F: Frame>(frame: &F, payload: Payload, packet: &Packet) -> Option<Read> {
+fn icmp<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Option<Read> {
     if payload.at == payload.end {
         return None;
     }
     let Aligned([kind]) = frame.load::<1>(payload.at)?;
+    packet.flags = kind;
     let is_error = if packet.v4 == 1 {
         matches!(kind, 3 | 11 | 12)
     } else {

@@ -1,7 +1,7 @@
 //! Every answer is read back, and its checksums verified, as its receiver would.
 
 use super::*;
-use crate::packet::{self, FIRST, Read, WHOLE, mapped};
+use crate::packet::{self, FIRST, Read, SCTP, UDP, WHOLE, mapped};
 use proptest::prelude::*;
 
 /// The RFC's sum over all of `bytes`, pseudo-header excluded: 0 if they verify.
@@ -123,8 +123,26 @@ fn what_must_not_be_refused_is_not() {
             ..good
         };
         assert!(!may_reject(&abort) && may_reject(&Packet { flags: 1, ..abort }));
-        for protocol in [ICMP, ICMPV6] {
-            assert!(!may_reject(&Packet { protocol, ..good }));
+        // 47: GRE. 8 and 128: echo requests, each of its family only; 0 and 129: their replies.
+        assert!(may_reject(&Packet {
+            protocol: 47,
+            flags: 0,
+            ..good
+        }));
+        let (own, other, request) = if good.v4 == 1 {
+            (ICMP, ICMPV6, 8)
+        } else {
+            (ICMPV6, ICMP, 128)
+        };
+        let message = |protocol, flags| Packet {
+            protocol,
+            flags,
+            ..good
+        };
+        assert!(may_reject(&message(own, request)));
+        assert!(!may_reject(&message(other, request)));
+        for flags in [0, 1, 3, 129, 135] {
+            assert!(!may_reject(&message(own, flags)), "ICMP type {flags}");
         }
     }
 }

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 
 use dormouse_agent_datapath::Pinned;
-use dormouse_ebpf::flow::{
-    FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, Stage, TO_ACTIVATOR,
-};
+use dormouse_ebpf::flow::{FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED, TO_ACTIVATOR};
+use dormouse_ebpf::stage::{self, Stage};
 use serde::Serialize;
 
 use crate::output::{Column, Row, age};
@@ -53,7 +52,7 @@ impl Kind {
     }
 }
 
-/// The state of a connection, as far as it is tracked.
+/// The state of a connection, by the packets that this node has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
@@ -61,9 +60,11 @@ pub enum State {
     Opening,
     /// Established
     Established,
-    /// Closed by one side, or revoked
+    /// Closed by one side
+    Closing,
+    /// Closed by both sides, reset, or revoked
     Closed,
-    /// Not tracked
+    /// Not known: the connection is older than this version
     Unknown,
 }
 
@@ -72,21 +73,15 @@ impl State {
         if flow.is(REVOKED) {
             return Self::Closed;
         }
-        if flow.open == 1 {
-            return Self::Established;
-        }
-        let stage = if !flow.is(MASQUERADED) {
-            None
-        } else if flow.is(REPLY) {
-            Some(flow.stage)
-        } else {
-            pinned.flow(&key.reply(flow)).map(|reply| reply.stage)
-        };
-        match stage {
-            Some(stage) if stage == Stage::New as u32 => Self::Opening,
-            Some(stage) if stage == Stage::Established as u32 => Self::Established,
-            Some(_) => Self::Closed,
-            None => Self::Unknown,
+        let (other, stage) = (key.reply(flow), Stage(flow.stage));
+        let opposite = pinned.flow(&other).filter(|it| other.reply(it) == *key);
+        let stage = opposite.map_or(stage, |opposite| stage.and(Stage(opposite.stage)));
+        match stage.state() {
+            stage::State::Opening => Self::Opening,
+            stage::State::Established => Self::Established,
+            stage::State::Closing => Self::Closing,
+            stage::State::Ended => Self::Closed,
+            stage::State::Unknown => Self::Unknown,
         }
     }
 
@@ -94,6 +89,7 @@ impl State {
         match self {
             Self::Opening => "opening",
             Self::Established => "established",
+            Self::Closing => "closing",
             Self::Closed => "closed",
             Self::Unknown => "",
         }

@@ -1,6 +1,7 @@
 //! The flows that are copied, and the merged entry if both tables have one.
 
-use dormouse_ebpf::flow::{NAT_TIME_WAIT_NS, Stage};
+use dormouse_ebpf::packet::{Packet, TCP};
+use dormouse_ebpf::stage::{Stage, TIME_WAIT_NS};
 
 use super::*;
 
@@ -62,42 +63,41 @@ fn the_longest_idle_flows_have_no_room() {
 
 #[test]
 fn a_closed_connection_is_not_copied() {
-    const NOW_NS: u64 = 100 * NAT_TIME_WAIT_NS;
+    const NOW_NS: u64 = 100 * TIME_WAIT_NS;
     let key = FlowKey {
-        protocol: dormouse_ebpf::packet::TCP,
+        protocol: TCP,
         ..FlowKey::default()
     };
     let reply = |kind: u32, stage: Stage, silent_ns: u64| Flow {
         kind: kind | REPLY,
-        stage: stage as u32,
+        stage: stage.0,
         seen_ns: NOW_NS - silent_ns,
         ..Flow::default()
     };
+    let after = |flags| Packet {
+        protocol: TCP,
+        flags,
+        ..Packet::default()
+    };
+    let established = Stage::NEW.after_client(&after(0x10));
+    let closed = established.after_backend(&after(0x11));
     let is_carried = |flow: Flow| leads(&key, &flow, NOW_NS);
     assert!(is_carried(reply(
         MASQUERADED,
-        Stage::Established,
-        90 * NAT_TIME_WAIT_NS
+        established,
+        90 * TIME_WAIT_NS
     )));
-    assert!(is_carried(reply(MASQUERADED, Stage::New, NAT_TIME_WAIT_NS)));
+    assert!(is_carried(reply(MASQUERADED, Stage::NEW, TIME_WAIT_NS)));
     assert!(!is_carried(reply(
         MASQUERADED,
-        Stage::New,
-        NAT_TIME_WAIT_NS + 1
+        Stage::NEW,
+        TIME_WAIT_NS + 1
     )));
     // Its NAT port is still in TIME_WAIT.
-    assert!(is_carried(reply(
-        MASQUERADED,
-        Stage::Closed,
-        NAT_TIME_WAIT_NS
-    )));
-    assert!(!is_carried(reply(
-        MASQUERADED,
-        Stage::Closed,
-        NAT_TIME_WAIT_NS + 1
-    )));
+    assert!(is_carried(reply(MASQUERADED, closed, TIME_WAIT_NS)));
+    assert!(!is_carried(reply(MASQUERADED, closed, TIME_WAIT_NS + 1)));
     // Without masquerade, the next connection from the same port uses the same flows.
-    assert!(is_carried(reply(0, Stage::Closed, 90 * NAT_TIME_WAIT_NS)));
+    assert!(is_carried(reply(0, closed, 90 * TIME_WAIT_NS)));
     // A forward flow is copied with its reply flow, if there is one.
     assert!(!is_carried(Flow::default()));
     assert!(is_carried(Flow {
