@@ -18,13 +18,12 @@ use tokio::time::Instant;
 
 use crate::breaker::Breaker;
 use crate::config::{Config, Route};
+use crate::demand::Demand;
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::park::{Budget, LimitReached, QueueLimits, Ticket};
 use crate::report::{Report, Stat};
 use guard::ParkedRequest;
-use lookup::Asking;
-use wake::Wake;
 
 pub(crate) use guard::{CountedRequest, Grant};
 pub(crate) use lookup::{Asked, NoRoute};
@@ -61,8 +60,7 @@ pub(crate) struct App {
 struct State {
     /// None: control has not answered yet.
     route: Option<Arc<RequestRoute>>,
-    /// Requests that wait for the route.
-    asking: Asking,
+    demand: Demand,
     breaker: Breaker<oneshot::Sender<Grant>>,
     backends: HashMap<SocketAddrV6, Arc<Backend>>,
     load: Load,
@@ -70,7 +68,6 @@ struct State {
     active: bool,
     /// Responses that backends have begun.
     responses: u64,
-    wake: Wake,
     removed: bool,
 }
 
@@ -100,13 +97,12 @@ impl App {
     pub(crate) fn new(vip: u32, core: &Arc<Core>) -> Arc<Self> {
         let state = State {
             route: None,
-            asking: Asking::default(),
+            demand: Demand::default(),
             breaker: Breaker::default(),
             backends: HashMap::new(),
             load: Load::default(),
             active: false,
             responses: 0,
-            wake: Wake::default(),
             removed: false,
         };
         Arc::new(Self {

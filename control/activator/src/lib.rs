@@ -10,7 +10,7 @@
 //! when a request dials it; the request is parked until the answer, and the app is forgotten when nothing uses it any
 //! more.
 //!
-//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`load`] (average concurrency), and both ends of the link. Each app has its own lock,
+//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`demand`] (what requests wait for), [`load`] (average concurrency), and both ends of the link. Each app has its own lock,
 //! never held across an await, so that a stuck app delays no other.
 #![forbid(unsafe_code)]
 
@@ -36,6 +36,7 @@ mod refusal;
 
 mod app;
 pub mod breaker;
+pub mod demand;
 pub mod park;
 
 pub mod load;

@@ -31,33 +31,6 @@ pub(crate) enum NoRoute {
     Unanswered(Duration),
 }
 
-/// The requests of one VIP that wait for its route.
-#[derive(Default)]
-pub(super) struct Asking {
-    count: usize,
-    bytes: usize,
-    port: u16,
-}
-
-impl Asking {
-    /// The port that the last of them dialled; none: no request waits.
-    pub(super) fn port(&self) -> Option<u16> {
-        (self.count > 0).then_some(self.port)
-    }
-
-    fn enter(&mut self, asked: Asked, limits: QueueLimits) -> Result<(), LimitReached> {
-        if self.count >= limits.count_max {
-            return Err(LimitReached::Count);
-        }
-        if self.bytes.saturating_add(asked.bytes) > limits.bytes_max {
-            return Err(LimitReached::Bytes);
-        }
-        (self.count, self.bytes) = (self.count + 1, self.bytes + asked.bytes);
-        self.port = asked.port;
-        Ok(())
-    }
-}
-
 /// A request that waits for the route; dropping it ends the wait.
 struct AskingRequest<'a> {
     app: &'a Arc<App>,
@@ -68,8 +41,7 @@ struct AskingRequest<'a> {
 impl Drop for AskingRequest<'_> {
     fn drop(&mut self) {
         let mut state = self.app.state.lock();
-        state.asking.count -= 1;
-        state.asking.bytes -= self.bytes;
+        state.demand.asked(self.bytes);
         drop(state);
         self.app.core.metrics.parked.dec();
         self.app.core.metrics.parked_bytes.dec_by(gauge(self.bytes));
@@ -115,7 +87,7 @@ impl App {
             bytes_max: self.core.config.queue_bytes_per_app_max,
         };
         let mut state = self.state.lock();
-        state.asking.enter(asked, limits)?;
+        state.demand.ask(asked.port, asked.bytes, limits)?;
         let need = state.begins_wake();
         drop(state);
         self.core.metrics.parked.inc();

@@ -1,4 +1,4 @@
-//! The demand for an app's route and for its first pod: raised once, repeated while needed, and the first response.
+//! An app's demand as reports: raised at once, repeated while needed, and the first response.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,41 +8,18 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{App, State};
+use crate::demand::{Begun, Need};
 use crate::report::Report;
 
 /// Interval of repeated wants and demands.
 const DEMAND_PERIOD: Duration = Duration::from_secs(1);
-
-/// What an app's requests wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Control's answer: the first of them dialled this port.
-    Route { port: u16 },
-    /// A ready pod.
-    Pod,
-}
-
-/// The state of an app's wake.
-#[derive(Default)]
-pub(super) struct Wake {
-    /// The need that was raised last, while a task repeats it.
-    raised: Option<Need>,
-    awaiting_first_byte: bool,
-}
-
-/// A need to raise, and whether a task already repeats the app's needs.
-#[derive(Clone, Copy)]
-pub(super) struct Begun {
-    need: Need,
-    repeats: bool,
-}
 
 impl App {
     /// Records that a backend's response has begun.
     pub(crate) fn response_begun(&self) {
         let mut state = self.state.lock();
         state.responses += 1;
-        if std::mem::take(&mut state.wake.awaiting_first_byte) {
+        if state.demand.responded() {
             drop(state);
             self.report(Report::FirstByte {
                 vip: self.vip,
@@ -80,9 +57,9 @@ impl App {
     fn repeat_if_needed(&self) -> bool {
         let mut state = self.state.lock();
         let need = state.need();
-        state.wake.raised = need;
+        let repeated = state.demand.repeat(need);
         drop(state);
-        need.map(|need| self.demand(need)).is_some()
+        repeated.map(|need| self.demand(need)).is_some()
     }
 }
 
@@ -91,28 +68,14 @@ impl State {
         if self.removed {
             return None;
         }
-        match self.asking.port() {
-            Some(port) if self.route.is_none() => Some(Need::Route { port }),
-            _ if self.breaker.parked() > 0 && !self.breaker.has_backend() => Some(Need::Pod),
-            _ => None,
-        }
+        let stranded = self.breaker.parked() > 0 && !self.breaker.has_backend();
+        self.demand.need(self.route.is_some(), stranded)
     }
 
     /// The need that begins now, if it was not raised yet.
     pub(super) fn begins_wake(&mut self) -> Option<Begun> {
-        let need = self.need()?;
-        let before = self.wake.raised;
-        if before.is_some_and(|before| before == need || need != Need::Pod) {
-            return None;
-        }
-        self.wake = Wake {
-            raised: Some(need),
-            awaiting_first_byte: true,
-        };
-        Some(Begun {
-            need,
-            repeats: before.is_some(),
-        })
+        let need = self.need();
+        self.demand.begin(need)
     }
 }
 
