@@ -1,6 +1,6 @@
 //! The execution of actions: each slow call in its own task, which sends its result back as an event.
 
-mod convert;
+pub(crate) mod convert;
 mod create;
 mod known;
 mod permits;
@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use crate::action::{Action, Entry, Status};
 use crate::event::{AppRead, Event, Input};
 use crate::nodes::{self, ConnectedNode};
-use crate::{epoch, pod};
+use crate::pod;
 use convert::{app_status, entry_message, route_of};
 use known::write_known;
 use permits::{Kind, Permits};
@@ -35,6 +35,7 @@ const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The clients with which actions are executed.
 pub(crate) struct Clients {
+    /// It writes only while this control has the newest epoch.
     pub(crate) store: Client,
     pub(crate) scheduler: SchedulerClient<Channel>,
     pub(crate) fleet: Fleet,
@@ -46,19 +47,17 @@ pub(crate) struct Actuator {
     clients: Clients,
     /// Events of ended calls.
     outcomes: mpsc::Sender<Input>,
-    epoch: u64,
     /// Permits of slow calls.
     permits: Arc<Permits>,
 }
 
 impl Actuator {
     /// The actuator, and the events of its calls.
-    pub(crate) fn new(clients: Clients, epoch: u64) -> (Self, mpsc::Receiver<Input>) {
+    pub(crate) fn new(clients: Clients) -> (Self, mpsc::Receiver<Input>) {
         let (outcomes, receiver) = mpsc::channel(OUTCOMES_MAX);
         let actuator = Self {
             clients,
             outcomes,
-            epoch,
             permits: Arc::default(),
         };
         (actuator, receiver)
@@ -250,12 +249,9 @@ impl Actuator {
     }
 
     fn delete(&self, vip: u32, pod: Key) {
-        let (client, current) = (self.clients.store.clone(), epoch::is_current(self.epoch));
+        let client = self.clients.store.clone();
         self.spawn(Kind::Delete, pod.namespace.clone(), move || async move {
-            let gone = match client
-                .delete::<Pod>(&pod, &Guard::default().and(current))
-                .await
-            {
+            let gone = match client.delete::<Pod>(&pod, &Guard::default()).await {
                 Ok(_) | Err(ClientError::NotFound { .. }) => true,
                 Err(error) => {
                     tracing::warn!(pod = %pod, error = %chain(&error), "cannot remove a pod");

@@ -253,10 +253,17 @@ impl Apps {
             return;
         };
         let (key, seen) = (change.key, pod::observe(&pod));
-        let member = record.members.entry(key.clone()).or_insert_with(|| Member {
-            // An earlier control may have published it.
-            exposure: Exposure::Listed,
-            ..Member::new(now, seen.template.clone())
+        let is_gone = record.app.is_none();
+        let member = record.members.entry(key.clone()).or_insert_with(|| {
+            if is_gone {
+                // A version without the pod must follow, also after the app's withdrawal.
+                record.deleted_at = Some(self.revision);
+            }
+            Member {
+                // An earlier control may have published it.
+                exposure: Exposure::Listed,
+                ..Member::new(now, seen.template.clone())
+            }
         });
         let was_ready = member.ready_since.is_some();
         member.ready_since = seen.ready.and(member.ready_since.or(Some(now)));

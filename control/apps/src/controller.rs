@@ -26,8 +26,8 @@ use self::core::Core;
 use crate::actuator::{Actuator, Clients};
 use crate::config::Config;
 use crate::dispatch::Dispatch;
+use crate::epoch;
 use crate::event::{Event, Input, ShardEvent};
-use crate::explain;
 use crate::shards::Shards;
 use crate::shared::Shared;
 
@@ -69,12 +69,12 @@ pub fn start(
     let seed = RandomState::new().build_hasher().finish();
     let overdue = config.node_lease + NODES_MARGIN;
     let clients = Clients {
-        store: parts.client,
+        store: parts.client.fenced(epoch::is_current(config.epoch)),
         scheduler: parts.scheduler,
         fleet: parts.fleet,
         hub: parts.hub.clone(),
     };
-    let (actuator, outcomes) = Actuator::new(clients, config.epoch);
+    let (actuator, outcomes) = Actuator::new(clients);
     let shared = Arc::new(Shared::new(config, Shards::of_machine(), seed));
     let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
     let core = Arc::new(Core::new(shared, actuator));

@@ -116,12 +116,10 @@ impl Claims {
             CompareOp::Equal,
             i64::try_from(at).unwrap_or(0),
         );
-        let mut conditions = guard.compares.clone();
-        conditions.push(exists);
         let index = app.vip().and_then(|vip| vip::index_of(&self.ranges, vip));
         let mut operations = vec![TxnOp::delete(path.as_str(), None)];
         operations.extend(index.map(|index| TxnOp::delete(path_of(index), None)));
-        let txn = Txn::new().when(conditions).and_then(operations);
+        let txn = Txn::new().when([exists]).and_then(operations);
         let reply = self.client.txn(txn).await?;
         if !reply.succeeded() {
             return Err(ClientError::Conflict { path }.into());

@@ -41,6 +41,8 @@ pub struct Client {
     writes: Batches,
     watch: etcd_client::WatchClient,
     lease: etcd_client::LeaseClient,
+    /// A condition of all writes of objects.
+    fence: Option<Compare>,
 }
 
 /// The keys from `start` on, below `end`.
@@ -93,13 +95,11 @@ pub struct List<K> {
     pub revision: u64,
 }
 
-/// The preconditions of a write.
+/// The precondition of a write.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     /// The required `mod_revision` of the object; `None`: the object must exist.
     pub revision: Option<u64>,
-    /// Compares on other keys.
-    pub compares: Vec<Compare>,
 }
 
 impl Guard {
@@ -107,25 +107,15 @@ impl Guard {
     pub fn at(revision: u64) -> Self {
         Self {
             revision: Some(revision),
-            compares: Vec::new(),
         }
     }
 
-    /// Holds if `self` and `compare` hold.
-    #[must_use]
-    pub fn and(mut self, compare: Compare) -> Self {
-        self.compares.push(compare);
-        self
-    }
-
-    /// The compares of a transaction that writes the object at `path`.
-    fn conditions(&self, path: &str) -> Vec<Compare> {
-        let mut all = self.compares.clone();
-        all.push(match self.revision {
+    /// The compare of a transaction that writes the object at `path`.
+    fn condition(&self, path: &str) -> Compare {
+        match self.revision {
             Some(revision) => Compare::mod_revision(path, CompareOp::Equal, signed(revision)),
             None => Compare::create_revision(path, CompareOp::Greater, 0),
-        });
-        all
+        }
     }
 }
 
@@ -157,6 +147,17 @@ impl Client {
                 .watch_client()
                 .max_decoding_message_size(REPLY_BYTES_MAX),
             lease: client.lease_client(),
+            fence: None,
+        }
+    }
+
+    /// A client on the same connection that creates, replaces and deletes objects only while `fence` holds; then these fail
+    /// with [`ClientError::Fenced`].
+    #[must_use]
+    pub fn fenced(&self, fence: Compare) -> Self {
+        Self {
+            fence: Some(fence),
+            ..self.clone()
         }
     }
 
@@ -191,10 +192,11 @@ impl Client {
     pub async fn insert<K: Object>(&self, object: &K) -> Result<u64, ClientError> {
         let path = K::path(&object.key());
         let absent = Compare::create_revision(path.as_str(), CompareOp::Equal, 0);
-        let put = Operation::put(path.clone(), vec![absent], encode(object)?);
+        let put = Operation::put(path.clone(), self.conditions(absent), encode(object)?);
         match self.write(put).await? {
             Written::At(revision) => Ok(revision),
-            Written::Refused { .. } => Err(ClientError::AlreadyExists { path }),
+            Written::Refused { found: Some(_) } => Err(ClientError::AlreadyExists { path }),
+            Written::Refused { found: None } => Err(ClientError::Fenced { path }),
         }
     }
 
@@ -202,8 +204,12 @@ impl Client {
     pub async fn update<K: Object>(&self, mut object: K, guard: &Guard) -> Result<K, ClientError> {
         object.meta_mut().resource_version = None;
         let path = K::path(&object.key());
-        let put = Operation::put(path.clone(), guard.conditions(&path), encode(&object)?);
-        let revision = self.guarded_write(path, put).await?;
+        let put = Operation::put(
+            path.clone(),
+            self.conditions(guard.condition(&path)),
+            encode(&object)?,
+        );
+        let revision = self.guarded_write(path, guard, put).await?;
         Ok(with_revision(object, revision))
     }
 
@@ -216,17 +222,17 @@ impl Client {
     ) -> impl Future<Output = Result<u64, ClientError>> + Send + use<'_, K> {
         object.meta_mut().resource_version = None;
         let path = K::path(&object.key());
-        let conditions = guard.conditions(&path);
+        let (guard, conditions) = (guard.clone(), self.conditions(guard.condition(&path)));
         let put = encode(&object).map(|value| Operation::put(path.clone(), conditions, value));
         drop(object);
-        async move { self.guarded_write(path, put?).await }
+        async move { self.guarded_write(path, &guard, put?).await }
     }
 
     /// Deletes an existing object if `guard` holds; returns the revision of the deletion.
     pub async fn delete<K: Object>(&self, key: &Key, guard: &Guard) -> Result<u64, ClientError> {
         let path = K::path(key);
-        let delete = Operation::delete(path.clone(), guard.conditions(&path));
-        self.guarded_write(path, delete).await
+        let delete = Operation::delete(path.clone(), self.conditions(guard.condition(&path)));
+        self.guarded_write(path, guard, delete).await
     }
 
     /// Reads an object, changes it and writes it back, again if another writer conflicts. `change`
@@ -324,28 +330,43 @@ impl Client {
         Ok(())
     }
 
-    /// Runs a write of an existing object at `path`; returns the new revision.
-    async fn guarded_write(&self, path: String, write: Operation) -> Result<u64, ClientError> {
+    /// The compares of a transaction with a condition of its own.
+    fn conditions(&self, own: Compare) -> Vec<Compare> {
+        self.fence.iter().cloned().chain([own]).collect()
+    }
+
+    /// Runs a write of an existing object at `path`, which has the condition of `guard`; returns the new revision.
+    async fn guarded_write(
+        &self,
+        path: String,
+        guard: &Guard,
+        write: Operation,
+    ) -> Result<u64, ClientError> {
         match self.write(write).await? {
             Written::At(revision) => Ok(revision),
-            Written::Refused { exists: false } => Err(ClientError::NotFound { path }),
-            Written::Refused { exists: true } => Err(ClientError::Conflict { path }),
+            Written::Refused { found: None } => Err(ClientError::NotFound { path }),
+            Written::Refused { found: Some(at) } if guard.revision.is_none_or(|own| own == at) => {
+                Err(ClientError::Fenced { path })
+            }
+            Written::Refused { found: Some(_) } => Err(ClientError::Conflict { path }),
         }
     }
 
     async fn write(&self, write: Operation) -> Result<Written, ClientError> {
         let answer = with_answer(self.writes.run(write)).await?;
         let TxnOpResponse::Txn(reply) = answer.response else {
-            return Ok(Written::Refused { exists: true });
+            return Ok(Written::Refused { found: None });
         };
         if reply.succeeded() {
             return Ok(Written::At(answer.revision));
         }
-        let exists = match reply.op_responses().first() {
-            Some(TxnOpResponse::Get(found)) => !found.kvs().is_empty(),
-            _ => true,
+        let found = match reply.op_responses().into_iter().next() {
+            Some(TxnOpResponse::Get(found)) => found.kvs().first().map(KeyValue::mod_revision),
+            _ => None,
         };
-        Ok(Written::Refused { exists })
+        Ok(Written::Refused {
+            found: found.map(unsigned),
+        })
     }
 }
 
@@ -355,8 +376,8 @@ enum Written {
     At(u64),
     /// A condition did not hold.
     Refused {
-        /// Whether the key exists.
-        exists: bool,
+        /// The object's `mod_revision`; none if there is no object.
+        found: Option<u64>,
     },
 }
 

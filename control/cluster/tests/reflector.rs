@@ -243,26 +243,50 @@ async fn a_write_is_refused_unless_its_guard_holds() {
         world.client.create(&pod("a")).await,
         Err(ClientError::AlreadyExists { .. })
     ));
-    let epoch = "/registry/dormouse.dev/fleet/epoch";
-    let ours = Compare::value(epoch, CompareOp::Equal, "7");
-    let guard = Guard::at(made.revision()).and(ours);
-    let refused = world.client.delete::<Pod>(&made.key(), &guard).await;
+    let stale = Guard::at(made.revision() + 1);
+    let refused = world.client.delete::<Pod>(&made.key(), &stale).await;
     assert!(matches!(refused, Err(ClientError::Conflict { .. })));
-    world
-        .client
-        .txn(Txn::new().and_then([TxnOp::put(epoch, "7", None)]))
-        .await
-        .unwrap();
-    world
-        .client
-        .delete::<Pod>(&made.key(), &guard)
-        .await
-        .unwrap();
+    let at = Guard::at(made.revision());
+    world.client.delete::<Pod>(&made.key(), &at).await.unwrap();
     let gone = world
         .client
         .delete::<Pod>(&made.key(), &Guard::default())
         .await;
     assert!(matches!(gone, Err(ClientError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn a_fenced_client_writes_nothing_once_its_fence_does_not_hold() {
+    let world = World::start().await;
+    let fenced = world
+        .client
+        .fenced(Compare::value("fence", CompareOp::Equal, "1"));
+    let set = async |value: &str| {
+        let txn = Txn::new().and_then([TxnOp::put("fence", value, None)]);
+        world.client.txn(txn).await.unwrap();
+    };
+    set("1").await;
+    let made = fenced.create(&pod("a")).await.unwrap();
+    let (key, any) = (made.key(), Guard::default());
+    let label = |pod: &mut Pod| {
+        pod.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+        true
+    };
+    fenced.modify(&key, label).await.unwrap();
+    let exists = fenced.create(&pod("a")).await;
+    assert!(matches!(exists, Err(ClientError::AlreadyExists { .. })));
+    set("2").await;
+    let is_fenced = |error| matches!(error, ClientError::Fenced { .. });
+    assert!(is_fenced(fenced.create(&pod("b")).await.unwrap_err()));
+    assert!(is_fenced(fenced.modify(&key, label).await.unwrap_err()));
+    assert!(is_fenced(
+        fenced.delete::<Pod>(&key, &any).await.unwrap_err()
+    ));
+    let other = Guard::at(made.revision());
+    let conflict = fenced.update(&pod("a"), &other).await.unwrap_err();
+    assert!(matches!(conflict, ClientError::Conflict { .. }));
+    set("1").await;
+    fenced.delete::<Pod>(&key, &any).await.unwrap();
 }
 
 #[tokio::test]

@@ -188,7 +188,9 @@ impl Failure {
                 chain(error),
                 Value::Null,
             ),
-            ClientError::Malformed { .. } | ClientError::Refused(_) => Self::new(
+            ClientError::Fenced { .. }
+            | ClientError::Malformed { .. }
+            | ClientError::Refused(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "InternalError",
                 chain(error),

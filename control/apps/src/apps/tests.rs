@@ -438,6 +438,23 @@ fn a_pod_that_appears_for_a_sleeping_app_is_removed() {
 }
 
 #[test]
+fn a_pod_that_appears_after_its_apps_withdrawal_is_removed() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    let late = world.new_pod();
+    world.delay_settling = true;
+    world.delete_app();
+    world.execute_all();
+    assert!(world.gone);
+    world.pod_appears(late);
+    world.delay_settling = false;
+    world.execute_all();
+    assert!(world.pods.is_empty());
+}
+
+#[test]
 fn a_new_control_adopts_a_pod_of_an_app_whose_stored_status_is_asleep() {
     let mut world = small();
     world.execute_all();

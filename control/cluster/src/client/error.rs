@@ -17,9 +17,15 @@ pub enum ClientError {
         /// Its key.
         path: String,
     },
-    /// Another client wrote the object first, or another compare of the guard failed.
+    /// Another client wrote the object first.
     #[error("`{path}` was changed by another client")]
     Conflict {
+        /// Its key.
+        path: String,
+    },
+    /// The client's fence does not hold any more, see [`Client::fenced`](crate::Client::fenced).
+    #[error("`{path}` is not written: another process has taken over")]
+    Fenced {
         /// Its key.
         path: String,
     },

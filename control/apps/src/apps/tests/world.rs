@@ -313,8 +313,18 @@ impl World {
 
     /// Another control has created a pod of the app.
     pub(super) fn pod_of_another_control(&mut self) {
+        let pod = self.new_pod();
+        self.pod_appears(pod);
+    }
+
+    /// A pod as another control creates it.
+    pub(super) fn new_pod(&self) -> Pod {
         let mut pod = pod::of(self.app.as_ref().unwrap(), VIP, &pod::Names::new(9));
         pod.spec.as_mut().unwrap().node_name = Some("n1".into());
+        pod
+    }
+
+    pub(super) fn pod_appears(&mut self, pod: Pod) {
         let key = pod.key();
         self.pods.insert(key.clone(), pod);
         self.pod_changed(&key);
