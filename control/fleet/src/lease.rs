@@ -29,6 +29,12 @@ impl Terms {
         sent + self.usable()
     }
 
+    /// Time from the start of a root until no node can use a grant of an earlier one. That ends when it learns of the new epoch: at
+    /// most a third of the lease later.
+    pub fn inherited_until(&self, started: Boottime) -> Boottime {
+        self.usable_until(started) + self.lease / 3
+    }
+
     /// Interval of a node's beats: three per lease.
     pub fn beat(&self) -> Duration {
         self.lease / 3

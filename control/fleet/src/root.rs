@@ -272,7 +272,7 @@ impl Root {
     /// Whether no node uses, or can use later, an older version of the VIP's entry than `version`.
     pub fn settling(&self, vip: u32, version: u64, now: Boottime) -> Settling {
         // Nodes may have a lease from the previous root.
-        let first = self.terms.usable_until(self.started);
+        let first = self.terms.inherited_until(self.started);
         if now < first {
             return Settling::Wait(Some(first));
         }

@@ -424,9 +424,10 @@ fn an_acknowledgement_of_a_message_never_sent_is_ignored() {
 }
 
 #[test]
-fn nothing_settles_during_the_first_lease_of_a_new_root() {
+fn nothing_settles_before_the_leases_of_an_earlier_root_are_over() {
     let root = root();
-    let first = Boottime(0) + TERMS.usable();
+    // An earlier root may grant until it learns of this one.
+    let first = Boottime(0) + TERMS.usable() + LEASE / 3;
     assert_eq!(
         root.settling(1, 1, Boottime(0)),
         Settling::Wait(Some(first))
