@@ -297,7 +297,9 @@ impl Actuator {
                     tracing::warn!(node = connected.name, error = %chain(&error), "cannot write a node");
                 }
             }
-            None
+            Some(Input::NodeWritten {
+                node: connected.name,
+            })
         });
     }
 
@@ -324,7 +326,7 @@ impl Actuator {
                     tracing::warn!(node = name, error = %chain(&error), "cannot write a node");
                 }
             }
-            None
+            Some(Input::NodeWritten { node: name })
         });
     }
 

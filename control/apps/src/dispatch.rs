@@ -64,6 +64,7 @@ impl Dispatch {
             Input::StatusWritten { pod } => {
                 self.inventory.status_written(&pod, &mut out.actions);
             }
+            Input::NodeWritten { node } => self.inventory.node_written(&node, &mut out.actions),
             Input::NodesOverdue => {
                 for node in self.inventory.overdue() {
                     self.node_down(node, &mut out);

@@ -25,6 +25,11 @@ pub enum Input {
         /// The pod.
         pod: Key,
     },
+    /// The write of a node has ended, successfully or not.
+    NodeWritten {
+        /// The node.
+        node: String,
+    },
     /// The time for nodes to reconnect after a start of control is over.
     NodesOverdue,
     /// An event of one app.

@@ -28,6 +28,9 @@ pub(crate) struct Inventory {
     lost: BTreeSet<String>,
     /// Status writes in progress, each with the newest one that waits for it.
     writes: HashMap<Key, Option<(String, PodStatus)>>,
+    /// Writes of nodes in progress, each with the newest one that waits for it: the loss of a node must not be written after
+    /// its return.
+    node_writes: HashMap<String, Option<Action>>,
 }
 
 impl Inventory {
@@ -75,11 +78,12 @@ impl Inventory {
         self.up.insert(node.clone());
         self.lost.remove(&node);
         let specs = self.specs_on(&node);
-        actions.push(Action::NodeUp {
+        let up = Action::NodeUp {
             node: node.clone(),
             status: Box::new(status),
             boot_id,
-        });
+        };
+        self.write_node(node.clone(), up, actions);
         actions.push(Action::SyncPods { node, specs });
     }
 
@@ -93,7 +97,8 @@ impl Inventory {
         let pods = keys.filter_map(|key| Some((self.vip_of(key)?, key.clone())));
         let pods = pods.collect();
         tracing::warn!(node, "node lost");
-        actions.push(Action::NodeDown { node });
+        let down = Action::NodeDown { node: node.clone() };
+        self.write_node(node, down, actions);
         pods
     }
 
@@ -149,6 +154,22 @@ impl Inventory {
             node,
             status: Box::new(status),
         });
+    }
+
+    /// The write of a node has ended.
+    pub(crate) fn node_written(&mut self, node: &str, actions: &mut Vec<Action>) {
+        if let Some((node, Some(waiting))) = self.node_writes.remove_entry(node) {
+            self.write_node(node, waiting, actions);
+        }
+    }
+
+    fn write_node(&mut self, node: String, write: Action, actions: &mut Vec<Action>) {
+        if let Some(waiting) = self.node_writes.get_mut(&node) {
+            *waiting = Some(write);
+            return;
+        }
+        self.node_writes.insert(node, None);
+        actions.push(write);
     }
 
     /// Sends a changed pod to its node, to run it or to stop it.
@@ -218,4 +239,31 @@ fn runs_the_same(before: &Pod, after: &Pod) -> bool {
 fn node_of(pod: &Pod) -> Option<&str> {
     let node = pod.spec.as_ref()?.node_name.as_deref();
     node.filter(|node| !node.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_of_a_node_are_in_order_and_only_the_newest_waits() {
+        let mut inventory = Inventory::default();
+        let mut actions = Vec::new();
+        let up = |inventory: &mut Inventory, boot_id: &str, actions: &mut Vec<Action>| {
+            let status = NodeStatus::default();
+            inventory.node_up("n1".into(), status, boot_id.into(), actions);
+            actions.retain(|action| !matches!(action, Action::SyncPods { .. }));
+        };
+        up(&mut inventory, "first", &mut actions);
+        assert_eq!(actions.len(), 1);
+        inventory.node_down("n1".into(), &mut actions);
+        up(&mut inventory, "second", &mut actions);
+        assert_eq!(actions.len(), 1, "the first write has not ended");
+        actions.clear();
+        inventory.node_written("n1", &mut actions);
+        assert!(matches!(&actions[..], [Action::NodeUp { boot_id, .. }] if boot_id == "second"));
+        actions.clear();
+        inventory.node_written("n1", &mut actions);
+        assert_eq!(actions, []);
+    }
 }
