@@ -177,7 +177,7 @@ impl Dispatcher {
 }
 
 /// An event of the link to the activators, for the dispatcher.
-fn input_of(event: link::Event) -> Option<Input> {
+pub(crate) fn input_of(event: link::Event) -> Option<Input> {
     match event {
         link::Event::Report(report) => Some(Input::App(match report {
             Report::Want { vip, port, at } => Event::Want { vip, port, at },

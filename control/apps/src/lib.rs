@@ -56,6 +56,9 @@ mod actuator;
 
 mod controller;
 
+#[cfg(test)]
+mod simulation;
+
 pub use admission::{Limits, Shares};
 pub use config::Config;
 pub use controller::{Handle, Parts, start};

@@ -12,7 +12,7 @@ use crate::action::{Entry, Route, Status};
 /// IP protocol number of apps' ports.
 const TCP: u32 = 6;
 
-pub(super) fn app_status(app: &App, status: &Status) -> AppStatus {
+pub(crate) fn app_status(app: &App, status: &Status) -> AppStatus {
     let before = app.status.clone().unwrap_or_default();
     let failure = status.failure.clone();
     let (reason, message) = failure
@@ -50,7 +50,7 @@ fn wall_time(at: Boottime) -> Time {
     )
 }
 
-pub(super) fn entry_message(vip: u32, version: u64, entry: &Entry) -> proto::Entry {
+pub(crate) fn entry_message(vip: u32, version: u64, entry: &Entry) -> proto::Entry {
     let mode = match entry.mode {
         Mode::Proxy => entry::Mode::Proxy,
         Mode::Serve => entry::Mode::Serve,
@@ -70,7 +70,7 @@ pub(super) fn entry_message(vip: u32, version: u64, entry: &Entry) -> proto::Ent
     }
 }
 
-pub(super) fn route_of(version: u64, route: Route) -> activator::Route {
+pub(crate) fn route_of(version: u64, route: Route) -> activator::Route {
     activator::Route {
         name: route.name,
         tenant: route.tenant,

@@ -1,0 +1,164 @@
+//! Simulation of the whole of control in virtual time: the controller, the fleet's root and nodes, and the link to an activator are
+//! the real pure cores; the store, the scheduler, kernels, processes and clients are models. Messages are late, streams break,
+//! networks are cut, machines and agents freeze and restart, control and activator die together or alone, two controls run at
+//! once, calls have no response. Leaving out any one of the rules below makes a run fail; `control/fleet/tests/simulation` leaves
+//! out those of the fleet alone, over more seeds.
+//!
+//! A failure names its seed; `SIMULATION_SEED=N SIMULATION_LOG=1 cargo test -p dormouse-apps simulation -- --nocapture` runs that
+//! seed alone, with a log.
+
+mod activator;
+mod calls;
+mod checks;
+mod clients;
+mod control;
+mod faults;
+mod machine;
+mod processes;
+mod random;
+mod store;
+mod streams;
+mod world;
+
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use dormouse_fleet::Boottime;
+use world::{Seen, World};
+
+const NODES: usize = 4;
+const APPS: u32 = 4;
+const TICK: Duration = Duration::from_millis(20);
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(1);
+/// Time without control: 600 leases.
+const ABSENCE: Duration = Duration::from_mins(10);
+/// Ticks with faults, with load only, and without either until nothing happens any more.
+const TICKS: [u32; 3] = [700, 400, 600];
+const SEEDS: RangeInclusive<u64> = 1..=200;
+
+/// The rule that a run leaves out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Without {
+    Nothing,
+    KernelCheck,
+    SettleWait,
+    GrantInOrder,
+    GraceBeforeGrant,
+    GrantAfterAnswers,
+    /// Entries are used without a lease only while no activator answers.
+    ActivatorFirst,
+    AnswerEndsStale,
+    GrantEndsStale,
+    /// Entries are used without a lease while neither control nor an activator answers.
+    StaleMode,
+    /// A stopping pod waits for its connections.
+    Drain,
+    /// Control handles what nodes report when it has listed the cluster.
+    ListFirst,
+    /// An activator drops the routes of an earlier control when the newer one has sent all of its own.
+    CompleteAfterRoutes,
+    /// An activator is healthy when it has all routes.
+    HealthyWhenComplete,
+    /// An activator uses its routes without a stream.
+    RoutesOutliveStream,
+}
+
+/// Logs a step of a run that is reproduced.
+fn log(now: Boottime, what: impl FnOnce() -> String) {
+    static LOGS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("SIMULATION_LOG").is_some());
+    if *LOGS {
+        println!("{:>6} ms  {}", now.0 / 1_000_000, what());
+    }
+}
+
+/// The seeds of a test, or the one to run again.
+fn seeds(all: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    let one = std::env::var("SIMULATION_SEED").ok();
+    one.map_or(all, |seed| {
+        let seed = seed.parse().unwrap();
+        seed..=seed
+    })
+}
+
+/// A run with faults, then with load only, then until nothing happens any more.
+fn run(seed: u64, without: Without) -> Result<Seen, String> {
+    let mut world = World::new(seed, without);
+    let [faults, load, still] = TICKS;
+    world.run(faults)?;
+    world.run_calmly(load)?;
+    world.run_until_quiet(still)?;
+    world.check_wake()?;
+    Ok(world.seen)
+}
+
+/// Control is away for [`ABSENCE`], perhaps with the activator; two apps are awake, the others sleep.
+fn world_without_control(seed: u64, both: bool, without: Without) -> Result<World, String> {
+    let mut world = World::new(seed, without);
+    for vip in [1, 4] {
+        let (name, spec) = (world::app_name(vip), world::spec(vip, 1, 0));
+        world.store.configure(world.now, &name, spec);
+    }
+    world.run_still(300)?;
+    world.send_to_all(1)?;
+    world.run_still(300)?;
+    let pods = world.store.pods.clone();
+    world.kill_control_for(ABSENCE, both);
+    world.seen = Seen::default();
+    let ticks = u32::try_from(ABSENCE.as_millis() / TICK.as_millis()).unwrap();
+    world.run_still(ticks - 1)?;
+    if world.store.pods != pods {
+        return Err("pods were changed without control".to_owned());
+    }
+    Ok(world)
+}
+
+#[test]
+fn everything_converges_and_nothing_is_sent_to_a_removed_pod() {
+    let mut seen = Seen::default();
+    for seed in seeds(SEEDS) {
+        let run = run(seed, Without::Nothing);
+        seen += run.unwrap_or_else(|error| panic!("SIMULATION_SEED={seed}: {error}"));
+    }
+    let runs = seeds(SEEDS).count();
+    let least = [seen.removed, seen.direct, seen.proxied, seen.stale];
+    assert!(
+        runs == 1 || least.iter().all(|count| *count > 5 * runs),
+        "too little happened to prove anything: {seen:?}"
+    );
+}
+
+#[test]
+fn awake_apps_are_served_by_their_nodes_while_control_and_activator_are_dead() {
+    for seed in seeds(1..=2) {
+        let refused = world_without_control(seed, true, Without::Nothing).map(|world| world.seen);
+        let refused = refused.unwrap_or_else(|error| panic!("SIMULATION_SEED={seed}: {error}"));
+        assert_eq!(refused.refused, 0, "SIMULATION_SEED={seed}");
+        assert!(refused.stale > 0, "no app was used without a lease");
+    }
+    let world = world_without_control(1, true, Without::StaleMode).unwrap();
+    assert!(world.seen.refused > 0);
+}
+
+#[test]
+fn leaving_out_any_rule_is_detected() {
+    for without in [
+        Without::KernelCheck,
+        Without::SettleWait,
+        Without::GrantInOrder,
+        Without::GraceBeforeGrant,
+        Without::GrantAfterAnswers,
+        Without::ActivatorFirst,
+        Without::AnswerEndsStale,
+        Without::GrantEndsStale,
+        Without::Drain,
+        Without::ListFirst,
+        Without::CompleteAfterRoutes,
+        Without::HealthyWhenComplete,
+        Without::RoutesOutliveStream,
+    ] {
+        let caught = seeds(SEEDS).find(|seed| run(*seed, without).is_err());
+        assert!(caught.is_some(), "no run failed without {without:?}");
+    }
+}

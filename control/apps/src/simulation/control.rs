@@ -1,0 +1,315 @@
+//! One control of the simulation: the real controller, fleet root and link root, driven as their loops drive them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use dormouse_activator::link;
+use dormouse_fleet::proto::{self, NodeConfig};
+use dormouse_fleet::root::{Event as FleetEvent, Root, Session, Settling};
+use dormouse_fleet::{Boottime, ServerConfig};
+
+use super::calls::{Calls, Job, Reply};
+use super::store::Store;
+use super::{LEASE, Without};
+use crate::action::{Action, Status};
+use crate::actuator::convert::{entry_message, route_of};
+use crate::admission::Limits;
+use crate::apps::{Apps, Config, SLICE, SLICES};
+use crate::controller::input_of;
+use crate::dispatch::Dispatch;
+use crate::event::{Event, Input, ShardEvent};
+use crate::nodes::ConnectedNode;
+use crate::shards::Shards;
+
+/// Time after a start at which nodes that have not connected are lost.
+const OVERDUE: Duration = Duration::from_secs(3);
+/// Time in proxy mode before an app's last pod is removed.
+const GRACE: Duration = Duration::from_millis(200);
+
+pub(super) struct Control {
+    pub(super) dispatch: Dispatch,
+    pub(super) apps: Apps,
+    pub(super) fleet: Root,
+    pub(super) link: link::root::Root,
+    pub(super) epoch: u64,
+    /// It has learned by then that another control has taken the epoch, and ends.
+    pub(super) ends_at: Option<Boottime>,
+    listed_at: Boottime,
+    /// Place in the store's log.
+    cursor: usize,
+    /// Delay of its watch of the store.
+    pub(super) lag: Duration,
+    /// What nodes and activators reported.
+    inbox: VecDeque<Input>,
+    settling: Vec<(u32, u64)>,
+    slice: usize,
+    slice_due: Boottime,
+    overdue_at: Option<Boottime>,
+    without: Without,
+}
+
+/// What a control works with.
+pub(super) struct Outside<'a> {
+    pub(super) now: Boottime,
+    pub(super) store: &'a mut Store,
+    pub(super) calls: &'a mut Calls,
+}
+
+impl Control {
+    /// Takes the next epoch. The list of the cluster is complete at `listed_at`.
+    pub(super) fn start(
+        store: &mut Store,
+        now: Boottime,
+        listed_at: Boottime,
+        without: Without,
+    ) -> Self {
+        store.epoch += 1;
+        let epoch = store.epoch;
+        let config = Config {
+            ranges: vec!["fd00:10::/108".parse().unwrap()],
+            scale_to_zero_grace: GRACE,
+            tick: Duration::from_secs(1),
+            epoch,
+            node_lease: LEASE,
+            limits: Limits::default(),
+        };
+        let server = ServerConfig {
+            lease: LEASE,
+            epoch,
+            node_config: NodeConfig::default(),
+            boot_id: "control".into(),
+        };
+        let mut link = link::root::Root::new(epoch, "control".into());
+        if without == Without::CompleteAfterRoutes {
+            link.complete();
+        }
+        Self {
+            dispatch: Dispatch::new(Shards::new(1), config.ranges.clone()),
+            apps: Apps::new(config, epoch),
+            fleet: Root::new(server, now),
+            link,
+            epoch,
+            ends_at: None,
+            listed_at,
+            cursor: 0,
+            lag: Duration::ZERO,
+            inbox: VecDeque::new(),
+            settling: Vec::new(),
+            slice: 0,
+            slice_due: now,
+            overdue_at: Some(now + OVERDUE),
+            without,
+        }
+    }
+
+    /// A node's stream has opened or has brought events.
+    pub(super) fn reported(&mut self, events: impl IntoIterator<Item = FleetEvent>) {
+        self.inbox.extend(events.into_iter().map(Input::Fleet));
+    }
+
+    /// An activator's stream has brought events.
+    pub(super) fn linked(&mut self, events: Vec<link::Event>) {
+        self.inbox.extend(events.into_iter().filter_map(input_of));
+    }
+
+    pub(super) fn end(&mut self, session: Session, now: Boottime) {
+        self.fleet.end(session, now);
+    }
+
+    pub(super) fn step(&mut self, outside: &mut Outside<'_>) {
+        let now = outside.now;
+        if !self.dispatch.is_listed() {
+            if now < self.listed_at {
+                if self.without == Without::ListFirst {
+                    self.take_reports(outside);
+                }
+                return;
+            }
+            let (list, cursor) = outside.store.list();
+            self.cursor = cursor;
+            self.take(Input::Changes(list), outside);
+            self.link.complete();
+        }
+        self.watch(outside);
+        self.take_reports(outside);
+        self.ask_fleet(outside);
+        if self.apps.admission_due().is_some_and(|at| at <= now) {
+            self.apply(ShardEvent::Admission, outside);
+        }
+        while self.slice_due <= now {
+            self.slice_due = self.slice_due + SLICE;
+            self.slice = (self.slice + 1) % SLICES;
+            if !self.apps.is_idle() {
+                self.apply(ShardEvent::Slice(self.slice), outside);
+            }
+        }
+        if self.overdue_at.take_if(|at| *at <= now).is_some() {
+            self.take(Input::NodesOverdue, outside);
+        }
+    }
+
+    fn take_reports(&mut self, outside: &mut Outside<'_>) {
+        while let Some(input) = self.inbox.pop_front() {
+            self.take(input, outside);
+        }
+    }
+
+    fn watch(&mut self, outside: &mut Outside<'_>) {
+        let new = outside.store.log[self.cursor..].iter();
+        let due = new.take_while(|written| written.at + self.lag <= outside.now);
+        let batch: Vec<_> = due
+            .map(|written| (written.revision, written.change.clone()))
+            .collect();
+        self.cursor += batch.len();
+        if !batch.is_empty() {
+            self.take(Input::Changes(batch), outside);
+        }
+    }
+
+    fn ask_fleet(&mut self, outside: &mut Outside<'_>) {
+        let now = outside.now;
+        let vips = self.fleet.wanted(usize::MAX);
+        if !vips.is_empty() {
+            self.take(Input::Fleet(FleetEvent::Wanted { vips }), outside);
+        }
+        while let Some(event) = self.fleet.expire(now) {
+            self.take(Input::Fleet(event), outside);
+        }
+        let (fleet, without) = (&self.fleet, self.without);
+        let waiting = std::mem::take(&mut self.settling);
+        let (settled, waiting) = waiting.into_iter().partition(|(vip, version)| {
+            without == Without::SettleWait
+                || fleet.settling(*vip, *version, now) == Settling::Settled
+        });
+        self.settling = waiting;
+        let settled: Vec<(u32, u64)> = settled;
+        for (vip, version) in settled {
+            self.take(Event::Settled { vip, version }.into(), outside);
+        }
+    }
+
+    pub(super) fn replied(&mut self, reply: Reply, outside: &mut Outside<'_>) {
+        if let Some(entry) = reply.entry {
+            self.fleet.publish(entry);
+        }
+        for input in reply.inputs {
+            self.take(input, outside);
+        }
+    }
+
+    fn take(&mut self, input: Input, outside: &mut Outside<'_>) {
+        let dispatched = self.dispatch.apply(input);
+        for action in dispatched.actions {
+            self.execute(action, outside);
+        }
+        for (_, event) in dispatched.events {
+            self.apply(event, outside);
+        }
+    }
+
+    fn apply(&mut self, event: ShardEvent, outside: &mut Outside<'_>) {
+        let mut actions = self.apps.apply(outside.now, event);
+        // Where the controller visits several apps, they are in no order.
+        actions.sort_by_key(vip_of);
+        for action in actions {
+            self.execute(action, outside);
+        }
+    }
+
+    fn execute(&mut self, action: Action, outside: &mut Outside<'_>) {
+        match action {
+            Action::Announce {
+                vip,
+                version,
+                entry,
+            } => {
+                self.fleet.publish(entry_message(vip, version, &entry));
+            }
+            Action::Absent { vip } => {
+                self.fleet.absent(vip);
+            }
+            Action::Withdraw { vip, version } => {
+                self.fleet.publish(proto::Entry {
+                    vip,
+                    version,
+                    gone: true,
+                    settle: true,
+                    ..proto::Entry::default()
+                });
+            }
+            Action::Route {
+                vip,
+                version,
+                route,
+            } => match route {
+                Some(route) => self.link.publish(vip, route_of(version, route)),
+                None => self.link.absent(vip),
+            },
+            Action::Listen { ports } => self.link.ports(ports),
+            Action::Run { node, spec } => {
+                self.fleet.run(&node, spec);
+            }
+            Action::SyncPods { node, specs } => {
+                self.fleet.sync_pods(&node, specs);
+            }
+            Action::Settle { vip, version } => self.settling.push((vip, version)),
+            action => {
+                if let Some(job) = job(action) {
+                    outside.calls.make(self.epoch, outside.now, job);
+                }
+            }
+        }
+    }
+}
+
+/// The call of the store that an action makes.
+fn job(action: Action) -> Option<Job> {
+    Some(match action {
+        Action::Read { vip, app } => Job::Read { vip, app },
+        Action::Create { vip, pod } => Job::Create { vip, pod },
+        Action::Publish {
+            vip,
+            app,
+            status,
+            entry,
+        } => Job::Publish {
+            vip,
+            app,
+            // The wall clock is no part of a run.
+            status: Status {
+                last_wake: None,
+                ..status
+            },
+            entry,
+        },
+        Action::Delete { vip, pod } => Job::Delete { vip, pod },
+        Action::PodStatus { pod, status, .. } => Job::PodStatus { pod, status },
+        Action::NodeUp {
+            node,
+            status,
+            boot_id,
+        } => Job::NodeUp(ConnectedNode {
+            name: node,
+            status: *status,
+            boot_id,
+        }),
+        Action::NodeDown { node } => Job::NodeDown(node),
+        _ => return None,
+    })
+}
+
+/// The VIP of an action; 0 for those of nodes and of all apps.
+fn vip_of(action: &Action) -> u32 {
+    match action {
+        Action::Create { vip, .. }
+        | Action::Read { vip, .. }
+        | Action::Publish { vip, .. }
+        | Action::Announce { vip, .. }
+        | Action::Absent { vip }
+        | Action::Withdraw { vip, .. }
+        | Action::Settle { vip, .. }
+        | Action::Delete { vip, .. }
+        | Action::Route { vip, .. } => *vip,
+        _ => 0,
+    }
+}

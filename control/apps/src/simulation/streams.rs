@@ -1,0 +1,224 @@
+//! The streams of nodes and of the activator: opened, carried late and in order, lost.
+
+use std::time::Duration;
+
+use dormouse_activator::link::root::Next as LinkNext;
+use dormouse_fleet::Boottime;
+use dormouse_fleet::root::Next;
+
+use super::activator::Activator;
+use super::world::World;
+use super::{LEASE, TICK, Without, log};
+
+impl World {
+    /// The control that a new stream reaches.
+    fn dialled(&mut self) -> Option<u64> {
+        let count = self.controls.len();
+        (count > 0).then(|| self.controls[self.random.index(count)].epoch)
+    }
+
+    pub(super) fn reaches_activator(&self, index: usize) -> bool {
+        self.machines[index].activator_cut_until <= self.now
+            && self.activator.as_ref().is_some_and(Activator::is_ready)
+    }
+
+    pub(super) fn step_activator(&mut self) -> Result<(), String> {
+        let now = self.now;
+        if self.activator.is_none() && self.activator_dead_until <= now {
+            self.log(|| "an activator starts".into());
+            self.activator = Some(Activator::new(now, self.without));
+        }
+        self.attach();
+        self.carry_link();
+        let Some(activator) = &mut self.activator else {
+            return Ok(());
+        };
+        let settled = now.since(activator.attached_at) > Duration::from_secs(1);
+        if activator.session.is_some() && settled && activator.is_ready() {
+            self.current_at = now;
+        }
+        let ended = activator.step(now, &mut self.processes);
+        self.take_ended(&ended)
+    }
+
+    fn attach(&mut self) {
+        let now = self.now;
+        let Some(activator) = &mut self.activator else {
+            return;
+        };
+        if activator.session.is_some() || self.link_cut_until > now {
+            return;
+        }
+        let Some(epoch) = self.dialled() else { return };
+        let Some(activator) = &mut self.activator else {
+            return;
+        };
+        let mut up = activator.open(now);
+        let control = self
+            .controls
+            .iter_mut()
+            .find(|control| control.epoch == epoch)
+            .unwrap();
+        let (session, _) = control.link.open(up.hello.take().unwrap());
+        activator.session = Some((epoch, session));
+        activator.up.push_back((now, up));
+    }
+
+    /// Carries the messages of the link, in order, with random delays.
+    fn carry_link(&mut self) {
+        let now = self.now;
+        let (up_delay, down_delay) = (self.random.period(60), self.random.period(60));
+        let Some(activator) = &mut self.activator else {
+            return;
+        };
+        let Some((epoch, session)) = activator.session else {
+            return;
+        };
+        let control = self
+            .controls
+            .iter_mut()
+            .find(|control| control.epoch == epoch)
+            .unwrap();
+        if let Some(up) = activator.next(now) {
+            let earliest = activator.up.back().map_or(now, |(at, _)| *at);
+            activator.up.push_back(((now + up_delay).max(earliest), up));
+        }
+        while activator.up.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, up) = activator.up.pop_front().unwrap();
+            let events = control.link.receive(session, up, now);
+            control.linked(events);
+        }
+        if let LinkNext::Send(down) = control.link.next(session) {
+            let earliest = activator.down.back().map_or(now, |(at, _)| *at);
+            activator
+                .down
+                .push_back(((now + down_delay).max(earliest), *down));
+        }
+        while activator.down.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, down) = activator.down.pop_front().unwrap();
+            if !activator.receive(down) {
+                control.link.end(session);
+                activator.close();
+                return;
+            }
+        }
+    }
+
+    pub(super) fn lose_link(&mut self) {
+        let Some(activator) = &mut self.activator else {
+            return;
+        };
+        if let Some((epoch, session)) = activator.session {
+            activator.close();
+            if let Some(control) = self.control(epoch) {
+                control.link.end(session);
+            }
+        }
+    }
+
+    /// The root learns of it at once, the agent at its next step. Messages in flight are lost.
+    pub(super) fn lose_stream(&mut self, index: usize) {
+        let now = self.now;
+        let machine = &mut self.machines[index];
+        let session = machine.session.take();
+        machine.agent.close();
+        machine.up.clear();
+        machine.down.clear();
+        machine.grace = None;
+        let Some((epoch, session)) = session else {
+            return;
+        };
+        if let Some(control) = self.control(epoch) {
+            control.end(session, now);
+        }
+    }
+
+    /// Delivers messages of a node's stream with random delays, in order.
+    pub(super) fn deliver(&mut self, index: usize) {
+        let now = self.now;
+        let delay = self.random.period(300);
+        let late = self.random.once_in(20);
+        let machine = &mut self.machines[index];
+        let Some((epoch, session)) = machine.session else {
+            return;
+        };
+        let control = self
+            .controls
+            .iter_mut()
+            .find(|control| control.epoch == epoch)
+            .unwrap();
+        while machine.up.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, up) = machine.up.pop_front().unwrap();
+            let received = control.fleet.receive(session, up, now);
+            control.reported(received.events);
+        }
+        if let Next::Send(down) = control.fleet.next(session, now) {
+            let earliest = machine.down.back().map_or(now, |(at, _)| *at);
+            let grantless = down.grant.is_none() && down.entries.is_empty();
+            if self.without == Without::GrantAfterAnswers && grantless {
+                // A grant in the first message, although control has not answered for all entries.
+                machine.kernel.lease_until = machine.clock(now) + LEASE;
+            }
+            if let Some(grant) = &down.grant
+                && self.without == Without::GrantInOrder
+                && now >= machine.frozen_until
+            {
+                machine.kernel.lease_until = Boottime(grant.beat_ns) + LEASE;
+            }
+            let at = if late { now + delay } else { now + TICK };
+            machine.down.push_back((at.max(earliest), *down));
+        }
+    }
+
+    pub(super) fn step_agent(&mut self, index: usize) {
+        let (now, without) = (self.now, self.without);
+        let activator = self.reaches_activator(index);
+        let machine = &self.machines[index];
+        if now < machine.frozen_until {
+            return;
+        }
+        let clock = machine.clock(now);
+        if machine.agent.is_silent(clock) {
+            self.lose_stream(index);
+        }
+        if self.machines[index].session.is_none()
+            && self.machines[index].control_cut_until <= now
+            && let Some(epoch) = self.dialled()
+        {
+            self.greet(index, epoch);
+        }
+        let up_delay = self.random.period(60);
+        let (machine, processes) = (&mut self.machines[index], &mut self.processes);
+        machine.observe(now, processes);
+        machine.probe(activator, now, without);
+        machine.finish_grace(now, processes, without);
+        while machine.grace.is_none() && machine.down.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, down) = machine.down.pop_front().unwrap();
+            if !machine.receive(down, now, processes, without) {
+                return self.lose_stream(index);
+            }
+        }
+        if let Some(up) = machine.agent.next(clock) {
+            let earliest = machine.up.back().map_or(now, |(at, _)| *at);
+            machine.up.push_back(((now + up_delay).max(earliest), up));
+        }
+    }
+
+    fn greet(&mut self, index: usize, epoch: u64) {
+        let now = self.now;
+        let machine = &mut self.machines[index];
+        let clock = machine.clock(now);
+        let mut up = machine.agent.open(clock);
+        let hello = up.hello.take().unwrap();
+        let control = self
+            .controls
+            .iter_mut()
+            .find(|control| control.epoch == epoch)
+            .unwrap();
+        let opened = control.fleet.hello(hello).unwrap();
+        log(now, || format!("n{index} greets control {epoch}"));
+        machine.session = Some((epoch, opened.session));
+        machine.up.push_back((now, up));
+        control.reported([opened.event]);
+    }
+}
