@@ -56,7 +56,7 @@ mod tests {
         drop(first);
         assert!(!adds.wait_for_none(Duration::from_millis(1)));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| adds.wait_for_none(Duration::from_secs(60)));
+            let waiting = scope.spawn(|| adds.wait_for_none(Duration::from_mins(1)));
             drop(second);
             assert!(waiting.join().unwrap());
         });
