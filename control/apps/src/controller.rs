@@ -26,10 +26,10 @@ use self::core::Core;
 use crate::actuator::{Actuator, Clients};
 use crate::config::Config;
 use crate::dispatch::Dispatch;
-use crate::epoch;
 use crate::event::{Event, Input, ShardEvent};
 use crate::shards::Shards;
 use crate::shared::Shared;
+use crate::{epoch, explain};
 
 /// Time beyond the node lease in which nodes of the store may connect after a start.
 const NODES_MARGIN: Duration = Duration::from_secs(5);

@@ -283,7 +283,7 @@ async fn a_fenced_client_writes_nothing_once_its_fence_does_not_hold() {
         fenced.delete::<Pod>(&key, &any).await.unwrap_err()
     ));
     let other = Guard::at(made.revision());
-    let conflict = fenced.update(&pod("a"), &other).await.unwrap_err();
+    let conflict = fenced.update(pod("a"), &other).await.unwrap_err();
     assert!(matches!(conflict, ClientError::Conflict { .. }));
     set("1").await;
     fenced.delete::<Pod>(&key, &any).await.unwrap();

@@ -51,11 +51,15 @@ fn a_released_address_is_quarantined_for_an_hour_while_others_are_free() {
     allocator.apply(&Record::Free(first, seconds(0)));
     let hour = seconds(3_600);
     for i in 0..239 {
-        let taken = take(&mut allocator, &format!("c{i}"), hour - seconds(1));
+        let taken = take(
+            &mut allocator,
+            &format!("c{i}"),
+            hour.saturating_sub(seconds(1)),
+        );
         assert_ne!(taken, first);
-        allocator.apply(&Record::Free(taken, hour - seconds(1)));
+        allocator.apply(&Record::Free(taken, hour.saturating_sub(seconds(1))));
     }
-    assert_eq!(allocator.usage(hour - seconds(1)).free, 0);
+    assert_eq!(allocator.usage(hour.saturating_sub(seconds(1))).free, 0);
     assert_eq!(allocator.usage(hour).free, 1);
 }
 

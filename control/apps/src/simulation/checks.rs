@@ -87,10 +87,10 @@ impl World {
             return;
         };
         let mut steady = BTreeMap::new();
-        for record in control.apps.records.values() {
+        for record in control.records() {
             let stays = |key: &&Key| {
                 let others = self.controls.iter();
-                let mut others = others.filter_map(|one| one.apps.records.get(&record.vip));
+                let mut others = others.filter_map(|one| one.record(record.vip));
                 others.all(|one| one.members.get(*key).is_some_and(Member::is_live))
             };
             let stored = |key: &Key| self.store.pods.get(key).and_then(|pod| ready(pod));
@@ -155,7 +155,7 @@ impl World {
     /// Pods of the app have failed, and the next one waits.
     fn backs_off(&self, vip: u32) -> bool {
         let records = self.controls.iter();
-        let mut records = records.filter_map(|control| control.apps.records.get(&vip));
+        let mut records = records.filter_map(|control| control.record(vip));
         records.any(|record| record.backoff.failures() > 1)
     }
 

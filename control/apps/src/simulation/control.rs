@@ -1,9 +1,11 @@
 //! One control of the simulation: the real controller, fleet root and link root, driven as their loops drive them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::link;
+use dormouse_cluster::Object;
 use dormouse_fleet::proto::{self, NodeConfig};
 use dormouse_fleet::root::{Event as FleetEvent, Root, Session, Settling};
 use dormouse_fleet::{Boottime, ServerConfig};
@@ -14,21 +16,28 @@ use super::{LEASE, Without};
 use crate::action::{Action, Status};
 use crate::actuator::convert::{entry_message, route_of};
 use crate::admission::Limits;
-use crate::apps::{Apps, Config, SLICE, SLICES};
+use crate::apps::{Apps, SLICE, SLICES};
+use crate::config::Config;
 use crate::controller::input_of;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
 use crate::nodes::ConnectedNode;
+use crate::record::AppRecord;
 use crate::shards::Shards;
+use crate::shared::Shared;
 
 /// Time after a start at which nodes that have not connected are lost.
 const OVERDUE: Duration = Duration::from_secs(3);
 /// Time in proxy mode before an app's last pod is removed.
 const GRACE: Duration = Duration::from_millis(200);
+/// The shards of a control.
+const SHARDS: usize = 2;
 
 pub(super) struct Control {
     pub(super) dispatch: Dispatch,
-    pub(super) apps: Apps,
+    shared: Arc<Shared>,
+    /// The shards.
+    apps: Vec<Apps>,
     pub(super) fleet: Root,
     pub(super) link: link::root::Root,
     pub(super) epoch: u64,
@@ -83,9 +92,12 @@ impl Control {
         if without == Without::CompleteAfterRoutes {
             link.complete();
         }
+        let shared = Arc::new(Shared::new(config, Shards::new(SHARDS), epoch));
+        let new = |number| Apps::new(Arc::clone(&shared), number);
         Self {
-            dispatch: Dispatch::new(Shards::new(1), config.ranges.clone()),
-            apps: Apps::new(config, epoch),
+            dispatch: Dispatch::new(shared.shards, shared.config.ranges.clone()),
+            apps: (0..SHARDS).map(new).collect(),
+            shared,
             fleet: Root::new(server, now),
             link,
             epoch,
@@ -100,6 +112,16 @@ impl Control {
             overdue_at: Some(now + OVERDUE),
             without,
         }
+    }
+
+    /// The apps that do not sleep.
+    pub(super) fn records(&self) -> impl Iterator<Item = &AppRecord> {
+        self.apps.iter().flat_map(|shard| shard.records.values())
+    }
+
+    /// An app that does not sleep.
+    pub(super) fn record(&self, vip: u32) -> Option<&AppRecord> {
+        self.apps[self.shared.shards.of(vip)].records.get(&vip)
     }
 
     /// A node's stream has opened or has brought events.
@@ -133,14 +155,15 @@ impl Control {
         self.watch(outside);
         self.take_reports(outside);
         self.ask_fleet(outside);
-        if self.apps.admission_due().is_some_and(|at| at <= now) {
-            self.apply(ShardEvent::Admission, outside);
-        }
+        let admitted = self.shared.admission.admit(now);
+        self.admitted(admitted, outside);
         while self.slice_due <= now {
             self.slice_due = self.slice_due + SLICE;
             self.slice = (self.slice + 1) % SLICES;
-            if !self.apps.is_idle() {
-                self.apply(ShardEvent::Slice(self.slice), outside);
+            for shard in 0..SHARDS {
+                if !self.apps[shard].is_idle() {
+                    self.apply(shard, ShardEvent::Slice(self.slice), outside);
+                }
             }
         }
         if self.overdue_at.take_if(|at| *at <= now).is_some() {
@@ -202,17 +225,30 @@ impl Control {
         for action in dispatched.actions {
             self.execute(action, outside);
         }
-        for (_, event) in dispatched.events {
-            self.apply(event, outside);
+        for (shard, event) in dispatched.events {
+            self.apply(shard, event, outside);
         }
     }
 
-    fn apply(&mut self, event: ShardEvent, outside: &mut Outside<'_>) {
-        let mut actions = self.apps.apply(outside.now, event);
-        // Where the controller visits several apps, they are in no order.
-        actions.sort_by_key(vip_of);
-        for action in actions {
+    fn apply(&mut self, shard: usize, event: ShardEvent, outside: &mut Outside<'_>) {
+        let mut effects = self.apps[shard].apply(outside.now, event);
+        if effects.ports_moved
+            && let Some(ports) = self.shared.ports.lock().take_changed()
+        {
+            self.link.ports(ports);
+        }
+        // Where a shard visits several apps, they are in no order.
+        effects.actions.sort_by_key(vip_of);
+        for action in effects.actions {
             self.execute(action, outside);
+        }
+        self.admitted(effects.admitted, outside);
+    }
+
+    /// It is the turn of apps of these shards.
+    fn admitted(&mut self, shards: Vec<usize>, outside: &mut Outside<'_>) {
+        for shard in shards {
+            self.apply(shard, ShardEvent::Admission, outside);
         }
     }
 
@@ -241,11 +277,16 @@ impl Control {
                 vip,
                 version,
                 route,
-            } => match route {
-                Some(route) => self.link.publish(vip, route_of(version, route)),
-                None => self.link.absent(vip),
-            },
-            Action::Listen { ports } => self.link.ports(ports),
+            } => {
+                // The streams are asked for their next messages in each step, and need not be woken.
+                match route {
+                    Some(route) => self.link.publish(vip, route_of(version, route)),
+                    None => self.link.absent(vip),
+                };
+            }
+            Action::Listen { ports } => {
+                self.link.ports(ports);
+            }
             Action::Run { node, spec } => {
                 self.fleet.run(&node, spec);
             }
@@ -283,7 +324,10 @@ fn job(action: Action) -> Option<Job> {
             entry,
         },
         Action::Delete { vip, pod } => Job::Delete { vip, pod },
-        Action::PodStatus { pod, status, .. } => Job::PodStatus { pod, status },
+        Action::PodStatus { pod, status, .. } => Job::PodStatus {
+            pod: pod.key(),
+            status,
+        },
         Action::NodeUp {
             node,
             status,

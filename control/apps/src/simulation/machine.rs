@@ -253,10 +253,11 @@ impl Machine {
             self.kernel.raised.clear();
             self.kernel.words.retain(|_, word| !word.gone);
             for (_, count) in std::mem::take(&mut self.kernel.counts) {
-                self.agent.count(Count {
+                let count = Count {
                     interval_ns,
                     ..count
-                });
+                };
+                self.agent.count(count, clock);
             }
         }
         for status in self.runtime.step(now, processes) {

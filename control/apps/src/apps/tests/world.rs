@@ -319,12 +319,6 @@ impl World {
 
     /// A pod as another control creates it.
     pub(super) fn new_pod(&self) -> Pod {
-        let pod = self.new_pod();
-        self.pod_appears(pod);
-    }
-
-    /// A pod as another control creates it.
-    pub(super) fn new_pod(&self) -> Pod {
         let mut pod = pod::of(self.app.as_ref().unwrap(), VIP, &pod::Names::new(9));
         pod.spec.as_mut().unwrap().node_name = Some("n1".into());
         pod
