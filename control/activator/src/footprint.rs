@@ -10,12 +10,12 @@ use crate::connection::HTTP2_STREAM_WINDOW_BYTES;
 
 /// A connection that has sent nothing.
 pub(crate) const OPEN_BYTES: usize = 4 * 1024;
-/// What an HTTP/1.1 connection needs besides: the read buffer.
-const OPEN_HTTP1_BYTES: usize = 8 * 1024;
+/// What an HTTP/1.1 connection needs besides: the read buffer and the parser's state, while a head is incomplete.
+const OPEN_HTTP1_BYTES: usize = 20 * 1024;
 /// What an HTTP/2 connection without streams needs besides.
 const OPEN_HTTP2_BYTES: usize = 16 * 1024;
 /// An HTTP/1.1 request, with the begin of its body.
-const HTTP1_BYTES: usize = 12 * 1024;
+const HTTP1_BYTES: usize = 4 * 1024;
 /// An HTTP/2 request without its body.
 const HTTP2_BYTES: usize = 16 * 1024;
 /// A field besides its name and value: its entry in the map and in the map's index.

@@ -59,7 +59,7 @@ async fn a_full_queue_is_answered_with_retry_after() {
 
 #[tokio::test]
 async fn parked_bytes_are_limited_over_all_apps() {
-    let rig = Rig::start_with(|config| config.parked_bytes_max = 30_000);
+    let rig = Rig::start_with(|config| config.parked_bytes_max = 12_000);
     rig.configure(|_route| {});
     let _waiting = [rig.spawn_get("/"), rig.spawn_get("/")];
     rig.parked(2).await;
@@ -137,7 +137,7 @@ async fn data_that_is_not_http_is_a_bad_request() {
 #[tokio::test]
 async fn connections_are_limited_by_their_memory_before_they_send_a_request() {
     let limited = || async {
-        let rig = Rig::start_with(|config| config.connection_bytes_max = 14_000);
+        let rig = Rig::start_with(|config| config.connection_bytes_max = 26_000);
         let pod = path_backend().await;
         rig.configure(|route| route.backends = vec![pod]);
         rig
