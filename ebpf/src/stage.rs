@@ -45,7 +45,7 @@ pub enum State {
     Closing,
     /// It has ended.
     Ended,
-    /// The entry of an earlier version's programs, which does not tell.
+    /// The entry was made by an earlier version's programs, which do not record it.
     Unknown,
 }
 

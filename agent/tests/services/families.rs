@@ -162,7 +162,7 @@ impl Dual {
     }
 
     /// The address that the backend sees. A pod's sockets are connected to the backend itself; packets to addresses for
-    /// clients outside are masqueraded whoever sends them, and so is what would come back to its sender.
+    /// clients outside are masqueraded, whatever their sender, and so is what would come back to its sender.
     fn seen(&self, from: Origin, kind: Kind, backend: Backend, v4: bool) -> IpAddr {
         let pod = || address(self.cluster.pod(0, 0), v4);
         match from {
