@@ -103,10 +103,7 @@ impl Dispatch {
                 }
             }
         }
-        let parts = parts.into_iter().enumerate();
-        let parts = parts.filter(|(_, part)| !part.is_empty());
-        out.events
-            .extend(parts.map(|(shard, part)| (shard, ShardEvent::Changes(part))));
+        out.events.extend(events(parts, ShardEvent::Changes));
     }
 
     fn fleet(&mut self, event: FleetEvent, out: &mut Dispatched) {
@@ -169,11 +166,18 @@ impl Dispatch {
         for item in items {
             parts[self.shards.of(vip_of(&item))].push(item);
         }
-        let parts = parts.into_iter().enumerate();
-        let parts = parts.filter(|(_, part)| !part.is_empty());
-        out.events
-            .extend(parts.map(|(shard, part)| (shard, event(part))));
+        out.events.extend(events(parts, event));
     }
+}
+
+/// One event for each shard whose part is not empty.
+fn events<T>(
+    parts: Vec<Vec<T>>,
+    event: impl Fn(Vec<T>) -> ShardEvent,
+) -> impl Iterator<Item = (usize, ShardEvent)> {
+    let parts = parts.into_iter().enumerate();
+    let parts = parts.filter(|(_, part)| !part.is_empty());
+    parts.map(move |(shard, part)| (shard, event(part)))
 }
 
 fn to_all(parts: &mut [Vec<(u64, Change)>], revision: u64, change: &Change) {

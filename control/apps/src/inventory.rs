@@ -4,7 +4,9 @@
 //! It is one part for all shards, and its changes reach them in order. So a pod is either among the lost ones of its node, or
 //! its change is marked: its node was lost before.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use dormouse_cluster::Key;
@@ -26,11 +28,40 @@ pub(crate) struct Inventory {
     up: BTreeSet<String>,
     /// Nodes in the store that were lost and have not reconnected.
     lost: BTreeSet<String>,
-    /// Status writes in progress, each with the newest one that waits for it.
-    writes: HashMap<Key, Option<(String, PodStatus)>>,
-    /// Writes of nodes in progress, each with the newest one that waits for it: the loss of a node must not be written after
-    /// its return.
-    node_writes: HashMap<String, Option<Action>>,
+    /// Writes of pods' statuses, each with the node that reported it.
+    writes: Writes<Key, (String, PodStatus)>,
+    /// Writes of nodes: the loss of a node must not be written after its return.
+    node_writes: Writes<String, Action>,
+}
+
+/// Writes of one kind, one per object at a time; of those that wait, only the newest is kept.
+#[derive(Debug)]
+struct Writes<K, W>(HashMap<K, Option<W>>);
+
+impl<K, W> Default for Writes<K, W> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Hash + Eq, W> Writes<K, W> {
+    /// Returns the write if it may begin now; else it waits for the one in progress.
+    fn begin(&mut self, object: K, write: W) -> Option<W> {
+        if let Some(waiting) = self.0.get_mut(&object) {
+            *waiting = Some(write);
+            return None;
+        }
+        self.0.insert(object, None);
+        Some(write)
+    }
+
+    /// The write of an object has ended; returns the one that has waited for it.
+    fn ended<Q: Hash + Eq + ?Sized>(&mut self, object: &Q) -> Option<W>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.remove(object).flatten()
+    }
 }
 
 impl Inventory {
@@ -83,7 +114,7 @@ impl Inventory {
             status: Box::new(status),
             boot_id,
         };
-        self.write_node(node.clone(), up, actions);
+        actions.extend(self.node_writes.begin(node.clone(), up));
         actions.push(Action::SyncPods { node, specs });
     }
 
@@ -98,7 +129,7 @@ impl Inventory {
         let pods = pods.collect();
         tracing::warn!(node, "node lost");
         let down = Action::NodeDown { node: node.clone() };
-        self.write_node(node, down, actions);
+        actions.extend(self.node_writes.begin(node, down));
         pods
     }
 
@@ -134,42 +165,29 @@ impl Inventory {
 
     /// The write of a pod's status has ended.
     pub(crate) fn status_written(&mut self, pod: &Key, actions: &mut Vec<Action>) {
-        if let Some(Some((node, status))) = self.writes.remove(pod) {
+        if let Some((node, status)) = self.writes.ended(pod) {
             self.write(pod.clone(), node, status, actions);
         }
     }
 
-    /// Writes a pod's status: one write per pod at a time; of those that wait, only the newest is kept.
+    /// Writes a pod's status, unless the pod is gone.
     fn write(&mut self, pod: Key, node: String, status: PodStatus, actions: &mut Vec<Action>) {
         let Some(known) = self.pods.get(&pod) else {
             return;
         };
-        if let Some(waiting) = self.writes.get_mut(&pod) {
-            *waiting = Some((node, status));
-            return;
-        }
-        self.writes.insert(pod, None);
-        actions.push(Action::PodStatus {
+        let write = self.writes.begin(pod, (node, status));
+        actions.extend(write.map(|(node, status)| Action::PodStatus {
             pod: Arc::clone(known),
             node,
             status: Box::new(status),
-        });
+        }));
     }
 
     /// The write of a node has ended.
     pub(crate) fn node_written(&mut self, node: &str, actions: &mut Vec<Action>) {
-        if let Some((node, Some(waiting))) = self.node_writes.remove_entry(node) {
-            self.write_node(node, waiting, actions);
+        if let Some(write) = self.node_writes.ended(node) {
+            actions.extend(self.node_writes.begin(node.to_owned(), write));
         }
-    }
-
-    fn write_node(&mut self, node: String, write: Action, actions: &mut Vec<Action>) {
-        if let Some(waiting) = self.node_writes.get_mut(&node) {
-            *waiting = Some(write);
-            return;
-        }
-        self.node_writes.insert(node, None);
-        actions.push(write);
     }
 
     /// Sends a changed pod to its node, to run it or to stop it.
