@@ -35,14 +35,23 @@ pub(crate) struct Request {
 struct Options {
     /// The measured programs: release builds.
     binaries: Binaries,
+    /// Groups of rows; all without any.
+    groups: Vec<String>,
     /// Set by Ctrl-C.
     interrupt: Interrupt,
 }
 
+impl Options {
+    /// Whether a group of rows is to be measured.
+    fn runs(&self, group: &str) -> bool {
+        self.groups.is_empty() || self.groups.iter().any(|name| name == group)
+    }
+}
+
 /// A benchmark.
 enum Bench {
-    /// It runs nodes in network namespaces, with BPF programs.
-    Nodes(fn(&Options) -> Result<Report>),
+    /// It runs nodes in network namespaces, with BPF programs, and has these groups of rows; without any it runs as a whole.
+    Nodes(fn(&Options) -> Result<Report>, &'static [&'static str]),
     /// It needs neither root nor BPF, and runs single groups of rows.
     Plain(fn(&[String]) -> Result<Report>),
 }
@@ -50,33 +59,48 @@ enum Bench {
 /// All benchmarks, by name.
 const BENCHES: [(&str, Bench); 6] = [
     ("apps", Bench::Plain(apps::run)),
-    ("cni", Bench::Nodes(cni::run)),
-    ("dataplane", Bench::Nodes(dataplane::run)),
-    ("flood", Bench::Nodes(flood::run)),
+    ("cni", Bench::Nodes(cni::run, &[])),
+    ("dataplane", Bench::Nodes(dataplane::run, &[])),
+    ("flood", Bench::Nodes(flood::run, flood::GROUPS)),
     ("store", Bench::Plain(store::run)),
-    ("wake", Bench::Nodes(wake::run)),
+    ("wake", Bench::Nodes(wake::run, &[])),
 ];
 
 impl Bench {
     fn run(&self, request: &Request) -> Result<Report> {
         match self {
             Self::Plain(bench) => bench(&request.groups),
-            Self::Nodes(bench) => {
-                let name = &request.name;
-                ensure!(
-                    request.groups.is_empty(),
-                    "the benchmark `{name}` runs as a whole: leave out `{}`",
-                    request.groups.join(" ")
-                );
+            Self::Nodes(bench, groups) => {
+                check_groups(request, groups)?;
                 root::require("bench")?;
                 setup::run()?;
                 bench(&Options {
                     binaries: binaries::build(binaries::Profile::Release)?,
+                    groups: request.groups.clone(),
                     interrupt: request.interrupt.clone(),
                 })
             }
         }
     }
+}
+
+fn check_groups(request: &Request, known: &[&str]) -> Result<()> {
+    let Some(wrong) = request
+        .groups
+        .iter()
+        .find(|name| !known.contains(&name.as_str()))
+    else {
+        return Ok(());
+    };
+    let name = &request.name;
+    ensure!(
+        !known.is_empty(),
+        "the benchmark `{name}` runs as a whole: leave out `{wrong}`"
+    );
+    bail!(
+        "the benchmark `{name}` has no group `{wrong}`; available: {}",
+        known.join(", ")
+    );
 }
 
 /// Runs the benchmark; an error names the rows that missed their bound.

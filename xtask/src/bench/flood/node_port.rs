@@ -1,0 +1,66 @@
+//! Many connections of few clients to one backend, by a node port.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::super::Options;
+use super::super::dataplane::{Bench, load_program};
+use super::connections::{Rate, connect};
+use super::node::{Node, world};
+use super::{TURNS, median};
+use crate::progress::Step;
+use crate::report::{Bound, Report, Row};
+
+/// Connections to a node port, and straight to the pod.
+const DENSE: Rate = Rate {
+    per_second: 10_000,
+    length: Duration::from_secs(1),
+};
+
+/// Compares a node port with its backend.
+pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
+    let world = world(1)?;
+    let bench = Bench {
+        options,
+        world: &world,
+        load: load_program(&options.binaries.hello)?,
+    };
+    let host = world.nodes().first().context("the world has no node")?;
+    let step = Step::begin("start a node");
+    let node = Node::start(&bench, host, &[])?;
+    step.done();
+    compare(&bench, &node, report)
+}
+
+fn compare(bench: &Bench<'_>, node: &Node, report: &mut Report) -> Result<()> {
+    let step = Step::begin("connect to a pod and to a node port, in turns");
+    let (mut ratios, mut pod_ms, mut port_ms) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut per_second, mut failed) = (Vec::new(), 0.0);
+    for turn in 0..TURNS {
+        let direct = connect(bench, node.server(turn), DENSE)?;
+        let by_port = connect(bench, node.node_port(turn), DENSE)?;
+        if turn == 0 {
+            continue;
+        }
+        failed += direct.failed + by_port.failed;
+        per_second.push(by_port.per_second);
+        ratios.push(by_port.p99 / direct.p99);
+        pod_ms.push(direct.p99);
+        port_ms.push(by_port.p99);
+    }
+    step.done();
+    let row = |name, value, unit| Row::measured(name, value, unit);
+    report.push(row(
+        "node port from 4 clients, reached",
+        median(per_second),
+        "connections/s",
+    ));
+    report.push(row("straight to the pod, p99", median(pod_ms), "ms"));
+    report.push(row("node port, p99", median(port_ms), "ms"));
+    let ratio = row("node port : straight to the pod, p99", median(ratios), "×");
+    report.push(ratio.must(Bound::AtMost(1.5)));
+    let lost = row("failed, node port and pod", failed, "connections");
+    report.push(lost.must(Bound::AtMost(0.0)));
+    Ok(())
+}
