@@ -6,12 +6,17 @@ use std::time::Duration;
 use dormouse_agent_datapath::{Datapath, Hook, Pinned, Verdict};
 use dormouse_rig::address::{CLIENT, POD};
 use dormouse_rig::frame::{ACK, End, FIN, RST, SYN, SYN_ACK, ends, tcp};
+use dormouse_rig::tcx::DROP;
 
 use super::node::{Node, given, serving, sleeping, with_node};
 use super::{THERE, arrive};
 
 /// A small table, so that it is full soon.
 const ROOM: u32 = 8_192;
+/// A table that connections in use fill almost, and their ports; and the ports of new ones.
+const TIGHT: u32 = 1_024;
+const USED: std::ops::Range<u16> = 20_000..20_490;
+const NEW: std::ops::Range<u16> = 30_000..32_000;
 /// Ports of clients: more connections than the table has room for.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 /// The pod's end of a connection to the VIP.
@@ -71,6 +76,33 @@ fn replies_of_new_connections_are_translated_although_the_table_is_full() {
         });
         assert_eq!(lost.count(), 0);
         assert_eq!(given(&datapath, Verdict::TableFull), 0);
+    });
+}
+
+#[test]
+fn a_new_connection_has_both_entries_or_none_while_all_others_are_in_use() {
+    with_node(|node| {
+        let datapath = node.open_sized(TIGHT);
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        let uses = |here| {
+            arrive(&datapath, &tcp(here, THERE, ACK));
+            reply(&datapath, here, ACK);
+        };
+        let in_use = || USED.map(|port| (CLIENT, port));
+        for here in in_use() {
+            arrive(&datapath, &tcp(here, THERE, SYN));
+            uses(here);
+        }
+        // Room is made of entries that no packet has used: of the first one of a new connection, while its second is inserted.
+        let half = NEW.filter(|port| {
+            if port % 50 == 0 {
+                in_use().for_each(uses);
+            }
+            let here = (CLIENT, *port);
+            let passes = arrive(&datapath, &tcp(here, THERE, SYN)).verdict != DROP;
+            passes && reply(&datapath, here, SYN_ACK) != (THERE, here)
+        });
+        assert_eq!(half.count(), 0);
     });
 }
 
