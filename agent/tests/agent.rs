@@ -14,7 +14,7 @@ use std::time::Duration;
 use dormouse_fleet::proto::{
     Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase,
 };
-use dormouse_fleet::{Event, Handle, Incoming, ServerConfig};
+use dormouse_fleet::{Boottime, Event, Handle, Incoming, ServerConfig};
 use dormouse_rig::address::{CONTROL, NODE, PREFIX};
 use dormouse_rig::{Agent, Node, PATIENCE, UPLINK, binaries, ip, on_node, wait};
 use nix::sys::signal::Signal;
@@ -59,6 +59,7 @@ impl Control {
         };
         let shutdown = CancellationToken::new();
         let (handle, events) = dormouse_fleet::start(config, shutdown.clone());
+        handle.confirmed(Boottime(u64::MAX));
         let listener = TcpListener::bind(address).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(dormouse_fleet::serve(

@@ -196,12 +196,12 @@ impl Roles {
         let epoch = epoch::take(client)
             .await
             .context("failed to take control of the fleet")?;
-        self.watch_epoch(client.clone(), epoch);
         let config = ServerConfig {
             lease: self.options.node_lease,
             ..ServerConfig::new(epoch, self.options.node_config(ranges))
         };
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
+        self.hold_epoch(client.clone(), epoch, fleet.clone());
         let (hub, link_events) = link::start(epoch);
         let kinds = reflector::Kinds::All;
         let changes = reflector::start(client.clone(), kinds, self.shutdown.clone());
@@ -236,11 +236,13 @@ impl Roles {
         Ok(Controller { fleet, hub, apps })
     }
 
-    /// Ends this control plane when another one has taken the epoch: its own writes are refused from then on.
-    fn watch_epoch(&mut self, client: Client, epoch: u64) {
-        let shutdown = self.shutdown.clone();
+    /// Confirms the epoch for the fleet. Ends this control plane when another one has taken it: its own writes are refused from then
+    /// on.
+    fn hold_epoch(&mut self, client: Client, epoch: u64, fleet: dormouse_fleet::Handle) {
+        let (shutdown, lease) = (self.shutdown.clone(), self.options.node_lease);
         self.running.spawn(async move {
-            match shutdown.run_until_cancelled(epoch::lost(&client, epoch)).await {
+            let held = epoch::hold(&client, epoch, lease, &fleet);
+            match shutdown.run_until_cancelled(held).await {
                 None => Ok(()),
                 Some(newer) => bail!(
                     "another control plane has taken over the fleet with epoch {newer}, this one had {epoch}: it ends, so that only one scales the apps"

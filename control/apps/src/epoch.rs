@@ -1,25 +1,25 @@
 //! The epoch of control: only the control with the highest one may remove pods.
 
-use std::pin::pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dormouse_cluster::client::{KeyRange, Previous};
 use dormouse_cluster::{Client, ClientError};
+use dormouse_fleet::lease::Terms;
+use dormouse_fleet::{Boottime, Handle as Fleet};
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
-use futures::StreamExt;
+use tokio::time::{MissedTickBehavior, timeout};
 
 /// The key that holds the newest control's epoch, as decimal text.
 pub const EPOCH_KEY: &str = "/registry/dormouse.dev/fleet/epoch";
 
-/// Wait before a failed watch of the epoch is resumed.
-const RETRY: Duration = Duration::from_secs(1);
+/// Confirmations of the epoch in one lease; one is valid for a third of it.
+const CONFIRMATIONS: u32 = 9;
+/// Longest interval of the confirmations, in which a control learns that another one has taken over.
+const CONFIRM_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// Takes the next epoch. It increases with every start; it is at least the wall clock's, so also if the store is empty.
 pub async fn take(client: &Client) -> Result<u64, ClientError> {
     loop {
-        let (found, _) = client.range(EPOCH_KEY, 0).await?;
-        let before = found.iter().find(|kv| kv.key() == EPOCH_KEY.as_bytes());
-        let (last, written) = before.map_or((0, 0), |kv| (parse(kv.value()), kv.mod_revision()));
+        let (last, written) = current(client).await?;
         let epoch = now_ms().max(last + 1);
         let txn = Txn::new()
             .when([Compare::mod_revision(EPOCH_KEY, CompareOp::Equal, written)])
@@ -35,38 +35,43 @@ pub fn is_current(epoch: u64) -> Compare {
     Compare::value(EPOCH_KEY, CompareOp::Equal, epoch.to_string())
 }
 
-/// Resolves when the store has another epoch than this control's, and returns it: from then on another control removes
-/// pods.
-pub async fn lost(client: &Client, epoch: u64) -> u64 {
+/// Confirms the epoch in the store, and passes the time of each confirmation on to the fleet: without one, nodes are sent nothing.
+/// Resolves when the store has another epoch, and returns it: from then on another control removes pods.
+pub async fn hold(client: &Client, epoch: u64, lease: Duration, fleet: &Fleet) -> u64 {
+    let mut times = tokio::time::interval((lease / CONFIRMATIONS).min(CONFIRM_INTERVAL_MAX));
+    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut failing = false;
     loop {
-        match other(client, epoch).await {
-            Ok(other) => return other,
-            Err(error) => tracing::debug!(%error, "the watch of the epoch failed, resuming it"),
+        times.tick().await;
+        let sent = Boottime::now();
+        // A later response would confirm nothing.
+        let read = timeout(Terms { lease }.confirmed(), current(client)).await;
+        let failed = match read {
+            Ok(Ok((found, _))) if found != epoch => return found,
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_elapsed) => Some("no response".to_owned()),
+        };
+        match &failed {
+            Some(error) if !failing => tracing::warn!(
+                error,
+                "the store does not confirm the epoch: nodes get no leases meanwhile, and use the activators when theirs end"
+            ),
+            None if failing => tracing::info!("the store confirms the epoch again"),
+            _ => {}
         }
-        tokio::time::sleep(RETRY).await;
+        if failed.is_none() {
+            fleet.confirmed(sent);
+        }
+        failing = failed.is_some();
     }
 }
 
-async fn other(client: &Client, epoch: u64) -> Result<u64, ClientError> {
-    let (found, revision) = client.range(EPOCH_KEY, 0).await?;
+/// The newest control's epoch, and the revision of its write; 0 without one. The read is linearizable, also in a cluster of etcd.
+async fn current(client: &Client) -> Result<(u64, i64), ClientError> {
+    let (found, _) = client.range(EPOCH_KEY, 0).await?;
     let found = found.iter().find(|kv| kv.key() == EPOCH_KEY.as_bytes());
-    let found = found.map_or(0, |kv| parse(kv.value()));
-    if found != epoch {
-        return Ok(found);
-    }
-    let range = KeyRange::of_prefix(EPOCH_KEY);
-    let mut watch = pin!(client.watch(&range, revision, Previous::LeftOut).await?);
-    while let Some(events) = watch.next().await {
-        for event in events? {
-            let found = event.value.as_deref().map_or(0, parse);
-            if event.path == EPOCH_KEY.as_bytes() && found != epoch {
-                return Ok(found);
-            }
-        }
-    }
-    Err(ClientError::Timeout {
-        after: Duration::ZERO,
-    })
+    Ok(found.map_or((0, 0), |kv| (parse(kv.value()), kv.mod_revision())))
 }
 
 fn parse(value: &[u8]) -> u64 {

@@ -1,6 +1,6 @@
 //! Simulation of the whole of control in virtual time: the controller, the fleet's root and nodes, and the link to an activator are
 //! the real pure cores; the store, the scheduler, kernels, processes and clients are models. Messages are late, streams break,
-//! networks are cut, machines and agents freeze and restart, control and activator die together or alone, two controls run at
+//! networks are cut, also those between control and the store, machines and agents freeze and restart, control and activator die together or alone, two controls run at
 //! once, calls have no response. Leaving out any one of the rules below makes a run fail; `control/fleet/tests/simulation` leaves
 //! out those of the fleet alone, over more seeds.
 //!
@@ -63,6 +63,8 @@ enum Without {
     HealthyWhenComplete,
     /// An activator uses its routes without a stream.
     RoutesOutliveStream,
+    /// A control sends nodes something only while the store has confirmed its epoch.
+    Confirmation,
 }
 
 /// Logs a step of a run that is reproduced.
@@ -93,8 +95,8 @@ fn run(seed: u64, without: Without) -> Result<Seen, String> {
     Ok(world.seen)
 }
 
-/// Control is away for [`ABSENCE`], perhaps with the activator; two apps are awake, the others sleep.
-fn world_without_control(seed: u64, both: bool, without: Without) -> Result<World, String> {
+/// Two apps are awake, and every node follows one of them; the others sleep.
+fn world_with_awake_apps(seed: u64, without: Without) -> Result<World, String> {
     let mut world = World::new(seed, without);
     for vip in [1, 4] {
         let (name, spec) = (world::app_name(vip), world::spec(vip, 1, 0));
@@ -103,15 +105,26 @@ fn world_without_control(seed: u64, both: bool, without: Without) -> Result<Worl
     world.run_still(300)?;
     world.send_to_all(1)?;
     world.run_still(300)?;
+    Ok(world)
+}
+
+/// Runs for [`ABSENCE`] after this fault, which takes control away from the store or from the nodes.
+fn run_without_control(mut world: World, fault: impl FnOnce(&mut World)) -> Result<World, String> {
     let pods = world.store.pods.clone();
-    world.kill_control_for(ABSENCE, both);
+    fault(&mut world);
     world.seen = Seen::default();
     let ticks = u32::try_from(ABSENCE.as_millis() / TICK.as_millis()).unwrap();
-    world.run_still(ticks - 1)?;
+    world.run_still(ticks - 100)?;
     if world.store.pods != pods {
         return Err("pods were changed without control".to_owned());
     }
     Ok(world)
+}
+
+/// Control and the activator are dead for [`ABSENCE`].
+fn world_without_control(seed: u64, without: Without) -> Result<World, String> {
+    let world = world_with_awake_apps(seed, without)?;
+    run_without_control(world, |world| world.kill_control_for(ABSENCE, true))
 }
 
 #[test]
@@ -132,13 +145,33 @@ fn everything_converges_and_nothing_is_sent_to_a_removed_pod() {
 #[test]
 fn awake_apps_are_served_by_their_nodes_while_control_and_activator_are_dead() {
     for seed in seeds(1..=2) {
-        let refused = world_without_control(seed, true, Without::Nothing).map(|world| world.seen);
+        let refused = world_without_control(seed, Without::Nothing).map(|world| world.seen);
         let refused = refused.unwrap_or_else(|error| panic!("SIMULATION_SEED={seed}: {error}"));
         assert_eq!(refused.refused, 0, "SIMULATION_SEED={seed}");
         assert!(refused.stale > 0, "no app was used without a lease");
     }
-    let world = world_without_control(1, true, Without::StaleMode).unwrap();
+    let world = world_without_control(1, Without::StaleMode).unwrap();
     assert!(world.seen.refused > 0);
+}
+
+#[test]
+fn awake_apps_are_served_while_control_cannot_reach_the_store() {
+    let run = |seed| {
+        let world = world_with_awake_apps(seed, Without::Nothing)?;
+        let mut world = run_without_control(world, |world| world.cut_store(ABSENCE))?;
+        let leased = world.machines.iter();
+        let leased = leased
+            .filter(|machine| machine.is_leased(world.now))
+            .count();
+        let before = world.seen;
+        world.send_to_all(1)?;
+        let answered = world.seen.direct + world.seen.proxied - before.direct - before.proxied;
+        world.run_until_quiet(600)?;
+        Ok::<_, String>((leased, before.refused, answered))
+    };
+    for seed in seeds(1..=2) {
+        assert_eq!(run(seed), Ok((0, 0, NODES)), "SIMULATION_SEED={seed}");
+    }
 }
 
 #[test]
@@ -157,8 +190,12 @@ fn leaving_out_any_rule_is_detected() {
         Without::CompleteAfterRoutes,
         Without::HealthyWhenComplete,
         Without::RoutesOutliveStream,
+        Without::Confirmation,
     ] {
-        let caught = seeds(SEEDS).find(|seed| run(*seed, without).is_err());
-        assert!(caught.is_some(), "no run failed without {without:?}");
+        let mut runs = seeds(SEEDS).map(|seed| (seed, run(seed, without)));
+        let (seed, failed) = runs
+            .find(|(_, run)| run.is_err())
+            .unwrap_or_else(|| panic!("no run failed without {without:?}"));
+        println!("without {without:?}: SIMULATION_SEED={seed}: {failed:?}");
     }
 }

@@ -20,6 +20,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Timeout of every wait.
 const DEADLINE: Duration = Duration::from_mins(1);
+/// The node lease.
+const LEASE: Duration = Duration::from_secs(2);
 const VIP: u32 = 1;
 const POD_ADDRESS: &str = "2001:db8:d0::1:0:7";
 
@@ -52,8 +54,10 @@ impl World {
         ));
         let taken = epoch::take(&client).await.unwrap();
         let mut config = ServerConfig::new(taken, proto::NodeConfig::default());
-        config.lease = Duration::from_secs(2);
+        config.lease = LEASE;
         let (fleet, fleet_events) = dormouse_fleet::start(config, shutdown.clone());
+        let (holder, held) = (client.clone(), fleet.clone());
+        tokio::spawn(async move { epoch::hold(&holder, taken, LEASE, &held).await });
         let (listener, control) = listen().await;
         tokio::spawn(dormouse_fleet::serve(
             Incoming::new(listener, 10),
@@ -81,7 +85,7 @@ impl World {
             scale_to_zero_grace: Duration::from_secs(1),
             tick: Duration::from_secs(2),
             epoch: taken,
-            node_lease: Duration::from_secs(2),
+            node_lease: LEASE,
             limits: dormouse_apps::Limits::default(),
         };
         let (apps, controller) = dormouse_apps::start(config, parts, shutdown.clone());

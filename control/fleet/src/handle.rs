@@ -72,6 +72,12 @@ impl Handle {
         state.settling.wake(vip);
     }
 
+    /// The store had this control's epoch at `at`, or later. For a third of the lease after it, nodes are sent entries, pods and
+    /// grants.
+    pub fn confirmed(&self, at: Boottime) {
+        self.change(|root| root.confirmed(at, Boottime::now()));
+    }
+
     /// Answers [`Event::Wanted`]: no such VIP exists.
     pub fn absent(&self, vip: u32) {
         let mut state = self.shared.state.lock();

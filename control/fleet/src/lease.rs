@@ -29,10 +29,16 @@ impl Terms {
         sent + self.usable()
     }
 
-    /// Time from the start of a root until no node can use a grant of an earlier one. That ends when it learns of the new epoch: at
-    /// most a third of the lease later.
+    /// Time for which a root sends messages after it has asked the store for its epoch, by its own clock.
+    pub fn confirmed(&self) -> Duration {
+        self.lease / 3
+    }
+
+    /// Time from the start of a root until no node can use a grant of an earlier one, which may have confirmed its epoch just before:
+    /// (L/3 + L)(1+2ρ) + 50 ms.
     pub fn inherited_until(&self, started: Boottime) -> Boottime {
-        self.usable_until(started) + self.lease / 3
+        let confirmed = self.confirmed();
+        self.usable_until(started) + confirmed + confirmed * (2 * DRIFT_PPM) / 1_000_000
     }
 
     /// Interval of a node's beats: three per lease.
@@ -57,5 +63,7 @@ mod tests {
         };
         assert_eq!(terms.usable(), Duration::from_millis(30_000 + 60 + 50));
         assert_eq!(terms.beat(), Duration::from_secs(10));
+        let inherited = terms.inherited_until(Boottime(0)).since(Boottime(0));
+        assert_eq!(inherited, Duration::from_millis(40_000 + 80 + 50));
     }
 }

@@ -32,6 +32,8 @@ pub struct Root {
     config: ServerConfig,
     terms: Terms,
     started: Boottime,
+    /// The store had this root's epoch then, or later.
+    confirmed_at: Option<Boottime>,
     /// The newest entry of each VIP that a node follows or that has ready pods.
     entries: BTreeMap<u32, Entry>,
     /// The nodes that follow each VIP.
@@ -48,7 +50,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// A root that starts at `now`.
+    /// A root that starts at `now`, when its epoch has been taken. It sends nothing before [`Root::confirmed`].
     pub fn new(config: ServerConfig, now: Boottime) -> Self {
         let terms = Terms {
             lease: config.lease,
@@ -57,6 +59,7 @@ impl Root {
             config,
             terms,
             started: now,
+            confirmed_at: None,
             entries: BTreeMap::new(),
             followers: BTreeMap::new(),
             unanswered: BTreeSet::new(),
@@ -174,9 +177,27 @@ impl Root {
         }
     }
 
+    /// The store had this root's epoch at `at`, or later. Returns the streams to wake, after a time in which none was sent anything.
+    pub fn confirmed(&mut self, at: Boottime, now: Boottime) -> Vec<Session> {
+        let was_confirmed = self.is_confirmed(now);
+        self.confirmed_at = self.confirmed_at.max(Some(at));
+        if was_confirmed || !self.is_confirmed(now) {
+            return Vec::new();
+        }
+        self.sessions.keys().copied().collect()
+    }
+
+    /// Whether another root can have taken over only just. Later, that one may have removed pods of the entries known here, and
+    /// started others.
+    pub fn is_confirmed(&self, now: Boottime) -> bool {
+        self.confirmed_at
+            .is_some_and(|at| now < at + self.terms.confirmed())
+    }
+
     /// The next message of a stream: entries with `settle` first, then other changes. A grant is added only if no change
-    /// remains.
+    /// remains. There is none while the epoch is not confirmed.
     pub fn next(&mut self, session: Session, now: Boottime) -> Next {
+        let is_confirmed = self.is_confirmed(now);
         let Some(peer) = self
             .sessions
             .get(&session)
@@ -184,6 +205,9 @@ impl Root {
         else {
             return Next::Closed;
         };
+        if !is_confirmed {
+            return Next::Idle;
+        }
         let root = peer::RootState {
             terms: self.terms,
             epoch: self.config.epoch,

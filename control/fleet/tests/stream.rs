@@ -34,6 +34,7 @@ async fn control() -> Control {
         ..ServerConfig::new(1, NodeConfig::default())
     };
     let (handle, events) = start(config, shutdown.clone());
+    handle.confirmed(Boottime(u64::MAX));
     let listener = TcpListener::bind("[::1]:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(serve(

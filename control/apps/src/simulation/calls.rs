@@ -47,6 +47,8 @@ pub(super) enum Job {
     },
     NodeUp(ConnectedNode),
     NodeDown(String),
+    /// Asks for the epoch, at this time.
+    Confirm(Boottime),
 }
 
 impl fmt::Display for Job {
@@ -71,6 +73,7 @@ impl fmt::Display for Job {
             }
             Self::NodeUp(node) => write!(f, "node up {}", node.name),
             Self::NodeDown(node) => write!(f, "node down {node}"),
+            Self::Confirm(at) => write!(f, "the epoch is asked for at {} ms", at.0 / 1_000_000),
         }
     }
 }
@@ -89,12 +92,19 @@ pub(super) struct Reply {
     pub(super) inputs: Vec<Input>,
     /// An entry to publish.
     pub(super) entry: Option<proto::Entry>,
+    /// Since when the epoch is confirmed, or that another control has taken it.
+    pub(super) epoch_read: Option<Result<Boottime, Replaced>>,
 }
+
+/// Another control has taken the epoch.
+pub(super) struct Replaced;
 
 pub(super) struct Calls {
     pending: Vec<Call>,
     replies: Vec<Reply>,
     random: Random,
+    /// Until when the network between a control and the store is cut, by epoch.
+    cuts: BTreeMap<u64, Boottime>,
     /// All calls are executed, and answered within 100 ms.
     pub(super) calm: bool,
     /// Calls of controls that had lost the epoch.
@@ -109,6 +119,7 @@ impl Calls {
             pending: Vec::new(),
             replies: Vec::new(),
             random: Random::new(seed.wrapping_add(2 << 40)),
+            cuts: BTreeMap::new(),
             calm: false,
             refused: 0,
             creates: BTreeMap::new(),
@@ -124,10 +135,27 @@ impl Calls {
         }
         self.pending.push(Call {
             epoch,
-            at: now + wait,
+            at: (now + wait).max(self.cut_until(epoch)),
             lost,
             job,
         });
+    }
+
+    /// Cuts the network between a control and the store. What is on its way arrives later.
+    pub(super) fn cut(&mut self, epoch: u64, until: Boottime) {
+        self.cuts.insert(epoch, until);
+        let calls = self.pending.iter_mut();
+        for call in calls.filter(|call| call.epoch == epoch) {
+            call.at = call.at.max(until);
+        }
+        let replies = self.replies.iter_mut();
+        for reply in replies.filter(|reply| reply.epoch == epoch) {
+            reply.at = reply.at.max(until);
+        }
+    }
+
+    pub(super) fn cut_until(&self, epoch: u64) -> Boottime {
+        self.cuts.get(&epoch).copied().unwrap_or_default()
     }
 
     /// A control is killed: half of its calls have been sent and are executed.
@@ -137,8 +165,11 @@ impl Calls {
             .retain(|call| call.epoch != epoch || random.once_in(2));
     }
 
+    /// Whether there is nothing but confirmations of the epoch.
     pub(super) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.replies.is_empty()
+        let mut pending = self.pending.iter();
+        pending.all(|call| matches!(call.job, Job::Confirm(_)))
+            && self.replies.iter().all(|reply| reply.epoch_read.is_some())
     }
 
     /// Executes the calls that are due; returns the results that are.
@@ -170,18 +201,24 @@ impl Calls {
         if current {
             return self.write(call, now, store);
         }
-        self.refused += 1;
         let mut reply = self.reply(call.epoch, now);
-        reply.inputs.push(refused(call.job));
+        match refused(call.job) {
+            Some(refused) => {
+                self.refused += 1;
+                reply.inputs.push(refused);
+            }
+            None => reply.epoch_read = Some(Err(Replaced)),
+        }
         reply
     }
 
     fn reply(&mut self, epoch: u64, now: Boottime) -> Reply {
         Reply {
             epoch,
-            at: now + self.random.period(50) + TICK,
+            at: (now + self.random.period(50) + TICK).max(self.cut_until(epoch)),
             inputs: Vec::new(),
             entry: None,
+            epoch_read: None,
         }
     }
 
@@ -236,6 +273,7 @@ impl Calls {
                 }
                 reply.inputs.push(Input::NodeWritten { node: name });
             }
+            Job::Confirm(at) => reply.epoch_read = (!lost).then_some(Ok(at)),
         }
         reply
     }
@@ -305,8 +343,8 @@ impl Calls {
     }
 }
 
-/// The result of a call whose epoch another control has replaced.
-fn refused(job: Job) -> Input {
+/// The result of a write whose epoch another control has replaced.
+fn refused(job: Job) -> Option<Input> {
     let event = match job {
         Job::Read { vip, .. } => Event::AppRead {
             vip,
@@ -323,10 +361,11 @@ fn refused(job: Job) -> Input {
             pod,
             gone: false,
         },
-        Job::PodStatus { pod, .. } => return Input::StatusWritten { pod },
+        Job::PodStatus { pod, .. } => return Some(Input::StatusWritten { pod }),
         Job::NodeUp(ConnectedNode { name, .. }) | Job::NodeDown(name) => {
-            return Input::NodeWritten { node: name };
+            return Some(Input::NodeWritten { node: name });
         }
+        Job::Confirm(_) => return None,
     };
-    event.into()
+    Some(event.into())
 }

@@ -10,7 +10,7 @@ use dormouse_fleet::proto::{self, NodeConfig};
 use dormouse_fleet::root::{Event as FleetEvent, Root, Session, Settling};
 use dormouse_fleet::{Boottime, ServerConfig};
 
-use super::calls::{Calls, Job, Reply};
+use super::calls::{Calls, Job, Replaced, Reply};
 use super::store::Store;
 use super::{LEASE, Without};
 use crate::action::{Action, Status};
@@ -41,8 +41,11 @@ pub(super) struct Control {
     pub(super) fleet: Root,
     pub(super) link: link::root::Root,
     pub(super) epoch: u64,
-    /// It has learned by then that another control has taken the epoch, and ends.
-    pub(super) ends_at: Option<Boottime>,
+    /// It has learned that another control has taken the epoch, and ends.
+    pub(super) replaced: bool,
+    /// When it asks the store for its epoch again, and until when it waits for the response.
+    confirm_due: Boottime,
+    confirm_until: Option<Boottime>,
     listed_at: Boottime,
     /// Place in the store's log.
     cursor: usize,
@@ -94,14 +97,20 @@ impl Control {
         }
         let shared = Arc::new(Shared::new(config, Shards::new(SHARDS), epoch));
         let new = |number| Apps::new(Arc::clone(&shared), number);
+        let mut fleet = Root::new(server, now);
+        if without == Without::Confirmation {
+            fleet.confirmed(Boottime(u64::MAX), now);
+        }
         Self {
             dispatch: Dispatch::new(shared.shards, shared.config.ranges.clone()),
             apps: (0..SHARDS).map(new).collect(),
             shared,
-            fleet: Root::new(server, now),
+            fleet,
             link,
             epoch,
-            ends_at: None,
+            replaced: false,
+            confirm_due: now,
+            confirm_until: None,
             listed_at,
             cursor: 0,
             lag: Duration::ZERO,
@@ -140,8 +149,9 @@ impl Control {
 
     pub(super) fn step(&mut self, outside: &mut Outside<'_>) {
         let now = outside.now;
+        self.confirm(outside);
         if !self.dispatch.is_listed() {
-            if now < self.listed_at {
+            if now < self.listed_at.max(outside.calls.cut_until(self.epoch)) {
                 if self.without == Without::ListFirst {
                     self.take_reports(outside);
                 }
@@ -177,7 +187,21 @@ impl Control {
         }
     }
 
+    /// Asks the store for the epoch, if that is due; a response that takes too long is not waited for.
+    fn confirm(&mut self, outside: &mut Outside<'_>) {
+        let now = outside.now;
+        self.confirm_until.take_if(|until| *until <= now);
+        if self.confirm_due <= now && self.confirm_until.is_none() {
+            self.confirm_due = now + LEASE / 9;
+            self.confirm_until = Some(now + LEASE / 3);
+            outside.calls.make(self.epoch, now, Job::Confirm(now));
+        }
+    }
+
     fn watch(&mut self, outside: &mut Outside<'_>) {
+        if outside.now < outside.calls.cut_until(self.epoch) {
+            return;
+        }
         let new = outside.store.log[self.cursor..].iter();
         let due = new.take_while(|written| written.at + self.lag <= outside.now);
         let batch: Vec<_> = due
@@ -212,6 +236,14 @@ impl Control {
     }
 
     pub(super) fn replied(&mut self, reply: Reply, outside: &mut Outside<'_>) {
+        match reply.epoch_read {
+            Some(Ok(at)) => {
+                self.confirm_until = None;
+                self.fleet.confirmed(at, outside.now);
+            }
+            Some(Err(Replaced)) => self.replaced = true,
+            None => {}
+        }
         if let Some(entry) = reply.entry {
             self.fleet.publish(entry);
         }

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use super::world::{PORT, World, app_name, key, spec};
-use super::{APPS, NODES, TICK, Without};
+use super::{APPS, NODES, TICK, Without, log};
 
 /// Longest fault, milliseconds.
 const PAUSE_MS_MAX: u64 = 4_000;
 
 /// Time between two looks whether anything still happens.
 const STILL_TICKS: u32 = 50;
-/// Longest time in which a control learns that another one has taken over, milliseconds: a third of the lease.
-const TAKEOVER_MS: u64 = 333;
 
 impl World {
     /// Runs `ticks` with all faults. Fails at the first violation.
@@ -113,9 +111,13 @@ impl World {
         }
         if self.random.once_in(600) && self.controls.len() == 1 {
             self.disturbs(pause);
-            let notices = self.random.below(TAKEOVER_MS);
-            self.controls[0].ends_at = Some(self.now + Duration::from_millis(notices));
+            if self.random.once_in(2) {
+                self.cut_store(pause);
+            }
             self.start_control();
+        }
+        if self.random.once_in(600) {
+            self.cut_store(pause);
         }
         if self.random.once_in(100) {
             let lag = self.random.period(300);
@@ -135,6 +137,20 @@ impl World {
         self.control_dead_until = self.disturbs(pause);
         if with_activator {
             self.kill_activator_for(pause);
+        }
+    }
+
+    /// The network between the store and all controls that run is cut.
+    pub(super) fn cut_store(&mut self, pause: Duration) {
+        let until = self.disturbs(pause);
+        for control in &self.controls {
+            log(self.now, || {
+                format!(
+                    "control {} cannot reach the store for {pause:?}",
+                    control.epoch
+                )
+            });
+            self.calls.cut(control.epoch, until);
         }
     }
 

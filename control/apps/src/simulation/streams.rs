@@ -33,9 +33,12 @@ impl World {
         let Some(activator) = &mut self.activator else {
             return Ok(());
         };
-        let settled = now.since(activator.attached_at) > Duration::from_secs(1);
-        if activator.session.is_some() && settled && activator.is_ready() {
-            self.current_at = now;
+        if let Some((epoch, _)) = activator.session {
+            // A control that cannot reach the store has no news.
+            let since = activator.attached_at.max(self.calls.cut_until(epoch));
+            if now.since(since) > Duration::from_secs(1) && activator.is_ready() {
+                self.current_at = now;
+            }
         }
         let ended = activator.step(now, &mut self.processes);
         self.take_ended(&ended)

@@ -205,7 +205,7 @@ impl World {
         let ended: Vec<u64> = self
             .controls
             .iter()
-            .filter(|control| control.ends_at.is_some_and(|at| at <= now))
+            .filter(|control| control.replaced)
             .map(|control| control.epoch)
             .collect();
         for epoch in ended {

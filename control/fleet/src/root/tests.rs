@@ -11,14 +11,20 @@ const TERMS: Terms = Terms { lease: LEASE };
 /// A time after the first lease of a new root.
 const LATER: Boottime = Boottime(100_000_000_000);
 
-fn root() -> Root {
-    let config = ServerConfig {
+fn config() -> ServerConfig {
+    ServerConfig {
         lease: LEASE,
         epoch: 1,
         node_config: NodeConfig::default(),
         boot_id: "boot".into(),
-    };
-    Root::new(config, Boottime(0))
+    }
+}
+
+/// A root whose epoch is confirmed for ever.
+fn root() -> Root {
+    let mut root = Root::new(config(), Boottime(0));
+    root.confirmed(Boottime(u64::MAX), LATER);
+    root
 }
 
 fn open(root: &mut Root, node: &str, follows: &[u32]) -> Session {
@@ -101,6 +107,27 @@ fn a_node_that_follows_too_many_vips_is_refused() {
         root().hello(hello),
         Err(HelloError::FollowsTooMany { .. })
     ));
+}
+
+#[test]
+fn nothing_is_sent_while_the_epoch_is_not_confirmed() {
+    let mut root = Root::new(config(), Boottime(0));
+    let session = open(&mut root, "n", &[1]);
+    root.publish(entry(1, 5));
+    root.receive(session, beat(LATER), LATER);
+    assert!(matches!(root.next(session, LATER), Next::Idle));
+    assert_eq!(root.confirmed(LATER, LATER), [session]);
+    assert!(sent(&mut root, session, LATER).grant.is_some());
+    assert_eq!(root.confirmed(LATER, LATER), []);
+    let over = LATER + LEASE / 3;
+    root.receive(session, beat(over), over);
+    root.publish(entry(1, 6));
+    assert!(matches!(root.next(session, over), Next::Idle));
+    let late = over + LEASE;
+    assert_eq!(root.confirmed(over, late), [], "it was asked for too early");
+    assert_eq!(root.confirmed(late, late), [session]);
+    let down = sent(&mut root, session, late);
+    assert_eq!((down.entries.len(), down.grant.is_some()), (1, true));
 }
 
 #[test]
@@ -426,8 +453,8 @@ fn an_acknowledgement_of_a_message_never_sent_is_ignored() {
 #[test]
 fn nothing_settles_before_the_leases_of_an_earlier_root_are_over() {
     let root = root();
-    // An earlier root may grant until it learns of this one.
-    let first = Boottime(0) + TERMS.usable() + LEASE / 3;
+    // An earlier root may have confirmed its epoch just before: (1 s + 3 s) × 1.002 + 50 ms.
+    let first = Boottime(0) + Duration::from_millis(4_058);
     assert_eq!(
         root.settling(1, 1, Boottime(0)),
         Settling::Wait(Some(first))
