@@ -259,9 +259,12 @@ impl Apps {
                 // A version without the pod must follow, also after the app's withdrawal.
                 record.deleted_at = Some(self.revision);
             }
+            // An earlier control may have published it. The newest entry of this one does not have it.
+            let published = record.published.entry.as_ref();
             Member {
-                // An earlier control may have published it.
-                exposure: Exposure::Listed,
+                exposure: published.map_or(Exposure::Listed, |_| {
+                    Exposure::Unlisted(record.published.version)
+                }),
                 ..Member::new(now, seen.template.clone())
             }
         });

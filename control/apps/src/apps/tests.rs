@@ -455,6 +455,19 @@ fn a_pod_that_appears_after_its_apps_withdrawal_is_removed() {
 }
 
 #[test]
+fn a_surplus_pod_that_appears_while_an_app_wakes_is_removed_without_another_entry() {
+    let mut world = small();
+    world.execute_all();
+    world.demand();
+    world.execute_all();
+    let late = world.new_pod();
+    world.pod_appears(late);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+    assert!(world.entry().asleep);
+}
+
+#[test]
 fn a_new_control_adopts_a_pod_of_an_app_whose_stored_status_is_asleep() {
     let mut world = small();
     world.execute_all();
