@@ -3,19 +3,30 @@
 use serde_json::{Map, Value};
 
 use super::role;
-use crate::error::CniError;
+use crate::error::{CniError, code};
 
-/// Capabilities that are not supported, each with the fix. A runtime sends only those that the configuration declares.
-const CAPABILITIES: [(&str, &str); 5] = [
+/// Keys of `runtimeConfig` that [`wanted`](super::wanted) reads.
+const DONE: [&str; 4] = ["ips", "mac", "bandwidth", "cohort"];
+
+/// Keys of `runtimeConfig` that describe the pod and ask for nothing.
+const DESCRIPTIONS: [&str; 2] = ["cgroupPath", "io.kubernetes.cri.pod-annotations"];
+
+/// Well-known capabilities that are not supported, each with the fix. A runtime sends only those that the configuration declares.
+const CAPABILITIES: [(&str, &str); 6] = [
     (
         "portMappings",
-        "there is no NAT; chain the portmap plugin and remove the capability from this one",
+        "a pod has no ports on its node: connect to its address or publish it by a Service of type NodePort or LoadBalancer; \
+         or chain the portmap plugin, and move the capability from this plugin to it",
     ),
     ("ipRanges", "addresses come from the node's own prefix"),
     ("dns", "set `dns` in the configuration"),
+    ("aliases", "names of pods are left to the cluster's DNS"),
     ("deviceID", "pods are wired by veth"),
     ("infinibandGUID", "pods are wired by veth"),
 ];
+
+/// The fix for every other key.
+const UNKNOWN: &str = "remove the capability from this plugin in the configuration";
 
 /// Fails with the first unsupported field.
 pub(super) fn check(conf: &Map<String, Value>, program: &str) -> Result<(), CniError> {
@@ -34,16 +45,30 @@ pub(super) fn check(conf: &Map<String, Value>, program: &str) -> Result<(), CniE
         let why = "addresses come from the node's agent; remove `ipam`";
         return Err(CniError::unsupported("ipam", value).details(why));
     }
-    for (key, why) in CAPABILITIES {
-        let value = conf.get("runtimeConfig").and_then(|r| r.get(key));
-        if let Some(value) = value.filter(|value| !is_empty(value)) {
-            return Err(CniError::unsupported(&format!("runtimeConfig.{key}"), value).details(why));
+    check_runtime(conf.get("runtimeConfig"))
+}
+
+/// Whatever a runtime requests is refused unless it is done: the conventions let a plugin ignore only `args`.
+fn check_runtime(config: Option<&Value>) -> Result<(), CniError> {
+    let Some(config) = config.filter(|value| !value.is_null()) else {
+        return Ok(());
+    };
+    let Value::Object(config) = config else {
+        let msg = format!("`runtimeConfig` is not an object: {config}");
+        return Err(CniError::new(code::DECODE, msg));
+    };
+    let is_read = |key: &str| DONE.contains(&key) || DESCRIPTIONS.contains(&key);
+    for (key, value) in config {
+        if !is_read(key) && !is_empty(value) {
+            let known = CAPABILITIES.iter().find(|(name, _)| name == key);
+            let fix = known.map_or(UNKNOWN, |(_, fix)| fix);
+            return Err(CniError::unsupported(&format!("runtimeConfig.{key}"), value).details(fix));
         }
     }
     Ok(())
 }
 
-fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

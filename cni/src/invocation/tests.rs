@@ -294,11 +294,60 @@ fn invalid_options_are_refused_by_key_and_value() {
             2,
             ["deviceID", "0000:00:1f.6"],
         ),
+        (
+            json!({"aliases": {"pods": ["web"]}}),
+            2,
+            ["runtimeConfig.aliases", "web"],
+        ),
+        (
+            json!({"x-vendor": {"a": 1}}),
+            2,
+            ["runtimeConfig.x-vendor", r#"{"a":1}"#],
+        ),
+        (
+            json!({"bandwidth": {"unshapedSubnets": ["::/0"]}}),
+            2,
+            ["runtimeConfig.bandwidth.unshapedSubnets", "::/0"],
+        ),
+        (json!({"bandwidth": 8}), 6, ["runtimeConfig.bandwidth", "8"]),
+        (json!(["ips"]), 6, ["runtimeConfig", r#"["ips"]"#]),
     ] {
         let error = wanted("", &json!({"runtimeConfig": runtime})).unwrap_err();
         assert_eq!(error.code, code, "{error}");
         assert!(parts.iter().all(|part| error.msg.contains(part)), "{error}");
     }
+}
+
+#[test]
+fn empty_requests_and_descriptions_of_the_pod_are_accepted() {
+    let empty = json!({
+        "portMappings": [], "dns": {}, "ipRanges": null, "deviceID": "", "x-vendor": {},
+        "cgroupPath": "/kubepods/pod1", "io.kubernetes.cri.pod-annotations": {"a": "b"},
+    });
+    let wanted = wanted("", &json!({"runtimeConfig": empty})).unwrap();
+    assert_eq!(wanted, Wanted::default());
+}
+
+#[test]
+fn the_shipped_configuration_asks_for_every_capability_that_is_read_and_for_ports() {
+    let text = include_str!("../../../deploy/cni/10-dormouse.conflist");
+    let list: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(
+        list["cniVersion"], "1.0.0",
+        "older runtimes know none later"
+    );
+    assert_eq!(list["cniVersions"], json!(["1.0.0", "1.1.0"]));
+    let plugin = &list["plugins"][0];
+    assert_eq!(
+        plugin["type"], "dormouse-cni",
+        "the file name of the program"
+    );
+    let declared = json!({"bandwidth": true, "ips": true, "mac": true, "portMappings": true});
+    assert_eq!(plugin["capabilities"], declared);
+    let ports = json!({"runtimeConfig": {"portMappings": [{"hostPort": 80, "containerPort": 80}]}});
+    let error = parse(Command::Add, &ports).unwrap_err();
+    assert_eq!(error.code, 2);
+    assert!(error.details.contains("NodePort"), "{error:?}");
 }
 
 #[test]
@@ -317,6 +366,10 @@ fn bandwidth_is_a_rate_and_a_burst_of_each_direction() {
         limit(both).unwrap().bandwidth,
         Some(Bandwidth { ingress, egress })
     );
+    let by_containerd =
+        json!({"IngressRate": 8000, "IngressBurst": 16000, "EgressRate": 0, "EgressBurst": 0});
+    let inward = limit(by_containerd).unwrap().bandwidth.unwrap();
+    assert_eq!((inward.ingress, inward.egress), (ingress, None));
     let one = json!({"egressRate": 1, "egressBurst": 2, "ingressRate": 0});
     assert_eq!(
         limit(one).unwrap().bandwidth,

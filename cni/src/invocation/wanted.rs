@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde_json::{Map, Value};
 
 use super::arguments::Arguments;
+use super::supported::is_empty;
 use crate::error::{CniError, code};
 use crate::message::{Bandwidth, Rate, Wanted};
 
@@ -131,22 +132,38 @@ fn mac_if_any(key: &str, text: &str) -> Result<Option<[u8; 6]>, CniError> {
     Ok(Some(mac))
 }
 
+/// Keys of the capability `bandwidth`, in bits per second and in bits. Containerd capitalises them: Go ignores the case of keys.
+const LIMITS: [&str; 4] = ["ingressRate", "ingressBurst", "egressRate", "egressBurst"];
+
 fn parse_bandwidth(value: &Value) -> Result<Option<Bandwidth>, CniError> {
+    let whole = "runtimeConfig.bandwidth";
+    let limits = value
+        .as_object()
+        .ok_or_else(|| decode(whole, value, "is not an object"))?;
+    let is_limit = |key: &str| LIMITS.iter().any(|limit| limit.eq_ignore_ascii_case(key));
+    let is_unknown = |key: &str, value| !is_limit(key) && !is_empty(value);
+    if let Some((key, value)) = limits.iter().find(|(key, value)| is_unknown(key, value)) {
+        let fix = "the limits apply to all of the pod's traffic";
+        return Err(CniError::unsupported(&format!("{whole}.{key}"), value).details(fix));
+    }
     let bandwidth = Bandwidth {
-        ingress: rate(value, "ingress")?,
-        egress: rate(value, "egress")?,
+        ingress: rate(limits, "ingress")?,
+        egress: rate(limits, "egress")?,
     };
     let limits = bandwidth.ingress.or(bandwidth.egress);
     Ok(limits.map(|_| bandwidth))
 }
 
 /// A rate needs its burst and the reverse; 0 counts as absent.
-fn rate(value: &Value, direction: &str) -> Result<Option<Rate>, CniError> {
+fn rate(limits: &Map<String, Value>, direction: &str) -> Result<Option<Rate>, CniError> {
     let number = |what: &str| {
         let key = format!("{direction}{what}");
-        match value.get(&key) {
-            None | Some(Value::Null) => Ok((key, 0)),
-            Some(number) => {
+        let found = limits
+            .iter()
+            .find(|(found, _)| found.eq_ignore_ascii_case(&key));
+        match found {
+            None | Some((_, Value::Null)) => Ok((key, 0)),
+            Some((_, number)) => {
                 let why = "is not a number of bits";
                 let full = format!("runtimeConfig.bandwidth.{key}");
                 let number = number.as_u64().ok_or_else(|| decode(&full, number, why))?;

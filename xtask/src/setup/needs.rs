@@ -161,6 +161,18 @@ pub(crate) const NEEDS: &[Need] = &[
         probe: Probe::File("/usr/lib/cni/bridge"),
         cure: Cure::Packages(&["containernetworking-plugins"]),
     },
+    Need {
+        name: "containerd",
+        why: "the tests of runtimes start pods with it (29 MB of packages, with runc)",
+        probe: Probe::Program("containerd"),
+        cure: Cure::Packages(&["containerd"]),
+    },
+    Need {
+        name: "podman",
+        why: "the tests of runtimes start containers with it (12 MB of packages)",
+        probe: Probe::Program("podman"),
+        cure: Cure::Packages(&["podman"]),
+    },
 ];
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ pub(crate) const REFERENCE: &[Deviation] = &[
         "STATUS does not look at the bridge",
     ),
     every("capabilities/mac that is none", INTERNAL),
+    every("capabilities/unknown ones are refused", "they are ignored"),
     every("capabilities/bandwidth out of a pod", OTHERS),
     every("capabilities/bandwidth into a pod", OTHERS),
     every("capabilities/bandwidth that is none", OTHERS),

@@ -27,7 +27,12 @@ pub(crate) const CASES: &[Case] = &[
         Newest,
         no_ports,
     ),
-    case("capabilities/unknown ones are ignored", All, unknown),
+    case("capabilities/unknown ones are refused", Newest, unknown),
+    case(
+        "capabilities/unknown keys beside them are ignored",
+        All,
+        unread,
+    ),
 ];
 
 const MAC: &str = "02:00:5e:10:20:30";
@@ -133,11 +138,16 @@ fn no_ports(stage: &mut Stage<'_>) -> Outcome {
         .map(drop)
 }
 
-/// A runtime passes only what a plugin declared; what is unknown to this release is no error.
+/// A runtime passes only what a plugin declared: what is unknown to this release was requested, and is not done.
 fn unknown(stage: &mut Stage<'_>) -> Outcome {
-    let pod = stage.pod("a");
+    let (pod, before) = (stage.pod("a"), stage.world());
     let add = stage.add("a", &pod).runtime("x-vendor", &json!({"a": [1]}));
-    add.conf(&json!({"x-vendor": true, "capabilities": {"ips": true}}))
-        .ok()
-        .map(drop)
+    add.fails_with(2, &["runtimeConfig.x-vendor", r#"{"a":[1]}"#])?;
+    stage.world().is_as(&before)
+}
+
+fn unread(stage: &mut Stage<'_>) -> Outcome {
+    let pod = stage.pod("a");
+    let more = json!({"x-vendor": true, "capabilities": {"ips": true}, "args": {"cni": {"x": 1}}});
+    stage.add("a", &pod).conf(&more).ok().map(drop)
 }

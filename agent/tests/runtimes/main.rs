@@ -1,0 +1,86 @@
+//! First contact: real container runtimes, as Debian ships them, with the configuration as shipped.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on says why and ends"
+)]
+
+mod containerd;
+mod cri;
+mod image;
+mod machine;
+mod podman;
+
+use std::net::Ipv6Addr;
+use std::process::Command;
+
+use containerd::Containerd;
+use dormouse_rig::on_node;
+use machine::{Machine, await_no_pod, dial, namespaces, pod_links, succeed};
+use podman::Podman;
+
+const REQUESTED: &str = "2001:db8:d0:0:0:1:0:42";
+const MAC: &str = "02:00:5e:10:20:30";
+
+/// A refused request for a port of the node names the alternatives, and leaves nothing.
+fn assert_refused(error: &str) {
+    for part in ["runtimeConfig.portMappings", "8080", "NodePort", "portmap"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(pod_links().is_empty());
+}
+
+#[test]
+fn containerd_runs_pods_as_a_kubelet_asks_it_to() {
+    on_node(|node| {
+        let machine = Machine::start(node);
+        let mut containerd = Containerd::start(&machine);
+        let pod = containerd.pod("plain");
+        let plain = containerd.cri.run_pod(pod).unwrap();
+        let address: Ipv6Addr = containerd.cri.address(&plain).parse().unwrap();
+        let namespaces = namespaces();
+        let [namespace] = &namespaces[..] else {
+            panic!("one pod has {namespaces:?}");
+        };
+        dial(namespace, address);
+        containerd.cri.remove_pod(&plain);
+        await_no_pod();
+
+        let limit = "kubernetes.io/ingress-bandwidth";
+        let pod = containerd.pod("slow").annotate(limit, "8M");
+        let slow = containerd.cri.run_pod(pod).unwrap();
+        let queues = succeed(Command::new("tc").args(["qdisc", "show"]));
+        assert!(
+            queues.contains("tbf") && queues.contains("rate 8Mbit"),
+            "{queues}"
+        );
+        containerd.cri.remove_pod(&slow);
+        await_no_pod();
+
+        let pod = containerd.pod("ports").port(8080, 80);
+        let error = containerd.cri.run_pod(pod).unwrap_err();
+        assert_refused(error.message());
+    });
+}
+
+#[test]
+fn podman_runs_containers_with_requested_addresses() {
+    on_node(|node| {
+        let machine = Machine::start(node);
+        let podman = Podman::start(&machine);
+        let plain = podman.start_container("plain", &[]);
+        dial(plain.namespace(), plain.address());
+        let wanted = ["--ip6", REQUESTED, "--mac-address", MAC];
+        let chosen = podman.start_container("chosen", &wanted);
+        assert_eq!(chosen.address(), REQUESTED.parse::<Ipv6Addr>().unwrap());
+        assert_eq!(chosen.mac(), MAC);
+        dial(chosen.namespace(), chosen.address());
+        for name in ["plain", "chosen"] {
+            podman.remove(name);
+        }
+        await_no_pod();
+        let error = podman.refuse("ports", &["--publish", "8080:80"]);
+        assert_refused(&error);
+    });
+}
