@@ -129,8 +129,9 @@ fn start(node: &Node, control: &str) -> Agent {
 fn touch_vip(node: &Node) {
     let procs = node.cgroup().join("cgroup.procs");
     let knock = format!(
-        "echo 0 > {}; exec timeout 1 python3 -c \"import socket; socket.create_connection(('{VIP}', 80), 0.2)\"",
-        procs.display()
+        "echo 0 > {}; exec timeout {} python3 -c \"import socket; socket.create_connection(('{VIP}', 80), 0.2)\"",
+        procs.display(),
+        PATIENCE.as_secs()
     );
     let _ = Command::new("sh")
         .args(["-c", &knock])
@@ -171,16 +172,18 @@ fn cohort(address: &str) -> u32 {
     u32::try_from(suffix >> 10).unwrap()
 }
 
+/// The output of a command of the agent.
+fn ask(node: &Node, arguments: &[&str]) -> String {
+    let output = node.home().command(arguments).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The agent's commands show the cohort.
 fn show_cohort(node: &Node, address: &str) {
-    let ask = |arguments: &[&str]| {
-        let output = node.home().command(arguments).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let explained = ask(&["explain", "address", address]);
+    let explained = ask(node, &["explain", "address", address]);
     let fact = format!("1 of cohort {COHORT}");
     assert!(explained.contains(&fact), "{explained}");
-    let pods = ask(&["get", "pods", "-o", "wide"]);
+    let pods = ask(node, &["get", "pods", "-o", "wide"]);
     assert!(pods.contains(&format!(" {COHORT} ")), "{pods}");
 }
 
@@ -262,6 +265,9 @@ async fn follow(node: &Node, control: &mut Control) {
         })
         .await;
     control.handle.publish(entry(1));
+    wait("the node to have the entry", || {
+        ask(node, &["get", "apps"]).contains(VIP)
+    });
     control.handle.publish(entry(2));
     settled(&control.handle, 2).await;
 }

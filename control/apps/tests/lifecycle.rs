@@ -34,7 +34,10 @@ struct World {
 
 /// A simulated node: acknowledges all messages, and only reports pods as running.
 struct Node {
+    control: String,
     link: Link,
+    /// The pods that are ready.
+    ready: Vec<PodStatus>,
     entry: Option<Entry>,
     pods: Vec<PodSpec>,
     stopped: Vec<String>,
@@ -128,6 +131,17 @@ impl World {
 
 impl Node {
     async fn join(control: &str) -> Self {
+        Self {
+            link: Self::open(control, &[]).await,
+            control: control.to_owned(),
+            ready: Vec::new(),
+            entry: None,
+            pods: Vec::new(),
+            stopped: Vec::new(),
+        }
+    }
+
+    async fn open(control: &str, ready: &[PodStatus]) -> Link {
         let channel = connect(endpoint(control).unwrap()).await.unwrap();
         let status = proto::NodeStatus {
             prefix: "2001:db8:d0::1:0:0/96".into(),
@@ -154,25 +168,24 @@ impl Node {
             beat: Some(Beat {
                 at_ns: Boottime::now().0,
             }),
+            pods: ready.to_vec(),
             ..Default::default()
         };
-        let link = Link::open(channel, first).await.unwrap();
-        Self {
-            link,
-            entry: None,
-            pods: Vec::new(),
-            stopped: Vec::new(),
-        }
+        Link::open(channel, first).await.unwrap()
     }
 
-    /// Takes messages in, and acknowledges them, until something is as wished.
+    /// Takes messages in, and acknowledges them, until something is as wished. A stream that ends, on a machine with too much to do,
+    /// is opened again as an agent does.
     async fn until(&mut self, what: &str, wished: impl Fn(&Self) -> bool) {
         let mut beat = tokio::time::interval(Duration::from_millis(300));
         let all = async {
             while !wished(self) {
                 tokio::select! {
                     down = self.link.receive() => {
-                        let down = down.unwrap();
+                        let Ok(down) = down else {
+                            self.link = Self::open(&self.control, &self.ready).await;
+                            continue;
+                        };
                         self.entry = down.entries.iter().rev().find(|entry| entry.vip == VIP).cloned().or(self.entry.take());
                         self.stopped.extend(down.run.iter().filter(|spec| spec.stop).map(|spec| spec.name.clone()));
                         self.pods.extend(down.run.into_iter().filter(|spec| !spec.stop));
@@ -200,8 +213,9 @@ impl Node {
         });
     }
 
+    /// Sends a message, unless the stream has ended.
     fn say(&self, up: Up) {
-        self.link.send(up).unwrap();
+        drop(self.link.send(up));
     }
 
     fn packet(&self) {
@@ -216,7 +230,7 @@ impl Node {
         });
     }
 
-    fn ready(&self, spec: &PodSpec) {
+    fn ready(&mut self, spec: &PodSpec) {
         let now = Boottime::now().0;
         let mut status = PodStatus {
             namespace: spec.namespace.clone(),
@@ -234,6 +248,7 @@ impl Node {
             ..Default::default()
         };
         status.set_phase(Phase::Running);
+        self.ready.push(status.clone());
         self.say(Up {
             pods: vec![status],
             ..Default::default()
