@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// A part of the JSON of a ready pod's status.
-const READY: &[u8] = br#""ready":true"#;
+const READY: &str = r#""ready":true"#;
 /// A part of the JSON of a sleeping app's status.
-const ASLEEP: &[u8] = br#""state":"Asleep""#;
+const ASLEEP: &str = r#""state":"Asleep""#;
 
 /// Watches the store's pods and apps; ends when it is dropped.
 pub(crate) struct Watch {
@@ -160,8 +160,8 @@ impl Seen {
     }
 }
 
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
+fn contains(text: &[u8], part: &str) -> bool {
+    str::from_utf8(text).is_ok_and(|text| text.contains(part))
 }
 
 #[cfg(test)]

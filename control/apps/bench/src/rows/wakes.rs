@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dormouse_rows::process::Process;
 use dormouse_rows::sample::Sample;
 use dormouse_rows::{Bound, Row};
 
@@ -68,7 +69,8 @@ pub(super) async fn run(options: &Options) -> Result<()> {
     report(&name, &beside, Some(&alone))?;
     drop((parked, none));
     rest(&watch).await;
-    burst(&nodes, &watch).await?;
+    let woken = woken + BESIDE.count as usize;
+    burst(&nodes, &watch, woken, up.process).await?;
     up.stop().await
 }
 
@@ -119,16 +121,23 @@ fn report(name: &str, sample: &Sample, none: Option<&Sample>) -> Result<()> {
     Ok(())
 }
 
-/// Wakes many apps at once.
-async fn burst(nodes: &Nodes, watch: &Watch) -> Result<()> {
+/// Wakes many apps at once, after this number of other apps. What has begun to follow the first wakes, up to ready pods in the
+/// store, takes its part of the CPU too, and so do the nodes and watches of this process.
+async fn burst(nodes: &Nodes, watch: &Watch, before: usize, control: Process) -> Result<()> {
     let keys: Vec<_> = BURST.vips().map(|vip| BURST.key(vip)).collect();
+    let own = Process(std::process::id());
+    let (control_before, own_before) = (control.cpu()?, own.cpu()?);
     let began = Instant::now();
     nodes.wake(BURST.vips()).await?;
+    let all = before + keys.len();
+    let what = "a pod of each app";
     watch
-        .until("a pod of each app", BURST_LIMIT, |seen| {
-            seen.woken(keys.len()) && seen.has_first(&keys)
-        })
+        .until(what, BURST_LIMIT, |seen| seen.woken(all))
         .await?;
+    let spent = [
+        control.cpu()?.saturating_sub(control_before),
+        own.cpu()?.saturating_sub(own_before),
+    ];
     let last = keys.iter().filter_map(|key| watch.first(key)).max();
     let elapsed = last.context("no app has a pod")?.duration_since(began);
     Row::new(
@@ -137,7 +146,23 @@ async fn burst(nodes: &Nodes, watch: &Watch) -> Result<()> {
         "/s",
     )
     .must(Bound::AtLeast(5_000.0))
-    .print()
+    .print()?;
+    let each = |spent: Duration| spent.as_secs_f64() * 1e6 / f64::from(BURST.count);
+    for (whose, spent) in [
+        "control with its store",
+        "the nodes and watches of the measurement",
+    ]
+    .into_iter()
+    .zip(spent)
+    {
+        Row::new(
+            format!("the same: CPU of {whose}, by wake"),
+            each(spent),
+            "µs",
+        )
+        .print()?;
+    }
+    Ok(())
 }
 
 /// Waits until nothing happens in the store.
