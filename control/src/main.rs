@@ -8,9 +8,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use dormouse::{activator, cli, up};
+use mimalloc::MiMalloc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+
+/// Control allocates on one thread what it frees on another, which costs the C library's allocator a lock.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The control plane for apps that scale to zero, and its client commands
 #[derive(Parser)]
