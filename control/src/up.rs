@@ -18,7 +18,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use dormouse_activator::link;
 use dormouse_apps::epoch;
-use dormouse_cluster::{Channel, Client, VipRange, channel, reflector};
+use dormouse_cluster::reflector::{self, Batch};
+use dormouse_cluster::{Channel, Client, VipRange, channel};
 use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_scheduler::SchedulerClient;
 use dormouse_store::server::raise_descriptor_limit;
@@ -27,6 +28,7 @@ use dormouse_store_command::Command;
 use dormouse_store_command::compaction::{self, Policy};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -38,6 +40,9 @@ use listeners::Listeners;
 
 /// History that the store keeps; the default of kube-apiserver's `--etcd-compaction-interval`.
 const HISTORY: Duration = Duration::from_mins(5);
+
+/// A scheduler that does not run yet, and its listener.
+type Standby = (dormouse_scheduler::Server, TcpListener);
 
 /// The roles that run in this process.
 struct Roles {
@@ -159,11 +164,16 @@ impl Roles {
         Ok(client)
     }
 
-    /// Starts the scheduler unless it is external; returns a channel to it.
-    fn scheduler(&mut self, client: &Client, listener: Option<TcpListener>) -> Result<Channel> {
+    /// A channel to the scheduler, and the scheduler unless it is external: its calls wait until it runs.
+    fn scheduler(
+        &self,
+        client: &Client,
+        listener: Option<TcpListener>,
+    ) -> Result<(Channel, Option<Standby>)> {
         let Some(listener) = listener else {
             let url = self.options.scheduler.clone();
-            return lazy(&url.unwrap_or_else(|| self.options.url(SCHEDULER_PORT)));
+            let external = lazy(&url.unwrap_or_else(|| self.options.url(SCHEDULER_PORT)))?;
+            return Ok((external, None));
         };
         ensure!(
             self.options.scheduler.is_none(),
@@ -171,10 +181,20 @@ impl Roles {
         );
         let scheduler = dormouse_scheduler::Server::new(client.clone());
         let service = channel::in_process(scheduler.in_process());
-        let served = scheduler.run(listener, self.shutdown.clone());
+        Ok((service, Some((scheduler, listener))))
+    }
+
+    /// Starts to follow the store for the controller, and for the scheduler in this process.
+    fn follow(&mut self, client: &Client, standby: Option<Standby>) -> mpsc::Receiver<Batch> {
+        let (client, shutdown) = (client.clone(), self.shutdown.clone());
+        let Some((scheduler, listener)) = standby else {
+            return reflector::start(client, reflector::Kinds::All, shutdown);
+        };
+        let (changes, pods_and_nodes) = reflector::start_shared(client, shutdown.clone());
+        let served = scheduler.run(listener, pods_and_nodes, shutdown);
         self.running
             .spawn(async move { served.await.context("scheduler failed") });
-        Ok(service)
+        changes
     }
 }
 
@@ -186,12 +206,12 @@ struct Controller {
 }
 
 impl Roles {
-    /// Takes the fleet's epoch, and starts the fleet, the link to the activators and the apps controller.
+    /// Takes the fleet's epoch, and starts the scheduler, the fleet, the link to the activators and the apps controller.
     async fn controller(
         &mut self,
         ranges: &[VipRange],
         client: &Client,
-        scheduler: Channel,
+        (scheduler, standby): (Channel, Option<Standby>),
     ) -> Result<Controller> {
         let epoch = epoch::take(client)
             .await
@@ -203,8 +223,7 @@ impl Roles {
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
         self.hold_epoch(client.clone(), epoch, fleet.clone());
         let (hub, link_events) = link::start(epoch);
-        let kinds = reflector::Kinds::All;
-        let changes = reflector::start(client.clone(), kinds, self.shutdown.clone());
+        let changes = self.follow(client, standby);
         let config = dormouse_apps::Config {
             ranges: ranges.to_vec(),
             scale_to_zero_grace: self.options.scale_to_zero_grace,

@@ -13,8 +13,7 @@ use dormouse_cluster::client::Guard;
 use dormouse_cluster::events::{self, EventType, Occurrence};
 use dormouse_cluster::{App, Channel, Client, ClientError, Key, Object};
 use dormouse_fleet::{Boottime, Handle as Fleet, proto};
-use dormouse_scheduler::SchedulerClient;
-use dormouse_scheduler::proto::PlaceRequest;
+use dormouse_scheduler::{SchedulerClient, place_request};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -232,19 +231,18 @@ impl Actuator {
                 // Written even if unchanged: the write's revision is the entry's version and must be new.
                 true
             };
-            let key = app.key();
-            let version = match write_known(&client, app.as_ref(), write).await {
-                Ok(version) => Some(version),
+            let written = match write_known(&client, app.as_ref(), write).await {
+                Ok(written) => Some(Arc::new(written)),
                 Err(ClientError::NotFound { .. }) => None,
                 Err(error) => {
-                    tracing::warn!(app = %key, error = %chain(&error), "cannot write an app's status");
+                    tracing::warn!(app = %app.key(), error = %chain(&error), "cannot write an app's status");
                     None
                 }
             };
-            if let (Some(version), Some(entry)) = (version, &entry) {
-                fleet.publish(entry_message(vip, version, entry));
+            if let (Some(written), Some(entry)) = (&written, &entry) {
+                fleet.publish(entry_message(vip, written.revision(), entry));
             }
-            Some(Event::Published { vip, version }.into())
+            Some(Event::Published { vip, app: written }.into())
         });
     }
 
@@ -348,10 +346,8 @@ async fn place(
     mut scheduler: SchedulerClient<Channel>,
     pod: &Pod,
 ) -> Result<Option<(String, Boottime)>, tonic::Status> {
-    let json =
-        serde_json::to_vec(pod).map_err(|error| tonic::Status::internal(error.to_string()))?;
-    let reply =
-        tokio::time::timeout(PLACE_TIMEOUT, scheduler.place(PlaceRequest { pod: json })).await;
+    let request = place_request(pod).map_err(|error| tonic::Status::internal(error.to_string()))?;
+    let reply = tokio::time::timeout(PLACE_TIMEOUT, scheduler.place(request)).await;
     let reply = reply
         .map_err(|_elapsed| tonic::Status::deadline_exceeded("no response within 1 s"))??
         .into_inner();

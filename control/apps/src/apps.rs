@@ -44,7 +44,7 @@ pub struct Apps {
     pub(crate) shared: Arc<Shared>,
     shard: usize,
     /// The apps that do not sleep, and those whose state is being published.
-    pub(crate) records: BTreeMap<u32, AppRecord>,
+    pub(crate) records: BTreeMap<u32, Box<AppRecord>>,
     /// All others.
     pub(crate) sleep: Sleep,
     /// The sleeping apps that are being read from the store.
@@ -54,7 +54,7 @@ pub struct Apps {
     is_listed: bool,
     pub(crate) wakes: Wakes,
     /// The VIP index of each app in `records` that exists.
-    index: BTreeMap<Key, u32>,
+    index: HashMap<Key, u32>,
     awake: Awake,
     loads: Loads,
     seconds: u64,
@@ -73,7 +73,7 @@ impl Apps {
             is_listed: false,
             wakes: Wakes::new(shared.shards.count()),
             shared,
-            index: BTreeMap::new(),
+            index: HashMap::new(),
             awake: Awake::default(),
             loads: Loads::default(),
             seconds: 0,
@@ -135,7 +135,7 @@ impl Apps {
                 }
             }
             Event::Created { vip, pod, written } => self.created(vip, &pod, written, turn),
-            Event::Published { vip, version } => self.published(vip, version, turn),
+            Event::Published { vip, app } => self.published(vip, app, turn),
             Event::Settled { vip, version } => self.settled(vip, version, turn),
             Event::Deleted { vip, pod, gone } => self.deleted(vip, &pod, gone),
             Event::AppRead { vip, read } => self.app_read(vip, read, turn),
@@ -158,7 +158,7 @@ impl Apps {
         record.sleep_if_idle(turn.now);
         let counted = record.app.as_ref().map(|_| {
             (
-                StateValue::from(plan::status(record).state),
+                StateValue::from(plan::state(record).0),
                 ModeValue::from(record.mode()),
             )
         });
@@ -202,7 +202,7 @@ impl Apps {
         match change {
             Change::App(key, vip, app) => {
                 let before = self.port_of(&key);
-                let touched = self.app(&key, vip, &app, turn);
+                let touched = self.app(&key, vip, app, turn);
                 self.port_moved(before, self.port_of(&key), turn);
                 touched
             }
@@ -271,7 +271,7 @@ impl Apps {
         let was_ready = member.ready_since.is_some();
         member.ready_since = seen.ready.and(member.ready_since.or(Some(now)));
         if !was_ready && member.ready_since.is_some() {
-            tracing::info!(app = %record.key, pod = %key, "pod ready");
+            tracing::debug!(app = %record.key, pod = %key, "pod ready");
         }
         let node = seen.node.clone().unwrap_or_default();
         member.seen = Some(seen);
@@ -307,6 +307,6 @@ impl Apps {
         let mut record = AppRecord::new(vip, owner, now);
         record.begin(now);
         record.deleted_at = Some(self.revision);
-        self.records.insert(vip, record);
+        self.records.insert(vip, Box::new(record));
     }
 }

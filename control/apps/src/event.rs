@@ -167,8 +167,8 @@ pub enum Event {
     Published {
         /// The app's VIP index.
         vip: u32,
-        /// The store's revision of the write; none: it failed.
-        version: Option<u64>,
+        /// The app as it was written, with the store's revision of the write; none: it failed.
+        app: Option<Arc<App>>,
     },
     /// No node uses an older version of an entry.
     Settled {

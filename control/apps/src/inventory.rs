@@ -20,7 +20,7 @@ use crate::{nodes, pod};
 /// The nodes and pods.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    pods: BTreeMap<Key, Arc<Pod>>,
+    pods: HashMap<Key, Arc<Pod>>,
     on_node: BTreeMap<String, BTreeSet<Key>>,
     /// Nodes in the store, and whether they are ready there.
     nodes: BTreeMap<String, bool>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
-use dormouse_cluster::Key;
+use dormouse_cluster::{Key, StoredApp};
 use dormouse_fleet::Boottime;
 
 use crate::action::{Action, Entry, Status};
@@ -78,6 +78,8 @@ pub(crate) struct Published {
     pub(crate) wanted: bool,
     /// The write in progress.
     pub(crate) in_progress: Option<(Status, Option<Listing>)>,
+    /// The newest change of the app that arrived meanwhile.
+    pub(crate) changed: Option<Box<StoredApp>>,
     /// The version with which proxy mode began, while it lasts.
     pub(crate) proxy_since: Option<u64>,
     /// No node uses an older version than this.

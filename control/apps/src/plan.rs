@@ -7,7 +7,7 @@ mod resume;
 use dormouse_cluster::{App, Key, Mode, Object, events};
 use dormouse_fleet::Boottime;
 
-pub(crate) use publish::{asleep, listing, same_routing, status, written};
+pub(crate) use publish::{asleep, listing, same_routing, state, status, written};
 pub(crate) use resume::resume;
 
 use crate::action::{Action, Failure, Route};
@@ -51,6 +51,9 @@ fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
     }
     let wanted = record.wanted();
     let surplus = record.live().saturating_sub(wanted);
+    if surplus == 0 {
+        return;
+    }
     let mut live: Vec<_> = record
         .members
         .iter()
@@ -91,7 +94,29 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
         record.held = None;
         return;
     };
-    let mut missing = record.wanted().saturating_sub(record.live());
+    let missing = record.wanted().saturating_sub(record.live());
+    let missing = missing.saturating_sub(reuse(record, missing));
+    let missing = match record.backoff.wait(now) {
+        Some(_) => 0,
+        None => missing,
+    };
+    for _ in 0..record.admit(missing, &shared.admission) {
+        let pod = pod::of(&app, record.vip, &shared.names);
+        record
+            .members
+            .insert(pod.key(), Member::new(now, record.template.clone()));
+        actions.push(Action::Create {
+            vip: record.vip,
+            pod: Box::new(pod),
+        });
+    }
+}
+
+/// Takes up to so many draining pods back; returns how many.
+fn reuse(record: &mut AppRecord, missing: usize) -> usize {
+    if missing == 0 {
+        return 0;
+    }
     let template = &record.template;
     let reusable = |member: &&mut Member| {
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
@@ -103,23 +128,12 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
     };
     let mut reused: Vec<&mut Member> = record.members.values_mut().filter(reusable).collect();
     reused.sort_by_key(|member| (member.ready_since.is_none(), member.created));
+    let mut count = 0;
     for member in reused.into_iter().take(missing) {
         member.draining = false;
-        missing -= 1;
+        count += 1;
     }
-    if record.backoff.wait(now).is_some() {
-        missing = 0;
-    }
-    for _ in 0..record.admit(missing, &shared.admission) {
-        let pod = pod::of(&app, record.vip, &shared.names);
-        record
-            .members
-            .insert(pod.key(), Member::new(now, record.template.clone()));
-        actions.push(Action::Create {
-            vip: record.vip,
-            pod: Box::new(pod),
-        });
-    }
+    count
 }
 
 /// An event about the limit because of which the app lacks pods, at most one a minute.
@@ -140,8 +154,8 @@ fn held(record: &mut AppRecord, now: Boottime) -> Option<Action> {
 
 /// Sends the ready pods to the activators.
 fn route(record: &mut AppRecord, actions: &mut Vec<Action>) {
-    let route = route_of(record);
-    if route != record.route {
+    if !is_routed(record) {
+        let route = route_of(record);
         record.route.clone_from(&route);
         actions.push(Action::Route {
             vip: record.vip,
@@ -151,13 +165,30 @@ fn route(record: &mut AppRecord, actions: &mut Vec<Action>) {
     }
 }
 
+/// Whether the activators have the app's route. Most plans change none: this makes no copy of it.
+fn is_routed(record: &AppRecord) -> bool {
+    let (Some(app), Some(route)) = (&record.app, &record.route) else {
+        return record.app.is_none() && record.route.is_none();
+    };
+    let name = route.name.strip_prefix(route.tenant.as_str());
+    let name = name.and_then(|name| name.strip_prefix('/'));
+    route.tenant == record.key.namespace
+        && name == Some(record.key.name.as_str())
+        && route.port == app.spec.port
+        && route.container_concurrency == app.spec.scale.container_concurrency
+        && route.timeout == app.spec.timeout()
+        && route.serving == is_serving(record)
+        && route.backends == record.backends()
+}
+
+fn is_serving(record: &AppRecord) -> bool {
+    let entry = record.published.entry.as_ref();
+    entry.is_some_and(|entry| entry.mode == Mode::Serve)
+}
+
 /// The app's route; none: it was deleted.
 pub(crate) fn route_of(record: &AppRecord) -> Option<Route> {
-    let serving = record
-        .published
-        .entry
-        .as_ref()
-        .is_some_and(|entry| entry.mode == Mode::Serve);
+    let serving = is_serving(record);
     record.app.as_ref().map(|app| Route {
         name: record.key.to_string(),
         tenant: record.key.namespace.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dormouse_autoscaler::decider::{Decider, NoDecision, Stat};
 use dormouse_autoscaler::kpa::{self, Activity, Inputs, Reason, Reconciler};
 use dormouse_autoscaler::{Decision, Settings};
-use dormouse_cluster::{App, AppStatus, Key, Mode, Object};
+use dormouse_cluster::{App, AppStatus, Key, Mode, Object, StoredApp};
 use dormouse_fleet::Boottime;
 
 use crate::action::Route;
@@ -178,6 +178,21 @@ impl AppRecord {
                 .app
                 .as_ref()
                 .is_some_and(|known| known.metadata.uid == app.metadata.uid)
+    }
+
+    /// The revision of this record's app; none if `stored` is not a state of it.
+    pub(crate) fn revision_of(&self, key: &Key, stored: &StoredApp) -> Option<u64> {
+        let known = self.app.as_ref().filter(|_| self.key == *key)?;
+        let uid = known.metadata.uid.as_deref().unwrap_or_default();
+        (uid == stored.uid).then(|| known.revision())
+    }
+
+    /// The app as this control has written it. If its manifest has changed too, that arrives as a change of the cluster.
+    pub(crate) fn app_written(&mut self, app: Arc<App>) {
+        let known = self.app.as_ref().filter(|_| self.is_of(&app));
+        if known.is_some_and(|known| known.spec == app.spec && known.revision() < app.revision()) {
+            self.app = Some(app);
+        }
     }
 
     /// Another app has the VIP now. The pods of the previous one are removed, as those of any deleted app.

@@ -31,9 +31,16 @@ const REPLY_BYTES_MAX: usize = 256 << 20;
 /// Attempts of a read-modify-write that conflicts with other writers.
 const MODIFY_ATTEMPTS_MAX: u32 = 16;
 
-/// A client of the store; clones share its connection.
+/// A client of the store; clones share its connection, and cost nothing.
 #[derive(Clone)]
 pub struct Client {
+    services: Arc<Services>,
+    /// A condition of all writes of objects.
+    fence: Option<Arc<Compare>>,
+}
+
+/// The clients of the store's services.
+struct Services {
     kv: etcd_client::KvClient,
     /// Reads of objects, which do not wait for the writes of others.
     reads: Batches,
@@ -41,8 +48,6 @@ pub struct Client {
     writes: Batches,
     watch: etcd_client::WatchClient,
     lease: etcd_client::LeaseClient,
-    /// A condition of all writes of objects.
-    fence: Option<Compare>,
 }
 
 /// The keys from `start` on, below `end`.
@@ -139,7 +144,7 @@ impl Client {
         let kv = client
             .kv_client()
             .max_decoding_message_size(REPLY_BYTES_MAX);
-        Self {
+        let services = Services {
             reads: Batches::start(kv.clone()),
             writes: Batches::start(kv.clone()),
             kv,
@@ -147,6 +152,9 @@ impl Client {
                 .watch_client()
                 .max_decoding_message_size(REPLY_BYTES_MAX),
             lease: client.lease_client(),
+        };
+        Self {
+            services: Arc::new(services),
             fence: None,
         }
     }
@@ -156,14 +164,14 @@ impl Client {
     #[must_use]
     pub fn fenced(&self, fence: Compare) -> Self {
         Self {
-            fence: Some(fence),
-            ..self.clone()
+            services: Arc::clone(&self.services),
+            fence: Some(Arc::new(fence)),
         }
     }
 
     /// Reads one object; `None` when it does not exist.
     pub async fn get<K: Object>(&self, key: &Key) -> Result<Option<K>, ClientError> {
-        let read = self.reads.run(Operation::read(K::path(key)));
+        let read = self.services.reads.run(Operation::read(K::path(key)));
         let answer = with_answer(read).await?;
         match answer.response {
             TxnOpResponse::Get(found) => found.kvs().first().map(decode).transpose(),
@@ -213,21 +221,6 @@ impl Client {
         Ok(with_revision(object, revision))
     }
 
-    /// Replaces an object as [`Client::update`] does; returns the revision. The object is encoded at once: a write that is
-    /// in progress has no more than its bytes.
-    pub fn replace<K: Object>(
-        &self,
-        mut object: K,
-        guard: &Guard,
-    ) -> impl Future<Output = Result<u64, ClientError>> + Send + use<'_, K> {
-        object.meta_mut().resource_version = None;
-        let path = K::path(&object.key());
-        let (guard, conditions) = (guard.clone(), self.conditions(guard.condition(&path)));
-        let put = encode(&object).map(|value| Operation::put(path.clone(), conditions, value));
-        drop(object);
-        async move { self.guarded_write(path, &guard, put?).await }
-    }
-
     /// Deletes an existing object if `guard` holds; returns the revision of the deletion.
     pub async fn delete<K: Object>(&self, key: &Key, guard: &Guard) -> Result<u64, ClientError> {
         let path = K::path(key);
@@ -259,7 +252,7 @@ impl Client {
 
     /// Runs a transaction.
     pub async fn txn(&self, txn: Txn) -> Result<TxnResponse, ClientError> {
-        let mut kv = self.kv.clone();
+        let mut kv = self.services.kv.clone();
         with_timeout(kv.txn(txn)).await
     }
 
@@ -284,7 +277,7 @@ impl Client {
             .with_range(range.end.clone())
             .with_limit(PAGE_LEN)
             .with_revision(signed(revision));
-        let mut kv = self.kv.clone();
+        let mut kv = self.services.kv.clone();
         let mut reply = with_timeout(kv.get(range.start.clone(), Some(options))).await?;
         let header = reply.header();
         let current = header.map_or(0, etcd_client::ResponseHeader::revision);
@@ -314,7 +307,7 @@ impl Client {
         previous: Previous,
     ) -> Result<impl Stream<Item = Result<Vec<WatchEvent>, ClientError>> + Send + use<>, ClientError>
     {
-        watch::start(self.watch.clone(), range, revision, previous).await
+        watch::start(self.services.watch.clone(), range, revision, previous).await
     }
 
     /// Creates or replaces an object, attached to a lease of `ttl_s` seconds.
@@ -323,7 +316,7 @@ impl Client {
         object: &K,
         ttl_s: i64,
     ) -> Result<(), ClientError> {
-        let (mut lease, mut kv) = (self.lease.clone(), self.kv.clone());
+        let (mut lease, mut kv) = (self.services.lease.clone(), self.services.kv.clone());
         let granted = with_timeout(lease.grant(ttl_s, None)).await?;
         let options = PutOptions::new().with_lease(granted.id());
         with_timeout(kv.put(K::path(&object.key()), encode(object)?, Some(options))).await?;
@@ -332,7 +325,8 @@ impl Client {
 
     /// The compares of a transaction with a condition of its own.
     fn conditions(&self, own: Compare) -> Vec<Compare> {
-        self.fence.iter().cloned().chain([own]).collect()
+        let fence = self.fence.as_deref().cloned();
+        fence.into_iter().chain([own]).collect()
     }
 
     /// Runs a write of an existing object at `path`, which has the condition of `guard`; returns the new revision.
@@ -353,7 +347,7 @@ impl Client {
     }
 
     async fn write(&self, write: Operation) -> Result<Written, ClientError> {
-        let answer = with_answer(self.writes.run(write)).await?;
+        let answer = with_answer(self.services.writes.run(write)).await?;
         let TxnOpResponse::Txn(reply) = answer.response else {
             return Ok(Written::Refused { found: None });
         };

@@ -1,11 +1,11 @@
 //! The reflector: lists the cluster's objects, then watches them, and resumes the watch after errors. It keeps the names
 //! of pods and nodes, and nothing of apps.
 
-use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::SendError};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -61,26 +61,31 @@ impl Kinds {
 /// revisions before and after that cannot be compared.
 pub fn start(client: Client, kinds: Kinds, shutdown: CancellationToken) -> mpsc::Receiver<Batch> {
     let (sender, receiver) = mpsc::channel(BATCHES_MAX);
-    let reflector = Reflector {
-        client,
-        kinds,
-        known: Names::default(),
-        revision: 0,
-        sender,
-    };
-    tokio::spawn(async move {
-        shutdown
-            .run_until_cancelled(Box::pin(reflector.run()))
-            .await
-    });
+    Reflector::new(client, kinds, sender).spawn(shutdown);
     receiver
+}
+
+/// As [`start`], for two receivers: of all kinds, and of pods and nodes. Each object is read and decoded once; the slower
+/// receiver sets the pace of both.
+pub fn start_shared(
+    client: Client,
+    shutdown: CancellationToken,
+) -> (mpsc::Receiver<Batch>, mpsc::Receiver<Batch>) {
+    let (sender, all) = mpsc::channel(BATCHES_MAX);
+    let (second, pods_and_nodes) = mpsc::channel(BATCHES_MAX);
+    let reflector = Reflector {
+        pods_and_nodes: Some(second),
+        ..Reflector::new(client, Kinds::All, sender)
+    };
+    reflector.spawn(shutdown);
+    (all, pods_and_nodes)
 }
 
 /// The names of the existing pods and nodes.
 #[derive(Debug, Default)]
 struct Names {
-    pods: BTreeSet<Key>,
-    nodes: BTreeSet<Key>,
+    pods: HashSet<Key>,
+    nodes: HashSet<Key>,
 }
 
 impl Names {
@@ -90,10 +95,10 @@ impl Names {
             Change::Node(key, node) => (&mut self.nodes, key, node.is_some()),
             Change::App(..) | Change::Listing | Change::Listed => return,
         };
-        if exists {
-            names.insert(key.clone());
-        } else {
+        if !exists {
             names.remove(key);
+        } else if !names.contains(key) {
+            names.insert(key.clone());
         }
     }
 
@@ -109,9 +114,15 @@ impl Names {
 
 /// Why a list or a watch ended.
 enum End {
-    /// The receiver is dropped, or the store's revision went back.
+    /// A receiver is dropped, or the store's revision went back.
     Final,
     Failed(ClientError),
+}
+
+impl<T> From<SendError<T>> for End {
+    fn from(_closed: SendError<T>) -> Self {
+        Self::Final
+    }
 }
 
 impl From<ClientError> for End {
@@ -127,9 +138,26 @@ struct Reflector {
     /// The revision after which the watch is resumed; 0: a list comes first.
     revision: u64,
     sender: mpsc::Sender<Batch>,
+    /// A second receiver, which gets no apps.
+    pods_and_nodes: Option<mpsc::Sender<Batch>>,
 }
 
 impl Reflector {
+    fn new(client: Client, kinds: Kinds, sender: mpsc::Sender<Batch>) -> Self {
+        Self {
+            client,
+            kinds,
+            known: Names::default(),
+            revision: 0,
+            sender,
+            pods_and_nodes: None,
+        }
+    }
+
+    fn spawn(self, shutdown: CancellationToken) {
+        tokio::spawn(async move { shutdown.run_until_cancelled(Box::pin(self.run())).await });
+    }
+
     async fn run(mut self) {
         let mut backoff = BACKOFF_MIN;
         loop {
@@ -207,26 +235,42 @@ impl Reflector {
                 self.known.apply(change);
             }
             self.revision = last;
-            if !batch.is_empty() && self.sender.send(batch).await.is_err() {
-                return Err(End::Final);
-            }
-            if self.sender.is_closed() {
-                return Err(End::Final);
-            }
+            self.send(batch).await?;
         }
         Err(End::Failed(ClientError::Timeout {
             after: Duration::ZERO,
         }))
     }
 
-    /// Sends a page when the receiver has taken all before it, so that one page is in memory.
+    /// Sends a page when the receivers have taken all before it, so that one page is in memory.
     async fn send_page(&self, page: Batch) -> Result<(), End> {
-        let permits = self.sender.reserve_many(BATCHES_MAX).await;
-        let mut permits = permits.map_err(|_closed| End::Final)?;
-        if let Some(permit) = permits.next() {
-            permit.send(page);
+        for sender in self.senders() {
+            drop(sender.reserve_many(BATCHES_MAX).await?);
+        }
+        self.send(page).await
+    }
+
+    /// Sends a batch, unless it is empty.
+    async fn send(&self, batch: Batch) -> Result<(), End> {
+        if let Some(second) = &self.pods_and_nodes {
+            let apps = |change: &Change| matches!(change, Change::App(..));
+            let part = batch.iter().filter(|(_, change)| !apps(change));
+            let part: Batch = part.cloned().collect();
+            if !part.is_empty() {
+                second.send(part).await?;
+            }
+        }
+        if !batch.is_empty() {
+            self.sender.send(batch).await?;
+        }
+        if self.senders().any(mpsc::Sender::is_closed) {
+            return Err(End::Final);
         }
         Ok(())
+    }
+
+    fn senders(&self) -> impl Iterator<Item = &mpsc::Sender<Batch>> {
+        self.pods_and_nodes.iter().chain([&self.sender])
     }
 }
 

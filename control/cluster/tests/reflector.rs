@@ -339,6 +339,27 @@ async fn a_view_without_apps_is_complete_and_gets_no_change_of_an_app() {
 }
 
 #[tokio::test]
+async fn one_reflector_has_a_second_receiver_without_apps() {
+    let world = World::start().await;
+    let client = world.client.clone();
+    let (mut all, mut second) = reflector::start_shared(client, CancellationToken::new());
+    let (mut whole, mut view) = (View::default(), View::default());
+    let listed = |view: &View| view.listed;
+    tokio::join!(
+        until(&mut whole, &mut all, listed),
+        until(&mut view, &mut second, listed),
+    );
+    world.claims().create(app("web")).await.unwrap();
+    world.client.create(&pod("a")).await.unwrap();
+    until(&mut whole, &mut all, |view| !view.pods.is_empty()).await;
+    until(&mut view, &mut second, |view| !view.pods.is_empty()).await;
+    assert_eq!((whole.apps.len(), view.apps.len()), (1, 0));
+    drop(second);
+    world.client.create(&pod("b")).await.unwrap();
+    while timeout(TIMEOUT, all.recv()).await.unwrap().is_some() {}
+}
+
+#[tokio::test]
 async fn after_a_compaction_a_new_list_follows_with_the_deletions_of_pods() {
     let mut world = World::start().await;
     world.claims().create(app("web")).await.unwrap();

@@ -10,7 +10,7 @@ mod pods;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::clock::Boottime;
@@ -42,7 +42,7 @@ pub struct Root {
     unanswered: BTreeSet<u32>,
     /// Those of `unanswered` that control was not asked for yet.
     unasked: BTreeSet<u32>,
-    peers: BTreeMap<Arc<str>, Peer>,
+    peers: HashMap<Arc<str>, Peer>,
     sessions: BTreeMap<Session, Arc<str>>,
     /// Nodes without a stream, by the end of their lease.
     disconnected: BTreeSet<(Boottime, Arc<str>)>,
@@ -64,7 +64,7 @@ impl Root {
             followers: BTreeMap::new(),
             unanswered: BTreeSet::new(),
             unasked: BTreeSet::new(),
-            peers: BTreeMap::new(),
+            peers: HashMap::new(),
             sessions: BTreeMap::new(),
             disconnected: BTreeSet::new(),
             session_last: 0,

@@ -16,6 +16,9 @@ pub mod server;
 
 mod binder;
 
+mod brief;
+
+pub use brief::place_request;
 pub use proto::scheduler_client::SchedulerClient;
 pub use server::{Server, serve};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dormouse_cluster::reflector::{self, Kinds};
+use dormouse_cluster::reflector::{self, Batch, Kinds};
 use dormouse_cluster::{Change, Client, Object};
 use k8s_openapi::api::core::v1::Pod;
 use nix::time::{ClockId, clock_gettime};
@@ -48,7 +48,8 @@ pub async fn serve(
     client: Client,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    Server::new(client).run(listener, shutdown).await
+    let changes = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone());
+    Server::new(client).run(listener, changes, shutdown).await
 }
 
 /// A scheduler that does not run yet.
@@ -76,15 +77,14 @@ impl Server {
         })
     }
 
-    /// Runs until `shutdown`, as [`serve`] does.
+    /// Runs until `shutdown`, as [`serve`] does, with a reflector's changes of pods and nodes.
     pub async fn run(
         self,
         listener: TcpListener,
+        changes: mpsc::Receiver<Batch>,
         shutdown: CancellationToken,
     ) -> Result<(), ServeError> {
         let service = self.in_process();
-        let kinds = Kinds::PodsAndNodes;
-        let changes = reflector::start(self.client.clone(), kinds, shutdown.clone());
         let owner = Owner::new(self.client);
         let owner = shutdown
             .clone()
@@ -129,11 +129,7 @@ impl Owner {
     }
 
     /// Runs until the changes end.
-    async fn run(
-        mut self,
-        mut changes: mpsc::Receiver<reflector::Batch>,
-        mut calls: mpsc::Receiver<Call>,
-    ) {
+    async fn run(mut self, mut changes: mpsc::Receiver<Batch>, mut calls: mpsc::Receiver<Call>) {
         let mut expiry = tokio::time::interval(EXPIRE_INTERVAL);
         loop {
             tokio::select! {
@@ -154,7 +150,7 @@ impl Owner {
         }
     }
 
-    fn apply(&mut self, batch: &reflector::Batch) {
+    fn apply(&mut self, batch: &Batch) {
         for (_, change) in batch {
             self.state.apply(change);
             self.listed |= *change == Change::Listed;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use dormouse_cluster::reflector::{self, Kinds};
 use dormouse_cluster::{Channel, Client, Key, channel};
 use dormouse_scheduler::proto::{PlaceReply, PlaceRequest};
 use dormouse_scheduler::{SchedulerClient, Server};
@@ -34,7 +35,8 @@ impl World {
         let (listener, endpoint) = listen().await;
         let server = Server::new(client.clone());
         let in_process = SchedulerClient::new(channel::in_process(server.in_process()));
-        tokio::spawn(server.run(listener, shutdown.clone()));
+        let changes = reflector::start(client.clone(), Kinds::PodsAndNodes, shutdown.clone());
+        tokio::spawn(server.run(listener, changes, shutdown.clone()));
         let scheduler = SchedulerClient::new(channel::remote(&endpoint).unwrap());
         Self {
             client,

@@ -3,26 +3,21 @@
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::{Client, ClientError, Object};
 
-/// Changes an object as it was last read; returns the revision. It is read again if it has changed since, and if `write`,
+/// Changes an object as it was last read; returns it as written. It is read again if it has changed since, and if `write`,
 /// which returns whether it changed the object, finds nothing to change: the store may have a newer state, in which there is.
 pub(super) async fn write_known<K: Object>(
     client: &Client,
     known: &K,
     write: impl Fn(&mut K) -> bool + Send,
-) -> Result<u64, ClientError> {
-    let replaced =
-        changed(known, &write).map(|object| client.replace(object, &Guard::at(known.revision())));
-    let written = match replaced {
-        Some(replaced) => replaced.await,
+) -> Result<K, ClientError> {
+    let written = match changed(known, &write) {
+        Some(object) => client.update(object, &Guard::at(known.revision())).await,
         None => Err(ClientError::Conflict {
             path: K::path(&known.key()),
         }),
     };
     match written {
-        Err(ClientError::Conflict { .. }) => {
-            let object = Box::pin(client.modify(&known.key(), write)).await?;
-            Ok(object.revision())
-        }
+        Err(ClientError::Conflict { .. }) => Box::pin(client.modify(&known.key(), write)).await,
         written => written,
     }
 }

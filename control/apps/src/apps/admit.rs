@@ -52,7 +52,7 @@ impl Apps {
             return self.read_to_wake(vip, turn);
         };
         if record.wake(turn.now) {
-            tracing::info!(app = %record.key, "waking");
+            tracing::debug!(app = %record.key, "waking");
             self.wakes.over(vip);
             self.wakes.begin(vip, record.key.clone(), turn.now);
             self.plan(vip, turn);

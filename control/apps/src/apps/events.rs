@@ -1,6 +1,8 @@
 //! Handlers of all events but changes of the cluster and lost pods.
 
-use dormouse_cluster::{Key, Mode};
+use std::sync::Arc;
+
+use dormouse_cluster::{App, Key, Mode, Object};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Count;
 
@@ -8,6 +10,7 @@ use super::turn::Turn;
 use super::{Apps, RETRY_AFTER};
 use crate::action::{Action, Failure};
 use crate::backoff::RESET_AFTER;
+use crate::event::Change;
 use crate::member::Member;
 use crate::plan;
 use crate::record::ms;
@@ -39,7 +42,7 @@ impl Apps {
         turn.actions.push(Action::Route {
             vip,
             version: record.map_or(0, |record| record.published.version),
-            route: record.and_then(plan::route_of),
+            route: record.and_then(|record| plan::route_of(record)),
         });
     }
 
@@ -156,15 +159,18 @@ impl Apps {
         self.plan(vip, turn);
     }
 
-    pub(super) fn published(&mut self, vip: u32, version: Option<u64>, turn: &mut Turn) {
+    pub(super) fn published(&mut self, vip: u32, app: Option<Arc<App>>, turn: &mut Turn) {
         let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
         let Some((status, listing)) = record.published.in_progress.take() else {
             return;
         };
-        match version {
-            Some(version) => {
+        let changed = record.published.changed.take();
+        match app {
+            Some(app) => {
+                let version = app.revision();
+                record.app_written(app);
                 record.published.status = Some(status);
                 if let Some(listing) = listing {
                     if listing.entry.mode == Mode::Serve {
@@ -176,6 +182,15 @@ impl Apps {
             None => record.published.retry_at = Some(turn.now + RETRY_AFTER),
         }
         turn.actions.extend(record.published.announce(vip));
+        if let Some(changed) = changed {
+            let key = record.key.clone();
+            let (revision, changed) = (changed.revision, Change::App(key, vip, changed));
+            if self.change(revision, changed, turn).is_some()
+                && let Some(record) = self.records.get_mut(&vip)
+            {
+                record.reconcile(turn.now);
+            }
+        }
         self.plan(vip, turn);
     }
 

@@ -89,7 +89,7 @@ impl Apps {
         &mut self,
         key: &Key,
         vip: u32,
-        stored: &StoredApp,
+        stored: Box<StoredApp>,
         turn: &mut Turn,
     ) -> Option<u32> {
         if let Some(listing) = &mut self.listing {
@@ -109,8 +109,8 @@ impl Apps {
         let uid = self.sleep.uid(&stored.uid);
         let known = self.sleep.get(vip).copied();
         match known.filter(|known| known.uid == uid && self.sleep.vip_of(key) == Some(vip)) {
-            Some(known) => self.sleeping_app(vip, &known, stored, turn),
-            None => self.new_app(vip, key, stored, turn),
+            Some(known) => self.sleeping_app(vip, &known, &stored, turn),
+            None => self.new_app(vip, key, &stored, turn),
         }
     }
 
@@ -119,10 +119,21 @@ impl Apps {
         &mut self,
         vip: u32,
         key: &Key,
-        stored: &StoredApp,
+        stored: Box<StoredApp>,
         turn: &mut Turn,
     ) -> Option<u32> {
-        let Some(app) = decoded(key, stored) else {
+        let record = self.records.get_mut(&vip)?;
+        if let Some(known) = record.revision_of(key, &stored) {
+            // It is most often the effect of this control's own write, whose response has the app decoded.
+            if known >= stored.revision {
+                return None;
+            }
+            if record.published.in_progress.is_some() {
+                record.published.changed = Some(stored);
+                return None;
+            }
+        }
+        let Some(app) = decoded(key, &stored) else {
             return self.app_gone(key, stored.revision, turn);
         };
         let grace = self.shared.config.scale_to_zero_grace;
@@ -196,7 +207,7 @@ impl Apps {
         let mut record = AppRecord::new(vip, key.clone(), turn.now);
         record.configure(app, self.shared.config.scale_to_zero_grace, turn.now);
         self.index.insert(key.clone(), vip);
-        self.records.insert(vip, record);
+        self.records.insert(vip, Box::new(record));
         Some(vip)
     }
 
@@ -205,6 +216,7 @@ impl Apps {
         if let Some(vip) = self.index.remove(key) {
             let record = self.records.get_mut(&vip)?;
             record.app = None;
+            record.published.changed = None;
             record.deleted_at = Some(version);
             record.decider = None;
             record.want = 0;
@@ -321,7 +333,7 @@ impl Apps {
             record.asleep_as_published(sleeper.revision);
         }
         self.index.insert(key, vip);
-        self.records.insert(vip, record);
+        self.records.insert(vip, Box::new(record));
         for change in reading.pods.into_values() {
             self.member(change, turn.now);
         }

@@ -4,6 +4,7 @@ mod limits;
 mod planner;
 mod shards;
 mod world;
+mod written;
 
 use proptest::prelude::*;
 use serde_json::json;

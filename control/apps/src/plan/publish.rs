@@ -64,13 +64,14 @@ fn withdraw(record: &mut AppRecord, actions: &mut Vec<Action>) {
 
 /// Whether two entries differ at most in the settle flag, which only requests an acknowledgement.
 pub(crate) fn same_routing(known: &Entry, entry: &Entry) -> bool {
-    Entry {
-        settle: false,
-        ..known.clone()
-    } == Entry {
-        settle: false,
-        ..entry.clone()
-    }
+    let Entry {
+        mode,
+        backends,
+        asleep,
+        port,
+        settle: _,
+    } = known;
+    (*mode, *asleep, *port) == (entry.mode, entry.asleep, entry.port) && *backends == entry.backends
 }
 
 /// Records that an entry was published as `version`; without a listing, that the VIP is gone.
@@ -94,8 +95,8 @@ pub(crate) fn written(record: &mut AppRecord, version: u64, listing: Option<List
     record.published.entry = entry;
 }
 
-/// The app's status.
-pub(crate) fn status(record: &AppRecord) -> Status {
+/// The app's state, and the numbers of ready and wanted pods.
+pub(crate) fn state(record: &AppRecord) -> (State, u32, u32) {
     let ready = record.ready().unsigned_abs();
     let wanted = u32::try_from(record.wanted()).unwrap_or(u32::MAX);
     let state = match (ready, wanted) {
@@ -103,6 +104,12 @@ pub(crate) fn status(record: &AppRecord) -> Status {
         (0, _) => State::Waking,
         _ => State::Awake,
     };
+    (state, ready, wanted)
+}
+
+/// The app's status.
+pub(crate) fn status(record: &AppRecord) -> Status {
+    let (state, ready, wanted) = state(record);
     let failure = record
         .backoff
         .last

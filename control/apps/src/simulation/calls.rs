@@ -248,7 +248,9 @@ impl Calls {
                 reply.entry = version
                     .zip(entry)
                     .map(|(version, entry)| entry_message(vip, version, &entry));
-                reply.inputs.push(Event::Published { vip, version }.into());
+                let app = store.apps.get(&app.key()).filter(|_| version.is_some());
+                let app = app.cloned().map(Arc::new);
+                reply.inputs.push(Event::Published { vip, app }.into());
             }
             Job::Delete { vip, pod } => {
                 store.delete_pod(now, &pod);
@@ -355,7 +357,7 @@ fn refused(job: Job) -> Option<Input> {
             pod: pod.key(),
             written: false,
         },
-        Job::Publish { vip, .. } => Event::Published { vip, version: None },
+        Job::Publish { vip, .. } => Event::Published { vip, app: None },
         Job::Delete { vip, pod } => Event::Deleted {
             vip,
             pod,

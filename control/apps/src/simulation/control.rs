@@ -125,12 +125,14 @@ impl Control {
 
     /// The apps that do not sleep.
     pub(super) fn records(&self) -> impl Iterator<Item = &AppRecord> {
-        self.apps.iter().flat_map(|shard| shard.records.values())
+        let shards = self.apps.iter();
+        shards.flat_map(|shard| shard.records.values().map(AsRef::as_ref))
     }
 
     /// An app that does not sleep.
     pub(super) fn record(&self, vip: u32) -> Option<&AppRecord> {
-        self.apps[self.shared.shards.of(vip)].records.get(&vip)
+        let shard = &self.apps[self.shared.shards.of(vip)];
+        shard.records.get(&vip).map(AsRef::as_ref)
     }
 
     /// A node's stream has opened or has brought events.

@@ -382,7 +382,7 @@ impl Site {
     fn publish(&mut self, vip: u32, status: &crate::action::Status) -> Vec<Input> {
         let app = self.apps.iter_mut().find(|(_, app)| vip_of(app) == vip);
         let Some((number, app)) = app else {
-            return vec![Event::Published { vip, version: None }.into()];
+            return vec![Event::Published { vip, app: None }.into()];
         };
         app.status = Some(AppStatus {
             state: status.state,
@@ -393,8 +393,8 @@ impl Site {
         });
         let number = *number;
         let changed = self.app_changed(number);
-        let version = Some(self.revision);
-        vec![changed, Event::Published { vip, version }.into()]
+        let app = self.apps.get(&number).cloned().map(Arc::new);
+        vec![changed, Event::Published { vip, app }.into()]
     }
 
     /// The state of each app in the store, and the number of its pods.

@@ -34,6 +34,10 @@ pub(super) struct World {
     pub(super) delay_settling: bool,
     /// The next so many creations succeed, and their responses are lost.
     pub(super) responses_lost: u16,
+    /// The response to a write of a status arrives before the controller sees the write.
+    pub(super) responses_first: bool,
+    /// Writes of the status that the controller has seen in the store.
+    pub(super) own_writes_seen: u32,
     addresses: u16,
     /// Reads of the app from the store.
     pub(super) reads: u32,
@@ -61,6 +65,8 @@ impl World {
             stopped: Vec::new(),
             delay_settling: false,
             responses_lost: 0,
+            responses_first: false,
+            own_writes_seen: 0,
             addresses: 0,
             reads: 0,
         };
@@ -156,8 +162,11 @@ impl World {
             Action::Read { vip, .. } => self.read(vip),
             Action::Create { vip, pod } => self.create(vip, *pod),
             Action::Publish {
-                vip, status, entry, ..
-            } => self.publish(vip, &status, entry),
+                vip,
+                app,
+                status,
+                entry,
+            } => self.publish(vip, &app, &status, entry),
             // The fleet ignores what is not newer.
             Action::Announce { version, entry, .. } => {
                 if self.entries.last().is_none_or(|(last, _)| *last < version) {
@@ -226,9 +235,9 @@ impl World {
         });
     }
 
-    fn publish(&mut self, vip: u32, status: &Status, entry: Option<Entry>) {
+    fn publish(&mut self, vip: u32, known: &App, status: &Status, entry: Option<Entry>) {
         let Some(app) = &mut self.app else {
-            return self.event(Event::Published { vip, version: None });
+            return self.event(Event::Published { vip, app: None });
         };
         app.status = Some(AppStatus {
             state: status.state,
@@ -237,13 +246,23 @@ impl World {
             wanted: status.wanted,
             ..AppStatus::default()
         });
-        self.app_changed();
+        self.revision += 1;
+        app.metadata.resource_version = Some(self.revision.to_string());
+        let is_own = app.spec == known.spec && app.metadata.uid == known.metadata.uid;
+        let seen = if is_own { brief(app) } else { stored(app) };
+        self.own_writes_seen += u32::from(is_own);
+        let seen = Change::App(app.key(), Some(Box::new(seen)));
+        let seen = Input::Changes(vec![(self.revision, seen)]);
+        let app = Some(Arc::new(app.clone()));
+        let response = Event::Published { vip, app }.into();
         self.entries
             .extend(entry.map(|entry| (self.revision, entry)));
-        self.event(Event::Published {
-            vip,
-            version: Some(self.revision),
-        });
+        let inputs = if self.responses_first {
+            [response, seen]
+        } else {
+            [seen, response]
+        };
+        inputs.into_iter().for_each(|input| self.event(input));
     }
 
     /// A node may use any version from the last settled one on.
@@ -345,6 +364,23 @@ impl World {
             .retain(|action| !matches!(action, Action::Read { .. }));
         let read = AppRead::Failed;
         self.event(Event::AppRead { vip: VIP, read });
+    }
+
+    /// Whether a write of the app's status is in progress.
+    pub(super) fn is_writing(&self) -> bool {
+        self.todo
+            .iter()
+            .any(|action| matches!(action, Action::Publish { .. }))
+    }
+
+    /// The writes of the app's status that are in progress fail.
+    pub(super) fn fail_write(&mut self) {
+        self.todo
+            .retain(|action| !matches!(action, Action::Publish { .. }));
+        self.event(Event::Published {
+            vip: VIP,
+            app: None,
+        });
     }
 
     /// The app is deleted while the controller does not watch the store.
@@ -577,6 +613,15 @@ impl World {
 pub(super) fn stored(app: &App) -> StoredApp {
     let revision = app.revision();
     StoredApp::decode(serde_json::to_vec(app).unwrap(), revision).unwrap()
+}
+
+/// The fields of an app in the store that are decoded at once, without the others.
+fn brief(app: &App) -> StoredApp {
+    let mut brief = serde_json::to_value(app).unwrap();
+    let spec = brief["spec"].as_object_mut().unwrap();
+    spec.remove("container");
+    let brief = serde_json::to_vec(&brief).unwrap();
+    StoredApp::decode(brief, app.revision()).unwrap()
 }
 
 pub(super) fn config() -> Config {
