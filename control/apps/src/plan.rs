@@ -101,7 +101,7 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
         None => missing,
     };
     for _ in 0..record.admit(missing, &shared.admission) {
-        let pod = pod::of(&app, record.vip, &shared.names);
+        let pod = pod::of(&app, record.vip, record.template.clone(), &shared.names);
         record
             .members
             .insert(pod.key(), Member::new(now, record.template.clone()));

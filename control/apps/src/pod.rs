@@ -64,8 +64,8 @@ impl Names {
     }
 }
 
-/// A new pod of an app, without a node.
-pub(crate) fn of(app: &App, vip: u32, names: &Names) -> Pod {
+/// A new pod of an app with this [`template`], without a node.
+pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
     let key = app.key();
     let mut container = app.spec.container.clone();
     let port = app.spec.target_port();
@@ -94,7 +94,7 @@ pub(crate) fn of(app: &App, vip: u32, names: &Names) -> Pod {
             annotations: Some(
                 [
                     (VIP_ANNOTATION.to_owned(), vip.to_string()),
-                    (TEMPLATE_ANNOTATION.to_owned(), template(app)),
+                    (TEMPLATE_ANNOTATION.to_owned(), template),
                 ]
                 .into(),
             ),

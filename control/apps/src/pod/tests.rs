@@ -19,7 +19,8 @@ fn a_pod_has_its_app_its_port_and_a_probe_and_no_two_share_a_name() {
     let app =
         app(serde_json::json!({"port": 80, "targetPort": 8000, "container": {"name": "app"}}));
     let names = Names::new(1);
-    let (first, second) = (of(&app, 7, &names), of(&app, 7, &names));
+    let new = || of(&app, 7, template(&app), &names);
+    let (first, second) = (new(), new());
     assert_eq!(owner_of(&first), Some((Key::new("default", "docs"), 7)));
     assert_ne!(first.metadata.name, second.metadata.name);
     assert_ne!(first.metadata.uid, second.metadata.uid);
@@ -38,7 +39,7 @@ fn a_long_name_leaves_room_for_the_suffix() {
 #[test]
 fn a_status_of_another_pod_of_the_same_name_is_ignored() {
     let app = app(serde_json::json!({"container": {"name": "app"}}));
-    let mut pod = of(&app, 7, &Names::new(1));
+    let mut pod = of(&app, 7, template(&app), &Names::new(1));
     let mut reported = proto::PodStatus {
         uid: "another".into(),
         ready: true,

@@ -262,7 +262,9 @@ impl World {
         } else {
             [seen, response]
         };
-        inputs.into_iter().for_each(|input| self.event(input));
+        for input in inputs {
+            self.event(input);
+        }
     }
 
     /// A node may use any version from the last settled one on.
@@ -338,7 +340,8 @@ impl World {
 
     /// A pod as another control creates it.
     pub(super) fn new_pod(&self) -> Pod {
-        let mut pod = pod::of(self.app.as_ref().unwrap(), VIP, &pod::Names::new(9));
+        let app = self.app.as_ref().unwrap();
+        let mut pod = pod::of(app, VIP, pod::template(app), &pod::Names::new(9));
         pod.spec.as_mut().unwrap().node_name = Some("n1".into());
         pod
     }
