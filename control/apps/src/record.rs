@@ -322,6 +322,17 @@ impl AppRecord {
         self.decider.is_some() || !self.members.is_empty() || self.published.retry_at.is_some()
     }
 
+    /// Whether a plan has nothing to do until something changes: the app has the pods that it wants, all ready, and nothing is to be
+    /// retried.
+    pub(crate) fn is_steady(&self) -> bool {
+        let ready = usize::try_from(self.ready()).unwrap_or_default();
+        self.want > 0
+            && ready == self.wanted()
+            && ready == self.members.len()
+            && self.held.is_none()
+            && self.published.retry_at.is_none()
+    }
+
     /// Every node has acknowledged that the VIP is in proxy mode.
     pub(crate) fn proxied_everywhere(&self) -> bool {
         self.published

@@ -116,14 +116,14 @@ impl Apps {
             let stat = stats
                 .get(&vip)
                 .map_or((0.0, 0.0), |stat| (stat.concurrency, stat.requests));
+            let before = (record.want, record.serve);
             record.record_load(turn.now, stat.0, stat.1);
             let short = u64::from(record.settings.stable_window_s) <= SHORT_WINDOW.as_secs();
             if short || self.seconds.is_multiple_of(every) {
-                let want = record.want;
                 record.decide(turn.now);
                 record.reconcile(turn.now);
                 let metrics = &self.shared.metrics;
-                metrics.decided(record.decision.as_ref(), want, record.want);
+                metrics.decided(record.decision.as_ref(), before.0, record.want);
             }
             let stable = |member: &Member| {
                 member
@@ -133,7 +133,9 @@ impl Apps {
             if record.members.values().any(stable) {
                 record.backoff.clear();
             }
-            self.plan(vip, turn);
+            if before != (record.want, record.serve) || !record.is_steady() {
+                self.plan(vip, turn);
+            }
         }
     }
 
