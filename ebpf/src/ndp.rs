@@ -45,6 +45,10 @@ pub fn solicitation<F: Frame>(frame: &F, packet: &Packet) -> Option<Solicitation
     if packet.protocol != ICMPV6 || packet.hop_limit != 255 || usize::from(packet.l4) != L4 {
         return None;
     }
+    // A group sends nothing (RFC 4291 2.7), nor does a loopback address outside its host (2.5.3).
+    if packet.is_martian() && packet.source != [0; 16] {
+        return None;
+    }
     let len = packet.len.checked_sub(IP_LEN)?;
     let message = frame.load::<24>(L4)?.0;
     let mut sum = checksum::pseudo(&packet.source, &packet.target, len, ICMPV6);

@@ -41,6 +41,10 @@ pub enum Hook {
     UplinkOut,
     /// Ingress of a pod's host side: packets that the pod sends.
     PodIn,
+    /// Egress of a pod's host side: packets that it receives.
+    PodOut,
+    /// Egress of the cgroup's sockets. Its program has verdicts of its own: 1 allows the packet, 0 drops it.
+    CgroupOut,
 }
 
 impl Hook {
@@ -50,6 +54,8 @@ impl Hook {
             Self::UplinkIn => "tcx_uplink_in",
             Self::UplinkOut => "tcx_uplink_out",
             Self::PodIn => "tcx_pod_in",
+            Self::PodOut => "tcx_pod_out",
+            Self::CgroupOut => "cg_egress",
         }
     }
 }
@@ -194,6 +200,7 @@ impl Loaded {
         };
         let result = match self.object.program(name) {
             Some(Program::SchedClassifier(program)) => program.test_run(options),
+            Some(Program::CgroupSkb(program)) => program.test_run(options),
             _ => return Err(DatapathError::Absent { name }),
         }
         .map_err(DatapathError::program("run", name))?;

@@ -15,16 +15,16 @@ use crate::node::{self, with_node};
 
 /// The test run's device is the loopback device of the namespace: this pod's link, for a test.
 const LOOPBACK: u32 = 1;
-const SENDER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x20);
-const NEIGHBOR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x21);
+pub(super) const SENDER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x20);
+pub(super) const NEIGHBOR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x21);
 const LIMITED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 1, 0, 0x22);
 /// Pods of another node whose neighbour entry is missing, and whose route has a smaller MTU.
 const UNKNOWN_POD: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 2, 0, 0x11);
 const NARROW_POD: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 2, 0, 0x12);
 /// No pod.
 const STRANGER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 9);
-const SENDER4: [u8; 4] = [10, 1, 1, 20];
-const NEIGHBOR4: [u8; 4] = [10, 1, 1, 21];
+pub(super) const SENDER4: [u8; 4] = [10, 1, 1, 20];
+pub(super) const NEIGHBOR4: [u8; 4] = [10, 1, 1, 21];
 const FAR4: [u8; 4] = [10, 1, 2, 16];
 const POD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 8];
 /// Where IPv6's hop limit and IPv4's time to live lie in a frame.
@@ -144,7 +144,7 @@ fn packets_that_are_not_plain_are_left_to_the_kernel() {
 }
 
 /// A data path that forwards, with pods here, and routes and neighbours for those of another node.
-fn forwarding(node: &node::Node) -> Datapath {
+pub(super) fn forwarding(node: &node::Node) -> Datapath {
     ip("link add pods0 type bridge");
     ip("link set pods0 up");
     ip("link add pod0 type veth peer name inside0");

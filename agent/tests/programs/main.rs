@@ -9,6 +9,7 @@
 mod direct;
 mod full_table;
 mod loads;
+mod mutated;
 mod nat_ports;
 mod node;
 mod other_protocols;
@@ -108,6 +109,8 @@ fn a_packet_that_is_no_valid_solicitation_for_a_pod_is_left_to_the_kernel() {
         check(&solicitation(CLIENT, GROUP, no_pod, &SLLA));
         check(&solicitation(CLIENT, GROUP, FAR_POD, &SLLA));
         check(&solicitation(Ipv6Addr::UNSPECIFIED, GROUP, POD, &SLLA));
+        check(&solicitation(GROUP, GROUP, POD, &SLLA));
+        check(&solicitation(Ipv6Addr::LOCALHOST, GROUP, POD, &SLLA));
         let spoiled = |at: usize, value: u8| {
             let mut frame = good.clone();
             frame[at] = value;
@@ -161,6 +164,39 @@ fn a_vip_without_entry_goes_to_the_activator_and_is_missed_once() {
             assert_eq!(run.frame[21], 63, "one hop less");
         }
         assert_eq!(events(&mut ring), [(VIP_INDEX, KernelEventKind::Miss)]);
+    });
+}
+
+#[test]
+fn an_icmp_error_is_translated_with_what_it_quotes_unless_that_lies_behind_its_end() {
+    with_node(|node| {
+        let datapath = node.open();
+        datapath.apps.publish(&serving(&[POD])).unwrap();
+        arrive(&datapath, &tcp(HERE, THERE, SYN));
+        let failed = tcp(HERE, (POD, 8_000), SYN);
+        let message = [&[1, 4, 0, 0, 0, 0, 0, 0][..], &failed[14..]].concat();
+        let mut error = seal(
+            frame::ipv6(MACS, (frame::ICMPV6, 64), (POD, CLIENT), &message),
+            2,
+        );
+        let leave = |error: &[u8]| datapath.programs.run(Hook::UplinkOut, error).unwrap();
+        let translated = leave(&error);
+        assert_eq!(sum(&translated.frame), 0xffff);
+        assert_eq!(translated.frame[22..38], VIP.octets());
+        // The IP header's length ends before the quoted packet.
+        error[18..20].copy_from_slice(&[0, 8]);
+        assert_eq!(leave(&error).frame, error);
+    });
+}
+
+#[test]
+fn a_connection_from_a_vip_to_a_vip_is_dropped() {
+    with_node(|node| {
+        let datapath = node.open();
+        let other = Ipv6Addr::from_bits(VIP.to_bits() + 1);
+        let run = arrive(&datapath, &tcp((other, 40_000), THERE, SYN));
+        assert_eq!(run.verdict, DROP);
+        assert_eq!(given(&datapath, Verdict::DroppedMartian), 1);
     });
 }
 

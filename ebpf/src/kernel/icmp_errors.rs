@@ -28,6 +28,10 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) ->
     if !quoted(&frame(ctx), at, v4, &mut scratch.quoted) {
         return NEXT;
     }
+    // What Ethernet adds behind the error is not quoted by it, and its checksum does not cover that.
+    if scratch.quoted.l4 as usize + HEADER > L3 + scratch.packet.len as usize {
+        return NEXT;
+    }
     // The flow of the opposite direction holds the failed packet's ends before its translation.
     scratch.key = FlowKey::of(&scratch.quoted).reversed();
     let Some(flow) = tables::flow(&scratch.key) else {

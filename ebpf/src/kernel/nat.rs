@@ -122,6 +122,10 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
             tables::note_drop(verdict, scratch.choice.slot);
             reject::reject(ctx, scratch)
         }
+        // No connection begins at a VIP: its replies would be sent to the VIP's own backends.
+        Decision::Forward(_) if is_vip(config, &scratch.packet.source) => {
+            dropped(Verdict::DroppedMartian, scratch.choice.slot)
+        }
         Decision::Forward(verdict) => {
             if let Some(verdict) = verdict {
                 tables::note(verdict);
@@ -129,6 +133,11 @@ fn transport(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) -> i32 {
             create(ctx, scratch, known, env)
         }
     }
+}
+
+#[inline(always)]
+fn is_vip(config: &Config, address: &[u8; 16]) -> bool {
+    config.vip(address).is_some() || config.is_service_address(address)
 }
 
 /// Removes the flows of an earlier connection that had the ends of this one after its translation. This one is not translated,

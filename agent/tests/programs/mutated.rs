@@ -1,0 +1,115 @@
+//! Mutated packets through every packet program: each is dropped, left to the kernel, or sent on as the oracle allows.
+
+mod bytes;
+mod mutation;
+mod oracle;
+mod random;
+mod world;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Instant;
+
+use dormouse_agent_datapath::{Hook, Run};
+
+use self::mutation::mutate;
+use self::oracle::{Outcome, judge};
+use self::random::Random;
+use super::node::with_node;
+
+/// Packets, each through one program, where the environment does not say otherwise.
+const PACKETS: u64 = 1_000_000;
+const THREADS: u64 = 2;
+/// The number of packets, and that of their random sequence.
+const PACKETS_VARIABLE: &str = "DORMOUSE_MUTATED_PACKETS";
+const SEED_VARIABLE: &str = "DORMOUSE_MUTATED_SEED";
+
+/// What became of the packets.
+#[derive(Default)]
+struct Tally {
+    /// How many packets of a program had which outcome.
+    outcomes: BTreeMap<(&'static str, Outcome), u64>,
+    /// What a program must not do: how often it did, and the first packet.
+    wrong: BTreeMap<(&'static str, &'static str), (u64, String)>,
+}
+
+impl Tally {
+    fn count(&mut self, hook: Hook, number: u64, sent: &[u8], run: &Run) {
+        let program = hook.program();
+        match judge(hook, sent, run) {
+            Ok(outcome) => *self.outcomes.entry((program, outcome)).or_default() += 1,
+            Err(wrong) => {
+                let example = || {
+                    (
+                        0,
+                        format!("packet {number}: {sent:02x?}\n became {run:02x?}"),
+                    )
+                };
+                let entry = self.wrong.entry((program, wrong));
+                entry.or_insert_with(example).0 += 1;
+            }
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        for (key, count) in other.outcomes {
+            *self.outcomes.entry(key).or_default() += count;
+        }
+        for (key, (count, example)) in other.wrong {
+            self.wrong.entry(key).or_insert((0, example)).0 += count;
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// Runs mutated packets on a node of its own.
+fn run(seed: u64, packets: u64) -> Tally {
+    let (result, tally) = std::sync::mpsc::sync_channel(1);
+    with_node(move |node| {
+        let datapath = world::open(node);
+        let seeds = world::seeds();
+        let mut random = Random::new(seed);
+        let mut tally = Tally::default();
+        for number in 0..packets {
+            let (hook, frame) = mutate(&seeds, &mut random);
+            let run = datapath.programs.run(hook, &frame).unwrap();
+            tally.count(hook, number, &frame, &run);
+        }
+        result.send(tally).unwrap();
+    });
+    tally.recv().unwrap()
+}
+
+#[test]
+fn no_mutated_packet_passes_that_must_not() {
+    let packets = variable(PACKETS_VARIABLE).unwrap_or(PACKETS);
+    let seed = variable(SEED_VARIABLE).unwrap_or(1);
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    thread::scope(|scope| {
+        let start = |thread| scope.spawn(move || run(seed + thread, packets / THREADS));
+        let running: Vec<_> = (0..THREADS).map(start).collect();
+        for thread in running {
+            tally.add(thread.join().unwrap());
+        }
+    });
+    println!("packets\t{packets}\t{}", began.elapsed().as_secs_f64());
+    for ((program, outcome), count) in &tally.outcomes {
+        println!("{program}\t{outcome:?}\t{count}");
+    }
+    for ((program, wrong), (count, example)) in &tally.wrong {
+        println!("{program}\twrong\t{count}\t{wrong}: with {SEED_VARIABLE}={seed}, {example}");
+    }
+    assert!(tally.wrong.is_empty(), "see above");
+    // An oracle that sees nothing translated or answered checks nothing.
+    for hook in [Hook::UplinkIn, Hook::PodIn] {
+        for outcome in Outcome::ALL {
+            let count = tally.outcomes.get(&(hook.program(), outcome));
+            assert!(count.is_some(), "{hook:?}: no packet was {outcome:?}");
+        }
+    }
+}
