@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, SocketAddrV6, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 /// Limit after which a request counts as failed; a cold start on a busy machine takes a second or two.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -33,7 +35,28 @@ pub(crate) fn get(app: SocketAddrV6, path: &str) -> io::Result<Answer> {
 
 /// As [`get`], with a limit on each wait.
 pub(crate) fn get_within(app: SocketAddrV6, path: &str, limit: Duration) -> io::Result<Answer> {
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::V6(app), limit)?;
+    exchange(
+        TcpStream::connect_timeout(&SocketAddr::V6(app), limit)?,
+        app,
+        path,
+        limit,
+    )
+}
+
+/// As [`get`], from this address of the client.
+pub(crate) fn get_from(client: Ipv6Addr, app: SocketAddrV6, path: &str) -> io::Result<Answer> {
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((client, 0)).into())?;
+    socket.connect_timeout(&SocketAddr::V6(app).into(), REPLY_TIMEOUT)?;
+    exchange(socket.into(), app, path, REPLY_TIMEOUT)
+}
+
+fn exchange(
+    mut stream: TcpStream,
+    app: SocketAddrV6,
+    path: &str,
+    limit: Duration,
+) -> io::Result<Answer> {
     stream.set_read_timeout(Some(limit))?;
     stream.set_nodelay(true)?;
     let request = format!(

@@ -65,14 +65,17 @@ pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
 fn timeline(cluster: &Cluster) -> Result<Vec<Row>> {
     let stages = cluster.last_wake(DOCS.name)?;
     say(&cluster.dormouse(&["wake", "timeline", DOCS.name])?);
-    let each = WAKE_STAGES.iter().zip(&stages);
-    let mut rows: Vec<_> = each
-        .map(|(name, ms)| Row::measured(&format!("  {name}"), *ms, "ms after the packet"))
+    let in_order = WAKE_STAGES
+        .iter()
+        .filter_map(|name| Some((*name, *stages.get(name)?)));
+    let mut rows: Vec<_> = in_order
+        .clone()
+        .map(|(name, ms)| Row::measured(&format!("  {name}"), ms, "ms after the packet"))
         .collect();
     // `park` may come before or after `decide`: the kernel's event and the request race.
-    let chain = WAKE_STAGES.iter().zip(&stages);
-    let chain = chain.filter_map(|(name, ms)| (*name != "park").then_some(*ms));
-    let ordered = stages.first() == Some(&0.0) && chain.is_sorted();
+    let chain = in_order.filter_map(|(name, ms)| (name != "park").then_some(ms));
+    let complete = stages.len() == WAKE_STAGES.len() && stages.get("see") == Some(&0.0);
+    let ordered = complete && chain.is_sorted();
     let seen = format!("{} stages, the first in the kernel", stages.len());
     rows.push(Row::claim(
         "the wake's timeline is complete and in order",

@@ -57,9 +57,12 @@ impl Cluster {
         pod.with_context(|| format!("{} has no pod", app.name))
     }
 
-    /// Whether no app has a pod.
-    pub(crate) fn no_pods(&self) -> Result<bool> {
-        Ok(items(&self.json(&["get", "pods"])?).is_empty())
+    /// Whether every app is asleep.
+    pub(crate) fn all_asleep(&self) -> Result<bool> {
+        let listed = self.json(&["get", "apps"])?;
+        Ok(items(&listed)
+            .iter()
+            .all(|app| app["status"]["state"] == "Asleep"))
     }
 
     /// The address of the ready pod of the app of this name.
