@@ -31,10 +31,8 @@ pub struct FlowKey {
     pub source_port: u16,
     /// The destination port.
     pub target_port: u16,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Zero.
-    pub pad: [u8; 3],
+    /// IP protocol number, in a whole word: equal keys are equal bytes.
+    pub protocol: u32,
 }
 
 /// The entry of a flow: the ends that its packets get. Written by the kernel; the agent copies flows in a take-over and
@@ -90,6 +88,13 @@ pub const LOADED: u64 = 2;
 pub const TAKEN: u64 = 4;
 
 impl FlowKey {
+    /// The IP protocol number.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "it was widened")]
+    pub const fn protocol(&self) -> u8 {
+        self.protocol as u8
+    }
+
     /// The flow that a packet belongs to.
     #[inline(always)]
     pub const fn of(packet: &Packet) -> Self {
@@ -98,8 +103,7 @@ impl FlowKey {
             target: packet.target,
             source_port: packet.source_port,
             target_port: packet.target_port,
-            protocol: packet.protocol,
-            pad: [0; 3],
+            protocol: packet.protocol as u32,
         }
     }
 
@@ -113,7 +117,6 @@ impl FlowKey {
             source_port: flow.target_port,
             target_port: flow.source_port,
             protocol: self.protocol,
-            pad: [0; 3],
         }
     }
 
@@ -127,7 +130,6 @@ impl FlowKey {
             source_port: self.target_port,
             target_port: self.source_port,
             protocol: self.protocol,
-            pad: [0; 3],
         }
     }
 }
@@ -265,7 +267,6 @@ mod tests {
             source_port: 40_000,
             target_port: 80,
             protocol: 6,
-            pad: [0; 3],
         };
         let changed = Flow {
             source: [1; 16],

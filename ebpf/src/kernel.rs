@@ -28,3 +28,4 @@ pub(crate) mod tables;
 pub(crate) mod trace;
 pub(crate) mod transmit;
 pub(crate) mod wake;
+pub(crate) mod words;

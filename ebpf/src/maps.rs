@@ -313,12 +313,8 @@ const _: () = assert!(
 /// A node prefix and the low 32 bits of an address in it.
 #[inline(always)]
 pub fn join(prefix: &[u8; 16], host: [u8; 4]) -> [u8; 16] {
-    let mut address = *prefix;
-    address[12] = host[0];
-    address[13] = host[1];
-    address[14] = host[2];
-    address[15] = host[3];
-    address
+    let upper = u128::from_be_bytes(*prefix) >> 32 << 32;
+    (upper | u128::from(u32::from_be_bytes(host))).to_be_bytes()
 }
 
 /// The upper 96 bits and the low 32.

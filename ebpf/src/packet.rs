@@ -98,12 +98,11 @@ pub struct Packet {
     /// 1: IPv4.
     pub v4: u8,
     /// [`WHOLE`], [`FIRST`] or [`LATER`].
-    pub fragment: u8,
-    /// Zero, so that equal packets are equal bytes.
-    pub pad: [u8; 3],
+    // A whole word, without padding behind it: equal packets are equal bytes.
+    pub fragment: u32,
 }
 
-const _: () = assert!(size_of::<Packet>() == 52, "no padding but `pad`");
+const _: () = assert!(size_of::<Packet>() == 52, "no padding");
 
 /// The result of parsing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,8 +217,8 @@ impl Packet {
 /// An IPv4 address as an IPv4-mapped IPv6 address (RFC 4291 2.5.5.2).
 #[inline(always)]
 pub const fn mapped(v4: [u8; 4]) -> [u8; 16] {
-    let [a, b, c, d] = v4;
-    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d]
+    // By words: BPF clears bytes in a loop.
+    (0xffff << 32 | u32::from_be_bytes(v4) as u128).to_be_bytes()
 }
 
 /// Whether `address` is an IPv4 address, IPv4-mapped.
@@ -237,7 +236,7 @@ pub const fn v4_of(address: &[u8; 16]) -> [u8; 4] {
 
 /// Parses an Ethernet frame.
 ///
-/// With [`Read::Other`] and [`Read::Malformed`], `packet` may be filled in part, or not at all.
+/// With [`Read::Other`] and [`Read::Malformed`], `packet` may be filled in part; without an IP header it is all zero.
 // Not inlined, unlike others: the optimiser would split `packet` into more variables than BPF has registers, and the
 // verifier would check the code that follows once for each path through this function.
 #[inline(never)]
@@ -245,8 +244,8 @@ pub fn read<F: Frame>(frame: &F, packet: &mut Packet) -> Read {
     let payload = match frame.ethertype() {
         Some(ETHERTYPE_IPV4) => v4::read(frame, L3, packet),
         Some(ETHERTYPE_IPV6) => v6::read(frame, L3, packet),
-        Some(_) => Err(Read::Other),
-        None => Err(Read::Malformed),
+        Some(_) => without_header(packet, Read::Other),
+        None => without_header(packet, Read::Malformed),
     };
     match payload {
         // Checked once, so that no later code has to check that the frame holds what its headers say.
@@ -254,6 +253,13 @@ pub fn read<F: Frame>(frame: &F, packet: &mut Packet) -> Read {
         Ok(_) => Read::Malformed,
         Err(read) => read,
     }
+}
+
+/// The result for a frame without an IP header that can be parsed.
+#[inline(always)]
+fn without_header(packet: &mut Packet, read: Read) -> Result<Payload, Read> {
+    *packet = Packet::default();
+    Err(read)
 }
 
 /// Parses the packet that an ICMP error quotes, with its IP header at offset `at`: false if it has no ports.

@@ -89,7 +89,6 @@ mod tests {
             source_port: port,
             target_port: 80,
             protocol: 6,
-            pad: [0; 3],
         })
     }
 

@@ -61,7 +61,7 @@ impl Filter {
             return None;
         }
         let ends = Ends::of(key, flow);
-        if !self.fits(key.protocol, &ends) {
+        if !self.fits(key.protocol(), &ends) {
             return None;
         }
         let state = State::of(source.pinned, key, flow);
@@ -70,14 +70,14 @@ impl Filter {
         }
         let idle_ns = source.pinned.now_ns().saturating_sub(flow.seen_ns);
         Some(FlowRow {
-            protocol: protocol_name(key.protocol),
+            protocol: protocol_name(key.protocol()),
             client: ends.client,
             vip: ends.vip,
             backend: ends.backend,
             via: flow.is(MASQUERADED).then_some(ends.via),
             kind,
             state,
-            service: service(source, key.protocol, &ends, flow.slot),
+            service: service(source, key.protocol(), &ends, flow.slot),
             idle_seconds: idle_ns / 1_000_000_000,
             backend_id: (flow.backend != NO_BACKEND).then_some(flow.backend),
         })
@@ -176,7 +176,6 @@ mod tests {
             source_port: 40_000,
             target_port: 80,
             protocol: 6,
-            pad: [0; 3],
         };
         let flow = Flow {
             source: address("10.0.0.1"),

@@ -257,8 +257,7 @@ impl<'a> PacketPath<'a> {
             target: octets(sent.target.ip()),
             source_port: sent.source.port(),
             target_port: sent.target.port(),
-            protocol: sent.protocol,
-            pad: [0; 3],
+            protocol: sent.protocol.into(),
         };
         let mut flows = Vec::new();
         if let Some(flow) = self.pinned.flow(&key) {
@@ -271,7 +270,7 @@ impl<'a> PacketPath<'a> {
             source: key.source,
             target: key.target,
             port: key.target_port,
-            protocol: key.protocol,
+            protocol: key.protocol(),
             consistent: self.from == From::Outside,
             hash: flow_hash(&key),
             ..Request::default()

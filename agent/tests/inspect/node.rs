@@ -112,7 +112,6 @@ impl<'a> Inspected<'a> {
                 source_port: u16::try_from(client & 0xffff).unwrap(),
                 target_port: u16::try_from(client >> 16).unwrap(),
                 protocol: 6,
-                pad: [0; 3],
             };
             flows.insert(key, Flow::default(), 0).unwrap();
         }

@@ -317,8 +317,7 @@ impl World {
                 target,
                 source_port: ports.0,
                 target_port: ports.1,
-                protocol,
-                pad: [0; 3],
+                protocol: protocol.into(),
             }),
         };
         Request {

@@ -5,6 +5,8 @@
 //! packets without a route, too large for the link, with an expiring hop limit or with options, and the first packet to a
 //! neighbour that the host does not know.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::bindings::bpf_check_mtu_flags::BPF_MTU_CHK_SEGS;
 use aya_ebpf::bindings::{BPF_FIB_LOOKUP_SKIP_NEIGH, bpf_fib_lookup as Route};
 use aya_ebpf::helpers::generated::{
@@ -17,12 +19,13 @@ use dormouse_ebpf::packet::{Frame as _, L3, Packet, TCP, v4_of};
 use dormouse_ebpf::trace::Step;
 
 use super::env::{Env, Hook};
-use super::rewrite::words;
+use super::rewrite::{single, words};
 use super::skb::frame;
-use super::tables::{Scratch, Words};
+use super::tables::Scratch;
 use super::transmit::{
     AF_INET, AF_INET6, NEXT, NextHop, decrement_hop_limit, forward_to_neighbour, refused,
 };
+use super::words::zero;
 use super::{tables, trace};
 
 /// The packet type of a frame to this link's own link-layer address (`PACKET_HOST` of if_packet.h).
@@ -136,8 +139,8 @@ fn by_uplink(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) -
 #[inline(always)]
 fn next_hop(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) -> Option<NextHop> {
     // SAFETY: all zero is a valid value of this plain struct.
-    let mut route: Words<Route> = unsafe { core::mem::zeroed() };
-    let route = &mut route.0;
+    let mut route = MaybeUninit::uninit();
+    let route: &mut Route = unsafe { zero(&mut route) };
     route.l4_protocol = packet.protocol;
     route.sport = packet.source_port.to_be();
     route.dport = packet.target_port.to_be();
@@ -170,7 +173,7 @@ fn next_hop(ctx: &TcContext, packet: &Packet, receiver: u32, config: &Config) ->
         if u32::from(route.family) == AF_INET {
             NextHop::v4(route.__bindgen_anon_4.ipv4_dst)
         } else {
-            NextHop::v6(route.__bindgen_anon_4.ipv6_dst)
+            NextHop::v6(route.__bindgen_anon_4.ipv6_dst.map(single))
         }
     })
 }

@@ -59,11 +59,6 @@ pub(crate) fn handle(ctx: &TcContext, scratch: &mut Scratch, found: Read, hook: 
 /// Parses a packet into the scratch of its program.
 #[inline(always)]
 pub(crate) fn parse(ctx: &TcContext, scratch: &mut Scratch) -> Read {
-    // A frame that is no IP packet leaves the other fields as they were.
-    scratch.packet.source = [0; 16];
-    scratch.packet.target = [0; 16];
-    scratch.packet.v4 = 0;
-    scratch.packet.protocol = 0;
     read(&frame(ctx), &mut scratch.packet)
 }
 

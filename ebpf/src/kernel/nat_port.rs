@@ -111,12 +111,12 @@ fn try_port(scratch: &Scratch, forwarding: Forwarding, now_ns: u64) -> Tried {
     }
     // SAFETY: a map value, which lives as long as the program runs; what changes in it are single words.
     let (stage, silent_ns) = unsafe { (Stage((*before).stage), (*before).silent_ns(now_ns)) };
-    if stage.releases_port(key.protocol, silent_ns) {
+    if stage.releases_port(key.protocol(), silent_ns) {
         if is_claimed(before) && tables::insert_flow(key, reply, BPF_ANY) {
             return Tried::Taken;
         }
         Tried::InUse
-    } else if stage.gives_way(key.protocol, silent_ns) {
+    } else if stage.gives_way(key.protocol(), silent_ns) {
         Tried::GivesWay
     } else {
         Tried::InUse

@@ -206,7 +206,7 @@ pub(crate) fn words(address: &[u8; 16]) -> [u32; 4] {
 /// Hides a word's origin from the optimiser, which would copy two words at once: to the stack the verifier allows that at
 /// aligned addresses only, and those of kernel structs' fields are not.
 #[inline(always)]
-fn single(mut word: u32) -> u32 {
+pub(crate) fn single(mut word: u32) -> u32 {
     // SAFETY: one instruction on a register, which keeps its value.
     unsafe { asm!("{word} = {word}", word = inout(wreg) word, options(nomem, nostack)) };
     word

@@ -1,5 +1,7 @@
 //! The socket hooks' access to their call: the target that the process passed, and its translation.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::bpf_sock_addr;
 use aya_ebpf::helpers::generated::{bpf_get_netns_cookie, bpf_get_socket_cookie, bpf_set_retval};
@@ -11,6 +13,7 @@ use dormouse_ebpf::service::{Route, Target};
 use dormouse_ebpf::socket::{Call, Caller, Effect, decide_call};
 
 use super::tables::Kernel;
+use super::words::zero;
 use super::{rewrite, tables, wake};
 
 /// The address family of a hook.
@@ -86,13 +89,13 @@ pub(crate) fn dnat(
     record: impl FnOnce(&Request, &Choice),
 ) -> Outcome {
     let target = target(ctx, family);
-    let mut request = Request {
-        target: target.address,
-        port: target.port,
-        ..Request::default()
-    };
-    let mut choice = Choice::default();
-    let call = decide_call(&Kernel, &Process { ctx, seed }, &mut request, &mut choice);
+    let (mut request, mut choice) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: all zero is a valid value of these plain structs.
+    let (request, choice): (&mut Request, &mut Choice) =
+        unsafe { (zero(&mut request), zero(&mut choice)) };
+    request.target = target.address;
+    request.port = target.port;
+    let call = decide_call(&Kernel, &Process { ctx, seed }, request, choice);
     let (effect, verdict) = match call {
         Call::Unchanged(_) => return Outcome::Unchanged,
         Call::Refused(verdict) => {
@@ -113,14 +116,14 @@ pub(crate) fn dnat(
             };
             wake::wake(choice.slot, Route::unpack(choice.route), target);
         }
-        Effect::RecordAffinity => tables::store_affinity(&request.source, &choice),
+        Effect::RecordAffinity => tables::store_affinity(&request.source, choice),
     }
     let backend = Endpoint {
         address: choice.address,
         port: choice.port,
     };
     set_target(ctx, family, &backend);
-    record(&request, &choice);
+    record(request, choice);
     Outcome::Translated
 }
 

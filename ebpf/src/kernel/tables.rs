@@ -25,6 +25,8 @@ use dormouse_ebpf::reject::{QUOTE_MAX, Rejections};
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Service, Set, VIPS_MAX};
 use dormouse_ebpf::verdict::{VERDICTS_LEN, Verdict};
 
+use super::words::Words;
+
 #[map(name = "svc")]
 static SLOTS: Array<Service> = Array::pinned(SLOTS_MAX, BPF_F_MMAPABLE);
 #[map(name = "touch")]
@@ -235,10 +237,6 @@ pub(crate) fn random() -> u32 {
     unsafe { bpf_get_prandom_u32() }
 }
 
-/// A value that the optimiser writes by whole words, which the verifier requires to be aligned on the stack.
-#[repr(C, align(8))]
-pub(crate) struct Words<T>(pub(crate) T);
-
 /// The maps, as [`Tables`] for decisions.
 pub(crate) struct Kernel;
 
@@ -275,14 +273,10 @@ impl Tables for Kernel {
 
     #[inline(always)]
     fn prefix(&self, id: u32) -> Option<[u8; 16]> {
-        let prefix = PREFIXES.get(id)?;
-        let mut address = [0; 16];
-        let mut at = 0;
-        while at < 12 {
-            address[at] = prefix.bytes[at];
-            at += 1;
-        }
-        Some(address)
+        let prefix = PREFIXES.get_ptr(id)?;
+        // SAFETY: a map value of two aligned words. Volatile reads are loads of whole words.
+        let [upper, middle] = unsafe { prefix.cast::<[u64; 2]>().read_volatile() };
+        Some((u128::from(upper) | u128::from(middle) << 64).to_le_bytes())
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ use dormouse_ebpf::verdict::Verdict;
 
 use super::rewrite::words;
 use super::tables;
+use super::words::Words;
 
 /// TCX_NEXT: the packet is left to the next program, then to the kernel.
 pub(crate) const NEXT: i32 = -1;
@@ -20,19 +21,15 @@ pub(crate) const DROP: i32 = 2;
 pub(crate) const AF_INET: u32 = 2;
 pub(crate) const AF_INET6: u32 = 10;
 
-/// A neighbour as bpf_redirect_neigh takes it. Aligned because the optimiser clears it by whole words, which the verifier
-/// requires to be aligned on the stack.
-#[repr(C, align(8))]
-pub(crate) struct NextHop {
-    hop: bpf_redir_neigh,
-}
+/// A neighbour as bpf_redirect_neigh takes it.
+pub(crate) struct NextHop(Words<bpf_redir_neigh>);
 
 impl NextHop {
     /// An IPv4 neighbour; the address is in network order.
     #[inline(always)]
     pub(crate) fn v4(address: u32) -> Self {
         let mut next = Self::of(AF_INET);
-        next.hop.__bindgen_anon_1.ipv4_nh = address;
+        next.0.0.__bindgen_anon_1.ipv4_nh = address;
         next
     }
 
@@ -40,7 +37,7 @@ impl NextHop {
     #[inline(always)]
     pub(crate) fn v6(address: [u32; 4]) -> Self {
         let mut next = Self::of(AF_INET6);
-        next.hop.__bindgen_anon_1.ipv6_nh = address;
+        next.0.0.__bindgen_anon_1.ipv6_nh = address;
         next
     }
 
@@ -48,7 +45,7 @@ impl NextHop {
     fn of(family: u32) -> Self {
         // SAFETY: all zero is a valid value of this plain struct.
         let mut next: Self = unsafe { core::mem::zeroed() };
-        next.hop.nh_family = family;
+        next.0.0.nh_family = family;
         next
     }
 }
@@ -83,7 +80,7 @@ pub(crate) fn forward(
 /// Sends a packet out by an interface to a neighbour.
 #[inline(always)]
 pub(crate) fn forward_to_neighbour(interface: u32, next: &NextHop) -> i32 {
-    let hop = (&raw const next.hop).cast_mut();
+    let hop = (&raw const next.0.0).cast_mut();
     // SAFETY: the helper reads `hop`, whose size is passed.
     (unsafe { bpf_redirect_neigh(interface, hop, size_of::<bpf_redir_neigh>() as i32, 0) }) as i32
 }

@@ -1,6 +1,6 @@
 //! IPv4 (RFC 791): the header; options are skipped.
 
-use super::{Aligned, Frame, Packet, Payload, Read, fragment, mapped};
+use super::{Aligned, Frame, Packet, Payload, Read, fragment, mapped, without_header};
 
 const HEADER_MIN: usize = 20;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -10,7 +10,7 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 #[inline(always)]
 pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
     let Some(Aligned(header)) = frame.load::<HEADER_MIN>(at) else {
-        return Err(Read::Malformed);
+        return without_header(packet, Read::Malformed);
     };
     let [
         first,

@@ -1,6 +1,6 @@
 //! IPv6 (RFC 8200): the header, and the extension headers.
 
-use super::{Aligned, Frame, LATER, Packet, Payload, Read, fragment, is_v4};
+use super::{Aligned, Frame, LATER, Packet, Payload, Read, fragment, is_v4, without_header};
 
 /// The most extension headers of a packet; one with more is malformed.
 pub const EXTENSIONS_MAX: usize = 4;
@@ -19,7 +19,7 @@ const FRAGMENT_OFFSET: u16 = 0xfff8;
 #[inline(always)]
 pub(super) fn read<F: Frame>(frame: &F, at: usize, packet: &mut Packet) -> Result<Payload, Read> {
     let Some(header) = fixed(frame, at) else {
-        return Err(Read::Malformed);
+        return without_header(packet, Read::Malformed);
     };
     *packet = Packet {
         source: header.source,

@@ -22,7 +22,6 @@ const fn packet(protocol: u8, flags: u8) -> Packet {
         flags,
         v4: 0,
         fragment: 0,
-        pad: [0; 3],
     }
 }
 

@@ -96,8 +96,7 @@ mod tests {
         target: [2; 16],
         source_port: 40_000,
         target_port: 80,
-        protocol: TCP,
-        pad: [0; 3],
+        protocol: TCP as u32,
     };
 
     fn closed(side: fn(Stage, &Packet) -> Stage) -> u32 {

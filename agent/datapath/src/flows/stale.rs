@@ -31,7 +31,7 @@ impl ServiceFlows {
         let mut tables = self.0.tables.lock();
         let mut known = Vec::new();
         walk(&tables.flows, "flow", |key: &FlowKey, flow: &Flow| {
-            if key.protocol == UDP && flow.is(SERVICE) && flow.loads() {
+            if key.protocol() == UDP && flow.is(SERVICE) && flow.loads() {
                 known.push((*key, to_backend(key, flow)));
             }
             true

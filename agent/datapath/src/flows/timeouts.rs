@@ -48,7 +48,7 @@ impl Timeouts {
     }
 
     fn of(self, key: &FlowKey, flow: &Flow, stage: Stage) -> u64 {
-        if key.protocol == UDP {
+        if key.protocol() == UDP {
             return self.udp_ns(stage);
         }
         let service = flow.is(SERVICE);
@@ -104,7 +104,7 @@ mod tests {
     /// The seconds after which a connection of a Service ends.
     fn seconds(protocol: u8, stage: Stage, scarce: bool) -> u64 {
         let key = FlowKey {
-            protocol,
+            protocol: protocol.into(),
             ..FlowKey::default()
         };
         let flow = Flow {
@@ -169,7 +169,7 @@ mod tests {
             ..Flow::default()
         };
         let key = FlowKey {
-            protocol: TCP,
+            protocol: TCP.into(),
             ..FlowKey::default()
         };
         assert!(timeouts.may_be_over(&key, &flow, MINUTE_NS + 1));

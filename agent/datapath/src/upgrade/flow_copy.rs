@@ -160,7 +160,7 @@ fn leads(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
 
 /// Whether the NAT port of a reply flow is free for another connection.
 fn is_free(key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
-    flow.is(MASQUERADED) && flow.releases_port(key.protocol, now_ns)
+    flow.is(MASQUERADED) && flow.releases_port(key.protocol(), now_ns)
 }
 
 /// Writes the old table's flow, or the merged one, to the new table. Returns whether it succeeded.

@@ -65,7 +65,7 @@ fn the_longest_idle_flows_have_no_room() {
 fn a_closed_connection_is_not_copied() {
     const NOW_NS: u64 = 100 * TIME_WAIT_NS;
     let key = FlowKey {
-        protocol: TCP,
+        protocol: TCP.into(),
         ..FlowKey::default()
     };
     let reply = |kind: u32, stage: Stage, silent_ns: u64| Flow {
