@@ -12,10 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use dormouse_fleet::proto::{
-    Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase,
+    Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, entry::Mode, pod_status::Phase,
 };
-use dormouse_fleet::{Boottime, Event, Handle, Incoming, ServerConfig};
-use dormouse_rig::address::{CONTROL, NODE, PREFIX};
+use dormouse_fleet::{Backend, Boottime, Event, Handle, Incoming, ServerConfig};
+use dormouse_rig::address::{CONTROL, NODE, POD, PREFIX};
 use dormouse_rig::{Agent, Node, PATIENCE, UPLINK, binaries, ip, on_node, wait};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -313,7 +313,7 @@ fn answer_absent(control: &Control, event: Event) -> Vec<u32> {
 }
 
 #[test]
-fn a_node_that_was_scanned_follows_an_app_that_is_created_afterwards() {
+fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
     const SCANNED: u32 = 100_000;
     on_node(|node| {
         node.take_address();
@@ -354,8 +354,35 @@ fn a_node_that_was_scanned_follows_an_app_that_is_created_afterwards() {
                 }
             };
             timeout(PATIENCE, found).await.expect("a miss again");
+            let backend = Backend {
+                prefix: POD.octets()[..12].try_into().unwrap(),
+                host: 0x10,
+                port: 8_000,
+                generation: 1,
+                flags: 0,
+                weight: 1,
+            };
+            control.handle.publish(Entry {
+                mode: Mode::Serve.into(),
+                leased: false,
+                asleep: false,
+                backends: Backend::pack(&[backend]),
+                ..entry(1)
+            });
+            settled(&control.handle, 1).await;
+            let before = served().await;
+            touch_vip(node);
+            assert!(served().await > before, "a connection to the pod");
         });
     });
+}
+
+/// Connections of the node's sockets that were translated to pods.
+async fn served() -> f64 {
+    let text = metrics().await;
+    let name = "dormouse_packets_total{verdict=\"socket_served\"} ";
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().parse().unwrap()
 }
 
 /// The health endpoint of an activator.
