@@ -6,6 +6,7 @@ mod connections;
 mod full_table;
 mod node;
 mod node_port;
+mod scan;
 
 use anyhow::Result;
 
@@ -18,9 +19,10 @@ const PREFIX: &str = "bflood";
 const TURNS: u16 = 6;
 
 /// All groups of rows, by name.
-pub(super) const GROUPS: &[&str] = &[FULL_TABLE, NODE_PORT];
+pub(super) const GROUPS: &[&str] = &[FULL_TABLE, NODE_PORT, SCAN];
 const FULL_TABLE: &str = "full-table";
 const NODE_PORT: &str = "node-port";
+const SCAN: &str = "scan";
 
 /// Measures the groups of rows in `options`.
 pub(super) fn run(options: &Options) -> Result<Report> {
@@ -30,6 +32,9 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     }
     if options.runs(NODE_PORT) {
         node_port::measure(options, &mut report)?;
+    }
+    if options.runs(SCAN) {
+        scan::measure(options, &mut report)?;
     }
     Ok(report)
 }

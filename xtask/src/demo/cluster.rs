@@ -153,6 +153,11 @@ impl Cluster {
             .with_context(|| format!("there is no node {index}"))
     }
 
+    /// The control process.
+    pub(crate) fn control(&self) -> &Process {
+        &self.control
+    }
+
     /// Kills an agent with SIGKILL and restarts it at once.
     pub(crate) fn crash_agent(&mut self, index: usize) -> Result<()> {
         let host = self

@@ -1,17 +1,17 @@
-//! The load of `cargo xtask bench dataplane` and `flood`: a client of short TCP connections, and the server for them.
+//! The load of `cargo xtask bench dataplane` and `flood`: a client of short TCP connections, the server for them, and a scan.
 //!
 //! It is a program of its own so that it runs in a pod's namespace and cgroup, and is a release build like the measured
 //! programs.
 #![forbid(unsafe_code)]
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// Size of request and reply, in bytes: one segment on any link.
 const MESSAGE_BYTES: usize = 64;
@@ -19,10 +19,12 @@ const MESSAGE_BYTES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Interval at which the server checks whether its time is over.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Segments of a scan between two looks at the clock.
+const SCAN_BATCH: u32 = 64;
 /// Stack of a server's thread, in bytes.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Client or server of short TCP connections
+/// Client or server of short TCP connections, or a scan of addresses
 #[derive(Parser)]
 enum Arguments {
     /// Connect, send a request, read the reply to its end and close, repeatedly
@@ -42,6 +44,20 @@ enum Arguments {
         /// Servers, in turn
         #[arg(required = true)]
         targets: Vec<SocketAddr>,
+    },
+    /// Send the first segment of a connection to each of many addresses, and ignore the replies
+    Scan {
+        /// Segments in a second
+        #[arg(long)]
+        per_second: u32,
+        /// Own address
+        #[arg(long)]
+        from: Ipv6Addr,
+        /// Number of addresses
+        #[arg(long)]
+        count: u32,
+        /// The first address, and the port
+        first: SocketAddrV6,
     },
     /// Accept connections and reply
     Server {
@@ -73,6 +89,15 @@ fn main() -> io::Result<()> {
                 length: Duration::from_millis(milliseconds),
             };
             writeln!(io::stdout(), "{}", load.run(threads).json())
+        }
+        Arguments::Scan {
+            per_second,
+            from,
+            count,
+            first,
+        } => {
+            let sent = scan(first, count, from, per_second)?;
+            writeln!(io::stdout(), "{}", serde_json::json!({ "sent": sent }))
         }
         Arguments::Server {
             port,
@@ -199,6 +224,52 @@ fn exchange(target: SocketAddr, from: Option<Ipv6Addr>) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other("the reply is too long"))
+}
+
+/// Sends a SYN to each address, at this rate. Returns the number of those that the kernel took.
+fn scan(first: SocketAddrV6, count: u32, from: Ipv6Addr, per_second: u32) -> io::Result<u32> {
+    let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::TCP))?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    let began = Instant::now();
+    let mut sent = 0;
+    for number in 0..count {
+        if number % SCAN_BATCH == 0 {
+            let due = began + Duration::from_secs_f64(f64::from(number) / f64::from(per_second));
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        let target = Ipv6Addr::from_bits(first.ip().to_bits() + u128::from(number));
+        // Of a raw socket, the address has no port.
+        let to = SocketAddr::from((target, 0));
+        let segment = syn(from, target, first.port());
+        sent += u32::from(socket.send_to(&segment, &to.into()).is_ok());
+    }
+    Ok(sent)
+}
+
+/// A SYN from port 40,000 (RFC 9293 3.1).
+fn syn(from: Ipv6Addr, target: Ipv6Addr, port: u16) -> [u8; 20] {
+    let [high, low] = port.to_be_bytes();
+    let mut segment = [
+        0x9c, 0x40, high, low, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0,
+    ];
+    let length_and_protocol = [0, 20, 0, 6];
+    let words = [
+        &from.octets()[..],
+        &target.octets(),
+        &length_and_protocol,
+        &segment,
+    ]
+    .concat();
+    let words = words.chunks_exact(2);
+    let mut sum: u32 = words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let [_, _, high, low] = (!sum).to_be_bytes();
+    segment[16..18].copy_from_slice(&[high, low]);
+    segment
 }
 
 fn serve(port: u16, threads: usize, length: Duration) -> io::Result<()> {
