@@ -33,8 +33,9 @@ use crate::{epoch, explain};
 
 /// Time beyond the node lease in which nodes of the store may connect after a start.
 const NODES_MARGIN: Duration = Duration::from_secs(5);
-/// Events queued for a shard; at the limit, the dispatching waits.
-const QUEUED_MAX: usize = 1_024;
+/// Events queued for a shard. At the limit, the dispatching for all shards waits: so many that only a shard that handles nothing any
+/// more reaches it. The memory follows what is queued.
+const QUEUED_MAX: usize = 65_536;
 
 /// The inputs of the controller and the parts that it drives.
 pub struct Parts {

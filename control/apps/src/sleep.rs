@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use dormouse_cluster::{Key, StoredApp};
 use dormouse_fleet::Boottime;
 use hashbrown::HashTable;
+
+use crate::action::Route;
 
 /// Limit of the memory of a sleeping app besides its name, bytes.
 const SLEEPER_BYTES_MAX: usize = 200;
@@ -26,6 +29,28 @@ pub(crate) struct Sleeper {
     pub(crate) slept_at: Boottime,
     /// The VIP's port.
     pub(crate) port: u16,
+    /// Requests in flight that a pod accepts; 0 is no limit.
+    pub(crate) container_concurrency: u32,
+    /// Timeout of a request, milliseconds.
+    pub(crate) timeout_ms: u32,
+}
+
+impl Sleeper {
+    /// Takes over what an app in the store has of a route.
+    pub(crate) fn routed_as(self, stored: &StoredApp) -> Self {
+        Self {
+            revision: stored.revision,
+            port: stored.port,
+            container_concurrency: stored.container_concurrency,
+            timeout_ms: milliseconds(stored.timeout),
+            ..self
+        }
+    }
+}
+
+/// A timeout as a sleeping app has it.
+pub(crate) fn milliseconds(timeout: Duration) -> u32 {
+    u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX)
 }
 
 struct Slot {
@@ -47,10 +72,8 @@ impl Sleep {
     /// The record of an app in the store that sleeps.
     pub(crate) fn sleeper(&self, stored: &StoredApp) -> Sleeper {
         Sleeper {
-            revision: stored.revision,
             uid: self.uid(&stored.uid),
-            port: stored.port,
-            ..Sleeper::default()
+            ..Sleeper::default().routed_as(stored)
         }
     }
 
@@ -90,6 +113,20 @@ impl Sleep {
     /// The app with a VIP.
     pub(crate) fn get(&self, vip: u32) -> Option<&Sleeper> {
         self.slots.get(&vip).map(|slot| &slot.sleeper)
+    }
+
+    /// The route of the app with a VIP. It has no backends.
+    pub(crate) fn route(&self, vip: u32) -> Option<Route> {
+        let Slot { sleeper, name } = self.slots.get(&vip)?;
+        Some(Route {
+            name: name.to_string(),
+            tenant: key_of(name).namespace,
+            port: sleeper.port,
+            container_concurrency: sleeper.container_concurrency,
+            timeout: Duration::from_millis(sleeper.timeout_ms.into()),
+            serving: false,
+            backends: Vec::new(),
+        })
     }
 
     /// The name of the app with a VIP.

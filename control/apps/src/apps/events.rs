@@ -29,20 +29,20 @@ impl Apps {
         }
     }
 
-    /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing. The route of a
-    /// sleeping app follows when the app has been read.
+    /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing, and costs no read of the
+    /// store.
     pub(super) fn want(&mut self, (vip, port): (u32, u16), at: Boottime, turn: &mut Turn) {
         if self.port_at(vip) == Some(port) {
             self.demand(vip, at, turn);
         }
-        if self.read(vip, turn).is_some() {
-            return;
-        }
-        let record = self.records.get(&vip);
+        let (record, sleeper) = (self.records.get(&vip), self.sleep.get(vip));
+        let version = record.map(|record| record.published.version);
+        let version = version.or(sleeper.map(|sleeper| sleeper.revision));
+        let route = record.and_then(|record| plan::route_of(record));
         turn.actions.push(Action::Route {
             vip,
-            version: record.map_or(0, |record| record.published.version),
-            route: record.and_then(|record| plan::route_of(record)),
+            version: version.unwrap_or(0),
+            route: route.or_else(|| self.sleep.route(vip)),
         });
     }
 

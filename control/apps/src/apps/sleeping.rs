@@ -16,7 +16,7 @@ use crate::event::{AppRead, PodChange};
 use crate::metrics::ASLEEP;
 use crate::plan;
 use crate::record::AppRecord;
-use crate::sleep::Sleeper;
+use crate::sleep::{Sleeper, milliseconds};
 
 /// A sleeping app that is being read from the store, and what arrived for it.
 #[derive(Debug, Default)]
@@ -176,11 +176,7 @@ impl Apps {
             }
             return Some(vip);
         }
-        let changed = Sleeper {
-            revision: stored.revision,
-            port: stored.port,
-            ..*known
-        };
+        let changed = known.routed_as(stored);
         let key = self.sleep.key(vip)?;
         self.sleep.insert(vip, &key, changed);
         Self::announce(vip, stored, turn);
@@ -370,6 +366,8 @@ impl Apps {
             activator_since_ms: record.kpa.activator_since_ms,
             slept_at: record.slept_at.unwrap_or_default(),
             port: app.spec.port,
+            container_concurrency: app.spec.scale.container_concurrency,
+            timeout_ms: milliseconds(app.spec.timeout()),
         };
         let key = record.key.clone();
         self.records.remove(&vip);

@@ -76,9 +76,11 @@ fn a_request_that_an_activator_asks_about_wakes_its_app_on_the_apps_port_only() 
     assert_eq!((refused.port, refused.backends), (80, vec![]));
     world.execute_all();
     assert!(world.pods.is_empty(), "another port wakes nothing");
+    assert_eq!(world.reads, 0, "and reads nothing");
     assert_eq!(world.want(world::VIP + 1, 80), None, "there is no such app");
     let parked = world.want(world::VIP, 80).expect("a route");
     assert!(parked.backends.is_empty());
+    assert_eq!(parked.timeout, world.app.as_ref().unwrap().spec.timeout());
     world.execute_all();
     assert_eq!(world.pods.len(), 1);
     world.ready_all();

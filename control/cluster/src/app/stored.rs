@@ -1,10 +1,11 @@
 //! An app as the store has it: the few fields that a sleeping app needs, decoded, and the whole object as JSON.
 
-use std::{borrow::Cow, net::Ipv6Addr};
+use std::{borrow::Cow, net::Ipv6Addr, time::Duration};
 
 use serde::Deserialize;
 
-use super::{App, Mode, State, port_default};
+use super::{App, Mode, State, port_default, timeout_default};
+use crate::Period;
 
 /// An app in the store. Decoding one costs a fraction of decoding the whole object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,10 @@ pub struct StoredApp {
     pub vip: Option<Ipv6Addr>,
     /// The port of the VIP.
     pub port: u16,
+    /// Requests in flight that a pod accepts; 0 is no limit.
+    pub container_concurrency: u32,
+    /// Longest time from the first byte of a request to the first byte of its response.
+    pub timeout: Duration,
     /// Minimum number of pods.
     pub pods_min: u32,
     /// Number of pods that a new app starts with; at least the minimum.
@@ -35,6 +40,8 @@ impl StoredApp {
             uid: brief.metadata.uid.unwrap_or_default().into_owned(),
             vip: brief.spec.vip,
             port: brief.spec.port,
+            container_concurrency: brief.spec.scale.container_concurrency,
+            timeout: brief.spec.timeout.get(),
             pods_min: brief.spec.scale.min,
             pods_at_start: brief.spec.scale.min.max(brief.spec.scale.initial_scale),
             asleep: brief.status.is_some_and(|status| status.is_asleep()),
@@ -71,6 +78,8 @@ struct Spec {
     vip: Option<Ipv6Addr>,
     #[serde(default = "port_default")]
     port: u16,
+    #[serde(default = "timeout_default")]
+    timeout: Period,
     #[serde(default)]
     scale: Pods,
 }
@@ -80,6 +89,7 @@ struct Spec {
 struct Pods {
     min: u32,
     initial_scale: u32,
+    container_concurrency: u32,
 }
 
 #[derive(Deserialize, Default)]
@@ -112,7 +122,8 @@ mod tests {
             "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
             "metadata": {"name": "web", "namespace": "shop", "uid": "a\"b"},
             "spec": {
-                "vip": "fd00:10::1", "container": {"name": "app"}, "scale": {"initialScale": 2},
+                "vip": "fd00:10::1", "container": {"name": "app"}, "timeout": "7s",
+                "scale": {"initialScale": 2, "containerConcurrency": 3},
             },
             "status": status,
         });
@@ -127,6 +138,9 @@ mod tests {
         assert_eq!((app.vip(), app.spec.port), (stored.vip, stored.port));
         assert_eq!(app.spec.scale.initial_scale, stored.pods_at_start);
         assert_eq!(app.spec.scale.min, stored.pods_min);
+        assert_eq!(app.spec.timeout(), stored.timeout);
+        let limit = app.spec.scale.container_concurrency;
+        assert_eq!((limit, stored.container_concurrency), (3, 3));
         assert_eq!(app.metadata.resource_version.as_deref(), Some("9"));
     }
 

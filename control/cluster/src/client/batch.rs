@@ -19,6 +19,8 @@ use super::{REQUEST_TIMEOUT, revision_of};
 const OPERATIONS_MAX: usize = 64;
 /// Bytes of the values in one transaction; a larger value goes alone. etcd accepts requests of 1.5 MiB.
 const BYTES_MAX: usize = 512 << 10;
+/// What a read counts for, as its value is not known: a response has at most 16 values, each of up to 1.5 MiB.
+const READ_BYTES: usize = BYTES_MAX / 16;
 /// Requests in flight. With one, the store would have nothing to do between a response and the next request.
 const REQUESTS_MAX: usize = 2;
 /// Operations that are gathered; the callers of further ones wait.
@@ -35,8 +37,8 @@ pub(super) struct Operation {
 impl Operation {
     /// Reads the key.
     pub(super) fn read(path: String) -> Self {
-        let op = TxnOp::get(path.as_str(), None);
-        Self { path, op, bytes: 0 }
+        let (op, bytes) = (TxnOp::get(path.as_str(), None), READ_BYTES);
+        Self { path, op, bytes }
     }
 
     /// Puts `value` if the conditions hold.
@@ -260,6 +262,13 @@ mod tests {
         let (mut gathered, _callers): (VecDeque<_>, Vec<_>) = many.unzip();
         assert_eq!(take(&mut gathered).len(), OPERATIONS_MAX);
         assert_eq!(take(&mut gathered).len(), 100 - OPERATIONS_MAX);
+        let reads = (0..20).map(|number| {
+            let (caller, outcome) = oneshot::channel();
+            let operation = Operation::read(format!("{number:03}"));
+            (Pending { operation, caller }, outcome)
+        });
+        let (mut gathered, _callers): (VecDeque<_>, Vec<_>) = reads.unzip();
+        assert_eq!(take(&mut gathered).len(), 16);
         let large = ["a", "b", "c"].map(|path| pending(path, BYTES_MAX));
         let (mut gathered, _callers): (VecDeque<_>, Vec<_>) = large.into_iter().unzip();
         for path in ["a", "b", "c"] {

@@ -21,7 +21,7 @@ pub(super) struct World {
     pub(super) apps: Planner,
     pub(super) now: Boottime,
     pub(super) revision: u64,
-    app: Option<App>,
+    pub(super) app: Option<App>,
     pub(super) pods: BTreeMap<Key, Pod>,
     todo: VecDeque<Action>,
     pub(super) entries: Vec<(u64, Entry)>,
@@ -92,11 +92,6 @@ impl World {
     pub(super) fn want(&mut self, vip: u32, port: u16) -> Option<Route> {
         let at = self.now;
         let mut actions = VecDeque::from(self.apply(Event::Want { vip, port, at }));
-        if matches!(actions.front(), Some(Action::Read { .. })) {
-            let app = Arc::new(self.app.clone().unwrap());
-            let read = AppRead::Found(app);
-            actions = self.apply(Event::AppRead { vip, read }).into();
-        }
         let is_route = |action: &Action| matches!(action, Action::Route { .. });
         let position = actions.iter().position(is_route);
         let answer = actions.remove(position.expect("no answer"));
