@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::random::Random;
 use super::store::Store;
-use super::{TICK, log};
+use super::{TICK, Without, log};
 use crate::action::{Entry, Status};
 use crate::actuator::convert::{app_status, entry_message};
 use crate::event::{AppRead, Event, Input};
@@ -107,6 +107,7 @@ pub(super) struct Calls {
     cuts: BTreeMap<u64, Boottime>,
     /// All calls are executed, and answered within 100 ms.
     pub(super) calm: bool,
+    without: Without,
     /// Calls of controls that had lost the epoch.
     pub(super) refused: usize,
     /// The number of pods that were created, by VIP.
@@ -114,13 +115,14 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, without: Without) -> Self {
         Self {
             pending: Vec::new(),
             replies: Vec::new(),
             random: Random::new(seed.wrapping_add(2 << 40)),
             cuts: BTreeMap::new(),
             calm: false,
+            without,
             refused: 0,
             creates: BTreeMap::new(),
         }
@@ -198,7 +200,8 @@ impl Calls {
             };
             format!("control {}: {}{refused}{lost}", call.epoch, call.job)
         });
-        if current {
+        let fenced = self.without != Without::Fence || matches!(call.job, Job::Confirm(_));
+        if current || !fenced {
             return self.write(call, now, store);
         }
         let mut reply = self.reply(call.epoch, now);

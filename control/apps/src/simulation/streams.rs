@@ -70,7 +70,8 @@ impl World {
     /// Carries the messages of the link, in order, with random delays.
     fn carry_link(&mut self) {
         let now = self.now;
-        let (up_delay, down_delay) = (self.random.period(60), self.random.period(60));
+        let longest = if self.random.once_in(20) { 400 } else { 60 };
+        let (up_delay, down_delay) = (self.random.period(60), self.random.period(longest));
         let Some(activator) = &mut self.activator else {
             return;
         };
@@ -92,10 +93,13 @@ impl World {
             control.linked(events);
         }
         if let LinkNext::Send(down) = control.link.next(session) {
-            let earliest = activator.down.back().map_or(now, |(at, _)| *at);
-            activator
-                .down
-                .push_back(((now + down_delay).max(earliest), *down));
+            let latest = activator.down.back().map_or(now, |(at, _)| *at);
+            let mut at = now + down_delay;
+            if self.without != Without::LinkInOrder {
+                at = at.max(latest);
+            }
+            let place = activator.down.partition_point(|(other, _)| *other <= at);
+            activator.down.insert(place, (at, *down));
         }
         while activator.down.front().is_some_and(|(at, _)| *at <= now) {
             let (_, down) = activator.down.pop_front().unwrap();

@@ -129,7 +129,7 @@ impl World {
             random,
             now,
             store,
-            calls: Calls::new(seed),
+            calls: Calls::new(seed, without),
             controls: vec![control],
             machines,
             activator: Some(Activator::new(now, without)),
