@@ -55,6 +55,34 @@ fn a_restarted_activator_gets_its_routes_again_and_a_new_one_wakes_apps() {
 }
 
 #[test]
+fn a_killed_activator_loses_what_it_parked_and_nothing_else() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let _control = world.control().await;
+        let activator = world.activator().await;
+        world.create_app(1, LONG).await;
+        world.create_app(2, LONG).await;
+        served(1).await;
+        world.starting.set(true);
+        let parked = tokio::spawn(get(2));
+        until("the parked request wakes its app", async || {
+            world.pods().await == 2
+        })
+        .await;
+        kill(activator).await;
+        let lost = parked.await.unwrap();
+        assert!(!lost.contains("HTTP/1.1"), "{lost}");
+        let _activator = world.activator().await;
+        assert!(get(1).await.ends_with("ok"), "it has the routes again");
+        let parked = tokio::spawn(get(2));
+        world.starting.set(false);
+        let reply = parked.await.unwrap();
+        assert!(reply.ends_with("ok"), "{reply}");
+        assert_eq!(world.pods().await, 2, "the wake was not begun again");
+    });
+}
+
+#[test]
 fn without_control_awake_apps_are_served_and_sleeping_ones_refused_until_it_is_back() {
     in_namespace(async || {
         let world = World::new().await;

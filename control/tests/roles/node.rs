@@ -1,5 +1,7 @@
 //! A simulated node: it reports every pod as ready at one address, and connects again when control was restarted.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use dormouse_fleet::Boottime;
@@ -12,39 +14,56 @@ use tokio::time::{interval, sleep};
 /// The address of all pods.
 pub(crate) const POD: &str = "2001:db8:d0::1:0:7";
 
-/// Runs the node until the test ends.
-pub(crate) async fn run(control: &'static str) {
+/// Runs the node until the test ends. While `starting` is set, its pods are not ready.
+pub(crate) async fn run(control: &'static str, starting: Rc<Cell<bool>>) {
     let mut pods = Vec::new();
     loop {
         // The end of a stream is a restart of control.
-        drop(follow(control, &mut pods).await);
+        drop(follow(control, &mut pods, &starting).await);
         sleep(Duration::from_millis(50)).await;
     }
 }
 
-async fn follow(control: &str, pods: &mut Vec<PodStatus>) -> Result<(), LinkError> {
+async fn follow(
+    control: &str,
+    pods: &mut Vec<PodStatus>,
+    starting: &Cell<bool>,
+) -> Result<(), LinkError> {
     let channel = connect(endpoint(control)?).await?;
     let mut first = beat();
     first.hello = Some(hello());
     first.pods.clone_from(pods);
     let mut link = Link::open(channel, first).await?;
     let mut beats = interval(Duration::from_millis(300));
+    let mut changed: Vec<PodStatus> = Vec::new();
     loop {
         tokio::select! {
             down = link.receive() => {
                 let down = down?;
-                let changed: Vec<_> = down.run.iter().map(status).collect();
-                for status in &changed {
-                    pods.retain(|pod| pod.uid != status.uid);
-                    if status.phase() == Phase::Running {
-                        pods.push(status.clone());
-                    }
-                }
-                link.send(Up { applied: down.seq, pods: changed, ..Up::default() })?;
+                changed.extend(down.run.iter().map(status));
+                link.send(Up { applied: down.seq, pods: report(&mut changed, pods, starting), ..Up::default() })?;
             }
-            _ = beats.tick() => link.send(beat())?,
+            _ = beats.tick() => link.send(Up { pods: report(&mut changed, pods, starting), ..beat() })?,
         }
     }
+}
+
+/// The statuses to report, which the node then has.
+fn report(
+    changed: &mut Vec<PodStatus>,
+    pods: &mut Vec<PodStatus>,
+    starting: &Cell<bool>,
+) -> Vec<PodStatus> {
+    if starting.get() {
+        return Vec::new();
+    }
+    for status in &*changed {
+        pods.retain(|pod| pod.uid != status.uid);
+        if status.phase() == Phase::Running {
+            pods.push(status.clone());
+        }
+    }
+    std::mem::take(changed)
 }
 
 fn beat() -> Up {

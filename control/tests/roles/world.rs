@@ -1,7 +1,9 @@
 //! A network namespace with the processes of a control plane, a simulated node, and a pod that responds `ok`.
 
+use std::cell::Cell;
 use std::net::SocketAddrV6;
 use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use dormouse_apps::epoch::EPOCH_KEY;
@@ -15,6 +17,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
 use crate::node;
@@ -38,13 +41,15 @@ pub(crate) fn in_namespace<F: Future<Output = ()>>(test: impl FnOnce() -> F + Se
             .enable_all()
             .build()
             .unwrap();
-        runtime.block_on(test());
+        LocalSet::new().block_on(&runtime, test());
     });
     thread.join().unwrap();
 }
 
 pub(crate) struct World {
     pub(crate) folder: TempDir,
+    /// While it is set, pods do not become ready.
+    pub(crate) starting: Rc<Cell<bool>>,
 }
 
 impl World {
@@ -60,9 +65,11 @@ impl World {
                 tokio::spawn(respond(stream));
             }
         });
-        tokio::spawn(node::run("http://[::1]:7443"));
+        let starting = Rc::new(Cell::new(false));
+        tokio::task::spawn_local(node::run("http://[::1]:7443", Rc::clone(&starting)));
         Self {
             folder: tempfile::tempdir().unwrap(),
+            starting,
         }
     }
 
