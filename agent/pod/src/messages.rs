@@ -131,11 +131,13 @@ pub(crate) fn settle(wiring: &Wiring<'_>, limiter: Option<BorrowedFd<'_>>) -> Ve
     limits.chain([look]).collect()
 }
 
-/// Moves a link to the group of links to delete; a missing link is no error.
+/// Moves a link out of its bridge, and to the group of links to delete; a missing link is no error. The kernel waits for all CPUs
+/// when a port leaves its bridge: here each wait has the lock for itself, in the deletion of a group it would have it for all ports.
 pub(crate) fn mark_for_deletion(name: &str) -> Request {
     let mut link = LinkMessage::default();
     link.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Controller(0),
         LinkAttribute::Group(DELETED_GROUP),
     ];
     tolerate(
@@ -240,4 +242,22 @@ fn forwarding_entry(wiring: &Wiring<'_>) -> NeighbourMessage {
     entry.header.flags = NeighbourFlags::Controller;
     entry.attributes = vec![NeighbourAttribute::LinkLayerAddress(wiring.mac.to_vec())];
     entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leaves_its_bridge_before_its_group_is_deleted() {
+        let marked = mark_for_deletion("dm0");
+        let RouteNetlinkMessage::SetLink(link) = marked.message else {
+            panic!("a change of the link");
+        };
+        assert!(link.attributes.contains(&LinkAttribute::Controller(0)));
+        assert!(
+            link.attributes
+                .contains(&LinkAttribute::Group(DELETED_GROUP))
+        );
+    }
 }

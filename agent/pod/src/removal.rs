@@ -2,7 +2,7 @@
 //! together, so links are put into one interface group and deleted by one message. A link is invisible before that: the kernel
 //! sends a notification when it can no longer be found, and the caller waits no longer than that.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use dormouse_agent_netlink::batch::again;
 use dormouse_agent_netlink::rtnl::{Ask, Message, encode, note, receive_readable, socket};
 use dormouse_agent_netlink::{Request, RequestError, first_refusal};
+use dormouse_cni::pending::since_boot;
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -25,9 +26,9 @@ use parking_lot::Mutex;
 use super::adds::Adds;
 use super::messages;
 
-/// Maximum number of links in a group: other link changes wait meanwhile, 0.3 ms per link.
-const GROUP_MAX: usize = 16;
-/// Longest time that a group waits for ADDs, so that deletions go on under a stream of them.
+/// Maximum number of links in a group: other link changes wait until all of it is unregistered.
+const GROUP_MAX: usize = 4;
+/// Longest time that a deletion waits for ADDs, so that deletions go on under a stream of them.
 const ADDS_MAX: Duration = Duration::from_millis(50);
 /// Receive buffer in bytes: notifications about other links arrive too.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
@@ -39,6 +40,8 @@ const FIRST: u32 = 1;
 /// A link to delete.
 struct Deletion {
     link: String,
+    /// Time of the request, since boot.
+    since: Duration,
     /// The request that moves it into the group, and further requests of the caller.
     requests: Vec<Request>,
     answer: SyncSender<Result<(), RequestError>>,
@@ -47,7 +50,7 @@ struct Deletion {
 /// Deletes links of any thread, together with those of other waiting threads.
 #[derive(Default)]
 pub(crate) struct Remover {
-    waiting: Mutex<Vec<Deletion>>,
+    waiting: Mutex<VecDeque<Deletion>>,
     turn: Mutex<()>,
     /// Before each group, the ADDs in progress are waited for.
     pub(crate) adds: Adds,
@@ -57,8 +60,9 @@ impl Remover {
     /// Executes `requests` and deletes the link. A missing link is no error. Uses the calling thread's network namespace.
     pub(crate) fn remove(&self, link: &str, requests: Vec<Request>) -> Result<(), RequestError> {
         let (answer, answered) = sync_channel(1);
-        self.waiting.lock().push(Deletion {
+        self.waiting.lock().push_back(Deletion {
             link: link.to_owned(),
+            since: since_boot(),
             requests,
             answer,
         });
@@ -67,15 +71,27 @@ impl Remover {
             if let Ok(done) = answered.try_recv() {
                 return done;
             }
-            self.adds.wait_for_none(ADDS_MAX);
-            let mut waiting = self.waiting.lock();
-            let count = waiting.len().min(GROUP_MAX);
-            let group: Vec<_> = waiting.drain(..count).collect();
-            drop(waiting);
+            let oldest = self.waiting.lock().front().map(|deletion| deletion.since);
+            if let Some(since) = oldest {
+                self.adds.wait_for_none(yields_for(since, since_boot()));
+            }
+            let group = take_group(&mut self.waiting.lock());
             remove_group(group);
             drop(turn);
         }
     }
+}
+
+/// How long a deletion that was requested at `since` still yields to ADDs. Those behind it have waited with it: after one wait,
+/// a backlog is removed group by group.
+fn yields_for(since: Duration, now: Duration) -> Duration {
+    ADDS_MAX.saturating_sub(now.saturating_sub(since))
+}
+
+/// The oldest deletions, as many as one group may have.
+fn take_group<T>(waiting: &mut VecDeque<T>) -> Vec<T> {
+    let count = waiting.len().min(GROUP_MAX);
+    waiting.drain(..count).collect()
 }
 
 fn remove_group(group: Vec<Deletion>) {
@@ -85,6 +101,7 @@ fn remove_group(group: Vec<Deletion>) {
         link,
         requests,
         answer,
+        ..
     } in group
     {
         let first = all.len();
@@ -181,4 +198,27 @@ fn name(link: &LinkMessage) -> Option<&str> {
             LinkAttribute::IfName(name) => Some(name.as_str()),
             _ => None,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_the_oldest_few() {
+        let mut waiting: VecDeque<_> = (0..=GROUP_MAX).collect();
+        assert_eq!(take_group(&mut waiting), (0..GROUP_MAX).collect::<Vec<_>>());
+        assert_eq!(take_group(&mut waiting), [GROUP_MAX]);
+        assert!(take_group(&mut waiting).is_empty());
+    }
+
+    #[test]
+    fn a_deletion_yields_once_however_many_groups_go_before_it() {
+        let since = Duration::from_secs(9);
+        assert_eq!(yields_for(since, since), ADDS_MAX);
+        let late = since + ADDS_MAX / 2;
+        assert_eq!(yields_for(since, late), ADDS_MAX / 2);
+        assert_eq!(yields_for(since, since + ADDS_MAX * 3), Duration::ZERO);
+        assert_eq!(yields_for(late, since), ADDS_MAX, "a clock that reads less");
+    }
 }

@@ -55,10 +55,13 @@ impl Network {
             ..LeaseRequest::new(key.clone(), id)
         };
         let mut stages = Stages::begin(&self.wiring, Command::Add);
+        let adding = self.remover.adds.begin();
         let lease = self.leases.reserve(&request, since_boot())?;
         stages.ended(Stage::Journal);
-        self.wire(&lease, netns, wanted, &mut stages)
-            .inspect_err(|_| self.undo(&lease))
+        let wired = self.wire(&lease, netns, wanted, &mut stages);
+        // A failed ADD deletes its link, which must not wait for itself.
+        drop(adding);
+        wired.inspect_err(|_| self.undo(&lease))
     }
 
     /// Removes an earlier pod of the same key whose namespace was deleted without DEL.
@@ -78,7 +81,6 @@ impl Network {
         wanted: &Wanted,
         stages: &mut Stages<'_>,
     ) -> Result<Wired, NetworkError> {
-        let _adding = self.remover.adds.begin();
         let mut wiring = Wiring {
             key: &lease.key,
             suffix: lease.suffix,
