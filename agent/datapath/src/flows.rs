@@ -136,7 +136,7 @@ impl Sweep {
         for key in found.idle {
             for flow in remove_over(&mut tables.flows, &key, timeouts, now_ns) {
                 removed += 1;
-                *ended.entry(flow.slot).or_default() += flow.open & COUNTED;
+                count_open(&mut ended, &flow);
                 loads::flow_ended(&tables.arrays, &flow);
             }
         }
@@ -175,7 +175,7 @@ impl Tables {
             if let Some(audit) = &mut audit {
                 audit.holds(flow);
             }
-            *found.remembered.entry(flow.slot).or_default() += flow.open & COUNTED;
+            count_open(&mut found.remembered, flow);
             if timeouts.may_be_over(key, flow, flow.silent_ns(now_ns)) {
                 found.idle.push(*key);
             }
@@ -221,11 +221,16 @@ impl Swept {
             }
         }
         for (vip, connections) in self.ended {
-            if connections > 0 {
-                counters.expire(vip, connections, now_ns)?;
-            }
+            counters.expire(vip, connections, now_ns)?;
         }
         Ok(self.removed)
+    }
+}
+
+/// Counts the flow for its VIP, if it is open there. A scan leaves flows of many VIPs, none of them open.
+fn count_open(open: &mut BTreeMap<u32, u64>, flow: &Flow) {
+    if flow.open & COUNTED != 0 {
+        *open.entry(flow.slot).or_default() += 1;
     }
 }
 
