@@ -22,6 +22,8 @@ pub const V4_CHECKSUM: usize = 10;
 
 /// The EtherType of IPv4.
 pub const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+/// The EtherType of ARP (RFC 826).
+pub const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
 /// The EtherType of IPv6.
 pub const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 /// The EtherType of a frame with a VLAN tag (IEEE 802.1Q).
@@ -98,8 +100,10 @@ pub struct Packet {
     /// 1: IPv4.
     pub v4: u8,
     /// [`WHOLE`], [`FIRST`] or [`LATER`].
-    // A whole word, without padding behind it: equal packets are equal bytes.
-    pub fragment: u32,
+    pub fragment: u16,
+    /// 1: a routing header has segments left, so `target` is not the final one, which ports and checksum belong to.
+    // A whole word with `fragment`, without padding behind it: equal packets are equal bytes.
+    pub routed: u16,
 }
 
 const _: () = assert!(size_of::<Packet>() == 52, "no padding");
@@ -113,7 +117,7 @@ pub enum Read {
     Fragment,
     /// An ICMP or ICMPv6 *error*; `l4` is its header; it quotes the packet that begins at `l4 + 8`.
     Error,
-    /// A frame that is never translated: ARP, NDP, echo, other protocols, non-IP.
+    /// A frame that is never translated: ARP, NDP, echo, other protocols, source routes, non-IP.
     Other,
     /// A malformed packet: truncated, with wrong lengths, or with forged headers.
     Malformed,

@@ -71,6 +71,7 @@ pub use apps::Apps;
 pub use arrays::octets;
 pub use cluster::ClusterFacts;
 pub use counts::VipCount;
+pub use dormouse_ebpf::pod_link::{GATEWAY, GATEWAY_MAC, GATEWAY4};
 pub use dormouse_ebpf::service::{EventKind as KernelEventKind, Mode};
 pub use dormouse_ebpf::verdict::Verdict;
 pub use entry::{Activator, Backend, Entry, PodEntry, VipRange, pod_keys};

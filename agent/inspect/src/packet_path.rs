@@ -363,6 +363,8 @@ impl Caller for Process {
 fn reached_decision(run: &Explained) -> bool {
     let before = [
         Verdict::DroppedSpoofed,
+        Verdict::DroppedNeighbor,
+        Verdict::DroppedLink,
         Verdict::DroppedMartian,
         Verdict::DroppedMalformed,
     ];

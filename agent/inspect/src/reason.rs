@@ -131,6 +131,14 @@ fn packets(verdict: Verdict) -> Option<(&'static str, &'static str)> {
             "the pod sent from an address that is not assigned to it",
             "dormouse-agent explain address SOURCE: check that the pod's address is known",
         ),
+        Verdict::DroppedNeighbor => (
+            "ARP or neighbour discovery of a pod that does not ask for its gateway, the only neighbour that it has",
+            "no action for a few: a guest kernel checks its addresses; many are forged by a process with CAP_NET_RAW: tcpdump -ni LINK 'arp or icmp6', for the links of get pods",
+        ),
+        Verdict::DroppedLink => (
+            "a pod's message to its link, for which the node has no use: a multicast report, a Router Solicitation, no IP",
+            "no action: each pod's kernel sends some when its link comes up",
+        ),
         Verdict::RejectedProtocol | Verdict::DroppedProtocol => (
             "a VIP takes TCP, UDP and SCTP only, no ping",
             "connect to a port of the Service or app instead",

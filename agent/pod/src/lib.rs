@@ -35,9 +35,9 @@ pub use messages::POD_GROUP;
 pub use network::{Network, NetworkConfig, Pod};
 
 /// The default gateway of each pod: the bridge's link-local address.
-pub const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+pub const GATEWAY: Ipv6Addr = Ipv6Addr::from_octets(dormouse_agent_datapath::GATEWAY);
 /// The IPv4 default gateway: link-local, so that it takes no address of the node's range.
-pub const GATEWAY4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+pub const GATEWAY4: Ipv4Addr = Ipv4Addr::from_octets(dormouse_agent_datapath::GATEWAY4);
 
 /// The data path's table of pods. Adding a pod again and removing an absent one succeed.
 pub trait PodTable: Send {

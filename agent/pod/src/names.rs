@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use dormouse_agent_ipam::{LeaseKey, Suffix};
 
 /// Link-layer address of all bridges: constant, so that pods have a permanent neighbour entry for the gateway.
-pub const BRIDGE_MAC: [u8; 6] = [0x02, 0xd0, 0, 0, 0, 1];
+pub const BRIDGE_MAC: [u8; 6] = dormouse_agent_datapath::GATEWAY_MAC;
 /// Prefix of the names of the pods' links on the host.
 pub const LINK_PREFIX: &str = "dm";
 const ALIAS_PREFIX: &str = "dormouse";

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise};
+use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Neighbor, Solicitation, advertise};
 
 /// An unsolicited Neighbour Advertisement (RFC 4861, 7.2.6): `target` is at `mac`. It is sent from the target's address, as
 /// the target's own kernel would, like the program's answer to a solicitation from the unspecified address.
@@ -13,7 +13,11 @@ pub(super) fn advertisement(target: Ipv6Addr, mac: [u8; 6]) -> [u8; ADVERTISEMEN
         target: target.octets(),
     };
     let mut frame = [0; ADVERTISEMENT_LEN];
-    advertise(&unspecified, mac, &mut frame);
+    let node = Neighbor {
+        mac: &mac,
+        is_router: false,
+    };
+    advertise(&unspecified, node, &mut frame);
     frame
 }
 

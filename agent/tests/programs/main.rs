@@ -13,6 +13,7 @@ mod mutated;
 mod nat_ports;
 mod node;
 mod other_protocols;
+mod pod_link;
 mod side_by_side;
 mod sockets;
 mod take_over;

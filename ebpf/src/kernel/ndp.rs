@@ -7,7 +7,7 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_redirect, bpf_skb_change_tail};
 use aya_ebpf::programs::TcContext;
 use dormouse_ebpf::config::Config;
-use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation, advertise, solicitation};
+use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Neighbor, Solicitation, advertise, solicitation};
 use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::verdict::Verdict;
 
@@ -39,7 +39,11 @@ pub(crate) fn advertise_pod(
         tables::note(Verdict::Solicited);
         return None;
     }
-    if !write_advertisement(ctx, solicited, config, advertised) {
+    let node = Neighbor {
+        mac: &config.uplink_mac,
+        is_router: false,
+    };
+    if !write_advertisement(ctx, solicited, node, advertised) {
         return Some(refused());
     }
     tables::note(Verdict::Advertised);
@@ -49,25 +53,25 @@ pub(crate) fn advertise_pod(
 
 // Not inlined: solicitation and advertisement together do not fit on a program's stack.
 
+/// Parses a packet as a valid solicitation.
 #[inline(never)]
-fn parse_solicitation(ctx: &TcContext, packet: &Packet, solicited: &mut Solicitation) -> bool {
-    match solicitation(&frame(ctx), packet) {
-        Some(found) => {
-            *solicited = found;
-            true
-        }
-        None => false,
-    }
+pub(crate) fn parse_solicitation(
+    ctx: &TcContext,
+    packet: &Packet,
+    solicited: &mut Solicitation,
+) -> bool {
+    solicitation(&frame(ctx), packet, solicited)
 }
 
+/// Turns a solicitation into the advertisement of the address's owner.
 #[inline(never)]
-fn write_advertisement(
+pub(crate) fn write_advertisement(
     ctx: &TcContext,
     solicited: &Solicitation,
-    config: &Config,
+    owner: Neighbor<'_>,
     answer: &mut [u8; ADVERTISEMENT_LEN],
 ) -> bool {
-    advertise(solicited, config.uplink_mac, answer);
+    advertise(solicited, owner, answer);
     // SAFETY: the helper takes the hook's context.
     let sized =
         unsafe { bpf_skb_change_tail(ctx.as_ptr().cast(), ADVERTISEMENT_LEN as u32, 0) } == 0;

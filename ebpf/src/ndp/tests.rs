@@ -9,6 +9,10 @@ const POD: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0xd0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7
 const GROUP: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 7];
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const UPLINK: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const NODE: Neighbor<'_> = Neighbor {
+    mac: &UPLINK,
+    is_router: false,
+};
 const SLLA: [u8; 8] = [1, 1, 2, 0, 0, 0, 0, 9];
 const NONCE: [u8; 8] = [14, 1, 1, 2, 3, 4, 5, 6];
 
@@ -19,8 +23,8 @@ fn frame(source: [u8; 16], to: [u8; 16], options: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x33, 0x33, 0xff, 0, 0, 7];
     frame.extend(MAC);
     frame.extend(ETHERTYPE_IPV6);
-    let len = u8::try_from(message.len()).unwrap();
-    frame.extend([0x60, 0, 0, 0, 0, len, ICMPV6, 255]);
+    let len = u16::try_from(message.len()).unwrap().to_be_bytes();
+    frame.extend([0x60, 0, 0, 0, len[0], len[1], ICMPV6, 255]);
     frame.extend(source);
     frame.extend(to);
     frame.extend(message);
@@ -39,11 +43,12 @@ fn seal(mut frame: Vec<u8>) -> Vec<u8> {
 fn sum(frame: &[u8]) -> u16 {
     let message = &frame[L4..];
     let mut words: Vec<u8> = frame[22..54].to_vec();
-    words.extend([0, 0, 0, u8::try_from(message.len()).unwrap(), 0, 0, 0, 58]);
+    words.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    words.extend([0, 0, 0, 58]);
     words.extend(message);
     let total: u32 = words
         .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
         .sum();
     !u16::try_from((total & 0xffff) + (total >> 16)).unwrap_or_else(|_| panic!("carry"))
 }
@@ -51,7 +56,10 @@ fn sum(frame: &[u8]) -> u16 {
 fn read(frame: &[u8]) -> Option<Solicitation> {
     let mut packet = Packet::default();
     match packet::read(&frame, &mut packet) {
-        Read::Other => solicitation(&frame, &packet),
+        Read::Other => {
+            let mut found = Solicitation::default();
+            solicitation(&frame, &packet, &mut found).then_some(found)
+        }
         _ => None,
     }
 }
@@ -137,9 +145,67 @@ fn a_solicitation_cut_anywhere_is_not_read() {
     }
 }
 
+/// An option of a kind that RFC 4861 does not have, of this many units.
+fn unknown(units: u8) -> Vec<u8> {
+    let mut option = vec![0xfd; usize::from(units) * 8];
+    option[1] = units;
+    option
+}
+
+#[test]
+fn unknown_options_are_skipped_wherever_they_are() {
+    let other = [1, 1, 2, 0, 0, 0, 0, 8];
+    for (options, mac) in [
+        (vec![&unknown(1)[..]], MAC),
+        (vec![&unknown(3), &other], [2, 0, 0, 0, 0, 8]),
+        (vec![&other, &unknown(2), &NONCE], [2, 0, 0, 0, 0, 8]),
+        (vec![&other, &SLLA], [2, 0, 0, 0, 0, 8]),
+        (vec![&unknown(32)], MAC),
+    ] {
+        let solicitation = read(&frame(ASKER, GROUP, &options.concat()));
+        assert_eq!(solicitation.unwrap().mac, mac, "{options:?}");
+    }
+    let detection = frame(UNSPECIFIED, GROUP, &[&NONCE[..], &unknown(2)].concat());
+    assert!(read(&detection).is_some());
+}
+
+#[test]
+fn options_that_do_not_fill_the_message_make_it_invalid() {
+    let mut too_long = unknown(2);
+    too_long[1] = 3;
+    let mut empty = unknown(1);
+    empty[1] = 0;
+    let long_address = [1, 2, 2, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
+    for options in [
+        too_long,
+        empty.clone(),
+        [&SLLA[..], &empty].concat(),
+        [&SLLA[..], &[0xfd]].concat(),
+        [&SLLA[..], &[0xfd, 1, 0, 0, 0, 0]].concat(),
+        long_address.to_vec(),
+        unknown(33),
+    ] {
+        assert_eq!(read(&frame(ASKER, GROUP, &options)), None, "{options:?}");
+    }
+    let detection = frame(UNSPECIFIED, GROUP, &[&unknown(1)[..], &SLLA].concat());
+    assert_eq!(read(&detection), None, "its address behind another option");
+}
+
+#[test]
+fn a_router_advertises_itself_as_one() {
+    let mut answer = [0; ADVERTISEMENT_LEN];
+    let router = Neighbor {
+        is_router: true,
+        ..NODE
+    };
+    let solicitation = read(&frame(ASKER, GROUP, &SLLA)).unwrap();
+    advertise(&solicitation, router, &mut answer);
+    assert_eq!(answer[58], 0xe0, "R, S and O");
+}
+
 fn answer(solicitation: &Solicitation) -> [u8; ADVERTISEMENT_LEN] {
     let mut frame = [0xaa; ADVERTISEMENT_LEN];
-    advertise(solicitation, UPLINK, &mut frame);
+    advertise(solicitation, NODE, &mut frame);
     frame
 }
 

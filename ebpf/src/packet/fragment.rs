@@ -3,11 +3,11 @@
 use super::{Packet, Payload, Read};
 
 /// Not a fragment; or an atomic one, which is the whole packet (RFC 6946).
-pub const WHOLE: u32 = 0;
+pub const WHOLE: u16 = 0;
 /// The first fragment: the transport header is here.
-pub const FIRST: u32 = 1;
+pub const FIRST: u16 = 1;
 /// Any other fragment.
-pub const LATER: u32 = 2;
+pub const LATER: u16 = 2;
 
 /// Fragments are cut at multiples of so many bytes (RFC 791 3.2; RFC 8200 4.5).
 const UNIT: usize = 8;

@@ -102,8 +102,24 @@ fn a_header_that_reaches_beyond_the_packet_is_none() {
 fn a_route_that_is_not_walked_to_its_end_is_the_kernels() {
     let mut header = extension(ROUTING, UDP, 0);
     header[3] = 1;
-    let frame = ipv6(ROUTING, &[header, udp(&[])].concat());
-    assert_eq!(verdict(&frame), Read::Other);
+    let frame = ipv6(ROUTING, &[header.clone(), udp(&[])].concat());
+    let (read, packet) = reads(&frame);
+    assert_eq!(
+        (read, packet.protocol, packet.routed),
+        (Read::Other, UDP, 1)
+    );
+
+    // Further headers are walked, so that the last one is known.
+    header[0] = DESTINATION;
+    let rest = [extension(DESTINATION, 58, 0), icmp(134)].concat();
+    let (read, packet) = reads(&ipv6(ROUTING, &[header.clone(), rest].concat()));
+    assert_eq!((read, packet.protocol), (Read::Other, 58));
+    assert_eq!((packet.flags, packet.l4), (134, 54 + 16));
+
+    header[0] = FRAGMENT;
+    let rest = fragment(UDP, LAST_OF_MANY, &[0; 8]);
+    let frame = ipv6(ROUTING, &[header, rest].concat());
+    assert_eq!(verdict(&frame), Read::Other, "a later fragment");
 }
 
 #[test]

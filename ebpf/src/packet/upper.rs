@@ -14,9 +14,20 @@ const ICMP_HEADER: usize = 8;
 /// Parses the payload behind all IP headers.
 #[inline(always)]
 pub(super) fn read<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Read {
-    if packet.fragment == LATER {
-        return later(payload.offset, packet);
+    let read = if packet.fragment == LATER {
+        later(payload.offset, packet)
+    } else {
+        whole(frame, payload, packet)
+    };
+    if packet.routed == 1 && !matches!(read, Read::Malformed) {
+        return Read::Other;
     }
+    read
+}
+
+/// Parses the header of a packet that is whole, or a first fragment.
+#[inline(always)]
+fn whole<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Read {
     let Ok(l4) = u16::try_from(payload.at) else {
         return Read::Malformed;
     };
@@ -35,7 +46,10 @@ pub(super) fn read<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -
 /// Parses the ports of a quoted packet.
 #[inline(always)]
 pub(super) fn read_quoted<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> bool {
-    if packet.fragment == LATER || !matches!(packet.protocol, TCP | UDP | SCTP) {
+    if packet.fragment == LATER || packet.routed == 1 {
+        return false;
+    }
+    if !matches!(packet.protocol, TCP | UDP | SCTP) {
         return false;
     }
     let (Ok(l4), Some(Aligned([s0, s1, t0, t1, ..]))) =

@@ -100,10 +100,12 @@ fn step<F: Frame>(frame: &F, payload: Payload, packet: &mut Packet) -> Result<Pa
     let size = match kind {
         FRAGMENT => 8,
         AUTHENTICATION => (usize::from(len) + 2) * 4,
-        // With segments left, the header's target is not the final one, which ports and checksum belong to.
-        ROUTING if b3 != 0 => return Err(Read::Other),
         _ => (usize::from(len) + 1) * 8,
     };
+    // The third byte of a routing header is its type, the fourth the segments left.
+    if kind == ROUTING && b3 != 0 {
+        packet.routed = 1;
+    }
     let mut rest = Payload {
         at: payload.at + size,
         ..payload

@@ -22,6 +22,7 @@ const fn packet(protocol: u8, flags: u8) -> Packet {
         flags,
         v4: 0,
         fragment: 0,
+        routed: 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Frames written down by hand, and the internet checksum computed in full, without the code under test.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A link-layer address.
 pub type Mac = [u8; 6];
@@ -70,6 +70,26 @@ pub fn solicitation(
 ) -> Vec<u8> {
     let message = [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets(), options].concat();
     seal(ipv6(macs, (ICMPV6, 255), (source, to), &message), 2)
+}
+
+/// Puts an extension header of this kind before a packet's payload; the header's first byte is filled in.
+pub fn behind(kind: u8, header: &[u8], frame: &[u8]) -> Vec<u8> {
+    let (headers, payload) = frame.split_at(HEADERS);
+    let mut behind = [headers, header, payload].concat();
+    behind[HEADERS] = std::mem::replace(&mut behind[20], kind);
+    let len = u16::try_from(header.len() + payload.len()).unwrap();
+    behind[18..20].copy_from_slice(&len.to_be_bytes());
+    behind
+}
+
+/// An ARP message (RFC 826) of Ethernet and IPv4, in a frame to `to`.
+pub fn arp(operation: u8, to: Mac, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr)) -> Vec<u8> {
+    let mut frame = [&to[..], &sender.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
+    for (mac, address) in [sender, target] {
+        frame.extend(mac);
+        frame.extend(address.octets());
+    }
+    frame
 }
 
 /// Fills in the checksum, which lies `at` bytes into the payload.

@@ -63,6 +63,7 @@ proptest! {
         prop_assert_eq!((usize::from(packet.l4), packet.protocol), (l4, protocol));
         prop_assert_eq!(usize::from(packet.len), frame.len() - 14);
         prop_assert_eq!((packet.source_port, packet.target_port), (40_000, 80));
+        prop_assert_eq!(packet.routed, 0);
     }
 
     #[test]

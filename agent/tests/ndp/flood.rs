@@ -1,0 +1,194 @@
+//! A pod with CAP_NET_RAW that forges neighbours: the node learns none of them, and its own neighbour discovery works.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dormouse_rig::frame::{ICMPV6, Mac, arp, behind, ipv6, seal};
+use dormouse_rig::{Netns, Tap, wait};
+
+use super::node::Pod;
+use super::{DOWNLINK, NODE, UPLINK, on_link};
+
+/// The first bridge of a node.
+const BRIDGE: &str = "dormouse0";
+/// Forged senders until the agent is killed, and as many after that: more than a neighbour table holds by default (1,024).
+const SENDERS: u32 = 5_000;
+/// Neighbours that the node has not spoken to.
+const NEIGHBORS: u16 = 100;
+/// Longer than a neighbour is solicited: three times, a second apart (RFC 4861 10).
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const NODE4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+const GATEWAY_MAC: Mac = [2, 0xd0, 0, 0, 0, 1];
+const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+const DESTINATION_OPTIONS: u8 = 60;
+
+/// The frames of one forged sender, each of which creates a neighbour entry on a host that takes it.
+fn forged(sender: u32) -> Vec<Vec<u8>> {
+    let [_, b, c, d] = sender.to_be_bytes();
+    let mac = [2, 0xee, 0, b, c, d];
+    let address4 = Ipv4Addr::new(203, b, c, d);
+    let asks4 = arp(1, [0xff; 6], (mac, address4), ([0; 6], NODE4));
+    let replies4 = arp(2, GATEWAY_MAC, (mac, address4), (GATEWAY_MAC, NODE4));
+    let sources = [0xfe80 << 112, 0x2001_0db8_00d0 << 80]
+        .map(|prefix: u128| Ipv6Addr::from_bits(prefix | 0xee << 32 | u128::from(sender)));
+    let option = [&[1, 1][..], &mac].concat();
+    let nothing = [0; 4];
+    let message = |source, to, kind: u8, body: &[u8]| {
+        let body = [&[kind, 0, 0, 0], &nothing[..], body].concat();
+        seal(
+            ipv6((mac, GATEWAY_MAC), (ICMPV6, 255), (source, to), &body),
+            2,
+        )
+    };
+    let mut frames = vec![asks4, replies4];
+    for source in sources {
+        let solicits = [&GATEWAY.octets()[..], &option].concat();
+        let solicits = message(source, GATEWAY, 135, &solicits);
+        let header = [0, 0, 1, 4, 0, 0, 0, 0];
+        frames.extend([
+            behind(DESTINATION_OPTIONS, &header, &solicits),
+            solicits,
+            message(source, NODE, 135, &[&NODE.octets()[..], &option].concat()),
+            message(source, ALL_ROUTERS, 133, &option),
+            // Its answer needs a neighbour.
+            message(source, GATEWAY, 128, &[]),
+        ]);
+    }
+    frames
+}
+
+/// Sends forged frames until it is dropped.
+struct Flood {
+    senders: Arc<AtomicU32>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flood {
+    fn start(pod: &Pod) -> Self {
+        let tap = Tap::on(pod.netns.path(), "eth0");
+        let (senders, ends) = (
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (counter, end) = (Arc::clone(&senders), Arc::clone(&ends));
+        let thread = std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                let sender = counter.fetch_add(1, Ordering::Relaxed);
+                for frame in forged(sender + 1) {
+                    tap.send(&frame);
+                }
+            }
+        });
+        Self {
+            senders,
+            ends,
+            thread: Some(thread),
+        }
+    }
+
+    /// Waits until this many more senders have been forged.
+    fn go_on(&self, senders: u32) {
+        let until = self.senders.load(Ordering::Relaxed) + senders;
+        wait("the flood", || {
+            self.senders.load(Ordering::Relaxed) >= until
+        });
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Neighbours of the pods' bridge that the node has learned.
+fn learned(node: &Netns) -> usize {
+    let entries = |family| node.ip(&format!("{family} neighbour show dev {BRIDGE} nud all"));
+    let is_learned = |line: &&str| !line.contains("PERMANENT") && !line.contains("NOARP");
+    let count = |text: &str| text.lines().filter(is_learned).count();
+    count(&entries("-4")) + count(&entries("-6"))
+}
+
+/// Addresses of the router, which the node has not spoken to.
+fn neighbors() -> Vec<SocketAddr> {
+    let addresses = (0..NEIGHBORS).flat_map(|number| {
+        let host = u8::try_from(number).unwrap() + 101;
+        let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0xd0, 0, 0, 0, 1, number);
+        [
+            SocketAddr::from((v6, 9)),
+            (Ipv4Addr::new(198, 51, 100, host), 9).into(),
+        ]
+    });
+    addresses.collect()
+}
+
+/// Sends a datagram to each neighbour; returns those that did not get it.
+fn lost(node: &Netns, router: &Netns) -> BTreeSet<SocketAddr> {
+    let mut missing = BTreeSet::new();
+    let listening: Vec<_> = neighbors()
+        .into_iter()
+        .map(|neighbor| (neighbor, router.inside(|| UdpSocket::bind(neighbor))))
+        .collect();
+    let sent: Vec<io::Result<usize>> = node.enter(|| {
+        let send = |(neighbor, _): &(SocketAddr, UdpSocket)| {
+            let any = if neighbor.is_ipv4() {
+                "0.0.0.0:0"
+            } else {
+                "[::]:0"
+            };
+            UdpSocket::bind(any)?.send_to(b"hello", neighbor)
+        };
+        listening.iter().map(send).collect()
+    });
+    for ((neighbor, socket), sent) in listening.iter().zip(sent) {
+        // Those that are late are lost together.
+        let limit = if missing.is_empty() {
+            ANSWER_LIMIT
+        } else {
+            Duration::from_millis(1)
+        };
+        socket.set_read_timeout(Some(limit)).unwrap();
+        if sent.is_err() || socket.recv(&mut [0; 8]).is_err() {
+            missing.insert(*neighbor);
+        }
+    }
+    missing
+}
+
+#[test]
+fn a_node_learns_no_neighbour_that_a_pod_forges() {
+    let (router, mut node) = on_link("on-link");
+    node.netns
+        .ip(&format!("address add {NODE4}/24 dev {UPLINK}"));
+    for neighbor in neighbors() {
+        let (address, rest) = match neighbor {
+            SocketAddr::V4(v4) => (v4.ip().to_string(), format!("/24 dev {DOWNLINK}")),
+            SocketAddr::V6(v6) => (v6.ip().to_string(), format!("/64 dev {DOWNLINK} nodad")),
+        };
+        router.ip(&format!("address add {address}{rest}"));
+    }
+    node.start();
+    let pod = node.add("forger");
+    let flood = Flood::start(&pod);
+    flood.go_on(SENDERS);
+    node.kill();
+    flood.go_on(SENDERS);
+    // The programs on the pod's link outlive the agent.
+    let (lost, learned) = (lost(&node.netns, &router), learned(&node.netns));
+    drop(flood);
+    assert!(
+        lost.is_empty(),
+        "{} of {}: {lost:?}",
+        lost.len(),
+        2 * NEIGHBORS
+    );
+    assert!(learned <= 1, "{learned} neighbours");
+}
