@@ -3,6 +3,7 @@
 //! What is compared is measured in turns, and ratios are taken within a turn.
 
 mod connections;
+mod forged_neighbors;
 mod full_table;
 mod node;
 mod node_port;
@@ -19,7 +20,8 @@ const PREFIX: &str = "bflood";
 const TURNS: u16 = 6;
 
 /// All groups of rows, by name.
-pub(super) const GROUPS: &[&str] = &[FULL_TABLE, NODE_PORT, SCAN];
+pub(super) const GROUPS: &[&str] = &[FORGED_NEIGHBORS, FULL_TABLE, NODE_PORT, SCAN];
+const FORGED_NEIGHBORS: &str = "forged-neighbors";
 const FULL_TABLE: &str = "full-table";
 const NODE_PORT: &str = "node-port";
 const SCAN: &str = "scan";
@@ -27,6 +29,9 @@ const SCAN: &str = "scan";
 /// Measures the groups of rows in `options`.
 pub(super) fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("flood");
+    if options.runs(FORGED_NEIGHBORS) {
+        forged_neighbors::measure(options, &mut report)?;
+    }
     if options.runs(FULL_TABLE) {
         full_table::measure(options, &mut report)?;
     }

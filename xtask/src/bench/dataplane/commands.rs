@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::setup::path::search_path;
 
 /// Runs a program in the namespace of the file `netns`, with text on its standard input. Returns its standard output.
-pub(super) fn run(netns: Option<&Path>, words: &[&str], input: &str) -> Result<String> {
+pub(in crate::bench) fn run(netns: Option<&Path>, words: &[&str], input: &str) -> Result<String> {
     let [program, arguments @ ..] = words else {
         bail!("there is no program to run");
     };
