@@ -9,7 +9,7 @@
 mod node;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use dormouse_agent_datapath::{Config, Datapath};
@@ -311,6 +311,28 @@ impl PodTable for Programs {
         }
         Ok(())
     }
+}
+
+#[test]
+fn a_pod_has_no_neighbour_but_its_gateway() {
+    let node = Node::start();
+    let network = node.open(Recorder::default());
+    let pod = node.pod("a");
+    let address = node.add(&network, "a", &pod, &Wanted::default()).address;
+    // Any process may send these, without CAP_NET_RAW.
+    pod.inside(|| {
+        let scope = nix::net::if_::if_nametoindex("eth0")?;
+        let socket = UdpSocket::bind(("::", 0))?;
+        for host in 0x1000_u16..0x1100 {
+            let to = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, host);
+            socket.send_to(b"hello", SocketAddrV6::new(to, 9, 0, scope))?;
+        }
+        Ok(())
+    });
+    let known = pod.ip("-6 neighbour show dev eth0 nud all");
+    assert!(!known.contains("fe80::10"), "{known}");
+    assert!(known.contains("fe80::1 "), "{known}");
+    assert!(reaches((&pod, address), (node.outside(), Node::OUTSIDE)));
 }
 
 #[test]

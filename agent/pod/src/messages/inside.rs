@@ -122,10 +122,12 @@ fn pod_address(ifindex: u32, address: IpAddr, length: u8, scope: AddressScope) -
     message.header.prefix_len = length;
     message.header.scope = scope;
     message.header.index = ifindex;
-    // IPv4 needs IFA_LOCAL; IPv6 needs IFA_F_NODAD, which skips duplicate address detection.
+    // IPv4 needs IFA_LOCAL; IPv6 needs IFA_F_NODAD, which skips duplicate address detection. IFA_F_NOPREFIXROUTE: without a
+    // route to all of fe80::/64, packets to any address of it go to the gateway. The kernel would solicit each of them, and its
+    // neighbour table has one size for all namespaces.
     let other = match address {
         IpAddr::V4(_) => AddressAttribute::Local(address),
-        IpAddr::V6(_) => AddressAttribute::Flags(AddressFlags::Nodad),
+        IpAddr::V6(_) => AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Noprefixroute),
     };
     message.attributes = vec![AddressAttribute::Address(address), other];
     message
