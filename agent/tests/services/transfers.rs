@@ -115,18 +115,18 @@ enum Server {
 }
 
 /// Starts iperf3's server in a pod and waits until it listens.
-fn iperf_server(cluster: &Cluster, server: Server) -> Process {
+fn iperf_server(cluster: &Cluster, server: Server, log: &str) -> Process {
     let pod = match server {
         Server::SameNode => cluster.pod(0, 1),
         Server::OtherNode => cluster.pod(1, 0),
     };
     let program = Program::new(binaries::installed("iperf3"))
-        .args(["-s", "-p", &IPERF_PORT.to_string()])
-        .log(pod.host.log("iperf-server"));
+        .args(["-s", "-p", &IPERF_PORT.to_string(), "--forceflush"])
+        .log(pod.host.log(log));
     let server = Process::start(&pod.host, &program).unwrap();
-    let asks = &cluster.pod(0, 0).sockets;
+    // It serves one client at a time, so no connection may ask whether it listens.
     wait("iperf3 to listen", || {
-        asks.dial((pod.end.address, IPERF_PORT).into()).is_ok()
+        server.output().contains("Server listening")
     });
     server
 }
@@ -134,20 +134,21 @@ fn iperf_server(cluster: &Cluster, server: Server) -> Process {
 /// Measures for a second, by sockets or from outside by packets; `reverse` has the server send.
 fn check_iperf(server: Server, from: Origin, reverse: bool) {
     let it = cluster();
-    let _server = iperf_server(&it.cluster, server);
     let ip = match server {
         Server::SameNode => IPERF_NEAR,
         Server::OtherNode => IPERF_AWAY,
     };
+    // Other measurements run on the same hosts.
+    let log = |end: &str| format!("iperf-{end}-{ip}-{from:?}-{reverse}");
+    let _server = iperf_server(&it.cluster, server, &log("server"));
     let host = match from {
         Origin::PodSocket => &it.cluster.pod(0, 0).host,
         _ => it.cluster.world.client(),
     };
-    let log = host.log(&format!("iperf-client-{ip}-{reverse}"));
     let program = Program::new(binaries::installed("iperf3"))
         .args(["-c", ip, "-p", &IPERF_PORT.to_string(), "-J", "-t", "1"])
         .args(reverse.then_some("-R"))
-        .log(log);
+        .log(host.log(&log("client")));
     let mut client = Process::start(host, &program).unwrap();
     wait("iperf3 to end", || client.ended().is_some());
     let measured: Value = serde_json::from_str(&client.output()).unwrap();
