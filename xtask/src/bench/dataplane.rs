@@ -56,6 +56,17 @@ pub(super) struct Bench<'a> {
     pub(super) load: PathBuf,
 }
 
+impl<'a> Bench<'a> {
+    /// Fails if cargo did not build `dormouse-load`.
+    pub(super) fn new(options: &'a Options, world: &'a World) -> Result<Self> {
+        Ok(Self {
+            options,
+            world,
+            load: load_program(&options.binaries.hello)?,
+        })
+    }
+}
+
 /// The sides, by the implementation of VIPs.
 struct Sides {
     plain: Side,
@@ -73,11 +84,7 @@ pub(super) fn run(options: &Options) -> Result<Report> {
         prefix: PREFIX.to_owned(),
         nodes: 10,
     })?;
-    let bench = Bench {
-        options,
-        world: &world,
-        load: load_program(&options.binaries.hello)?,
-    };
+    let bench = Bench::new(options, &world)?;
     disable_segmentation_offload(&world)?;
     let sides = Sides::start(&bench)?;
     report_connections(&bench, &sides, &mut report)?;

@@ -7,6 +7,7 @@ use dormouse_fleet::Boottime;
 use dormouse_fleet::root::Next;
 
 use super::activator::Activator;
+use super::control::Control;
 use super::world::World;
 use super::{LEASE, TICK, Without, log};
 
@@ -57,11 +58,7 @@ impl World {
             return;
         };
         let mut up = activator.open(now);
-        let control = self
-            .controls
-            .iter_mut()
-            .find(|control| control.epoch == epoch)
-            .unwrap();
+        let control = with_epoch(&mut self.controls, epoch);
         let (session, _) = control.link.open(up.hello.take().unwrap());
         activator.session = Some((epoch, session));
         activator.up.push_back((now, up));
@@ -78,11 +75,7 @@ impl World {
         let Some((epoch, session)) = activator.session else {
             return;
         };
-        let control = self
-            .controls
-            .iter_mut()
-            .find(|control| control.epoch == epoch)
-            .unwrap();
+        let control = with_epoch(&mut self.controls, epoch);
         if let Some(up) = activator.next(now) {
             let earliest = activator.up.back().map_or(now, |(at, _)| *at);
             activator.up.push_back(((now + up_delay).max(earliest), up));
@@ -149,11 +142,7 @@ impl World {
         let Some((epoch, session)) = machine.session else {
             return;
         };
-        let control = self
-            .controls
-            .iter_mut()
-            .find(|control| control.epoch == epoch)
-            .unwrap();
+        let control = with_epoch(&mut self.controls, epoch);
         while machine.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, up) = machine.up.pop_front().unwrap();
             let received = control.fleet.receive(session, up, now);
@@ -217,15 +206,17 @@ impl World {
         let clock = machine.clock(now);
         let mut up = machine.agent.open(clock);
         let hello = up.hello.take().unwrap();
-        let control = self
-            .controls
-            .iter_mut()
-            .find(|control| control.epoch == epoch)
-            .unwrap();
+        let control = with_epoch(&mut self.controls, epoch);
         let opened = control.fleet.hello(hello).unwrap();
         log(now, || format!("n{index} greets control {epoch}"));
         machine.session = Some((epoch, opened.session));
         machine.up.push_back((now, up));
         control.reported([opened.event]);
     }
+}
+
+/// The control at the other end of a stream: one that ends closes its streams first.
+fn with_epoch(controls: &mut [Control], epoch: u64) -> &mut Control {
+    let mut controls = controls.iter_mut();
+    controls.find(|control| control.epoch == epoch).unwrap()
 }

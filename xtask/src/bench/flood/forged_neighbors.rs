@@ -19,14 +19,15 @@ use nix::sys::socket::{
 use super::super::Options;
 use super::super::dataplane::commands::{ip, run};
 use super::super::dataplane::pods::make_one;
-use super::super::dataplane::{Bench, load_program, ours};
+use super::super::dataplane::{Bench, ours};
 use super::node::world;
 use crate::progress::Step;
 use crate::report::{Bound, Report, Row};
 
 /// Hosts that the node has not spoken to, one address each.
 const NEIGHBORS: u16 = 100;
-/// Forged senders before the node speaks to them: several times the entries that neighbour tables hold by default (1,024).
+/// Forged senders that the pod sends from before the node sends to its neighbours. By default a neighbour table has at most 1,024
+/// entries (`gc_thresh3`).
 const SENDERS: u32 = 20_000;
 const FLOOD_LIMIT: Duration = Duration::from_mins(1);
 /// Longer than a neighbour is solicited: three times, a second apart (RFC 4861 10).
@@ -45,11 +46,7 @@ const GATEWAY_MAC: [u8; 6] = [0x02, 0xd0, 0, 0, 0, 1];
 /// Counts the node's first packets that its neighbours do not get, and the entries of the pod's forged neighbours.
 pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let world = world(1)?;
-    let bench = Bench {
-        options,
-        world: &world,
-        load: load_program(&options.binaries.hello)?,
-    };
+    let bench = Bench::new(options, &world)?;
     let node = world.nodes().first().context("the world has no node")?;
     let step = Step::begin("start a node with a pod, and its neighbours");
     let _agent = ours::start(&bench, node, &[])?;

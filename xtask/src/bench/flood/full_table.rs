@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::super::Options;
-use super::super::dataplane::{Bench, load_program};
+use super::super::dataplane::Bench;
 use super::connections::{Rate, connect};
 use super::node::{Node, world};
 use super::{TURNS, median};
@@ -27,11 +27,7 @@ const SPARSE: Rate = Rate {
 /// Compares a node with a small flow table and one with a large one.
 pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let world = world(2)?;
-    let bench = Bench {
-        options,
-        world: &world,
-        load: load_program(&options.binaries.hello)?,
-    };
+    let bench = Bench::new(options, &world)?;
     let [first, second] = world.nodes() else {
         bail!("the world has too few nodes");
     };

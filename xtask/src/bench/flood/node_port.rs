@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::super::Options;
-use super::super::dataplane::{Bench, load_program};
+use super::super::dataplane::Bench;
 use super::connections::{Rate, connect};
 use super::node::{Node, world};
 use super::{TURNS, median};
@@ -21,11 +21,7 @@ const DENSE: Rate = Rate {
 /// Compares a node port with its backend.
 pub(super) fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let world = world(1)?;
-    let bench = Bench {
-        options,
-        world: &world,
-        load: load_program(&options.binaries.hello)?,
-    };
+    let bench = Bench::new(options, &world)?;
     let host = world.nodes().first().context("the world has no node")?;
     let step = Step::begin("start a node");
     let node = Node::start(&bench, host, &[])?;
