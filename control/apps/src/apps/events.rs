@@ -20,8 +20,17 @@ use crate::settings::SHORT_WINDOW;
 const TCP: u32 = 6;
 
 impl Apps {
-    /// A request is parked: wakes the app, if it is asleep.
+    /// A request is parked: wakes the app, if it is asleep. The activator does not know yet that an app was deleted while no
+    /// control ran.
     pub(super) fn demand(&mut self, vip: u32, at: Boottime, turn: &mut Turn) {
+        if self.port_at(vip).is_none() {
+            turn.actions.push(Action::Route {
+                vip,
+                version: 0,
+                route: None,
+            });
+            return;
+        }
         self.wake(vip, turn);
         match self.reading.get_mut(&vip) {
             Some(reading) => reading.parked(at),

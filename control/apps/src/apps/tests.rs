@@ -68,6 +68,20 @@ fn a_packet_and_a_request_wake_an_app_once() {
 }
 
 #[test]
+fn a_request_parked_for_an_app_that_was_deleted_while_no_control_ran_is_answered() {
+    let mut world = small();
+    world.execute_all();
+    world.demand();
+    world.execute_all();
+    assert!(world.route.is_some());
+    world.forget_app();
+    world.restart();
+    world.demand();
+    world.execute_all();
+    assert_eq!(world.route, None);
+}
+
+#[test]
 fn a_request_that_an_activator_asks_about_wakes_its_app_on_the_apps_port_only() {
     let mut world = small();
     world.execute_all();

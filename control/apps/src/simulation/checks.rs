@@ -129,12 +129,13 @@ impl World {
         Ok(())
     }
 
-    /// A request was refused, although there was time enough to answer it.
+    /// A request was refused, although there was time enough to answer it. One to no app, or to another port than the app's,
+    /// is answered with a refusal.
     pub(super) fn check_refused(&self, request: &Request, refusal: Refusal) -> Result<(), String> {
         let vip = request.vip;
         let calm = self.now.since(self.calm_since) > RECOVERY;
-        let exists = self.store.apps.contains_key(&key(vip));
-        if calm && exists && request.port == PORT && !self.backs_off(vip) {
+        let serves = self.store.apps.contains_key(&key(vip)) && request.port == PORT;
+        if calm && (serves || refusal == Refusal::Late) && !self.backs_off(vip) {
             return Err(format!("a request for VIP {vip} was refused: {refusal:?}"));
         }
         Ok(())
