@@ -13,6 +13,7 @@ mod checks;
 mod clients;
 mod control;
 mod faults;
+mod jobs;
 mod machine;
 mod processes;
 mod random;
@@ -38,7 +39,7 @@ const LEASE: Duration = Duration::from_secs(1);
 const ABSENCE: Duration = Duration::from_mins(10);
 /// Ticks with faults, with load only, and without either until nothing happens any more.
 const TICKS: [u32; 3] = [700, 400, 600];
-const SEEDS: RangeInclusive<u64> = 1..=600;
+const SEEDS: RangeInclusive<u64> = 1..=2_000;
 
 /// The rule that a run leaves out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,6 +72,12 @@ enum Without {
     Fence,
     /// An activator gets routes in the order of their publication.
     LinkInOrder,
+    /// An activator repeats what its requests need.
+    RepeatedDemand,
+    /// A pod whose creation had no response is its app's when it appears.
+    AdoptedCreate,
+    /// The writes of a node follow one another: its loss is not written after its return.
+    NodeWritesInOrder,
 }
 
 /// Logs a step of a run that is reproduced.
@@ -234,6 +241,9 @@ fn leaving_out_any_rule_is_detected() {
         Without::Confirmation,
         Without::Fence,
         Without::LinkInOrder,
+        Without::RepeatedDemand,
+        Without::AdoptedCreate,
+        Without::NodeWritesInOrder,
     ] {
         match run_all(seeds(SEEDS), without) {
             Ok(_) => unnoticed.push(without),

@@ -1,7 +1,8 @@
-//! An activator of the simulation: the real end of the link, breaker, demand and load of each app, and its requests.
+//! An activator of the simulation: the real end of the link; breaker, demand and load of each app.
+
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddrV6;
 use std::time::Duration;
 
 use dormouse_activator::breaker::Breaker;
@@ -10,51 +11,17 @@ use dormouse_activator::link::follower::{Change, Follower};
 use dormouse_activator::link::proto::{Down, Hello, Load as LoadMessage, Up};
 use dormouse_activator::link::root::Session;
 use dormouse_activator::load::Load;
-use dormouse_activator::park::{QueueLimits, Ticket};
+use dormouse_activator::park::Ticket;
 use dormouse_activator::{Report, Route};
 use dormouse_fleet::Boottime;
 
 use super::processes::Processes;
 use super::{SECOND, Without};
+pub(super) use requests::{Ended, Refusal, Request};
+use requests::{Exchange, number_of};
 
-/// Longest time in which a request waits for a route or for a pod.
-pub(super) const PATIENCE: Duration = Duration::from_secs(8);
-const ATTEMPTS_MAX: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(100);
 /// Its clock is another machine's.
 const AHEAD: Duration = Duration::from_secs(5_000);
-const LIMITS: QueueLimits = QueueLimits {
-    count_max: 1_000,
-    bytes_max: 1 << 20,
-};
-
-#[derive(Clone, Copy)]
-pub(super) struct Request {
-    pub(super) vip: u32,
-    pub(super) port: u16,
-    pub(super) arrived: Boottime,
-    /// Time from the grant of a slot to the end of the response.
-    pub(super) lasts: Duration,
-}
-
-/// How a request ended that got no response.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Refusal {
-    /// No route or no pod in time: 503 with Retry-After.
-    Late,
-    /// 404: there is no app, or another port is the app's.
-    Unknown,
-    /// 502: no backend accepted it.
-    Backend,
-}
-
-/// A request at a backend.
-struct Exchange {
-    vip: u32,
-    backend: SocketAddrV6,
-    number: u32,
-    until: Boottime,
-}
 
 #[derive(Default)]
 struct App {
@@ -65,15 +32,6 @@ struct App {
     active: bool,
     /// When the demand is repeated.
     repeat_at: Option<Boottime>,
-}
-
-/// What happened in a step.
-#[derive(Default)]
-pub(super) struct Ended {
-    pub(super) answered: usize,
-    pub(super) refused: Vec<(Request, Refusal)>,
-    /// Backends that were dialled and whose pods were removed.
-    pub(super) removed: Vec<u32>,
 }
 
 pub(super) struct Activator {
@@ -97,11 +55,6 @@ pub(super) struct Activator {
     tickets: u64,
     second: Boottime,
     without: Without,
-}
-
-fn number_of(backend: SocketAddrV6) -> u32 {
-    let segments = backend.ip().segments();
-    (u32::from(segments[6]) << 16) | u32::from(segments[7])
 }
 
 impl Activator {
@@ -224,41 +177,6 @@ impl Activator {
         }
     }
 
-    pub(super) fn request(&mut self, request: Request, now: Boottime) {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.requests.insert(ticket, (request, 0));
-        let app = self.apps.entry(request.vip).or_default();
-        if app.route.is_none() {
-            app.demand.ask(request.port, 0, LIMITS).unwrap();
-            self.asking.insert(ticket);
-            self.raise(request.vip, now);
-        } else {
-            self.enter(ticket, now);
-        }
-    }
-
-    /// A request whose route is known waits for a slot.
-    fn enter(&mut self, ticket: Ticket, now: Boottime) {
-        let Some((request, attempts)) = self.requests.get(&ticket) else {
-            return;
-        };
-        let (vip, port) = (request.vip, request.port);
-        let app = self.apps.entry(vip).or_default();
-        if *attempts == 0 {
-            app.load.enter(now);
-        }
-        if app.route.as_ref().is_some_and(|route| route.port != port) {
-            app.load.leave(now);
-            let (request, _) = self.requests.remove(&ticket).unwrap();
-            self.unknown.push(request);
-            return;
-        }
-        // A free slot is granted by the next step, in the same order.
-        app.breaker.park(ticket, 0, ticket, LIMITS).unwrap();
-        self.raise(vip, now);
-    }
-
     fn raise(&mut self, vip: u32, now: Boottime) {
         let app = self.apps.entry(vip).or_default();
         let need = app.need();
@@ -306,79 +224,6 @@ impl Activator {
         ended
     }
 
-    fn end_exchanges(&mut self, now: Boottime, processes: &mut Processes) {
-        let all = std::mem::take(&mut self.exchanges);
-        for exchange in all {
-            if exchange.until > now && processes.runs(exchange.number) {
-                self.exchanges.push(exchange);
-                continue;
-            }
-            let process = processes.all.get_mut(&exchange.number).unwrap();
-            process.open = process.open.saturating_sub(1);
-            if let Some(app) = self.apps.get_mut(&exchange.vip) {
-                app.breaker.leave(exchange.backend);
-                app.load.leave(now);
-            }
-        }
-    }
-
-    /// Requests whose route is known by now.
-    fn answer_asking(&mut self, now: Boottime) {
-        for ticket in self.asking.clone() {
-            let request = self.requests[&ticket].0;
-            let app = self.apps.entry(request.vip).or_default();
-            if app.route.is_some() {
-                self.asking.remove(&ticket);
-                app.demand.asked(0);
-                self.enter(ticket, now);
-            }
-        }
-    }
-
-    /// Grants slots to parked requests, and sends them to their backends.
-    fn grant(&mut self, vip: u32, now: Boottime, processes: &mut Processes, ended: &mut Ended) {
-        loop {
-            let app = self.apps.entry(vip).or_default();
-            let Some((ticket, backend)) = app.breaker.next(now) else {
-                return;
-            };
-            let Some((request, attempts)) = self.requests.get_mut(&ticket) else {
-                app.breaker.leave(backend);
-                continue;
-            };
-            let number = number_of(backend);
-            if processes.runs(number) {
-                let until = now + request.lasts;
-                processes.all.get_mut(&number).unwrap().open += 1;
-                self.exchanges.push(Exchange {
-                    vip,
-                    backend,
-                    number,
-                    until,
-                });
-                self.requests.remove(&ticket);
-                ended.answered += 1;
-                if app.demand.responded() {
-                    let at = now + AHEAD;
-                    self.follower.report(Report::FirstByte { vip, at });
-                }
-                continue;
-            }
-            if processes.is_removed(number) {
-                ended.removed.push(number);
-            }
-            *attempts += 1;
-            let last = *attempts >= ATTEMPTS_MAX;
-            app.breaker.avoid(backend, now + SECOND);
-            app.breaker.leave(backend);
-            if last {
-                self.refuse(ticket, Refusal::Backend, now, ended);
-            } else {
-                self.pausing.push((now + PAUSE, ticket));
-            }
-        }
-    }
-
     fn repeat(&mut self, vip: u32, now: Boottime) {
         let app = self.apps.entry(vip).or_default();
         if app.repeat_at.take_if(|at| *at <= now).is_none() {
@@ -387,34 +232,10 @@ impl Activator {
         let need = app.need();
         if let Some(need) = app.demand.repeat(need) {
             app.repeat_at = Some(now + SECOND);
-            self.report(vip, need, now);
+            if self.without != Without::RepeatedDemand {
+                self.report(vip, need, now);
+            }
         }
-    }
-
-    fn time_out(&mut self, now: Boottime, ended: &mut Ended) {
-        let late = |request: &Request| now.since(request.arrived) >= PATIENCE;
-        let late = self
-            .requests
-            .iter()
-            .filter(|(_, (request, _))| late(request));
-        let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
-        for ticket in late {
-            self.refuse(ticket, Refusal::Late, now, ended);
-        }
-    }
-
-    fn refuse(&mut self, ticket: Ticket, refusal: Refusal, now: Boottime, ended: &mut Ended) {
-        let Some((request, _)) = self.requests.remove(&ticket) else {
-            return;
-        };
-        let app = self.apps.entry(request.vip).or_default();
-        if self.asking.remove(&ticket) {
-            app.demand.asked(0);
-        } else {
-            let _ = app.breaker.unpark(ticket);
-            app.load.leave(now);
-        }
-        ended.refused.push((request, refusal));
     }
 
     /// Reports the load, and forgets the apps without backends that nothing uses.
@@ -446,14 +267,6 @@ impl Activator {
             .collect();
         self.apps
             .retain(|vip, app| app.breaker.has_backend() || used.contains(vip));
-    }
-
-    /// The activator is killed: what it parked is lost, and its connections to pods end.
-    pub(super) fn kill(&mut self, processes: &mut Processes) {
-        for exchange in self.exchanges.drain(..) {
-            let process = processes.all.get_mut(&exchange.number).unwrap();
-            process.open = process.open.saturating_sub(1);
-        }
     }
 }
 

@@ -1,82 +1,24 @@
 //! Slow calls of controls, each executed later by the store. A call outlives the control that made it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use dormouse_cluster::{App, Key, Object};
-use dormouse_fleet::Boottime;
-use dormouse_fleet::proto::{self, PodStatus};
+use dormouse_cluster::{Key, Object};
+use dormouse_fleet::{Boottime, proto};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 
+use super::jobs::Job;
 use super::random::Random;
 use super::store::Store;
 use super::{TICK, Without, log};
-use crate::action::{Entry, Status};
 use crate::actuator::convert::{app_status, entry_message};
 use crate::event::{AppRead, Event, Input};
-use crate::nodes::{self, ConnectedNode};
+use crate::nodes;
 use crate::pod;
 
 /// One call in so many has no response, whether it was executed or not.
 const LOST: u64 = 30;
-
-pub(super) enum Job {
-    Read {
-        vip: u32,
-        app: Key,
-    },
-    Create {
-        vip: u32,
-        pod: Box<Pod>,
-    },
-    Publish {
-        vip: u32,
-        app: Arc<App>,
-        status: Status,
-        entry: Option<Entry>,
-    },
-    Delete {
-        vip: u32,
-        pod: Key,
-    },
-    PodStatus {
-        pod: Key,
-        status: Box<PodStatus>,
-    },
-    NodeUp(ConnectedNode),
-    NodeDown(String),
-    /// Asks for the epoch, at this time.
-    Confirm(Boottime),
-}
-
-impl fmt::Display for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { vip, .. } => write!(f, "read VIP {vip}"),
-            Self::Create { pod, .. } => write!(f, "create {}", pod.key()),
-            Self::Publish {
-                vip, status, entry, ..
-            } => {
-                let (state, ready, wanted) = (status.state, status.ready, status.wanted);
-                let pods = entry.as_ref().map(|entry| entry.backends.len());
-                write!(
-                    f,
-                    "publish VIP {vip}: {state}, {ready} of {wanted}, entry: {pods:?}"
-                )
-            }
-            Self::Delete { pod, .. } => write!(f, "delete {pod}"),
-            Self::PodStatus { pod, status } => {
-                let (phase, ready) = (status.phase(), status.ready);
-                write!(f, "status of {pod}: {phase:?}, ready: {ready}")
-            }
-            Self::NodeUp(node) => write!(f, "node up {}", node.name),
-            Self::NodeDown(node) => write!(f, "node down {node}"),
-            Self::Confirm(at) => write!(f, "the epoch is asked for at {} ms", at.0 / 1_000_000),
-        }
-    }
-}
 
 struct Call {
     epoch: u64,
@@ -205,7 +147,7 @@ impl Calls {
             return self.write(call, now, store);
         }
         let mut reply = self.reply(call.epoch, now);
-        match refused(call.job) {
+        match call.job.refused() {
             Some(refused) => {
                 self.refused += 1;
                 reply.inputs.push(refused);
@@ -346,31 +288,4 @@ impl Calls {
             }
         }
     }
-}
-
-/// The result of a write whose epoch another control has replaced.
-fn refused(job: Job) -> Option<Input> {
-    let event = match job {
-        Job::Read { vip, .. } => Event::AppRead {
-            vip,
-            read: AppRead::Failed,
-        },
-        Job::Create { vip, pod } => Event::Created {
-            vip,
-            pod: pod.key(),
-            written: false,
-        },
-        Job::Publish { vip, .. } => Event::Published { vip, app: None },
-        Job::Delete { vip, pod } => Event::Deleted {
-            vip,
-            pod,
-            gone: false,
-        },
-        Job::PodStatus { pod, .. } => return Some(Input::StatusWritten { pod }),
-        Job::NodeUp(ConnectedNode { name, .. }) | Job::NodeDown(name) => {
-            return Some(Input::NodeWritten { node: name });
-        }
-        Job::Confirm(_) => return None,
-    };
-    Some(event.into())
 }

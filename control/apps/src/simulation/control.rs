@@ -1,19 +1,20 @@
 //! One control of the simulation: the real controller, fleet root and link root, driven as their loops drive them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::link;
-use dormouse_cluster::Object;
+use dormouse_cluster::{Change, Key};
 use dormouse_fleet::proto::{self, NodeConfig};
 use dormouse_fleet::root::{Event as FleetEvent, Root, Session, Settling};
 use dormouse_fleet::{Boottime, ServerConfig};
 
-use super::calls::{Calls, Job, Replaced, Reply};
+use super::calls::{Calls, Replaced, Reply};
+use super::jobs::Job;
 use super::store::Store;
 use super::{LEASE, Without};
-use crate::action::{Action, Status};
+use crate::action::Action;
 use crate::actuator::convert::{entry_message, route_of};
 use crate::admission::Limits;
 use crate::apps::{Apps, SLICE, SLICES};
@@ -21,7 +22,6 @@ use crate::config::Config;
 use crate::controller::input_of;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
-use crate::nodes::ConnectedNode;
 use crate::record::AppRecord;
 use crate::shards::Shards;
 use crate::shared::Shared;
@@ -57,6 +57,8 @@ pub(super) struct Control {
     slice: usize,
     slice_due: Boottime,
     overdue_at: Option<Boottime>,
+    /// Pods whose creation had no response.
+    unanswered: BTreeSet<Key>,
     without: Without,
 }
 
@@ -119,6 +121,7 @@ impl Control {
             slice: 0,
             slice_due: now,
             overdue_at: Some(now + OVERDUE),
+            unanswered: BTreeSet::new(),
             without,
         }
     }
@@ -206,10 +209,15 @@ impl Control {
         }
         let new = outside.store.log[self.cursor..].iter();
         let due = new.take_while(|written| written.at + self.lag <= outside.now);
-        let batch: Vec<_> = due
+        let mut batch: Vec<_> = due
             .map(|written| (written.revision, written.change.clone()))
             .collect();
         self.cursor += batch.len();
+        if self.without == Without::AdoptedCreate {
+            batch.retain(|(_, change)| {
+                !matches!(change, Change::Pod(pod, _) if self.unanswered.contains(pod))
+            });
+        }
         if !batch.is_empty() {
             self.take(Input::Changes(batch), outside);
         }
@@ -250,6 +258,11 @@ impl Control {
             self.fleet.publish(entry);
         }
         for input in reply.inputs {
+            if let Input::App(Event::Created { pod, written, .. }) = &input
+                && !written
+            {
+                self.unanswered.insert(pod.clone());
+            }
             self.take(input, outside);
         }
     }
@@ -329,51 +342,16 @@ impl Control {
             }
             Action::Settle { vip, version } => self.settling.push((vip, version)),
             action => {
-                if let Some(job) = job(action) {
+                if let Some(job) = Job::of(action) {
+                    if self.without == Without::NodeWritesInOrder {
+                        // As if the write had ended: the next one does not wait for it.
+                        self.inbox.extend(job.node_written());
+                    }
                     outside.calls.make(self.epoch, outside.now, job);
                 }
             }
         }
     }
-}
-
-/// The call of the store that an action makes.
-fn job(action: Action) -> Option<Job> {
-    Some(match action {
-        Action::Read { vip, app } => Job::Read { vip, app },
-        Action::Create { vip, pod } => Job::Create { vip, pod },
-        Action::Publish {
-            vip,
-            app,
-            status,
-            entry,
-        } => Job::Publish {
-            vip,
-            app,
-            // The wall clock is no part of a run.
-            status: Status {
-                last_wake: None,
-                ..status
-            },
-            entry,
-        },
-        Action::Delete { vip, pod } => Job::Delete { vip, pod },
-        Action::PodStatus { pod, status, .. } => Job::PodStatus {
-            pod: pod.key(),
-            status,
-        },
-        Action::NodeUp {
-            node,
-            status,
-            boot_id,
-        } => Job::NodeUp(ConnectedNode {
-            name: node,
-            status: *status,
-            boot_id,
-        }),
-        Action::NodeDown { node } => Job::NodeDown(node),
-        _ => return None,
-    })
 }
 
 /// The VIP of an action; 0 for those of nodes and of all apps.
