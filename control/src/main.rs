@@ -1,5 +1,7 @@
 //! `dormouse`: the roles of the control plane and the client commands in one binary.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod allocator;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -8,14 +10,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use dormouse::{activator, cli, up};
-use mimalloc::MiMalloc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
-
-/// Control allocates on one thread what it frees on another, which costs the C library's allocator a lock.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The control plane for apps that scale to zero, and its client commands
 #[derive(Parser)]
@@ -52,8 +49,13 @@ enum Verb {
 /// The future of a role.
 type Role = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
+fn main() -> ExitCode {
+    allocator::configure();
+    run()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn run() -> ExitCode {
     let Arguments { connection, verb } = Arguments::parse();
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();

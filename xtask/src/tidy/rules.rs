@@ -4,7 +4,7 @@
 const PATH_WORDS: [&str; 6] = ["util", "utils", "common", "misc", "helper", "helpers"];
 
 /// Files and folders (ending in `/`) in which `unsafe` is allowed.
-const UNSAFE_PLACES: [&str; 2] = ["agent/sys/src/", "ebpf/src/"];
+const UNSAFE_PLACES: [&str; 3] = ["agent/sys/src/", "control/src/allocator.rs", "ebpf/src/"];
 
 /// Marks of unfinished work, which belongs in the tracker. Split, so that this file does not break the rule itself.
 const TEXT_WORDS: [(&str, &str); 4] = [
@@ -136,6 +136,7 @@ mod tests {
         assert!(check_code("control/src/main.rs", code)[0].starts_with("line 2: `unsafe`"));
         assert_eq!(check_code("agent/sys/src/words.rs", code), [""; 0]);
         assert_eq!(check_code("agent/sys/tests/words.rs", code).len(), 1);
+        assert_eq!(check_code("control/src/allocator.rs", code), [""; 0]);
     }
 
     #[test]
