@@ -1,7 +1,7 @@
 //! Readiness probes: frequent at first, so that a wake waits for the app and not for its next probe.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -9,10 +9,11 @@ use tokio::time::timeout;
 
 use super::spec::Check;
 
-/// First pause between two probes; each next one is half longer.
-const PAUSE_FIRST: Duration = Duration::from_millis(2);
-/// Longest pause, for pods that start slowly.
-const PAUSE_LAST: Duration = Duration::from_millis(250);
+/// Pauses between two probes of a starting pod: the first ones, and those of pods that start slowly.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
+/// A starting pod is probed again after this part of the time that it has taken so far: the probes add little to any start, and their
+/// number grows with its logarithm.
+const PAUSE_PART: u32 = 8;
 /// Timeout of a probe.
 const TRY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of failures in a row that make a ready pod unready, as in Kubernetes.
@@ -20,10 +21,10 @@ const FAILURES_MAX: u32 = 3;
 
 /// Resolves when the pod is ready. Cancel safe.
 pub(super) async fn ready(check: &Check, address: Ipv6Addr) {
-    let mut pause = PAUSE_FIRST;
+    let began = Instant::now();
     while !answers(check, address).await {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 3 / 2).min(PAUSE_LAST);
+        let pause = began.elapsed() / PAUSE_PART;
+        tokio::time::sleep(pause.clamp(PAUSES.0, PAUSES.1)).await;
     }
 }
 
