@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use dormouse_fleet::Boottime;
+use dormouse_fleet::lease::{LEASE_DEFAULT, Terms};
 use dormouse_rows::{Bound, Row};
 
 use super::awake::{Awake, NODES};
@@ -56,6 +58,11 @@ async fn measure(options: &Options, apps: u32) -> Result<Cost> {
         nodes,
         watch,
     } = Awake::start(options.site(&folder), fleet).await?;
+    // Until then a new control waits for nodes that may have a lease of an earlier one, and no app falls asleep.
+    let terms = Terms {
+        lease: LEASE_DEFAULT,
+    };
+    tokio::time::sleep(terms.inherited_until(Boottime(0)).since(Boottime(0))).await;
     let (control, store) = (apart.up.process, apart.store.process);
     let before = [control.cpu()?, store.cpu()?];
     nodes.load(std::iter::empty()).await?;
