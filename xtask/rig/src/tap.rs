@@ -1,17 +1,13 @@
 //! Frames on an interface: captured, and sent as they are.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dormouse_world::enter;
-use nix::ifaddrs::getifaddrs;
+use dormouse_world::{PacketSocket, enter};
 use nix::sys::socket::sockopt::ReceiveTimeout;
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, sendto,
-    setsockopt, socket,
-};
+use nix::sys::socket::{MsgFlags, recv, setsockopt};
 use nix::sys::time::TimeVal;
 
 use crate::wait::PATIENCE;
@@ -20,10 +16,7 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Captures all frames of one interface from when it is opened, also those that the interface itself sends.
 #[derive(Debug)]
-pub struct Tap {
-    socket: OwnedFd,
-    link: LinkAddr,
-}
+pub struct Tap(PacketSocket);
 
 impl Tap {
     /// Opens an interface of the namespace that the file `netns` names.
@@ -32,38 +25,22 @@ impl Tap {
     }
 
     fn here(interface: &str) -> io::Result<Self> {
-        let link = getifaddrs()?
-            .filter(|entry| entry.interface_name == interface)
-            .find_map(|entry| entry.address?.as_link_addr().copied())
-            .ok_or_else(|| io::Error::other("no such interface"))?;
-        let socket = socket(
-            AddressFamily::Packet,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::EthAll,
-        )?;
-        bind(socket.as_raw_fd(), &link)?;
+        let socket = PacketSocket::open(interface)?;
         let tick = TimeVal::new(0, i64::from(TICK.subsec_micros()));
         setsockopt(&socket, ReceiveTimeout, &tick)?;
-        Ok(Self { socket, link })
+        Ok(Self(socket))
     }
 
     /// Sends a frame.
     pub fn send(&self, frame: &[u8]) {
-        let sent = sendto(
-            self.socket.as_raw_fd(),
-            frame,
-            &self.link,
-            MsgFlags::empty(),
-        );
-        assert_eq!(sent.unwrap(), frame.len());
+        assert_eq!(self.0.send(frame).unwrap(), frame.len());
     }
 
     /// The next frame, if one comes before the deadline.
     fn frame(&self, deadline: Instant) -> Option<Vec<u8>> {
-        let mut bytes = [0; 2048];
+        let (socket, mut bytes) = (self.0.as_fd().as_raw_fd(), [0; 2048]);
         while Instant::now() < deadline {
-            match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::empty()) {
+            match recv(socket, &mut bytes, MsgFlags::empty()) {
                 Ok(length) => return Some(bytes[..length].to_vec()),
                 Err(nix::Error::EAGAIN | nix::Error::EINTR) => {}
                 Err(error) => panic!("{error}"),

@@ -10,6 +10,7 @@ mod error;
 mod host;
 mod mounts;
 mod netns;
+mod packet_socket;
 mod plan;
 mod process;
 mod removal;
@@ -20,6 +21,7 @@ pub use error::WorldError;
 pub use host::Host;
 pub use mounts::cgroups;
 pub use netns::{Netns, enter};
+pub use packet_socket::PacketSocket;
 pub use plan::{
     ACTING_PREFIX, CLIENT, CONTROL, LINK_PREFIX_LEN, NODES_MAX, Spec, VIP_RANGE, VIP_RANGE_LEN,
 };

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{Ipv6Addr, UdpSocket};
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,11 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dormouse_world::{Host, enter};
-use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, sendto, socket,
-};
+use dormouse_world::{Host, PacketSocket, enter};
 
 use super::super::Options;
 use super::super::dataplane::commands::{ip, run};
@@ -132,30 +127,14 @@ fn learned(node: &Host) -> Result<u64> {
 
 /// Sends requests of one forged sender after the other until it `ends`.
 fn forge(netns: &Path, sent: &AtomicU32, ends: &AtomicBool) -> io::Result<()> {
-    let (socket, link) = enter(netns, open).map_err(io::Error::other)??;
+    let socket = enter(netns, || PacketSocket::open("eth0")).map_err(io::Error::other)??;
     while !ends.load(Ordering::Relaxed) {
         let sender = sent.fetch_add(1, Ordering::Relaxed);
         for frame in [arp(sender), solicitation(sender)] {
-            sendto(socket.as_raw_fd(), &frame, &link, MsgFlags::empty())?;
+            socket.send(&frame)?;
         }
     }
     Ok(())
-}
-
-/// A packet socket on the pod's interface.
-fn open() -> io::Result<(OwnedFd, LinkAddr)> {
-    let link = getifaddrs()?
-        .filter(|entry| entry.interface_name == "eth0")
-        .find_map(|entry| entry.address?.as_link_addr().copied());
-    let link = link.ok_or_else(|| io::Error::other("the pod has no interface"))?;
-    let socket = socket(
-        AddressFamily::Packet,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC,
-        SockProtocol::EthAll,
-    )?;
-    bind(socket.as_raw_fd(), &link)?;
-    Ok((socket, link))
 }
 
 fn mac(sender: u32) -> [u8; 6] {
