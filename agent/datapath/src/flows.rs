@@ -22,7 +22,7 @@ use super::error::DatapathError;
 use super::flow_filter::FlowFilter;
 use super::load::Loaded;
 use super::loads::{self, Audit};
-use super::pinned::walk;
+use super::walk::{Batches, walk};
 use fill::Fill;
 pub use fill::FlowFill;
 use pairs::{Table, remove_over};
@@ -131,14 +131,13 @@ impl Sweep {
         let timeouts = Timeouts { idle_ns, scarce };
         let found = tables.find(timeouts, now_ns);
         let (mut removed, mut ended) = (0, BTreeMap::new());
-        // Removed after the walk: during it, another flow could take the place of a removed one. A flow that the kernel evicted
-        // meanwhile was counted by the audit, not here.
-        for key in found.idle {
-            for flow in remove_over(&mut tables.flows, &key, timeouts, now_ns) {
+        // In a walk of its own: the first one counts both entries of a connection, and the second one removes them together. A flow
+        // that the kernel evicted meanwhile was counted by the audit, not here.
+        if found.has_idle {
+            tables.remove_idle(timeouts, now_ns, |flow| {
                 removed += 1;
-                count_open(&mut ended, &flow);
-                loads::flow_ended(&tables.arrays, &flow);
-            }
+                count_open(&mut ended, flow);
+            });
         }
         let left = found.entries.saturating_sub(removed);
         flows.fill.walked(begun, left, found.evicted);
@@ -155,8 +154,8 @@ impl Sweep {
 #[derive(Default)]
 struct Found {
     entries: usize,
-    /// Keys of connections that may be over.
-    idle: Vec<FlowKey>,
+    /// There are connections that may be over.
+    has_idle: bool,
     /// Open connections by VIP.
     remembered: BTreeMap<u32, u64>,
     /// Flows to backends that a full table has evicted.
@@ -168,7 +167,6 @@ impl Tables {
         let mut found = Found::default();
         let mut audit = self.crowded.then(|| Audit::begin(&self.arrays));
         let rebuild = self.flow_filter.rebuild();
-        // By whole buckets (batch lookup): a walk from key to key loses its place when the table reuses a key's element.
         let walked = walk(&self.flows, "flow", |key: &FlowKey, flow: &Flow| {
             rebuild.mark(&key.source);
             found.entries += 1;
@@ -176,9 +174,7 @@ impl Tables {
                 audit.holds(flow);
             }
             count_open(&mut found.remembered, flow);
-            if timeouts.may_be_over(key, flow, flow.silent_ns(now_ns)) {
-                found.idle.push(*key);
-            }
+            found.has_idle |= timeouts.may_be_over(key, flow, flow.silent_ns(now_ns));
             true
         });
         let whole = walked
@@ -197,6 +193,30 @@ impl Tables {
         // A full table evicts flows; one that is half empty had room for all.
         self.crowded = found.entries > self.room as usize / 2;
         found
+    }
+
+    /// Removes connections that are over, and calls `ended` for each of their entries. A scan can fill the table with them: they
+    /// are removed batch by batch, so that the agent needs no more memory then.
+    fn remove_idle(&mut self, timeouts: Timeouts, now_ns: u64, mut ended: impl FnMut(&Flow)) {
+        let mut batches = Batches::of("flow");
+        loop {
+            let entries = match batches.next(&self.flows) {
+                Ok(Some(entries)) => entries,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "failed to walk over the flow table");
+                    return;
+                }
+            };
+            let idle = entries
+                .filter(|(key, flow)| timeouts.may_be_over(key, flow, flow.silent_ns(now_ns)));
+            for (key, _) in idle {
+                for flow in remove_over(&mut self.flows, key, timeouts, now_ns) {
+                    loads::flow_ended(&self.arrays, &flow);
+                    ended(&flow);
+                }
+            }
+        }
     }
 }
 

@@ -55,6 +55,7 @@ mod service_table;
 mod services;
 mod shared;
 mod upgrade;
+mod walk;
 mod write_through;
 
 use std::fs::File;

@@ -14,7 +14,6 @@ use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{
     Array, HashMap as BpfHashMap, IterableMap as _, Map, MapData, PerCpuArray, PerCpuHashMap,
 };
-use dormouse_agent_sys::bpf;
 use dormouse_agent_sys::words::Words;
 use dormouse_ebpf::config::Config;
 use dormouse_ebpf::decide::Tables;
@@ -31,10 +30,8 @@ use super::clock;
 use super::counts::sums;
 use super::error::DatapathError;
 use super::loads::{self, BackendCount};
+use super::walk::walk;
 use super::{SCHEMA, Verdict};
-
-/// Number of entries per batch read.
-const BATCH: usize = 1 << 12;
 
 /// A frontend: address, port, IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -380,24 +377,4 @@ fn arrays(folder: &Path) -> Result<Arrays, DatapathError> {
         let map = pinned(folder, name)?;
         Words::view(map.fd().as_fd(), words).map_err(DatapathError::map("map the memory of", name))
     })
-}
-
-/// Calls `show` for the entries of a hash map while it returns true.
-pub(super) fn walk<K: aya::Pod + Default, V: aya::Pod + Default>(
-    map: &BpfHashMap<MapData, K, V>,
-    name: &'static str,
-    mut show: impl FnMut(&K, &V) -> bool,
-) -> Result<(), DatapathError> {
-    let mut keys = vec![K::default(); BATCH];
-    let mut values = vec![V::default(); BATCH];
-    let mut cursor = None;
-    loop {
-        let fd = map.map().fd().as_fd();
-        let read = bpf::lookup_batch(fd, &mut cursor, (&mut keys, &mut values))
-            .map_err(DatapathError::map("walk through", name))?;
-        let mut entries = keys[..read].iter().zip(&values);
-        if !entries.all(|(key, value)| show(key, value)) || cursor.is_none() {
-            return Ok(());
-        }
-    }
 }

@@ -14,8 +14,8 @@ use dormouse_ebpf::packet::UDP;
 use super::Flows;
 use crate::error::DatapathError;
 use crate::loads;
-use crate::pinned::walk;
 use crate::removal::remove_if;
+use crate::walk::walk;
 
 /// The flow table, to be searched for stale flows without access to the data path.
 #[derive(Debug, Clone)]

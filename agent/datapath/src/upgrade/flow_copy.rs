@@ -9,8 +9,8 @@ use dormouse_ebpf::flow::{FORWARDED, Flow, FlowKey, MASQUERADED, REPLY, REVOKED,
 use super::schema::Maps;
 use crate::clock;
 use crate::error::DatapathError;
-use crate::pinned::walk;
 use crate::removal::remove_if;
+use crate::walk::walk;
 
 /// A program stores a flow within this time after the flow's timestamp, even if its virtual processor stands still meanwhile.
 const WRITTEN_WITHIN_NS: u64 = 1_000_000_000;
