@@ -11,6 +11,7 @@
 mod checks;
 mod cluster;
 mod families;
+mod floods;
 mod forwarding;
 mod manifests;
 mod narrow;

@@ -92,6 +92,14 @@ pub(crate) fn start(node: &mut Node, manifests: &Path, more: &[&str]) {
     node.agent = Some(Process::start(&node.host, &program).unwrap());
 }
 
+/// The output of a command of the agent about this node.
+pub(crate) fn ask(node: &Node, arguments: &[&str]) -> String {
+    let output = home(&node.host).command(arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Wires a pod as a container runtime would that has these capabilities' arguments. Returns the pod's address.
 pub(crate) fn attach(node: &Node, id: &str, netns: &Netns, runtime: &Value) -> IpAddr {
     let home = home(&node.host);

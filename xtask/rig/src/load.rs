@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -110,8 +110,13 @@ impl Load {
 
     /// One connection to an echoing server that is asked again and again.
     pub fn questions(what: &'static str, sockets: &Sockets, to: SocketAddr) -> Self {
+        Self::held(what, sockets, to, 1)
+    }
+
+    /// Connections that stay open to an echoing server, all of them asked again and again.
+    pub fn held(what: &'static str, sockets: &Sockets, to: SocketAddr, count: usize) -> Self {
         Self::run(what, sockets, move |sockets, tally| {
-            if let Err(error) = ask_again(sockets, to, tally) {
+            if let Err(error) = ask_again(sockets, to, count, tally) {
                 tally.fail(format!("{to}: {error}"));
             }
         })
@@ -229,21 +234,32 @@ fn connect(sockets: &Sockets, to: SocketAddr, tally: &Tally) {
     }
 }
 
-/// Asks over one connection until it is over.
-fn ask_again(sockets: &Sockets, to: SocketAddr, tally: &Tally) -> io::Result<()> {
+/// Asks over so many connections until it is over.
+fn ask_again(sockets: &Sockets, to: SocketAddr, count: usize, tally: &Tally) -> io::Result<()> {
+    let greeted = (0..count).map(|_| greeted(sockets, to));
+    let mut streams: Vec<_> = greeted.collect::<io::Result<_>>()?;
+    while !tally.is_over() {
+        for stream in &mut streams {
+            stream.write_all(b"question")?;
+        }
+        for stream in &mut streams {
+            let mut answer = [0; 8];
+            stream.read_exact(&mut answer)?;
+            tally.done.fetch_add(1, Ordering::Relaxed);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// A connection whose server has sent its line.
+fn greeted(sockets: &Sockets, to: SocketAddr) -> io::Result<TcpStream> {
     let mut stream = sockets.dial(to)?;
     let mut byte = [0; 1];
     while byte != *b"\n" {
         stream.read_exact(&mut byte)?;
     }
-    while !tally.is_over() {
-        stream.write_all(b"question")?;
-        let mut answer = [0; 8];
-        stream.read_exact(&mut answer)?;
-        tally.done.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(PAUSE);
-    }
-    Ok(())
+    Ok(stream)
 }
 
 /// Datagrams of one socket.

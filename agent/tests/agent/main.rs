@@ -6,16 +6,18 @@
     reason = "a test fails by panicking"
 )]
 
+mod scan;
+
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use dormouse_fleet::proto::{
-    Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, entry::Mode, pod_status::Phase,
+    Activator, Entry, NodeConfig, PodSpec, PodStatus, VipRange, pod_status::Phase,
 };
-use dormouse_fleet::{Backend, Boottime, Event, Handle, Incoming, ServerConfig};
-use dormouse_rig::address::{CONTROL, NODE, POD, PREFIX};
+use dormouse_fleet::{Boottime, Event, Handle, Incoming, ServerConfig};
+use dormouse_rig::address::{CONTROL, NODE, PREFIX};
 use dormouse_rig::{Agent, Node, PATIENCE, UPLINK, binaries, ip, on_node, wait};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -288,100 +290,6 @@ async fn settled(handle: &Handle, version: u64) {
     timeout(PATIENCE, handle.settled(7, version))
         .await
         .expect("the change settles");
-}
-
-/// A datagram to each of the first `count` VIPs, from inside the node's cgroup.
-fn scan(node: &Node, count: u32) -> Child {
-    let script = format!(
-        "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\ns.setblocking(False)\nfor vip in range({count}):\n try: s.sendto(b'x', ('fd00:10::%x:%x' % (vip >> 16, vip & 65535), 80))\n except OSError: pass\n"
-    );
-    let procs = node.cgroup().join("cgroup.procs");
-    let run = format!("echo 0 > {}; exec python3 -c \"$0\"", procs.display());
-    let scan = Command::new("sh").args(["-c", &run, &script]).spawn();
-    scan.unwrap()
-}
-
-/// Answers that the VIPs do not exist which the node wants to follow; returns them.
-fn answer_absent(control: &Control, event: Event) -> Vec<u32> {
-    let Event::Wanted { vips } = event else {
-        return Vec::new();
-    };
-    for vip in &vips {
-        control.handle.absent(*vip);
-    }
-    vips
-}
-
-#[test]
-fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
-    const SCANNED: u32 = 100_000;
-    on_node(|node| {
-        node.take_address();
-        ip("-6 route add fd00:10::/108 dev eth0");
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        tokio.block_on(async {
-            let mut control = Control::start().await;
-            let _agent = start(node, &control.url);
-            control.up().await;
-            let began = std::time::Instant::now();
-            let mut wanted = Vec::new();
-            let mut scan = scan(node, SCANNED);
-            while scan.try_wait().unwrap().is_none() {
-                let event = timeout(Duration::from_millis(20), control.events.recv());
-                if let Ok(Some(event)) = event.await {
-                    wanted.extend(answer_absent(&control, event));
-                }
-            }
-            let seconds = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
-            let admitted = u32::try_from(wanted.len()).unwrap();
-            assert!(
-                (1..=2_000 + 200 * seconds).contains(&admitted),
-                "{admitted} VIPs in {seconds} s"
-            );
-            // The agent may read the kernel's events later than the scan ends.
-            let scanned = async {
-                while !wanted.contains(&7) {
-                    let event = control.events.recv().await.unwrap();
-                    wanted.extend(answer_absent(&control, event));
-                }
-            };
-            timeout(PATIENCE, scanned).await.expect("a miss");
-            // The app is created. The VIP was scanned, and control said that it does not exist.
-            let found = async {
-                loop {
-                    touch_vip(node);
-                    while let Ok(event) = control.events.try_recv() {
-                        if answer_absent(&control, event).contains(&7) {
-                            return;
-                        }
-                    }
-                }
-            };
-            timeout(PATIENCE, found).await.expect("a miss again");
-            let backend = Backend {
-                prefix: POD.octets()[..12].try_into().unwrap(),
-                host: 0x10,
-                port: 8_000,
-                generation: 1,
-                flags: 0,
-                weight: 1,
-            };
-            control.handle.publish(Entry {
-                mode: Mode::Serve.into(),
-                leased: false,
-                asleep: false,
-                backends: Backend::pack(&[backend]),
-                ..entry(1)
-            });
-            settled(&control.handle, 1).await;
-            let before = served().await;
-            touch_vip(node);
-            assert!(served().await > before, "a connection to the pod");
-        });
-    });
 }
 
 /// Connections of the node's sockets that were translated to pods.
