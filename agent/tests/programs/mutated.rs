@@ -7,6 +7,8 @@ mod random;
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -23,6 +25,24 @@ const THREADS: u64 = 2;
 /// The number of packets, and that of their random sequence.
 const PACKETS_VARIABLE: &str = "DORMOUSE_MUTATED_PACKETS";
 const SEED_VARIABLE: &str = "DORMOUSE_MUTATED_SEED";
+
+/// How far all threads are.
+struct Progress {
+    packets: u64,
+    done: AtomicU64,
+    began: Instant,
+}
+
+impl Progress {
+    /// One more packet is done; each percent is a line.
+    fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of((self.packets / 100).max(1)) {
+            let (percent, seconds) = (100 * done / self.packets, self.began.elapsed().as_secs());
+            eprintln!("{percent}% after {seconds} s");
+        }
+    }
+}
 
 /// What became of the packets.
 #[derive(Default)]
@@ -67,7 +87,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Runs mutated packets on a node of its own.
-fn run(seed: u64, packets: u64) -> Tally {
+fn run(seed: u64, packets: u64, progress: Arc<Progress>) -> Tally {
     let (result, tally) = std::sync::mpsc::sync_channel(1);
     with_node(move |node| {
         let datapath = world::open(node);
@@ -78,6 +98,7 @@ fn run(seed: u64, packets: u64) -> Tally {
             let (hook, frame) = mutate(&seeds, &mut random);
             let run = datapath.programs.run(hook, &frame).unwrap();
             tally.count(hook, number, &frame, &run);
+            progress.step();
         }
         result.send(tally).unwrap();
     });
@@ -88,16 +109,25 @@ fn run(seed: u64, packets: u64) -> Tally {
 fn no_mutated_packet_passes_that_must_not() {
     let packets = variable(PACKETS_VARIABLE).unwrap_or(PACKETS);
     let seed = variable(SEED_VARIABLE).unwrap_or(1);
-    let began = Instant::now();
+    let progress = Arc::new(Progress {
+        packets,
+        done: AtomicU64::new(0),
+        began: Instant::now(),
+    });
     let mut tally = Tally::default();
     thread::scope(|scope| {
-        let start = |thread| scope.spawn(move || run(seed + thread, packets / THREADS));
+        let start = |thread| {
+            let progress = Arc::clone(&progress);
+            scope.spawn(move || run(seed + thread, packets / THREADS, progress))
+        };
         let running: Vec<_> = (0..THREADS).map(start).collect();
         for thread in running {
             tally.add(thread.join().unwrap());
         }
     });
-    println!("packets\t{packets}\t{}", began.elapsed().as_secs_f64());
+    let done = progress.done.load(Ordering::Relaxed);
+    let seconds = progress.began.elapsed().as_secs_f64();
+    println!("\npackets\t{done}\t{seconds}");
     for ((program, outcome), count) in &tally.outcomes {
         println!("{program}\t{outcome:?}\t{count}");
     }

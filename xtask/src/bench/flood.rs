@@ -5,6 +5,7 @@
 mod connections;
 mod forged_neighbors;
 mod full_table;
+mod mutated;
 mod node;
 mod node_port;
 mod scan;
@@ -20,9 +21,11 @@ const PREFIX: &str = "bflood";
 const TURNS: u16 = 6;
 
 /// All groups of rows, by name.
-pub(super) const GROUPS: &[&str] = &[FORGED_NEIGHBORS, FULL_TABLE, NODE_PORT, SCAN];
+pub(super) const GROUPS: &[&str] = &[FORGED_NEIGHBORS, FULL_TABLE, MUTATED, NODE_PORT, SCAN];
 const FORGED_NEIGHBORS: &str = "forged-neighbors";
 const FULL_TABLE: &str = "full-table";
+/// A run without groups leaves it out: it takes longer than all others.
+const MUTATED: &str = "mutated";
 const NODE_PORT: &str = "node-port";
 const SCAN: &str = "scan";
 
@@ -34,6 +37,9 @@ pub(super) fn run(options: &Options) -> Result<Report> {
     }
     if options.runs(FULL_TABLE) {
         full_table::measure(options, &mut report)?;
+    }
+    if options.groups.iter().any(|name| name == MUTATED) {
+        mutated::measure(&mut report)?;
     }
     if options.runs(NODE_PORT) {
         node_port::measure(options, &mut report)?;
