@@ -65,7 +65,7 @@ impl Fixture for Flooded {
 }
 
 /// What a node's maps have.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stand {
     /// Established connections to the Service of those that stay.
     held: usize,
@@ -111,25 +111,39 @@ impl Flooded {
             stays.go_on(HELD as u64);
         };
         advance();
-        if node == 0 {
+        let is_small = !FLAGS[node].is_empty();
+        if is_small {
             wait("the flow table to be full", || {
                 self.flows(node, &["--all"]) > ROOM / 4 * 3
             });
         }
         let before = self.stand(node, held);
-        assert_eq!(before.held, HELD);
         self.cluster.crash(node);
-        assert_eq!(self.stand(node, held), before, "right after the kill");
         advance();
-        assert_eq!(self.stand(node, held), before, "without an agent");
-        self.cluster.revive_with(node, FLAGS[node]);
-        self.cluster.in_force();
-        advance();
-        assert_eq!(self.stand(node, held), before, "with the next agent");
-        let outcomes = floods.into_iter().chain([stays]).map(Load::end);
-        for outcome in outcomes {
+        for flood in floods {
+            let outcome = flood.end();
             assert_eq!(outcome.failed, 0, "{outcome}");
         }
+        let without = self.stand(node, held);
+        if is_small {
+            // The kernel evicts one that is in use, too, now and then.
+            let rest = Stand {
+                held: before.held,
+                ..without
+            };
+            assert_eq!(rest, before, "without an agent");
+            assert!(without.held > HELD / 2, "{without:?}: {}", stays.end());
+        } else {
+            assert_eq!(without, before, "without an agent");
+            assert_eq!(without.held, HELD);
+        }
+        self.cluster.revive_with(node, FLAGS[node]);
+        self.cluster.in_force();
+        stays.go_on(HELD as u64);
+        assert_eq!(self.stand(node, held), without, "with the next agent");
+        let outcome = stays.end();
+        let tolerated = if is_small { HELD / 2 } else { 0 };
+        assert!(outcome.failed <= tolerated as u64, "{outcome}");
     }
 }
 

@@ -234,19 +234,23 @@ fn connect(sockets: &Sockets, to: SocketAddr, tally: &Tally) {
     }
 }
 
-/// Asks over so many connections until it is over.
+/// Asks over so many connections until it is over; goes on without one that fails.
 fn ask_again(sockets: &Sockets, to: SocketAddr, count: usize, tally: &Tally) -> io::Result<()> {
     let greeted = (0..count).map(|_| greeted(sockets, to));
     let mut streams: Vec<_> = greeted.collect::<io::Result<_>>()?;
+    let lives = |result: io::Result<()>| {
+        let failure = result
+            .err()
+            .map(|error| tally.fail(format!("{to}: {error}")));
+        failure.is_none()
+    };
     while !tally.is_over() {
-        for stream in &mut streams {
-            stream.write_all(b"question")?;
-        }
-        for stream in &mut streams {
-            let mut answer = [0; 8];
-            stream.read_exact(&mut answer)?;
-            tally.done.fetch_add(1, Ordering::Relaxed);
-        }
+        streams.retain_mut(|stream| lives(stream.write_all(b"question")));
+        streams.retain_mut(|stream| {
+            let answered = lives(stream.read_exact(&mut [0; 8]));
+            tally.done.fetch_add(answered.into(), Ordering::Relaxed);
+            answered
+        });
         std::thread::sleep(PAUSE);
     }
     Ok(())
