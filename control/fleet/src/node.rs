@@ -31,6 +31,8 @@ pub const FOLLOWS_MAX: usize = crate::root::FOLLOWS_MAX;
 pub const IDLE: Duration = Duration::from_mins(10);
 /// Interval of beats before the first grant sets it.
 const BEAT_FIRST: Duration = Duration::from_secs(1);
+/// The epoch of a message without a grant from a root that sends epochs in grants only.
+const EPOCH_UNKNOWN: u64 = 0;
 /// A stream without a grant for this long is treated as broken: TCP alone would take an hour to detect it.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
 
@@ -41,6 +43,7 @@ pub struct Node {
     boot_id: String,
     version: String,
     status: NodeStatus,
+    /// The highest epoch of a root that was received.
     epoch: u64,
     beat_period: Duration,
     follows: Follows,
@@ -152,14 +155,15 @@ impl Node {
                 got: down.seq,
             });
         }
-        if let Some(grant) = &down.grant
-            && grant.epoch < self.epoch
-        {
+        let granted = down.grant.as_ref().map_or(0, |grant| grant.epoch);
+        let epoch = down.epoch.max(granted);
+        if epoch != EPOCH_UNKNOWN && epoch < self.epoch {
             return Err(StreamError::EpochOld {
                 known: self.epoch,
-                got: grant.epoch,
+                got: epoch,
             });
         }
+        self.epoch = self.epoch.max(epoch);
         stream.received = down.seq;
         let entries = self.newer(down.entries, now);
         let lease_until = down.grant.and_then(|grant| self.granted(grant, now));
@@ -183,7 +187,6 @@ impl Node {
             return None;
         }
         let lease = Duration::from_millis(grant.lease_ms.into());
-        self.epoch = grant.epoch;
         self.beat_period = (lease / 3).max(Duration::from_millis(10));
         stream.granted_at = now;
         stream.beat_due = stream.beat_due.min(beat + self.beat_period).max(now);

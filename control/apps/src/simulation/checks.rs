@@ -72,6 +72,12 @@ impl World {
         if self.processes.cut > 0 {
             return Err("a pod with open connections was stopped".to_owned());
         }
+        for spec in self.processes.stopped.drain(..) {
+            let pod = self.store.pods.get(&Key::new(spec.namespace, spec.name));
+            if pod.is_some_and(|pod| pod.metadata.uid.as_ref() == Some(&spec.uid)) {
+                return Err(format!("pod {} was stopped and not deleted", spec.uid));
+            }
+        }
         let step = self.now.0 / 1_000_000;
         if step.is_multiple_of(LOOK_MS) {
             self.look();

@@ -191,7 +191,9 @@ impl World {
             }
             self.lose_stream(index);
         }
-        if self.random.once_in(120) {
+        // Of two controls, nodes reach now the one, now the other.
+        let often = if self.controls.len() > 1 { 10 } else { 120 };
+        if self.random.once_in(often) {
             self.lose_stream(index);
         }
         if self.random.once_in(300) {

@@ -319,7 +319,7 @@ impl Machine {
     fn finish(&mut self, rest: Rest, now: Boottime, processes: &mut Processes, without: Without) {
         self.grant(rest.lease_until, now, without);
         if rest.run_complete {
-            self.runtime.stop_others(&rest.run, now);
+            self.runtime.stop_others(&rest.run, now, processes);
         }
         for spec in rest.run {
             self.runtime.run(spec, self.index, now, processes);

@@ -41,6 +41,8 @@ pub(super) struct Processes {
     /// Connections that were open when their pod was stopped before the end of its grace period.
     pub(super) cut: u32,
     pub(super) removed: usize,
+    /// Pods that nodes were sent to stop, since the last look.
+    pub(super) stopped: Vec<PodSpec>,
 }
 
 impl Processes {
@@ -51,6 +53,7 @@ impl Processes {
             without_drain: false,
             cut: 0,
             removed: 0,
+            stopped: Vec::new(),
         }
     }
 
@@ -117,7 +120,7 @@ impl Runtime {
         processes: &mut Processes,
     ) {
         match (self.pods.get_mut(&spec.uid), spec.stop) {
-            (Some(pod), true) => pod.stop(now),
+            (Some(pod), true) => pod.stop(now, processes),
             (Some(_), false) => {}
             (None, true) => self.gone.push(spec),
             (None, false) => {
@@ -135,10 +138,15 @@ impl Runtime {
     }
 
     /// Stops all pods but these.
-    pub(super) fn stop_others(&mut self, specs: &[PodSpec], now: Boottime) {
+    pub(super) fn stop_others(
+        &mut self,
+        specs: &[PodSpec],
+        now: Boottime,
+        processes: &mut Processes,
+    ) {
         for (uid, pod) in &mut self.pods {
             if !specs.iter().any(|spec| spec.uid == *uid) {
-                pod.stop(now);
+                pod.stop(now, processes);
             }
         }
     }
@@ -190,8 +198,9 @@ impl Runtime {
 }
 
 impl Pod {
-    fn stop(&mut self, now: Boottime) {
+    fn stop(&mut self, now: Boottime, processes: &mut Processes) {
         if !matches!(self.state, State::Stopping(_)) {
+            processes.stopped.push(self.spec.clone());
             self.state = State::Stopping(now + DRAIN_MAX);
             self.changed = true;
         }

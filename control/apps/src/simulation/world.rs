@@ -221,7 +221,8 @@ impl World {
     }
 
     pub(super) fn start_control(&mut self) {
-        let list = self.random.period(600);
+        let slow = self.random.once_in(2);
+        let list = self.random.period(if slow { 600 } else { 50 });
         let listed_at = self.now + list;
         let control = Control::start(&mut self.store, self.now, listed_at, self.without);
         self.log(|| format!("control {} starts", control.epoch));

@@ -69,6 +69,15 @@ fn a_root_with_a_lower_epoch_is_refused() {
 }
 
 #[test]
+fn a_message_of_a_root_that_sends_epochs_in_grants_only_is_not_refused() {
+    let mut node = node(&[]);
+    node.open(Boottime(1));
+    node.receive(down(1, vec![], Some(grant(1, 7))), Boottime(2))
+        .unwrap();
+    assert!(node.receive(down(2, vec![], None), Boottime(3)).is_ok());
+}
+
+#[test]
 fn a_gap_in_the_stream_is_an_error() {
     let mut node = node(&[]);
     node.open(Boottime(1));

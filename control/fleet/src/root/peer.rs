@@ -303,6 +303,7 @@ impl Peer {
             run,
             grant,
             run_complete,
+            epoch: root.epoch,
         })
     }
 
