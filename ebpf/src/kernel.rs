@@ -15,6 +15,7 @@ pub(crate) mod load;
 pub(crate) mod nat;
 pub(crate) mod nat_port;
 pub(crate) mod ndp;
+pub(crate) mod neighbors;
 pub(crate) mod new_flow;
 pub(crate) mod other_protocols;
 pub(crate) mod pod_link;

@@ -67,7 +67,7 @@ verdicts! {
     NatPortReused = 32 "nat_port_reused" "A masqueraded connection got the NAT port of one that had just ended: no other port of the backend was free.",
     RejectedProtocol = 33 "rejected_protocol" "Rejected: a packet to a VIP that is neither TCP, UDP nor SCTP.",
     DroppedProtocol = 34 "dropped_protocol" "Dropped: a packet to a VIP that is neither TCP, UDP nor SCTP, and may not be answered.",
-    DroppedNeighbor = 35 "dropped_neighbor" "Dropped: ARP or neighbour discovery of a pod that does not ask for its gateway.",
+    DroppedNeighbor = 35 "dropped_neighbor" "Dropped: ARP or neighbour discovery of a pod that does not ask for its gateway, or one packet of a pod too many to hosts on the uplink's link that have not answered.",
     DroppedLink = 36 "dropped_link" "Dropped: a pod's message to its link, for which the node has no use: a multicast report, a Router Solicitation.",
     GatewayAnswered = 37 "gateway_answered" "A pod's ARP request or Neighbor Solicitation for its gateway was answered.",
 }

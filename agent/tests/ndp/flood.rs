@@ -1,4 +1,5 @@
-//! A pod with CAP_NET_RAW that forges neighbours: the node learns none of them, and its own neighbour discovery works.
+//! Pods that fill the node's neighbour tables, one that forges neighbours and one that scans the link: the node's own neighbour
+//! discovery works meanwhile.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use dormouse_rig::frame::{ICMPV6, Mac, arp, behind, ipv6, seal};
 use dormouse_rig::{Netns, Tap, wait};
 
-use super::node::Pod;
+use super::node::{Node, Pod};
 use super::{DOWNLINK, NODE, UPLINK, on_link};
 
 /// The first bridge of a node.
@@ -22,6 +23,9 @@ const SENDERS: u32 = 5_000;
 const NEIGHBORS: u16 = 100;
 /// Longer than a neighbour is solicited: three times, a second apart (RFC 4861 10).
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Addresses of the link that a pod scans, of each family; those of IPv4 are of this range.
+const SCANNED: u32 = 10_000;
+const SCANNED4: &str = "100.64.0.0/16";
 const NODE4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const GATEWAY_MAC: Mac = [2, 0xd0, 0, 0, 0, 1];
@@ -63,7 +67,7 @@ fn forged(sender: u32) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Sends forged frames until it is dropped.
+/// Does something again and again, with a number each time, until it is dropped.
 struct Flood {
     senders: Arc<AtomicU32>,
     ends: Arc<AtomicBool>,
@@ -71,8 +75,7 @@ struct Flood {
 }
 
 impl Flood {
-    fn start(pod: &Pod) -> Self {
-        let tap = Tap::on(pod.netns.path(), "eth0");
+    fn start(send: impl Fn(u32) + Send + 'static) -> Self {
         let (senders, ends) = (
             Arc::new(AtomicU32::new(0)),
             Arc::new(AtomicBool::new(false)),
@@ -80,10 +83,7 @@ impl Flood {
         let (counter, end) = (Arc::clone(&senders), Arc::clone(&ends));
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
-                let sender = counter.fetch_add(1, Ordering::Relaxed);
-                for frame in forged(sender + 1) {
-                    tap.send(&frame);
-                }
+                send(counter.fetch_add(1, Ordering::Relaxed));
             }
         });
         Self {
@@ -93,9 +93,40 @@ impl Flood {
         }
     }
 
-    /// Waits until this many more senders have been forged.
-    fn go_on(&self, senders: u32) {
-        let until = self.senders.load(Ordering::Relaxed) + senders;
+    /// Sends forged frames.
+    fn forging(pod: &Pod) -> Self {
+        let tap = Tap::on(pod.netns.path(), "eth0");
+        Self::start(move |sender| {
+            for frame in forged(sender + 1) {
+                tap.send(&frame);
+            }
+        })
+    }
+
+    /// Sends datagrams to addresses of the link that no host has, as any process in a pod can.
+    fn scanning(pod: &Pod) -> Self {
+        let sockets = pod
+            .netns
+            .inside(|| io::Result::Ok([UdpSocket::bind("[::]:0")?, UdpSocket::bind("0.0.0.0:0")?]));
+        Self::start(move |number| {
+            let [_, _, c, d] = (number % SCANNED).to_be_bytes();
+            let v6 = Ipv6Addr::from_bits(
+                0x2001_0db8_00d0 << 80 | 0xee << 32 | u128::from(number % SCANNED),
+            );
+            let targets = [
+                SocketAddr::from((v6, 9)),
+                (Ipv4Addr::new(100, 64, c, d), 9).into(),
+            ];
+            for (socket, target) in sockets.iter().zip(targets) {
+                // The host may report an address that has not answered.
+                let _ = socket.send_to(b"scan", target);
+            }
+        })
+    }
+
+    /// Waits until this was done so often again.
+    fn go_on(&self, times: u32) {
+        let until = self.senders.load(Ordering::Relaxed) + times;
         wait("the flood", || {
             self.senders.load(Ordering::Relaxed) >= until
         });
@@ -163,9 +194,9 @@ fn lost(node: &Netns, router: &Netns) -> BTreeSet<SocketAddr> {
     missing
 }
 
-#[test]
-fn a_node_learns_no_neighbour_that_a_pod_forges() {
-    let (router, mut node) = on_link("on-link");
+/// A node and its router, which has all the neighbours' addresses.
+fn with_neighbors() -> (Netns, Node) {
+    let (router, node) = on_link("on-link");
     node.netns
         .ip(&format!("address add {NODE4}/24 dev {UPLINK}"));
     for neighbor in neighbors() {
@@ -175,20 +206,50 @@ fn a_node_learns_no_neighbour_that_a_pod_forges() {
         };
         router.ip(&format!("address add {address}{rest}"));
     }
+    (router, node)
+}
+
+fn assert_none_lost(node: &Netns, router: &Netns) {
+    let lost = lost(node, router);
+    let count = lost.len();
+    assert!(lost.is_empty(), "{count} of {}: {lost:?}", 2 * NEIGHBORS);
+}
+
+#[test]
+fn a_node_learns_no_neighbour_that_a_pod_forges() {
+    let (router, mut node) = with_neighbors();
     node.start();
     let pod = node.add("forger");
-    let flood = Flood::start(&pod);
+    let flood = Flood::forging(&pod);
     flood.go_on(SENDERS);
     node.kill();
     flood.go_on(SENDERS);
     // The programs on the pod's link outlive the agent.
-    let (lost, learned) = (lost(&node.netns, &router), learned(&node.netns));
+    assert_none_lost(&node.netns, &router);
+    let learned = learned(&node.netns);
     drop(flood);
-    assert!(
-        lost.is_empty(),
-        "{} of {}: {lost:?}",
-        lost.len(),
-        2 * NEIGHBORS
-    );
     assert!(learned <= 1, "{learned} neighbours");
+}
+
+#[test]
+fn a_node_reaches_new_neighbours_while_a_pod_scans_its_link() {
+    let (router, node) = with_neighbors();
+    let mut node = node.also(&["--prefix4", "10.64.0.0/24"]);
+    node.netns.ip(&format!("route add {SCANNED4} dev {UPLINK}"));
+    node.start();
+    let pod = node.add("scanner");
+    let flood = Flood::scanning(&pod);
+    flood.go_on(SCANNED);
+    assert_none_lost(&node.netns, &router);
+    drop(flood);
+    // What the pod may look for, it reaches.
+    let neighbor = neighbors()[0];
+    let listening = router.inside(|| UdpSocket::bind(neighbor));
+    wait("a datagram of the pod", || {
+        pod.netns.send(pod.address, neighbor).unwrap();
+        listening
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        listening.recv(&mut [0; 8]).is_ok()
+    });
 }

@@ -27,6 +27,7 @@ pub(crate) struct Node {
     home: OwnedHome,
     pub(crate) netns: Netns,
     flags: Flags,
+    more: Vec<&'static str>,
 }
 
 /// A pod.
@@ -41,8 +42,15 @@ impl Node {
             home: OwnedHome::new(netns.name()),
             netns,
             flags,
+            more: Vec::new(),
             agent: None,
         }
+    }
+
+    /// Gives its agent these flags, too.
+    pub(crate) fn also(mut self, more: &[&'static str]) -> Self {
+        self.more.extend(more);
+        self
     }
 
     /// Runs the agent until it serves.
@@ -52,6 +60,7 @@ impl Node {
             .args(["--uplink", UPLINK, "--metrics", "[::1]:10249"])
             .args(["--network-profile", self.flags.profile])
             .args(["--prefix", self.flags.prefix])
+            .args(&self.more)
             .args(["--address", &self.flags.address.to_string()]);
         let start = || Agent::serving(&mut command, &self.home.socket());
         self.agent = Some(self.netns.enter(start));

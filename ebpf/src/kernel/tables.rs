@@ -20,6 +20,7 @@ use dormouse_ebpf::maps::{
     flow_filter_bit,
 };
 use dormouse_ebpf::ndp::{ADVERTISEMENT_LEN, Solicitation};
+use dormouse_ebpf::neighbors::{KNOWN_MAX, Known};
 use dormouse_ebpf::packet::Packet;
 use dormouse_ebpf::reject::{QUOTE_MAX, Rejections};
 use dormouse_ebpf::service::{ROW_LEN, SETS_MAX, SLOTS_MAX, Service, Set, VIPS_MAX};
@@ -90,6 +91,14 @@ static DROPS: LruPerCpuHashMap<DropKey, u64> = LruPerCpuHashMap::pinned(DROPS_MA
 /// Cursors through the NAT ports. Not pinned: the flows themselves keep the ports in use.
 #[map(name = "nat_cursor")]
 pub(crate) static NAT_CURSOR: Array<u64> = Array::with_max_entries(NAT_CURSORS, 0);
+
+/// Destinations outside that need no new neighbour.
+#[map(name = "known_neighbor")]
+pub(crate) static KNOWN: PerCpuArray<Known> = PerCpuArray::with_max_entries(KNOWN_MAX, 0);
+/// Token buckets for new neighbours, as the times at which they are full, by the index of a pod's link; 0: of all pods.
+#[map(name = "neighbor_budget")]
+pub(crate) static NEIGHBOR_BUDGETS: LruHashMap<u32, u64> =
+    LruHashMap::with_max_entries(PODS_MAX, 0);
 
 /// Memory for what does not fit on the stack of 512 bytes; on a CPU one program at a time uses it, without preemption.
 #[repr(C)]

@@ -10,6 +10,7 @@ use dormouse_ebpf::verdict::Verdict;
 
 use crate::kernel::env::Hook;
 use crate::kernel::nat::{handle, parse};
+use crate::kernel::neighbors::leave;
 use crate::kernel::pod_link::{handle_on_link, link_of, pod_at};
 use crate::kernel::skb::is_of_vlan;
 use crate::kernel::tables;
@@ -32,5 +33,8 @@ fn tcx_pod_in(ctx: TcContext) -> i32 {
         return handle_on_link(&ctx, scratch, found);
     }
     scratch.direct = pod.direct.into();
-    handle(&ctx, scratch, found, Hook::Pod)
+    match handle(&ctx, scratch, found, Hook::Pod) {
+        NEXT => leave(&ctx, &scratch.packet),
+        verdict => verdict,
+    }
 }
