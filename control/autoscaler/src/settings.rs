@@ -124,10 +124,11 @@ impl Settings {
         self.panic_threshold_percentage / 100.0
     }
 
-    /// Length of the panic window in whole seconds, at least 1.
+    /// Length of the panic window in whole seconds, at least 1. Rounded from whole nanoseconds, as Knative does: the
+    /// float's error decides about halves of a second.
     pub fn panic_window_s(&self) -> u32 {
-        let seconds = f64::from(self.stable_window_s) * self.panic_window_percentage / 100.0;
-        crate::number::truncated(seconds.round())
+        let ns = f64::from(self.stable_window_s) * 1e9 * self.panic_window_percentage / 100.0;
+        crate::number::floor((ns.trunc() + 5e8) / 1e9)
             .max(1)
             .unsigned_abs()
     }
@@ -166,5 +167,16 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(settings.panic_window_s(), 1);
+    }
+
+    #[test]
+    fn the_panic_window_is_rounded_from_whole_nanoseconds() {
+        let settings = Settings {
+            stable_window_s: 125,
+            panic_window_percentage: 16.4,
+            ..Settings::default()
+        };
+        // 20.5 s in decimals; the float is 20,499,999,999 ns and a fraction.
+        assert_eq!(settings.panic_window_s(), 20);
     }
 }
