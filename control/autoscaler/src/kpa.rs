@@ -189,11 +189,7 @@ impl Reconciler {
             }
         };
         let grace_ms = settings.scale_to_zero_grace_ms;
-        let retention_ms = if settings.reachable {
-            settings.pod_retention_ms
-        } else {
-            0
-        };
+        let retention_ms = settings.retention_ms();
         let inactive_ms = inputs.now_ms - self.since_ms;
         let activator_ms = self
             .activator_since_ms

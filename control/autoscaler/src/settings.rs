@@ -1,4 +1,18 @@
 //! The settings of the autoscaler, from the app and from the cluster.
+//!
+//! [`Settings`] are the values in force. [`Cluster`] computes them from Knative's ConfigMap `config-autoscaler` and a
+//! revision's annotations, with Knative's rules at commit 98e5ef90: `pkg/autoscaler/config` (the ConfigMap),
+//! `pkg/apis/autoscaling` (keys and refusals of annotations) and `pkg/reconciler/autoscaling` (values in force).
+
+mod annotations;
+mod cluster;
+mod duration;
+mod entries;
+mod float;
+mod refusal;
+
+pub use cluster::Cluster;
+pub use refusal::{Fault, Refused};
 
 use serde::Serialize;
 
@@ -69,6 +83,8 @@ pub struct Settings {
 const CONCURRENCY_TARGET_DEFAULT: f64 = 100.0;
 /// Target of requests per second per pod if no target is set.
 const RPS_TARGET_DEFAULT: f64 = 200.0;
+/// Fraction of the target at which the autoscaler aims if none is set.
+const TARGET_UTILIZATION: f64 = 0.7;
 /// Lower limit of the target value, which is a divisor.
 const TARGET_MIN: f64 = 0.01;
 
@@ -78,7 +94,7 @@ impl Default for Settings {
             container_concurrency: 0,
             metric: Metric::Concurrency,
             target: None,
-            target_utilization: 0.7,
+            target_utilization: TARGET_UTILIZATION,
             stable_window_s: 60,
             panic_window_percentage: 10.0,
             panic_threshold_percentage: 200.0,
@@ -142,6 +158,15 @@ impl Settings {
     pub fn floor(&self) -> i32 {
         if self.reachable { self.min_scale } else { 0 }
     }
+
+    /// The retention of the last pod in force, milliseconds.
+    pub fn retention_ms(&self) -> i64 {
+        if self.reachable {
+            self.pod_retention_ms
+        } else {
+            0
+        }
+    }
 }
 
 #[cfg(test)]
@@ -168,7 +193,6 @@ mod tests {
         };
         assert_eq!(settings.panic_window_s(), 1);
     }
-
     #[test]
     fn the_panic_window_is_rounded_from_whole_nanoseconds() {
         let settings = Settings {

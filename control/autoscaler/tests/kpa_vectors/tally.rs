@@ -28,9 +28,7 @@ impl Tally {
             .as_str()
             .unwrap()
             .clone_into(&mut self.kind);
-        if self.kind != "settings" {
-            self.kinds.entry(self.kind.clone()).or_default().0 += 1;
-        }
+        self.kinds.entry(self.kind.clone()).or_default().0 += 1;
     }
 
     /// Compares one result, value by value: floats within 1e-9, other values exactly.
@@ -79,7 +77,7 @@ impl fmt::Display for Tally {
         for (kind, (scenarios, decisions, differences)) in &self.kinds {
             writeln!(
                 f,
-                "  {kind}: {scenarios} scenarios, {decisions} decisions, {differences} differences"
+                "  {kind}: {decisions} in {scenarios}, {differences} differ"
             )?;
         }
         for line in &self.shown {
