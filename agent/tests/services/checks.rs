@@ -68,9 +68,10 @@ pub(crate) fn refused(sockets: &Sockets, to: SocketAddr) {
             assert!(took.len() < REFUSALS, "{kind} {to}: {took:?}");
             let began = Instant::now();
             let error = ask(sockets, to).unwrap_err();
-            assert_eq!(
-                error.kind(),
-                ErrorKind::ConnectionRefused,
+            // A kernel sends one host few ICMP errors a second: that of a datagram may be missing.
+            let missing = kind == "UDP" && error.kind() == ErrorKind::WouldBlock;
+            assert!(
+                missing || error.kind() == ErrorKind::ConnectionRefused,
                 "{kind} {to}: {error}"
             );
             took.push(began.elapsed());
