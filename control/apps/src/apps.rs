@@ -254,6 +254,7 @@ impl Apps {
         };
         let (key, seen) = (change.key, pod::observe(&pod));
         let is_gone = record.app.is_none();
+        let template = pod::template_of(&seen, record.app.as_deref());
         let member = record.members.entry(key.clone()).or_insert_with(|| {
             if is_gone {
                 // A version without the pod must follow, also after the app's withdrawal.
@@ -265,7 +266,7 @@ impl Apps {
                 exposure: published.map_or(Exposure::Listed, |_| {
                     Exposure::Unlisted(record.published.version)
                 }),
-                ..Member::new(now, seen.template.clone())
+                ..Member::new(now, template)
             }
         });
         let was_ready = member.ready_since.is_some();

@@ -24,6 +24,8 @@ mod member;
 
 mod record;
 
+mod rollout;
+
 mod sleep;
 
 mod plan;

@@ -1,7 +1,7 @@
 //! The pods of one app, and its published status and entry.
 
 use std::collections::BTreeSet;
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddrV6};
 
 use dormouse_cluster::{Key, StoredApp};
 use dormouse_fleet::Boottime;
@@ -58,9 +58,26 @@ impl Member {
             .filter(|_| !self.draining && !self.failed)
     }
 
+    /// Its socket, if it is ready and not draining. `port` is that of pods which do not have theirs.
+    pub(crate) fn socket(&self, port: u16) -> Option<SocketAddrV6> {
+        let port = self
+            .seen
+            .as_ref()
+            .and_then(|seen| seen.port)
+            .unwrap_or(port);
+        let address = self.address()?;
+        Some(SocketAddrV6::new(address, port, 0, 0))
+    }
+
     /// Whether it counts towards the wanted number.
     pub(crate) fn is_live(&self) -> bool {
         !self.draining && !self.failed
+    }
+
+    /// Whether it is a pod of the app with this uid, and not of an earlier one of its name.
+    pub(crate) fn is_owned(&self, uid: Option<&str>) -> bool {
+        let owner = self.seen.as_ref().map(|seen| seen.owner.as_str());
+        owner.is_none_or(|owner| owner == uid.unwrap_or_default())
     }
 
     pub(crate) fn node(&self) -> Option<&str> {

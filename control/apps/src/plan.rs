@@ -3,6 +3,7 @@
 
 mod publish;
 mod resume;
+mod rollout;
 
 use dormouse_cluster::{App, Key, Mode, Object, events};
 use dormouse_fleet::Boottime;
@@ -31,7 +32,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     actions
 }
 
-/// Marks pods to drain: those that failed, run an old template, or are surplus.
+/// Marks pods to drain: those that failed, were deleted or are of another app, and those that [`rollout`] does not need.
 fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
     let gone = record.app.is_none();
     for (key, member) in &mut record.members {
@@ -47,35 +48,10 @@ fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
             record.backoff.failed(now, failure);
         }
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
-        member.draining |= gone || deleted || member.failed || member.template != record.template;
+        let owner = record.app.as_ref().map(|app| app.metadata.uid.as_deref());
+        member.draining |= gone || deleted || member.failed || !member.is_owned(owner.flatten());
     }
-    let wanted = record.wanted();
-    let surplus = record.live().saturating_sub(wanted);
-    if surplus == 0 {
-        return;
-    }
-    let mut live: Vec<_> = record
-        .members
-        .iter()
-        .filter(|(_, member)| member.is_live())
-        .collect();
-    live.sort_by_key(|(key, member)| {
-        (
-            member.address().is_some(),
-            std::cmp::Reverse(member.created),
-            (*key).clone(),
-        )
-    });
-    let draining: Vec<Key> = live
-        .into_iter()
-        .take(surplus)
-        .map(|(key, _)| key.clone())
-        .collect();
-    for key in draining {
-        if let Some(member) = record.members.get_mut(&key) {
-            member.draining = true;
-        }
-    }
+    rollout::drain(record);
 }
 
 fn pod_failed(app: &App, pod: &Key, failure: &Failure) -> Action {
@@ -94,7 +70,7 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
         record.held = None;
         return;
     };
-    let missing = record.wanted().saturating_sub(record.live());
+    let missing = rollout::missing(record);
     let missing = missing.saturating_sub(reuse(record, missing));
     let missing = match record.backoff.wait(now) {
         Some(_) => 0,

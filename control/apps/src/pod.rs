@@ -1,9 +1,9 @@
 //! Pod objects: created from an app, read from the store, and updated with the status from their node.
 
+mod earlier;
 mod status;
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::action::Failure;
+pub(crate) use earlier::template_of;
 pub(crate) use status::write_status;
 
 /// The label with the name of a pod's app.
@@ -22,6 +23,8 @@ pub(crate) const APP_LABEL: &str = "dormouse.dev/app";
 pub(crate) const VIP_ANNOTATION: &str = "dormouse.dev/vip-index";
 /// The annotation with the hash of what the pod runs, see [`template`].
 pub(crate) const TEMPLATE_ANNOTATION: &str = "dormouse.dev/template";
+/// The annotation with the port on which the pod listens. A pod without it has a hash of the form of [`earlier`].
+pub(crate) const PORT_ANNOTATION: &str = "dormouse.dev/port";
 /// Limit of a pod's name: the length of a label's value.
 const NAME_MAX: usize = 63;
 
@@ -95,6 +98,7 @@ pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
                 [
                     (VIP_ANNOTATION.to_owned(), vip.to_string()),
                     (TEMPLATE_ANNOTATION.to_owned(), template),
+                    (PORT_ANNOTATION.to_owned(), port.to_string()),
                 ]
                 .into(),
             ),
@@ -120,13 +124,8 @@ pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
 
 /// A hash of what the app's pods run and of the app's uid: pods of a deleted app are not used for a new one of its name.
 pub(crate) fn template(app: &App) -> String {
-    let mut hasher = DefaultHasher::new();
-    let key = app.key();
-    (key.namespace, key.name, &app.metadata.uid).hash(&mut hasher);
-    let container = serde_json::to_string(&app.spec.container).unwrap_or_default();
-    (container, &app.spec.node_selector, app.spec.target_port()).hash(&mut hasher);
-    app.spec.termination_grace_period_seconds.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+    let uid = app.metadata.uid.as_deref().unwrap_or_default();
+    app.spec.template().hash(uid)
 }
 
 /// The fields of a pod object that the controller uses.
@@ -142,6 +141,10 @@ pub(crate) struct ObservedPod {
     pub terminating: bool,
     /// The hash of what it runs.
     pub template: String,
+    /// The port on which it listens; none: it was created before pods had it.
+    pub port: Option<u16>,
+    /// The uid of its app.
+    pub owner: String,
 }
 
 /// Reads a pod object.
@@ -175,6 +178,8 @@ pub(crate) fn observe(pod: &Pod) -> ObservedPod {
         template: annotation(pod, TEMPLATE_ANNOTATION)
             .unwrap_or_default()
             .to_owned(),
+        port: annotation(pod, PORT_ANNOTATION).and_then(|port| port.parse().ok()),
+        owner: owner_uid(pod).to_owned(),
     }
 }
 
@@ -220,6 +225,13 @@ fn owner(app: &App, key: &Key) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: None,
     }
+}
+
+/// The uid of a pod's app.
+fn owner_uid(pod: &Pod) -> &str {
+    let owners = pod.metadata.owner_references.as_deref();
+    let owner = owners.unwrap_or_default().first();
+    owner.map_or("", |owner| owner.uid.as_str())
 }
 
 fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {

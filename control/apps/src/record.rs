@@ -157,7 +157,7 @@ impl AppRecord {
     /// Takes over an app with pods at the start of control: mode and number of pods stay as they are.
     pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
         self.serve = stored.mode == Mode::Serve;
-        self.want = count(self.live()).max(self.settings.min_scale);
+        self.want = count(self.live_without_surge(stored)).max(self.settings.min_scale);
         self.kpa = Reconciler {
             activity: Activity::Active,
             reason: Reason::None,
@@ -209,7 +209,12 @@ impl AppRecord {
     /// Sets a new manifest.
     pub(crate) fn configure(&mut self, app: Arc<App>, grace: Duration, now: Boottime) {
         self.settings = settings::of(&app.spec, grace);
-        self.template = pod::template(&app);
+        let template = pod::template(&app);
+        if self.template != template {
+            // What made pods of the earlier template fail may be repaired.
+            self.backoff.clear();
+        }
+        self.template = template;
         self.app = Some(app);
         self.deleted_at = None;
         if let Some(decider) = &mut self.decider {
@@ -331,6 +336,7 @@ impl AppRecord {
             && ready == self.members.len()
             && self.held.is_none()
             && self.published.retry_at.is_none()
+            && self.is_rolled_out()
     }
 
     /// Every node has acknowledged that the VIP is in proxy mode.
@@ -378,10 +384,8 @@ impl AppRecord {
             return Vec::new();
         };
         let port = app.spec.target_port();
-        let addresses = self.members.values().filter_map(Member::address);
-        let mut all: Vec<_> = addresses
-            .map(|address| SocketAddrV6::new(address, port, 0, 0))
-            .collect();
+        let members = self.members.values();
+        let mut all: Vec<_> = members.filter_map(|member| member.socket(port)).collect();
         all.sort_unstable();
         all
     }

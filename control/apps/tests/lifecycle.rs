@@ -24,6 +24,8 @@ const DEADLINE: Duration = Duration::from_mins(1);
 const LEASE: Duration = Duration::from_secs(2);
 const VIP: u32 = 1;
 const POD_ADDRESS: &str = "2001:db8:d0::1:0:7";
+/// The address of the second pod.
+const NEXT_ADDRESS: &str = "2001:db8:d0::1:0:8";
 
 struct World {
     client: Client,
@@ -39,6 +41,8 @@ struct Node {
     /// The pods that are ready.
     ready: Vec<PodStatus>,
     entry: Option<Entry>,
+    /// All entries since the last look.
+    entries: Vec<Entry>,
     pods: Vec<PodSpec>,
     stopped: Vec<String>,
 }
@@ -136,6 +140,7 @@ impl Node {
             control: control.to_owned(),
             ready: Vec::new(),
             entry: None,
+            entries: Vec::new(),
             pods: Vec::new(),
             stopped: Vec::new(),
         }
@@ -186,7 +191,8 @@ impl Node {
                             self.link = Self::open(&self.control, &self.ready).await;
                             continue;
                         };
-                        self.entry = down.entries.iter().rev().find(|entry| entry.vip == VIP).cloned().or(self.entry.take());
+                        self.entries.extend(down.entries.iter().filter(|entry| entry.vip == VIP).cloned());
+                        self.entry = self.entries.last().cloned().or(self.entry.take());
                         self.stopped.extend(down.run.iter().filter(|spec| spec.stop).map(|spec| spec.name.clone()));
                         self.pods.extend(down.run.into_iter().filter(|spec| !spec.stop));
                         self.say(Up { applied: down.seq, ..Default::default() });
@@ -236,7 +242,12 @@ impl Node {
             namespace: spec.namespace.clone(),
             name: spec.name.clone(),
             uid: spec.uid.clone(),
-            address: POD_ADDRESS.into(),
+            address: if self.ready.is_empty() {
+                POD_ADDRESS
+            } else {
+                NEXT_ADDRESS
+            }
+            .into(),
             ready: true,
             stages: Some(Stages {
                 received_ns: now,
@@ -343,6 +354,69 @@ async fn an_app_wakes_on_a_packet_serves_sleeps_again_and_is_deleted() {
             node.entry.as_ref().is_some_and(|entry| entry.gone)
         })
         .await;
+}
+
+fn serves_from(address: &str) -> impl Fn(&Node) -> bool {
+    let address: std::net::Ipv6Addr = address.parse().unwrap();
+    move |node| {
+        let backends = node
+            .entry
+            .as_ref()
+            .map(|entry| Backend::unpack(&entry.backends).unwrap());
+        backends.is_some_and(|all| all.len() == 1 && all[0].address() == address)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_template_takes_no_ready_pod_away_before_its_successor_is_ready() {
+    let mut world = World::start().await;
+    world.create_app().await;
+    let key = Key::new("default", "docs");
+    let change = |change: fn(&mut App)| {
+        let client = world.client.clone();
+        let key = key.clone();
+        async move {
+            let changed = client.modify(&key, |app: &mut App| {
+                change(app);
+                true
+            });
+            changed.await.unwrap();
+        }
+    };
+    change(|app| app.spec.scale.min = 1).await;
+    world
+        .node
+        .until("the node is to run a pod", |node| !node.pods.is_empty())
+        .await;
+    let first = world.node.pods[0].clone();
+    world.node.ready(&first);
+    world
+        .node
+        .until("the node sends to the pod", serves_from(POD_ADDRESS))
+        .await;
+    world.node.entries.clear();
+    change(|app| app.spec.container.image = Some("docs:2".into())).await;
+    world
+        .node
+        .until("the node is to run a second pod", |node| {
+            node.pods.len() == 2
+        })
+        .await;
+    assert!(world.node.stopped.is_empty());
+    let second = world.node.pods[1].clone();
+    world.node.ready(&second);
+    world
+        .node
+        .until("the first pod is stopped", |node| !node.stopped.is_empty())
+        .await;
+    assert_eq!(world.node.stopped, [first.name]);
+    assert!(serves_from(NEXT_ADDRESS)(&world.node));
+    let empty = world
+        .node
+        .entries
+        .iter()
+        .find(|entry| entry.backends.is_empty());
+    assert_eq!(empty, None, "the app was without a pod");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 mod scale;
 mod status;
 mod stored;
+mod template;
 
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
@@ -15,6 +16,7 @@ use crate::Period;
 pub use scale::{Metric, Scale};
 pub use status::{AppStatus, Mode, State};
 pub use stored::StoredApp;
+pub use template::Template;
 
 /// Default of `terminationGracePeriodSeconds`, seconds; Kubernetes' default.
 pub const TERMINATION_GRACE_DEFAULT_S: u32 = 30;

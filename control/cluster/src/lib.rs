@@ -17,7 +17,7 @@ pub mod reflector;
 pub mod validate;
 pub mod vip;
 
-pub use app::{App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, StoredApp};
+pub use app::{App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, StoredApp, Template};
 pub use change::Change;
 pub use channel::Channel;
 pub use client::{Client, ClientError, Guard, List};

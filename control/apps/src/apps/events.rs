@@ -134,10 +134,10 @@ impl Apps {
                 let metrics = &self.shared.metrics;
                 metrics.decided(record.decision.as_ref(), before.0, record.want);
             }
+            let template = &record.template;
             let stable = |member: &Member| {
-                member
-                    .ready_since
-                    .is_some_and(|since| turn.now.since(since) >= RESET_AFTER)
+                let since = member.ready_since.filter(|_| member.template == *template);
+                since.is_some_and(|since| turn.now.since(since) >= RESET_AFTER)
             };
             if record.members.values().any(stable) {
                 record.backoff.clear();

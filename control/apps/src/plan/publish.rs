@@ -114,7 +114,7 @@ pub(crate) fn status(record: &AppRecord) -> Status {
         .backoff
         .last
         .clone()
-        .filter(|_| ready < wanted)
+        .filter(|_| ready < wanted || !record.is_rolled_out())
         .map(|last| match record.backoff.failures() {
             0 | 1 => last,
             failures => Failure::new(

@@ -114,9 +114,41 @@ impl World {
 
     /// Sends an event to the controller and checks its invariants.
     fn event(&mut self, event: impl Into<Input>) {
+        let before = self
+            .apps
+            .records
+            .get(&VIP)
+            .map(|record| record.members.clone());
         let actions = self.apply(event);
         self.todo.extend(actions);
+        self.check_drained(&before.unwrap_or_default());
         self.check();
+    }
+
+    /// A ready pod that could stay leaves only if as many pods as are wanted are ready without it.
+    fn check_drained(&self, before: &BTreeMap<Key, Member>) {
+        let Some(record) = self.apps.records.get(&VIP) else {
+            return;
+        };
+        let uid = record
+            .app
+            .as_ref()
+            .and_then(|app| app.metadata.uid.as_deref());
+        let left = record.members.iter().find(|(key, member)| {
+            let was_ready = before
+                .get(*key)
+                .is_some_and(|member| member.address().is_some());
+            let seen = member.seen.as_ref();
+            let is_lost = member.failed || !member.is_owned(uid);
+            let is_ready = seen.is_some_and(|seen| seen.ready.is_some() && !seen.terminating);
+            was_ready && is_ready && !is_lost && member.draining
+        });
+        let ready = usize::try_from(record.ready()).unwrap();
+        assert!(
+            left.is_none() || ready >= record.wanted(),
+            "{left:?} leaves, and {ready} of {} pods are ready",
+            record.wanted()
+        );
     }
 
     fn apply(&mut self, event: impl Into<Input>) -> Vec<Action> {
@@ -128,8 +160,13 @@ impl World {
             return;
         };
         let max = usize::try_from(record.settings.max_scale).unwrap();
+        let surge = if record.is_rolled_out() {
+            0
+        } else {
+            max.div_ceil(4)
+        };
         assert!(
-            max == 0 || record.live() <= max,
+            max == 0 || record.live() <= max + surge,
             "{} live pods, the limit is {max}",
             record.live()
         );
@@ -325,6 +362,11 @@ impl World {
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut AppSpec)) {
         edit(&mut self.app.as_mut().unwrap().spec);
         self.app_changed();
+    }
+
+    /// The app gets another template.
+    pub(super) fn release(&mut self, number: u16) {
+        self.edit(|spec| spec.container.image = Some(format!("web:{number}")));
     }
 
     /// Another control has created a pod of the app.
@@ -530,8 +572,12 @@ impl World {
 
     pub(super) fn fail_one(&mut self, reason: &str) -> Key {
         let key = self.pods.keys().next().unwrap().clone();
-        self.reported(&key, Phase::Failed, reason);
+        self.fail(&key, reason);
         key
+    }
+
+    pub(super) fn fail(&mut self, key: &Key, reason: &str) {
+        self.reported(key, Phase::Failed, reason);
     }
 
     pub(super) fn node_down(&mut self) {
@@ -598,6 +644,7 @@ impl World {
             }
             11 => self.node_down(),
             12 => self.execute_all(),
+            13 => self.release(number % 3),
             _ => {
                 for _ in 0..number % 8 {
                     self.tick(0.0);

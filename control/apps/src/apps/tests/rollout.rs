@@ -1,0 +1,205 @@
+//! The change of an app's template: ready pods leave only for ready successors.
+
+use dormouse_cluster::{Mode, State};
+
+use super::*;
+
+/// An app with so many ready pods, in serve mode.
+fn awake(pods: u32) -> World {
+    let mut world = scaled(&json!({
+        "window": "6s", "targetBurstCapacity": 0, "target": 10, "min": pods, "max": 4,
+    }));
+    world.execute_all();
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(world.pods.len(), pods as usize);
+    assert_eq!(world.entry().mode, Mode::Serve);
+    world
+}
+
+/// The pods that run this release.
+fn of_release(world: &World, number: u16) -> Vec<Key> {
+    let image = Some(format!("web:{number}"));
+    let runs = |pod: &k8s_openapi::api::core::v1::Pod| {
+        pod.spec.as_ref().unwrap().containers[0].image == image
+    };
+    let pods = world.pods.iter().filter(|(_, pod)| runs(pod));
+    pods.map(|(key, _)| key.clone()).collect()
+}
+
+#[test]
+fn a_new_limit_replaces_no_pod() {
+    let mut world = awake(1);
+    let pods = world.pods.clone();
+    world.edit(|spec| spec.scale.max = 9);
+    world.execute_all();
+    assert_eq!(world.pods, pods);
+}
+
+#[test]
+fn a_ready_pod_stays_until_its_successor_is_ready() {
+    let mut world = awake(1);
+    let before = world.pods.keys().next().unwrap().clone();
+    let entry = world.entry();
+    world.release(2);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 2);
+    assert_eq!(world.entry(), entry, "its successor is not ready");
+    assert_eq!(world.status().state, State::Awake);
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+    assert!(!world.pods.contains_key(&before));
+    assert_eq!(world.entry().backends.len(), 1);
+    assert_ne!(world.entry().backends, entry.backends);
+}
+
+#[test]
+fn successors_are_started_a_quarter_of_the_pods_at_a_time() {
+    let mut world = awake(4);
+    world.release(2);
+    world.execute_all();
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (5, 1));
+    for successors in 2..=4 {
+        world.ready_all();
+        world.execute_all();
+        assert_eq!(
+            (world.pods.len(), of_release(&world, 2).len()),
+            (5, successors)
+        );
+    }
+    world.ready_all();
+    world.execute_all();
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (4, 4));
+}
+
+#[test]
+fn a_release_whose_pods_fail_leaves_the_earlier_one_serving_and_waits_before_each_attempt() {
+    let mut world = awake(1);
+    let entry = world.entry();
+    world.release(2);
+    let mut attempts = 0;
+    for _ in 0..200 {
+        world.execute_all();
+        for pod in of_release(&world, 2) {
+            attempts += 1;
+            world.fail(&pod, "Error");
+        }
+        world.execute_all();
+        world.tick(0.0);
+    }
+    assert_eq!(
+        attempts, 6,
+        "0, 0, 10, 20, 40 and 80 s after the one before"
+    );
+    assert_eq!(world.entry(), entry);
+    let status = world.status();
+    assert_eq!((status.state, status.ready), (State::Awake, 1));
+    assert_eq!(status.failure.unwrap().reason, "CrashLoopBackOff");
+}
+
+#[test]
+fn a_return_to_the_earlier_template_keeps_its_pods() {
+    let mut world = awake(2);
+    let pods: Vec<Key> = world.pods.keys().cloned().collect();
+    let before = world.app.as_ref().unwrap().spec.clone();
+    world.release(2);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 3);
+    world.edit(|spec| *spec = before);
+    world.execute_all();
+    assert_eq!(world.pods.keys().cloned().collect::<Vec<_>>(), pods);
+}
+
+#[test]
+fn a_repaired_template_starts_at_once() {
+    let mut world = awake(1);
+    world.release(2);
+    for _ in 0..3 {
+        world.execute_all();
+        for pod in of_release(&world, 2) {
+            world.fail(&pod, "Error");
+        }
+    }
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1, "the next attempt waits");
+    world.release(3);
+    world.execute_all();
+    assert_eq!(of_release(&world, 3).len(), 1);
+}
+
+#[test]
+fn a_sleeping_app_with_a_new_template_starts_nothing() {
+    let mut world = small();
+    world.execute_all();
+    world.release(2);
+    world.execute_all();
+    assert!(world.is_asleep() && world.pods.is_empty());
+    world.demand();
+    world.execute_all();
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (1, 1));
+}
+
+#[test]
+fn an_app_falls_asleep_in_a_change_of_its_template() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.release(2);
+    for _ in 0..20 {
+        world.execute_all();
+        world.tick(0.0);
+    }
+    assert!(world.is_asleep() && world.pods.is_empty());
+}
+
+#[test]
+fn pods_are_reached_on_the_port_of_their_own_template() {
+    let mut world = awake(1);
+    world.edit(|spec| spec.target_port = Some(8001));
+    world.execute_all();
+    let port = |world: &World| world.entry().backends[0].port;
+    assert_eq!(port(&world), 8000);
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(port(&world), 8001);
+}
+
+#[test]
+fn a_new_control_continues_a_change_of_the_template() {
+    let mut world = awake(4);
+    world.release(2);
+    world.execute_all();
+    let pods = world.pods.clone();
+    world.restart();
+    world.execute_all();
+    assert_eq!(world.pods, pods);
+    for _ in 0..4 {
+        world.ready_all();
+        world.execute_all();
+    }
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (4, 4));
+}
+
+/// As an earlier version wrote it: with a hash of another form, and without a port.
+#[test]
+fn a_pod_of_an_earlier_version_stays() {
+    let mut world = awake(1);
+    let key = world.pods.keys().next().unwrap().clone();
+    let pod = world.pods.get_mut(&key).unwrap();
+    let annotations = pod.metadata.annotations.as_mut().unwrap();
+    annotations.remove(pod::PORT_ANNOTATION);
+    annotations.insert(
+        pod::TEMPLATE_ANNOTATION.to_owned(),
+        "144979bc4025660b".to_owned(),
+    );
+    let (pods, entry) = (world.pods.clone(), world.entry());
+    world.restart();
+    world.execute_all();
+    assert_eq!(world.pods, pods);
+    assert_eq!(world.entry().backends, entry.backends);
+    world.release(2);
+    world.execute_all();
+    assert_eq!(world.pods.len(), 2, "it is one of an earlier template");
+}
