@@ -20,6 +20,7 @@ use dormouse_agent_pod::{Ipv4Range, NodePrefix};
 
 use crate::profile::{self, Profile};
 use crate::runtime::init::{PodInit, become_pod};
+use crate::runtime::logs::{LogFlags, PodLogs, write_logs};
 use crate::services_sync;
 
 /// The node agent of Dormouse: eBPF data path, pod network and, in standalone mode, the pods' processes
@@ -67,6 +68,9 @@ pub enum Verb {
     /// Run a pod's command inside its namespaces (the agent starts this)
     #[command(hide = true)]
     PodInit(PodInit),
+    /// Write the logs of the node's pods (the agent starts this)
+    #[command(hide = true)]
+    PodLogs(PodLogs),
 }
 
 /// The runtime of the node's pods.
@@ -201,6 +205,9 @@ pub struct Run {
     /// Maximum number of pods on this node
     #[arg(long, env = "DORMOUSE_PODS_MAX", default_value_t = 500)]
     pub pods_max: u32,
+    /// The bounds of the pods' logs.
+    #[command(flatten)]
+    pub logs: LogFlags,
 }
 
 /// The flags of `uninstall`.
@@ -384,6 +391,7 @@ pub fn execute(cli: Cli) -> Result<ExitCode> {
             crate::offline::serve(&flags.state_dir)?;
         }
         Verb::PodInit(init) => become_pod(&init)?,
+        Verb::PodLogs(arguments) => write_logs(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }

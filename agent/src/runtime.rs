@@ -7,6 +7,7 @@ mod cgroup;
 mod failure;
 pub mod init;
 mod lifecycle;
+pub mod logs;
 mod plugin;
 mod probe;
 mod process;
@@ -18,17 +19,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dormouse_agent_logs::Folder;
 use dormouse_fleet::proto::{PodSpec, PodStatus, pod_status::Phase};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use logs::LogFlags;
 use record::{Record, RecordError};
 
 /// Capacity of the channel of pod states to the node's loop.
 const STATUSES_MAX: usize = 256;
 /// The interface inside a pod.
 const POD_IFNAME: &str = "eth0";
+/// The cgroup of the writer of the pods' logs, below the node's.
+pub(crate) const LOGS_CGROUP: &str = "dormouse-logs";
 /// The name of the CNI network configuration.
 const NETWORK: &str = "dormouse";
 
@@ -37,16 +42,18 @@ const NETWORK: &str = "dormouse";
 pub struct RuntimeConfig {
     /// Name of the node: in the pods' environment, and in the names of their namespaces.
     pub node: String,
-    /// Contains `pods/`, with a record and a log per pod.
+    /// Contains `pods/`, with a record per pod, and `logs/`.
     pub state_dir: PathBuf,
-    /// cgroup (v2) of the node; each pod gets a child of it.
+    /// cgroup (v2) of the node; each pod gets a child of it, and so does the writer of their logs.
     pub cgroup: PathBuf,
     /// The plugin binary.
     pub cni: PathBuf,
     /// The agent's socket, passed to the plugin.
     pub socket: PathBuf,
-    /// The agent's own binary, for `pod-init`.
+    /// The agent's own binary, for `pod-init` and `pod-logs`.
     pub agent: PathBuf,
+    /// The bounds of the pods' logs.
+    pub log_flags: LogFlags,
 }
 
 impl RuntimeConfig {
@@ -58,8 +65,13 @@ impl RuntimeConfig {
         self.pods_dir().join(format!("{uid}.json"))
     }
 
-    fn log_path(&self, uid: &str) -> PathBuf {
-        self.pods_dir().join(format!("{uid}.log"))
+    /// The pods' logs.
+    pub fn logs(&self) -> Folder {
+        Folder::new(self.state_dir.join("logs"))
+    }
+
+    fn logs_cgroup(&self) -> PathBuf {
+        self.cgroup.join(LOGS_CGROUP)
     }
 
     fn netns_path(&self, uid: &str) -> PathBuf {
@@ -77,6 +89,8 @@ pub struct Runtime {
     config: Arc<RuntimeConfig>,
     pods: BTreeMap<String, CancellationToken>,
     statuses: mpsc::Sender<PodStatus>,
+    /// The writer of the logs was started: with the first pod.
+    writes_logs: bool,
 }
 
 impl Runtime {
@@ -84,12 +98,14 @@ impl Runtime {
     /// be served yet: pods wait for it.
     pub fn open(config: RuntimeConfig) -> Result<(Self, mpsc::Receiver<PodStatus>), RecordError> {
         record::make_dir(&config.pods_dir())?;
+        record::make_dir(config.logs().path())?;
         let records = record::read_all(&config.pods_dir())?;
         let (statuses, receiver) = mpsc::channel(STATUSES_MAX);
         let mut runtime = Self {
             config: Arc::new(config),
             pods: BTreeMap::new(),
             statuses,
+            writes_logs: false,
         };
         for record in records {
             info!(pod = %record.name, uid = %record.uid, state = ?record.state, "pod recovered");
@@ -130,6 +146,11 @@ impl Runtime {
         self.pods.remove(uid);
     }
 
+    /// The logs of the pods, also of those that have ended.
+    pub fn logs(&self) -> Folder {
+        self.config.logs()
+    }
+
     /// Number of pods, in any state.
     pub fn len(&self) -> usize {
         self.pods.len()
@@ -144,6 +165,10 @@ impl Runtime {
         let stop = CancellationToken::new();
         self.pods.insert(record.uid.clone(), stop.clone());
         let config = Arc::clone(&self.config);
+        if !self.writes_logs {
+            self.writes_logs = true;
+            tokio::spawn(logs::keep(Arc::clone(&config)));
+        }
         tokio::spawn(lifecycle::run(config, record, stop, self.statuses.clone()));
     }
 

@@ -19,7 +19,7 @@ use dormouse_agent_inspect::InspectError;
 use dormouse_agent_inspect::kernel::ask;
 use dormouse_agent_inspect::wiring::Wiring;
 use dormouse_agent_pod::saved_config;
-use dormouse_agent_sys::netns;
+use dormouse_agent_sys::{netns, retry};
 
 pub use plan::{Plan, Removal};
 
@@ -142,12 +142,20 @@ fn remove_one(removal: &Removal, force: bool) -> io::Result<bool> {
         Removal::Namespace(path) => netns::remove(path).map(|()| true),
         Removal::Pins(path) => remove_pins(path, force),
         Removal::File(path) => was_there(fs::remove_file(path)),
+        Removal::Cgroup(path) => was_there(end_cgroup(path)),
         Removal::Folder(path) => match fs::remove_dir(path) {
             // The folder contains something that Dormouse did not create.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
             done => was_there(done),
         },
     }
+}
+
+/// Kills the processes of a cgroup, and removes it when they are gone.
+fn end_cgroup(path: &Path) -> io::Result<()> {
+    fs::write(path.join("cgroup.kill"), "1")?;
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    retry::wait(retry::INSTANT, is_busy, || fs::remove_dir(path))
 }
 
 fn remove_pins(path: &Path, force: bool) -> io::Result<bool> {

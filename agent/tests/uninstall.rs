@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Output;
 
 use dormouse_agent_datapath::Pinned;
+use dormouse_rig::node::python_in;
 use dormouse_rig::{Agent, Call, Netns, Node, binaries, ip, on_node, wait};
 use serde_json::json;
 
@@ -144,8 +145,21 @@ fn uninstall_removes_what_an_agent_made_and_nothing_else() {
         );
         assert_eq!(look(node), running, "until now nothing has gone");
 
+        // As the writer of the pods' logs, which outlives the agent.
+        let logs = node.cgroup().join("dormouse-logs");
+        fs::create_dir(&logs).unwrap();
+        let sleeps = "import time; time.sleep(1000)";
+        let mut writer = python_in(&logs, sleeps).spawn().unwrap();
+        let procs = logs.join("cgroup.procs");
+        wait("the writer to run", || {
+            fs::read_to_string(&procs).is_ok_and(|pids| !pids.is_empty())
+        });
         let said = says(node, &["uninstall", "--force"], true);
         assert!(said.contains("removed link dm00010000\n"), "{said}");
+        assert!(
+            !logs.exists() && !writer.wait().unwrap().success(),
+            "{said}"
+        );
         same(&before, &look(node));
         assert_eq!(pod.links(), ["lo"], "only loopback is left in the pod");
         assert_eq!(

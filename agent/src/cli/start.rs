@@ -295,6 +295,7 @@ fn open_runtime(run: &Run) -> Result<Pods> {
         socket: run.socket.clone(),
         // Also finds the running binary after a newer one has replaced the file.
         agent: "/proc/self/exe".into(),
+        log_flags: run.logs,
     };
     let (runtime, statuses) = Runtime::open(config).context("failed to recover the pods")?;
     Ok(Pods { runtime, statuses })

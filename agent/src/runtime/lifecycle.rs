@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_agent_logs::{Meta, Output};
 use dormouse_agent_sys::netns;
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::{PodStatus, pod_status::Phase};
@@ -100,12 +101,15 @@ impl Pod {
         make_netns(netns.clone())
             .await
             .map_err(fail(netns.clone()))?;
+        // Before the pod is wired: the writer opens the log meanwhile, and a process that ends at once leaves its output.
+        let output = self.begin_log(&spec)?;
         self.record.times.cni_begin_ns = Boottime::now().0;
         let address = self.attachment().add().await.map_err(StartError::Wire)?;
         self.record.times.cni_end_ns = Boottime::now().0;
         self.record.address = Some(address);
-        let running =
-            Running::start(&self.config, &self.record, &spec).map_err(StartError::Process)?;
+        let running = Running::start(&self.config, &self.record, &spec, &output)
+            .map_err(StartError::Process)?;
+        tokio::spawn(output.release());
         self.record.times.started_ns = Boottime::now().0;
         self.record.state = State::Running(running.process);
         self.write()?;
@@ -113,6 +117,20 @@ impl Pod {
         info!(pod = %self.record.name, uid = %self.record.uid, %address, pid, "pod started");
         self.report(Phase::Running).await;
         Ok(running)
+    }
+
+    fn begin_log(&self, spec: &Spec) -> Result<Output, StartError> {
+        let folder = self.config.logs();
+        let meta = Meta {
+            namespace: self.record.namespace.clone(),
+            name: self.record.name.clone(),
+            app: spec.app.clone(),
+        };
+        let begun = folder.begin(&self.record.uid, &meta);
+        begun.map_err(|source| StartError::Make {
+            path: folder.path().to_owned(),
+            source,
+        })
     }
 
     /// Continues with a process that a previous agent started.
@@ -157,14 +175,15 @@ impl Pod {
 
     /// Records that the process ended by itself. It is not restarted: control replaces pods.
     async fn exited(&mut self, exit: Exit) {
-        let log = self.config.log_path(&self.record.uid);
+        let logs = self.config.logs();
         let (succeeded, how) = match exit {
             Exit::Status(0) => (true, "exited with status 0".to_owned()),
             Exit::Status(status) => (false, format!("exited with status {status}")),
             Exit::Signal(signal) => (false, format!("was killed by signal {signal}")),
             Exit::Unknown => (false, "ended".to_owned()),
         };
-        let message = format!("the process {how}; its output is in {}", log.display());
+        let (dir, uid) = (logs.path().display(), &self.record.uid);
+        let message = format!("the process {how}; its output is in {dir}/{uid}.*.log");
         info!(pod = %self.record.name, message, "pod ended");
         self.end(
             succeeded,

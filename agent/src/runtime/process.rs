@@ -3,8 +3,9 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use dormouse_agent_logs::Output;
 use dormouse_agent_sys::readiness::watch;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
@@ -34,11 +35,12 @@ pub(super) enum Exit {
 
 impl Running {
     /// Starts the pod's command through `pod-init`, which joins namespace and cgroup and then executes the command.
-    pub(super) fn start(config: &RuntimeConfig, record: &Record, spec: &Spec) -> io::Result<Self> {
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(config.log_path(&record.uid))?;
+    pub(super) fn start(
+        config: &RuntimeConfig,
+        record: &Record,
+        spec: &Spec,
+        output: &Output,
+    ) -> io::Result<Self> {
         let mut command = Command::new(&config.agent);
         command.arg("pod-init");
         command.arg("--netns").arg(config.netns_path(&record.uid));
@@ -55,13 +57,14 @@ impl Running {
             .envs(environment(config, record, spec));
         command
             .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let child = command.spawn()?;
-        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        // The pid cannot be reused until the child is waited for.
-        let start_time = start_time(pid).unwrap_or(0);
-        Self::open(Process { pid, start_time })
+            .stdout(output.stdout.try_clone()?)
+            .stderr(output.stderr.try_clone()?);
+        Self::of(&command.spawn()?)
+    }
+
+    /// A child that was not waited for.
+    pub(super) fn of(child: &Child) -> io::Result<Self> {
+        Self::open(identify(child.id())?)
     }
 
     /// Takes over a process that a previous agent started. None if it has ended.
@@ -121,6 +124,13 @@ fn environment(config: &RuntimeConfig, record: &Record, spec: &Spec) -> Vec<(Str
     environment.extend(spec.port.map(|port| ("PORT".to_owned(), port.to_string())));
     environment.extend(spec.environment.clone());
     environment
+}
+
+/// This process, or a child that was not waited for: its pid cannot be reused.
+pub(super) fn identify(pid: u32) -> io::Result<Process> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    let start_time = start_time(pid).unwrap_or(0);
+    Ok(Process { pid, start_time })
 }
 
 /// Start time of a process, in clock ticks since boot. None for a zombie.

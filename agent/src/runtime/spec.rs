@@ -6,6 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+/// The label with the name of a pod's app.
+const APP_LABEL: &str = "dormouse.dev/app";
 /// Kubernetes' default terminationGracePeriodSeconds.
 const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -46,6 +48,8 @@ pub(super) struct Spec {
     pub(super) command: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
     pub(super) working_dir: Option<String>,
+    /// The pod's app; empty if it belongs to none.
+    pub(super) app: String,
     /// The port of the requests; its connections are watched while the pod drains.
     pub(super) port: Option<u16>,
     pub(super) check: Check,
@@ -60,6 +64,7 @@ impl Spec {
     pub(super) fn parse(json: &str) -> Result<Self, SpecError> {
         let pod: Pod =
             serde_json::from_str(json).map_err(|error| SpecError::Decode(error.to_string()))?;
+        let app = pod.metadata.labels.unwrap_or_default().remove(APP_LABEL);
         let spec = pod.spec.unwrap_or_default();
         let [container] = spec.containers.as_slice() else {
             return Err(SpecError::Containers(spec.containers.len()));
@@ -82,6 +87,7 @@ impl Spec {
             command,
             environment: environment(container)?,
             working_dir: container.working_dir.clone(),
+            app: app.unwrap_or_default(),
             port,
             check: check(container, probe, port)?,
             check_period: Duration::from_secs(u64::from(period.unsigned_abs())),

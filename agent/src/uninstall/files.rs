@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{NodePaths, Removal};
+use crate::runtime::LOGS_CGROUP;
 
 /// The agent's files in its state folder.
 const STATE: [&str; 7] = [
@@ -20,9 +21,13 @@ const STATE: [&str; 7] = [
     "agent.lock",
 ];
 /// The agent's folders in its state folder, and the suffixes of the file names in them.
-const FOLDERS: [(&str, &[&str]); 2] = [
+const FOLDERS: [(&str, &[&str]); 3] = [
     ("pending-del", &["json", "new"]),
     ("pods", &["json", "log"]),
+    (
+        "logs",
+        &["json", "out", "err", "log", "new", "lock", "stderr"],
+    ),
 ];
 /// A folder of sockets or pins with this name belongs to Dormouse.
 const OWN: &str = "dormouse";
@@ -39,6 +44,7 @@ pub(super) fn removals(paths: &NodePaths) -> io::Result<Vec<Removal>> {
         removals.push(Removal::Namespace(namespace(paths, &uid)));
         removals.push(Removal::Folder(paths.cgroup.join(format!("pod-{uid}"))));
     }
+    removals.push(Removal::Cgroup(paths.cgroup.join(LOGS_CGROUP)));
     removals.push(Removal::Pins(paths.bpffs.clone()));
     removals.extend(own_parent(&paths.bpffs).map(Removal::Folder));
     if fs::symlink_metadata(&paths.socket).is_ok_and(|found| found.file_type().is_socket()) {
@@ -82,6 +88,7 @@ fn is_there(removal: &Removal) -> bool {
         Removal::Namespace(path)
         | Removal::Pins(path)
         | Removal::File(path)
+        | Removal::Cgroup(path)
         | Removal::Folder(path) => fs::symlink_metadata(path).is_ok(),
         _ => true,
     }
@@ -157,7 +164,7 @@ mod tests {
             bridge: "dormouse0".into(),
             cgroup: folder.path().join("cgroup"),
         };
-        for path in ["state/pending-del", "state/pods"] {
+        for path in ["state/pending-del", "state/pods", "state/logs"] {
             fs::create_dir_all(folder.path().join(path)).unwrap();
         }
         let foreign = [
@@ -170,6 +177,7 @@ mod tests {
             "state/leases",
             "state/pending-del/.7.new",
             "state/pods/u1.log",
+            "state/logs/u1.0.out",
         ];
         for path in foreign.iter().chain(&own) {
             fs::write(folder.path().join(path), "").unwrap();
@@ -187,6 +195,7 @@ mod tests {
             [
                 "state/pending-del/.7.new",
                 "state/pods/u1.log",
+                "state/logs/u1.0.out",
                 "state/leases"
             ]
         );

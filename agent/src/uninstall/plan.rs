@@ -55,6 +55,8 @@ pub enum Removal {
     Pins(PathBuf),
     /// A file, or a socket.
     File(PathBuf),
+    /// The cgroup of the writer of the pods' logs, with its process.
+    Cgroup(PathBuf),
     /// A folder or cgroup; removed only if it is empty.
     Folder(PathBuf),
 }
@@ -68,6 +70,7 @@ impl fmt::Display for Removal {
             Self::Namespace(path) => write!(f, "namespace {}", path.display()),
             Self::Pins(path) => write!(f, "pins {}", path.display()),
             Self::File(path) => write!(f, "file {}", path.display()),
+            Self::Cgroup(path) => write!(f, "cgroup {}", path.display()),
             Self::Folder(path) => write!(f, "folder {}", path.display()),
         }
     }

@@ -12,10 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dormouse_agent::cni;
+use dormouse_agent::runtime::logs::LogFlags;
 use dormouse_agent::runtime::{Runtime, RuntimeConfig};
+use dormouse_agent_logs::{Folder, tail};
 use dormouse_agent_pod::{Network, NetworkConfig, PodEntry, PodTable};
 use dormouse_fleet::proto::{PodSpec, PodStatus, pod_status::Phase};
 use dormouse_rig::{Node, PATIENCE, binaries, on_node, wait};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +45,7 @@ fn config(node: &Node) -> RuntimeConfig {
         cni: binaries::plugin().to_owned(),
         socket: node.home().socket(),
         agent: env!("CARGO_BIN_EXE_dormouse-agent").into(),
+        log_flags: LogFlags::default(),
     }
 }
 
@@ -190,8 +195,11 @@ fn a_child_that_ends_leaves_no_zombie_and_its_reason_is_reported() {
                 .await;
             assert_eq!(status.reason, "Error");
             assert!(status.message.contains("status 3"), "{}", status.message);
-            let log = node.home().state_dir().join("pods/u-2.log");
-            let said = fs::read_to_string(log).unwrap();
+            let logs = config(node).logs();
+            tokio::time::timeout(PATIENCE, logs.ended("u-2"))
+                .await
+                .unwrap();
+            let said = tail(&logs, "u-2", 10).unwrap();
             assert_eq!(said, format!("web on {}\n", node.name()));
             agent.runtime.sync(Vec::new());
             agent.until("the pod to be gone", is_gone).await;
@@ -205,6 +213,60 @@ fn a_child_that_ends_leaves_no_zombie_and_its_reason_is_reported() {
             );
         }
     });
+}
+
+#[test]
+fn output_is_logged_also_while_no_agent_runs_and_kept_after_the_pod_is_gone() {
+    on_node(|node| {
+        let flag = |name: &str| node.dir().join(name);
+        let until = |name| format!("until [ -e {} ]; do sleep 0.02; done", flag(name).display());
+        let steps = format!(
+            "echo one; {}; echo two; {}; echo three; exec sleep 1000",
+            until("a"),
+            until("b")
+        );
+        let logs = config(node).logs();
+        let is_logged = |text: &str| {
+            wait(text, || {
+                tail(&logs, "u-6", 10).is_ok_and(|said| said == text)
+            });
+        };
+        agent(node, async |agent| {
+            agent.runtime.run(spec("u-6", &["sh", "-c", &steps]));
+            let runs = |status: &PodStatus| status.phase() == Phase::Running;
+            agent.until("the pod to run", runs).await;
+            tokio::task::block_in_place(|| is_logged("one\n"));
+        });
+        let pid = node.pid("u-6");
+        fs::write(flag("a"), "").unwrap();
+        is_logged("one\ntwo\n");
+        // Now neither agent nor writer: the output waits in the pod's FIFO, and the pod does not.
+        kill_writer(&logs);
+        fs::write(flag("b"), "").unwrap();
+        wait("the pod to go on", || {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+        });
+        agent(node, async |agent| {
+            tokio::task::block_in_place(|| is_logged("one\ntwo\nthree\n"));
+            assert_eq!(node.pid("u-6"), pid);
+            agent.runtime.run(stop("u-6"));
+            agent.until("the pod to be gone", is_gone).await;
+            tokio::time::timeout(PATIENCE, logs.ended("u-6"))
+                .await
+                .unwrap();
+        });
+        is_logged("one\ntwo\nthree\n");
+        let run = logs.last("u-6").unwrap().unwrap();
+        assert_eq!(logs.meta(&run).unwrap().name, "web");
+    });
+}
+
+/// SIGKILL.
+fn kill_writer(logs: &Folder) {
+    let text = fs::read(logs.path().join("writer.lock")).unwrap();
+    let process: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let pid = i32::try_from(process["pid"].as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
 }
 
 #[test]

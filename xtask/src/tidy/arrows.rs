@@ -41,7 +41,7 @@ const STORE: [(&str, &[&str]); 4] = [
 ];
 
 /// The agent's packages, and the members that each builds on.
-const AGENT: [(&str, &[&str]); 8] = [
+const AGENT: [(&str, &[&str]); 9] = [
     ("agent/ipam/Cargo.toml", &[]),
     ("agent/services/Cargo.toml", &[]),
     (
@@ -50,6 +50,7 @@ const AGENT: [(&str, &[&str]); 8] = [
     ),
     ("agent/netlink/Cargo.toml", &[]),
     ("agent/sys/Cargo.toml", &["dormouse-agent-ipam"]),
+    ("agent/logs/Cargo.toml", &["dormouse-agent-sys"]),
     (
         "agent/datapath/Cargo.toml",
         &[
