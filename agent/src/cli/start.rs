@@ -33,6 +33,7 @@ use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::services_sync::{self, ServicesSync};
 use crate::source::fleet::Source;
+use crate::source::fleet_logs::FleetLogs;
 use crate::source::fleet_state::FleetState;
 
 /// Time that open requests get to finish when the agent stops.
@@ -267,7 +268,12 @@ fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let mut fleet = fleet::Node::new(run.node.clone(), boot_id, version, &held);
     fleet.describe(status(run, prefix));
-    let source = run.control.as_deref().map(Source::new).transpose()?;
+    let logs = pods.as_ref().map(|pods| FleetLogs {
+        node: run.node.clone(),
+        folder: pods.runtime.logs(),
+    });
+    let control = run.control.as_deref();
+    let source = control.map(|url| Source::new(url, logs)).transpose()?;
     let routes = Routes::open(uplink).context("failed to open a routing socket")?;
     Ok(Node {
         fleet,

@@ -8,7 +8,10 @@ use std::time::Duration;
 use dormouse_fleet::client::{Backoff, Link, LinkError, connect, endpoint};
 use dormouse_fleet::proto::{Down, Up};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::{Channel, Endpoint};
+
+use super::fleet_logs::FleetLogs;
 
 /// Time over which nodes spread their attempts to connect when control is probably back.
 const SOON: Duration = Duration::from_secs(1);
@@ -39,16 +42,21 @@ pub struct Source {
     endpoint: Endpoint,
     backoff: Backoff,
     state: State,
+    logs: Option<FleetLogs>,
+    /// Offers the logs on the connection of the stream.
+    offer: Option<AbortOnDropHandle<()>>,
 }
 
 impl Source {
-    /// A source that will connect to control at this URL.
-    pub fn new(url: &str) -> Result<Self, LinkError> {
+    /// A source that will connect to control at this URL, and offer these logs there.
+    pub fn new(url: &str, logs: Option<FleetLogs>) -> Result<Self, LinkError> {
         let endpoint = endpoint(url)?;
         Ok(Self {
             endpoint,
             backoff: Backoff::new(),
             state: State::Waiting(Instant::now()),
+            logs,
+            offer: None,
         })
     }
 
@@ -90,6 +98,7 @@ impl Source {
     /// Opens the stream on the established connection, with this first message.
     pub fn open(&mut self, hello: Up) {
         if let State::Connected(channel) = &self.state {
+            self.offer = self.logs.as_ref().map(|logs| logs.offer(channel.clone()));
             self.state = State::Opening(Box::pin(Link::open(channel.clone(), hello)));
         }
     }
@@ -113,6 +122,7 @@ impl Source {
 
     /// Closes the stream; the next attempt to connect follows.
     pub fn close(&mut self) {
+        self.offer = None;
         let pause = self.backoff.next(jitter());
         self.state = State::Waiting(Instant::now() + pause);
     }
@@ -146,7 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_backoff_whose_future_is_dropped_repeatedly_still_ends() {
-        let mut source = Source::new("http://[::1]:1").unwrap();
+        let mut source = Source::new("http://[::1]:1", None).unwrap();
         source.state = State::Waiting(Instant::now() + Duration::from_millis(300));
         let events = async {
             while timeout(Duration::from_millis(20), source.next())
@@ -161,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_wait_ends_soon_when_control_is_probably_back_and_a_short_one_is_not_longer() {
-        let mut source = Source::new("http://[::1]:1").unwrap();
+        let mut source = Source::new("http://[::1]:1", None).unwrap();
         let now = Instant::now();
         let waits = |source: &Source| match source.state {
             State::Waiting(until) => until,

@@ -8,7 +8,7 @@ use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::proto::fleet_client::FleetClient;
-use crate::proto::{Down, Up};
+use crate::proto::{Down, LogChunk, LogHello, LogRequest, Up};
 
 /// Capacity of the channel to the stream. While it is full, the node's core merges further changes.
 const UP_MAX: usize = 4;
@@ -103,6 +103,38 @@ impl Link {
         self.up
             .try_send(up)
             .map_err(|_full_or_closed| LinkError::Closed)
+    }
+}
+
+/// The stream of requests for the logs of the node's pods, on the same connection.
+pub struct LogLink {
+    client: FleetClient<Channel>,
+    requests: Streaming<LogRequest>,
+}
+
+impl LogLink {
+    /// Offers the logs of this node.
+    pub async fn open(channel: Channel, node: String) -> Result<Self, LinkError> {
+        let mut client = FleetClient::new(channel);
+        let requests = client.follow_logs(LogHello { node }).await?.into_inner();
+        Ok(Self { client, requests })
+    }
+
+    /// The next request. Cancel safe.
+    pub async fn receive(&mut self) -> Result<LogRequest, LinkError> {
+        self.requests.message().await?.ok_or(LinkError::Closed)
+    }
+
+    /// Sends the answer to a request; its first message has the request's id. Resolves when control has it all, or wants no more.
+    pub fn answer(
+        &self,
+        chunks: mpsc::Receiver<LogChunk>,
+    ) -> impl Future<Output = Result<(), LinkError>> + Send + use<> {
+        let mut client = self.client.clone();
+        async move {
+            client.send_log(ReceiverStream::new(chunks)).await?;
+            Ok(())
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Boottime;
 use crate::config::ServerConfig;
-use crate::proto::{Entry, PodSpec};
+use crate::logs::{LogError, LogText, Logs};
+use crate::proto::{Entry, LogRequest, LogRun, PodSpec};
 use crate::root::{Event, Root, Session, Settling, WANTED_MAX};
 use crate::waiters::Waiters;
 
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) ended: Notify,
     /// A node follows VIPs that control has to be asked for.
     pub(crate) wanted: Notify,
+    pub(crate) logs: Arc<Logs>,
 }
 
 pub(crate) struct State {
@@ -54,6 +56,7 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
         events,
         ended: Notify::new(),
         wanted: Notify::new(),
+        logs: Arc::default(),
     });
     tokio::spawn(watch_lost_nodes(Arc::clone(&shared), shutdown.clone()));
     tokio::spawn(ask_for_wanted(Arc::clone(&shared), shutdown));
@@ -115,6 +118,32 @@ impl Handle {
                 Some(until) => drop(tokio::time::timeout(until.since(now), woken).await),
             }
         }
+    }
+
+    /// The nodes that offer the logs of their pods.
+    pub fn log_nodes(&self) -> Vec<String> {
+        self.shared.logs.nodes()
+    }
+
+    /// Reads the log of a pod on a node; the request's `id` is set here.
+    pub async fn read_log(&self, node: &str, request: LogRequest) -> Result<LogText, LogError> {
+        self.shared.logs.read(node, request).await
+    }
+
+    /// Lists the runs on a node of the pods of an app, of which it has logs.
+    pub async fn log_runs(
+        &self,
+        node: &str,
+        namespace: &str,
+        app: &str,
+    ) -> Result<Vec<LogRun>, LogError> {
+        let request = LogRequest {
+            list: true,
+            namespace: namespace.to_owned(),
+            app: app.to_owned(),
+            ..LogRequest::default()
+        };
+        self.shared.logs.runs(node, request).await
     }
 
     /// The number of nodes with an open stream.

@@ -2,8 +2,8 @@
 //! entries.
 //!
 //! Reading order: the messages ([`proto`], [`backend`]), the clock in their timestamps ([`clock`]), the pure cores of
-//! both ends ([`root`], [`node`]), their gRPC server and client ([`server`], [`client`]), and the interface for the rest
-//! of control ([`handle`]).
+//! both ends ([`root`], [`node`]), their gRPC server and client ([`server`], [`client`]), the logs of pods ([`logs`]), and the interface
+//! for the rest of control ([`handle`]).
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod config;
 pub mod handle;
 mod incoming;
 pub mod lease;
+pub mod logs;
 pub mod node;
 pub mod root;
 pub mod server;
@@ -25,6 +26,7 @@ pub use clock::Boottime;
 pub use config::ServerConfig;
 pub use handle::{Handle, start};
 pub use incoming::{Connection, Incoming};
+pub use logs::{LogError, LogText};
 pub use root::Event;
 pub use server::serve;
 pub use stale::Stale;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{Stream, StreamExt as _};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -13,8 +13,9 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::clock::Boottime;
 use crate::handle::{Handle, Shared};
 use crate::incoming::Incoming;
+use crate::logs::{CONNECTION_BYTES, STREAM_BYTES};
 use crate::proto::fleet_server::{Fleet, FleetServer};
-use crate::proto::{Down, Up};
+use crate::proto::{Down, LogChunk, LogEnd, LogHello, LogRequest, Up};
 use crate::root::{Event, Next, Session};
 
 /// A stream without a first message by then is closed.
@@ -39,7 +40,9 @@ pub async fn serve(
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .initial_connection_window_size(1 << 20)
+        // A log that is not read holds back its own stream only.
+        .initial_stream_window_size(STREAM_BYTES)
+        .initial_connection_window_size(CONNECTION_BYTES)
         .add_service(service)
         .serve_with_incoming_shutdown(incoming.connections(), shutdown.cancelled_owned())
         .await
@@ -68,6 +71,28 @@ impl Fleet for Service {
         Ok(Response::new(Box::pin(futures::stream::unfold(
             stream, next_down,
         ))))
+    }
+
+    type FollowLogsStream = Pin<Box<dyn Stream<Item = Result<LogRequest, Status>> + Send>>;
+
+    async fn follow_logs(
+        &self,
+        request: Request<LogHello>,
+    ) -> Result<Response<Self::FollowLogsStream>, Status> {
+        let requests = self.handle.shared.logs.offer(request.into_inner().node);
+        let end = self.shutdown.clone().cancelled_owned();
+        Ok(Response::new(Box::pin(requests.take_until(end))))
+    }
+
+    async fn send_log(
+        &self,
+        request: Request<Streaming<LogChunk>>,
+    ) -> Result<Response<LogEnd>, Status> {
+        let answered = self.handle.shared.logs.answer(request.into_inner());
+        if let Some(answered) = self.shutdown.run_until_cancelled(answered).await {
+            answered?;
+        }
+        Ok(Response::new(LogEnd {}))
     }
 }
 
