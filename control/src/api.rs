@@ -6,6 +6,7 @@ mod discovery;
 mod failure;
 mod fields;
 mod kind;
+mod log;
 mod negotiate;
 mod patch;
 mod query;
@@ -51,6 +52,8 @@ pub struct Config {
     pub ranges: Vec<VipRange>,
     /// The apps controller.
     pub insight: Arc<dyn Insight>,
+    /// The nodes, which have the pods' logs.
+    pub fleet: dormouse_fleet::Handle,
 }
 
 /// The state shared by all requests.
@@ -58,6 +61,7 @@ struct Api {
     client: Client,
     claims: Claims,
     insight: Arc<dyn Insight>,
+    fleet: dormouse_fleet::Handle,
     /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
@@ -72,6 +76,7 @@ pub async fn serve(
         claims: Claims::new(config.client.clone(), config.ranges),
         client: config.client,
         insight: config.insight,
+        fleet: config.fleet,
         shutdown: shutdown.clone(),
     });
     axum::serve(Clients(incoming), router(api))
@@ -81,6 +86,7 @@ pub async fn serve(
 
 fn router(api: Arc<Api>) -> Router {
     let app = format!("{}/namespaces/{{namespace}}/apps/{{name}}", App::BASE);
+    let pod = format!("{}/namespaces/{{namespace}}/pods/{{name}}", Pod::BASE);
     Router::new()
         .merge(discovery::routes())
         .merge(namespaced::<App>())
@@ -89,6 +95,8 @@ fn router(api: Arc<Api>) -> Router {
         .merge(cluster_scoped::<Node>())
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))
+        .route(&format!("{app}/logs"), get(log::list))
+        .route(&format!("{pod}/log"), get(log::read))
         .fallback(|| async { Failure::no_such_path() })
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

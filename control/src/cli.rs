@@ -7,6 +7,7 @@ mod delete;
 mod events;
 mod explain;
 mod get;
+mod logs;
 mod request;
 mod resource;
 mod table;
@@ -52,6 +53,8 @@ pub enum Command {
     Explain(explain::Arguments),
     /// List events in order of time.
     Events(events::Arguments),
+    /// Print what an app's pods wrote to standard output and error.
+    Logs(logs::Arguments),
     /// Show the stages of an app's wakes.
     #[command(subcommand)]
     Wake(wake::Arguments),
@@ -86,6 +89,7 @@ pub async fn execute(command: Command, context: &mut Context) -> Result<Exit, Co
         Command::Delete(arguments) => delete::run(arguments, context).await,
         Command::Explain(arguments) => explain::run(arguments, context).await,
         Command::Events(arguments) => events::run(arguments, context).await,
+        Command::Logs(arguments) => logs::run(arguments, context).await,
         Command::Wake(arguments) => wake::run(arguments, context).await,
     }
 }

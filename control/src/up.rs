@@ -75,11 +75,13 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
     let controller = roles.controller(&ranges, &client, scheduler).await?;
     let activator = roles.serve_activators(controller.hub, listeners.activators);
-    roles.serve_fleet(controller.fleet, listeners.fleet, activator.clone());
+    let fleet = controller.fleet.clone();
+    roles.serve_fleet(fleet, listeners.fleet, activator.clone());
     let config = api::Config {
         client,
         ranges,
         insight: Arc::new(ControllerInsight(controller.apps)),
+        fleet: controller.fleet,
     };
     roles.serve_api(config, listeners.api);
     roles.serve_metrics(listeners.metrics, activator);

@@ -62,9 +62,15 @@ fn groups() -> Value {
 }
 
 fn core_resources() -> Value {
+    let log = json!({"name": "pods/log", "singularName": "", "namespaced": true, "kind": "Pod", "verbs": ["get"]});
     resources(
         "v1",
-        &[resource::<Pod>(), resource::<Node>(), resource::<Event>()],
+        &[
+            resource::<Pod>(),
+            vec![log],
+            resource::<Node>(),
+            resource::<Event>(),
+        ],
     )
 }
 

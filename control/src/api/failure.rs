@@ -99,6 +99,16 @@ impl Failure {
         )
     }
 
+    /// What the request needs cannot be reached now.
+    pub(super) fn unavailable(message: &str) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            message,
+            Value::Null,
+        )
+    }
+
     /// Whether the write conflicted with another client's.
     pub(super) fn is_conflict(&self) -> bool {
         self.0.reason == "Conflict"

@@ -54,7 +54,7 @@ impl ListQuery {
 }
 
 /// A boolean option, in the spellings of Go's `strconv.ParseBool`.
-fn is_true(text: &str) -> bool {
+pub(super) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "true" | "True" | "t")
 }
 

@@ -25,6 +25,8 @@ pub enum Code {
     Server,
     /// The app was not woken yet.
     NoWake,
+    /// There is no log of the pod.
+    NoLog,
     /// The output cannot be written, or the reply cannot be parsed.
     Output,
 }
@@ -42,6 +44,7 @@ pub const ALL: &[(Code, &str, &str)] = &[
     (Code::Conflict, "DM1302", CONFLICT),
     (Code::Server, "DM1303", SERVER),
     (Code::NoWake, "DM1304", NO_WAKE),
+    (Code::NoLog, "DM1305", NO_LOG),
     (Code::Output, "DM1401", OUTPUT),
 ];
 
@@ -111,6 +114,12 @@ impact   none
 find out dormouse get app NAME shows its last wake
 mend     send it a request while it sleeps
 ";
+const NO_LOG: &str = "\
+meaning  no node has a log of this pod, or of any pod of this app
+impact   none
+find out dormouse get pods shows whether a pod runs; dormouse explain app NAME, why not
+mend     wake the app with a request; logs of pods that ended are kept for 24 hours (--log-hours of dormouse-agent)
+";
 const OUTPUT: &str = "\
 meaning  the output could not be written, or the reply is not of the form that this command expects
 impact   the request was carried out; only its result is not printed
@@ -154,12 +163,12 @@ mod tests {
     /// Fails to compile when a code is added, so that the list below grows with it.
     fn listed(code: Code) -> bool {
         use Code::{
-            Conflict, Duplicate, Endpoint, Kind, Manifest, NoWake, NotAllowed, NotFound, Output,
-            Refused, Server, Unreachable,
+            Conflict, Duplicate, Endpoint, Kind, Manifest, NoLog, NoWake, NotAllowed, NotFound,
+            Output, Refused, Server, Unreachable,
         };
         match code {
             Manifest | Refused | Duplicate | Kind | Endpoint | Unreachable | NotAllowed
-            | NotFound | Conflict | Server | NoWake | Output => {
+            | NotFound | Conflict | Server | NoWake | NoLog | Output => {
                 ALL.iter().any(|(one, _, _)| *one == code)
             }
         }
@@ -180,6 +189,6 @@ mod tests {
         let mut ids: Vec<&str> = ALL.iter().map(|(_, id, _)| *id).collect();
         ids.dedup();
         assert!(ids.is_sorted() && ids.len() == ALL.len());
-        assert_eq!(ALL.len(), 12);
+        assert_eq!(ALL.len(), 13);
     }
 }

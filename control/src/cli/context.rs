@@ -3,7 +3,7 @@
 use std::{io::Write, path::Path, time::Duration};
 
 use dormouse_command::{CommandError, Exit};
-use futures::{AsyncBufReadExt, Stream, TryStreamExt};
+use futures::{AsyncBufRead, AsyncBufReadExt, Stream, TryStreamExt};
 use http::{Method, Request, header};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -96,18 +96,7 @@ impl Context {
         path: &str,
         action: &'static str,
     ) -> Result<impl Stream<Item = Result<Value, CommandError>> + use<>, CommandError> {
-        let request = Request::builder()
-            .uri(path)
-            .header(header::ACCEPT, TABLE)
-            .body(Vec::new());
-        let request =
-            request.map_err(|error| self.failed(&kube::Error::HttpError(error), action))?;
-        let lines = self
-            .client
-            .request_stream(request)
-            .await
-            .map_err(|error| self.failed(&error, action))?
-            .lines();
+        let lines = self.stream(path, TABLE, action).await?.lines();
         let origin = self.origin.clone();
         let lines = lines
             .map_err(move |error| request_error(&kube::Error::ReadEvents(error), action, &origin));
@@ -121,6 +110,33 @@ impl Context {
                 )
             })
         }))
+    }
+
+    /// Opens the log at `path`, whose lines arrive as the pod writes them.
+    pub(super) async fn open(
+        &self,
+        path: &str,
+        action: &str,
+    ) -> Result<impl AsyncBufRead + Send + Unpin + use<>, CommandError> {
+        self.stream(path, "*/*", action).await
+    }
+
+    async fn stream(
+        &self,
+        path: &str,
+        accept: &str,
+        action: &str,
+    ) -> Result<impl AsyncBufRead + Send + Unpin + use<>, CommandError> {
+        let request = Request::builder()
+            .uri(path)
+            .header(header::ACCEPT, accept)
+            .body(Vec::new());
+        let request =
+            request.map_err(|error| self.failed(&kube::Error::HttpError(error), action))?;
+        let opened = self.client.request_stream(request).await;
+        Ok(Box::pin(
+            opened.map_err(|error| self.failed(&error, action))?,
+        ))
     }
 
     fn timed_out(&self, action: &str) -> CommandError {

@@ -31,6 +31,16 @@ pub(super) const APP: Resource = Resource {
     namespaced: true,
 };
 
+pub(super) const POD: Resource = Resource {
+    singular: "pod",
+    plural: "pods",
+    short: "po",
+    kind: "Pod",
+    api_version: "v1",
+    base: CORE,
+    namespaced: true,
+};
+
 pub(super) const EVENT: Resource = Resource {
     singular: "event",
     plural: "events",
@@ -43,15 +53,7 @@ pub(super) const EVENT: Resource = Resource {
 
 const RESOURCES: [Resource; 4] = [
     APP,
-    Resource {
-        singular: "pod",
-        plural: "pods",
-        short: "po",
-        kind: "Pod",
-        api_version: "v1",
-        base: CORE,
-        namespaced: true,
-    },
+    POD,
     Resource {
         singular: "node",
         plural: "nodes",

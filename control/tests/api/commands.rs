@@ -51,13 +51,13 @@ async fn try_run(endpoint: &str, words: &str) -> (Result<Exit, CommandError>, St
     (ended, text)
 }
 
-async fn run(world: &World, words: &str) -> String {
+pub(crate) async fn run(world: &World, words: &str) -> String {
     let (ended, text) = try_run(&world.endpoint, words).await;
     assert_eq!(ended.unwrap(), Exit::Yes, "{words}");
     text
 }
 
-async fn failing(world: &World, words: &str) -> (Exit, String) {
+pub(crate) async fn failing(world: &World, words: &str) -> (Exit, String) {
     let error = try_run(&world.endpoint, words).await.0.unwrap_err();
     let mut text = Vec::new();
     error.print(&mut text, Some(EXPLAIN));

@@ -21,7 +21,12 @@ spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
 ";
 
 /// Runs `kubectl`, or the program that `DORMOUSE_KUBECTL` names.
-async fn kubectl(world: &World, cache: &tempfile::TempDir, words: &str, stdin: &str) -> Output {
+pub(crate) async fn kubectl(
+    world: &World,
+    cache: &tempfile::TempDir,
+    words: &str,
+    stdin: &str,
+) -> Output {
     let program = std::env::var_os("DORMOUSE_KUBECTL").unwrap_or_else(|| "kubectl".into());
     let mut command = Command::new(&program);
     command

@@ -7,5 +7,6 @@
 
 mod commands;
 mod kubectl;
+mod logs;
 mod rest;
 mod world;

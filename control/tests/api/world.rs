@@ -4,7 +4,8 @@ use std::{net::SocketAddr, sync::Arc};
 
 use dormouse::api::{self, Insight};
 use dormouse_cluster::Client;
-use dormouse_fleet::Incoming;
+use dormouse_fleet::proto::NodeConfig;
+use dormouse_fleet::{Incoming, ServerConfig};
 use dormouse_store::{Store, server};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -39,6 +40,9 @@ pub(crate) struct World {
     pub(crate) endpoint: String,
     /// A client of the store, which bypasses the API.
     pub(crate) store: Client,
+    /// The fleet, and its URL for nodes.
+    pub(crate) fleet: dormouse_fleet::Handle,
+    pub(crate) fleet_url: String,
     _end: DropGuard,
 }
 
@@ -49,11 +53,22 @@ impl World {
         let (listener, address) = listen().await;
         tokio::spawn(server::serve(listener, Store::default(), shutdown.clone()));
         let store = Client::connect(&format!("http://{address}")).await.unwrap();
+        let (fleet, _events) = dormouse_fleet::start(
+            ServerConfig::new(1, NodeConfig::default()),
+            shutdown.clone(),
+        );
+        let (listener, fleet_address) = listen().await;
+        tokio::spawn(dormouse_fleet::serve(
+            Incoming::new(listener, 10),
+            fleet.clone(),
+            shutdown.clone(),
+        ));
         let (listener, address) = listen().await;
         let config = api::Config {
             client: store.clone(),
             ranges: vec!["fd00:10::/108".parse().unwrap()],
             insight: Arc::new(FixedInsight),
+            fleet: fleet.clone(),
         };
         tokio::spawn(api::serve(
             Incoming::new(listener, 1_000),
@@ -63,6 +78,8 @@ impl World {
         Self {
             endpoint: format!("http://{address}"),
             store,
+            fleet,
+            fleet_url: format!("http://{fleet_address}"),
             _end: shutdown.drop_guard(),
         }
     }

@@ -26,6 +26,7 @@ pub(super) fn keep(cluster: &mut Cluster) -> Result<()> {
     say(&format!("  list the apps   {control} get apps"));
     say(&format!("  wake timeline   {control} wake timeline hello"));
     say(&format!("  explain         {control} explain app careful"));
+    say(&format!("  output          {control} logs app/hello"));
     if let Some(node) = world.nodes().first() {
         say(&format!(
             "  in the kernel   bpftool map dump pinned {}",

@@ -1,0 +1,155 @@
+//! `dormouse logs`: what the pods of an app wrote to standard output and standard error.
+
+mod source;
+
+use std::time::Duration;
+
+use clap::Args;
+use dormouse_command::{CommandError, Exit};
+use futures::stream::{self, Stream, select_all};
+use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt, TryStreamExt};
+
+use super::Context;
+use super::codes::Code;
+use super::resource::{self, APP, POD};
+use crate::flags::period;
+use source::Source;
+
+/// The flags of `logs`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  dormouse logs app/web                 the newest pod of the app; of a sleeping app, the last one that ran
+  dormouse logs app/web -f --all-pods   all its pods as they write, each line with its pod
+  dormouse logs app/web --previous      the pod before it, such as one that crashed
+  dormouse logs pod/web-1d1619e --since 10m --tail 100
+
+Nodes keep the newest 10 MiB of each pod's output, and that of a pod that has ended for 24 hours (flags --log-* of
+dormouse-agent). Pods that start while logs are followed are not added.")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
+pub struct Arguments {
+    /// app/NAME or pod/NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
+    object: Vec<String>,
+    /// Wait for further lines until the pod ends.
+    #[arg(short, long)]
+    follow: bool,
+    /// The pod of the app before the present one; of a pod, the run before the last one.
+    #[arg(short, long)]
+    previous: bool,
+    /// Only lines of this time, such as 30s, 10m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    since: Option<Duration>,
+    /// Only the last lines.
+    #[arg(long, value_name = "LINES")]
+    tail: Option<u64>,
+    /// All pods of the app; each line begins with its pod.
+    #[arg(long, conflicts_with = "previous")]
+    all_pods: bool,
+    /// Begin each line with the time at which it was written.
+    #[arg(long)]
+    timestamps: bool,
+}
+
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
+    let sources = sources(&arguments, context).await?;
+    let prefixed = sources.len() > 1;
+    let mut logs = Vec::new();
+    for source in &sources {
+        let path = source.path(&context.namespace, &options(&arguments));
+        let action = format!("read the log of pod {}/{}", context.namespace, source.pod);
+        let log = context.open(&path, &action).await;
+        let log = log.map_err(|error| not_started(error, source))?;
+        let prefix = if prefixed {
+            format!("[pod/{}] ", source.pod)
+        } else {
+            String::new()
+        };
+        logs.push(lines(log, prefix).boxed());
+    }
+    if arguments.follow {
+        return print(select_all(logs), context).await;
+    }
+    for log in logs {
+        print(log, context).await?;
+    }
+    Ok(Exit::Yes)
+}
+
+async fn sources(
+    arguments: &Arguments,
+    context: &mut Context,
+) -> Result<Vec<Source>, CommandError> {
+    let usage = |message: &str| {
+        let hint = "dormouse logs app/NAME";
+        CommandError::new(Code::Kind, Exit::Usage, message, hint)
+    };
+    let (resource, names) = resource::objects(&arguments.object)?;
+    let [name] = names.as_slice() else {
+        return Err(usage("cannot read logs: of which app or pod?"));
+    };
+    if resource == APP {
+        let app = source::App { name, context };
+        return app.sources(arguments.previous, arguments.all_pods).await;
+    }
+    if resource != POD {
+        return Err(usage("cannot read logs: only apps and pods have logs"));
+    }
+    Ok(vec![Source {
+        pod: name.clone(),
+        previous: arguments.previous,
+    }])
+}
+
+/// The options of the query that are the same for all pods.
+fn options(arguments: &Arguments) -> String {
+    let since = arguments.since.map(|since| {
+        // Parts of a second are rounded up: at least one second is required.
+        let seconds = since.as_secs() + u64::from(since.subsec_nanos() > 0);
+        format!("&sinceSeconds={seconds}")
+    });
+    let tail = arguments.tail.map(|lines| format!("&tailLines={lines}"));
+    let follow = arguments.follow.then(|| "&follow=true".to_owned());
+    let timestamps = arguments.timestamps.then(|| "&timestamps=true".to_owned());
+    let all = [since, tail, follow, timestamps];
+    all.into_iter().flatten().collect()
+}
+
+/// The lines of a log, each with its line end and the prefix. The last one may have no line end.
+fn lines(
+    log: impl AsyncBufRead + Send + Unpin,
+    prefix: String,
+) -> impl Stream<Item = std::io::Result<Vec<u8>>> + Send {
+    stream::try_unfold((log, prefix), async |(mut log, prefix)| {
+        let mut line = prefix.clone().into_bytes();
+        let read = log.read_until(b'\n', &mut line).await?;
+        Ok((read > 0).then_some((line, (log, prefix))))
+    })
+}
+
+async fn print(
+    mut lines: impl Stream<Item = std::io::Result<Vec<u8>>> + Unpin,
+    context: &mut Context,
+) -> Result<Exit, CommandError> {
+    let cut = |error: std::io::Error| {
+        let message = format!("the log ended early: {error}");
+        let hint = "is the pod's node connected? dormouse get nodes";
+        CommandError::new(Code::Unreachable, Exit::Unreachable, message, hint)
+    };
+    while let Some(line) = lines.try_next().await.map_err(cut)? {
+        context.out.write_all(&line)?;
+        context.out.flush()?;
+    }
+    Ok(Exit::Yes)
+}
+
+/// The server refuses the log of a pod that has not started, with the reason.
+fn not_started(error: CommandError, source: &Source) -> CommandError {
+    if error.code != Code::Refused.id() {
+        return error;
+    }
+    let hint = format!("dormouse get pod {}", source.pod);
+    CommandError::new(Code::NoLog, Exit::No, error.message, hint)
+}
