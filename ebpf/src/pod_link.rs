@@ -70,6 +70,12 @@ pub const fn is_of_link(packet: &Packet) -> bool {
         && matches!(packet.flags, 130..=137 | 141..=143 | 148 | 149 | 151..=153)
 }
 
+/// Whether packets to the address stay on the link, if they come from a link-local address.
+#[inline(always)]
+const fn is_of_link_scope(target: &[u8; 16]) -> bool {
+    is_link_local(target) || target[0] == 0xff
+}
+
 /// Judges an IPv6 packet whose source is not one of the pod's addresses, or that [`is_of_link`]. `solicited` is the same
 /// packet, if it is a valid solicitation.
 #[inline(always)]
@@ -81,8 +87,9 @@ pub fn judge<F: Frame>(
 ) -> Judgement {
     let own = pod.owns_here(&packet.source);
     if !is_of_link(packet) {
-        // Connections do not cross the link with link-local addresses.
-        return if own && matches!(read, Read::Other) {
+        // Connections do not cross the link with link-local addresses, and nothing from such an address leaves it (RFC 4291 2.5.6).
+        let leaves = is_link_local(&packet.source) && !is_of_link_scope(&packet.target);
+        return if own && !leaves && matches!(read, Read::Other) {
             Judgement::Pass
         } else {
             Judgement::Drop(Verdict::DroppedSpoofed)

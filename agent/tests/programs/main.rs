@@ -184,6 +184,10 @@ fn an_icmp_error_is_translated_with_what_it_quotes_unless_that_lies_behind_its_e
         let translated = leave(&error);
         assert_eq!(sum(&translated.frame), 0xffff);
         assert_eq!(translated.frame[22..38], VIP.octets());
+        // It quotes a packet of another source than the one that it goes to.
+        let mut stray = error.clone();
+        stray[53] ^= 1;
+        assert_eq!(leave(&stray).frame, stray);
         // The IP header's length ends before the quoted packet.
         error[18..20].copy_from_slice(&[0, 8]);
         assert_eq!(leave(&error).frame, error);

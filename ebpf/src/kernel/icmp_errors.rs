@@ -32,14 +32,14 @@ pub(crate) fn translate(ctx: &TcContext, scratch: &mut Scratch, env: Env<'_>) ->
     if scratch.quoted.l4 as usize + HEADER > L3 + scratch.packet.len as usize {
         return NEXT;
     }
+    // An error goes to the source of the packet that it quotes (RFC 792, RFC 4443 2.2).
+    if scratch.quoted.source != scratch.packet.target {
+        return NEXT;
+    }
     // The flow of the opposite direction holds the failed packet's ends before its translation.
     scratch.key = FlowKey::of(&scratch.quoted).reversed();
     let Some(flow) = tables::flow(&scratch.key) else {
-        return if scratch.quoted.source == scratch.packet.target {
-            fib_forward(ctx, scratch, &scratch.quoted, env)
-        } else {
-            NEXT
-        };
+        return fib_forward(ctx, scratch, &scratch.quoted, env);
     };
     // SAFETY: a map value; what changes in it are single words that are not copied for use.
     scratch.flow = unsafe { *flow };

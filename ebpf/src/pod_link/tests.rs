@@ -160,6 +160,20 @@ fn a_ping_is_no_message_of_the_link_and_its_source_is_checked() {
 }
 
 #[test]
+fn nothing_leaves_the_link_from_a_link_local_address() {
+    let ping = |target| {
+        let echo = [128, 0, 0, 0, 0, 1, 0, 1];
+        judged(&frame((POD_LOCAL, target), &[], ICMPV6, &echo))
+    };
+    for target in [GATEWAY, ALL_NODES] {
+        assert_eq!(ping(target), Judgement::Pass, "{target:?}");
+    }
+    for target in [POD, OTHER] {
+        assert_eq!(ping(target), SPOOFED, "{target:?}");
+    }
+}
+
+#[test]
 fn fragments_and_routes_of_a_message_are_dropped_with_it() {
     let ends = (POD_LOCAL, ALL_NODES);
     for chain in [
