@@ -1,7 +1,7 @@
-//! `pod-init`: joins the pod's cgroup and network namespace, then executes the pod's command.
+//! `pod-init`: joins the pod's network namespace, then executes the pod's command.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,9 +15,6 @@ pub struct PodInit {
     /// The pod's network namespace
     #[arg(long)]
     pub netns: PathBuf,
-    /// The pod's cgroup
-    #[arg(long)]
-    pub cgroup: PathBuf,
     /// Working directory of the command; default: the agent's
     #[arg(long)]
     pub working_dir: Option<PathBuf>,
@@ -31,9 +28,6 @@ pub fn become_pod(init: &PodInit) -> Result<()> {
     let Some((program, arguments)) = init.command.split_first() else {
         bail!("no command given")
     };
-    // The cgroup first, so that the process is killed with it if a later step fails.
-    let procs = init.cgroup.join("cgroup.procs");
-    fs::write(&procs, "0").with_context(|| format!("failed to join {}", procs.display()))?;
     let netns = File::open(&init.netns)
         .with_context(|| format!("failed to open {}", init.netns.display()))?;
     setns(netns, CloneFlags::CLONE_NEWNET).context("failed to enter the pod's namespace")?;

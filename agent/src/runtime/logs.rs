@@ -120,7 +120,7 @@ fn lock(folder: &Folder) -> io::Result<Flock<OwnedFd>> {
         .open(folder.path().join(LOCK))?;
     let lock = Flock::lock(OwnedFd::from(file.try_clone()?), FlockArg::LockExclusive);
     let lock = lock.map_err(|(_, error)| io::Error::from(error))?;
-    let own = process::identify(std::process::id())?;
+    let own = process::identify(rustix::process::getpid().as_raw_pid());
     file.set_len(0)?;
     file.write_all(&serde_json::to_vec(&own)?)?;
     Ok(lock)

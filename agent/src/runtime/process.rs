@@ -1,12 +1,15 @@
 //! A pod's process, referred to by a pidfd, so that no signal reaches a later process with the same pid.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use dormouse_agent_logs::Output;
 use dormouse_agent_sys::readiness::watch;
+use dormouse_agent_sys::spawn::{Program, spawn_in};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -34,37 +37,36 @@ pub(super) enum Exit {
 }
 
 impl Running {
-    /// Starts the pod's command through `pod-init`, which joins namespace and cgroup and then executes the command.
+    /// Starts the pod's command through `pod-init`, which begins in the pod's cgroup, joins its namespace and then executes the command.
     pub(super) fn start(
         config: &RuntimeConfig,
         record: &Record,
         spec: &Spec,
         output: &Output,
     ) -> io::Result<Self> {
-        let mut command = Command::new(&config.agent);
-        command.arg("pod-init");
-        command.arg("--netns").arg(config.netns_path(&record.uid));
-        command.arg("--cgroup").arg(config.cgroup_path(&record.uid));
+        let mut arguments: Vec<OsString> = vec!["pod-init".into(), "--netns".into()];
+        arguments.push(config.netns_path(&record.uid).into());
         if let Some(dir) = &spec.working_dir {
-            command.arg("--working-dir").arg(dir);
+            arguments.extend(["--working-dir".into(), dir.into()]);
         }
-        command.arg("--").args(&spec.command);
-        // PATH is passed on, because the command is searched there; no other variable of the agent reaches the pod.
-        let path = std::env::var_os("PATH").map(|path| ("PATH", path));
-        command
-            .env_clear()
-            .envs(path)
-            .envs(environment(config, record, spec));
-        command
-            .stdin(Stdio::null())
-            .stdout(output.stdout.try_clone()?)
-            .stderr(output.stderr.try_clone()?);
-        Self::of(&command.spawn()?)
+        arguments.push("--".into());
+        arguments.extend(spec.command.iter().map(OsString::from));
+        let input = File::open("/dev/null")?;
+        let program = Program {
+            path: &config.agent,
+            arguments,
+            environment: environment(config, record, spec).into_iter().collect(),
+            stdio: [input.as_fd(), output.stdout.as_fd(), output.stderr.as_fd()],
+        };
+        let cgroup = File::open(config.cgroup_path(&record.uid))?;
+        Self::open(identify(spawn_in(cgroup.as_fd(), program)?))
     }
 
     /// A child that was not waited for.
     pub(super) fn of(child: &Child) -> io::Result<Self> {
-        Self::open(identify(child.id())?)
+        Self::open(identify(
+            i32::try_from(child.id()).map_err(io::Error::other)?,
+        ))
     }
 
     /// Takes over a process that a previous agent started. None if it has ended.
@@ -110,27 +112,37 @@ impl Running {
     }
 }
 
-fn environment(config: &RuntimeConfig, record: &Record, spec: &Spec) -> Vec<(String, String)> {
+/// The variables of the pod. PATH is passed on, because the command is searched there; no other variable of the agent reaches the pod.
+fn environment(
+    config: &RuntimeConfig,
+    record: &Record,
+    spec: &Spec,
+) -> BTreeMap<OsString, OsString> {
     let address = record
         .address
         .map(|address| address.to_string())
         .unwrap_or_default();
-    let mut environment = vec![
-        ("POD_NAME".to_owned(), record.name.clone()),
-        ("POD_NAMESPACE".to_owned(), record.namespace.clone()),
-        ("POD_IP".to_owned(), address),
-        ("NODE_NAME".to_owned(), config.node.clone()),
+    let mut environment = BTreeMap::new();
+    environment.extend(std::env::var_os("PATH").map(|path| ("PATH".into(), path)));
+    let own = [
+        ("POD_NAME", record.name.clone()),
+        ("POD_NAMESPACE", record.namespace.clone()),
+        ("POD_IP", address),
+        ("NODE_NAME", config.node.clone()),
     ];
-    environment.extend(spec.port.map(|port| ("PORT".to_owned(), port.to_string())));
-    environment.extend(spec.environment.clone());
+    let port = spec.port.map(|port| ("PORT", port.to_string()));
+    for (name, value) in own.into_iter().chain(port) {
+        environment.insert(name.into(), value.into());
+    }
+    let given = spec.environment.iter();
+    environment.extend(given.map(|(name, value)| (name.into(), value.into())));
     environment
 }
 
 /// This process, or a child that was not waited for: its pid cannot be reused.
-pub(super) fn identify(pid: u32) -> io::Result<Process> {
-    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+pub(super) fn identify(pid: i32) -> Process {
     let start_time = start_time(pid).unwrap_or(0);
-    Ok(Process { pid, start_time })
+    Process { pid, start_time }
 }
 
 /// Start time of a process, in clock ticks since boot. None for a zombie.

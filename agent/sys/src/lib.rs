@@ -1,7 +1,7 @@
 //! System calls that no crate offers, network namespaces, and retries for locks that a killed process still holds.
 //!
 //! The agent's `unsafe` code is here: [`bpf`], memory-mapped arrays ([`words`]), waits ([`readers`], [`readiness`]),
-//! [`memory`], and a namespace's cookie ([`netns`]).
+//! [`memory`], processes that begin in a cgroup ([`spawn`]), and a namespace's cookie ([`netns`]).
 
 #![deny(unsafe_code)]
 
@@ -11,4 +11,5 @@ pub mod netns;
 pub mod readers;
 pub mod readiness;
 pub mod retry;
+pub mod spawn;
 pub mod words;

@@ -48,6 +48,9 @@ impl Words {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // Children execute other programs: copying the page tables of large maps for them takes longer than all else of a fork.
+        // SAFETY: the mapping made above; it stays as it is in this process.
+        unsafe { libc::madvise(start, len * size_of::<u64>(), libc::MADV_DONTFORK) };
         let start =
             NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
         Ok(Self { start, len })

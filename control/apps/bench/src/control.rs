@@ -54,6 +54,14 @@ pub(crate) struct Apart {
     pub(crate) store: Server,
 }
 
+impl Apart {
+    /// Ends both, so that the next ones find their ports free.
+    pub(crate) async fn stop(self) -> Result<()> {
+        self.up.stop().await?;
+        self.store.stop().await
+    }
+}
+
 impl Site<'_> {
     /// Starts the store alone and waits until it answers.
     pub(crate) async fn store(self) -> Result<(Server, Client)> {

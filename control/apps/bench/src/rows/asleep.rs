@@ -70,8 +70,11 @@ async fn measure(options: &Options, apps: u32) -> Result<Cost> {
         .until("all apps are asleep", LIMIT, crate::watch::Seen::all_asleep)
         .await?;
     let spent = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64();
-    Ok(Cost {
+    let cost = Cost {
         control: spent(control.cpu()?, before[0]),
         store: spent(store.cpu()?, before[1]),
-    })
+    };
+    drop((nodes, watch));
+    apart.stop().await?;
+    Ok(cost)
 }

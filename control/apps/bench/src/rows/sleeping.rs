@@ -78,8 +78,7 @@ async fn apart(site: Site<'_>) -> Result<f64> {
     let (apart, _client) = site.apart().await?;
     tokio::time::sleep(SETTLE).await;
     let resident = apart.up.process.resident()? as f64;
-    apart.up.stop().await?;
-    apart.store.stop().await?;
+    apart.stop().await?;
     Ok(resident)
 }
 
