@@ -1,5 +1,5 @@
-//! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, pods,
-//! nodes and events. Objects from clients are validated here, and only here.
+//! The part of the Kubernetes REST API that `kubectl`, the `kube` crate and the `dormouse` commands use for apps, revisions,
+//! pods, nodes and events. Objects from clients are validated here, and only here.
 
 pub mod age;
 mod discovery;
@@ -24,7 +24,7 @@ use axum::{
     extract::DefaultBodyLimit,
     routing::{MethodRouter, get},
 };
-use dormouse_cluster::{App, Client, VipRange, claim::Claims};
+use dormouse_cluster::{App, Client, Revision, VipRange, claim::Claims};
 use dormouse_fleet::Incoming;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,7 @@ fn router(api: Arc<Api>) -> Router {
     Router::new()
         .merge(discovery::routes())
         .merge(namespaced::<App>())
+        .merge(namespaced::<Revision>())
         .merge(namespaced::<Pod>())
         .merge(namespaced::<Event>())
         .merge(cluster_scoped::<Node>())

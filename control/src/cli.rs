@@ -10,6 +10,7 @@ mod get;
 mod logs;
 mod request;
 mod resource;
+mod rollout;
 mod table;
 mod wake;
 
@@ -43,7 +44,7 @@ pub struct Connection {
 /// The commands that use the API server.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List or watch apps, pods, nodes or events.
+    /// List or watch apps, revisions, pods, nodes or events.
     Get(get::Arguments),
     /// Create or update the objects of a manifest.
     Apply(apply::Arguments),
@@ -55,6 +56,9 @@ pub enum Command {
     Events(events::Arguments),
     /// Print what an app's pods wrote to standard output and error.
     Logs(logs::Arguments),
+    /// Follow, pause and undo the rollout of an app's template.
+    #[command(subcommand)]
+    Rollout(rollout::Arguments),
     /// Show the stages of an app's wakes.
     #[command(subcommand)]
     Wake(wake::Arguments),
@@ -90,6 +94,7 @@ pub async fn execute(command: Command, context: &mut Context) -> Result<Exit, Co
         Command::Explain(arguments) => explain::run(arguments, context).await,
         Command::Events(arguments) => events::run(arguments, context).await,
         Command::Logs(arguments) => logs::run(arguments, context).await,
+        Command::Rollout(arguments) => rollout::run(arguments, context).await,
         Command::Wake(arguments) => wake::run(arguments, context).await,
     }
 }

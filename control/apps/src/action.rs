@@ -11,6 +11,8 @@ use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
 use dormouse_fleet::{Backend, Boottime};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
+use crate::progress::Progress;
+
 /// An action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
@@ -151,6 +153,14 @@ pub struct Status {
     pub last_wake: Option<Boottime>,
     /// The last failure, while pods are missing because of it.
     pub failure: Option<Failure>,
+    /// The generation of the app that it is about.
+    pub generation: Option<i64>,
+    /// The hash of the app's template.
+    pub template_hash: String,
+    /// The newest revision of which a pod was ready.
+    pub ready_revision: Option<u32>,
+    /// The rollout of the app's template.
+    pub progress: Progress,
 }
 
 /// Why a pod failed.

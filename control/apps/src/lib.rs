@@ -26,6 +26,8 @@ mod record;
 
 mod rollout;
 
+mod progress;
+
 mod sleep;
 
 mod plan;

@@ -25,6 +25,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     drain(record, now, &mut actions);
     scale_up(record, now, shared, &mut actions);
     actions.extend(held(record, now));
+    record.watch_rollout(now);
     route(record, &mut actions);
     publish::publish(record, now, &mut actions);
     settle(record, &mut actions);

@@ -19,6 +19,7 @@ use crate::member::{Member, Published};
 use crate::metrics::{ASLEEP, ModeValue, StateValue};
 use crate::plan;
 use crate::pod;
+use crate::rollout::Rollout;
 use crate::settings;
 use crate::sleep::Sleeper;
 
@@ -46,6 +47,7 @@ pub(crate) struct AppRecord {
     pub(crate) published: Published,
     pub(crate) route: Option<Route>,
     pub(crate) backoff: Backoff,
+    pub(crate) rollout: Rollout,
     pub(crate) last_wake: Option<Boottime>,
     pub(crate) slept_at: Option<Boottime>,
     /// The state and mode under which the metrics count the app.
@@ -83,6 +85,7 @@ impl AppRecord {
             published: Published::default(),
             route: None,
             backoff: Backoff::default(),
+            rollout: Rollout::default(),
             last_wake: None,
             slept_at: None,
             counted: None,
@@ -119,6 +122,7 @@ impl AppRecord {
     pub(crate) fn rouse(&mut self, app: Arc<App>, sleeper: &Sleeper, grace: Duration) {
         self.settings = settings::of(&app.spec, grace);
         self.template = pod::template(&app);
+        self.rollout = Rollout::stored(app.status.as_ref());
         self.app = Some(app);
         self.kpa.activity = Activity::Inactive;
         self.kpa.reason = Reason::NoTraffic;
@@ -199,6 +203,7 @@ impl AppRecord {
     pub(crate) fn replace(&mut self, key: Key, app: Arc<App>, grace: Duration, now: Boottime) {
         self.key = key;
         self.published.status = None;
+        self.app = None;
         self.backoff.clear();
         self.kpa = Reconciler::new(ms(now));
         (self.decider, self.decision, self.no_decision) = (None, None, None);
@@ -210,9 +215,12 @@ impl AppRecord {
     pub(crate) fn configure(&mut self, app: Arc<App>, grace: Duration, now: Boottime) {
         self.settings = settings::of(&app.spec, grace);
         let template = pod::template(&app);
-        if self.template != template {
+        if self.app.is_none() {
+            self.rollout = Rollout::stored(app.status.as_ref());
+        } else if self.template != template {
             // What made pods of the earlier template fail may be repaired.
             self.backoff.clear();
+            self.rollout.begin();
         }
         self.template = template;
         self.app = Some(app);

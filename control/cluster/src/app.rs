@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Period;
 pub use scale::{Metric, Scale};
-pub use status::{AppStatus, Mode, State};
+pub use status::{AppStatus, Mode, PROGRESSING, State};
 pub use stored::StoredApp;
 pub use template::Template;
 
@@ -22,6 +22,10 @@ pub use template::Template;
 pub const TERMINATION_GRACE_DEFAULT_S: u32 = 30;
 /// Default of `timeout`, seconds; Knative's default.
 pub const TIMEOUT_DEFAULT_S: u32 = 300;
+/// Default of `revisionHistoryLimit`; that of Kubernetes' Deployment.
+pub const REVISION_HISTORY_LIMIT_DEFAULT: u32 = 10;
+/// Default of `progressDeadlineSeconds`; that of Kubernetes' Deployment.
+pub const PROGRESS_DEADLINE_DEFAULT_S: u32 = 600;
 
 /// The desired state of an app.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -75,6 +79,23 @@ pub struct AppSpec {
     /// Autoscaling.
     #[serde(default)]
     pub scale: Scale,
+    /// Number of earlier revisions that are kept, besides those that an undo returns to or that still serve; at most 100.
+    #[serde(
+        default = "revision_history_limit_default",
+        skip_serializing_if = "is_revision_history_limit_default"
+    )]
+    pub revision_history_limit: u32,
+    /// Seconds in which the rollout of a new template must make progress: a further pod of it is ready. After them the app's
+    /// condition `Progressing` is False; pods of the earlier template go on serving.
+    #[serde(
+        default = "progress_deadline_default",
+        skip_serializing_if = "is_progress_deadline_default"
+    )]
+    #[schemars(range(min = 1))]
+    pub progress_deadline_seconds: u32,
+    /// Whether the rollout of a new template waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// Application protocol of an app.
@@ -92,6 +113,30 @@ fn port_default() -> u16 {
 
 fn termination_grace_default() -> u32 {
     TERMINATION_GRACE_DEFAULT_S
+}
+
+fn revision_history_limit_default() -> u32 {
+    REVISION_HISTORY_LIMIT_DEFAULT
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_revision_history_limit_default(limit: &u32) -> bool {
+    *limit == REVISION_HISTORY_LIMIT_DEFAULT
+}
+
+fn progress_deadline_default() -> u32 {
+    PROGRESS_DEADLINE_DEFAULT_S
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_progress_deadline_default(seconds: &u32) -> bool {
+    *seconds == PROGRESS_DEADLINE_DEFAULT_S
 }
 
 fn timeout_default() -> Period {

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::{
     App, Client, ClientError, Guard, Key, Object, VipIndex, VipRange,
     client::{encode, revision_of},
-    vip,
+    history, vip,
 };
 
 /// Prefix of the claims' keys. The VIP index follows as eight hexadecimal digits, so keys sort by index.
@@ -107,7 +107,7 @@ impl Claims {
         .into())
     }
 
-    /// Deletes an app if `guard` holds, and its claim in the same transaction.
+    /// Deletes an app if `guard` holds, and its claim and revisions in the same transaction.
     pub async fn delete(&self, app: &App, guard: &Guard) -> Result<u64, ClaimError> {
         let path = App::path(&app.key());
         let at = guard.revision.unwrap_or_else(|| app.revision());
@@ -119,6 +119,7 @@ impl Claims {
         let index = app.vip().and_then(|vip| vip::index_of(&self.ranges, vip));
         let mut operations = vec![TxnOp::delete(path.as_str(), None)];
         operations.extend(index.map(|index| TxnOp::delete(path_of(index), None)));
+        operations.extend(history::deletions(&self.client, app).await?);
         let txn = Txn::new().when([exists]).and_then(operations);
         let reply = self.client.txn(txn).await?;
         if !reply.succeeded() {

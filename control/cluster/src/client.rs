@@ -154,6 +154,15 @@ impl Client {
         })
     }
 
+    /// Lists the objects of a kind whose keys are in `range`, as [`Client::list`] does.
+    pub(crate) async fn list_range<K: Object>(
+        &self,
+        range: &KeyRange,
+    ) -> Result<Vec<K>, ClientError> {
+        let (kvs, _revision) = self.pages(range, 0).await?;
+        Ok(kvs.iter().filter_map(decode_or_warn).collect())
+    }
+
     /// Runs a transaction.
     pub async fn txn(&self, txn: Txn) -> Result<TxnResponse, ClientError> {
         let mut kv = self.services.kv.clone();
@@ -166,7 +175,16 @@ impl Client {
         prefix: &str,
         revision: u64,
     ) -> Result<(Vec<KeyValue>, u64), ClientError> {
-        let mut page = self.page(&KeyRange::of_prefix(prefix), revision).await?;
+        self.pages(&KeyRange::of_prefix(prefix), revision).await
+    }
+
+    /// Reads all keys of `range`, as [`Client::range`] does.
+    async fn pages(
+        &self,
+        range: &KeyRange,
+        revision: u64,
+    ) -> Result<(Vec<KeyValue>, u64), ClientError> {
+        let mut page = self.page(range, revision).await?;
         let mut all = page.kvs;
         while let Some(rest) = page.rest {
             page = self.page(&rest, page.revision).await?;

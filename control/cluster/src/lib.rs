@@ -10,10 +10,12 @@ pub mod claim;
 pub mod client;
 pub mod decode;
 pub mod events;
+pub mod history;
 mod key;
 mod object;
 mod period;
 pub mod reflector;
+pub mod revision;
 pub mod validate;
 pub mod vip;
 
@@ -25,4 +27,5 @@ pub use decode::{FieldError, decode_strict};
 pub use key::Key;
 pub use object::Object;
 pub use period::{PERIOD_MAX, Period, PeriodError};
+pub use revision::{Revision, RevisionSpec};
 pub use vip::{VipError, VipIndex, VipRange};

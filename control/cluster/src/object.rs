@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{App, Key};
+use crate::{App, Key, Revision};
 
 /// A kind whose objects are in the store, as JSON, under Kubernetes' keys.
 ///
@@ -65,6 +65,12 @@ impl Object for App {
     const PREFIX: &'static str = "/registry/dormouse.dev/apps/";
     const NAMESPACED: bool = true;
     const PLURAL: &'static str = "apps";
+}
+
+impl Object for Revision {
+    const PREFIX: &'static str = "/registry/dormouse.dev/revisions/";
+    const NAMESPACED: bool = true;
+    const PLURAL: &'static str = "revisions";
 }
 
 impl Object for Pod {

@@ -8,7 +8,10 @@ use std::net::Ipv6Addr;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 
-use crate::{App, FieldError, VipRange, vip};
+use crate::{App, FieldError, Revision, VipRange, vip};
+
+/// Upper limit of an app's `revisionHistoryLimit`: one transaction of the store, which has at most 128 operations, deletes all.
+const HISTORY_MAX: u32 = 100;
 
 /// The errors of an app.
 pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
@@ -26,8 +29,33 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
             "must be longer than 0: otherwise every request times out",
         ));
     }
+    if spec.progress_deadline_seconds == 0 {
+        let message = "must be at least 1: a pod needs time to become ready";
+        errors.push(FieldError::invalid("spec.progressDeadlineSeconds", message));
+    }
+    if spec.revision_history_limit > HISTORY_MAX {
+        let message = format!("must be at most {HISTORY_MAX}");
+        errors.push(FieldError::invalid("spec.revisionHistoryLimit", message));
+    }
     container::check("spec.container", &spec.container, &mut errors);
     scale::check(&spec.scale, &mut errors);
+    errors
+}
+
+/// The errors of a client's write of a revision: it may change the metadata only.
+pub fn revision(old: Option<&Revision>, new: &Revision) -> Vec<FieldError> {
+    let mut errors = name::object(&new.metadata, name::LEN_MAX);
+    match old {
+        None => errors.push(FieldError::invalid(
+            "spec",
+            "revisions are written when the template of an app changes: apply the app",
+        )),
+        Some(old) if old.spec != new.spec => errors.push(FieldError::invalid(
+            "spec",
+            "is immutable: a change of the app makes another revision",
+        )),
+        Some(_) => {}
+    }
     errors
 }
 

@@ -2,7 +2,8 @@
 
 use std::{env, fs, path::Path};
 
-use dormouse_cluster::App;
+use dormouse_cluster::{App, Revision};
+use kube::CustomResourceExt;
 
 /// Environment variable that makes the test rewrite the file instead of comparing it.
 const RENEW: &str = "DORMOUSE_RENEW";
@@ -10,9 +11,10 @@ const RENEW: &str = "DORMOUSE_RENEW";
 #[test]
 fn the_deployed_definition_matches_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crd.yaml");
-    let definition = serde_saphyr::to_string(&App::definition()).unwrap();
+    let app = serde_saphyr::to_string(&App::definition()).unwrap();
+    let revision = serde_saphyr::to_string(&Revision::crd()).unwrap();
     let want = format!(
-        "# Generated from control/cluster/src/app.rs by {RENEW}=1 cargo test -p dormouse-cluster.\n{definition}"
+        "# Generated from control/cluster/src/app.rs and revision.rs by {RENEW}=1 cargo test -p dormouse-cluster.\n{app}---\n{revision}"
     );
     if env::var_os(RENEW).is_some() {
         fs::write(&path, &want).unwrap();

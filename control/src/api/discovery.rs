@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use dormouse_cluster::App;
+use dormouse_cluster::{App, Revision};
 use http::{HeaderMap, header};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde_json::{Value, json};
@@ -75,7 +75,10 @@ fn core_resources() -> Value {
 }
 
 fn app_resources() -> Value {
-    resources("dormouse.dev/v1alpha1", &[resource::<App>()])
+    resources(
+        "dormouse.dev/v1alpha1",
+        &[resource::<App>(), resource::<Revision>()],
+    )
 }
 
 fn resources(group_version: &str, all: &[Vec<Value>]) -> Value {

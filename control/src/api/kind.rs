@@ -4,10 +4,11 @@ mod app;
 mod event;
 mod node;
 mod pod;
+mod revision;
 
 use std::borrow::Cow;
 
-use dormouse_cluster::{FieldError, Guard, Object, VipRange};
+use dormouse_cluster::{ClientError, FieldError, Guard, Object, VipRange};
 use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -55,6 +56,15 @@ pub(super) trait Kind: Object + JsonSchema {
                 .await
                 .map_err(|error| Failure::of_client::<Self>(&error, &self.key()))
         }
+    }
+
+    /// Stores the object in place of `old`, if that is still the newest.
+    fn replace(
+        self,
+        old: &Self,
+        api: &Api,
+    ) -> impl Future<Output = Result<Self, ClientError>> + Send {
+        async move { api.client.update(self, &Guard::at(old.revision())).await }
     }
 
     /// Deletes the object if `guard` holds.

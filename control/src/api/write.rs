@@ -191,8 +191,7 @@ async fn update<K: Kind>(
         if request.dry_run || json == stored.json {
             return Ok(Json(json).into_response());
         }
-        let guard = Guard::at(stored.object.revision());
-        match api.client.update(new, &guard).await {
+        match new.replace(&stored.object, api).await {
             // The next attempt compares the draft's resource version with the new one, and fails.
             Err(ClientError::Conflict { .. }) => {}
             written => {

@@ -27,6 +27,10 @@ pub enum Code {
     NoWake,
     /// There is no log of the pod.
     NoLog,
+    /// The app does not have the revision.
+    NoRevision,
+    /// The rollout made no progress within its deadline.
+    Rollout,
     /// The output cannot be written, or the reply cannot be parsed.
     Output,
 }
@@ -45,6 +49,8 @@ pub const ALL: &[(Code, &str, &str)] = &[
     (Code::Server, "DM1303", SERVER),
     (Code::NoWake, "DM1304", NO_WAKE),
     (Code::NoLog, "DM1305", NO_LOG),
+    (Code::NoRevision, "DM1306", NO_REVISION),
+    (Code::Rollout, "DM1307", ROLLOUT),
     (Code::Output, "DM1401", OUTPUT),
 ];
 
@@ -69,7 +75,7 @@ mend     remove or rename one of them; without spec.vip an app gets a free VIP
 const KIND: &str = "\
 meaning  there is no such resource on this server
 impact   nothing was changed
-find out the resources are app (dormouse.dev/v1alpha1), pod, node and event (v1)
+find out the resources are app and revision (dormouse.dev/v1alpha1), pod, node and event (v1)
 mend     correct the resource, or apiVersion and kind in the manifest
 ";
 const ENDPOINT: &str = "\
@@ -120,6 +126,18 @@ impact   none
 find out dormouse get pods shows whether a pod runs; dormouse explain app NAME, why not
 mend     wake the app with a request; logs of pods that ended are kept for 24 hours (--log-hours of dormouse-agent)
 ";
+const NO_REVISION: &str = "\
+meaning  the app has no revision of this number, or none before its first
+impact   nothing was changed
+find out dormouse rollout history app NAME lists the revisions; spec.revisionHistoryLimit of them are kept
+mend     use a number of the list, or apply the manifest that you want
+";
+const ROLLOUT: &str = "\
+meaning  no further pod of the app's newest revision was ready within spec.progressDeadlineSeconds, or the command's time was over
+impact   ready pods of the earlier revision go on serving; pods of the newest one are still started
+find out the message has the last failure; dormouse explain app NAME, dormouse events --for app/NAME
+mend     dormouse rollout undo app NAME, or apply a repaired manifest
+";
 const OUTPUT: &str = "\
 meaning  the output could not be written, or the reply is not of the form that this command expects
 impact   the request was carried out; only its result is not printed
@@ -163,12 +181,12 @@ mod tests {
     /// Fails to compile when a code is added, so that the list below grows with it.
     fn listed(code: Code) -> bool {
         use Code::{
-            Conflict, Duplicate, Endpoint, Kind, Manifest, NoLog, NoWake, NotAllowed, NotFound,
-            Output, Refused, Server, Unreachable,
+            Conflict, Duplicate, Endpoint, Kind, Manifest, NoLog, NoRevision, NoWake, NotAllowed,
+            NotFound, Output, Refused, Rollout, Server, Unreachable,
         };
         match code {
             Manifest | Refused | Duplicate | Kind | Endpoint | Unreachable | NotAllowed
-            | NotFound | Conflict | Server | NoWake | NoLog | Output => {
+            | NotFound | Conflict | Server | NoWake | NoLog | NoRevision | Rollout | Output => {
                 ALL.iter().any(|(one, _, _)| *one == code)
             }
         }
@@ -189,6 +207,6 @@ mod tests {
         let mut ids: Vec<&str> = ALL.iter().map(|(_, id, _)| *id).collect();
         ids.dedup();
         assert!(ids.is_sorted() && ids.len() == ALL.len());
-        assert_eq!(ALL.len(), 13);
+        assert_eq!(ALL.len(), 15);
     }
 }

@@ -17,7 +17,8 @@ use super::table::Table;
   dormouse get app web -o yaml          one app, all fields
   dormouse get apps -w                  all apps, then every change")]
 pub struct Arguments {
-    /// RESOURCE, RESOURCE NAME... or RESOURCE/NAME...; resources: app, pod, node, event.
+    /// RESOURCE, RESOURCE NAME... or RESOURCE/NAME...; resources: app, revision, pod, node,
+    /// event.
     #[arg(required = true, value_name = "RESOURCE")]
     objects: Vec<String>,
     /// List objects of all namespaces.

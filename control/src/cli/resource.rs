@@ -41,6 +41,16 @@ pub(super) const POD: Resource = Resource {
     namespaced: true,
 };
 
+pub(super) const REVISION: Resource = Resource {
+    singular: "revision",
+    plural: "revisions",
+    short: "rev",
+    kind: "Revision",
+    api_version: "dormouse.dev/v1alpha1",
+    base: "/apis/dormouse.dev/v1alpha1",
+    namespaced: true,
+};
+
 pub(super) const EVENT: Resource = Resource {
     singular: "event",
     plural: "events",
@@ -51,8 +61,9 @@ pub(super) const EVENT: Resource = Resource {
     namespaced: true,
 };
 
-const RESOURCES: [Resource; 4] = [
+const RESOURCES: [Resource; 5] = [
     APP,
+    REVISION,
     POD,
     Resource {
         singular: "node",
@@ -79,7 +90,7 @@ impl Resource {
                 Code::Kind,
                 Exit::Usage,
                 message,
-                "use app, pod, node or event",
+                "use app, revision, pod, node or event",
             )
         })
     }

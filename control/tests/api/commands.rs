@@ -65,14 +65,14 @@ pub(crate) async fn failing(world: &World, words: &str) -> (Exit, String) {
 }
 
 /// A file that holds `text`, and its path.
-fn file(text: &str) -> (tempfile::NamedTempFile, String) {
+pub(crate) fn file(text: &str) -> (tempfile::NamedTempFile, String) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     (file, path)
 }
 
-fn yaml(name: &str, vip: &str) -> String {
+pub(crate) fn yaml(name: &str, vip: &str) -> String {
     format!(
         "apiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {{name: {name}}}\n\
          spec:\n  vip: {vip}\n  container: {{command: [/bin/true]}}\n  scale: {{window: 6s}}\n"

@@ -9,4 +9,6 @@ mod commands;
 mod kubectl;
 mod logs;
 mod rest;
+mod revisions;
+mod rollout;
 mod world;

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use anyhow::{Result, ensure};
+use dormouse_cluster::app::{PROGRESS_DEADLINE_DEFAULT_S, REVISION_HISTORY_LIMIT_DEFAULT};
 use dormouse_cluster::vip::{VIP_ALLOCATE_FROM, VIP_INDEX_END};
 use dormouse_cluster::{
     App, AppSpec, AppStatus, Client, Key, Mode, Object, Period, Protocol, Scale, State, claim,
@@ -120,6 +121,9 @@ impl Fleet {
                     target_burst_capacity: if self.direct { 0.0 } else { 211.0 },
                     ..Scale::default()
                 },
+                revision_history_limit: REVISION_HISTORY_LIMIT_DEFAULT,
+                progress_deadline_seconds: PROGRESS_DEADLINE_DEFAULT_S,
+                paused: false,
             },
             status: Some(AppStatus {
                 vip: Some(address),

@@ -1,10 +1,11 @@
 //! Conversions of the plan's types to those of the store, the fleet and the activator.
 
 use dormouse_activator as activator;
+use dormouse_cluster::app::PROGRESSING;
 use dormouse_cluster::{App, AppStatus, Mode};
 use dormouse_fleet::proto::{self, entry};
 use dormouse_fleet::{Backend, Boottime};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::action::{Entry, Route, Status};
@@ -14,6 +15,7 @@ const TCP: u32 = 6;
 
 pub(crate) fn app_status(app: &App, status: &Status) -> AppStatus {
     let before = app.status.clone().unwrap_or_default();
+    let conditions = conditions(app, status, &before);
     let failure = status.failure.clone();
     let (reason, message) = failure
         .map(|failure| (failure.reason, failure.message))
@@ -30,7 +32,23 @@ pub(crate) fn app_status(app: &App, status: &Status) -> AppStatus {
             .or(before.last_wake),
         reason,
         message,
+        revision: before.revision,
+        previous_revision: before.previous_revision,
+        ready_revision: status.ready_revision,
+        template_hash: Some(status.template_hash.clone()),
+        observed_generation: status.generation,
+        conditions,
     }
+}
+
+/// The conditions, unless the app has another manifest meanwhile: they are about the one before.
+fn conditions(app: &App, status: &Status, before: &AppStatus) -> Vec<Condition> {
+    if app.metadata.generation != status.generation {
+        return before.conditions.clone();
+    }
+    let known = before.condition(PROGRESSING);
+    let now = Timestamp::now();
+    vec![status.progress.condition(status.generation, known, now)]
 }
 
 /// The stored time, if it differs by less than a second: computed from two clocks, the same time varies in its last

@@ -133,6 +133,10 @@ pub(crate) fn status(record: &AppRecord) -> Status {
         wanted,
         last_wake: record.last_wake,
         failure,
+        generation: record.app.as_ref().and_then(|app| app.metadata.generation),
+        template_hash: record.template.clone(),
+        ready_revision: record.rollout.ready_revision,
+        progress: record.progress(),
     }
 }
 

@@ -70,8 +70,16 @@ fn surplus(record: &AppRecord, is_current: bool, kept: usize) -> Vec<Key> {
     live.into_iter().map(|(key, _)| key.clone()).collect()
 }
 
-/// The number of pods of the app's template that are to be added.
+/// The number of pods of the app's template that are to be added. A rollout that is paused adds none but those that are wanted
+/// besides pods of earlier templates.
 pub(super) fn missing(record: &AppRecord) -> usize {
     let live = live(record, true).count();
-    aim(record).current.saturating_sub(live)
+    let aim = aim(record);
+    let paused = record.app.as_ref().is_some_and(|app| app.spec.paused);
+    let most = if paused {
+        record.wanted().saturating_sub(aim.earlier)
+    } else {
+        aim.current
+    };
+    most.saturating_sub(live)
 }

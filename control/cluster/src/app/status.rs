@@ -2,7 +2,7 @@
 
 use std::{fmt, net::Ipv6Addr};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +24,43 @@ pub struct AppStatus {
     /// Time of the last scale from zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_wake: Option<Time>,
+    /// Number of the revision that the app's template is; not set: 1, as it never had a second one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u32>,
+    /// Number of the revision that the app had before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_revision: Option<u32>,
+    /// Number of the newest revision of which a pod was ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_revision: Option<u32>,
+    /// Hash of the app's template, as its pods have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template_hash: Option<String>,
+    /// The `metadata.generation` of the manifest that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Conditions. `Progressing`: whether the app's template is rolled out (`NewRevisionAvailable`), is being rolled out
+    /// (`RollingOut`), or has no ready pod within its deadline (False, `ProgressDeadlineExceeded`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
     /// Reason of the current problem in CamelCase, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Human-readable message about the current problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// The type of the condition about the rollout of an app's template, as in Kubernetes' Deployment.
+pub const PROGRESSING: &str = "Progressing";
+
+impl AppStatus {
+    /// The condition of this type.
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.type_ == type_)
+    }
 }
 
 /// Whether an app has ready pods.

@@ -54,7 +54,9 @@ fn an_unknown_field_is_reported_with_its_path_and_a_suggestion() {
         errors[0].message
     );
     assert!(
-        errors[2].message.contains("nodeSelector, port, protocol"),
+        errors[2]
+            .message
+            .contains("container, nodeSelector, paused, port"),
         "{}",
         errors[2].message
     );

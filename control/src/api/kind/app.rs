@@ -1,9 +1,10 @@
-//! Apps: the columns are the definition's printer columns; a create claims the VIP.
+//! Apps: the columns are the definition's printer columns; a create claims the VIP, and a change of the template writes revisions.
 
 use std::{borrow::Cow, sync::LazyLock};
 
 use dormouse_cluster::{
-    App, FieldError, Guard, Object, VipRange, claim::ClaimError, validate, vip,
+    App, ClientError, FieldError, Guard, Object, VipRange, claim::ClaimError, history, validate,
+    vip,
 };
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -119,6 +120,14 @@ impl Kind for App {
             .create(self)
             .await
             .map_err(|error| Failure::of_claim::<Self>(&error, &key))
+    }
+
+    async fn replace(self, old: &Self, api: &Api) -> Result<Self, ClientError> {
+        let uid = old.metadata.uid.as_deref().unwrap_or_default();
+        if self.spec.template().hash(uid) == old.spec.template().hash(uid) {
+            return api.client.update(self, &Guard::at(old.revision())).await;
+        }
+        history::replace(&api.client, old, self).await
     }
 
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {

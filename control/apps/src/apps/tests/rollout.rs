@@ -3,6 +3,7 @@
 use dormouse_cluster::{Mode, State};
 
 use super::*;
+use crate::progress::{Progress, ProgressState};
 
 /// An app with so many ready pods, in serve mode.
 fn awake(pods: u32) -> World {
@@ -202,4 +203,115 @@ fn a_pod_of_an_earlier_version_stays() {
     world.release(2);
     world.execute_all();
     assert_eq!(world.pods.len(), 2, "it is one of an earlier template");
+}
+
+fn progress(world: &World) -> Progress {
+    world.status().progress
+}
+
+#[test]
+fn the_status_shows_the_progress_of_a_rollout() {
+    let mut world = awake(2);
+    assert_eq!(progress(&world).state, ProgressState::Complete);
+    assert_eq!(world.status().ready_revision, Some(1));
+    let hash = world.status().template_hash;
+    world.release(2);
+    world.execute_all();
+    let status = world.status();
+    assert_ne!(status.template_hash, hash);
+    let Progress {
+        revision,
+        state,
+        ready,
+        earlier,
+        wanted,
+    } = status.progress;
+    assert_eq!(state, ProgressState::RollingOut);
+    assert_eq!((revision, ready, earlier, wanted), (3, 0, 2, 2));
+    world.ready_all();
+    assert_eq!(world.status().ready_revision, Some(3));
+    assert_eq!(progress(&world).state, ProgressState::RollingOut);
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(progress(&world).state, ProgressState::Complete);
+}
+
+#[test]
+fn a_rollout_without_progress_within_its_deadline_is_overdue_also_for_a_new_control() {
+    let mut world = awake(1);
+    world.edit(|spec| spec.progress_deadline_seconds = 20);
+    world.release(2);
+    let is_overdue = |world: &World| matches!(progress(world).state, ProgressState::Overdue { .. });
+    for second in 0..=20 {
+        assert!(!is_overdue(&world) || second > 19, "after {second} s");
+        world.tick(0.0);
+        world.execute_all();
+    }
+    assert!(is_overdue(&world));
+    assert_eq!(world.status().ready, 1, "the earlier revision serves");
+    world.restart();
+    world.execute_all();
+    assert!(is_overdue(&world));
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(progress(&world).state, ProgressState::Complete);
+}
+
+#[test]
+fn each_ready_pod_of_a_rollout_moves_its_deadline() {
+    let mut world = awake(2);
+    world.edit(|spec| spec.progress_deadline_seconds = 20);
+    world.release(2);
+    for _ in 0..2 {
+        for _ in 0..15 {
+            world.tick(0.0);
+            world.execute_all();
+        }
+        assert_eq!(progress(&world).state, ProgressState::RollingOut);
+        world.ready_all();
+        world.execute_all();
+    }
+    assert_eq!(progress(&world).state, ProgressState::Complete);
+}
+
+#[test]
+fn a_paused_rollout_starts_nothing_and_goes_on_where_it_was() {
+    let mut world = awake(4);
+    world.edit(|spec| spec.paused = true);
+    world.release(2);
+    world.execute_all();
+    assert!(of_release(&world, 2).is_empty());
+    assert_eq!(progress(&world).state, ProgressState::Paused);
+    world.edit(|spec| spec.paused = false);
+    world.execute_all();
+    assert_eq!(of_release(&world, 2).len(), 1);
+    world.edit(|spec| spec.paused = true);
+    world.ready_all();
+    world.execute_all();
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (4, 1));
+}
+
+#[test]
+fn a_sleeping_app_waits_for_its_next_wake() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.release(2);
+    while !world.is_asleep() {
+        world.tick(0.0);
+        world.execute_all();
+    }
+    let app = world.app.as_ref().unwrap();
+    let condition = app
+        .status
+        .as_ref()
+        .unwrap()
+        .condition("Progressing")
+        .unwrap();
+    assert_eq!(
+        (condition.status.as_str(), condition.reason.as_str()),
+        ("Unknown", "Asleep")
+    );
+    assert_eq!(condition.message, "revision 3 starts with the next wake");
 }

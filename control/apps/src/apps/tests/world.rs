@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dormouse_activator::link::Load;
 use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object, StoredApp};
+
 use dormouse_fleet::proto::{self, PodStatus, Stages, pod_status::Phase};
 use dormouse_fleet::root::Event as FleetEvent;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::action::{Entry, Route, Status};
+use crate::actuator::convert::app_status;
 use crate::event::AppRead;
 
 /// The app's VIP index.
@@ -272,11 +274,9 @@ impl World {
             return self.event(Event::Published { vip, app: None });
         };
         app.status = Some(AppStatus {
-            state: status.state,
-            mode: status.mode,
-            ready: status.ready,
-            wanted: status.wanted,
-            ..AppStatus::default()
+            last_wake: None,
+            reason: None,
+            ..app_status(app, status)
         });
         self.revision += 1;
         app.metadata.resource_version = Some(self.revision.to_string());
@@ -364,9 +364,16 @@ impl World {
         self.app_changed();
     }
 
-    /// The app gets another template.
+    /// The app gets the template of this release, whose revision has the number after it; that of [`World::new`] is revision 1.
     pub(super) fn release(&mut self, number: u16) {
-        self.edit(|spec| spec.container.image = Some(format!("web:{number}")));
+        let image = Some(format!("web:{number}"));
+        let app = self.app.as_mut().unwrap();
+        if app.spec.container.image != image {
+            let status = app.status.get_or_insert_default();
+            status.revision = Some(u32::from(number) + 1);
+            status.conditions.clear();
+        }
+        self.edit(|spec| spec.container.image = image);
     }
 
     /// Another control has created a pod of the app.

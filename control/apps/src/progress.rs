@@ -1,0 +1,123 @@
+//! The progress of the rollout of an app's template, and the condition that reports it.
+
+use std::fmt;
+
+use dormouse_cluster::app::PROGRESSING;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::action::Failure;
+
+/// The progress of the rollout of a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The revision's number.
+    pub revision: u32,
+    /// How far it is.
+    pub state: ProgressState,
+    /// Pods of the revision that are ready, and pods of earlier ones that are.
+    pub ready: usize,
+    /// Ready pods of earlier revisions.
+    pub earlier: usize,
+    /// Pods that are wanted.
+    pub wanted: usize,
+}
+
+/// How far a rollout is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProgressState {
+    /// No pod of the revision was started: the app sleeps.
+    NotStarted,
+    /// Pods of the revision replace those of earlier ones.
+    RollingOut,
+    /// It waits, as `spec.paused` says.
+    Paused,
+    /// A pod of it was ready, and no pod of another one is left.
+    Complete,
+    /// There was no progress within this many seconds.
+    Overdue {
+        /// `spec.progressDeadlineSeconds`.
+        deadline_s: u32,
+        /// Why its last pod failed.
+        failure: Option<Failure>,
+    },
+}
+
+impl Progress {
+    /// The condition's status.
+    fn status(&self) -> &'static str {
+        match self.state {
+            ProgressState::RollingOut | ProgressState::Complete => "True",
+            ProgressState::NotStarted | ProgressState::Paused => "Unknown",
+            ProgressState::Overdue { .. } => "False",
+        }
+    }
+
+    /// The condition's reason. Those that Kubernetes' Deployment has have its names.
+    fn reason(&self) -> &'static str {
+        match self.state {
+            ProgressState::NotStarted => "Asleep",
+            ProgressState::RollingOut => "RollingOut",
+            ProgressState::Paused => "Paused",
+            ProgressState::Complete => "NewRevisionAvailable",
+            ProgressState::Overdue { .. } => "ProgressDeadlineExceeded",
+        }
+    }
+
+    /// The condition, about this generation of the app. The time of the last transition is that of `before` while the status
+    /// is the same.
+    pub(crate) fn condition(
+        &self,
+        generation: Option<i64>,
+        before: Option<&Condition>,
+        now: Timestamp,
+    ) -> Condition {
+        let status = self.status();
+        let same = before.filter(|before| before.status == status);
+        Condition {
+            type_: PROGRESSING.to_owned(),
+            status: status.to_owned(),
+            reason: self.reason().to_owned(),
+            message: self.to_string(),
+            observed_generation: generation,
+            last_transition_time: same.map_or(Time(now), |same| same.last_transition_time.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            revision,
+            ready,
+            earlier,
+            wanted,
+            ..
+        } = self;
+        let counts = format!("{ready} of {wanted} pods are ready");
+        match &self.state {
+            ProgressState::NotStarted => {
+                return write!(f, "revision {revision} starts with the next wake");
+            }
+            ProgressState::Complete => return write!(f, "revision {revision} is rolled out"),
+            ProgressState::RollingOut => write!(f, "revision {revision}: {counts}")?,
+            ProgressState::Paused => write!(f, "revision {revision} is paused: {counts}")?,
+            ProgressState::Overdue {
+                deadline_s,
+                failure,
+            } => {
+                write!(
+                    f,
+                    "revision {revision}: no progress within {deadline_s} s, {counts}"
+                )?;
+                if let Some(failure) = failure {
+                    write!(f, "; the last failure: {failure}")?;
+                }
+            }
+        }
+        match earlier {
+            0 => Ok(()),
+            pods => write!(f, "; {pods} of an earlier revision serve"),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The history of an app: its revisions in the store. They are written in the transaction that changes the app's template, and
+//! deleted in that which deletes the app, so that neither is ever seen without the other.
+
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::app::PROGRESSING;
+use crate::client::{KeyRange, encode, revision_of};
+use crate::revision::key_of;
+use crate::{App, Client, ClientError, Key, Object, Revision, RevisionSpec};
+
+/// The label with the name of a pod's or a revision's app.
+pub const APP_LABEL: &str = "dormouse.dev/app";
+
+/// The revisions of an app in the store, in the order of their numbers. Those of a deleted app of its name are not among them.
+pub async fn list(client: &Client, app: &App) -> Result<Vec<Revision>, ClientError> {
+    let key = app.key();
+    let prefix =
+        |digit: char| Revision::path(&Key::new(&key.namespace, format!("{}-{digit}", key.name)));
+    let range = KeyRange::of_prefixes(&prefix('0'), &prefix('9'));
+    let all: Vec<Revision> = client.list_range(&range).await?;
+    let mut own: Vec<Revision> = all.into_iter().filter(|one| is_of(one, app)).collect();
+    own.sort_by_key(|revision| revision.spec.revision);
+    Ok(own)
+}
+
+/// Replaces an app by one with another template, if it is still `old`, and writes the revisions of both templates. A template
+/// that the app had before gets the number of that revision again; the oldest revisions beyond the app's limit are deleted.
+pub async fn replace(client: &Client, old: &App, mut new: App) -> Result<App, ClientError> {
+    let known = list(client, old).await?;
+    let change = change(old, &new, &known);
+    let status = new.status.get_or_insert_default();
+    status.revision = Some(change.number);
+    status.previous_revision = Some(change.before);
+    // It is about the template before.
+    status
+        .conditions
+        .retain(|condition| condition.type_ != PROGRESSING);
+    let path = App::path(&new.key());
+    let mut operations = vec![TxnOp::put(path.as_str(), encode(&new)?, None)];
+    for revision in &change.written {
+        let path = Revision::path(&revision.key());
+        operations.push(TxnOp::put(path, encode(revision)?, None));
+    }
+    let deleted = change.deleted.iter();
+    operations.extend(deleted.map(|key| TxnOp::delete(Revision::path(key), None)));
+    let at = i64::try_from(old.revision()).unwrap_or(i64::MAX);
+    let is_old = Compare::mod_revision(path.as_str(), CompareOp::Equal, at);
+    let reply = client
+        .txn(Txn::new().when([is_old]).and_then(operations))
+        .await?;
+    if !reply.succeeded() {
+        return Err(ClientError::Conflict { path });
+    }
+    new.metadata.resource_version = Some(revision_of(&reply).to_string());
+    Ok(new)
+}
+
+/// The operations that delete the revisions of an app. One that never had a second template has none, and nothing is read.
+pub(crate) async fn deletions(client: &Client, app: &App) -> Result<Vec<TxnOp>, ClientError> {
+    let had_others = app
+        .status
+        .as_ref()
+        .is_some_and(|status| status.revision.is_some());
+    if !had_others {
+        return Ok(Vec::new());
+    }
+    let all = list(client, app).await?;
+    let paths = all.iter().map(|revision| Revision::path(&revision.key()));
+    Ok(paths.map(|path| TxnOp::delete(path, None)).collect())
+}
+
+/// What a change of an app's template writes.
+#[derive(Debug)]
+struct Change {
+    /// The number of the new template's revision, and of the one before.
+    number: u32,
+    before: u32,
+    written: Vec<Revision>,
+    deleted: Vec<Key>,
+}
+
+fn change(old: &App, new: &App, known: &[Revision]) -> Change {
+    let status = old.status.as_ref();
+    let before = status.and_then(|status| status.revision).unwrap_or(1);
+    let hash = hash(new);
+    let equal = known.iter().find(|one| one.spec.template_hash == hash);
+    let newest = known.last().map_or(0, |one| one.spec.revision).max(before);
+    let number = equal.map_or(newest + 1, |one| one.spec.revision);
+    let mut written = Vec::new();
+    if !known.iter().any(|one| one.spec.revision == before) {
+        written.push(revision(old, before));
+    }
+    if equal.is_none() {
+        written.push(revision(new, number));
+    }
+    // Pods of the ready revision may still serve, and the one before is what an undo returns to.
+    let ready = status.and_then(|status| status.ready_revision);
+    let is_kept = |other: &u32| *other == number || *other == before || Some(*other) == ready;
+    let all = known.iter().chain(&written).map(|one| one.spec.revision);
+    let earlier: Vec<u32> = all.filter(|other| *other != number).collect();
+    let limit = usize::try_from(new.spec.revision_history_limit).unwrap_or(usize::MAX);
+    let surplus = earlier.len().saturating_sub(limit);
+    let mut deleted: Vec<u32> = earlier
+        .into_iter()
+        .filter(|other| !is_kept(other))
+        .collect();
+    deleted.sort_unstable();
+    deleted.truncate(surplus);
+    let key = old.key();
+    Change {
+        number,
+        before,
+        written,
+        deleted: deleted
+            .into_iter()
+            .map(|number| key_of(&key, number))
+            .collect(),
+    }
+}
+
+fn hash(app: &App) -> String {
+    app.spec
+        .template()
+        .hash(app.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// The revision with this number, of the template that the app has.
+pub fn revision(app: &App, number: u32) -> Revision {
+    let key = app.key();
+    let spec = RevisionSpec {
+        app: key.name.clone(),
+        revision: number,
+        template_hash: hash(app),
+        template: app.spec.template(),
+    };
+    let now = Timestamp::now();
+    let created = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let metadata = ObjectMeta {
+        name: Some(key_of(&key, number).name),
+        labels: Some([(APP_LABEL.to_owned(), key.name.clone())].into()),
+        namespace: Some(key.namespace),
+        owner_references: Some(vec![owner(app)]),
+        uid: Some(uid(app, number)),
+        creation_timestamp: Some(Time(created)),
+        generation: Some(1),
+        ..ObjectMeta::default()
+    };
+    Revision { metadata, spec }
+}
+
+/// The reference to an app as the controller of an object.
+pub fn owner(app: &App) -> OwnerReference {
+    OwnerReference {
+        api_version: "dormouse.dev/v1alpha1".to_owned(),
+        kind: "App".to_owned(),
+        name: app.key().name,
+        uid: app.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}
+
+/// A revision's uid: that of its app with the number in its last digits.
+fn uid(app: &App, number: u32) -> String {
+    let uid = app.metadata.uid.as_deref().unwrap_or_default();
+    match uid.split_at_checked(uid.len().saturating_sub(8)) {
+        Some((first, _)) => format!("{first}{number:08x}"),
+        None => format!("{uid}-{number}"),
+    }
+}
+
+/// Whether a revision belongs to this app, and not to one of another name or an earlier one of the same name.
+fn is_of(revision: &Revision, app: &App) -> bool {
+    let owners = revision.metadata.owner_references.as_deref();
+    let owner = owners.unwrap_or_default().first();
+    revision.spec.app == app.key().name
+        && owner.map(|owner| owner.uid.as_str()) == app.metadata.uid.as_deref()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! The revisions that a change of an app's template writes and deletes.
+
+use serde_json::json;
+
+use super::*;
+
+/// An app with this image, this revision and this limit of earlier ones.
+fn app(image: &str, revision: Option<u32>, limit: u32) -> App {
+    let app = json!({
+        "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "0e7ab29c-0000-4000-8000-000000000000"},
+        "spec": {"container": {"name": "app", "image": image}, "revisionHistoryLimit": limit},
+        "status": {"revision": revision},
+    });
+    serde_json::from_value(app).unwrap()
+}
+
+/// A history: each image is that of a revision, the first of revision 1.
+fn known(images: &[&str]) -> Vec<Revision> {
+    let numbers = 1..;
+    let all = numbers.zip(images);
+    all.map(|(number, image)| revision(&app(image, None, 10), number))
+        .collect()
+}
+
+fn numbers(revisions: &[Revision]) -> Vec<u32> {
+    revisions.iter().map(|one| one.spec.revision).collect()
+}
+
+fn names(keys: &[Key]) -> Vec<&str> {
+    keys.iter().map(|key| key.name.as_str()).collect()
+}
+
+#[test]
+fn the_second_template_writes_the_revisions_of_both() {
+    let change = change(&app("a", None, 10), &app("b", None, 10), &[]);
+    assert_eq!((change.before, change.number), (1, 2));
+    assert_eq!(numbers(&change.written), [1, 2]);
+    let images = change.written.iter();
+    let images: Vec<_> = images
+        .map(|one| one.spec.template.container.image.clone())
+        .collect();
+    assert_eq!(images, [Some("a".to_owned()), Some("b".to_owned())]);
+    let first = &change.written[0];
+    assert_eq!(first.key(), Key::new("shop", "web-1"));
+    assert!(is_of(first, &app("c", None, 10)));
+    let mut another = app("a", None, 10);
+    another.metadata.uid = Some("another".to_owned());
+    assert!(!is_of(first, &another));
+}
+
+#[test]
+fn a_template_that_the_app_had_before_makes_no_other_revision() {
+    let known = known(&["a", "b", "c"]);
+    let change = change(&app("c", Some(3), 10), &app("a", Some(3), 10), &known);
+    assert_eq!((change.before, change.number), (3, 1));
+    assert!(change.written.is_empty() && change.deleted.is_empty());
+}
+
+#[test]
+fn a_number_is_not_used_again_after_a_return_to_an_earlier_template() {
+    let known = known(&["a", "b", "c"]);
+    let change = change(&app("a", Some(1), 10), &app("d", Some(1), 10), &known);
+    assert_eq!((change.before, change.number), (1, 4));
+    assert_eq!(numbers(&change.written), [4]);
+}
+
+#[test]
+fn the_oldest_revisions_beyond_the_limit_are_deleted() {
+    let known = known(&["a", "b", "c", "d"]);
+    let change = change(&app("d", Some(4), 2), &app("e", Some(4), 2), &known);
+    assert_eq!(change.number, 5);
+    assert_eq!(names(&change.deleted), ["web-1", "web-2"]);
+}
+
+#[test]
+fn the_revision_that_serves_and_the_one_before_are_kept_beyond_the_limit() {
+    let known = known(&["a", "b", "c", "d"]);
+    let mut old = app("d", Some(4), 0);
+    old.status.as_mut().unwrap().ready_revision = Some(2);
+    let change = change(&old, &app("e", Some(4), 0), &known);
+    assert_eq!(names(&change.deleted), ["web-1", "web-3"]);
+}
+
+#[test]
+fn a_revision_has_a_uid_of_its_own() {
+    let of = |number| revision(&app("a", None, 10), number).metadata.uid.unwrap();
+    assert_eq!(of(2), "0e7ab29c-0000-4000-8000-000000000002");
+    assert_ne!(of(1), of(2));
+}

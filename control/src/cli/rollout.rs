@@ -1,0 +1,169 @@
+//! `dormouse rollout`: the change of an app from one template to another, and the way back.
+
+mod history;
+mod status;
+
+use clap::{Args, Subcommand};
+use dormouse_cluster::App;
+use dormouse_command::{CommandError, Exit};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Context;
+use super::codes::Code;
+use super::request::ApiRequest;
+use super::resource::{self, APP};
+
+/// Media type of a merge patch.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// The commands of `rollout`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Arguments {
+    /// Wait until an app's template is rolled out; exit status 1 if it is not within its deadline.
+    #[command(after_help = "Examples:
+  dormouse rollout status app web
+  dormouse rollout status app/web --watch=false
+  dormouse rollout status app/web --timeout 60")]
+    Status(status::Arguments),
+    /// List the revisions of an app, or show one of them.
+    #[command(after_help = "Examples:
+  dormouse rollout history app web
+  dormouse rollout history app/web --revision 2")]
+    History(history::Arguments),
+    /// Return to an earlier revision: the one that serves if the newest one is not ready, else the one before.
+    #[command(after_help = "Examples:
+  dormouse rollout undo app web
+  dormouse rollout undo app/web --to-revision 2")]
+    Undo(Undo),
+    /// Let the rollout of an app's template wait: pods of the earlier one stay.
+    Pause(Target),
+    /// Go on with the rollout of a paused app.
+    Resume(Target),
+}
+
+/// The app of a command.
+#[derive(Debug, Clone, Args)]
+pub struct Target {
+    /// app NAME or app/NAME.
+    #[arg(required = true, num_args = 1..=2, value_name = "APP")]
+    app: Vec<String>,
+}
+
+/// The flags of `rollout undo`.
+#[derive(Debug, Clone, Args)]
+pub struct Undo {
+    #[command(flatten)]
+    target: Target,
+    /// The number of the revision to return to.
+    #[arg(long, value_name = "NUMBER")]
+    to_revision: Option<u32>,
+}
+
+pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
+    match arguments {
+        Arguments::Status(arguments) => status::run(&arguments, context).await,
+        Arguments::History(arguments) => history::run(&arguments, context).await,
+        Arguments::Undo(undo) => self::undo(&undo, context).await,
+        Arguments::Pause(target) => pause(&target, true, context).await,
+        Arguments::Resume(target) => pause(&target, false, context).await,
+    }
+}
+
+impl Target {
+    /// The name of the app.
+    fn name(&self) -> Result<String, CommandError> {
+        let usage = |message: String| {
+            let hint = "dormouse rollout status app NAME";
+            CommandError::new(Code::Kind, Exit::Usage, message, hint)
+        };
+        let (resource, names) = resource::objects(&self.app)?;
+        if resource != APP {
+            let message = format!("a {} has no rollout: only apps have", resource.singular);
+            return Err(usage(message));
+        }
+        match names.as_slice() {
+            [name] => Ok(name.clone()),
+            _ => Err(usage("which app?".to_owned())),
+        }
+    }
+}
+
+/// Reads an app.
+async fn read(name: &str, context: &Context) -> Result<App, CommandError> {
+    let namespace = &context.namespace;
+    let action = format!("read app {namespace}/{name}");
+    let value = context.get(&APP.path_of(namespace, name), &action).await?;
+    decoded(value)
+}
+
+fn decoded<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, CommandError> {
+    serde_json::from_value(value).map_err(|error| {
+        let message = format!("the server's reply cannot be parsed: {error}");
+        let hint = "use the same version of command and server";
+        CommandError::new(Code::Output, Exit::No, message, hint)
+    })
+}
+
+/// The number of the revision that an app's template is.
+fn current(app: &App) -> u32 {
+    let status = app.status.as_ref();
+    status.and_then(|status| status.revision).unwrap_or(1)
+}
+
+async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> {
+    let name = undo.target.name()?;
+    let app = read(&name, context).await?;
+    let number = match undo.to_revision {
+        Some(number) => number,
+        None => before(&app).ok_or_else(|| {
+            let message = format!("app {}/{name} has no earlier revision", context.namespace);
+            let hint = format!("dormouse rollout history app {name}");
+            CommandError::new(Code::NoRevision, Exit::No, message, hint)
+        })?,
+    };
+    if number == current(&app) {
+        writeln!(context.out, "app/{name} is at revision {number}")?;
+        return Ok(Exit::Yes);
+    }
+    let revision = history::read_one(&name, &app, number, context).await?;
+    let path = APP.path_of(&context.namespace, &name);
+    let action = format!(
+        "return app {}/{name} to revision {number}",
+        context.namespace
+    );
+    let request = ApiRequest {
+        body: json!(App {
+            spec: app.spec.with_template(revision.spec.template),
+            ..app
+        })
+        .to_string()
+        .into_bytes(),
+        ..ApiRequest::new(Method::PUT, &path, &action)
+    };
+    context.request(request).await?;
+    writeln!(context.out, "app/{name} returned to revision {number}")?;
+    Ok(Exit::Yes)
+}
+
+/// The revision to which an undo returns.
+fn before(app: &App) -> Option<u32> {
+    let status = app.status.as_ref()?;
+    let serving = status.ready_revision.filter(|ready| *ready != current(app));
+    serving.or(status.previous_revision)
+}
+
+async fn pause(target: &Target, paused: bool, context: &mut Context) -> Result<Exit, CommandError> {
+    let name = target.name()?;
+    let verb = if paused { "pause" } else { "resume" };
+    let action = format!("{verb} the rollout of app {}/{name}", context.namespace);
+    let path = APP.path_of(&context.namespace, &name);
+    let request = ApiRequest {
+        media_type: MERGE_PATCH,
+        body: json!({"spec": {"paused": paused}}).to_string().into_bytes(),
+        ..ApiRequest::new(Method::PATCH, &path, &action)
+    };
+    context.request(request).await?;
+    writeln!(context.out, "app/{name} {verb}d")?;
+    Ok(Exit::Yes)
+}

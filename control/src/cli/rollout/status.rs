@@ -1,0 +1,161 @@
+//! `dormouse rollout status`: waits for the condition `Progressing`.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use dormouse_cluster::app::PROGRESSING;
+use dormouse_cluster::{App, State};
+use dormouse_command::{CommandError, Exit};
+use tokio::time::{Instant, sleep};
+
+use super::{Target, current, read};
+use crate::cli::Context;
+use crate::cli::codes::Code;
+
+/// Pause between two reads of the app.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The flags of `rollout status`.
+#[derive(Debug, Clone, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// Wait until the rollout has ended; false: print its state only.
+    #[arg(short, long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    watch: bool,
+    /// Longest time to wait in seconds; 0: until the rollout has ended.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    timeout: u64,
+}
+
+/// The state of a rollout, in words.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Complete(String),
+    Waiting(String),
+    Failed(String),
+}
+
+pub(super) async fn run(
+    arguments: &Arguments,
+    context: &mut Context,
+) -> Result<Exit, CommandError> {
+    let name = arguments.target.name()?;
+    let begin = Instant::now();
+    let timeout = Duration::from_secs(arguments.timeout);
+    let mut printed = String::new();
+    loop {
+        let app = read(&name, context).await?;
+        let (text, failed) = match outcome(&app) {
+            Outcome::Complete(text) => {
+                writeln!(context.out, "app/{name}: {text}")?;
+                return Ok(Exit::Yes);
+            }
+            Outcome::Failed(text) => (text, true),
+            Outcome::Waiting(text) => (text, false),
+        };
+        if failed {
+            return Err(failure(&name, &text, context));
+        }
+        if text != printed {
+            writeln!(context.out, "app/{name}: {text}")?;
+            context.out.flush()?;
+            printed = text;
+        }
+        if !arguments.watch {
+            return Ok(Exit::Yes);
+        }
+        if !timeout.is_zero() && begin.elapsed() + PAUSE > timeout {
+            let text = format!("not rolled out within {} s: {printed}", timeout.as_secs());
+            return Err(failure(&name, &text, context));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn failure(name: &str, text: &str, context: &Context) -> CommandError {
+    let message = format!("app {}/{name}: {text}", context.namespace);
+    let hint = format!("dormouse rollout undo app {name}");
+    CommandError::new(Code::Rollout, Exit::No, message, hint)
+}
+
+fn outcome(app: &App) -> Outcome {
+    let status = app.status.clone().unwrap_or_default();
+    let number = current(app);
+    if (status.state, status.wanted) == (State::Asleep, 0) {
+        let text = if status.ready_revision == Some(number) {
+            format!("revision {number} is rolled out, and sleeps")
+        } else {
+            format!("it sleeps; revision {number} starts with its next wake")
+        };
+        return Outcome::Complete(text);
+    }
+    let is_seen = status.observed_generation >= app.metadata.generation;
+    let progressing = status.condition(PROGRESSING).filter(|_| is_seen);
+    let Some(progressing) = progressing else {
+        return Outcome::Waiting(format!("revision {number}: control has not begun yet"));
+    };
+    let text = progressing.message.clone();
+    match (progressing.status.as_str(), progressing.reason.as_str()) {
+        ("False", _) => Outcome::Failed(text),
+        (_, "NewRevisionAvailable") => Outcome::Complete(text),
+        _ => Outcome::Waiting(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(status: &Value) -> Outcome {
+        let app = json!({
+            "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 3},
+            "spec": {"container": {"name": "app"}}, "status": status,
+        });
+        outcome(&serde_json::from_value(app).unwrap())
+    }
+
+    fn awake(observed: u32, status: &str, reason: &str) -> Value {
+        json!({
+            "state": "Awake", "ready": 1, "wanted": 1, "revision": 2, "observedGeneration": observed,
+            "conditions": [{
+                "type": "Progressing", "status": status, "reason": reason, "message": "text",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        })
+    }
+
+    #[test]
+    fn a_rollout_is_complete_when_its_condition_about_the_newest_manifest_says_so() {
+        let text = || "text".to_owned();
+        assert_eq!(
+            of(&awake(3, "True", "NewRevisionAvailable")),
+            Outcome::Complete(text())
+        );
+        assert_eq!(
+            of(&awake(3, "True", "RollingOut")),
+            Outcome::Waiting(text())
+        );
+        assert_eq!(of(&awake(3, "Unknown", "Paused")), Outcome::Waiting(text()));
+        assert_eq!(
+            of(&awake(3, "False", "ProgressDeadlineExceeded")),
+            Outcome::Failed(text())
+        );
+        let earlier = of(&awake(2, "True", "NewRevisionAvailable"));
+        assert!(matches!(earlier, Outcome::Waiting(_)), "{earlier:?}");
+    }
+
+    #[test]
+    fn a_sleeping_app_has_nothing_to_roll_out() {
+        let asleep = |ready: u32| json!({"state": "Asleep", "revision": 2, "readyRevision": ready});
+        let (ready, new) = (of(&asleep(2)), of(&asleep(1)));
+        assert_eq!(
+            ready,
+            Outcome::Complete("revision 2 is rolled out, and sleeps".to_owned())
+        );
+        let text = "it sleeps; revision 2 starts with its next wake";
+        assert_eq!(new, Outcome::Complete(text.to_owned()));
+    }
+}

@@ -1,0 +1,174 @@
+//! `dormouse rollout`: its output, what it stores, and its exit codes.
+
+use crate::commands::{failing, file, run, yaml};
+use crate::world::World;
+use dormouse_cluster::{App, Key, State};
+use dormouse_command::Exit;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// Applies the app `web` with these images, one after the other; its first template has none.
+async fn world(images: &[&str]) -> World {
+    let world = World::start().await;
+    let first = yaml("web", "fd00:10::1");
+    let container = "container: {command: [/bin/true]}";
+    let later = images.iter().map(|image| {
+        let with_image = format!("container: {{command: [/bin/true], image: {image}}}");
+        first.replace(container, &with_image)
+    });
+    for manifest in std::iter::once(first.clone()).chain(later) {
+        let (_file, path) = file(&manifest);
+        run(&world, &format!("apply -f {path}")).await;
+    }
+    world
+}
+
+async fn app(world: &World) -> App {
+    let key = Key::new("default", "web");
+    world.store.get(&key).await.unwrap().unwrap()
+}
+
+/// The apps controller reports an awake app, and the rollout of its template.
+async fn report(world: &World, status: &str, reason: &str, ready_revision: u32) {
+    let key = Key::new("default", "web");
+    let write = |app: &mut App| {
+        let generation = app.metadata.generation;
+        let written = app.status.get_or_insert_default();
+        (written.state, written.ready, written.wanted) = (State::Awake, 1, 1);
+        written.ready_revision = Some(ready_revision);
+        written.observed_generation = generation;
+        written.conditions = vec![Condition {
+            type_: "Progressing".to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: "revision 2: 0 of 1 pods are ready".to_owned(),
+            observed_generation: generation,
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        }];
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_history_of_an_app_shows_what_serves() {
+    let world = world(&[]).await;
+    let only = "REVISION   STATE                    IMAGE    COMMAND\n\
+                1          current, not ready yet   <none>   /bin/true\n";
+    assert_eq!(run(&world, "rollout history app web").await, only);
+    let world = self::world(&["web:2"]).await;
+    report(&world, "True", "RollingOut", 1).await;
+    let both = "REVISION   STATE                    IMAGE    COMMAND\n\
+                1          serves                   <none>   /bin/true\n\
+                2          current, not ready yet   web:2    /bin/true\n";
+    assert_eq!(run(&world, "rollout history app/web").await, both);
+    let one = run(&world, "rollout history app web --revision 2").await;
+    assert!(one.contains("image: web:2"), "{one}");
+    assert!(
+        run(&world, "get revisions -o name")
+            .await
+            .contains("revision/web-2\n")
+    );
+    let (exit, text) = failing(&world, "rollout history app web --revision 9").await;
+    assert_eq!(exit, Exit::NotFound);
+    assert!(
+        text.starts_with("error[DM1306]: app default/web has no revision 9"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn an_undo_returns_to_what_serves_or_to_the_revision_before() {
+    let world = world(&["web:2", "web:3"]).await;
+    report(&world, "True", "NewRevisionAvailable", 3).await;
+    assert_eq!(
+        run(&world, "rollout undo app web").await,
+        "app/web returned to revision 2\n"
+    );
+    assert_eq!(
+        app(&world).await.spec.container.image.as_deref(),
+        Some("web:2")
+    );
+    // Of revision 2 no pod is ready.
+    report(&world, "False", "ProgressDeadlineExceeded", 1).await;
+    run(&world, "rollout undo app/web").await;
+    let first = app(&world).await;
+    assert_eq!(
+        first.spec.container.image, None,
+        "a field that it did not have is gone"
+    );
+    assert_eq!(first.status.unwrap().revision, Some(1));
+    run(&world, "rollout undo app web --to-revision 3").await;
+    assert_eq!(
+        app(&world).await.spec.container.image.as_deref(),
+        Some("web:3")
+    );
+    assert_eq!(
+        run(&world, "get revisions -o name").await.lines().count(),
+        3
+    );
+    assert_eq!(
+        run(&world, "rollout undo app web --to-revision 3").await,
+        "app/web is at revision 3\n"
+    );
+}
+
+#[tokio::test]
+async fn an_undo_without_an_earlier_revision_is_refused() {
+    let world = world(&[]).await;
+    let (exit, text) = failing(&world, "rollout undo app web").await;
+    assert_eq!(exit, Exit::No);
+    assert!(
+        text.starts_with("error[DM1306]: app default/web has no earlier revision"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_status_of_a_rollout_is_its_exit_status() {
+    let world = world(&["web:2"]).await;
+    assert_eq!(
+        run(&world, "rollout status app web").await,
+        "app/web: it sleeps; revision 2 starts with its next wake\n"
+    );
+    report(&world, "True", "RollingOut", 1).await;
+    let line = "app/web: revision 2: 0 of 1 pods are ready\n";
+    assert_eq!(
+        run(&world, "rollout status app web --watch=false").await,
+        line
+    );
+    let (exit, text) = failing(&world, "rollout status app web --timeout 1").await;
+    assert_eq!(exit, Exit::No);
+    assert!(text.contains("not rolled out within 1 s"), "{text}");
+    report(&world, "False", "ProgressDeadlineExceeded", 1).await;
+    let (exit, text) = failing(&world, "rollout status app web").await;
+    assert_eq!(exit, Exit::No);
+    let want = "error[DM1307]: app default/web: revision 2: 0 of 1 pods are ready\n  \
+                try: dormouse rollout undo app web";
+    assert!(text.starts_with(want), "{text}");
+    report(&world, "True", "NewRevisionAvailable", 2).await;
+    assert_eq!(run(&world, "rollout status app web").await, line);
+}
+
+#[tokio::test]
+async fn a_rollout_is_paused_and_resumed() {
+    let world = world(&[]).await;
+    assert_eq!(
+        run(&world, "rollout pause app web").await,
+        "app/web paused\n"
+    );
+    assert!(app(&world).await.spec.paused);
+    assert_eq!(
+        run(&world, "rollout resume app/web").await,
+        "app/web resumed\n"
+    );
+    assert!(!app(&world).await.spec.paused);
+    let (exit, text) = failing(&world, "rollout pause app other").await;
+    assert_eq!((exit, &text[..14]), (Exit::NotFound, "error[DM1301]:"));
+    let (exit, text) = failing(&world, "rollout pause pod web").await;
+    assert_eq!(exit, Exit::Usage);
+    assert!(
+        text.contains("a pod has no rollout: only apps have"),
+        "{text}"
+    );
+}
