@@ -30,6 +30,13 @@ pub enum Action {
         /// The app.
         app: Key,
     },
+    /// Read a revision of an app from the store.
+    ReadRevision {
+        /// The app's VIP index.
+        vip: u32,
+        /// The revision.
+        revision: Key,
+    },
     /// Write an app's status, and publish its entry with the revision of that write as version.
     Publish {
         /// The app's VIP index.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use dormouse_activator::link::Hub;
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::events::{self, EventType, Occurrence};
-use dormouse_cluster::{App, Channel, Client, ClientError, Key, Object};
+use dormouse_cluster::{App, Channel, Client, ClientError, Key, Object, Revision};
 use dormouse_fleet::{Boottime, Handle as Fleet, proto};
 use dormouse_scheduler::{SchedulerClient, place_request};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
@@ -20,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::action::{Action, Entry, Status};
-use crate::event::{AppRead, Event, Input};
+use crate::event::{AppRead, Event, Input, RevisionRead};
 use crate::nodes::{self, ConnectedNode};
 use crate::pod;
 use convert::{app_status, entry_message, route_of};
@@ -97,6 +97,7 @@ impl Actuator {
             Action::SyncPods { node, specs } => self.clients.fleet.sync_pods(&node, specs),
             Action::Settle { vip, version } => self.settle(vip, version),
             Action::Read { vip, app } => self.read(vip, app),
+            Action::ReadRevision { vip, revision } => self.read_revision(vip, revision),
             Action::Create { vip, pod } => self.create(vip, pod),
             Action::Publish {
                 vip,
@@ -167,6 +168,21 @@ impl Actuator {
                 }
             };
             Some(Event::AppRead { vip, read }.into())
+        });
+    }
+
+    fn read_revision(&self, vip: u32, key: Key) {
+        let client = self.clients.store.clone();
+        self.spawn(Kind::Read, key.namespace.clone(), move || async move {
+            let read = match client.get::<Revision>(&key).await {
+                Ok(Some(found)) => RevisionRead::Found(Box::new(found)),
+                Ok(None) => RevisionRead::Absent,
+                Err(error) => {
+                    tracing::warn!(revision = %key, error = %chain(&error), "cannot read a revision");
+                    RevisionRead::Failed
+                }
+            };
+            Some(Event::RevisionRead { vip, read }.into())
         });
     }
 

@@ -139,6 +139,7 @@ impl Apps {
             Event::Settled { vip, version } => self.settled(vip, version, turn),
             Event::Deleted { vip, pod, gone } => self.deleted(vip, &pod, gone),
             Event::AppRead { vip, read } => self.app_read(vip, read, turn),
+            Event::RevisionRead { vip, read } => self.revision_read(vip, read, turn),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dormouse_activator::link::Load;
 use dormouse_cluster::reflector::Batch;
-use dormouse_cluster::{App, Key, StoredApp};
+use dormouse_cluster::{App, Key, Revision, StoredApp};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::{Count, Stages};
 use dormouse_fleet::root::Event as FleetEvent;
@@ -193,6 +193,13 @@ pub enum Event {
         /// The result.
         read: AppRead,
     },
+    /// The read of a revision has ended.
+    RevisionRead {
+        /// The app's VIP index.
+        vip: u32,
+        /// The result.
+        read: RevisionRead,
+    },
 }
 
 impl Event {
@@ -209,7 +216,8 @@ impl Event {
             | Self::Published { vip, .. }
             | Self::Settled { vip, .. }
             | Self::Deleted { vip, .. }
-            | Self::AppRead { vip, .. } => *vip,
+            | Self::AppRead { vip, .. }
+            | Self::RevisionRead { vip, .. } => *vip,
         }
     }
 }
@@ -222,5 +230,16 @@ pub enum AppRead {
     /// The app does not exist.
     Absent,
     /// The store did not respond, or the app could not be decoded.
+    Failed,
+}
+
+/// The result of reading a revision of an app from the store.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RevisionRead {
+    /// The revision.
+    Found(Box<Revision>),
+    /// It does not exist.
+    Absent,
+    /// The store did not respond, or the revision could not be decoded.
     Failed,
 }

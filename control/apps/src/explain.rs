@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::admission::{Limits, Scope};
 use crate::apps::Apps;
 use crate::plan;
+use crate::progress::ProgressState;
 use crate::record::{AppRecord, ms};
 
 const WANT_NONE: &str = "want 0: asleep; the first packet or request wakes it";
@@ -23,6 +24,7 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
         ("leaves at", mode_change(record)),
         ("sleeps", sleeps(record, now)),
         ("pods", pods(record)),
+        ("rollout", rollout(record)),
         ("limits", limits(record, waits)),
         ("failure", failure(record, now)),
     ];
@@ -317,6 +319,25 @@ fn pods(record: &AppRecord) -> Vec<String> {
         )
     };
     record.members.iter().map(line).collect()
+}
+
+/// The rollout of the app's template, while it is not complete.
+fn rollout(record: &AppRecord) -> Vec<String> {
+    let progress = record.progress();
+    if progress.state == ProgressState::Complete {
+        return Vec::new();
+    }
+    let serving = record
+        .rollout
+        .ready_revision
+        .filter(|_| record.falls_back());
+    let serving = serving.map(|number| {
+        format!(
+            "revision {number} gets the wanted pods until one of revision {} is ready",
+            progress.revision
+        )
+    });
+    [progress.to_string()].into_iter().chain(serving).collect()
 }
 
 fn failure(record: &AppRecord, now: Boottime) -> Vec<String> {

@@ -15,7 +15,9 @@ use crate::action::{Action, Failure, Route};
 use crate::admission::{EVENT_INTERVAL, PODS_LIMITED};
 use crate::member::{Exposure, Member};
 use crate::pod;
+use crate::progress::OVERDUE;
 use crate::record::AppRecord;
+use crate::rollout::Release;
 use crate::shared::Shared;
 
 /// Plans one app.
@@ -23,9 +25,10 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     let mut actions = Vec::new();
     record.bound(&shared.admission);
     drain(record, now, &mut actions);
+    actions.extend(overdue(record, now));
+    rollout::drain(record);
     scale_up(record, now, shared, &mut actions);
     actions.extend(held(record, now));
-    record.watch_rollout(now);
     route(record, &mut actions);
     publish::publish(record, now, &mut actions);
     settle(record, &mut actions);
@@ -33,7 +36,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     actions
 }
 
-/// Marks pods to drain: those that failed, were deleted or are of another app, and those that [`rollout`] does not need.
+/// Marks pods to drain: those that failed, were deleted or are of another app.
 fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
     let gone = record.app.is_none();
     for (key, member) in &mut record.members {
@@ -46,13 +49,27 @@ fn drain(record: &mut AppRecord, now: Boottime, actions: &mut Vec<Action>) {
                     .as_deref()
                     .map(|app| pod_failed(app, key, &failure)),
             );
-            record.backoff.failed(now, failure);
+            if member.template == record.template {
+                record.backoff.failed(now, failure);
+            } else {
+                record.rollout.backoff.failed(now, failure);
+            }
         }
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
         let owner = record.app.as_ref().map(|app| app.metadata.uid.as_deref());
         member.draining |= gone || deleted || member.failed || !member.is_owned(owner.flatten());
     }
-    rollout::drain(record);
+}
+
+/// Notes the progress of the rollout; an event when it becomes overdue.
+fn overdue(record: &mut AppRecord, now: Boottime) -> Option<Action> {
+    let is_new = record.watch_rollout(now);
+    let app = record.app.as_deref().filter(|_| is_new)?;
+    Some(Action::RecordEvent {
+        about: Box::new(events::reference(app)),
+        reason: OVERDUE,
+        message: record.progress().to_string(),
+    })
 }
 
 fn pod_failed(app: &App, pod: &Key, failure: &Failure) -> Action {
@@ -71,17 +88,41 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
         record.held = None;
         return;
     };
+    actions.extend(rollout::read(record));
+    let before = record.rollout.before.clone();
+    let mut earlier = 0;
+    if let Some(before) = &before {
+        let missing = rollout::missing_earlier(record);
+        let missing = missing.saturating_sub(reuse(record, &before.template, missing));
+        earlier = record.rollout.backoff.wait(now).map_or(missing, |_| 0);
+    }
+    let template = record.template.clone();
     let missing = rollout::missing(record);
-    let missing = missing.saturating_sub(reuse(record, missing));
-    let missing = match record.backoff.wait(now) {
-        Some(_) => 0,
-        None => missing,
-    };
-    for _ in 0..record.admit(missing, &shared.admission) {
-        let pod = pod::of(&app, record.vip, record.template.clone(), &shared.names);
+    let missing = missing.saturating_sub(reuse(record, &template, missing));
+    let missing = record.backoff.wait(now).map_or(missing, |_| 0);
+    let admitted = record.admit(earlier + missing, &shared.admission);
+    let earlier = earlier.min(admitted);
+    let own = Release { app, template };
+    let releases = before.map(|before| (before, earlier)).into_iter();
+    for (release, pods) in releases.chain([(own, admitted - earlier)]) {
+        create(record, &release, pods, now, shared, actions);
+    }
+}
+
+/// Creates so many pods of a template.
+fn create(
+    record: &mut AppRecord,
+    of: &Release,
+    pods: usize,
+    now: Boottime,
+    shared: &Shared,
+    actions: &mut Vec<Action>,
+) {
+    for _ in 0..pods {
+        let pod = pod::of(&of.app, record.vip, of.template.clone(), &shared.names);
         record
             .members
-            .insert(pod.key(), Member::new(now, record.template.clone()));
+            .insert(pod.key(), Member::new(now, of.template.clone()));
         actions.push(Action::Create {
             vip: record.vip,
             pod: Box::new(pod),
@@ -89,19 +130,18 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
     }
 }
 
-/// Takes up to so many draining pods back; returns how many.
-fn reuse(record: &mut AppRecord, missing: usize) -> usize {
+/// Takes up to so many draining pods of a template back; returns how many.
+fn reuse(record: &mut AppRecord, template: &str, missing: usize) -> usize {
     if missing == 0 {
         return 0;
     }
-    let template = &record.template;
     let reusable = |member: &&mut Member| {
         let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
         member.draining
             && !member.deleting
             && !member.failed
             && !deleted
-            && member.template == *template
+            && member.template == template
     };
     let mut reused: Vec<&mut Member> = record.members.values_mut().filter(reusable).collect();
     reused.sort_by_key(|member| (member.ready_since.is_none(), member.created));

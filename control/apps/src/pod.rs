@@ -7,22 +7,24 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dormouse_cluster::history::{APP_LABEL, owner};
+use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, Key, Object};
 use dormouse_fleet::proto;
 use k8s_openapi::api::core::v1::{ContainerPort, Pod, PodSpec, PodStatus, Probe, TCPSocketAction};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::action::Failure;
 pub(crate) use earlier::template_of;
 pub(crate) use status::write_status;
 
-/// The label with the name of a pod's app.
-pub(crate) const APP_LABEL: &str = "dormouse.dev/app";
 /// The annotation with the app's VIP index, needed also after the app's deletion.
 pub(crate) const VIP_ANNOTATION: &str = "dormouse.dev/vip-index";
 /// The annotation with the hash of what the pod runs, see [`template`].
 pub(crate) const TEMPLATE_ANNOTATION: &str = "dormouse.dev/template";
+/// The label with the name of the revision that the pod runs.
+pub(crate) const REVISION_LABEL: &str = "dormouse.dev/revision";
 /// The annotation with the port on which the pod listens. A pod without it has a hash of the form of [`earlier`].
 pub(crate) const PORT_ANNOTATION: &str = "dormouse.dev/port";
 /// Limit of a pod's name: the length of a label's value.
@@ -93,7 +95,16 @@ pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
         metadata: ObjectMeta {
             name: Some(names.name(&key.name)),
             uid: Some(names.uid()),
-            labels: Some([(APP_LABEL.to_owned(), key.name.clone())].into()),
+            labels: Some(
+                [
+                    (APP_LABEL.to_owned(), key.name.clone()),
+                    (
+                        REVISION_LABEL.to_owned(),
+                        key_of(&key, app.revision_number()).name,
+                    ),
+                ]
+                .into(),
+            ),
             annotations: Some(
                 [
                     (VIP_ANNOTATION.to_owned(), vip.to_string()),
@@ -102,7 +113,7 @@ pub(crate) fn of(app: &App, vip: u32, template: String, names: &Names) -> Pod {
                 ]
                 .into(),
             ),
-            owner_references: Some(vec![owner(app, &key)]),
+            owner_references: Some(vec![owner(app)]),
             namespace: Some(key.namespace),
             ..ObjectMeta::default()
         },
@@ -213,17 +224,6 @@ fn tcp_probe(port: u16) -> Probe {
     Probe {
         tcp_socket: Some(TCPSocketAction { port, host: None }),
         ..Probe::default()
-    }
-}
-
-fn owner(app: &App, key: &Key) -> OwnerReference {
-    OwnerReference {
-        api_version: "dormouse.dev/v1alpha1".to_owned(),
-        kind: "App".to_owned(),
-        name: key.name.clone(),
-        uid: app.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: None,
     }
 }
 

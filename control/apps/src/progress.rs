@@ -8,6 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::action::Failure;
 
+/// The reason of the condition and of the event about a rollout that is overdue; that of Kubernetes' Deployment.
+pub(crate) const OVERDUE: &str = "ProgressDeadlineExceeded";
+
 /// The progress of the rollout of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
@@ -60,7 +63,7 @@ impl Progress {
             ProgressState::RollingOut => "RollingOut",
             ProgressState::Paused => "Paused",
             ProgressState::Complete => "NewRevisionAvailable",
-            ProgressState::Overdue { .. } => "ProgressDeadlineExceeded",
+            ProgressState::Overdue { .. } => OVERDUE,
         }
     }
 
@@ -117,7 +120,7 @@ impl fmt::Display for Progress {
         }
         match earlier {
             0 => Ok(()),
-            pods => write!(f, "; {pods} of an earlier revision serve"),
+            pods => write!(f, "; ready pods of earlier revisions: {pods}"),
         }
     }
 }

@@ -162,6 +162,7 @@ impl AppRecord {
     pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
         self.serve = stored.mode == Mode::Serve;
         self.want = count(self.live_without_surge(stored)).max(self.settings.min_scale);
+        self.adopt_rollout();
         self.kpa = Reconciler {
             activity: Activity::Active,
             reason: Reason::None,
@@ -218,9 +219,7 @@ impl AppRecord {
         if self.app.is_none() {
             self.rollout = Rollout::stored(app.status.as_ref());
         } else if self.template != template {
-            // What made pods of the earlier template fail may be repaired.
-            self.backoff.clear();
-            self.rollout.begin();
+            self.release(&template);
         }
         self.template = template;
         self.app = Some(app);

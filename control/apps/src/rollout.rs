@@ -1,13 +1,19 @@
 //! An app's change from one template to another, as its record shows it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_cluster::app::PROGRESSING;
-use dormouse_cluster::{App, AppStatus};
+use dormouse_cluster::{App, AppStatus, Revision};
 use dormouse_fleet::Boottime;
 
+use crate::backoff::{Backoff, RESET_AFTER};
+use crate::pod;
 use crate::progress::{Progress, ProgressState};
 use crate::record::AppRecord;
+
+/// Failed pods in a row of a revision that was never ready, from which on the app falls back to the one before.
+const FAILURES_MAX: u32 = 3;
 
 /// The rollout of an app's template.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +26,23 @@ pub(crate) struct Rollout {
     updated: usize,
     /// There was no progress before the deadline.
     is_overdue: bool,
+    /// The template changed while pods of earlier ones were ready.
+    is_replacing: bool,
+    /// The newest revision of which a pod was ready, while that is not the app's own.
+    pub(crate) before: Option<Release>,
+    /// It is being read from the store, or has been.
+    pub(crate) is_read: bool,
+    /// Failures of its pods.
+    pub(crate) backoff: Backoff,
+}
+
+/// An app with one of its templates.
+#[derive(Debug, Clone)]
+pub(crate) struct Release {
+    /// The app, with that template and its revision.
+    pub(crate) app: Arc<App>,
+    /// The template's hash.
+    pub(crate) template: String,
 }
 
 impl Rollout {
@@ -33,22 +56,95 @@ impl Rollout {
         }
     }
 
-    /// The template has changed.
-    pub(crate) fn begin(&mut self) {
-        *self = Self {
-            ready_revision: self.ready_revision,
-            ..Self::default()
-        };
+    /// The number of the revision to read, to fall back to it.
+    pub(crate) fn to_read(&self) -> Option<u32> {
+        let is_known = self.is_read || self.before.is_some();
+        self.ready_revision.filter(|_| !is_known)
     }
 }
 
-/// The number of the revision that an app's template is.
-fn revision(app: &App) -> u32 {
-    let status = app.status.as_ref();
-    status.and_then(|status| status.revision).unwrap_or(1)
-}
-
 impl AppRecord {
+    /// The app's template becomes another one.
+    pub(crate) fn release(&mut self, template: &str) {
+        let rollout = std::mem::take(&mut self.rollout);
+        // What made pods of the template before fail may be repaired.
+        self.backoff.clear();
+        let (ready, earlier) = self.ready_by_template();
+        let known = self
+            .app
+            .clone()
+            .filter(|known| Some(known.revision_number()) == rollout.ready_revision);
+        let before = match known {
+            Some(app) => Some(Release {
+                app,
+                template: self.template.clone(),
+            }),
+            None => rollout.before,
+        };
+        self.rollout = Rollout {
+            ready_revision: rollout.ready_revision,
+            is_replacing: rollout.is_replacing || ready + earlier > 0,
+            before: before.filter(|before| before.template != template),
+            ..Rollout::default()
+        };
+    }
+
+    /// A new control takes over the pods of a rollout.
+    pub(crate) fn adopt_rollout(&mut self) {
+        let (current, earlier) = self.ready_by_template();
+        self.rollout.is_replacing = current == 0 && earlier > 0;
+    }
+
+    /// The revision to which the app falls back was read; none: it does not exist.
+    pub(crate) fn revision_read(&mut self, read: Option<&Revision>) {
+        let known = self.app.as_deref();
+        let before = known.zip(read).map(|(known, read)| {
+            let mut app = known.clone();
+            app.spec = app.spec.with_template(read.spec.template.clone());
+            app.status.get_or_insert_default().revision = Some(read.spec.revision);
+            let template = pod::template(&app);
+            let app = Arc::new(app);
+            Release { app, template }
+        });
+        if before.is_none() {
+            self.rollout.ready_revision = None;
+        }
+        self.rollout.before = before;
+    }
+
+    /// Whether the newest revision that was ready gets all pods that are wanted: the app's own was not ready yet, and either
+    /// replaces it while it serves, or is not ready in time, fails again and again, or waits.
+    pub(crate) fn falls_back(&self) -> bool {
+        let Some(app) = self.app.as_deref() else {
+            return false;
+        };
+        let rollout = &self.rollout;
+        let is_own = |ready| ready == app.revision_number();
+        rollout.ready_revision.is_some_and(|ready| !is_own(ready))
+            && (rollout.is_replacing
+                || rollout.is_overdue
+                || app.spec.paused
+                || self.backoff.failures() >= FAILURES_MAX)
+    }
+
+    /// Clears the failures of the revision to which the app falls back, if a pod of it has been ready for long enough.
+    pub(crate) fn clear_earlier_backoff(&mut self, now: Boottime) {
+        let earlier = self
+            .members
+            .values()
+            .filter(|member| member.template != self.template);
+        let mut since = earlier.filter_map(|member| member.ready_since);
+        if since.any(|since| now.since(since) >= RESET_AFTER) {
+            self.rollout.backoff.clear();
+        }
+    }
+
+    /// Whether the app falls back to this template, as far as is known.
+    pub(crate) fn falls_back_to(&self, template: &str) -> bool {
+        let before = self.rollout.before.as_ref();
+        self.falls_back() && before.is_none_or(|before| before.template == template)
+    }
+
     /// Whether all pods run the app's template.
     pub(crate) fn is_rolled_out(&self) -> bool {
         let mut members = self.members.values();
@@ -57,7 +153,7 @@ impl AppRecord {
 
     /// Whether the rollout needs nothing more: a pod of the template was ready, and no pod of another one is left.
     fn is_complete(&self) -> bool {
-        let revision = self.app.as_deref().map(revision);
+        let revision = self.app.as_deref().map(App::revision_number);
         self.is_rolled_out() && revision.is_some() && revision == self.rollout.ready_revision
     }
 
@@ -72,7 +168,7 @@ impl AppRecord {
     }
 
     /// The numbers of ready pods of the app's template, and of earlier ones.
-    fn ready_by_template(&self) -> (usize, usize) {
+    pub(crate) fn ready_by_template(&self) -> (usize, usize) {
         let ready = self
             .members
             .values()
@@ -82,22 +178,25 @@ impl AppRecord {
         (current.len(), earlier.len())
     }
 
-    /// Notes the progress of the rollout, and whether it is overdue.
-    pub(crate) fn watch_rollout(&mut self, now: Boottime) {
+    /// Notes the progress of the rollout; returns whether it has become overdue.
+    pub(crate) fn watch_rollout(&mut self, now: Boottime) -> bool {
         let Some(app) = self.app.clone() else {
-            return;
+            return false;
         };
         let (ready, _) = self.ready_by_template();
         if ready > 0 {
-            self.rollout.ready_revision = Some(revision(&app));
+            self.rollout.ready_revision = Some(app.revision_number());
+            self.rollout.is_replacing = false;
+            self.rollout.before = None;
         }
         let is_complete = self.is_complete();
         let rollout = &mut self.rollout;
+        rollout.is_replacing &= self.want > 0;
         if self.want <= 0 || is_complete {
             rollout.progress_at = None;
             rollout.updated = 0;
             rollout.is_overdue &= !is_complete;
-            return;
+            return false;
         }
         if ready > rollout.updated {
             rollout.updated = ready;
@@ -108,9 +207,10 @@ impl AppRecord {
         let deadline = Duration::from_secs(app.spec.progress_deadline_seconds.into());
         if app.spec.paused {
             rollout.progress_at = Some(now);
-        } else if now.since(since) >= deadline {
-            rollout.is_overdue = true;
+            return false;
         }
+        let is_late = now.since(since) >= deadline;
+        is_late && !std::mem::replace(&mut rollout.is_overdue, true)
     }
 
     /// The progress of the rollout.
@@ -134,7 +234,7 @@ impl AppRecord {
             ProgressState::RollingOut
         };
         Progress {
-            revision: app.map_or(1, revision),
+            revision: app.map_or(1, App::revision_number),
             state,
             ready,
             earlier,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use dormouse_activator::link;
 use dormouse_apps::{Config, Handle, Parts, epoch};
-use dormouse_cluster::{App, Client, Key, State, channel, reflector};
+use dormouse_cluster::app::PROGRESSING;
+use dormouse_cluster::{App, Client, ClientError, Key, State, channel, history, reflector};
 use dormouse_fleet::client::{Link, connect, endpoint};
 use dormouse_fleet::proto::{
     self, Beat, Entry, Hello, PodSpec, PodStatus, Stages, Up, Woke, entry::Mode, pod_status::Phase,
@@ -126,6 +127,30 @@ impl World {
             .await
             .unwrap()
             .unwrap()
+    }
+
+    /// Changes the app; a change of its template is [`World::release`].
+    async fn change(&self, change: impl Fn(&mut App) + Send + Sync) {
+        let key = Key::new("default", "docs");
+        let change = |app: &mut App| {
+            change(app);
+            true
+        };
+        self.client.modify(&key, change).await.unwrap();
+    }
+
+    /// The app gets another image, as the API writes it.
+    async fn release(&self, image: &str) {
+        loop {
+            let old = self.app().await;
+            let mut new = old.clone();
+            new.spec.container.image = Some(image.to_owned());
+            match history::replace(&self.client, &old, new).await {
+                // The controller has written the status meanwhile.
+                Err(ClientError::Conflict { .. }) => {}
+                written => return drop(written.unwrap()),
+            }
+        }
     }
 
     async fn pods(&self) -> Vec<Pod> {
@@ -371,19 +396,7 @@ fn serves_from(address: &str) -> impl Fn(&Node) -> bool {
 async fn a_new_template_takes_no_ready_pod_away_before_its_successor_is_ready() {
     let mut world = World::start().await;
     world.create_app().await;
-    let key = Key::new("default", "docs");
-    let change = |change: fn(&mut App)| {
-        let client = world.client.clone();
-        let key = key.clone();
-        async move {
-            let changed = client.modify(&key, |app: &mut App| {
-                change(app);
-                true
-            });
-            changed.await.unwrap();
-        }
-    };
-    change(|app| app.spec.scale.min = 1).await;
+    world.change(|app| app.spec.scale.min = 1).await;
     world
         .node
         .until("the node is to run a pod", |node| !node.pods.is_empty())
@@ -395,7 +408,7 @@ async fn a_new_template_takes_no_ready_pod_away_before_its_successor_is_ready() 
         .until("the node sends to the pod", serves_from(POD_ADDRESS))
         .await;
     world.node.entries.clear();
-    change(|app| app.spec.container.image = Some("docs:2".into())).await;
+    Box::pin(world.release("docs:2")).await;
     world
         .node
         .until("the node is to run a second pod", |node| {
@@ -417,6 +430,68 @@ async fn a_new_template_takes_no_ready_pod_away_before_its_successor_is_ready() 
         .iter()
         .find(|entry| entry.backends.is_empty());
     assert_eq!(empty, None, "the app was without a pod");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_is_never_ready_leaves_the_earlier_one_serving_and_is_reported() {
+    let mut world = World::start().await;
+    world.create_app().await;
+    let settings = |app: &mut App| {
+        app.spec.scale.min = 1;
+        app.spec.progress_deadline_seconds = 1;
+    };
+    world.change(settings).await;
+    world
+        .node
+        .until("the node is to run a pod", |node| !node.pods.is_empty())
+        .await;
+    let first = world.node.pods[0].clone();
+    world.node.ready(&first);
+    world
+        .node
+        .until("the node sends to the pod", serves_from(POD_ADDRESS))
+        .await;
+    Box::pin(world.release("docs:2")).await;
+    let (client, key) = (world.client.clone(), Key::new("default", "docs"));
+    let overdue = tokio::spawn(async move {
+        loop {
+            let app: App = client.get(&key).await.unwrap().unwrap();
+            let status = app.status.unwrap_or_default();
+            let condition = status.condition(PROGRESSING);
+            if let Some(condition) = condition.filter(|condition| condition.status == "False") {
+                return (condition.clone(), status.ready, status.ready_revision);
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    world
+        .node
+        .until("the rollout is overdue", |_| overdue.is_finished())
+        .await;
+    let (condition, ready, ready_revision) = overdue.await.unwrap();
+    assert_eq!(condition.reason, "ProgressDeadlineExceeded");
+    let message = "revision 2: no progress within 1 s, 0 of 1 pods are ready; ready pods of earlier revisions: 1";
+    assert_eq!(
+        (condition.message.as_str(), ready, ready_revision),
+        (message, 1, Some(1))
+    );
+    assert!(world.node.stopped.is_empty() && serves_from(POD_ADDRESS)(&world.node));
+
+    // The pod that serves is replaced by one of its own revision.
+    let key = Key::new("default", &first.name);
+    let any = dormouse_cluster::Guard::default();
+    world.client.delete::<Pod>(&key, &any).await.unwrap();
+    world
+        .node
+        .until("the node is to run a third pod", |node| {
+            node.pods.len() == 3
+        })
+        .await;
+    let third: Pod = serde_json::from_slice(&world.node.pods[2].pod).unwrap();
+    assert_eq!(
+        third.metadata.labels.unwrap()["dormouse.dev/revision"],
+        "docs-1"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

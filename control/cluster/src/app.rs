@@ -46,6 +46,7 @@ pub const PROGRESS_DEADLINE_DEFAULT_S: u32 = 600;
     printcolumn = r#"{"name":"VIP","type":"string","jsonPath":".spec.vip"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Port","type":"integer","jsonPath":".spec.port","priority":1}"#,
+    printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision","priority":1}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.reason","priority":1}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -164,6 +165,12 @@ impl App {
     /// The app's VIP; set on every app in the store.
     pub fn vip(&self) -> Option<Ipv6Addr> {
         self.spec.vip
+    }
+
+    /// The number of the revision that the app's template is.
+    pub fn revision_number(&self) -> u32 {
+        let status = self.status.as_ref();
+        status.and_then(|status| status.revision).unwrap_or(1)
     }
 
     /// The CustomResourceDefinition of apps.

@@ -27,18 +27,12 @@ pub async fn list(client: &Client, app: &App) -> Result<Vec<Revision>, ClientErr
 
 /// Replaces an app by one with another template, if it is still `old`, and writes the revisions of both templates. A template
 /// that the app had before gets the number of that revision again; the oldest revisions beyond the app's limit are deleted.
-pub async fn replace(client: &Client, old: &App, mut new: App) -> Result<App, ClientError> {
+pub async fn replace(client: &Client, old: &App, new: App) -> Result<App, ClientError> {
     let known = list(client, old).await?;
-    let change = change(old, &new, &known);
-    let status = new.status.get_or_insert_default();
-    status.revision = Some(change.number);
-    status.previous_revision = Some(change.before);
-    // It is about the template before.
-    status
-        .conditions
-        .retain(|condition| condition.type_ != PROGRESSING);
-    let path = App::path(&new.key());
-    let mut operations = vec![TxnOp::put(path.as_str(), encode(&new)?, None)];
+    let change = change(old, new, &known);
+    let mut app = change.app;
+    let path = App::path(&app.key());
+    let mut operations = vec![TxnOp::put(path.as_str(), encode(&app)?, None)];
     for revision in &change.written {
         let path = Revision::path(&revision.key());
         operations.push(TxnOp::put(path, encode(revision)?, None));
@@ -53,8 +47,8 @@ pub async fn replace(client: &Client, old: &App, mut new: App) -> Result<App, Cl
     if !reply.succeeded() {
         return Err(ClientError::Conflict { path });
     }
-    new.metadata.resource_version = Some(revision_of(&reply).to_string());
-    Ok(new)
+    app.metadata.resource_version = Some(revision_of(&reply).to_string());
+    Ok(app)
 }
 
 /// The operations that delete the revisions of an app. One that never had a second template has none, and nothing is read.
@@ -73,51 +67,68 @@ pub(crate) async fn deletions(client: &Client, app: &App) -> Result<Vec<TxnOp>, 
 
 /// What a change of an app's template writes.
 #[derive(Debug)]
-struct Change {
-    /// The number of the new template's revision, and of the one before.
-    number: u32,
-    before: u32,
-    written: Vec<Revision>,
-    deleted: Vec<Key>,
+pub struct Change {
+    /// The app with its new template, and the numbers of its revisions in its status.
+    pub app: App,
+    /// The new revisions.
+    pub written: Vec<Revision>,
+    /// The revisions that are deleted.
+    pub deleted: Vec<Key>,
 }
 
-fn change(old: &App, new: &App, known: &[Revision]) -> Change {
-    let status = old.status.as_ref();
-    let before = status.and_then(|status| status.revision).unwrap_or(1);
-    let hash = hash(new);
+/// The change from `old` to `new`, which has another template. `known` are the revisions in the store. Pure but for the time of
+/// creation of the new revisions.
+pub fn change(old: &App, mut new: App, known: &[Revision]) -> Change {
+    let before = old.revision_number();
+    let hash = hash(&new);
     let equal = known.iter().find(|one| one.spec.template_hash == hash);
-    let newest = known.last().map_or(0, |one| one.spec.revision).max(before);
+    let numbers = known.iter().map(|one| one.spec.revision);
+    let newest = numbers.max().unwrap_or(0).max(before);
     let number = equal.map_or(newest + 1, |one| one.spec.revision);
     let mut written = Vec::new();
     if !known.iter().any(|one| one.spec.revision == before) {
         written.push(revision(old, before));
     }
     if equal.is_none() {
-        written.push(revision(new, number));
+        written.push(revision(&new, number));
     }
-    // Pods of the ready revision may still serve, and the one before is what an undo returns to.
-    let ready = status.and_then(|status| status.ready_revision);
-    let is_kept = |other: &u32| *other == number || *other == before || Some(*other) == ready;
+    let status = new.status.get_or_insert_default();
+    status.revision = Some(number);
+    status.previous_revision = Some(before);
+    // It is about the template before.
+    status
+        .conditions
+        .retain(|condition| condition.type_ != PROGRESSING);
     let all = known.iter().chain(&written).map(|one| one.spec.revision);
-    let earlier: Vec<u32> = all.filter(|other| *other != number).collect();
-    let limit = usize::try_from(new.spec.revision_history_limit).unwrap_or(usize::MAX);
-    let surplus = earlier.len().saturating_sub(limit);
-    let mut deleted: Vec<u32> = earlier
+    let deleted = surplus(&new, all.collect());
+    Change {
+        app: new,
+        written,
+        deleted,
+    }
+}
+
+/// The oldest revisions beyond the app's limit. Pods of the ready one may still serve, and the one before is what an undo returns to.
+fn surplus(app: &App, all: Vec<u32>) -> Vec<Key> {
+    let status = app.status.clone().unwrap_or_default();
+    let limit = usize::try_from(app.spec.revision_history_limit).unwrap_or(usize::MAX);
+    let surplus = all.len().saturating_sub(1).saturating_sub(limit);
+    let kept = [
+        status.revision,
+        status.previous_revision,
+        status.ready_revision,
+    ];
+    let mut deleted: Vec<u32> = all
         .into_iter()
-        .filter(|other| !is_kept(other))
+        .filter(|other| !kept.contains(&Some(*other)))
         .collect();
     deleted.sort_unstable();
     deleted.truncate(surplus);
-    let key = old.key();
-    Change {
-        number,
-        before,
-        written,
-        deleted: deleted
-            .into_iter()
-            .map(|number| key_of(&key, number))
-            .collect(),
-    }
+    let key = app.key();
+    deleted
+        .into_iter()
+        .map(|number| key_of(&key, number))
+        .collect()
 }
 
 fn hash(app: &App) -> String {

@@ -105,12 +105,6 @@ fn decoded<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, CommandErr
     })
 }
 
-/// The number of the revision that an app's template is.
-fn current(app: &App) -> u32 {
-    let status = app.status.as_ref();
-    status.and_then(|status| status.revision).unwrap_or(1)
-}
-
 async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> {
     let name = undo.target.name()?;
     let app = read(&name, context).await?;
@@ -122,7 +116,7 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
             CommandError::new(Code::NoRevision, Exit::No, message, hint)
         })?,
     };
-    if number == current(&app) {
+    if number == app.revision_number() {
         writeln!(context.out, "app/{name} is at revision {number}")?;
         return Ok(Exit::Yes);
     }
@@ -149,7 +143,9 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
 /// The revision to which an undo returns.
 fn before(app: &App) -> Option<u32> {
     let status = app.status.as_ref()?;
-    let serving = status.ready_revision.filter(|ready| *ready != current(app));
+    let serving = status
+        .ready_revision
+        .filter(|ready| *ready != app.revision_number());
     serving.or(status.previous_revision)
 }
 

@@ -120,3 +120,37 @@ async fn kubectl_shows_the_invalid_field() {
     let output = kubectl(&world, &cache, "get apps -o name", "").await;
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
+
+#[tokio::test]
+async fn kubectl_lists_revisions_and_waits_for_a_rollout() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let run = async |words: &str, stdin: &str| {
+        let output = kubectl(&world, &cache, words, stdin).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {words}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("apply -f -", APP).await;
+    run("apply -f -", &APP.replace("/bin/true", "/bin/false")).await;
+    let revisions = run("get revisions -o wide -l dormouse.dev/app=docs", "").await;
+    let rows: Vec<Vec<&str>> = revisions
+        .lines()
+        .map(|line| line.split_whitespace().take(6).collect())
+        .collect();
+    assert_eq!(rows[0][..5], ["NAME", "APP", "REVISION", "IMAGE", "AGE"]);
+    assert_eq!(rows[1][..4], ["docs-1", "docs", "1", "<none>"]);
+    assert_eq!(rows[2][5], "/bin/false");
+    let condition = "{\"status\":{\"conditions\":[{\"type\":\"Progressing\",\"status\":\"True\",\"message\":\"\",\
+        \"reason\":\"NewRevisionAvailable\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}";
+    run(
+        &format!("patch app docs --subresource=status --type=merge -p {condition}"),
+        "",
+    )
+    .await;
+    let waited = run(
+        "wait app/docs --for=condition=Progressing --timeout=20s",
+        "",
+    )
+    .await;
+    assert_eq!(waited, "app.dormouse.dev/docs condition met\n");
+}

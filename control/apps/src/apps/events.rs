@@ -10,7 +10,7 @@ use super::turn::Turn;
 use super::{Apps, RETRY_AFTER};
 use crate::action::{Action, Failure};
 use crate::backoff::RESET_AFTER;
-use crate::event::Change;
+use crate::event::{Change, RevisionRead};
 use crate::member::Member;
 use crate::plan;
 use crate::record::ms;
@@ -142,6 +142,7 @@ impl Apps {
             if record.members.values().any(stable) {
                 record.backoff.clear();
             }
+            record.clear_earlier_backoff(turn.now);
             if before != (record.want, record.serve) || !record.is_steady() {
                 self.plan(vip, turn);
             }
@@ -215,6 +216,22 @@ impl Apps {
             record.kpa.set_activator_in_path(ms(turn.now), true);
         }
         record.reconcile(turn.now);
+        self.plan(vip, turn);
+    }
+
+    /// The read of the revision to which an app falls back has ended. One that failed is repeated by the next plan.
+    pub(super) fn revision_read(&mut self, vip: u32, read: RevisionRead, turn: &mut Turn) {
+        let Some(record) = self.records.get_mut(&vip) else {
+            return;
+        };
+        match read {
+            RevisionRead::Failed => {
+                record.rollout.is_read = false;
+                return;
+            }
+            RevisionRead::Absent => record.revision_read(None),
+            RevisionRead::Found(revision) => record.revision_read(Some(revision.as_ref())),
+        }
         self.plan(vip, turn);
     }
 

@@ -572,6 +572,7 @@ proptest! {
         let mut world = scaled(&json!({
             "window": "6s", "targetBurstCapacity": burst, "target": 10, "containerConcurrency": limit, "max": 4,
         }));
+        world.edit(|spec| spec.progress_deadline_seconds = 5);
         for (step, number) in steps {
             world.step(step, number);
         }

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 
 use dormouse_cluster::Key;
+use dormouse_cluster::revision::key_of;
 
+use crate::action::Action;
 use crate::member::Member;
 use crate::record::AppRecord;
 
@@ -14,18 +16,19 @@ const SURGE_DIVISOR: usize = 4;
 struct Aim {
     /// Pods of the app's template.
     current: usize,
-    /// Ready pods of earlier templates: those that no ready pod of the app's template replaces yet.
+    /// Pods of earlier templates: while the app falls back to one, all; else the ready ones that no ready pod of the app's template
+    /// replaces yet.
     earlier: usize,
 }
 
 fn aim(record: &AppRecord) -> Aim {
     let wanted = record.wanted();
-    let ready = |is_current| {
-        let live = live(record, is_current);
-        live.filter(|(_, member)| member.address().is_some())
-            .count()
+    let (current, earlier) = record.ready_by_template();
+    let earlier = if record.falls_back() {
+        wanted
+    } else {
+        earlier.min(wanted.saturating_sub(current))
     };
-    let earlier = ready(false).min(wanted.saturating_sub(ready(true)));
     let surge = wanted.div_ceil(SURGE_DIVISOR);
     Aim {
         current: wanted.min(wanted + surge - earlier),
@@ -41,14 +44,24 @@ fn live(record: &AppRecord, is_current: bool) -> impl Iterator<Item = (&Key, &Me
     })
 }
 
-/// Marks the pods to drain that are surplus. Pods of earlier templates that are not ready are.
+/// Marks the pods to drain that are surplus. Pods of earlier templates that are not ready are, unless the app falls back to theirs.
 pub(super) fn drain(record: &mut AppRecord) {
+    let is_useless = |(_, member): &(&Key, &Member)| {
+        member.address().is_none() && !record.falls_back_to(&member.template)
+    };
+    let useless = live(record, false).filter(is_useless);
+    let useless: Vec<Key> = useless.map(|(key, _)| key.clone()).collect();
+    mark(record, useless);
     let aim = aim(record);
     let surplus: Vec<Key> = [(false, aim.earlier), (true, aim.current)]
         .into_iter()
         .flat_map(|(is_current, kept)| surplus(record, is_current, kept))
         .collect();
-    for key in surplus {
+    mark(record, surplus);
+}
+
+fn mark(record: &mut AppRecord, drained: Vec<Key>) {
+    for key in drained {
         if let Some(member) = record.members.get_mut(&key) {
             member.draining = true;
         }
@@ -82,4 +95,24 @@ pub(super) fn missing(record: &AppRecord) -> usize {
         aim.current
     };
     most.saturating_sub(live)
+}
+
+/// The number of pods that are to be added of the template to which the app falls back.
+pub(super) fn missing_earlier(record: &AppRecord) -> usize {
+    if !record.falls_back() {
+        return 0;
+    }
+    let live = live(record, false).count();
+    record.wanted().saturating_sub(live)
+}
+
+/// Reads the revision to which the app falls back, if pods of it are missing and its template is not known.
+pub(super) fn read(record: &mut AppRecord) -> Option<Action> {
+    let missing = missing_earlier(record);
+    let number = record.rollout.to_read().filter(|_| missing > 0)?;
+    record.rollout.is_read = true;
+    Some(Action::ReadRevision {
+        vip: record.vip,
+        revision: key_of(&record.key, number),
+    })
 }

@@ -13,7 +13,7 @@ use super::random::Random;
 use super::store::Store;
 use super::{TICK, Without, log};
 use crate::actuator::convert::{app_status, entry_message};
-use crate::event::{AppRead, Event, Input};
+use crate::event::{AppRead, Event, Input, RevisionRead};
 use crate::nodes;
 use crate::pod;
 
@@ -178,6 +178,14 @@ impl Calls {
                     None => AppRead::Absent,
                 };
                 reply.inputs.push(Event::AppRead { vip, read }.into());
+            }
+            Job::ReadRevision { vip, revision } => {
+                let read = match store.revisions.get(&revision) {
+                    _ if lost => RevisionRead::Failed,
+                    Some(found) => RevisionRead::Found(Box::new(found.clone())),
+                    None => RevisionRead::Absent,
+                };
+                reply.inputs.push(Event::RevisionRead { vip, read }.into());
             }
             Job::Create { vip, pod } => self.create(vip, *pod, lost, now, store, &mut reply),
             Job::Publish {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dormouse_cluster::{Key, State};
+use dormouse_cluster::{App, Key, State};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::activator::{Refusal, Request};
@@ -274,7 +274,15 @@ impl World {
         let asleep = |vip: &u32| {
             // The second app's target is one request for more than one pod.
             let app = self.store.apps.get(&key(*vip));
-            app.is_some_and(|app| app.spec.scale.min == 0) && *vip != 2 && !self.backs_off(*vip)
+            // One whose template was never ready wakes with the one before, too.
+            let is_ready = |app: &App| {
+                let status = app.status.as_ref();
+                let ready = status.and_then(|status| status.ready_revision);
+                ready.is_none_or(|ready| ready == app.revision_number())
+            };
+            app.is_some_and(|app| app.spec.scale.min == 0 && is_ready(app))
+                && *vip != 2
+                && !self.backs_off(*vip)
         };
         let Some(vip) = (1..=APPS).find(asleep) else {
             return Ok(());

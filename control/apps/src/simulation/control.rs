@@ -359,6 +359,7 @@ fn vip_of(action: &Action) -> u32 {
     match action {
         Action::Create { vip, .. }
         | Action::Read { vip, .. }
+        | Action::ReadRevision { vip, .. }
         | Action::Publish { vip, .. }
         | Action::Announce { vip, .. }
         | Action::Absent { vip }

@@ -9,13 +9,17 @@ use dormouse_fleet::proto::PodStatus;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::action::{Action, Entry, Status};
-use crate::event::{AppRead, Event, Input};
+use crate::event::{AppRead, Event, Input, RevisionRead};
 use crate::nodes::ConnectedNode;
 
 pub(super) enum Job {
     Read {
         vip: u32,
         app: Key,
+    },
+    ReadRevision {
+        vip: u32,
+        revision: Key,
     },
     Create {
         vip: u32,
@@ -45,6 +49,7 @@ impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { vip, .. } => write!(f, "read VIP {vip}"),
+            Self::ReadRevision { revision, .. } => write!(f, "read revision {revision}"),
             Self::Create { pod, .. } => write!(f, "create {}", pod.key()),
             Self::Publish {
                 vip, status, entry, ..
@@ -73,6 +78,7 @@ impl Job {
     pub(super) fn of(action: Action) -> Option<Self> {
         Some(match action {
             Action::Read { vip, app } => Self::Read { vip, app },
+            Action::ReadRevision { vip, revision } => Self::ReadRevision { vip, revision },
             Action::Create { vip, pod } => Self::Create { vip, pod },
             Action::Publish {
                 vip,
@@ -123,6 +129,10 @@ impl Job {
             Self::Read { vip, .. } => Event::AppRead {
                 vip,
                 read: AppRead::Failed,
+            },
+            Self::ReadRevision { vip, .. } => Event::RevisionRead {
+                vip,
+                read: RevisionRead::Failed,
             },
             Self::Create { vip, pod } => Event::Created {
                 vip,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dormouse_cluster::{App, AppSpec, Change, Key, Object, StoredApp};
+use dormouse_cluster::{App, AppSpec, Change, Key, Object, Revision, StoredApp, history};
 use dormouse_fleet::Boottime;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
@@ -20,6 +20,7 @@ pub(super) struct Store {
     /// The newest control's epoch.
     pub(super) epoch: u64,
     pub(super) apps: BTreeMap<Key, App>,
+    pub(super) revisions: BTreeMap<Key, Revision>,
     pub(super) pods: BTreeMap<Key, Arc<Pod>>,
     pub(super) nodes: BTreeMap<Key, Node>,
     pub(super) log: Vec<Written>,
@@ -51,7 +52,16 @@ impl Store {
             app.metadata.uid = Some(uid);
             app
         });
+        let old = app.clone();
         app.spec = spec;
+        if old.spec.template() != app.spec.template() {
+            let known = self.revisions.values();
+            let known: Vec<_> = known.filter(|one| one.spec.app == name).cloned().collect();
+            let change = history::change(&old, app.clone(), &known);
+            *app = change.app;
+            let written = change.written.into_iter();
+            self.revisions.extend(written.map(|one| (one.key(), one)));
+        }
         self.app_written(at, &key);
     }
 
@@ -76,6 +86,7 @@ impl Store {
 
     pub(super) fn remove_app(&mut self, at: Boottime, key: &Key) {
         if self.apps.remove(key).is_some() {
+            self.revisions.retain(|_, one| one.spec.app != key.name);
             self.next();
             self.written(at, Change::App(key.clone(), None));
         }

@@ -102,6 +102,7 @@ pub(super) fn spec(vip: u32, min: u32, release: u64) -> AppSpec {
     .unwrap();
     spec.scale.window = dormouse_cluster::Period::seconds(1);
     spec.scale.max = 3;
+    spec.progress_deadline_seconds = 1;
     spec.scale.min = min;
     spec
 }

@@ -15,6 +15,14 @@ fn app(image: &str, revision: Option<u32>, limit: u32) -> App {
     serde_json::from_value(app).unwrap()
 }
 
+impl Change {
+    /// The numbers of the revision before and of the new one.
+    fn numbers(&self) -> (u32, u32) {
+        let status = self.app.status.clone().unwrap();
+        (status.previous_revision.unwrap(), status.revision.unwrap())
+    }
+}
+
 /// A history: each image is that of a revision, the first of revision 1.
 fn known(images: &[&str]) -> Vec<Revision> {
     let numbers = 1..;
@@ -33,8 +41,8 @@ fn names(keys: &[Key]) -> Vec<&str> {
 
 #[test]
 fn the_second_template_writes_the_revisions_of_both() {
-    let change = change(&app("a", None, 10), &app("b", None, 10), &[]);
-    assert_eq!((change.before, change.number), (1, 2));
+    let change = change(&app("a", None, 10), app("b", None, 10), &[]);
+    assert_eq!(change.numbers(), (1, 2));
     assert_eq!(numbers(&change.written), [1, 2]);
     let images = change.written.iter();
     let images: Vec<_> = images
@@ -52,33 +60,33 @@ fn the_second_template_writes_the_revisions_of_both() {
 #[test]
 fn a_template_that_the_app_had_before_makes_no_other_revision() {
     let known = known(&["a", "b", "c"]);
-    let change = change(&app("c", Some(3), 10), &app("a", Some(3), 10), &known);
-    assert_eq!((change.before, change.number), (3, 1));
+    let change = change(&app("c", Some(3), 10), app("a", Some(3), 10), &known);
+    assert_eq!(change.numbers(), (3, 1));
     assert!(change.written.is_empty() && change.deleted.is_empty());
 }
 
 #[test]
 fn a_number_is_not_used_again_after_a_return_to_an_earlier_template() {
     let known = known(&["a", "b", "c"]);
-    let change = change(&app("a", Some(1), 10), &app("d", Some(1), 10), &known);
-    assert_eq!((change.before, change.number), (1, 4));
+    let change = change(&app("a", Some(1), 10), app("d", Some(1), 10), &known);
+    assert_eq!(change.numbers(), (1, 4));
     assert_eq!(numbers(&change.written), [4]);
 }
 
 #[test]
 fn the_oldest_revisions_beyond_the_limit_are_deleted() {
     let known = known(&["a", "b", "c", "d"]);
-    let change = change(&app("d", Some(4), 2), &app("e", Some(4), 2), &known);
-    assert_eq!(change.number, 5);
+    let change = change(&app("d", Some(4), 2), app("e", Some(4), 2), &known);
+    assert_eq!(change.numbers(), (4, 5));
     assert_eq!(names(&change.deleted), ["web-1", "web-2"]);
 }
 
 #[test]
 fn the_revision_that_serves_and_the_one_before_are_kept_beyond_the_limit() {
     let known = known(&["a", "b", "c", "d"]);
-    let mut old = app("d", Some(4), 0);
-    old.status.as_mut().unwrap().ready_revision = Some(2);
-    let change = change(&old, &app("e", Some(4), 0), &known);
+    let mut new = app("e", Some(4), 0);
+    new.status.as_mut().unwrap().ready_revision = Some(2);
+    let change = change(&app("d", Some(4), 0), new, &known);
     assert_eq!(names(&change.deleted), ["web-1", "web-3"]);
 }
 

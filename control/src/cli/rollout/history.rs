@@ -5,7 +5,7 @@ use dormouse_cluster::{App, Revision, history};
 use dormouse_command::{Columns, CommandError, Exit, OutputFormat, write_value};
 use serde_json::{Value, json};
 
-use super::{Target, current, decoded, read};
+use super::{Target, decoded, read};
 use crate::cli::Context;
 use crate::cli::codes::Code;
 use crate::cli::resource::{REVISION, encoded};
@@ -86,7 +86,7 @@ async fn list(name: &str, app: &App, context: &Context) -> Result<Vec<Revision>,
     let mut all = all?;
     all.sort_by_key(|revision| revision.spec.revision);
     if all.is_empty() {
-        all.push(history::revision(app, current(app)));
+        all.push(history::revision(app, app.revision_number()));
     }
     Ok(all)
 }
@@ -94,7 +94,7 @@ async fn list(name: &str, app: &App, context: &Context) -> Result<Vec<Revision>,
 fn row(revision: &Revision, app: &App) -> Vec<String> {
     let spec = &revision.spec;
     let status = app.status.clone().unwrap_or_default();
-    let is_current = spec.revision == current(app);
+    let is_current = spec.revision == app.revision_number();
     let is_ready = status.ready_revision == Some(spec.revision);
     let state = match (is_current, is_ready) {
         (true, true) => "current",

@@ -8,7 +8,7 @@ use dormouse_cluster::{App, State};
 use dormouse_command::{CommandError, Exit};
 use tokio::time::{Instant, sleep};
 
-use super::{Target, current, read};
+use super::{Target, read};
 use crate::cli::Context;
 use crate::cli::codes::Code;
 
@@ -81,7 +81,7 @@ fn failure(name: &str, text: &str, context: &Context) -> CommandError {
 
 fn outcome(app: &App) -> Outcome {
     let status = app.status.clone().unwrap_or_default();
-    let number = current(app);
+    let number = app.revision_number();
     if (status.state, status.wanted) == (State::Asleep, 0) {
         let text = if status.ready_revision == Some(number) {
             format!("revision {number} is rolled out, and sleeps")

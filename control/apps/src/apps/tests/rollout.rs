@@ -228,6 +228,10 @@ fn the_status_shows_the_progress_of_a_rollout() {
     } = status.progress;
     assert_eq!(state, ProgressState::RollingOut);
     assert_eq!((revision, ready, earlier, wanted), (3, 0, 2, 2));
+    let record = &world.apps.records[&world::VIP];
+    let explained = crate::explain::explain(record, None, world.now)["topics"].to_string();
+    let lines = "revision 3: 0 of 2 pods are ready; ready pods of earlier revisions: 2\",\"revision 1 gets the wanted pods";
+    assert!(explained.contains(lines), "{explained}");
     world.ready_all();
     assert_eq!(world.status().ready_revision, Some(3));
     assert_eq!(progress(&world).state, ProgressState::RollingOut);
@@ -314,4 +318,156 @@ fn a_sleeping_app_waits_for_its_next_wake() {
         ("Unknown", "Asleep")
     );
     assert_eq!(condition.message, "revision 3 starts with the next wake");
+}
+
+/// Seconds pass, in which no pod gets ready.
+fn pass(world: &mut World, seconds: u32) {
+    for _ in 0..seconds {
+        world.execute_all();
+        world.tick(0.0);
+    }
+    world.execute_all();
+}
+
+/// The pods of releases from the second on that are to run are reported to be so, except those of this one.
+fn ready_but(world: &mut World, release: u16) {
+    let broken = of_release(world, release);
+    world.ready_some(|pod| !broken.contains(pod));
+}
+
+#[test]
+fn a_serving_revision_is_scaled_and_repaired_while_the_new_one_is_not_ready() {
+    let mut world = awake(2);
+    let first = world.pods.keys().next().unwrap().clone();
+    world.release(2);
+    world.execute_all();
+    world.fail(&first, "Error");
+    world.execute_all();
+    world.edit(|spec| spec.scale.min = 4);
+    pass(&mut world, 2);
+    ready_but(&mut world, 2);
+    assert_eq!(of_release(&world, 2).len(), 1);
+    assert_eq!((world.pods.len(), world.status().ready), (5, 4));
+    assert_eq!(world.entry().backends.len(), 4);
+    for _ in 0..5 {
+        world.ready_all();
+        world.execute_all();
+    }
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (4, 4));
+}
+
+/// An app that fell asleep with a release that was not ready within its deadline.
+fn asleep_with_a_broken_release() -> World {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.edit(|spec| spec.progress_deadline_seconds = 3);
+    world.release(2);
+    while !world.is_asleep() {
+        pass(&mut world, 1);
+    }
+    let app = world.app.as_ref().unwrap();
+    let condition = app.status.as_ref().unwrap().condition("Progressing");
+    assert_eq!(condition.unwrap().reason, "ProgressDeadlineExceeded");
+    world
+}
+
+#[test]
+fn an_app_with_a_release_that_was_never_ready_wakes_with_the_one_before() {
+    for restarts in [false, true] {
+        let mut world = asleep_with_a_broken_release();
+        if restarts {
+            world.restart();
+        }
+        world.demand();
+        world.execute_all();
+        ready_but(&mut world, 2);
+        assert_eq!((world.pods.len(), of_release(&world, 2).len()), (2, 1));
+        assert_eq!(
+            (world.status().state, world.status().ready),
+            (State::Awake, 1)
+        );
+        assert_eq!(world.entry().backends.len(), 1);
+        world.ready_all();
+        world.execute_all();
+        assert_eq!(
+            (world.pods.len(), of_release(&world, 2).len()),
+            (1, 1),
+            "it is repaired"
+        );
+    }
+}
+
+#[test]
+fn an_app_whose_earlier_revision_is_gone_wakes_with_its_own() {
+    let mut world = asleep_with_a_broken_release();
+    world.revisions.clear();
+    world.demand();
+    world.execute_all();
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (1, 1));
+    assert_eq!(world.status().ready_revision, None);
+}
+
+#[test]
+fn an_app_wakes_with_the_revision_before_after_three_failures_of_its_own() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    while !world.is_asleep() {
+        pass(&mut world, 1);
+    }
+    world.release(2);
+    world.demand();
+    world.execute_all();
+    assert_eq!((world.pods.len(), of_release(&world, 2).len()), (1, 1));
+    for _ in 0..30 {
+        for pod in of_release(&world, 2) {
+            world.fail(&pod, "Error");
+        }
+        world.demand();
+        world.tick(1.0);
+        world.execute_all();
+    }
+    ready_but(&mut world, 2);
+    assert_eq!(
+        (world.status().state, world.status().ready),
+        (State::Awake, 1)
+    );
+}
+
+#[test]
+fn a_paused_app_wakes_with_the_revision_that_was_ready() {
+    let mut world = small();
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.edit(|spec| spec.paused = true);
+    world.release(2);
+    while !world.is_asleep() {
+        pass(&mut world, 1);
+    }
+    world.demand();
+    world.execute_all();
+    assert!(world.pods.len() == 1 && of_release(&world, 2).is_empty());
+    world.ready_all();
+    world.edit(|spec| spec.paused = false);
+    world.execute_all();
+    assert_eq!(of_release(&world, 2).len(), 1);
+}
+
+#[test]
+fn pods_have_the_name_of_their_revision() {
+    let mut world = awake(1);
+    world.release(2);
+    world.execute_all();
+    let label = |key: &Key| {
+        let labels = world.pods[key].metadata.labels.clone().unwrap();
+        labels[pod::REVISION_LABEL].clone()
+    };
+    assert_eq!(label(&of_release(&world, 2)[0]), "web-3");
+    let mut names: Vec<String> = world.pods.keys().map(label).collect();
+    names.sort();
+    assert_eq!(names, ["web-1", "web-3"]);
 }

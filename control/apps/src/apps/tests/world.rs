@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use dormouse_activator::link::Load;
-use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object, StoredApp};
+use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object, Revision, StoredApp, history};
 
 use dormouse_fleet::proto::{self, PodStatus, Stages, pod_status::Phase};
 use dormouse_fleet::root::Event as FleetEvent;
@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::*;
 use crate::action::{Entry, Route, Status};
 use crate::actuator::convert::app_status;
-use crate::event::AppRead;
+use crate::event::{AppRead, RevisionRead};
 
 /// The app's VIP index.
 pub(super) const VIP: u32 = 1;
@@ -25,6 +25,8 @@ pub(super) struct World {
     pub(super) revision: u64,
     pub(super) app: Option<App>,
     pub(super) pods: BTreeMap<Key, Pod>,
+    /// The revisions in the store.
+    pub(super) revisions: BTreeMap<Key, Revision>,
     todo: VecDeque<Action>,
     pub(super) entries: Vec<(u64, Entry)>,
     settled: u64,
@@ -58,6 +60,7 @@ impl World {
             revision: 1,
             app: Some(app),
             pods: BTreeMap::new(),
+            revisions: BTreeMap::new(),
             todo: VecDeque::new(),
             entries: Vec::new(),
             settled: 0,
@@ -194,6 +197,13 @@ impl World {
         self.now = Boottime(self.now.0 + 1_000_000);
         match action {
             Action::Read { vip, .. } => self.read(vip),
+            Action::ReadRevision { vip, revision } => {
+                let read = match self.revisions.get(&revision) {
+                    Some(found) => RevisionRead::Found(Box::new(found.clone())),
+                    None => RevisionRead::Absent,
+                };
+                self.event(Event::RevisionRead { vip, read });
+            }
             Action::Create { vip, pod } => self.create(vip, *pod),
             Action::Publish {
                 vip,
@@ -370,8 +380,10 @@ impl World {
         let app = self.app.as_mut().unwrap();
         if app.spec.container.image != image {
             let status = app.status.get_or_insert_default();
-            status.revision = Some(u32::from(number) + 1);
+            let before = status.revision.replace(u32::from(number) + 1);
             status.conditions.clear();
+            let revision = history::revision(app, before.unwrap_or(1));
+            self.revisions.insert(revision.key(), revision);
         }
         self.edit(|spec| spec.container.image = image);
     }
@@ -568,9 +580,14 @@ impl World {
     }
 
     pub(super) fn ready_all(&mut self) {
+        self.ready_some(|_| true);
+    }
+
+    /// These pods are ready.
+    pub(super) fn ready_some(&mut self, is_one: impl Fn(&Key) -> bool) {
         for key in self.pods.keys().cloned().collect::<Vec<_>>() {
             let seen = pod::observe(&self.pods[&key]);
-            if seen.ready.is_none() && seen.ended.is_none() {
+            if is_one(&key) && seen.ready.is_none() && seen.ended.is_none() {
                 self.reported(&key, Phase::Running, "");
             }
         }
@@ -651,7 +668,8 @@ impl World {
             }
             11 => self.node_down(),
             12 => self.execute_all(),
-            13 => self.release(number % 3),
+            13 if number.is_multiple_of(5) => self.edit(|spec| spec.paused = !spec.paused),
+            13 => self.release(number % 3 + 1),
             _ => {
                 for _ in 0..number % 8 {
                     self.tick(0.0);
