@@ -1,13 +1,19 @@
 //! An app's change from one template to another, as its record shows it.
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_cluster::app::PROGRESSING;
+#[cfg(test)]
+use dormouse_cluster::Key;
 use dormouse_cluster::{App, AppStatus, Revision};
 use dormouse_fleet::Boottime;
 
 use crate::backoff::{Backoff, RESET_AFTER};
+#[cfg(test)]
+use crate::member::Member;
 use crate::pod;
 use crate::progress::{Progress, ProgressState};
 use crate::record::AppRecord;
@@ -169,13 +175,15 @@ impl AppRecord {
 
     /// The numbers of ready pods of the app's template, and of earlier ones.
     pub(crate) fn ready_by_template(&self) -> (usize, usize) {
-        let ready = self
-            .members
-            .values()
-            .filter(|member| member.address().is_some());
-        let (current, earlier): (Vec<_>, Vec<_>) =
-            ready.partition(|member| member.template == self.template);
-        (current.len(), earlier.len())
+        let members = self.members.values();
+        let ready = members.filter(|member| member.address().is_some());
+        ready.fold((0, 0), |(current, earlier), member| {
+            if member.template == self.template {
+                (current + 1, earlier)
+            } else {
+                (current, earlier + 1)
+            }
+        })
     }
 
     /// Notes the progress of the rollout; returns whether it has become overdue.
@@ -239,6 +247,30 @@ impl AppRecord {
             ready,
             earlier,
             wanted,
+        }
+    }
+}
+
+#[cfg(test)]
+impl AppRecord {
+    /// What must be true after each event: a ready pod that could stay leaves only if as many pods as are wanted are ready without
+    /// it. `before` are the pods before the event.
+    pub(crate) fn check_successors(&self, before: &BTreeMap<Key, Member>) -> Result<(), String> {
+        let uid = self.app.as_ref().and_then(|app| app.metadata.uid.as_deref());
+        let mut members = self.members.iter();
+        let left = members.find(|(key, member)| {
+            let known = before.get(*key);
+            let was_ready = known.is_some_and(|member| member.address().is_some());
+            let seen = member.seen.as_ref();
+            let is_ready = seen.is_some_and(|seen| seen.ready.is_some() && !seen.terminating);
+            was_ready && is_ready && member.draining && !member.failed && member.is_owned(uid)
+        });
+        let (ready, wanted) = (self.ready(), self.wanted());
+        match left {
+            Some((pod, _)) if usize::try_from(ready).is_ok_and(|ready| ready < wanted) => {
+                Err(format!("{pod} leaves, and {ready} of {wanted} pods are ready"))
+            }
+            _ => Ok(()),
         }
     }
 }

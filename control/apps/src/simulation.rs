@@ -76,6 +76,8 @@ enum Without {
     RepeatedDemand,
     /// A pod whose creation had no response is its app's when it appears.
     AdoptedCreate,
+    /// Ready pods of an earlier template leave only for ready successors.
+    Successors,
     /// The writes of a node follow one another: its loss is not written after its return.
     NodeWritesInOrder,
 }
@@ -243,6 +245,7 @@ fn leaving_out_any_rule_is_detected() {
         Without::LinkInOrder,
         Without::RepeatedDemand,
         Without::AdoptedCreate,
+        Without::Successors,
         Without::NodeWritesInOrder,
     ] {
         match run_all(seeds(SEEDS), without) {

@@ -1,6 +1,6 @@
 //! One control of the simulation: the real controller, fleet root and link root, driven as their loops drive them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::controller::input_of;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
+use crate::member::Member;
 use crate::record::AppRecord;
 use crate::shards::Shards;
 use crate::shared::Shared;
@@ -60,6 +61,8 @@ pub(super) struct Control {
     /// Pods whose creation had no response.
     unanswered: BTreeSet<Key>,
     without: Without,
+    /// A rule that an event has violated.
+    pub(super) violation: Option<String>,
 }
 
 /// What a control works with.
@@ -123,6 +126,7 @@ impl Control {
             overdue_at: Some(now + OVERDUE),
             unanswered: BTreeSet::new(),
             without,
+            violation: None,
         }
     }
 
@@ -278,7 +282,12 @@ impl Control {
     }
 
     fn apply(&mut self, shard: usize, event: ShardEvent, outside: &mut Outside<'_>) {
+        let before = self.members(shard);
+        if self.without == Without::Successors {
+            self.drain_earlier(shard);
+        }
         let mut effects = self.apps[shard].apply(outside.now, event);
+        self.check_successors(shard, &before);
         if effects.ports_moved
             && let Some(ports) = self.shared.ports.lock().take_changed()
         {
@@ -290,6 +299,31 @@ impl Control {
             self.execute(action, outside);
         }
         self.admitted(effects.admitted, outside);
+    }
+
+    /// The pods of the apps of a shard, by VIP.
+    fn members(&self, shard: usize) -> BTreeMap<u32, BTreeMap<Key, Member>> {
+        let records = self.apps[shard].records.iter();
+        records.map(|(vip, record)| (*vip, record.members.clone())).collect()
+    }
+
+    /// Pods of earlier templates leave at once.
+    fn drain_earlier(&mut self, shard: usize) {
+        for record in self.apps[shard].records.values_mut() {
+            let template = &record.template;
+            let earlier = record.members.values_mut();
+            for member in earlier.filter(|member| member.template != *template) {
+                member.draining = true;
+            }
+        }
+    }
+
+    fn check_successors(&mut self, shard: usize, before: &BTreeMap<u32, BTreeMap<Key, Member>>) {
+        for (vip, before) in before {
+            let record = self.apps[shard].records.get(vip);
+            let checked = record.map_or(Ok(()), |record| record.check_successors(before));
+            self.violation = self.violation.take().or(checked.err());
+        }
     }
 
     /// It is the turn of apps of these shards.
