@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_cluster::app::PROGRESSING;
 #[cfg(test)]
 use dormouse_cluster::Key;
+use dormouse_cluster::app::PROGRESSING;
 use dormouse_cluster::{App, AppStatus, Revision};
 use dormouse_fleet::Boottime;
 
@@ -256,7 +256,10 @@ impl AppRecord {
     /// What must be true after each event: a ready pod that could stay leaves only if as many pods as are wanted are ready without
     /// it. `before` are the pods before the event.
     pub(crate) fn check_successors(&self, before: &BTreeMap<Key, Member>) -> Result<(), String> {
-        let uid = self.app.as_ref().and_then(|app| app.metadata.uid.as_deref());
+        let uid = self
+            .app
+            .as_ref()
+            .and_then(|app| app.metadata.uid.as_deref());
         let mut members = self.members.iter();
         let left = members.find(|(key, member)| {
             let known = before.get(*key);
@@ -267,9 +270,9 @@ impl AppRecord {
         });
         let (ready, wanted) = (self.ready(), self.wanted());
         match left {
-            Some((pod, _)) if usize::try_from(ready).is_ok_and(|ready| ready < wanted) => {
-                Err(format!("{pod} leaves, and {ready} of {wanted} pods are ready"))
-            }
+            Some((pod, _)) if usize::try_from(ready).is_ok_and(|ready| ready < wanted) => Err(
+                format!("{pod} leaves, and {ready} of {wanted} pods are ready"),
+            ),
             _ => Ok(()),
         }
     }

@@ -80,7 +80,8 @@ pub struct AppSpec {
     /// Autoscaling.
     #[serde(default)]
     pub scale: Scale,
-    /// Number of earlier revisions that are kept, besides those that an undo returns to or that still serve; at most 100.
+    /// Number of earlier revisions that are kept, at most 100. The one that was ready last and the one before the app's own are kept
+    /// in any case.
     #[serde(
         default = "revision_history_limit_default",
         skip_serializing_if = "is_revision_history_limit_default"

@@ -69,7 +69,11 @@ impl World {
 
     /// Everything that is true in each step, besides packets.
     pub(super) fn check(&mut self) -> Result<(), String> {
-        if let Some(violation) = self.controls.iter().find_map(|control| control.violation.clone()) {
+        if let Some(violation) = self
+            .controls
+            .iter()
+            .find_map(|control| control.violation.clone())
+        {
             return Err(violation);
         }
         if self.processes.cut > 0 {

@@ -304,7 +304,9 @@ impl Control {
     /// The pods of the apps of a shard, by VIP.
     fn members(&self, shard: usize) -> BTreeMap<u32, BTreeMap<Key, Member>> {
         let records = self.apps[shard].records.iter();
-        records.map(|(vip, record)| (*vip, record.members.clone())).collect()
+        records
+            .map(|(vip, record)| (*vip, record.members.clone()))
+            .collect()
     }
 
     /// Pods of earlier templates leave at once.
