@@ -5,6 +5,7 @@ mod cni;
 mod dataplane;
 mod flood;
 mod lines;
+mod logs;
 mod percentile;
 mod store;
 mod wake;
@@ -57,11 +58,12 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, &[])),
     ("flood", Bench::Nodes(flood::run, flood::GROUPS)),
+    ("logs", Bench::Plain(logs::run)),
     ("store", Bench::Plain(store::run)),
     ("wake", Bench::Nodes(wake::run, &[])),
 ];

@@ -58,7 +58,25 @@ pub(crate) fn first_request(cluster: &mut Cluster) -> Result<Vec<Row>> {
         Row::measured("  in", took.as_secs_f64() * 1e3, "ms"),
     ];
     rows.extend(timeline(cluster)?);
+    rows.push(output(cluster)?);
     Ok(rows)
+}
+
+/// What the app wrote about the request is in its log, which control reads from the pod's node.
+fn output(cluster: &Cluster) -> Result<Row> {
+    let object = format!("app/{}", DOCS.name);
+    let request = format!("\"GET /{PAGE} HTTP/1.1\" 200");
+    let interrupt = cluster.interrupt().clone();
+    let log = interrupt.wait_for("the app's log", PATIENCE, || {
+        let log = cluster.dormouse(&["logs", &object])?;
+        Ok(log.contains(&request).then_some(log))
+    })?;
+    let lines = format!("{} lines", log.lines().count());
+    Ok(Row::claim(
+        "dormouse logs prints what the app wrote",
+        true,
+        &lines,
+    ))
 }
 
 /// The wake's timeline has a time for every stage, on one clock; the first is from the kernel.
