@@ -73,7 +73,7 @@ impl Table {
             columns: R::COLUMNS,
             wide,
             headings,
-            aligned: Columns::default(),
+            aligned: Columns::for_screen(),
         };
         if headings {
             table.fit(&table.column_names());

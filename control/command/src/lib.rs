@@ -4,9 +4,11 @@
 mod error;
 mod exit;
 mod format;
+mod screen;
 mod table;
 
 pub use error::{CommandError, error_chain, root_cause};
 pub use exit::Exit;
 pub use format::{ListFormat, OutputFormat, write_value};
+pub use screen::{screen_width, wrap};
 pub use table::Columns;

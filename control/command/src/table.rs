@@ -1,14 +1,33 @@
-//! Aligned columns, whose widths only grow: rows that a watch adds later stay aligned with those already printed.
+//! Aligned columns, whose widths only grow: rows that a watch adds later stay aligned with those already printed. On a narrow screen a
+//! row takes several lines, each with some of the columns.
 
 use std::io::{self, Write};
+use std::ops::Range;
+
+use super::screen::{screen_width, wrap};
+
+/// Spaces between two columns.
+const GAP: usize = 3;
+/// Spaces before the further lines of a row.
+const INDENT: usize = 2;
 
 /// The widths of a table's columns, in characters.
 #[derive(Debug, Default)]
 pub struct Columns {
     widths: Vec<usize>,
+    /// Width of the screen; none: each row is one line.
+    screen: Option<usize>,
 }
 
 impl Columns {
+    /// Columns that fit the screen on which they are written.
+    pub fn for_screen() -> Self {
+        Self {
+            screen: screen_width(),
+            ..Self::default()
+        }
+    }
+
     /// Widens the columns to hold `row`. To be called for every row before the first of them is written.
     pub fn fit(&mut self, row: &[String]) {
         // An empty cell is written as `-`.
@@ -21,13 +40,40 @@ impl Columns {
     /// Writes one row: three spaces between columns, none at the end, `-` for an empty cell. Control characters become
     /// spaces, because line breaks and escape sequences would break the table.
     pub fn write(&self, out: &mut dyn Write, row: &[String]) -> io::Result<()> {
-        let cells = row.iter().zip(&self.widths).map(|(cell, width)| {
-            let cell = cell.replace(|c: char| c.is_control(), " ");
-            let cell = if cell.is_empty() { "-" } else { &cell };
-            format!("{cell:<width$}   ")
-        });
-        let line: String = cells.collect();
-        writeln!(out, "{}", line.trim_end())
+        for columns in self.lines() {
+            let indent = if columns.start == 0 { 0 } else { INDENT };
+            let line: String = columns.map(|index| self.cell(row, index)).collect();
+            let width = self.screen.map(|screen| screen.saturating_sub(indent));
+            for (number, part) in wrap(line.trim_end(), width).iter().enumerate() {
+                let indent = if number == 0 { indent } else { INDENT };
+                writeln!(out, "{:indent$}{part}", "")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns of each line of a row: the same for all rows of these widths.
+    fn lines(&self) -> Vec<Range<usize>> {
+        let screen = self.screen.unwrap_or(usize::MAX);
+        let (mut lines, mut start, mut used) = (Vec::new(), 0, 0);
+        for (index, width) in self.widths.iter().enumerate() {
+            if index > start && used + width > screen {
+                lines.push(start..index);
+                (start, used) = (index, INDENT);
+            }
+            used += width + GAP;
+        }
+        lines.push(start..self.widths.len());
+        lines
+    }
+
+    /// A cell with the spaces after it.
+    fn cell(&self, row: &[String], index: usize) -> String {
+        let cell = row.get(index).map_or("", String::as_str);
+        let cell = cell.replace(|c: char| c.is_control(), " ");
+        let cell = if cell.is_empty() { "-" } else { &cell };
+        let width = self.widths[index] + GAP;
+        format!("{cell:<width$}")
     }
 }
 
@@ -35,11 +81,15 @@ impl Columns {
 mod tests {
     use super::*;
 
-    #[test]
-    fn columns_are_aligned_and_lines_end_without_spaces() {
-        let rows = [["NAME", "AGE"], ["a-long-name", "5s"], ["\x1bb", ""]];
-        let rows = rows.map(|row| row.map(String::from));
-        let mut columns = Columns::default();
+    fn written(rows: &[&[&str]], screen: Option<usize>) -> String {
+        let mut columns = Columns {
+            screen,
+            ..Columns::default()
+        };
+        let rows: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| row.iter().map(ToString::to_string).collect())
+            .collect();
         for row in &rows {
             columns.fit(row);
         }
@@ -47,9 +97,42 @@ mod tests {
         for row in &rows {
             columns.write(&mut text, row).unwrap();
         }
-        assert_eq!(
-            String::from_utf8(text).unwrap(),
-            "NAME          AGE\na-long-name   5s\n b            -\n"
-        );
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_without_spaces() {
+        let rows: [&[&str]; 3] = [&["NAME", "AGE"], &["a-long-name", "5s"], &["\x1bb", ""]];
+        let want = "NAME          AGE\na-long-name   5s\n b            -\n";
+        assert_eq!(written(&rows, None), want);
+        assert_eq!(written(&rows, Some(17)), want);
+    }
+
+    #[test]
+    fn on_a_narrow_screen_the_columns_of_a_row_are_on_several_lines() {
+        let rows: [&[&str]; 2] = [
+            &["NAME", "STATE", "READY", "VIP", "AGE"],
+            &["shop-frontend", "Asleep", "0", "fd00:10::1:17", "12d"],
+        ];
+        let want = "\
+NAME            STATE    READY
+  VIP             AGE
+shop-frontend   Asleep   0
+  fd00:10::1:17   12d
+";
+        assert_eq!(written(&rows, Some(40)), want);
+        assert_eq!(written(&rows, Some(80)).lines().count(), 2);
+    }
+
+    #[test]
+    fn a_cell_that_is_wider_than_the_screen_is_wrapped_at_words() {
+        let message = "no node has room for the pod: 3 of 3 nodes are full";
+        let rows: [&[&str]; 1] = [&["5s", "Warning", message]];
+        let want = "\
+5s   Warning
+  no node has room for the pod: 3 of 3
+  nodes are full
+";
+        assert_eq!(written(&rows, Some(40)), want);
     }
 }

@@ -1,10 +1,10 @@
 //! `dormouse explain`: the reasons for an app's scale and mode, from the running system, and the runbook of a code,
 //! from the binary.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::Args;
-use dormouse_command::{CommandError, Exit, OutputFormat, write_value};
+use dormouse_command::{CommandError, Exit, OutputFormat, screen_width, wrap, write_value};
 use serde_json::Value;
 
 use super::Context;
@@ -13,6 +13,8 @@ use super::resource::{self, APP};
 
 /// Narrowest column of topic names, in characters.
 const MARGIN_MIN: usize = 11;
+/// Width of the left column of a runbook, in characters.
+const RUNBOOK_MARGIN: usize = 9;
 
 /// The flags of `explain`.
 #[derive(Debug, Clone, Args)]
@@ -38,7 +40,10 @@ pub(super) fn offline(
         return Ok(None);
     };
     if let Some(text) = codes::runbook(word) {
-        write!(out, "{}\n{text}", word.to_uppercase())?;
+        writeln!(out, "{}", word.to_uppercase())?;
+        for line in text.lines() {
+            write_hanging(out, line)?;
+        }
         return Ok(Some(Exit::Yes));
     }
     let digits = word.get(2..).unwrap_or_default();
@@ -84,17 +89,28 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     let path = format!("{}/explain", APP.path_of(&context.namespace, name));
     let action = format!("explain app {}/{name}", context.namespace);
     let explanation = context.get(&path, &action).await?;
-    match arguments.output {
-        Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) => {
-            write_value(&mut context.out, &explanation, format)?;
-        }
-        _ => context.out.write_all(render(&explanation).as_bytes())?,
+    if let Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) = arguments.output {
+        write_value(&mut context.out, &explanation, format)?;
+    } else {
+        let text = render(&explanation, screen_width());
+        context.out.write_all(text.as_bytes())?;
     }
     Ok(Exit::Yes)
 }
 
-/// The explanation as text: topic names in the left column, their lines aligned in the right one.
-fn render(explanation: &Value) -> String {
+/// Writes a line of a runbook: its part is in the left column.
+fn write_hanging(out: &mut dyn Write, line: &str) -> io::Result<()> {
+    let (part, text) = line.split_at_checked(RUNBOOK_MARGIN).unwrap_or((line, ""));
+    let width = screen_width().map(|width| width.saturating_sub(RUNBOOK_MARGIN));
+    for (number, text) in wrap(text, width).iter().enumerate() {
+        let part = if number == 0 { part } else { "" };
+        writeln!(out, "{part:<RUNBOOK_MARGIN$}{text}")?;
+    }
+    Ok(())
+}
+
+/// The explanation as text: topic names in the left column, their lines aligned in the right one, wrapped to the screen's width.
+fn render(explanation: &Value, screen: Option<usize>) -> String {
     let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let subject = string(&explanation["subject"]);
     let subject = subject
@@ -119,7 +135,9 @@ fn render(explanation: &Value) -> String {
         .max(MARGIN_MIN);
     let mut text = String::new();
     for (name, lines) in &paragraphs {
-        for (index, line) in lines.iter().enumerate() {
+        let width = screen.map(|screen| screen.saturating_sub(margin));
+        let lines = lines.iter().flat_map(|line| wrap(line, width));
+        for (index, line) in lines.enumerate() {
             let name = if index == 0 { name.as_str() } else { "" };
             text.push_str(format!("{name:<margin$}{line}").trim_end());
             text.push('\n');
@@ -146,7 +164,15 @@ scale      want 2 = min
            no panic
 mode       proxy
 ";
-        assert_eq!(render(&explanation), want);
+        assert_eq!(render(&explanation, None), want);
+        let narrow = "\
+shop/web   awake, 2 ready of 2
+           wanted
+scale      want 2 = min
+           no panic
+mode       proxy
+";
+        assert_eq!(render(&explanation, Some(31)), narrow);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Table {
             namespaces,
             headings,
             shown: Vec::new(),
-            columns: Columns::default(),
+            columns: Columns::for_screen(),
         }
     }
 

@@ -3,7 +3,7 @@
 mod timeline;
 
 use clap::{Args, Subcommand};
-use dormouse_command::{CommandError, Exit, OutputFormat, write_value};
+use dormouse_command::{CommandError, Exit, OutputFormat, screen_width, write_value};
 use serde_json::Value;
 
 use super::Context;
@@ -64,7 +64,9 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         ));
     }
     for wake in &wakes[wakes.len().saturating_sub(timeline.last.max(1))..] {
-        context.out.write_all(timeline::render(wake).as_bytes())?;
+        context
+            .out
+            .write_all(timeline::render(wake, screen_width()).as_bytes())?;
     }
     Ok(Exit::Yes)
 }

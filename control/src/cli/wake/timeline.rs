@@ -1,10 +1,13 @@
 //! The chart of one wake: a line per stage, with a bar from the stage's start to its end on a time axis from the first
 //! packet to the first byte.
 
+use dormouse_command::wrap;
 use serde_json::Value;
 
-/// Length of the time axis, in characters.
-const BAR_WIDTH: f64 = 46.0;
+/// Length of the time axis in characters, on a screen that is wide enough, and on any.
+const BAR_WIDTHS: (usize, usize) = (46, 8);
+/// Width of the numbers beside the time axis and of the mark at its end, in characters.
+const NUMBERS_WIDTH: usize = 32;
 
 /// One stage of a wake.
 struct Stage {
@@ -24,26 +27,29 @@ pub(super) fn start_ns(wake: &Value) -> u64 {
         .unwrap_or(0)
 }
 
-/// The wake as text.
-pub(super) fn render(wake: &Value) -> String {
+/// The wake as text, wrapped to the screen's width.
+pub(super) fn render(wake: &Value, screen: Option<usize>) -> String {
+    let room = screen.map_or(BAR_WIDTHS.0, |screen| screen.saturating_sub(NUMBERS_WIDTH));
+    let bar_width = room.clamp(BAR_WIDTHS.1, BAR_WIDTHS.0);
     let stages = stages(wake);
     let total = stages.last().map_or(0.0, |stage| stage.at_ms);
     let field = |name: &str| wake[name].as_str().unwrap_or("?");
-    let mut text = format!(
-        "wake {}   first packet at {}   pod {} on {}   first byte after {total:.1} ms\n",
+    let heading = format!(
+        "wake {}   first packet at {}   pod {} on {}   first byte after {total:.1} ms",
         field("app"),
         field("seenNode"),
         field("pod"),
         field("node"),
     );
-    text.push_str("STAGE         AT ms   TOOK ms\n");
+    let mut text = wrap(&heading, screen).join("\n");
+    text.push_str("\nSTAGE         AT ms   TOOK ms\n");
     for stage in &stages {
         let line = format!(
             "{:<11}{:>8.1}{:>10.1}  {}",
             stage.name,
             stage.at_ms,
             stage.took_ms,
-            bar(stage, total)
+            bar(stage, total, bar_width)
         );
         text.push_str(line.trim_end());
         text.push('\n');
@@ -56,10 +62,11 @@ pub(super) fn render(wake: &Value) -> String {
         };
         let name = &slowest.name;
         let slowest = format!(
-            "slowest {name}: {share:.0}% of this wake      next: dormouse explain app {}\n",
+            "slowest {name}: {share:.0}% of this wake      next: dormouse explain app {}",
             field("app")
         );
-        text.push_str(&slowest);
+        text.push_str(&wrap(&slowest, screen).join("\n"));
+        text.push('\n');
     }
     text
 }
@@ -85,11 +92,11 @@ fn stages(wake: &Value) -> Vec<Stage> {
 }
 
 /// `=` for each column that the stage lasted, `|` if it was shorter than a column.
-fn bar(stage: &Stage, total_ms: f64) -> String {
+fn bar(stage: &Stage, total_ms: f64, width: usize) -> String {
     if total_ms <= 0.0 {
         return "|".to_owned();
     }
-    let column = |ms: f64| column(ms / total_ms);
+    let column = |ms: f64| column(ms / total_ms, width);
     let (from, to) = (column(stage.at_ms - stage.took_ms), column(stage.at_ms));
     let mark = if to > from {
         "=".repeat(to - from)
@@ -99,14 +106,14 @@ fn bar(stage: &Stage, total_ms: f64) -> String {
     format!("{}{mark}", " ".repeat(from))
 }
 
-/// The column at this share of the time axis.
+/// The column at this share of a time axis of this width.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a share clamped between 0 and 1, times the width, fits any integer"
 )]
-fn column(share: f64) -> usize {
-    (share.clamp(0.0, 1.0) * BAR_WIDTH).round() as usize
+fn column(share: f64, width: usize) -> usize {
+    (share.clamp(0.0, 1.0) * width as f64).round() as usize
 }
 
 #[cfg(test)]
@@ -136,14 +143,24 @@ ready          99.0      19.0                                       =========
 first byte    100.0       1.0                                                |
 slowest start: 55% of this wake      next: dormouse explain app shop/web
 ";
-        assert_eq!(render(&wake), want);
+        assert_eq!(render(&wake, None), want);
+        let narrow = render(&wake, Some(40));
+        assert!(
+            narrow.starts_with("wake shop/web   first packet at node-1\npod web-7c9f"),
+            "{narrow}"
+        );
+        assert!(narrow.lines().all(|line| line.len() <= 40), "{narrow}");
     }
 
     #[test]
     fn a_wake_with_missing_fields_is_drawn_without_a_panic() {
-        assert!(render(&json!({})).starts_with("wake ?"));
+        assert!(render(&json!({}), None).starts_with("wake ?"));
         assert!(
-            render(&json!({"stages": [{"name": "see", "ms": 0.0}, {"ms": 1}, 7]})).contains("see")
+            render(
+                &json!({"stages": [{"name": "see", "ms": 0.0}, {"ms": 1}, 7]}),
+                None
+            )
+            .contains("see")
         );
     }
 }
