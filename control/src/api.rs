@@ -8,6 +8,7 @@ mod fields;
 mod kind;
 mod log;
 mod negotiate;
+mod openapi;
 mod patch;
 mod query;
 mod read;
@@ -86,9 +87,13 @@ pub async fn serve(
 
 fn router(api: Arc<Api>) -> Router {
     let app = format!("{}/namespaces/{{namespace}}/apps/{{name}}", App::BASE);
+    let scale = get(write::scale::read)
+        .put(write::scale::replace)
+        .patch(write::scale::patch);
     let pod = format!("{}/namespaces/{{namespace}}/pods/{{name}}", Pod::BASE);
     Router::new()
         .merge(discovery::routes())
+        .merge(openapi::routes())
         .merge(namespaced::<App>())
         .merge(namespaced::<Revision>())
         .merge(namespaced::<Pod>())
@@ -97,6 +102,7 @@ fn router(api: Arc<Api>) -> Router {
         .route(&format!("{app}/explain"), get(read::explain))
         .route(&format!("{app}/wakes"), get(read::wakes))
         .route(&format!("{app}/logs"), get(log::list))
+        .route(&format!("{app}/scale"), scale)
         .route(&format!("{pod}/log"), get(log::read))
         .fallback(|| async { Failure::no_such_path() })
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })

@@ -75,9 +75,13 @@ fn core_resources() -> Value {
 }
 
 fn app_resources() -> Value {
+    let scale = json!({
+        "name": "apps/scale", "singularName": "", "namespaced": true, "group": "autoscaling", "version": "v1",
+        "kind": "Scale", "verbs": ["get", "patch", "update"],
+    });
     resources(
         "dormouse.dev/v1alpha1",
-        &[resource::<App>(), resource::<Revision>()],
+        &[resource::<App>(), vec![scale], resource::<Revision>()],
     )
 }
 

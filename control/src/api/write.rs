@@ -2,6 +2,7 @@
 
 mod draft;
 mod request;
+pub(super) mod scale;
 
 use std::sync::Arc;
 
@@ -62,7 +63,8 @@ pub(super) async fn replace<K: Kind>(
     request: WriteRequest,
 ) -> Result<Response, Failure> {
     let draft = request.json()?;
-    update::<K>(&api, &request, Subresource::Main, |_| Ok(draft.clone())).await
+    let stored = update::<K>(&api, &request, Subresource::Main, |_| Ok(draft.clone()));
+    Ok(Json(stored.await?).into_response())
 }
 
 /// Replaces an object's status.
@@ -71,7 +73,8 @@ pub(super) async fn replace_status<K: Kind>(
     request: WriteRequest,
 ) -> Result<Response, Failure> {
     let draft = request.json()?;
-    update::<K>(&api, &request, Subresource::Status, |_| Ok(draft.clone())).await
+    let stored = update::<K>(&api, &request, Subresource::Status, |_| Ok(draft.clone()));
+    Ok(Json(stored.await?).into_response())
 }
 
 /// Patches an object; an apply patch creates an object that does not exist.
@@ -86,10 +89,10 @@ pub(super) async fn patch<K: Kind>(
         draft::set_name::<K>(&mut draft, &mut request.key)?;
         return insert::<K>(&api, draft, &request).await;
     }
-    update::<K>(&api, &request, Subresource::Main, |current| {
+    let stored = update::<K>(&api, &request, Subresource::Main, |current| {
         patch.apply(current)
-    })
-    .await
+    });
+    Ok(Json(stored.await?).into_response())
 }
 
 /// Patches an object's status.
@@ -98,10 +101,10 @@ pub(super) async fn patch_status<K: Kind>(
     request: WriteRequest,
 ) -> Result<Response, Failure> {
     let patch = Patch::parse(&request.headers, &request.body)?;
-    update::<K>(&api, &request, Subresource::Status, |current| {
+    let stored = update::<K>(&api, &request, Subresource::Status, |current| {
         patch.apply(current)
-    })
-    .await
+    });
+    Ok(Json(stored.await?).into_response())
 }
 
 /// Deletes an object.
@@ -170,14 +173,14 @@ async fn insert<K: Kind>(
     Ok((StatusCode::CREATED, Json(storage::to_json(&object)?)).into_response())
 }
 
-/// Stores an object as changed by `change`; reads it again and retries after a conflict, unless the client's draft has
+/// Stores an object as changed by `change`, and returns it; reads it again and retries after a conflict, unless the client's draft has
 /// a resource version.
 async fn update<K: Kind>(
     api: &Api,
     request: &WriteRequest,
     subresource: Subresource,
     change: impl Fn(&Value) -> Result<Value, Failure> + Send + Sync,
-) -> Result<Response, Failure> {
+) -> Result<Value, Failure> {
     let key = &request.key;
     for _ in 0..ATTEMPTS_MAX {
         let object = existing::<K>(api, key).await?;
@@ -189,14 +192,14 @@ async fn update<K: Kind>(
         let new = draft::updated::<K>(draft, &stored, subresource, api.claims.ranges())?;
         let json = storage::to_json(&new)?;
         if request.dry_run || json == stored.json {
-            return Ok(Json(json).into_response());
+            return Ok(json);
         }
         match new.replace(&stored.object, api).await {
             // The next attempt compares the draft's resource version with the new one, and fails.
             Err(ClientError::Conflict { .. }) => {}
             written => {
                 let written = written.map_err(|error| Failure::of_client::<K>(&error, key))?;
-                return Ok(Json(storage::to_json(&written)?).into_response());
+                return storage::to_json(&written);
             }
         }
     }

@@ -154,3 +154,43 @@ async fn kubectl_lists_revisions_and_waits_for_a_rollout() {
     .await;
     assert_eq!(waited, "app.dormouse.dev/docs condition met\n");
 }
+
+#[tokio::test]
+async fn kubectl_scales_an_app_and_cordons_a_node() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let run = async |words: &str, stdin: &str| {
+        let output = kubectl(&world, &cache, words, stdin).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {words}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("apply -f -", APP).await;
+    run("scale app docs --replicas=2", "").await;
+    let min = run("get app docs -o jsonpath={.spec.scale.min}", "").await;
+    assert_eq!(min, "2");
+    run("scale app docs --replicas=0 --current-replicas=2", "").await;
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n";
+    run("create -f -", node).await;
+    run("cordon node-1", "").await;
+    assert!(run("get nodes", "").await.contains("SchedulingDisabled"));
+    run("uncordon node-1", "").await;
+    assert!(!run("get nodes", "").await.contains("SchedulingDisabled"));
+}
+
+#[tokio::test]
+async fn kubectl_explains_fields() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    for (words, want) in [
+        (
+            "explain app",
+            "A workload that scales from and to zero behind one VIP.",
+        ),
+        ("explain app.spec.scale.min", "Minimum number of pods."),
+        ("explain pod.spec.nodeName", "FIELD: nodeName <string>"),
+    ] {
+        let output = kubectl(&world, &cache, words, "").await;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(want), "{words}: {text}{errors}");
+    }
+}

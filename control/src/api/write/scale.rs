@@ -1,0 +1,136 @@
+//! The subresource `scale` of apps, for `kubectl scale`: `replicas` is the least number of pods, which load may raise.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use dormouse_cluster::App;
+use serde_json::{Value, json};
+
+use super::{Subresource, WriteRequest, existing, update};
+use crate::api::{
+    Api, Failure, fields,
+    patch::Patch,
+    query::{Names, key_of},
+    storage,
+};
+
+/// Reads the scale of an app.
+pub(crate) async fn read(
+    State(api): State<Arc<Api>>,
+    Path(names): Names,
+) -> Result<Response, Failure> {
+    let app = existing::<App>(&api, &key_of(&names)).await?;
+    Ok(Json(scale(&storage::to_json(&app)?)).into_response())
+}
+
+/// Replaces the scale of an app.
+pub(crate) async fn replace(
+    State(api): State<Arc<Api>>,
+    request: WriteRequest,
+) -> Result<Response, Failure> {
+    let wanted = request.json()?;
+    let app = update::<App>(&api, &request, Subresource::Main, |app| {
+        scaled(app, &wanted)
+    });
+    Ok(Json(scale(&Box::pin(app).await?)).into_response())
+}
+
+/// Patches the scale of an app.
+pub(crate) async fn patch(
+    State(api): State<Arc<Api>>,
+    request: WriteRequest,
+) -> Result<Response, Failure> {
+    let patch = Patch::parse(&request.headers, &request.body)?;
+    let app = update::<App>(&api, &request, Subresource::Main, |app| {
+        scaled(app, &patch.apply(&scale(app))?)
+    });
+    Ok(Json(scale(&Box::pin(app).await?)).into_response())
+}
+
+/// The scale of an app, as `autoscaling/v1` has it.
+fn scale(app: &Value) -> Value {
+    let name = fields::text(app, "metadata.name");
+    let mut meta = json!({});
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        meta[field] = app["metadata"][field].clone();
+    }
+    json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta,
+        "spec": {"replicas": app["spec"]["scale"]["min"]},
+        "status": {"replicas": app["status"]["ready"], "selector": format!("dormouse.dev/app={name}")},
+    })
+}
+
+/// The app with this scale. Its limit is raised if it is lower.
+fn scaled(app: &Value, scale: &Value) -> Result<Value, Failure> {
+    let replicas = match &scale["spec"]["replicas"] {
+        // Go leaves out what is zero.
+        Value::Null => Some(0),
+        replicas => replicas.as_u64(),
+    };
+    let replicas = replicas
+        .ok_or_else(|| Failure::bad_request("spec.replicas must be a number of at least 0"))?;
+    let mut app = app.clone();
+    let limit = app["spec"]["scale"]["max"].as_u64().unwrap_or(0);
+    app["spec"]["scale"]["min"] = json!(replicas);
+    if limit > 0 && limit < replicas {
+        app["spec"]["scale"]["max"] = json!(replicas);
+    }
+    // The version that the client has read, if it names one.
+    let version = fields::text(scale, "metadata.resourceVersion");
+    if !version.is_empty() {
+        app["metadata"]["resourceVersion"] = json!(version);
+    }
+    Ok(app)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app() -> Value {
+        json!({"metadata": {"name": "web", "resourceVersion": "7"},
+            "spec": {"scale": {"min": 0, "max": 3}}, "status": {"ready": 1}})
+    }
+
+    #[test]
+    fn replicas_are_the_least_number_of_pods() {
+        let scale = scale(&app());
+        assert_eq!(scale["spec"]["replicas"], 0);
+        assert_eq!(
+            scale["status"],
+            json!({"replicas": 1, "selector": "dormouse.dev/app=web"})
+        );
+        for (replicas, max) in [(2, 3), (5, 5)] {
+            let wanted = json!({"spec": {"replicas": replicas}});
+            let scaled = scaled(&app(), &wanted).unwrap();
+            assert_eq!(
+                scaled["spec"]["scale"],
+                json!({"min": replicas, "max": max})
+            );
+            assert_eq!(scaled["metadata"]["resourceVersion"], "7");
+        }
+    }
+
+    #[test]
+    fn a_scale_without_replicas_is_refused_and_its_version_is_required() {
+        assert!(scaled(&app(), &json!({"spec": {"replicas": -1}})).is_err());
+        let zero = scaled(&app(), &json!({"spec": {}})).unwrap();
+        assert_eq!(zero["spec"]["scale"]["min"], 0);
+        let wanted = json!({"metadata": {"resourceVersion": "6"}, "spec": {"replicas": 1}});
+        assert_eq!(
+            scaled(&app(), &wanted).unwrap()["metadata"]["resourceVersion"],
+            "6"
+        );
+    }
+}
