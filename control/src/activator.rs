@@ -3,7 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dormouse_activator::Config;
 use dormouse_activator::link::Attachment;
@@ -16,6 +16,11 @@ use crate::descriptors::{self, ACTIVATOR_PARTS};
 use crate::flags::{acting_prefix, period};
 use crate::listen::listen;
 use crate::metrics;
+
+/// The IPv6 routes of the network namespace, a line each.
+const ROUTES: &str = "/proc/net/ipv6_route";
+/// The flag of a route to addresses of the host itself (RTF_LOCAL, linux/ipv6_route.h).
+const LOCAL: u32 = 0x8000_0000;
 
 /// The activator's address and limits.
 #[derive(Args, Debug, Clone)]
@@ -45,6 +50,18 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Checks that the acting prefix is local to this host.
+    pub fn check_local(&self) -> Result<()> {
+        let prefix = self.acting_prefix;
+        // Without the list, nothing is known about the prefix.
+        let routes = std::fs::read_to_string(ROUTES).ok();
+        ensure!(
+            routes.is_none_or(|routes| is_local(&routes, prefix)),
+            "--acting-prefix {prefix}/96 is not local to this host: connections to sleeping apps would not arrive; run: ip -6 route add local {prefix}/96 dev lo"
+        );
+        Ok(())
+    }
+
     /// The activator's configuration.
     pub fn config(&self) -> Config {
         Config {
@@ -57,6 +74,25 @@ impl Flags {
             ..Config::new(self.acting_prefix)
         }
     }
+}
+
+/// Whether one of the routes makes this /96 local: destination, its length, and the flags in the ninth column, all in hexadecimal.
+fn is_local(routes: &str, prefix: Ipv6Addr) -> bool {
+    routes.lines().any(|line| {
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [destination, length, _, _, _, _, _, _, flags, ..] = columns[..] else {
+            return false;
+        };
+        let (Ok(destination), Ok(length), Ok(flags)) = (
+            u128::from_str_radix(destination, 16),
+            u32::from_str_radix(length, 16),
+            u32::from_str_radix(flags, 16),
+        ) else {
+            return false;
+        };
+        let host = u128::MAX.checked_shr(length).unwrap_or(0);
+        flags & LOCAL != 0 && length <= 96 && prefix.to_bits() & !host == destination
+    })
 }
 
 /// What `dormouse activator --help` says first.
@@ -92,6 +128,7 @@ pub struct Options {
 
 /// Runs only the activator until `drain` is cancelled and its requests have ended.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
+    options.flags.check_local()?;
     let endpoint = dormouse_fleet::client::endpoint(&options.control)?;
     let listener = listen(options.metrics_listen, "metrics").await?;
     let mut config = options.flags.config();
@@ -122,4 +159,36 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         Ok(())
     };
     tokio::try_join!(serving, metered, attached).map(|_ended| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_local_if_a_local_route_covers_it() {
+        let none = "00000000000000000000000000000000";
+        let route = |destination: &str, length: &str, flags: &str| {
+            format!(
+                "{destination} {length} {none} 00 {none} 00000400 00000001 00000000 {flags}       lo\n"
+            )
+        };
+        let prefix = "2001:db8:a1::".parse().unwrap();
+        let own = "20010db800a100000000000000000000";
+        for (destination, length, flags, want) in [
+            (own, "60", "80200001", true),
+            ("20010db8000000000000000000000000", "20", "80000001", true),
+            (own, "60", "00000001", false),
+            (own, "80", "80200001", false),
+            ("20010db800a200000000000000000000", "60", "80200001", false),
+        ] {
+            let routes = format!("short line\n{}", route(destination, length, flags));
+            assert_eq!(
+                is_local(&routes, prefix),
+                want,
+                "{destination}/{length} {flags}"
+            );
+        }
+        assert!(!is_local("", prefix));
+    }
 }

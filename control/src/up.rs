@@ -61,6 +61,9 @@ struct Roles {
 /// Runs every role that is not excluded by `--without`, until `drain` is cancelled and all requests are drained.
 pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
     let ranges = options.ranges()?;
+    if !options.without.contains(&Role::Activator) {
+        options.activator.check_local()?;
+    }
     let connections_max = descriptors::part(raise_descriptor_limit(), parts(&options.without));
     let mut roles = Roles {
         options,

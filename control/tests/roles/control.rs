@@ -2,7 +2,7 @@
 
 use dormouse_apps::epoch;
 
-use crate::world::{World, ended, in_namespace, served, until};
+use crate::world::{World, dormouse, ended, in_namespace, served, until};
 
 #[test]
 fn a_second_control_plane_on_the_same_ports_ends_and_the_first_still_scales_down() {
@@ -22,6 +22,23 @@ fn a_second_control_plane_on_the_same_ports_ends_and_the_first_still_scales_down
         assert!(!world.folder.path().join("second").exists());
         assert_eq!(world.epoch().await, before);
         until("the app sleeps", async || world.pods().await == 0).await;
+    });
+}
+
+#[test]
+fn an_acting_prefix_that_is_not_local_is_refused_with_the_command_that_makes_it_local() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let elsewhere = ["--acting-prefix", "2001:db8:a2::/96"];
+        let activator = dormouse(&["activator"]).args(elsewhere).spawn().unwrap();
+        let up = dormouse(&["up"]).args(elsewhere).spawn().unwrap();
+        for process in [activator, up] {
+            let (status, log) = ended(process).await;
+            assert_eq!(status.code(), Some(1), "{log}");
+            let remedy = "ip -6 route add local 2001:db8:a2::/96 dev lo";
+            assert!(log.contains(remedy), "{log}");
+        }
+        drop(world);
     });
 }
 

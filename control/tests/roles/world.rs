@@ -213,7 +213,7 @@ async fn healthy(address: &str) -> bool {
     reply.await.is_ok_and(|reply| reply.contains("200 OK"))
 }
 
-fn dormouse(arguments: &[&str]) -> Command {
+pub(crate) fn dormouse(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dormouse"));
     command
         .args(arguments)
