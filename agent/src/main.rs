@@ -29,7 +29,8 @@ fn log(filter: &str) -> Result<(), tracing_subscriber::filter::ParseError> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     if std::io::stderr().is_terminal() {
-        log.init();
+        // The module that logs is of interest to programs only.
+        log.with_target(false).init();
     } else {
         log.json().init();
     }

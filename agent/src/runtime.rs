@@ -108,7 +108,7 @@ impl Runtime {
             writes_logs: false,
         };
         for record in records {
-            info!(pod = %record.name, uid = %record.uid, state = ?record.state, "pod recovered");
+            info!(pod = %record.name, uid = %record.uid, state = record.state.name(), "pod recovered");
             runtime.start(record);
         }
         Ok((runtime, receiver))

@@ -100,7 +100,8 @@ fn log() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
     if std::io::stderr().is_terminal() {
-        builder.init();
+        // The module that logs is of interest to programs only.
+        builder.with_target(false).init();
     } else {
         builder.json().init();
     }

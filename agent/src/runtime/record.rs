@@ -69,6 +69,18 @@ pub(super) enum State {
     Stopping(Option<Process>),
 }
 
+impl State {
+    /// As in the record.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running(_) => "running",
+            Self::Ended { .. } => "ended",
+            Self::Stopping(_) => "stopping",
+        }
+    }
+}
+
 /// A process, identified by pid and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

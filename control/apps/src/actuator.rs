@@ -371,7 +371,8 @@ async fn place(
 }
 
 async fn record_event(client: &Client, about: &ObjectReference, reason: &str, message: &str) {
-    tracing::info!(object = ?about.name, reason, message, "event");
+    let (namespace, object) = (about.namespace.as_deref(), about.name.as_deref());
+    tracing::info!(namespace, object, reason, message, "event");
     let occurrence = Occurrence {
         type_: EventType::Warning,
         reason,

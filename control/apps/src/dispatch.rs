@@ -89,7 +89,8 @@ impl Dispatch {
                 Changed::App(key, Some(app)) => {
                     let vip = app.vip.and_then(|vip| vip::index_of(&self.ranges, vip));
                     let Some(vip) = vip else {
-                        tracing::warn!(app = %key, vip = ?app.vip, "the app's VIP is in no VIP range: the app is ignored");
+                        let vip = app.vip.map(tracing::field::display);
+                        tracing::warn!(app = %key, vip, "the app's VIP is in no VIP range: the app is ignored");
                         continue;
                     };
                     let part = &mut parts[self.shards.of(vip.0)];

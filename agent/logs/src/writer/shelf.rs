@@ -109,12 +109,12 @@ impl Shelf {
     /// Removes what exceeds the bounds.
     pub(super) fn tidy(&mut self, now: SystemTime) {
         for removal in removals(&self.runs, &self.limits, now) {
-            let removed = match &removal {
-                Removal::Records(run, number) => self.remove_records(run, *number),
-                Removal::Run(run) => self.remove_run(run),
+            let (run, removed) = match &removal {
+                Removal::Records(run, number) => (run, self.remove_records(run, *number)),
+                Removal::Run(run) => (run, self.remove_run(run)),
             };
             if let Err(error) = removed {
-                warn!(?removal, %error, "failed to remove an old log");
+                warn!(%run, %error, "failed to remove an old log");
             }
         }
     }
