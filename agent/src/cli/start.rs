@@ -321,6 +321,7 @@ fn status(run: &Run, prefix: NodePrefix) -> NodeStatus {
             .unwrap_or(0),
         labels: [("kubernetes.io/hostname".to_owned(), run.node.clone())].into(),
         runs_pods: run.runtime == RuntimeKind::Standalone,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 

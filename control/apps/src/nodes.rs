@@ -50,6 +50,8 @@ pub(crate) fn up(node: &mut Node, connected: &ConnectedNode, now: Timestamp) -> 
     status.allocatable = Some(resources.into());
     let info = status.node_info.get_or_insert_with(NodeSystemInfo::default);
     boot_id.clone_into(&mut info.boot_id);
+    // Where clients of Kubernetes look for the version of what runs the pods.
+    reported.version.clone_into(&mut info.kubelet_version);
     let ready = if reported.runs_pods {
         Readiness {
             status: "True",
@@ -142,6 +144,7 @@ mod tests {
             cpu_milli: 2_000,
             memory_bytes: 1 << 30,
             runs_pods: true,
+            version: "0.1.0".into(),
             ..Default::default()
         };
         let connected = ConnectedNode {
@@ -152,6 +155,8 @@ mod tests {
         let mut node = Node::default();
         assert!(up(&mut node, &connected, Timestamp::UNIX_EPOCH));
         assert!(is_ready(&node));
+        let info = node.status.as_ref().unwrap().node_info.clone();
+        assert_eq!(info.unwrap().kubelet_version, "0.1.0");
         assert!(!up(&mut node, &connected, Timestamp::now()));
         assert!(down(&mut node, Timestamp::now()));
         assert!(!down(&mut node, Timestamp::now()));

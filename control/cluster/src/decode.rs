@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::Object;
 use schema::Schema;
+pub use suggest::closest;
 
 /// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +147,7 @@ fn unknown(schema: &Schema, path: &[Step]) -> Option<FieldError> {
     if known.iter().any(|field| field == name) {
         return None;
     }
-    let message = match suggest::closest(name, &known) {
+    let message = match closest(name, &known) {
         Some(close) => format!(
             "unknown field; did you mean `{close}`? {}",
             suggest::listing(&known)

@@ -26,6 +26,13 @@ pub(super) trait Kind: Object + JsonSchema {
 
     /// The table's columns, the name first.
     fn columns() -> Cow<'static, [Column]>;
+    /// Adds to objects what their rows show of other objects.
+    fn complete(
+        _api: &Api,
+        _objects: &mut [Value],
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
+        std::future::ready(Ok(()))
+    }
     /// The cells of an object's row.
     fn cells(object: &Value, now: Timestamp) -> Vec<Value>;
     /// Sets the defaults of fields that are not set. `old` is the object that is replaced.

@@ -31,7 +31,10 @@ pub(super) async fn list<K: Kind>(
     if query.is_watch() {
         return watch::watch::<K>(api, namespace, query, form).await;
     }
-    let (objects, revision) = storage::list::<K>(&api, namespace.as_deref(), &selector).await?;
+    let (mut objects, revision) = storage::list::<K>(&api, namespace.as_deref(), &selector).await?;
+    if form == Form::Table {
+        K::complete(&api, &mut objects).await?;
+    }
     let revision = revision.to_string();
     let body = match form {
         Form::Table => table::table::<K>(&objects, &revision, query.include(), true),
@@ -55,7 +58,10 @@ pub(super) async fn get<K: Kind>(
     let object = storage::find::<K>(&api, &key)
         .await?
         .ok_or_else(|| Failure::not_found::<K>(&key.name))?;
-    let value = storage::to_json(&object)?;
+    let mut value = storage::to_json(&object)?;
+    if form == Form::Table {
+        K::complete(&api, std::slice::from_mut(&mut value)).await?;
+    }
     let body = match form {
         Form::Table => table::table::<K>(
             &[value],

@@ -20,9 +20,10 @@ const APPLY: &str = "application/apply-patch+yaml";
 #[command(after_help = "Examples:
   dormouse apply -f deploy/examples/docs.yaml
   dormouse apply -f a.yaml -f b.yaml
+  dormouse apply -f deploy/examples     all manifests of a folder
   cat app.yaml | dormouse apply -f - --dry-run")]
 pub struct Arguments {
-    /// A manifest of one or more documents; - is standard input.
+    /// A manifest of one or more documents, or a folder of manifests; - is standard input.
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     filenames: Vec<String>,
     /// Only print what would change.

@@ -23,7 +23,7 @@ pub struct Arguments {
         value_name = "OBJECT"
     )]
     objects: Vec<String>,
-    /// Delete the objects that this manifest describes; - is standard input.
+    /// Delete the objects that this manifest, or the manifests of this folder, describe; - is standard input.
     #[arg(short, long = "filename", value_name = "FILE")]
     filenames: Vec<String>,
     /// Succeed for objects that do not exist.

@@ -1,19 +1,25 @@
-//! `dormouse events`: Events in order of time.
+//! `dormouse events`: Events in order of time, and further ones as they occur.
+
+use std::time::Duration;
 
 use clap::Args;
 use dormouse_command::{CommandError, Exit, ListFormat, OutputFormat, write_value};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::Context;
+use super::get;
 use super::resource::{EVENT, encoded};
 use super::table::Table;
+use crate::flags::period;
 
 /// The flags of `events`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   dormouse events
   dormouse events -A --types Warning
-  dormouse events --for app/web")]
+  dormouse events --for app/web -w      those of an app, then every further one
+  dormouse events --since 10m")]
 pub struct Arguments {
     /// List events of all namespaces.
     #[arg(short = 'A', long)]
@@ -24,6 +30,12 @@ pub struct Arguments {
     /// List only events about this object, as RESOURCE/NAME.
     #[arg(long = "for", value_name = "OBJECT")]
     about: Option<String>,
+    /// List only events of this time, such as 30s, 10m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    since: Option<Duration>,
+    /// After listing, watch for further events.
+    #[arg(short, long)]
+    watch: bool,
     #[command(flatten)]
     format: ListFormat,
 }
@@ -38,6 +50,7 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     if let Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) = arguments.format.output {
         let mut list = context.get(&path, "list events").await?;
         if let Some(items) = list["items"].as_array_mut() {
+            items.retain(|event| arguments.includes(event));
             items.sort_by_key(last_seen);
         }
         write_value(&mut context.out, &list, format)?;
@@ -45,12 +58,33 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     }
     let mut reply = context.get_table(&path, "list events").await?;
     if let Some(rows) = reply["rows"].as_array_mut() {
+        rows.retain(|row| arguments.includes(&row["object"]));
         rows.sort_by_key(|row| last_seen(&row["object"]));
     }
     let wide = arguments.format.output == Some(OutputFormat::Wide);
-    Table::new(wide, arguments.all_namespaces, !arguments.format.no_headers)
-        .print(&mut context.out, &reply)?;
+    let mut table = Table::new(wide, arguments.all_namespaces, !arguments.format.no_headers);
+    table.print(&mut context.out, &reply)?;
+    if arguments.watch {
+        let revision = reply["metadata"]["resourceVersion"].as_str();
+        let revision = revision.unwrap_or_default();
+        let path = format!("{path}&watch=1&resourceVersion={revision}");
+        table.headings = false;
+        get::follow(&path, &mut table, context).await?;
+    }
     Ok(Exit::Yes)
+}
+
+impl Arguments {
+    /// Whether an event is of the time that is asked for.
+    fn includes(&self, event: &Value) -> bool {
+        let begin = self
+            .since
+            .and_then(|since| Timestamp::now().checked_sub(since).ok());
+        begin.is_none_or(|begin| {
+            let seen: Option<Timestamp> = last_seen(event).parse().ok();
+            seen.is_some_and(|seen| seen >= begin)
+        })
+    }
 }
 
 fn fields(arguments: &Arguments) -> String {

@@ -155,7 +155,11 @@ async fn print_tables(
 }
 
 /// Prints every change until the server ends the watch or the process is interrupted.
-async fn follow(path: &str, table: &mut Table, context: &mut Context) -> Result<(), CommandError> {
+pub(super) async fn follow(
+    path: &str,
+    table: &mut Table,
+    context: &mut Context,
+) -> Result<(), CommandError> {
     let changes = context.watch(path, "watch the server").await?;
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.try_next().await? {

@@ -1,5 +1,6 @@
 //! API resources as the command line names them, and their paths.
 
+use dormouse_cluster::decode::closest;
 use dormouse_command::{CommandError, Exit};
 use serde_json::Value;
 
@@ -86,12 +87,12 @@ impl Resource {
         });
         found.ok_or_else(|| {
             let message = format!("there is no resource called {text:?}");
-            CommandError::new(
-                Code::Kind,
-                Exit::Usage,
-                message,
-                "use app, revision, pod, node or event",
-            )
+            let names = RESOURCES.map(|resource| [resource.singular, resource.plural]);
+            let hint = match closest(&text, names.as_flattened()) {
+                Some(name) => format!("did you mean {name}?"),
+                None => "use app, revision, pod, node or event".to_owned(),
+            };
+            CommandError::new(Code::Kind, Exit::Usage, message, hint)
         })
     }
 
@@ -200,6 +201,14 @@ mod tests {
         check("service", None);
         check("app/a pod/b", None);
         check("app/a b", None);
+    }
+
+    #[test]
+    fn a_misspelt_resource_gets_a_suggestion() {
+        let hint = |text| Resource::parse(text).unwrap_err().hint;
+        assert_eq!(hint("ap"), "did you mean app?");
+        assert_eq!(hint("Evnets"), "did you mean events?");
+        assert_eq!(hint("service"), "use app, revision, pod, node or event");
     }
 
     #[test]

@@ -13,7 +13,9 @@ use dormouse_cluster::{
     events::{self, EventType, Occurrence},
 };
 use dormouse_command::{CommandError, Exit};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::PostParams};
+use serde_json::json;
 
 #[derive(Parser)]
 struct CommandLine {
@@ -325,6 +327,8 @@ async fn events_are_listed_in_order_of_time_with_their_counts() {
         1
     );
     assert_eq!(run(&world, "events --for app/other --no-headers").await, "");
+    assert_eq!(run(&world, "events --since 1h").await.lines().count(), 3);
+    assert_eq!(run(&world, "events --since 1ns --no-headers").await, "");
     assert!(
         world
             .store
@@ -333,4 +337,34 @@ async fn events_are_listed_in_order_of_time_with_their_counts() {
             .unwrap()
             .is_some()
     );
+}
+
+#[tokio::test]
+async fn nodes_are_listed_with_their_pods_memory_and_version() {
+    let world = World::start().await;
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {"name": "n1"},
+        "spec": {"podCIDR": "2001:db8:d0::1:0:0/96"},
+        "status": {"allocatable": {"cpu": "4000m", "memory": "16571600896", "pods": "500"},
+            "nodeInfo": {"architecture": "", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                "kubeProxyVersion": "", "kubeletVersion": "0.1.0", "machineID": "", "operatingSystem": "",
+                "osImage": "", "systemUUID": ""},
+            "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .unwrap();
+    world.store.create(&node).await.unwrap();
+    for (name, node) in [("a", "n1"), ("b", "n1"), ("c", "n2")] {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": node, "containers": []},
+        }))
+        .unwrap();
+        world.store.create(&pod).await.unwrap();
+    }
+    let want = "\
+NAME   STATUS   PODS    MEMORY   AGE   VERSION   PREFIX
+n1     Ready    2/500   15.4Gi   -     0.1.0     2001:db8:d0::1:0:0/96
+";
+    assert_eq!(run(&world, "get nodes").await, want);
+    assert_eq!(run(&world, "get node n1").await, want);
 }

@@ -1,14 +1,14 @@
-//! Suggestions for a misspelt field name.
+//! Suggestions for a misspelt name.
 
 /// Maximum number of names that an error lists.
 const LISTED_MAX: usize = 24;
 
 /// The known name with the smallest distance to `name`, at most a third of its length.
-pub(super) fn closest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(1);
     let distances = known
         .iter()
-        .map(|candidate| (distance(name, candidate), candidate.as_str()));
+        .map(|candidate| (distance(name, candidate.as_ref()), candidate.as_ref()));
     distances
         .filter(|(distance, _)| *distance <= limit)
         .min()

@@ -1,27 +1,33 @@
-//! Nodes, with kubectl's columns and the node's pod prefix.
+//! Nodes, with kubectl's columns, the node's pod prefix, memory and pods.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use dormouse_cluster::{FieldError, VipRange, validate};
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    jiff::Timestamp,
+};
 use serde_json::{Value, json};
 
 use super::Kind;
 use crate::api::{
-    fields,
+    Api, Failure, fields,
+    selector::Selector,
+    storage,
     table::{Column, date_at},
 };
 
 const COLUMNS: &[Column] = &[
     Column::new("Name", "string"),
     Column::new("Status", "string"),
-    Column::new("Prefix", "string"),
+    Column::new("Pods", "string"),
+    Column::new("Memory", "string"),
     Column::new("Age", "string"),
     Column::new("Version", "string"),
+    Column::new("Prefix", "string"),
     Column::wide("Internal-IP", "string"),
     Column::wide("CPU", "string"),
-    Column::wide("Memory", "string"),
-    Column::wide("Pods", "string"),
 ];
 
 impl Kind for Node {
@@ -33,24 +39,37 @@ impl Kind for Node {
         COLUMNS.into()
     }
 
+    /// Counts the pods of each node.
+    async fn complete(api: &Api, objects: &mut [Value]) -> Result<(), Failure> {
+        let (pods, _revision) = storage::list::<Pod>(api, None, &Selector::default()).await?;
+        let mut used: HashMap<&str, u64> = HashMap::new();
+        for pod in &pods {
+            *used.entry(fields::text(pod, "spec.nodeName")).or_default() += 1;
+        }
+        for node in objects {
+            let name = fields::text(node, "metadata.name");
+            node["podsUsed"] = json!(used.get(name).copied().unwrap_or(0));
+        }
+        Ok(())
+    }
+
     fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         let addresses = fields::at(object, "status.addresses").and_then(Value::as_array);
         let internal = addresses
             .into_iter()
             .flatten()
             .find(|one| one["type"] == "InternalIP");
-        let allocatable =
-            |name: &str| json!(fields::text(object, &format!("status.allocatable.{name}")));
+        let text = |path| fields::text(object, path);
         vec![
-            json!(fields::text(object, "metadata.name")),
+            json!(text("metadata.name")),
             json!(state(object)),
-            json!(fields::text(object, "spec.podCIDR")),
+            json!(pods(object)),
+            json!(with_unit(text("status.allocatable.memory"))),
             date_at(object, "metadata.creationTimestamp", now),
-            json!(fields::text(object, "status.nodeInfo.kubeletVersion")),
+            json!(text("status.nodeInfo.kubeletVersion")),
+            json!(text("spec.podCIDR")),
             internal.map_or(Value::Null, |one| one["address"].clone()),
-            allocatable("cpu"),
-            allocatable("memory"),
-            allocatable("pods"),
+            json!(text("status.allocatable.cpu")),
         ]
     }
 
@@ -59,6 +78,34 @@ impl Kind for Node {
     fn validate(&self, _old: Option<&Self>, _ranges: &[VipRange]) -> Vec<FieldError> {
         validate::node(self)
     }
+}
+
+/// Pods of the node and its limit, `3/500`; a watch has only the limit.
+fn pods(object: &Value) -> String {
+    let limit = fields::text(object, "status.allocatable.pods");
+    match object["podsUsed"].as_u64() {
+        Some(used) => format!("{used}/{limit}"),
+        None => limit.to_owned(),
+    }
+}
+
+/// An amount of bytes in the largest binary unit of which there is one, with one decimal; other quantities stay as they are.
+fn with_unit(quantity: &str) -> String {
+    const UNITS: [&str; 4] = ["Ki", "Mi", "Gi", "Ti"];
+    let Ok(bytes) = quantity.parse::<u64>() else {
+        return quantity.to_owned();
+    };
+    let unit = UNITS.iter().enumerate().rev();
+    let fitting = unit
+        .map(|(index, unit)| (10 * (index + 1), unit))
+        .find(|(shift, _)| bytes >> shift > 0);
+    fitting.map_or_else(
+        || quantity.to_owned(),
+        |(shift, unit)| {
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{}{unit}", tenths / 10, tenths % 10)
+        },
+    )
 }
 
 fn state(object: &Value) -> String {
@@ -79,5 +126,23 @@ fn state(object: &Value) -> String {
         format!("{state},SchedulingDisabled")
     } else {
         state.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_a_unit() {
+        for (quantity, want) in [
+            ("16571600896", "15.4Gi"),
+            ("1024", "1.0Ki"),
+            ("1023", "1023"),
+            ("16Gi", "16Gi"),
+            ("", ""),
+        ] {
+            assert_eq!(with_unit(quantity), want);
+        }
     }
 }

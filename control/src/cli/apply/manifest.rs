@@ -1,6 +1,11 @@
-//! Manifests: files of one or more documents, each describing one object, and no two the same object or VIP.
+//! Manifests: files, or folders of files, of one or more documents, each describing one object, and no two the same object or VIP.
 
-use std::{collections::BTreeMap, fmt, fs, io::Read};
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
 
 use dormouse_command::{CommandError, Exit};
 use serde_json::{Value, json};
@@ -47,22 +52,46 @@ impl fmt::Display for Document {
 pub(crate) fn read(filenames: &[String], namespace: &str) -> Result<Vec<Document>, CommandError> {
     let mut documents = Vec::new();
     for filename in filenames {
-        let text = text_of(filename).map_err(|error| unreadable(filename, &error.to_string()))?;
-        documents.extend(parse(filename, &text, namespace)?);
+        let files = files_of(filename).map_err(|error| unreadable(filename, &error.to_string()))?;
+        for file in &files {
+            let text = text_of(file).map_err(|error| unreadable(file, &error.to_string()))?;
+            documents.extend(parse(file, &text, namespace)?);
+        }
     }
     if documents.is_empty() {
-        return Err(unreadable(&filenames.join(", "), "there are no documents"));
+        let cause = "there are no documents: of a folder, files *.yaml, *.yml and *.json are read";
+        return Err(unreadable(&filenames.join(", "), cause));
     }
     check_duplicates(&documents)?;
     Ok(documents)
 }
 
-fn text_of(filename: &str) -> std::io::Result<String> {
+/// The file itself, or the manifests of a folder in order of their names, without those of folders in it, as kubectl reads it.
+fn files_of(filename: &str) -> io::Result<Vec<String>> {
+    let path = Path::new(filename);
+    if filename == "-" || !path.is_dir() {
+        return Ok(vec![filename.to_owned()]);
+    }
+    let entries = fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> = entries.collect::<io::Result<_>>()?;
+    let is_manifest = |path: &PathBuf| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        path.is_file() && matches!(extension, Some("yaml" | "yml" | "json"))
+    };
+    paths.retain(is_manifest);
+    paths.sort_unstable();
+    let paths = paths
+        .into_iter()
+        .map(|path| path.to_string_lossy().into_owned());
+    Ok(paths.collect())
+}
+
+fn text_of(filename: &str) -> io::Result<String> {
     if filename != "-" {
         return fs::read_to_string(filename);
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
+    io::stdin().read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -172,6 +201,32 @@ mod tests {
         let names: Vec<String> = documents.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["app shop/web", "app shop/api"]);
         assert_eq!(documents[0].value["metadata"]["namespace"], "shop");
+    }
+
+    #[test]
+    fn a_folder_is_read_in_the_order_of_its_files_without_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_str().unwrap().to_owned();
+        let empty = read(std::slice::from_ref(&folder), "shop").unwrap_err();
+        assert!(
+            empty.message.contains("there are no documents"),
+            "{}",
+            empty.message
+        );
+        let app = |name: &str| {
+            format!("apiVersion: dormouse.dev/v1alpha1\nkind: App\nmetadata: {{name: {name}}}\n")
+        };
+        for (file, name) in [("b.yml", "two"), ("a.yaml", "one"), ("notes.txt", "none")] {
+            fs::write(dir.path().join(file), app(name)).unwrap();
+        }
+        fs::create_dir(dir.path().join("below.yaml")).unwrap();
+        let documents = read(&[folder], "shop").unwrap();
+        let names: Vec<&str> = documents
+            .iter()
+            .map(|document| document.name.as_str())
+            .collect();
+        assert_eq!(names, ["one", "two"]);
+        assert!(documents[1].place.ends_with("/b.yml, document 1"));
     }
 
     #[test]
