@@ -81,13 +81,16 @@ impl Folder {
         fs::set_permissions(&self.path, fs::Permissions::from_mode(0o700))
     }
 
-    /// Begins a run of a pod, which the writer notices. The run ends when the output was closed by all processes.
-    pub fn begin(&self, uid: &str, meta: &Meta) -> io::Result<Output> {
-        let attempt = self.last(uid)?.map_or(0, |run| run.attempt + 1);
-        let run = Run {
+    /// Begins a run of a pod, which the writer notices; `is_again`: the pod may have had runs before. The run ends when the output was closed by all processes.
+    pub fn begin(&self, uid: &str, meta: &Meta, is_again: bool) -> io::Result<Output> {
+        let mut run = Run {
             uid: uid.to_owned(),
-            attempt,
+            attempt: 0,
         };
+        // The folder is listed only for a pod that is started again: it may have thousands of files.
+        if is_again || self.file(&run, Kind::Meta).exists() {
+            run.attempt = self.last(uid)?.map_or(0, |run| run.attempt + 1);
+        }
         let output = Output {
             stdout: self.fifo(&run, Kind::Stdout)?,
             stderr: self.fifo(&run, Kind::Stderr)?,
@@ -220,9 +223,9 @@ mod tests {
             name: "web-1".into(),
             app: "web".into(),
         };
-        let first = folder.begin("u1", &meta).unwrap();
-        let _second = folder.begin("u1", &meta).unwrap();
-        let _other = folder.begin("u10", &meta).unwrap();
+        let first = folder.begin("u1", &meta, false).unwrap();
+        let _second = folder.begin("u1", &meta, false).unwrap();
+        let _other = folder.begin("u10", &meta, false).unwrap();
         let attempts: Vec<u32> = folder
             .runs_of("u1")
             .unwrap()
@@ -251,7 +254,7 @@ mod tests {
             app: String::new(),
         };
         for text in ["old\n", "a\nb\nc\n"] {
-            let _output = folder.begin("u1", &meta).unwrap();
+            let _output = folder.begin("u1", &meta, false).unwrap();
             let run = folder.last("u1").unwrap().unwrap();
             let mut bytes = Vec::new();
             write(

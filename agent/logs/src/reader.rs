@@ -195,7 +195,7 @@ mod tests {
             name: "web".into(),
             app: String::new(),
         };
-        let output = folder.begin("u1", &meta).unwrap();
+        let output = folder.begin("u1", &meta, false).unwrap();
         let run = folder.last("u1").unwrap().unwrap();
         Log {
             _dir: dir,

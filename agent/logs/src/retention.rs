@@ -9,7 +9,7 @@ use crate::name::Run;
 const FILES_MAX: u64 = 5;
 /// A file is not smaller than this, however many pods run.
 const FILE_BYTES_MIN: u64 = 64 * 1024;
-/// Every file is counted with at least a block of the file system.
+/// Every file is counted with a block of the file system besides its content.
 const BLOCK_BYTES: u64 = 4 * 1024;
 
 /// The bounds of the logs of one node.
@@ -56,7 +56,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    fn bytes(&self) -> u64 {
+    /// The bytes with which the run counts.
+    pub(crate) fn bytes(&self) -> u64 {
         BLOCK_BYTES + self.records.values().copied().map(counted).sum::<u64>()
     }
 
@@ -70,7 +71,7 @@ impl Files {
 
 /// The bytes with which a file counts.
 pub(crate) fn counted(bytes: u64) -> u64 {
-    bytes.max(BLOCK_BYTES)
+    bytes + BLOCK_BYTES
 }
 
 /// Something to remove.
@@ -91,12 +92,14 @@ pub(crate) fn removals(
 ) -> Vec<Removal> {
     let mut plan = Plan {
         left: runs.clone(),
+        bytes: runs.values().map(Files::bytes).sum(),
         removals: Vec::new(),
     };
     let open = runs.values().filter(|files| files.ended.is_none()).count();
-    let room = limits.pod_bytes.saturating_sub(limits.file_bytes(open));
-    for run in runs.keys() {
-        plan.trim(run, room);
+    for (run, files) in runs {
+        for number in excess(files, limits, open) {
+            plan.remove_records(run, number);
+        }
     }
     let mut ended: Vec<(SystemTime, &Run)> = runs
         .iter()
@@ -108,45 +111,52 @@ pub(crate) fn removals(
         let is_over = now
             .duration_since(at)
             .is_ok_and(|since| since >= limits.retention);
-        if is_over || left > limits.ended_runs || plan.bytes() > limits.node_bytes {
-            plan.left.remove(run);
-            plan.removals.push(Removal::Run(run.clone()));
+        if is_over || left > limits.ended_runs || plan.bytes > limits.node_bytes {
+            plan.remove_run(run);
             left -= 1;
         }
     }
-    while plan.bytes() > limits.node_bytes && plan.trim_largest() {}
+    while plan.bytes > limits.node_bytes && plan.trim_largest() {}
     plan.removals
+}
+
+/// The full files of a run above its bound, the oldest first.
+pub(crate) fn excess(files: &Files, limits: &Limits, open_runs: usize) -> Vec<u64> {
+    let room = limits
+        .pod_bytes
+        .saturating_sub(limits.file_bytes(open_runs));
+    let all: u64 = files.full().map(|(_, bytes)| bytes).sum();
+    let mut above = all.saturating_sub(room);
+    let mut numbers = Vec::new();
+    for (number, bytes) in files.full() {
+        if above == 0 {
+            break;
+        }
+        above = above.saturating_sub(bytes);
+        numbers.push(number);
+    }
+    numbers
 }
 
 struct Plan {
     left: BTreeMap<Run, Files>,
+    /// Of what is left.
+    bytes: u64,
     removals: Vec<Removal>,
 }
 
 impl Plan {
-    fn bytes(&self) -> u64 {
-        self.left.values().map(Files::bytes).sum()
+    fn remove_run(&mut self, run: &Run) {
+        let bytes = self.left.remove(run).map_or(0, |files| files.bytes());
+        self.bytes -= bytes;
+        self.removals.push(Removal::Run(run.clone()));
     }
 
-    /// Removes the oldest full files until the others fit.
-    fn trim(&mut self, run: &Run, room: u64) {
-        let Some(files) = self.left.get_mut(run) else {
-            return;
-        };
-        let mut above = files
-            .full()
-            .map(|(_, bytes)| bytes)
-            .sum::<u64>()
-            .saturating_sub(room);
-        let full: Vec<(u64, u64)> = files.full().collect();
-        for (number, bytes) in full {
-            if above == 0 {
-                return;
-            }
-            above = above.saturating_sub(bytes);
-            files.records.remove(&number);
-            self.removals.push(Removal::Records(run.clone(), number));
-        }
+    fn remove_records(&mut self, run: &Run, number: u64) {
+        let files = self.left.get_mut(run);
+        let bytes = files.and_then(|files| files.records.remove(&number));
+        self.bytes -= bytes.map_or(0, counted);
+        self.removals.push(Removal::Records(run.clone(), number));
     }
 
     /// Removes the oldest full file of the largest run that has one; returns whether there was one.
@@ -155,15 +165,13 @@ impl Plan {
             .left
             .iter()
             .filter(|(_, files)| files.records.len() > 1);
-        let Some((run, _)) = candidates.max_by_key(|(_, files)| files.bytes()) else {
+        let largest = candidates.max_by_key(|(_, files)| files.bytes());
+        let oldest =
+            largest.and_then(|(run, files)| Some((run.clone(), *files.records.keys().next()?)));
+        let Some((run, number)) = oldest else {
             return false;
         };
-        let run = run.clone();
-        let files = self.left.entry(run.clone()).or_default();
-        let Some((number, _)) = files.records.pop_first() else {
-            return false;
-        };
-        self.removals.push(Removal::Records(run, number));
+        self.remove_records(&run, number);
         true
     }
 }

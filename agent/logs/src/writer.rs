@@ -74,20 +74,23 @@ fn begin_all(folder: &Folder, shelf: &Rc<RefCell<Shelf>>) -> io::Result<()> {
 
 /// Begins the runs of the events.
 fn begin_new(inotify: &Inotify, folder: &Folder, shelf: &Rc<RefCell<Shelf>>) -> io::Result<()> {
-    let events = match inotify.read_events() {
-        Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
-        events => events?,
-    };
-    for event in events {
-        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-            return begin_all(folder, shelf);
-        }
-        let name = event.name.unwrap_or_default();
-        if let Some((run, Kind::Meta)) = name.to_str().and_then(parse) {
-            begin(run, folder, shelf);
+    // To the end: one read returns some of the events only, and readiness is not reported again for the others.
+    loop {
+        let events = match inotify.read_events() {
+            Err(Errno::EAGAIN) => return Ok(()),
+            Err(Errno::EINTR) => continue,
+            events => events?,
+        };
+        for event in events {
+            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                begin_all(folder, shelf)?;
+            }
+            let name = event.name.unwrap_or_default();
+            if let Some((run, Kind::Meta)) = name.to_str().and_then(parse) {
+                begin(run, folder, shelf);
+            }
         }
     }
-    Ok(())
 }
 
 /// Starts the task of a run, unless it has one or has ended.
@@ -137,8 +140,15 @@ async fn open_fifo(path: &Path) -> Option<File> {
 
 /// Copies a FIFO to the log until all processes have closed it, then removes it.
 async fn copy(path: PathBuf, file: File, stream: Stream, log: Rc<RefCell<Log>>) {
-    if let Err(error) = copy_all(file, stream, &log).await {
-        warn!(path = %path.display(), %error, "failed to read a pod's output");
+    let mut open = Some(file);
+    while let Some(file) = open {
+        let Err(error) = copy_all(file, stream, &log).await else {
+            break;
+        };
+        // It stays: a pod that has it open waits until it is read.
+        warn!(path = %path.display(), %error, "failed to read a pod's output; retrying");
+        sleep(RETRY_PAUSE).await;
+        open = open_fifo(&path).await;
     }
     let _ = std::fs::remove_file(path);
 }
@@ -194,6 +204,8 @@ impl Log {
             return 0;
         }
         self.records.clear();
+        // Most chunks are small: what a chunk of empty lines took is not kept.
+        self.records.shrink_to(4 * CHUNK_BYTES);
         record::write(chunk, stream, Timestamp::now(), &mut self.records);
         let bytes = u64::try_from(self.records.len()).unwrap_or(u64::MAX);
         if self.file.is_none() || !self.shelf.borrow().has_room(&self.run, bytes) {

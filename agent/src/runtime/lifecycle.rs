@@ -80,7 +80,7 @@ impl Pod {
             self.clear().await;
         }
         self.report(Phase::Pending).await;
-        match self.start().await {
+        match self.start(found).await {
             Ok(running) => Some(running),
             Err(error) => {
                 let message = chain(&error);
@@ -91,7 +91,7 @@ impl Pod {
         }
     }
 
-    async fn start(&mut self) -> Result<Running, StartError> {
+    async fn start(&mut self, is_again: bool) -> Result<Running, StartError> {
         self.record.state = State::Starting;
         self.write()?;
         let spec = Spec::parse(&self.record.pod)?;
@@ -102,7 +102,7 @@ impl Pod {
             .await
             .map_err(fail(netns.clone()))?;
         // Before the pod is wired: the writer opens the log meanwhile, and a process that ends at once leaves its output.
-        let output = self.begin_log(&spec)?;
+        let output = self.begin_log(&spec, is_again)?;
         self.record.times.cni_begin_ns = Boottime::now().0;
         let address = self.attachment().add().await.map_err(StartError::Wire)?;
         self.record.times.cni_end_ns = Boottime::now().0;
@@ -119,14 +119,14 @@ impl Pod {
         Ok(running)
     }
 
-    fn begin_log(&self, spec: &Spec) -> Result<Output, StartError> {
+    fn begin_log(&self, spec: &Spec, is_again: bool) -> Result<Output, StartError> {
         let folder = self.config.logs();
         let meta = Meta {
             namespace: self.record.namespace.clone(),
             name: self.record.name.clone(),
             app: spec.app.clone(),
         };
-        let begun = folder.begin(&self.record.uid, &meta);
+        let begun = folder.begin(&self.record.uid, &meta, is_again);
         begun.map_err(|source| StartError::Make {
             path: folder.path().to_owned(),
             source,

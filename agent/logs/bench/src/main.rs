@@ -74,7 +74,7 @@ fn begin(folder: &Folder) -> Result<Vec<Output>> {
     };
     let begun = pods.map(|pod| {
         folder
-            .begin(&uid(pod), &meta(pod))
+            .begin(&uid(pod), &meta(pod), false)
             .context("failed to begin a log")
     });
     begun.collect()

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::folder::Folder;
 use crate::name::{Kind, Run};
-use crate::retention::{Files, Limits, Removal, removals};
+use crate::retention::{Files, Limits, Removal, counted, excess, removals};
 
 /// All runs.
 pub(super) struct Shelf {
@@ -18,6 +18,8 @@ pub(super) struct Shelf {
     runs: BTreeMap<Run, Files>,
     /// Runs that are written to.
     open: usize,
+    /// Bytes of all files, as far as the bounds count them.
+    bytes: u64,
 }
 
 impl Shelf {
@@ -39,11 +41,13 @@ impl Shelf {
         }
         // Without metadata it is a run that is about to begin.
         runs.retain(|_, files| files.ended.is_some());
+        let bytes = runs.values().map(Files::bytes).sum();
         Ok(Self {
             folder,
             limits,
             runs,
             open: 0,
+            bytes,
         })
     }
 
@@ -55,7 +59,10 @@ impl Shelf {
             return false;
         }
         files.ended = None;
-        files.records.entry(0).or_insert(0);
+        if files.records.is_empty() {
+            files.records.insert(0, 0);
+            self.bytes += files.bytes();
+        }
         self.open += 1;
         true
     }
@@ -85,10 +92,22 @@ impl Shelf {
 
     /// Begins the next file of a run, and removes what exceeds the bounds.
     pub(super) fn next_file(&mut self, run: &Run, now: SystemTime) {
-        let records = &mut self.runs.entry(run.clone()).or_default().records;
-        let number = records.keys().next_back().map_or(0, |number| number + 1);
-        records.insert(number, 0);
-        self.tidy(now);
+        let files = self.runs.entry(run.clone()).or_default();
+        let number = files
+            .records
+            .keys()
+            .next_back()
+            .map_or(0, |number| number + 1);
+        files.records.insert(number, 0);
+        self.bytes += counted(0);
+        // The other runs are looked at only if there is too much of all: a pod that writes much costs them nothing.
+        for number in excess(files, &self.limits, self.open) {
+            let removed = self.remove_records(run, number);
+            note(run, removed);
+        }
+        if self.bytes > self.limits.node_bytes {
+            self.tidy(now);
+        }
     }
 
     /// Opens the newest file of a run.
@@ -103,6 +122,7 @@ impl Shelf {
         let records = self.runs.get_mut(run).map(|files| &mut files.records);
         if let Some(mut newest) = records.and_then(BTreeMap::last_entry) {
             *newest.get_mut() += bytes;
+            self.bytes += bytes;
         }
     }
 
@@ -113,16 +133,16 @@ impl Shelf {
                 Removal::Records(run, number) => (run, self.remove_records(run, *number)),
                 Removal::Run(run) => (run, self.remove_run(run)),
             };
-            if let Err(error) = removed {
-                warn!(%run, %error, "failed to remove an old log");
-            }
+            note(run, removed);
         }
+        self.bytes = self.runs.values().map(Files::bytes).sum();
     }
 
     fn remove_records(&mut self, run: &Run, number: u64) -> io::Result<()> {
         self.remove(run, Kind::Records(number))?;
-        if let Some(files) = self.runs.get_mut(run) {
-            files.records.remove(&number);
+        let records = self.runs.get_mut(run).map(|files| &mut files.records);
+        if let Some(bytes) = records.and_then(|records| records.remove(&number)) {
+            self.bytes = self.bytes.saturating_sub(counted(bytes));
         }
         Ok(())
     }
@@ -150,5 +170,12 @@ impl Shelf {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+}
+
+/// Reports a removal that failed; it is tried again with the next ones.
+fn note(run: &Run, removed: io::Result<()>) {
+    if let Err(error) = removed {
+        warn!(%run, %error, "failed to remove an old log");
     }
 }

@@ -25,7 +25,7 @@ fn begin_pod(folder: &Folder, uid: &str) -> Output {
         name: uid.into(),
         app: "web".into(),
     };
-    folder.begin(uid, &meta).unwrap()
+    folder.begin(uid, &meta, false).unwrap()
 }
 
 fn text(folder: &Folder, uid: &str) -> String {
@@ -167,4 +167,25 @@ async fn ended_runs_above_the_limit_are_removed_and_a_follower_sees_the_end() {
     })
     .await;
     assert_eq!(folder.last("c").unwrap().unwrap().uid, "c");
+}
+
+#[tokio::test]
+async fn pods_that_begin_together_are_all_noticed() {
+    let (_dir, folder) = folder();
+    let first = begin_pod(&folder, "first");
+    with_writer(&folder, limits(), async {
+        first.release().await;
+        // More than one read of the events returns; the writer has no turn meanwhile.
+        let uids: Vec<String> = (0..300)
+            .map(|number| format!("a-pod-with-a-long-uid-{number}"))
+            .collect();
+        let outputs: Vec<Output> = uids.iter().map(|uid| begin_pod(&folder, uid)).collect();
+        for output in outputs {
+            output.release().await;
+        }
+        for uid in &uids {
+            folder.ended(uid).await;
+        }
+    })
+    .await;
 }

@@ -65,7 +65,7 @@ impl World {
             name: format!("web-{uid}"),
             app: "web".into(),
         };
-        self.folder.begin(uid, &meta).unwrap()
+        self.folder.begin(uid, &meta, false).unwrap()
     }
 
     /// Runs the writer meanwhile.
