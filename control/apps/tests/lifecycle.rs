@@ -396,6 +396,7 @@ fn serves_from(address: &str) -> impl Fn(&Node) -> bool {
 async fn a_new_template_takes_no_ready_pod_away_before_its_successor_is_ready() {
     let mut world = World::start().await;
     world.create_app().await;
+    world.node.until("the node knows the app", asleep).await;
     world.change(|app| app.spec.scale.min = 1).await;
     world
         .node
@@ -440,6 +441,7 @@ async fn a_template_that_is_never_ready_leaves_the_earlier_one_serving_and_is_re
         app.spec.scale.min = 1;
         app.spec.progress_deadline_seconds = 1;
     };
+    world.node.until("the node knows the app", asleep).await;
     world.change(settings).await;
     world
         .node

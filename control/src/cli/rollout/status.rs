@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use dormouse_cluster::app::PROGRESSING;
-use dormouse_cluster::{App, State};
+use dormouse_cluster::{App, AppStatus, State};
 use dormouse_command::{CommandError, Exit};
 use tokio::time::{Instant, sleep};
 
@@ -82,7 +82,9 @@ fn failure(name: &str, text: &str, context: &Context) -> CommandError {
 fn outcome(app: &App) -> Outcome {
     let status = app.status.clone().unwrap_or_default();
     let number = app.revision_number();
-    if (status.state, status.wanted) == (State::Asleep, 0) {
+    let progressing = status.condition(PROGRESSING);
+    let is_overdue = progressing.is_some_and(|condition| condition.status == "False");
+    if sleeps(app, &status) && !is_overdue {
         let text = if status.ready_revision == Some(number) {
             format!("revision {number} is rolled out, and sleeps")
         } else {
@@ -90,9 +92,9 @@ fn outcome(app: &App) -> Outcome {
         };
         return Outcome::Complete(text);
     }
-    let is_seen = status.observed_generation >= app.metadata.generation;
-    let progressing = status.condition(PROGRESSING).filter(|_| is_seen);
-    let Some(progressing) = progressing else {
+    // The API removes the condition when the template changes: one of an app that sleeps is about its template.
+    let is_seen = status.observed_generation >= app.metadata.generation || sleeps(app, &status);
+    let Some(progressing) = progressing.filter(|_| is_seen) else {
         return Outcome::Waiting(format!("revision {number}: control has not begun yet"));
     };
     let text = progressing.message.clone();
@@ -101,6 +103,14 @@ fn outcome(app: &App) -> Outcome {
         (_, "NewRevisionAvailable") => Outcome::Complete(text),
         _ => Outcome::Waiting(text),
     }
+}
+
+/// Whether the app sleeps, and control will not start it: not so if its manifest wants pods and control has not seen it yet.
+fn sleeps(app: &App, status: &AppStatus) -> bool {
+    let scale = &app.spec.scale;
+    let is_new = status.observed_generation.is_none();
+    let starts = scale.min > 0 || (is_new && scale.initial_scale > 0);
+    (status.state, status.wanted) == (State::Asleep, 0) && !starts
 }
 
 #[cfg(test)]
@@ -157,5 +167,24 @@ mod tests {
         );
         let text = "it sleeps; revision 2 starts with its next wake";
         assert_eq!(new, Outcome::Complete(text.to_owned()));
+    }
+
+    #[test]
+    fn an_app_that_control_will_start_or_that_slept_when_overdue_is_not_complete() {
+        let of_scale = |scale: Value| {
+            let app = json!({
+                "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 1},
+                "spec": {"container": {"name": "app"}, "scale": scale}, "status": {},
+            });
+            outcome(&serde_json::from_value(app).unwrap())
+        };
+        for scale in [json!({"min": 1}), json!({"initialScale": 1})] {
+            let new = of_scale(scale);
+            assert!(matches!(new, Outcome::Waiting(_)), "{new:?}");
+        }
+        let mut overdue = awake(3, "False", "ProgressDeadlineExceeded");
+        overdue["state"] = json!("Asleep");
+        overdue["wanted"] = json!(0);
+        assert_eq!(of(&overdue), Outcome::Failed("text".to_owned()));
     }
 }
