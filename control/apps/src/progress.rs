@@ -11,6 +11,9 @@ use crate::action::Failure;
 /// The reason of the condition and of the event about a rollout that is overdue; that of Kubernetes' Deployment.
 pub(crate) const OVERDUE: &str = "ProgressDeadlineExceeded";
 
+/// The reason of the condition while the app sleeps and no pod of the revision was ready yet.
+pub(crate) const ASLEEP: &str = "Asleep";
+
 /// The progress of the rollout of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
@@ -29,7 +32,7 @@ pub struct Progress {
 /// How far a rollout is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProgressState {
-    /// No pod of the revision was started: the app sleeps.
+    /// The app sleeps, and no pod of the revision was ready yet.
     NotStarted,
     /// Pods of the revision replace those of earlier ones.
     RollingOut,
@@ -59,7 +62,7 @@ impl Progress {
     /// The condition's reason. Those that Kubernetes' Deployment has have its names.
     fn reason(&self) -> &'static str {
         match self.state {
-            ProgressState::NotStarted => "Asleep",
+            ProgressState::NotStarted => ASLEEP,
             ProgressState::RollingOut => "RollingOut",
             ProgressState::Paused => "Paused",
             ProgressState::Complete => "NewRevisionAvailable",

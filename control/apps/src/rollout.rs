@@ -15,7 +15,7 @@ use crate::backoff::{Backoff, RESET_AFTER};
 #[cfg(test)]
 use crate::member::Member;
 use crate::pod;
-use crate::progress::{Progress, ProgressState};
+use crate::progress::{ASLEEP, Progress, ProgressState};
 use crate::record::AppRecord;
 
 /// Failed pods in a row of a revision that was never ready, from which on the app falls back to the one before.
@@ -32,7 +32,7 @@ pub(crate) struct Rollout {
     updated: usize,
     /// There was no progress before the deadline.
     is_overdue: bool,
-    /// The template changed while pods of earlier ones were ready.
+    /// The template changed while pods of earlier ones were ready, or the app fell asleep before a pod of it was.
     is_replacing: bool,
     /// The newest revision of which a pod was ready, while that is not the app's own.
     pub(crate) before: Option<Release>,
@@ -58,6 +58,7 @@ impl Rollout {
         Self {
             ready_revision: status.and_then(|status| status.ready_revision),
             is_overdue: progressing.is_some_and(|condition| condition.status == "False"),
+            is_replacing: progressing.is_some_and(|condition| condition.reason == ASLEEP),
             ..Self::default()
         }
     }
@@ -103,6 +104,12 @@ impl AppRecord {
 
     /// The revision to which the app falls back was read; none: it does not exist.
     pub(crate) fn revision_read(&mut self, read: Option<&Revision>) {
+        let number = read.map(|read| read.spec.revision);
+        let is_other = number.is_some() && number != self.rollout.ready_revision;
+        if !self.rollout.is_read || self.rollout.before.is_some() || is_other {
+            // The template has changed since.
+            return;
+        }
         let known = self.app.as_deref();
         let before = known.zip(read).map(|(known, read)| {
             let mut app = known.clone();
@@ -199,7 +206,6 @@ impl AppRecord {
         }
         let is_complete = self.is_complete();
         let rollout = &mut self.rollout;
-        rollout.is_replacing &= self.want > 0;
         if self.want <= 0 || is_complete {
             rollout.progress_at = None;
             rollout.updated = 0;

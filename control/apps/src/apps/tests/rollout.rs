@@ -400,6 +400,31 @@ fn an_app_with_a_release_that_was_never_ready_wakes_with_the_one_before() {
 }
 
 #[test]
+fn an_app_that_slept_before_its_release_was_ready_wakes_with_the_one_before_too() {
+    for restarts in [false, true] {
+        let mut world = small();
+        world.demand();
+        world.execute_all();
+        world.ready_all();
+        world.release(2);
+        while !world.is_asleep() {
+            pass(&mut world, 1);
+        }
+        if restarts {
+            world.restart();
+        }
+        world.demand();
+        world.execute_all();
+        ready_but(&mut world, 2);
+        assert_eq!((world.pods.len(), of_release(&world, 2).len()), (2, 1));
+        assert_eq!(
+            (world.status().state, world.status().ready),
+            (State::Awake, 1)
+        );
+    }
+}
+
+#[test]
 fn an_app_whose_earlier_revision_is_gone_wakes_with_its_own() {
     let mut world = asleep_with_a_broken_release();
     world.revisions.clear();
