@@ -6,7 +6,7 @@ mod shelf;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,6 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::AsyncReadExt as _;
+use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -35,6 +36,8 @@ const CHUNK_BYTES: usize = 16 * 1024;
 const POD_BYTES_PER_SECOND: u32 = 8 << 20;
 /// Pause before a FIFO that cannot be opened, as without a free descriptor, is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Interval at which a folder that cannot be watched is listed.
+const LIST_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which runs are removed whose time is over.
 const TIDY_EVERY: Duration = Duration::from_mins(1);
 
@@ -46,21 +49,43 @@ pub async fn run(folder: Folder, limits: Limits) -> io::Result<()> {
 
 async fn write_all(folder: Folder, limits: Limits) -> io::Result<()> {
     // Watched before it is listed: a run is noticed twice rather than missed.
-    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-    inotify.add_watch(folder.path(), AddWatchFlags::IN_MOVED_TO)?;
-    let events = watch(inotify.as_fd().try_clone_to_owned()?)?;
+    let watched = watch_folder(&folder);
+    if let Err(error) = &watched {
+        warn!(%error, "the folder of logs cannot be watched: it is listed once a second");
+    }
+    let mut list = interval(LIST_EVERY);
+    list.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let shelf = Rc::new(RefCell::new(Shelf::open(folder.clone(), limits)?));
     begin_all(&folder, &shelf)?;
     let mut tidy = interval(TIDY_EVERY);
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            ready = events.readable() => {
-                ready?.clear_ready();
-                begin_new(&inotify, &folder, &shelf)?;
-            }
+            inotify = changed(&watched) => begin_new(inotify?, &folder, &shelf)?,
+            _ = list.tick(), if watched.is_err() => begin_all(&folder, &shelf)?,
             _ = tidy.tick() => shelf.borrow_mut().tidy(SystemTime::now()),
         }
+    }
+}
+
+/// The events of the folder, and a descriptor that is readable when there are some.
+type Watched = (Inotify, AsyncFd<OwnedFd>);
+
+fn watch_folder(folder: &Folder) -> io::Result<Watched> {
+    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+    inotify.add_watch(folder.path(), AddWatchFlags::IN_MOVED_TO)?;
+    let events = watch(inotify.as_fd().try_clone_to_owned()?)?;
+    Ok((inotify, events))
+}
+
+/// Resolves when there are events; never without a watch.
+async fn changed(watched: &io::Result<Watched>) -> io::Result<&Inotify> {
+    match watched {
+        Ok((inotify, events)) => {
+            events.readable().await?.clear_ready();
+            Ok(inotify)
+        }
+        Err(_unwatched) => std::future::pending().await,
     }
 }
 

@@ -23,6 +23,8 @@ use super::{RuntimeConfig, cgroup};
 const LOCK: &str = "writer.lock";
 /// The file in the folder of logs with the writer's own messages.
 const OWN_LOG: &str = "writer.stderr";
+/// Bytes of that file, above which a further writer empties it.
+const OWN_LOG_BYTES_MAX: u64 = 64 * 1024;
 /// Pause before a writer that ended is replaced.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
@@ -120,16 +122,24 @@ fn lock(folder: &Folder) -> io::Result<Flock<OwnedFd>> {
         .open(folder.path().join(LOCK))?;
     let lock = Flock::lock(OwnedFd::from(file.try_clone()?), FlockArg::LockExclusive);
     let lock = lock.map_err(|(_, error)| io::Error::from(error))?;
+    // On a full disk output is lost, but pods must not wait for a writer.
+    if let Err(error) = record_process(&mut file) {
+        warn!(%error, "the writer of the pods' logs is not recorded: the next agent cannot replace it");
+    }
+    Ok(lock)
+}
+
+fn record_process(file: &mut File) -> io::Result<()> {
     let own = process::identify(rustix::process::getpid().as_raw_pid());
     file.set_len(0)?;
-    file.write_all(&serde_json::to_vec(&own)?)?;
-    Ok(lock)
+    file.write_all(&serde_json::to_vec(&own)?)
 }
 
 /// Keeps a writer running. One of a previous agent is ended first.
 pub(super) async fn keep(config: Arc<RuntimeConfig>) {
     if let Some(previous) = previous(&config) {
-        previous.terminate();
+        // SIGKILL, which ends a stopped process too: a writer keeps nothing.
+        previous.kill();
         previous.ended().await;
     }
     loop {
@@ -142,6 +152,17 @@ pub(super) async fn keep(config: Arc<RuntimeConfig>) {
         }
         tokio::time::sleep(RESTART_PAUSE).await;
     }
+}
+
+/// The file of the writer's own messages, after those of the writers before it as long as they are short.
+fn own_log(config: &RuntimeConfig) -> io::Result<File> {
+    let mut options = File::options();
+    let path = config.logs().path().join(OWN_LOG);
+    let file = options.create(true).append(true).open(path)?;
+    if file.metadata()?.len() > OWN_LOG_BYTES_MAX {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// The writer that holds the lock. Its process may have ended, and another one may have its pid: then there is none.
@@ -162,7 +183,7 @@ fn start(config: &RuntimeConfig) -> io::Result<Running> {
     command.arg("--cgroup").arg(cgroup);
     command.args(config.log_flags.arguments());
     // It outlives the agent, and so must not hold open what the agent writes its own log to.
-    let own_log = File::create(config.logs().path().join(OWN_LOG))?;
+    let own_log = own_log(config).map_or_else(|_full_disk| Stdio::null(), Stdio::from);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

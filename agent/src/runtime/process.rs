@@ -106,6 +106,12 @@ impl Running {
         let _ = pidfd_send_signal(self.fd.get_ref(), Signal::TERM);
     }
 
+    /// Sends SIGKILL.
+    pub(super) fn kill(&self) {
+        // ESRCH: it has ended already.
+        let _ = pidfd_send_signal(self.fd.get_ref(), Signal::KILL);
+    }
+
     /// The TCP table of its network namespace; empty if it has ended.
     pub(super) fn tcp_table(&self) -> String {
         fs::read_to_string(format!("/proc/{}/net/tcp6", self.process.pid)).unwrap_or_default()
