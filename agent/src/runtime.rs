@@ -8,6 +8,7 @@ mod failure;
 pub mod init;
 mod lifecycle;
 pub mod logs;
+mod output;
 mod plugin;
 mod probe;
 mod process;
@@ -72,6 +73,11 @@ impl RuntimeConfig {
 
     fn logs_cgroup(&self) -> PathBuf {
         self.cgroup.join(LOGS_CGROUP)
+    }
+
+    /// Written by `pod-init` when it cannot execute the pod's command.
+    fn error_path(&self, uid: &str) -> PathBuf {
+        self.pods_dir().join(format!("{uid}.error"))
     }
 
     fn netns_path(&self, uid: &str) -> PathBuf {

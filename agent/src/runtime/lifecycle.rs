@@ -4,7 +4,7 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dormouse_agent_logs::{Meta, Output};
 use dormouse_agent_sys::netns;
@@ -16,10 +16,11 @@ use tracing::{info, warn};
 
 use super::failure::{StartError, chain};
 use super::plugin::Attachment;
+use super::probe::{self, Starting, Unready};
 use super::process::{Exit, Running};
-use super::record::{Process, Record, RecordError, State};
-use super::spec::{Check, Spec};
-use super::{RuntimeConfig, cgroup, probe, sockets};
+use super::record::{Ending, Process, Record, RecordError, State};
+use super::spec::Spec;
+use super::{RuntimeConfig, cgroup, output, sockets};
 
 /// Interval at which a draining pod's connections are checked; two checks without connections end the drain.
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
@@ -34,6 +35,15 @@ struct Pod {
     stop: CancellationToken,
     statuses: mpsc::Sender<PodStatus>,
     ready: bool,
+    /// Why it is not ready, once its start takes long or it has failed its probe.
+    unready: Option<Unready>,
+}
+
+/// The end of a pod's process.
+struct End {
+    exit: Exit,
+    /// The pod failed its liveness probe, and was ended for it.
+    dead: Option<Unready>,
 }
 
 /// Runs a pod from its recorded state to its end.
@@ -50,6 +60,7 @@ pub(super) async fn run(
         stop,
         statuses,
         ready: false,
+        unready: None,
     };
     let state = pod.record.state.clone();
     let mut running = match state {
@@ -59,12 +70,12 @@ pub(super) async fn run(
             pod.stop.cancel();
             process.and_then(Running::adopt)
         }
-        State::Ended { .. } => None,
+        State::Ended(_) => None,
     };
     if let Some(process) = &running
-        && let Some(exit) = pod.running(process).await
+        && let Some(end) = pod.running(process).await
     {
-        pod.exited(exit).await;
+        pod.exited(end).await;
         running = None;
     }
     pod.ended().await;
@@ -78,6 +89,7 @@ impl Pod {
         if found {
             // Left incomplete by an agent that was killed.
             self.clear().await;
+            self.forget_start_error();
         }
         self.report(Phase::Pending).await;
         match self.start(found).await {
@@ -85,7 +97,8 @@ impl Pod {
             Err(error) => {
                 let message = chain(&error);
                 warn!(pod = %self.record.name, reason = error.reason(), message, "pod not started");
-                self.end(false, error.reason(), message).await;
+                let reason = error.reason();
+                self.end(Ending::failure(reason, message)).await;
                 None
             }
         }
@@ -138,7 +151,11 @@ impl Pod {
         let running = Running::adopt(process);
         if running.is_none() {
             let message = "the process ended while no agent ran".to_owned();
-            self.end(false, "ProcessGone", message).await;
+            let ending = Ending {
+                exit_code: Exit::Unknown.code(),
+                ..Ending::failure("ProcessGone", message)
+            };
+            self.end(ending).await;
         } else {
             // A probe can take long; meanwhile the pod must not be taken for unready.
             self.ready = self.record.times.ready_ns > 0;
@@ -147,22 +164,35 @@ impl Pod {
         running
     }
 
-    /// Watches the process and its readiness until the process ends, or (`None`) the pod is to stop.
-    async fn running(&mut self, running: &Running) -> Option<Exit> {
-        let spec = Spec::parse(&self.record.pod).ok();
-        let (check, period) = spec.map_or((Check::None, Duration::from_secs(10)), |spec| {
-            (spec.check, spec.check_period)
-        });
+    /// Watches the process and its probes until the process ends, or (`None`) the pod is to stop.
+    async fn running(&mut self, running: &Running) -> Option<End> {
+        // It was parsed when the pod was started.
+        let spec = Spec::parse(&self.record.pod).ok()?;
         let address = self.record.address.unwrap_or(Ipv6Addr::LOCALHOST);
+        let took = Boottime::now().since(Boottime(self.record.times.started_ns));
+        let since = Instant::now()
+            .checked_sub(took)
+            .unwrap_or_else(Instant::now);
         let stop = self.stop.clone();
+        let dead = died(&spec, address, since, running);
+        let mut dead = std::pin::pin!(dead);
         loop {
-            let ready = self.ready;
-            tokio::select! {
+            let (ready, known) = (self.ready, self.unready.clone());
+            let starting = Starting {
+                probe: &spec.readiness,
+                address,
+                since,
+                known: known.as_ref(),
+            };
+            let unready = tokio::select! {
                 () = stop.cancelled() => return None,
-                exit = running.ended() => return Some(exit),
-                () = probe::ready(&check, address), if !ready => self.ready = true,
-                () = probe::unready(&check, address, period), if ready => self.ready = false,
-            }
+                exit = running.ended() => return Some(End { exit, dead: None }),
+                cause = &mut dead => return Some(self.kill(running, cause, spec.grace).await),
+                result = starting.ready(|| running.listeners()), if !ready => result.err(),
+                unready = probe::failing(&spec.readiness, address, || running.listeners()), if ready => Some(unready),
+            };
+            self.ready = unready.is_none();
+            self.unready = unready;
             if self.ready && self.record.times.ready_ns == 0 {
                 self.record.times.ready_ns = Boottime::now().0;
                 self.report(Phase::Running).await;
@@ -173,51 +203,87 @@ impl Pod {
         }
     }
 
-    /// Records that the process ended by itself. It is not restarted: control replaces pods.
-    async fn exited(&mut self, exit: Exit) {
-        let logs = self.config.logs();
-        let (succeeded, how) = match exit {
-            Exit::Status(0) => (true, "exited with status 0".to_owned()),
-            Exit::Status(status) => (false, format!("exited with status {status}")),
-            Exit::Signal(signal) => (false, format!("was killed by signal {signal}")),
-            Exit::Unknown => (false, "ended".to_owned()),
-        };
-        let (dir, uid) = (logs.path().display(), &self.record.uid);
-        let message = format!("the process {how}; its output is in {dir}/{uid}.*.log");
-        info!(pod = %self.record.name, message, "pod ended");
-        self.end(
-            succeeded,
-            if succeeded { "Completed" } else { "Error" },
-            message,
-        )
-        .await;
+    /// Ends a pod that has failed its liveness probe, after it was reported as not ready.
+    async fn kill(&mut self, running: &Running, cause: Unready, grace: Duration) -> End {
+        self.ready = false;
+        self.unready = Some(cause.clone());
+        self.report(Phase::Running).await;
+        let exit = self.terminate(running, grace).await;
+        End {
+            exit,
+            dead: Some(cause),
+        }
     }
 
-    async fn end(&mut self, succeeded: bool, reason: &str, message: String) {
-        self.ready = false;
-        self.record.state = State::Ended {
+    /// Sends SIGTERM, and SIGKILL to all processes of the pod after the grace period.
+    async fn terminate(&self, running: &Running, grace: Duration) -> Exit {
+        running.terminate();
+        if let Ok(exit) = tokio::time::timeout(grace, running.ended()).await {
+            return exit;
+        }
+        warn!(pod = %self.record.name, ?grace, "pod killed: its grace period is over");
+        let _ = cgroup::kill(&self.paths().0);
+        running.ended().await
+    }
+
+    /// Records that the process ended. It is not restarted: control replaces pods.
+    async fn exited(&mut self, end: End) {
+        let exit = end.exit;
+        let succeeded = exit == Exit::Status(0) && end.dead.is_none();
+        let (reason, message) = if let Some(error) = self.start_error() {
+            ("StartError", error)
+        } else if let Some(cause) = end.dead {
+            let message = format!("{}; the process {exit}", cause.message);
+            ("LivenessProbeFailed", message)
+        } else {
+            let reason = if succeeded { "Completed" } else { "Error" };
+            (
+                reason,
+                format!("the process {exit}{}", self.last_output().await),
+            )
+        };
+        info!(pod = %self.record.name, reason, message, "pod ended");
+        self.end(Ending {
             succeeded,
             reason: reason.to_owned(),
             message,
-        };
-        self.note();
-        self.report(if succeeded {
-            Phase::Succeeded
-        } else {
-            Phase::Failed
+            exit_code: exit.code(),
         })
         .await;
     }
 
+    /// Why the pod's command was not executed; none: it was.
+    fn start_error(&self) -> Option<String> {
+        std::fs::read_to_string(self.config.error_path(&self.record.uid)).ok()
+    }
+
+    fn forget_start_error(&self) {
+        // NotFound: the command was executed.
+        let _ = std::fs::remove_file(self.config.error_path(&self.record.uid));
+    }
+
+    /// The last lines of the pod's output, each after a line break.
+    async fn last_output(&self) -> String {
+        let lines = output::last_lines(self.config.logs(), &self.record.uid).await;
+        match lines.as_slice() {
+            [] => " without output".to_owned(),
+            lines => format!("\n{}", lines.join("\n")),
+        }
+    }
+
+    async fn end(&mut self, ending: Ending) {
+        let phase = ending.phase();
+        self.ready = false;
+        self.unready = None;
+        self.record.state = State::Ended(ending);
+        self.note();
+        self.report(phase).await;
+    }
+
     /// Waits until the ended pod is to be removed.
     async fn ended(&mut self) {
-        if let State::Ended { succeeded, .. } = self.record.state {
-            self.report(if succeeded {
-                Phase::Succeeded
-            } else {
-                Phase::Failed
-            })
-            .await;
+        if let State::Ended(ending) = &self.record.state {
+            self.report(ending.phase()).await;
         }
         self.stop.cancelled().await;
     }
@@ -225,6 +291,7 @@ impl Pod {
     /// Waits for connections to end, then stops the process, then clears the pod.
     async fn stopping(&mut self, running: Option<Running>) {
         self.ready = false;
+        self.unready = None;
         self.record.state = State::Stopping(running.as_ref().map(|running| running.process));
         self.note();
         if let Some(running) = running {
@@ -234,18 +301,14 @@ impl Pod {
             if let Some(port) = spec.and_then(|spec| spec.port) {
                 let _ = tokio::time::timeout(grace, drained(&running, port)).await;
             }
-            running.terminate();
-            if tokio::time::timeout(grace, running.ended()).await.is_err() {
-                warn!(pod = %self.record.name, ?grace, "pod killed: its grace period is over");
-                let _ = cgroup::kill(&self.paths().0);
-                running.ended().await;
-            }
+            self.terminate(&running, grace).await;
         }
         self.clear().await;
     }
 
     /// Reports the removal. Only the log remains.
     async fn gone(&mut self) {
+        self.forget_start_error();
         let path = self.config.record_path(&self.record.uid);
         if let Err(error) = std::fs::remove_file(&path) {
             warn!(path = %path.display(), %error, "failed to remove a pod's record");
@@ -311,11 +374,23 @@ impl Pod {
 
     async fn report(&self, phase: Phase) {
         // A closed channel: the agent stops, and the next one reports all states again.
-        let _ = self
-            .statuses
-            .send(self.record.status(phase, self.ready))
-            .await;
+        let mut status = self.record.status(phase, self.ready);
+        if let Some(unready) = self.unready.as_ref().filter(|_| phase == Phase::Running) {
+            unready.reason.clone_into(&mut status.reason);
+            status.message.clone_from(&unready.message);
+        }
+        let _ = self.statuses.send(status).await;
     }
+}
+
+/// Resolves when the pod has failed its liveness probe; never without one.
+async fn died(spec: &Spec, address: Ipv6Addr, since: Instant, running: &Running) -> Unready {
+    let Some(liveness) = &spec.liveness else {
+        return std::future::pending().await;
+    };
+    let delay = liveness.initial_delay.saturating_sub(since.elapsed());
+    tokio::time::sleep(delay).await;
+    probe::failing(liveness, address, || running.listeners()).await
 }
 
 /// Creates the pod's namespace; the plugin brings up its loopback interface.

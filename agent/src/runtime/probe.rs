@@ -1,117 +1,168 @@
-//! Readiness probes: frequent at first, so that a wake waits for the app and not for its next probe.
+//! Probes: frequent at first, so that a wake waits for the app and not for its next probe.
 
-use std::net::{Ipv6Addr, SocketAddrV6};
+mod attempt;
+
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-
-use super::spec::Check;
+use super::sockets::Listener;
+use super::spec::{Check, Probe};
+pub(super) use attempt::Failed;
+use attempt::attempt;
 
 /// Pauses between two probes of a starting pod: the first ones, and those of pods that start slowly.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
 /// A starting pod is probed again after this part of the time that it has taken so far: the probes add little to any start, and their
 /// number grows with its logarithm.
 const PAUSE_PART: u32 = 8;
-/// Timeout of a probe.
-const TRY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of failures in a row that make a ready pod unready, as in Kubernetes.
-const FAILURES_MAX: u32 = 3;
+/// A start that takes longer has a reason that is reported.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Interval at which a longer start is examined for its reason.
+const EXAMINE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Resolves when the pod is ready. Cancel safe.
-pub(super) async fn ready(check: &Check, address: Ipv6Addr) {
-    let began = Instant::now();
-    while !answers(check, address).await {
-        let pause = began.elapsed() / PAUSE_PART;
-        tokio::time::sleep(pause.clamp(PAUSES.0, PAUSES.1)).await;
+/// Why a pod is not ready, for its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unready {
+    /// In CamelCase.
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Differs when the pod is not ready for another reason, and not when only a response's body differs.
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Closed(Vec<Listener>),
+    Silent,
+    Status(String),
+}
+
+/// A pod that starts.
+pub(super) struct Starting<'a> {
+    pub(super) probe: &'a Probe,
+    pub(super) address: Ipv6Addr,
+    pub(super) since: Instant,
+    /// The reason that was reported last.
+    pub(super) known: Option<&'a Unready>,
+}
+
+impl Starting<'_> {
+    /// Resolves when the pod is ready, or with the reason if it takes long and the reason is another one than is known. Cancel safe.
+    pub(super) async fn ready(&self, listeners: impl Fn() -> Vec<Listener>) -> Result<(), Unready> {
+        let delay = self
+            .probe
+            .initial_delay
+            .saturating_sub(self.since.elapsed());
+        tokio::time::sleep(delay).await;
+        let began = Instant::now();
+        let mut examined = self.since + PATIENCE.max(self.probe.initial_delay);
+        while let Err(failed) = attempt(self.probe, self.address).await {
+            let now = Instant::now();
+            if now >= examined {
+                examined = now + EXAMINE_PERIOD;
+                let unready = Unready::new(&self.probe.check, self.address, failed, listeners());
+                if self.known.is_none_or(|known| known.kind != unready.kind) {
+                    return Err(unready);
+                }
+            }
+            let pause = began.elapsed() / PAUSE_PART;
+            tokio::time::sleep(pause.clamp(PAUSES.0, PAUSES.1)).await;
+        }
+        Ok(())
     }
 }
 
-/// Resolves when a ready pod is no longer ready. Cancel safe.
-pub(super) async fn unready(check: &Check, address: Ipv6Addr, period: Duration) {
+/// Resolves when a pod has failed its probe as often in a row as the probe allows. Cancel safe.
+pub(super) async fn failing(
+    probe: &Probe,
+    address: Ipv6Addr,
+    listeners: impl Fn() -> Vec<Listener>,
+) -> Unready {
     let mut failures = 0;
-    while failures < FAILURES_MAX {
-        tokio::time::sleep(period).await;
-        failures = if answers(check, address).await {
-            0
-        } else {
-            failures + 1
+    loop {
+        tokio::time::sleep(probe.period).await;
+        match attempt(probe, address).await {
+            Ok(()) => failures = 0,
+            Err(failed) => {
+                failures += 1;
+                if failures >= probe.failures_max {
+                    return Unready::new(&probe.check, address, failed, listeners());
+                }
+            }
+        }
+    }
+}
+
+impl Unready {
+    fn new(check: &Check, address: Ipv6Addr, failed: Failed, mut listeners: Vec<Listener>) -> Self {
+        listeners.sort_unstable();
+        listeners.dedup();
+        let port = check.port().unwrap_or_default();
+        let request = match check {
+            Check::Get { path, .. } => format!("GET {path} on port {port}"),
+            Check::Connect(_) | Check::None => format!("port {port}"),
+        };
+        match failed {
+            Failed::Closed => Self {
+                reason: "NotListening",
+                message: closed(port, address, &listeners),
+                kind: Kind::Closed(listeners),
+            },
+            Failed::Silent(limit) => Self {
+                reason: "NoResponse",
+                message: format!("{request} is accepted and not answered within {limit:?}"),
+                kind: Kind::Silent,
+            },
+            Failed::Status { status, body } => {
+                let body = Some(body).filter(|body| !body.is_empty());
+                let body = body.map_or_else(String::new, |body| format!(": {body}"));
+                Self {
+                    reason: "ProbeFailed",
+                    message: format!("{request} is answered {status}{body}"),
+                    kind: Kind::Status(status),
+                }
+            }
+        }
+    }
+}
+
+/// Why nothing accepts connections on a pod's port, by the sockets on which its processes listen.
+fn closed(port: u16, address: Ipv6Addr, listeners: &[Listener]) -> String {
+    let here: Vec<_> = listeners
+        .iter()
+        .filter(|known| known.port == port)
+        .collect();
+    if let Some(known) = here.first() {
+        return match known.address {
+            _ if here.iter().any(|known| known.accepts(address)) => {
+                format!("port {port} does not accept connections")
+            }
+            IpAddr::V4(v4) if !v4.is_loopback() => {
+                format!(
+                    "the process listens on port {port} of IPv4 only, at {v4}: it must listen on [::]"
+                )
+            }
+            other => {
+                format!(
+                    "the process listens on port {port} of {other} only: it must listen on [::]"
+                )
+            }
         };
     }
-}
-
-async fn answers(check: &Check, address: Ipv6Addr) -> bool {
-    let (port, path) = match check {
-        Check::None => return true,
-        Check::Connect(port) => (*port, None),
-        Check::Get { port, path } => (*port, Some(path)),
-    };
-    let socket = SocketAddrV6::new(address, port, 0, 0);
-    let tried = timeout(TRY_TIMEOUT, async {
-        let mut stream = TcpStream::connect(socket).await.ok()?;
-        let Some(path) = path else { return Some(true) };
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: [{address}]:{port}\r\nUser-Agent: dormouse-probe\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut start = [0; 12];
-        stream.read_exact(&mut start).await.ok()?;
-        Some(is_success(&start))
-    });
-    matches!(tried.await, Ok(Some(true)))
-}
-
-/// Whether a response begins like `HTTP/1.1 200`, with a status of 200 to 399.
-fn is_success(start: &[u8; 12]) -> bool {
-    start.starts_with(b"HTTP/1.") && matches!(start[9], b'2' | b'3')
+    let mut ports: Vec<String> = listeners
+        .iter()
+        .map(|known| known.port.to_string())
+        .collect();
+    ports.dedup();
+    if ports.is_empty() {
+        format!("nothing listens on port {port}")
+    } else {
+        format!(
+            "nothing listens on port {port}; the process listens on {}",
+            ports.join(", ")
+        )
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[test]
-    fn only_status_200_to_399_is_ready() {
-        assert!(is_success(b"HTTP/1.1 200"));
-        assert!(is_success(b"HTTP/1.0 302"));
-        assert!(!is_success(b"HTTP/1.1 503"));
-        assert!(!is_success(b"SSH-2.0-Open"));
-    }
-
-    #[tokio::test]
-    async fn a_pod_becomes_ready_when_its_port_is_opened() {
-        let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let check = Check::Connect(listener.local_addr().unwrap().port());
-        timeout(Duration::from_secs(5), ready(&check, Ipv6Addr::LOCALHOST))
-            .await
-            .unwrap();
-        drop(listener);
-        let gone = unready(&check, Ipv6Addr::LOCALHOST, Duration::from_millis(1));
-        timeout(Duration::from_secs(5), gone).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn an_error_response_is_not_ready() {
-        let listener = TcpListener::bind("[::1]:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let check = Check::Get {
-            port,
-            path: "/".into(),
-        };
-        let served = tokio::spawn(async move {
-            for answer in ["HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 204 Fine\r\n\r\n"] {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut request = [0; 256];
-                let _ = stream.read(&mut request).await.unwrap();
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-        });
-        timeout(Duration::from_secs(5), ready(&check, Ipv6Addr::LOCALHOST))
-            .await
-            .unwrap();
-        served.await.unwrap();
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +18,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::RuntimeConfig;
 use super::record::{Process, Record};
+use super::sockets::{self, Listener};
 use super::spec::Spec;
 
 /// A process that runs, or that has ended and was not waited for.
@@ -36,6 +38,30 @@ pub(super) enum Exit {
     Unknown,
 }
 
+impl Exit {
+    /// The exit code as container runtimes report it: 128 and the signal's number after a signal.
+    pub(super) fn code(self) -> i32 {
+        match self {
+            Self::Status(status) => status,
+            Self::Signal(signal) => 128 + signal,
+            Self::Unknown => 255,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "exited with status {status}"),
+            Self::Signal(signal) => match nix::sys::signal::Signal::try_from(*signal) {
+                Ok(known) => write!(f, "was killed by signal {signal} ({known})"),
+                Err(_unnamed) => write!(f, "was killed by signal {signal}"),
+            },
+            Self::Unknown => f.write_str("ended"),
+        }
+    }
+}
+
 impl Running {
     /// Starts the pod's command through `pod-init`, which begins in the pod's cgroup, joins its namespace and then executes the command.
     pub(super) fn start(
@@ -46,6 +72,8 @@ impl Running {
     ) -> io::Result<Self> {
         let mut arguments: Vec<OsString> = vec!["pod-init".into(), "--netns".into()];
         arguments.push(config.netns_path(&record.uid).into());
+        arguments.push("--error-file".into());
+        arguments.push(config.error_path(&record.uid).into());
         if let Some(dir) = &spec.working_dir {
             arguments.extend(["--working-dir".into(), dir.into()]);
         }
@@ -114,7 +142,18 @@ impl Running {
 
     /// The TCP table of its network namespace; empty if it has ended.
     pub(super) fn tcp_table(&self) -> String {
-        fs::read_to_string(format!("/proc/{}/net/tcp6", self.process.pid)).unwrap_or_default()
+        self.table("tcp6")
+    }
+
+    /// The sockets on which processes of its network namespace listen.
+    pub(super) fn listeners(&self) -> Vec<Listener> {
+        let tables = [self.table("tcp6"), self.table("tcp")];
+        let all = tables.iter().map(|table| sockets::listeners(table));
+        all.flatten().collect()
+    }
+
+    fn table(&self, name: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/net/{name}", self.process.pid)).unwrap_or_default()
     }
 }
 

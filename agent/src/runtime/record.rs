@@ -57,14 +57,7 @@ pub(super) enum State {
     /// Its process runs.
     Running(Process),
     /// Its process ended, or could not be started; the pod stays until it is removed.
-    Ended {
-        /// Exit status 0.
-        succeeded: bool,
-        /// The reason in CamelCase, as in Kubernetes.
-        reason: String,
-        /// The message for users.
-        message: String,
-    },
+    Ended(Ending),
     /// It is being removed; the process may still run.
     Stopping(Option<Process>),
 }
@@ -77,6 +70,40 @@ impl State {
             Self::Running(_) => "running",
             Self::Ended { .. } => "ended",
             Self::Stopping(_) => "stopping",
+        }
+    }
+}
+
+/// The end of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Ending {
+    /// Exit status 0.
+    pub(super) succeeded: bool,
+    /// The reason in CamelCase, as in Kubernetes.
+    pub(super) reason: String,
+    /// The message for users.
+    pub(super) message: String,
+    /// The exit code of the process; 128 for one that was never started, as with containerd.
+    pub(super) exit_code: i32,
+}
+
+impl Ending {
+    /// The end of a pod whose process was not started, or of which no more is known.
+    pub(super) fn failure(reason: &str, message: String) -> Self {
+        Self {
+            succeeded: false,
+            reason: reason.to_owned(),
+            message,
+            exit_code: 128,
+        }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        if self.succeeded {
+            Phase::Succeeded
+        } else {
+            Phase::Failed
         }
     }
 }
@@ -164,12 +191,10 @@ impl Record {
             stages: Some(self.times.into()),
             ..PodStatus::default()
         };
-        if let State::Ended {
-            reason, message, ..
-        } = &self.state
-        {
-            status.reason.clone_from(reason);
-            status.message.clone_from(message);
+        if let State::Ended(ending) = &self.state {
+            status.reason.clone_from(&ending.reason);
+            status.message.clone_from(&ending.message);
+            status.exit_code = ending.exit_code;
         }
         status
     }
@@ -255,11 +280,7 @@ mod tests {
             pid: 4,
             start_time: 9,
         };
-        let ended = State::Ended {
-            succeeded: false,
-            reason: "Error".into(),
-            message: "why".into(),
-        };
+        let ended = State::Ended(Ending::failure("Error", "why".into()));
         let states = [
             State::Starting,
             State::Running(process),
@@ -272,6 +293,15 @@ mod tests {
             written.write(&dir.path().join("a-1.json")).unwrap();
             assert_eq!(read_all(dir.path()).unwrap(), [written]);
         }
+    }
+
+    #[test]
+    fn the_end_of_a_pod_is_read_as_an_earlier_agent_wrote_it() {
+        let earlier = r#"{"ended":{"succeeded":false,"reason":"Error","message":"why"}}"#;
+        let State::Ended(ending) = serde_json::from_str(earlier).unwrap() else {
+            panic!("another state");
+        };
+        assert_eq!((ending.message.as_str(), ending.exit_code), ("why", 0));
     }
 
     #[test]

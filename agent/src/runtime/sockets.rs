@@ -1,5 +1,10 @@
-//! Connections in a pod's TCP table, so that a stopping pod runs until its last connection is closed. Pure.
+//! A pod's TCP tables: its open connections, so that a stopping pod runs until the last one is closed, and the sockets on which it
+//! listens, which explain why it is not ready. Pure.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// TCP_LISTEN (include/net/tcp_states.h).
+const LISTEN: &str = "0A";
 /// The states of open connections (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, and CLOSE_WAIT, in which the client has
 /// finished its request and waits for the response.
 const ALIVE: [&str; 3] = ["01", "03", "08"];
@@ -20,9 +25,72 @@ pub(super) fn has_connection(table: &str, port: u16) -> bool {
     })
 }
 
+/// A listening socket. In order of ports.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Listener {
+    pub(super) port: u16,
+    pub(super) address: IpAddr,
+}
+
+impl Listener {
+    /// Whether connections to this address reach the socket.
+    pub(super) fn accepts(&self, address: Ipv6Addr) -> bool {
+        self.address == address || self.address == Ipv6Addr::UNSPECIFIED
+    }
+}
+
+/// The listening sockets in a table: `/proc/PID/net/tcp6` or `/proc/PID/net/tcp`.
+pub(super) fn listeners(table: &str) -> impl Iterator<Item = Listener> {
+    table.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (local, _remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+        let (address, port) = local.split_once(':').filter(|_| state == LISTEN)?;
+        Some(Listener {
+            port: u16::from_str_radix(port, 16).ok()?,
+            address: address_of(address)?,
+        })
+    })
+}
+
+/// The kernel prints an address as words in the machine's byte order.
+fn address_of(text: &str) -> Option<IpAddr> {
+    let mut octets = Vec::new();
+    for start in (0..text.len()).step_by(8) {
+        let word = u32::from_str_radix(text.get(start..start + 8)?, 16).ok()?;
+        octets.extend(word.to_ne_bytes());
+    }
+    let v6 = <[u8; 16]>::try_from(octets.as_slice()).map(Ipv6Addr::from);
+    let v4 = <[u8; 4]>::try_from(octets.as_slice()).map(Ipv4Addr::from);
+    v6.map(IpAddr::V6).or(v4.map(IpAddr::V4)).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listening_sockets_have_their_address_and_port() {
+        let found: Vec<Listener> = listeners(TABLE).collect();
+        let any = Listener {
+            port: 0x1F40,
+            address: Ipv6Addr::UNSPECIFIED.into(),
+        };
+        assert_eq!(found, [any]);
+        let tcp = "header
+   0: 0100007F:1F90 00000000:0000 0A 0 0
+   1: 00000000000000000000000001000000:1F91 0:0 0A 0
+   2: 0100007F:1F92 00000000:0000 01 0 0
+   3: 0100007:1F93 00000000:0000 0A
+   4: zz
+";
+        let found: Vec<_> = listeners(tcp)
+            .map(|one| (one.address.to_string(), one.port))
+            .collect();
+        assert_eq!(
+            found,
+            [("127.0.0.1".to_owned(), 8080), ("::1".to_owned(), 8081)]
+        );
+    }
 
     const TABLE: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000000000000000000000000000:1F40 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1

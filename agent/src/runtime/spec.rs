@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use k8s_openapi::api::core::v1::{self as api, Container, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// The label with the name of a pod's app.
@@ -26,11 +26,11 @@ pub(super) enum SpecError {
         "environment variable `{0}` has no literal value: valueFrom is not supported in standalone pods"
     )]
     Environment(String),
-    #[error("the readiness probe's port is not a port of the container")]
+    #[error("a probe's port is not a port of the container")]
     ProbePort,
 }
 
-/// The readiness check.
+/// The check of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// None: ready when the process runs.
@@ -39,6 +39,30 @@ pub(super) enum Check {
     Connect(u16),
     /// HTTP: GET returns a status of 200 to 399.
     Get { port: u16, path: String },
+}
+
+impl Check {
+    /// The port that it connects to.
+    pub(super) fn port(&self) -> Option<u16> {
+        match self {
+            Self::None => None,
+            Self::Connect(port) | Self::Get { port, .. } => Some(*port),
+        }
+    }
+}
+
+/// A probe, as in Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Probe {
+    pub(super) check: Check,
+    /// Interval of the checks; while a pod starts, its readiness is checked more often.
+    pub(super) period: Duration,
+    /// Timeout of the connection, and again of the response.
+    pub(super) timeout: Duration,
+    /// Failures in a row after which a pod has failed the probe.
+    pub(super) failures_max: u32,
+    /// Time from the start of the process to the first check.
+    pub(super) initial_delay: Duration,
 }
 
 /// The process of a pod.
@@ -52,9 +76,9 @@ pub(super) struct Spec {
     pub(super) app: String,
     /// The port of the requests; its connections are watched while the pod drains.
     pub(super) port: Option<u16>,
-    pub(super) check: Check,
-    /// Interval of the checks after the pod has become ready.
-    pub(super) check_period: Duration,
+    pub(super) readiness: Probe,
+    /// A pod that fails it is ended.
+    pub(super) liveness: Option<Probe>,
     /// Time limit for draining, and again from SIGTERM to SIGKILL.
     pub(super) grace: Duration,
 }
@@ -75,11 +99,9 @@ impl Spec {
             return Err(SpecError::Command(container.name.clone()));
         }
         let port = first_port(container);
-        let probe = container.readiness_probe.as_ref();
-        let period = probe
-            .and_then(|probe| probe.period_seconds)
-            .unwrap_or(10)
-            .max(1);
+        let readiness = container.readiness_probe.clone().unwrap_or_default();
+        let liveness = container.liveness_probe.as_ref();
+        let liveness = liveness.map(|liveness| probe(container, liveness, port));
         let grace = spec
             .termination_grace_period_seconds
             .and_then(|s| u64::try_from(s).ok());
@@ -89,8 +111,8 @@ impl Spec {
             working_dir: container.working_dir.clone(),
             app: app.unwrap_or_default(),
             port,
-            check: check(container, probe, port)?,
-            check_period: Duration::from_secs(u64::from(period.unsigned_abs())),
+            readiness: probe(container, &readiness, port)?,
+            liveness: liveness.transpose()?,
             grace: grace.map_or(GRACE_DEFAULT, Duration::from_secs),
         })
     }
@@ -113,19 +135,33 @@ fn environment(container: &Container) -> Result<BTreeMap<String, String>, SpecEr
     Ok(environment)
 }
 
-fn check(
-    container: &Container,
-    probe: Option<&Probe>,
-    port: Option<u16>,
-) -> Result<Check, SpecError> {
-    if let Some(get) = probe.and_then(|probe| probe.http_get.as_ref()) {
+/// A probe, with Kubernetes' defaults.
+fn probe(container: &Container, probe: &api::Probe, port: Option<u16>) -> Result<Probe, SpecError> {
+    let seconds = |given: Option<i32>, default: u32| {
+        let given = given.and_then(|given| u32::try_from(given).ok());
+        Duration::from_secs(given.unwrap_or(default).into())
+    };
+    let failures = probe
+        .failure_threshold
+        .and_then(|given| u32::try_from(given).ok());
+    Ok(Probe {
+        check: check(container, probe, port)?,
+        period: seconds(probe.period_seconds, 10).max(Duration::from_secs(1)),
+        timeout: seconds(probe.timeout_seconds, 1).max(Duration::from_secs(1)),
+        failures_max: failures.unwrap_or(3).max(1),
+        initial_delay: seconds(probe.initial_delay_seconds, 0),
+    })
+}
+
+fn check(container: &Container, probe: &api::Probe, port: Option<u16>) -> Result<Check, SpecError> {
+    if let Some(get) = &probe.http_get {
         let path = get.path.clone().unwrap_or_else(|| "/".to_owned());
         return Ok(Check::Get {
             port: number(container, &get.port)?,
             path,
         });
     }
-    if let Some(socket) = probe.and_then(|probe| probe.tcp_socket.as_ref()) {
+    if let Some(socket) = &probe.tcp_socket {
         return Ok(Check::Connect(number(container, &socket.port)?));
     }
     Ok(port.map_or(Check::None, Check::Connect))
@@ -166,7 +202,9 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(spec.command, ["sleep", "9"]);
-        assert_eq!((spec.port, spec.check), (Some(8000), Check::Connect(8000)));
+        let expected = (Some(8000), Check::Connect(8000));
+        assert_eq!((spec.port, spec.readiness.check), expected);
+        assert_eq!(spec.liveness, None);
         assert_eq!(spec.grace, GRACE_DEFAULT);
     }
 
@@ -182,10 +220,39 @@ mod tests {
             port,
             path: "/up".into(),
         };
-        assert_eq!(parse(&container(json!("web"))).unwrap().check, get(81));
-        assert_eq!(parse(&container(json!(90))).unwrap().check, get(90));
+        let check = |port| parse(&container(port)).unwrap().readiness.check;
+        assert_eq!(check(json!("web")), get(81));
+        assert_eq!(check(json!(90)), get(90));
         assert_eq!(parse(&container(json!("db"))), Err(SpecError::ProbePort));
         assert_eq!(parse(&container(json!(0))), Err(SpecError::ProbePort));
+    }
+
+    #[test]
+    fn probes_have_their_times_and_kubernetes_defaults() {
+        let spec = parse(&json!({
+            "name": "app", "command": ["x"], "ports": [{ "containerPort": 81 }],
+            "livenessProbe": {
+                "httpGet": { "port": 82 }, "periodSeconds": 5, "timeoutSeconds": 2,
+                "failureThreshold": 4, "initialDelaySeconds": 6,
+            },
+        }))
+        .unwrap();
+        let readiness = Probe {
+            check: Check::Connect(81),
+            period: Duration::from_secs(10),
+            timeout: Duration::from_secs(1),
+            failures_max: 3,
+            initial_delay: Duration::ZERO,
+        };
+        let path = "/".into();
+        let liveness = Probe {
+            check: Check::Get { port: 82, path },
+            period: Duration::from_secs(5),
+            timeout: Duration::from_secs(2),
+            failures_max: 4,
+            initial_delay: Duration::from_secs(6),
+        };
+        assert_eq!((spec.readiness, spec.liveness), (readiness, Some(liveness)));
     }
 
     #[test]

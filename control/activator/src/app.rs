@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::breaker::Breaker;
-use crate::config::{Config, Route};
+use crate::config::{Config, Problem, Route};
 use crate::demand::Demand;
 use crate::load::Load;
 use crate::metrics::Metrics;
@@ -69,22 +69,42 @@ struct State {
     /// Responses that backends have begun.
     responses: u64,
     removed: bool,
+    /// Why there is no backend.
+    problem: Option<Problem>,
 }
 
 /// The part of a route that requests need.
+#[derive(Clone)]
 pub(crate) struct RequestRoute {
     pub(crate) name: String,
     pub(crate) port: u16,
     pub(crate) timeout: Duration,
+    pub(crate) wake_timeout: Duration,
 }
 
 /// Reasons why a request gets no slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum NoSlot {
     /// The request cannot be parked.
     Limit(LimitReached),
     /// The app was removed.
     Removed,
+    /// No pod became ready in time.
+    NotReady(Option<Problem>),
+    /// Control expects no pod to become ready soon.
+    Failing(Option<Problem>),
+}
+
+/// A request that needs a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) ticket: Ticket,
+    /// Memory of the request while it is parked.
+    pub(crate) bytes: usize,
+    /// Time of its arrival.
+    pub(crate) arrived: Instant,
+    /// Longest time for which it is parked while there is no backend.
+    pub(crate) wake_timeout: Duration,
 }
 
 enum Entered {
@@ -104,6 +124,7 @@ impl App {
             active: false,
             responses: 0,
             removed: false,
+            problem: None,
         };
         Arc::new(Self {
             vip,
@@ -118,16 +139,26 @@ impl App {
 
     /// Sets a new route and grants its free slots to parked requests.
     pub(crate) fn configure(self: &Arc<Self>, route: Route) {
+        let refuses = route.refuses();
         let mut state = self.state.lock();
         state.route = Some(Arc::new(RequestRoute {
             name: route.name,
             port: route.port,
             timeout: route.timeout,
+            wake_timeout: route.wake_timeout,
         }));
+        // They are answered when the lock is released.
+        let refused = if refuses {
+            state.breaker.unpark_all()
+        } else {
+            Vec::new()
+        };
+        state.problem = route.problem;
         state
             .breaker
             .configure(route.container_concurrency, &route.backends);
         self.set_backends(state, &route.backends);
+        drop(refused);
         self.answered.notify_waiters();
         let before = self.serving.swap(route.serving, Ordering::AcqRel);
         if route.serving && !before {
@@ -138,6 +169,7 @@ impl App {
     /// Takes the backends away. An app without a route stays without one: its requests wait for control's answer.
     pub(crate) fn asleep(self: &Arc<Self>) {
         let mut state = self.state.lock();
+        state.problem = None;
         state.breaker.configure(0, &[]);
         self.set_backends(state, &[]);
         self.serving.store(false, Ordering::Release);
@@ -192,18 +224,14 @@ impl App {
     }
 
     /// Waits in the queue for a slot. Dropping the future removes the request from the queue, or frees its slot.
-    pub(crate) async fn slot(
-        self: &Arc<Self>,
-        ticket: Ticket,
-        bytes: usize,
-    ) -> Result<Grant, NoSlot> {
-        match self.enter(ticket, bytes)? {
+    pub(crate) async fn slot(self: &Arc<Self>, claim: Claim) -> Result<Grant, NoSlot> {
+        match self.enter(claim)? {
             Entered::Slot(grant) => Ok(grant),
             Entered::Parked(mut parked) => parked.granted().await,
         }
     }
 
-    fn enter(self: &Arc<Self>, ticket: Ticket, bytes: usize) -> Result<Entered, NoSlot> {
+    fn enter(self: &Arc<Self>, claim: Claim) -> Result<Entered, NoSlot> {
         let config = &self.core.config;
         let mut state = self.state.lock();
         if state.removed {
@@ -218,7 +246,10 @@ impl App {
                 backend,
             }));
         }
-        let reservation = self.core.budget.claim(bytes).map_err(NoSlot::Limit)?;
+        if let Some(refusal) = state.refusal() {
+            return Err(refusal);
+        }
+        let reservation = self.core.budget.claim(claim.bytes).map_err(NoSlot::Limit)?;
         let (waiter, granted) = oneshot::channel();
         let limits = QueueLimits {
             count_max: config.queue_per_app_max,
@@ -226,20 +257,35 @@ impl App {
         };
         state
             .breaker
-            .park(ticket, bytes, waiter, limits)
+            .park(claim.ticket, claim.bytes, waiter, limits)
             .map_err(NoSlot::Limit)?;
         let need = state.begins_wake();
         drop(state);
         self.raise(need);
         let parked = ParkedRequest {
             app: Arc::clone(self),
-            ticket,
+            claim,
             granted,
             since: Instant::now(),
-            bytes,
             _reservation: reservation,
         };
         Ok(Entered::Parked(parked.counted()))
+    }
+
+    /// Why a parked request is not parked any longer, although it got no slot.
+    pub(crate) fn unparked(&self) -> NoSlot {
+        let state = self.state.lock();
+        if state.removed {
+            return NoSlot::Removed;
+        }
+        NoSlot::Failing(state.problem.clone())
+    }
+
+    /// Why a request whose time is over is not parked any longer; none: the app is awake, so it waited for a slot.
+    pub(crate) fn not_ready(&self) -> Option<NoSlot> {
+        let state = self.state.lock();
+        let is_awake = state.breaker.has_backend();
+        (!is_awake).then(|| NoSlot::NotReady(state.problem.clone()))
     }
 
     /// Records that `address` refused a connection; returns whether there is another backend to try at once.
@@ -287,5 +333,14 @@ impl App {
                 backend,
             }));
         }
+    }
+}
+
+impl State {
+    /// Why a request is refused at once; none: it may be parked.
+    fn refusal(&self) -> Option<NoSlot> {
+        let problem = self.problem.as_ref()?;
+        let refuses = problem.retry_after.is_some() && !self.breaker.has_backend();
+        refuses.then(|| NoSlot::Failing(Some(problem.clone())))
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use dormouse_proxy::Limits;
 
+/// Default of the longest time for which a request is parked while its app has no ready pod.
+pub const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The activator's address and limits. A request that meets a limit is answered with an error that names it.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -56,7 +59,7 @@ impl Config {
             backend_connections_max: 120_000,
             header_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(30),
-            wake_timeout: Duration::from_secs(30),
+            wake_timeout: WAKE_TIMEOUT,
             reports_max: 16_384,
             backend: Limits::default(),
         }
@@ -92,4 +95,30 @@ pub struct Route {
     pub serving: bool,
     /// Ready pods, with their ports.
     pub backends: Vec<SocketAddrV6>,
+    /// Longest time for which a request is parked while there is no backend.
+    pub wake_timeout: Duration,
+    /// Why there is no backend, if control knows a reason.
+    pub problem: Option<Problem>,
+}
+
+/// Why an app has no ready pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The reason and its details, in one line: clients get it.
+    pub message: String,
+    /// The app's pods fail one after another: requests are refused at once, and may be repeated after this time.
+    pub retry_after: Option<Duration>,
+}
+
+impl Route {
+    /// Whether activators get the route without asking for it: that of a sleeping app is sent on request only.
+    pub fn is_held(&self) -> bool {
+        !self.backends.is_empty() || self.problem.is_some()
+    }
+
+    /// Whether requests are refused, because no pod is expected to become ready soon.
+    pub(crate) fn refuses(&self) -> bool {
+        let problem = self.problem.as_ref();
+        self.backends.is_empty() && problem.is_some_and(|problem| problem.retry_after.is_some())
+    }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, warn};
 
-use crate::app::{App, Asked, Core, CountedRequest, Grant, NoSlot, RequestRoute};
+use crate::app::{App, Asked, Claim, Core, CountedRequest, Grant, NoSlot, RequestRoute};
 use crate::client_stream::{self, Protocol};
 use crate::connection::ClientConnection;
 use crate::cutoff;
@@ -137,16 +137,23 @@ impl ClientConnection {
         request: Request<Incoming>,
         record: &Arc<Record>,
     ) -> Result<Response<Relayed<ExchangeGuard>>, Refusal> {
-        let ticket = record.timing.ticket;
-        let deadline = record.timing.arrived + route.timeout;
-        let bytes = footprint::bytes(&request);
+        let timing = &record.timing;
+        let deadline = timing.arrived + route.timeout;
+        let claim = Claim {
+            ticket: timing.ticket,
+            bytes: footprint::bytes(&request),
+            arrived: timing.arrived,
+            wake_timeout: route.wake_timeout,
+        };
         let mut outbound = Outbound::new(request, self.address.into());
         let mut pause = PAUSE_FIRST;
         let mut attempts = 0;
         loop {
-            let slot = timeout_at(deadline, app.slot(ticket, bytes)).await;
-            let grant = slot.map_err(|_elapsed| parked_too_long(route))?;
-            let grant = grant.map_err(|reason| no_slot(reason, route))?;
+            let slot = timeout_at(deadline, app.slot(claim)).await;
+            let grant = match slot {
+                Ok(grant) => grant.map_err(|reason| no_slot(reason, route))?,
+                Err(_elapsed) => return Err(parked_too_long(app, route)),
+            };
             let backend = Arc::clone(grant.backend());
             let guard = ExchangeGuard {
                 _grant: grant,
@@ -212,19 +219,35 @@ fn failed(error: ForwardError, route: &RequestRoute) -> Refusal {
     Refusal::Backend { app, source: error }
 }
 
-fn parked_too_long(route: &RequestRoute) -> Refusal {
-    Refusal::ParkedTooLong {
-        app: route.name.clone(),
-        limit: route.timeout,
+/// The request's timeout has ended while it was parked.
+fn parked_too_long(app: &Arc<App>, route: &RequestRoute) -> Refusal {
+    let limit = route.timeout;
+    match app.not_ready() {
+        Some(reason) => no_slot(
+            reason,
+            &RequestRoute {
+                wake_timeout: limit,
+                ..route.clone()
+            },
+        ),
+        None => Refusal::ParkedTooLong {
+            app: route.name.clone(),
+            limit,
+        },
     }
 }
 
 fn no_slot(reason: NoSlot, route: &RequestRoute) -> Refusal {
+    let app = route.name.clone();
     match reason {
-        NoSlot::Limit(limit) => Refusal::limit(&route.name, limit),
-        NoSlot::Removed => Refusal::Removed {
-            app: route.name.clone(),
+        NoSlot::Limit(limit) => Refusal::limit(&app, limit),
+        NoSlot::Removed => Refusal::Removed { app },
+        NoSlot::NotReady(problem) => Refusal::NotReady {
+            app,
+            waited: route.wake_timeout,
+            problem,
         },
+        NoSlot::Failing(problem) => Refusal::Failing { app, problem },
     }
 }
 

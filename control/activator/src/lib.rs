@@ -44,7 +44,7 @@ mod metrics;
 
 pub mod link;
 
-pub use config::{Config, Route};
+pub use config::{Config, Problem, Route, WAKE_TIMEOUT};
 pub use handle::{Handle, new};
 pub use report::{Report, Stat};
 pub use run::run;

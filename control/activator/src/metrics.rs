@@ -41,6 +41,7 @@ pub(crate) enum Reason {
     bytes,
     count,
     age,
+    failing,
     connections,
 }
 

@@ -9,6 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
+use crate::config::Problem;
 use crate::host::HostError;
 use crate::metrics::Reason;
 use crate::park::LimitReached;
@@ -17,6 +18,9 @@ use crate::park::LimitReached;
 pub(crate) const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 40\r\n\r\ndormouse: too many connections are open\n";
+
+/// `Retry-After` of an app whose start goes on, seconds.
+const RETRY_STARTING_S: u64 = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
@@ -44,6 +48,17 @@ pub(crate) enum Refusal {
     TooLarge { app: String },
     #[error("app {app} had no free slot for the request within {limit:?}")]
     ParkedTooLong { app: String, limit: Duration },
+    #[error("app {app} has no ready pod after {waited:?}{}", because(.problem))]
+    NotReady {
+        app: String,
+        waited: Duration,
+        problem: Option<Problem>,
+    },
+    #[error("app {app} does not start{}", because(.problem))]
+    Failing {
+        app: String,
+        problem: Option<Problem>,
+    },
     #[error("app {app} did not respond within {limit:?}")]
     Timeout { app: String, limit: Duration },
     #[error("app {app} failed: {}", chain(.source))]
@@ -72,7 +87,9 @@ impl Refusal {
             Self::Unanswered { .. }
             | Self::TooMany { .. }
             | Self::TooLarge { .. }
-            | Self::ParkedTooLong { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::ParkedTooLong { .. }
+            | Self::NotReady { .. }
+            | Self::Failing { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Backend { .. } => StatusCode::BAD_GATEWAY,
         }
@@ -83,8 +100,23 @@ impl Refusal {
         match self {
             Self::TooMany { .. } => Some(Reason::count),
             Self::TooLarge { .. } => Some(Reason::bytes),
-            Self::ParkedTooLong { .. } | Self::Unanswered { .. } => Some(Reason::age),
+            Self::ParkedTooLong { .. } | Self::Unanswered { .. } | Self::NotReady { .. } => {
+                Some(Reason::age)
+            }
+            Self::Failing { .. } => Some(Reason::failing),
             _ => None,
+        }
+    }
+
+    /// Seconds after which the client may repeat the request.
+    fn retry_after_s(&self) -> u64 {
+        match self {
+            Self::NotReady { .. } => RETRY_STARTING_S,
+            Self::Failing { problem, .. } => {
+                let after = problem.as_ref().and_then(|problem| problem.retry_after);
+                after.map_or(RETRY_STARTING_S, |after| after.as_secs().max(1))
+            }
+            _ => 1,
         }
     }
 
@@ -98,10 +130,16 @@ impl Refusal {
             HeaderValue::from_static("text/plain; charset=utf-8"),
         );
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(self.retry_after_s()));
         }
         response
     }
+}
+
+/// The reason of an app without a ready pod, as the end of a sentence.
+fn because(problem: &Option<Problem>) -> String {
+    let message = problem.as_ref().map(|problem| problem.message.as_str());
+    message.map_or_else(String::new, |message| format!(": {message}"))
 }
 
 /// The error and its sources in one line, because the client cannot read the activator's log.

@@ -6,6 +6,7 @@ use std::net::SocketAddrV6;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_activator::Problem;
 use dormouse_cluster::{App, Key, Mode, State};
 use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
 use dormouse_fleet::{Backend, Boottime};
@@ -189,6 +190,14 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The failure in one line, without the app's output: for clients of the app.
+    pub(crate) fn brief(&self) -> String {
+        let message = self.message.lines().next().unwrap_or_default();
+        format!("{}: {message}", self.reason)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.message)
@@ -227,4 +236,8 @@ pub struct Route {
     pub serving: bool,
     /// The ready pods.
     pub backends: Vec<SocketAddrV6>,
+    /// Longest time for which a request is parked while there is no ready pod.
+    pub wake_timeout: Duration,
+    /// Why there is no ready pod, if a reason is known.
+    pub problem: Option<Problem>,
 }

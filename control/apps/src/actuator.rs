@@ -11,6 +11,7 @@ use std::time::Duration;
 use dormouse_activator::link::Hub;
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::events::{self, EventType, Occurrence};
+use dormouse_cluster::pod::set_unscheduled;
 use dormouse_cluster::{App, Channel, Client, ClientError, Key, Object, Revision};
 use dormouse_fleet::{Boottime, Handle as Fleet, proto};
 use dormouse_scheduler::{SchedulerClient, place_request};
@@ -198,7 +199,7 @@ impl Actuator {
             let key = pod.key();
             let placed = place(scheduler, &pod).await;
             match &placed {
-                Ok(Some((node, at))) => {
+                Ok(Placement::Node(node, at)) => {
                     pod.spec.get_or_insert_default().node_name = Some(node.clone());
                     let event = Event::Placed {
                         vip,
@@ -208,12 +209,15 @@ impl Actuator {
                     };
                     drop(outcomes.send(event.into()).await);
                 }
-                Ok(None) => {}
+                Ok(Placement::None(reason)) => {
+                    set_unscheduled(&mut pod, "Unschedulable", reason, Timestamp::now());
+                }
                 Err(status) => {
                     let message = format!(
                         "the scheduler does not respond, the pod stays pending: {}",
                         status.message()
                     );
+                    set_unscheduled(&mut pod, "SchedulerUnavailable", &message, Timestamp::now());
                     record_event(
                         &client,
                         &events::reference(pod.as_ref()),
@@ -357,17 +361,28 @@ impl Actuator {
     }
 }
 
-/// The scheduler's node for a pod; none if no node fits.
+/// The scheduler's answer.
+enum Placement {
+    /// A node, and the time of the decision.
+    Node(String, Boottime),
+    /// No node fits: the reason.
+    None(String),
+}
+
 async fn place(
     mut scheduler: SchedulerClient<Channel>,
     pod: &Pod,
-) -> Result<Option<(String, Boottime)>, tonic::Status> {
+) -> Result<Placement, tonic::Status> {
     let request = place_request(pod).map_err(|error| tonic::Status::internal(error.to_string()))?;
     let reply = tokio::time::timeout(PLACE_TIMEOUT, scheduler.place(request)).await;
     let reply = reply
         .map_err(|_elapsed| tonic::Status::deadline_exceeded("no response within 1 s"))??
         .into_inner();
-    Ok(Some((reply.node, Boottime(reply.placed_ns))).filter(|(node, _)| !node.is_empty()))
+    Ok(if reply.node.is_empty() {
+        Placement::None(reply.reason)
+    } else {
+        Placement::Node(reply.node, Boottime(reply.placed_ns))
+    })
 }
 
 async fn record_event(client: &Client, about: &ObjectReference, reason: &str, message: &str) {

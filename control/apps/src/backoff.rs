@@ -10,6 +10,8 @@ use crate::action::Failure;
 const WAIT_MIN: Duration = Duration::from_secs(10);
 /// The longest wait; kubelet's.
 const WAIT_MAX: Duration = Duration::from_mins(5);
+/// Failures in a row after which requests are not parked until the next start.
+const FAILING: u32 = 3;
 /// A pod that has been ready for this long resets the back-off.
 pub(crate) const RESET_AFTER: Duration = Duration::from_mins(1);
 
@@ -27,11 +29,7 @@ impl Backoff {
     pub(crate) fn failed(&mut self, now: Boottime, failure: Failure) {
         self.failures = self.failures.saturating_add(1);
         self.last = Some(failure);
-        self.until = self.failures.checked_sub(2).map(|doublings| {
-            now + WAIT_MIN
-                .saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX))
-                .min(WAIT_MAX)
-        });
+        self.until = (self.failures > 1).then(|| now + wait_after(self.failures));
     }
 
     /// Resets the back-off.
@@ -46,10 +44,22 @@ impl Backoff {
             .filter(|wait| !wait.is_zero())
     }
 
+    /// The wait after the last failure, once there have been so many that no pod is expected to become ready soon.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        (self.failures >= FAILING).then(|| wait_after(self.failures))
+    }
+
     /// Failures in a row.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
+}
+
+/// The wait after so many failures in a row; at least two.
+fn wait_after(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(2);
+    let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+    WAIT_MIN.saturating_mul(factor).min(WAIT_MAX)
 }
 
 #[cfg(test)]
@@ -66,7 +76,20 @@ mod tests {
             waits.push(backoff.wait(now).map_or(0, |wait| wait.as_secs()));
         }
         assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(backoff.pause(), Some(WAIT_MAX));
         backoff.clear();
         assert_eq!(backoff.wait(now), None);
+        assert_eq!(backoff.pause(), None);
+    }
+
+    #[test]
+    fn requests_are_parked_until_the_third_failure() {
+        let mut backoff = Backoff::default();
+        let mut pauses = Vec::new();
+        for _ in 0..4 {
+            backoff.failed(Boottime(1), Failure::new("Error", "exit status 1"));
+            pauses.push(backoff.pause().map(|pause| pause.as_secs()));
+        }
+        assert_eq!(pauses, [None, None, Some(20), Some(40)]);
     }
 }

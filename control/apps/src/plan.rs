@@ -5,6 +5,7 @@ mod publish;
 mod resume;
 mod rollout;
 
+use dormouse_activator::Problem;
 use dormouse_cluster::{App, Key, Mode, Object, events};
 use dormouse_fleet::Boottime;
 
@@ -196,6 +197,8 @@ fn is_routed(record: &AppRecord) -> bool {
         && route.timeout == app.spec.timeout()
         && route.serving == is_serving(record)
         && route.backends == record.backends()
+        && route.wake_timeout == app.spec.wake_timeout()
+        && route.problem == problem_of(record)
 }
 
 fn is_serving(record: &AppRecord) -> bool {
@@ -214,6 +217,20 @@ pub(crate) fn route_of(record: &AppRecord) -> Option<Route> {
         timeout: app.spec.timeout(),
         serving,
         backends: record.backends(),
+        wake_timeout: app.spec.wake_timeout(),
+        problem: problem_of(record),
+    })
+}
+
+/// Why no pod is ready, for clients. After some failures in a row, requests are refused until a pod is ready.
+fn problem_of(record: &AppRecord) -> Option<Problem> {
+    if record.ready() > 0 || record.wanted() == 0 {
+        return None;
+    }
+    let failure = publish::failure(record)?;
+    Some(Problem {
+        message: failure.brief(),
+        retry_after: record.backoff.pause(),
     })
 }
 

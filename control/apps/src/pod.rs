@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dormouse_cluster::history::{APP_LABEL, owner};
+use dormouse_cluster::pod::waits_because;
 use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, Key, Object};
 use dormouse_fleet::proto;
@@ -148,6 +149,8 @@ pub(crate) struct ObservedPod {
     pub ready: Option<Ipv6Addr>,
     /// Why it ended, if it did.
     pub ended: Option<Failure>,
+    /// Why it is not ready, if its node or the scheduler has reported a reason.
+    pub waiting: Option<Failure>,
     /// It has a deletion timestamp.
     pub terminating: bool,
     /// The hash of what it runs.
@@ -171,7 +174,9 @@ pub(crate) fn observe(pod: &Pod) -> ObservedPod {
         .and_then(|address| address.parse().ok());
     let ended =
         status.filter(|status| matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")));
+    let waiting = waits_because(pod).filter(|_| ended.is_none());
     ObservedPod {
+        waiting: waiting.map(|because| Failure::new(because.reason, because.message)),
         node: pod
             .spec
             .as_ref()

@@ -33,6 +33,8 @@ pub(crate) struct Sleeper {
     pub(crate) container_concurrency: u32,
     /// Timeout of a request, milliseconds.
     pub(crate) timeout_ms: u32,
+    /// Longest time for which a request is parked while the app wakes, milliseconds.
+    pub(crate) wake_timeout_ms: u32,
 }
 
 impl Sleeper {
@@ -43,6 +45,7 @@ impl Sleeper {
             port: stored.port,
             container_concurrency: stored.container_concurrency,
             timeout_ms: milliseconds(stored.timeout),
+            wake_timeout_ms: milliseconds(stored.wake_timeout),
             ..self
         }
     }
@@ -126,6 +129,8 @@ impl Sleep {
             timeout: Duration::from_millis(sleeper.timeout_ms.into()),
             serving: false,
             backends: Vec::new(),
+            wake_timeout: Duration::from_millis(sleeper.wake_timeout_ms.into()),
+            problem: None,
         })
     }
 

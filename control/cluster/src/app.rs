@@ -20,6 +20,8 @@ pub use template::Template;
 
 /// Default of `terminationGracePeriodSeconds`, seconds; Kubernetes' default.
 pub const TERMINATION_GRACE_DEFAULT_S: u32 = 30;
+/// Default of `wakeTimeout`.
+pub const WAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Default of `timeout`, seconds; Knative's default.
 pub const TIMEOUT_DEFAULT_S: u32 = 300;
 /// Default of `revisionHistoryLimit`; that of Kubernetes' Deployment.
@@ -77,6 +79,10 @@ pub struct AppSpec {
     /// Longest time from the first byte of a request to the first byte of its response.
     #[serde(default = "timeout_default")]
     pub timeout: Period,
+    /// Longest time for which a request is parked while the app has no ready pod; it is answered 503 then, and the start goes on.
+    /// Default: 30s, or `timeout` if that is shorter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_timeout: Option<Period>,
     /// Autoscaling.
     #[serde(default)]
     pub scale: Scale,
@@ -145,6 +151,10 @@ fn timeout_default() -> Period {
     Period::seconds(TIMEOUT_DEFAULT_S)
 }
 
+fn wake_timeout(given: Option<&Period>, timeout: Duration) -> Duration {
+    given.map_or(WAKE_TIMEOUT_DEFAULT.min(timeout), Period::get)
+}
+
 impl AppSpec {
     /// The port on which the container listens.
     pub fn target_port(&self) -> u16 {
@@ -154,6 +164,11 @@ impl AppSpec {
     /// Longest time from the first byte of a request to the first byte of its response.
     pub fn timeout(&self) -> Duration {
         self.timeout.get()
+    }
+
+    /// Longest time for which a request is parked while the app has no ready pod.
+    pub fn wake_timeout(&self) -> Duration {
+        wake_timeout(self.wake_timeout.as_ref(), self.timeout())
     }
 
     /// Time between the request to terminate a pod and SIGKILL.

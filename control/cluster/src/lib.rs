@@ -14,6 +14,8 @@ pub mod history;
 mod key;
 mod object;
 mod period;
+pub mod pod;
+pub mod quantity;
 pub mod reflector;
 pub mod revision;
 pub mod validate;

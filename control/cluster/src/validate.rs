@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 
+use crate::app::AppSpec;
 use crate::{App, FieldError, Revision, VipRange, vip};
 
 /// Upper limit of an app's `revisionHistoryLimit`: one transaction of the store, which has at most 128 operations, deletes all.
@@ -37,6 +38,7 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
         let message = format!("must be at most {HISTORY_MAX}");
         errors.push(FieldError::invalid("spec.revisionHistoryLimit", message));
     }
+    errors.extend(wake_timeout(spec));
     container::check("spec.container", &spec.container, &mut errors);
     scale::check(&spec.scale, &mut errors);
     errors
@@ -100,6 +102,21 @@ pub fn node(node: &Node) -> Vec<FieldError> {
 /// The errors of an event.
 pub fn event(event: &Event) -> Vec<FieldError> {
     name::object(&event.metadata, name::LEN_MAX)
+}
+
+fn wake_timeout(spec: &AppSpec) -> Option<FieldError> {
+    let given = spec.wake_timeout.as_ref()?;
+    let message = if given.get().is_zero() {
+        "must be longer than 0: otherwise every request to the sleeping app is refused".to_owned()
+    } else if given.get() > spec.timeout() {
+        let timeout = &spec.timeout;
+        format!(
+            "is longer than timeout, {timeout}, after which a request ends in any case: raise timeout too"
+        )
+    } else {
+        return None;
+    };
+    Some(FieldError::invalid("spec.wakeTimeout", message))
 }
 
 fn port(field: &str, number: u16) -> Option<FieldError> {

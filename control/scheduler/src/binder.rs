@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::events::{self, EventType, Occurrence};
-use dormouse_cluster::{Client, ClientError, Key, Object};
+use dormouse_cluster::{Client, ClientError, Key, Object, pod};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::nodes::FitError;
@@ -43,6 +44,7 @@ pub(crate) async fn run(
                 message: &error.to_string(),
             };
             record(&client, &pod, occurrence).await;
+            explain(&client, &pod, &error).await;
             Outcome::Unschedulable
         }
     };
@@ -50,9 +52,28 @@ pub(crate) async fn run(
     drop(outcomes.send(outcome).await);
 }
 
+/// Writes into the pod's status why it has no node.
+async fn explain(client: &Client, pod: &Pod, error: &FitError) {
+    let message = error.to_string();
+    let set = |pod: &mut Pod| {
+        let waits = pod
+            .spec
+            .as_ref()
+            .is_some_and(|spec| spec.node_name.is_none());
+        waits && pod::set_unscheduled(pod, "Unschedulable", &message, Timestamp::now())
+    };
+    match client.modify(&pod.key(), set).await {
+        Ok(_) | Err(ClientError::NotFound { .. }) => {}
+        Err(error) => {
+            tracing::warn!(pod = %pod.key(), %error, "cannot write why a pod has no node");
+        }
+    }
+}
+
 async fn bind(client: &Client, pod: &Pod, node: &str) -> bool {
     let mut bound = pod.clone();
     bound.spec.get_or_insert_default().node_name = Some(node.to_owned());
+    pod::set_scheduled(&mut bound, Timestamp::now());
     match client.update(bound, &Guard::at(pod.revision())).await {
         Ok(_) => {
             tracing::info!(pod = %pod.key(), node, "pod bound");

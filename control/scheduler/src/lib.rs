@@ -4,8 +4,6 @@
 //! queue ([`state`]) are pure; [`server`] is the shell that watches the store, serves gRPC and binds pods.
 #![forbid(unsafe_code)]
 
-pub mod quantity;
-
 pub mod request;
 
 pub mod nodes;

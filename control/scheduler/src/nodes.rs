@@ -6,8 +6,8 @@ use std::fmt;
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Node;
 
-use crate::quantity;
 use crate::request::{Request, Resource};
+use dormouse_cluster::quantity;
 
 /// What a Node object offers to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::quantity;
+use dormouse_cluster::quantity;
 
 /// CPU of a container without a CPU request in the score, thousandths of a CPU; as in kube-scheduler.
 pub const DEFAULT_CPU_REQUEST_MILLI: i64 = 100;

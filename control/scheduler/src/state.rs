@@ -180,6 +180,14 @@ impl State {
             *binding = Arc::clone(pod);
             return;
         }
+        // A write of its status makes no node fit.
+        if let Some(known) = self.unschedulable.get_mut(key)
+            && known.metadata.uid == pod.metadata.uid
+            && known.spec == pod.spec
+        {
+            *known = Arc::clone(pod);
+            return;
+        }
         self.unschedulable.remove(key);
         self.active.insert(key.clone(), Arc::clone(pod));
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use dormouse_fleet::clock::Boottime;
 use dormouse_proxy::Backend;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::{App, NoSlot};
-use crate::park::{Reservation, Ticket};
+use super::{App, Claim, NoSlot};
+use crate::park::Reservation;
 
 /// A slot of one backend.
 pub(crate) struct Grant {
@@ -54,10 +54,9 @@ impl Drop for CountedRequest {
 /// A request in the queue.
 pub(super) struct ParkedRequest {
     pub(super) app: Arc<App>,
-    pub(super) ticket: Ticket,
+    pub(super) claim: Claim,
     pub(super) granted: oneshot::Receiver<Grant>,
     pub(super) since: Instant,
-    pub(super) bytes: usize,
     pub(super) _reservation: Reservation,
 }
 
@@ -66,28 +65,41 @@ impl ParkedRequest {
     pub(super) fn counted(self) -> Self {
         let metrics = &self.app.core.metrics;
         metrics.parked.inc();
-        metrics.parked_bytes.inc_by(gauge(self.bytes));
+        metrics.parked_bytes.inc_by(gauge(self.claim.bytes));
         self
     }
 
     pub(super) async fn granted(&mut self) -> Result<Grant, NoSlot> {
-        let granted = (&mut self.granted).await;
-        self.app
-            .core
-            .metrics
-            .park_duration
-            .observe(self.since.elapsed().as_secs_f64());
-        // The sender is dropped without a grant only when the app is removed.
-        granted.map_err(|_removed| NoSlot::Removed)
+        let granted = self.outcome().await;
+        let waited = self.since.elapsed().as_secs_f64();
+        self.app.core.metrics.park_duration.observe(waited);
+        granted
+    }
+
+    /// Waits for the slot. At the end of the wake timeout the app has a pod, whose slots are in use, or the request was parked for long
+    /// enough; so it is while the app loses its pods later.
+    async fn outcome(&mut self) -> Result<Grant, NoSlot> {
+        let mut deadline = self.claim.arrived + self.claim.wake_timeout;
+        loop {
+            match timeout_at(deadline, &mut self.granted).await {
+                Ok(Ok(grant)) => return Ok(grant),
+                Ok(Err(_unparked)) => return Err(self.app.unparked()),
+                Err(_elapsed) => match self.app.not_ready() {
+                    Some(reason) => return Err(reason),
+                    None => deadline = Instant::now() + self.claim.wake_timeout,
+                },
+            }
+        }
     }
 }
 
 impl Drop for ParkedRequest {
     fn drop(&mut self) {
         // Removed from the queue first: a slot granted before is in the channel and is released with it.
-        drop(self.app.state.lock().breaker.unpark(self.ticket));
-        self.app.core.metrics.parked.dec();
-        self.app.core.metrics.parked_bytes.dec_by(gauge(self.bytes));
+        drop(self.app.state.lock().breaker.unpark(self.claim.ticket));
+        let metrics = &self.app.core.metrics;
+        metrics.parked.dec();
+        metrics.parked_bytes.dec_by(gauge(self.claim.bytes));
     }
 }
 

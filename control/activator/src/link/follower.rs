@@ -35,7 +35,7 @@ pub enum Refused {
 pub enum Change {
     /// Set an app's route.
     Route(u32, Box<Route>),
-    /// Take an app's backends away.
+    /// Take an app's backends and its problem away.
     Asleep(u32),
     /// A VIP has no app.
     Absent(u32),
@@ -50,7 +50,7 @@ pub struct Follower {
     attached: bool,
     /// The highest epoch seen.
     epoch: u64,
-    /// VIPs of routes with backends; true: sent on the current stream.
+    /// VIPs of routes with backends or a problem; true: sent on the current stream.
     held: HashMap<u32, bool>,
     wants: BTreeMap<u32, Want>,
     demands: BTreeMap<u32, Boottime>,
@@ -141,10 +141,10 @@ impl Follower {
         for route in down.routes {
             let vip = route.vip;
             let route = unpack(route)?;
-            if route.backends.is_empty() {
-                self.held.remove(&vip);
-            } else {
+            if route.is_held() {
                 self.held.insert(vip, true);
+            } else {
+                self.held.remove(&vip);
             }
             changes.push(Change::Route(vip, Box::new(route)));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::proto;
 use crate::Route;
+use crate::config::{Problem, WAKE_TIMEOUT};
 
 /// Bytes of one packed backend: address and port.
 const BACKEND_LEN: usize = 18;
@@ -29,17 +30,35 @@ pub(super) fn pack(vip: u32, route: Route) -> proto::Route {
         tenant: route.tenant,
         port: u32::from(route.port),
         container_concurrency: route.container_concurrency,
-        timeout_ms: u64::try_from(route.timeout.as_millis()).unwrap_or(u64::MAX),
+        timeout_ms: milliseconds(route.timeout),
         serving: route.serving,
         backends,
         owner: String::new(),
+        wake_timeout_ms: milliseconds(route.wake_timeout),
+        retry_after_ms: route.problem.as_ref().map_or(0, retry_after_ms),
+        problem: route
+            .problem
+            .map_or_else(String::new, |problem| problem.message),
     }
+}
+
+/// 0 is reserved for problems with which requests are parked.
+fn retry_after_ms(problem: &Problem) -> u64 {
+    let after = problem.retry_after.map(|after| milliseconds(after).max(1));
+    after.unwrap_or(0)
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(super) fn unpack(route: proto::Route) -> Result<Route, MalformedRoute> {
     let malformed = MalformedRoute { vip: route.vip };
     let (records, rest) = route.backends.as_chunks::<BACKEND_LEN>();
     let port = u16::try_from(route.port).ok().filter(|_| rest.is_empty());
+    let duration = |ms: u64| Some(Duration::from_millis(ms)).filter(|_| ms > 0);
+    let retry_after = duration(route.retry_after_ms);
+    let problem = Some(route.problem).filter(|message| !message.is_empty());
     Ok(Route {
         name: route.name,
         tenant: route.tenant,
@@ -49,6 +68,11 @@ pub(super) fn unpack(route: proto::Route) -> Result<Route, MalformedRoute> {
         timeout: Duration::from_millis(route.timeout_ms),
         serving: route.serving,
         backends: records.iter().map(unpack_backend).collect(),
+        wake_timeout: duration(route.wake_timeout_ms).unwrap_or(WAKE_TIMEOUT),
+        problem: problem.map(|message| Problem {
+            message,
+            retry_after,
+        }),
     })
 }
 
@@ -73,12 +97,38 @@ mod tests {
             timeout: Duration::from_millis(1_500),
             serving: true,
             backends: vec!["[2001:db8::7]:8000".parse().unwrap()],
+            wake_timeout: Duration::from_secs(9),
+            problem: None,
         }
     }
 
     #[test]
     fn unpacking_returns_what_was_packed() {
         assert_eq!(unpack(pack(9, route())), Ok(route()));
+        for retry_after in [None, Some(Duration::from_secs(20))] {
+            let problem = Problem {
+                message: "CrashLoopBackOff".to_owned(),
+                retry_after,
+            };
+            let sick = Route {
+                backends: Vec::new(),
+                problem: Some(problem),
+                ..route()
+            };
+            assert_eq!(unpack(pack(9, sick.clone())), Ok(sick));
+        }
+    }
+
+    #[test]
+    fn a_route_of_an_older_control_has_the_default_wake_timeout() {
+        let older = proto::Route {
+            wake_timeout_ms: 0,
+            ..pack(9, route())
+        };
+        assert_eq!(
+            unpack(older).map(|route| route.wake_timeout),
+            Ok(WAKE_TIMEOUT)
+        );
     }
 
     #[test]

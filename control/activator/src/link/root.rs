@@ -1,4 +1,4 @@
-//! The controller's end of the link, pure: the routes of awake apps, and what each activator has still to get.
+//! The controller's end of the link, pure: the routes of apps that do not sleep, and what each activator has still to get.
 
 mod peer;
 #[cfg(test)]
@@ -63,7 +63,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Root {
     epoch: u64,
-    /// Of apps with backends only: a sleeping app has no entry.
+    /// Of apps with backends or a problem only: a sleeping app has no entry.
     routes: BTreeMap<u32, Arc<proto::Route>>,
     ports: BTreeSet<u16>,
     /// All awake apps have been published since the start.
@@ -87,12 +87,12 @@ impl Root {
         }
     }
 
-    /// Sets an app's route: with backends it goes to every activator, without any only to those that had backends or
+    /// Sets an app's route: with backends or a problem it goes to every activator, otherwise only to those that had one or
     /// wait for the answer. Returns the streams to wake.
     pub fn publish(&mut self, vip: u32, route: Route) -> Vec<Session> {
-        let backed = !route.backends.is_empty();
+        let held = route.is_held();
         let route = Arc::new(pack(vip, route));
-        let before = if backed {
+        let before = if held {
             self.routes.insert(vip, Arc::clone(&route))
         } else {
             self.routes.remove(&vip)
@@ -100,7 +100,7 @@ impl Root {
         let mut wakes = Vec::new();
         for (session, peer) in &mut self.peers {
             let waits = peer.answered(vip);
-            if backed || before.is_some() || waits {
+            if held || before.is_some() || waits {
                 peer.send(vip, Answer::Route(Arc::clone(&route)));
                 wakes.push(*session);
             }
@@ -227,7 +227,7 @@ impl Root {
         self.peers.len()
     }
 
-    /// The number of routes held: of apps with backends.
+    /// The number of routes held: of apps with backends or a problem.
     pub fn routes(&self) -> usize {
         self.routes.len()
     }

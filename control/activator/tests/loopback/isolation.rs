@@ -44,6 +44,8 @@ fn route(name: &str, backends: Vec<SocketAddrV6>) -> Route {
         container_concurrency: 1,
         timeout: TIMEOUT,
         serving: false,
+        wake_timeout: TIMEOUT,
+        problem: None,
         backends,
     }
 }

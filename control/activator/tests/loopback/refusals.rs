@@ -1,11 +1,14 @@
 //! Refusals: their statuses and messages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use dormouse_activator::{Problem, Route};
 use http::Request;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
 
-use crate::rig::{Rig, backend, http2_client, path_backend, reserve};
+use crate::rig::{Rig, VIP, backend, http2_client, path_backend, reserve};
 
 #[tokio::test]
 async fn an_unknown_app_is_not_found() {
@@ -91,8 +94,87 @@ async fn a_request_parked_until_its_timeout_is_answered_with_retry_after() {
     rig.configure(|route| route.timeout = Duration::from_millis(50));
     let reply = rig.get("/").await;
     assert_eq!(reply.status(), 503);
-    assert!(reply.has("retry-after: 1"), "{reply:?}");
+    assert!(reply.has("retry-after: 5"), "{reply:?}");
+    assert!(reply.body.contains("no ready pod after 50ms"), "{reply:?}");
     rig.parked(0).await;
+}
+
+fn problem(retry_after: Option<Duration>) -> Option<Problem> {
+    let message = "Error: the process exited with status 3".to_owned();
+    Some(Problem {
+        message,
+        retry_after,
+    })
+}
+
+#[tokio::test]
+async fn a_request_of_a_waking_app_is_parked_for_the_wake_timeout_and_gets_the_reason() {
+    let rig = Rig::start();
+    let wake_timeout = Duration::from_millis(50);
+    rig.configure(|route| route.wake_timeout = wake_timeout);
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 503);
+    assert!(reply.has("retry-after: 5"), "{reply:?}");
+    assert_eq!(
+        reply.body,
+        "dormouse: app default/test has no ready pod after 50ms\n"
+    );
+    rig.configure(|route| {
+        (route.wake_timeout, route.problem) = (wake_timeout, problem(None));
+    });
+    let reply = rig.get("/").await;
+    assert_eq!(reply.status(), 503);
+    assert!(reply.body.contains("exited with status 3"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn requests_of_a_failing_app_are_refused_at_once_until_it_has_a_backend() {
+    let rig = Rig::start();
+    rig.configure(|_route| {});
+    let parked = rig.spawn_get("/parked");
+    rig.parked(1).await;
+    let failing = |route: &mut Route| route.problem = problem(Some(Duration::from_secs(20)));
+    rig.configure(failing);
+    for reply in [parked.await.unwrap(), rig.get("/later").await] {
+        assert_eq!(reply.status(), 503);
+        assert!(reply.has("retry-after: 20"), "{reply:?}");
+        assert_eq!(
+            reply.body,
+            "dormouse: app default/test does not start: Error: the process exited with status 3\n"
+        );
+    }
+    rig.handle.asleep(VIP);
+    let again = rig.spawn_get("/again");
+    rig.parked(1).await;
+    let pod = path_backend().await;
+    rig.configure(|route| route.backends = vec![pod]);
+    assert_eq!(again.await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_slot_of_an_awake_app_has_the_requests_timeout() {
+    let rig = Rig::start();
+    let arrived = Arc::new(Notify::new());
+    let notified = Arc::clone(&arrived);
+    let pod = backend(move |_request| {
+        notified.notify_one();
+        std::future::pending()
+    })
+    .await;
+    let busy = |route: &mut Route| {
+        (route.container_concurrency, route.backends) = (1, vec![pod]);
+    };
+    rig.configure(busy);
+    let _first = rig.spawn_get("/");
+    arrived.notified().await;
+    rig.configure(|route| {
+        busy(route);
+        (route.timeout, route.wake_timeout) =
+            (Duration::from_millis(300), Duration::from_millis(20));
+    });
+    let second = rig.get("/").await;
+    assert_eq!(second.status(), 503);
+    assert!(second.body.contains("no free slot"), "{second:?}");
 }
 
 #[tokio::test]

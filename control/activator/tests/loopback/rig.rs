@@ -76,6 +76,8 @@ impl Rig {
             container_concurrency: 0,
             timeout: TIMEOUT,
             serving: false,
+            wake_timeout: TIMEOUT,
+            problem: None,
             backends: Vec::new(),
         }
     }

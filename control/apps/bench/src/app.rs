@@ -115,6 +115,7 @@ impl Fleet {
                 node_selector: std::collections::BTreeMap::default(),
                 termination_grace_period_seconds: 30,
                 timeout: Period::seconds(300),
+                wake_timeout: None,
                 scale: Scale {
                     max: 10,
                     window: Period::seconds(self.window_s),

@@ -98,5 +98,7 @@ pub(crate) fn route_of(version: u64, route: Route) -> activator::Route {
         timeout: route.timeout,
         serving: route.serving,
         backends: route.backends,
+        wake_timeout: route.wake_timeout,
+        problem: route.problem,
     }
 }

@@ -368,6 +368,7 @@ impl Apps {
             port: app.spec.port,
             container_concurrency: app.spec.scale.container_concurrency,
             timeout_ms: milliseconds(app.spec.timeout()),
+            wake_timeout_ms: milliseconds(app.spec.wake_timeout()),
         };
         let key = record.key.clone();
         self.records.remove(&vip);

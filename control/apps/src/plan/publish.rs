@@ -110,34 +110,49 @@ pub(crate) fn state(record: &AppRecord) -> (State, u32, u32) {
 /// The app's status.
 pub(crate) fn status(record: &AppRecord) -> Status {
     let (state, ready, wanted) = state(record);
-    let failure = record
-        .backoff
-        .last
-        .clone()
-        .filter(|_| ready < wanted || !record.is_rolled_out())
-        .map(|last| match record.backoff.failures() {
-            0 | 1 => last,
-            failures => Failure::new(
-                "CrashLoopBackOff",
-                format!("{failures} pods failed in a row, the last: {last}"),
-            ),
-        })
-        .or_else(|| {
-            let held = record.held?;
-            Some(Failure::new(PODS_LIMITED, held.message(record.want)))
-        });
     Status {
         state,
         mode: record.mode(),
         ready,
         wanted,
         last_wake: record.last_wake,
-        failure,
+        failure: failure(record),
         generation: record.app.as_ref().and_then(|app| app.metadata.generation),
         template_hash: record.template.clone(),
         ready_revision: record.rollout.ready_revision,
         progress: record.progress(),
     }
+}
+
+/// Why the app has fewer ready pods than are wanted.
+pub(super) fn failure(record: &AppRecord) -> Option<Failure> {
+    let (_, ready, wanted) = state(record);
+    if ready >= wanted && record.is_rolled_out() {
+        return held(record);
+    }
+    failing(record)
+        .or_else(|| waiting(record))
+        .or_else(|| record.backoff.last.clone())
+        .or_else(|| held(record))
+}
+
+/// Several pods have failed one after another.
+fn failing(record: &AppRecord) -> Option<Failure> {
+    let failures = record.backoff.failures();
+    let last = record.backoff.last.as_ref().filter(|_| failures > 1)?;
+    let message = format!("{failures} pods failed in a row, the last: {last}");
+    Some(Failure::new("CrashLoopBackOff", message))
+}
+
+/// A pod that exists is not ready.
+fn waiting(record: &AppRecord) -> Option<Failure> {
+    let mut live = record.members.values().filter(|member| member.is_live());
+    live.find_map(|member| member.seen.as_ref()?.waiting.clone())
+}
+
+fn held(record: &AppRecord) -> Option<Failure> {
+    let held = record.held?;
+    Some(Failure::new(PODS_LIMITED, held.message(record.want)))
 }
 
 /// The entry of a sleeping app.

@@ -1,9 +1,10 @@
 //! A pod's status as its node reports it.
 
+use dormouse_cluster::pod::{Because, set_condition};
 use dormouse_fleet::proto::{self, pod_status::Phase};
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, Pod, PodCondition, PodIP,
+    ContainerStatus, Pod, PodIP,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -30,15 +31,24 @@ pub(crate) fn write_status(pod: &mut Pod, reported: &proto::PodStatus, now: Time
         }]
     });
     status.pod_ip = address;
-    status.reason = Some(reported.reason.clone()).filter(|reason| !reason.is_empty());
-    status.message = Some(reported.message.clone()).filter(|message| !message.is_empty());
-    if reported.phase() == Phase::Gone {
-        status.reason.get_or_insert_with(|| "Gone".to_owned());
-    }
+    let reason = Some(reported.reason.clone()).filter(|reason| !reason.is_empty());
+    let message = Some(reported.message.clone()).filter(|message| !message.is_empty());
     let ready = reported.ready && reported.phase() == Phase::Running;
     let started = status.start_time.get_or_insert(Time(now)).clone();
     for type_ in ["Ready", "ContainersReady"] {
-        condition(status.conditions.get_or_insert_default(), type_, ready, now);
+        let because = reason.clone().filter(|_| !ready).map(|reason| Because {
+            reason,
+            message: message.clone().unwrap_or_default(),
+        });
+        let conditions = status.conditions.get_or_insert_default();
+        set_condition(conditions, type_, ready, because, now);
+    }
+    // A pod that runs has no reason of its own; its condition has it.
+    let ended = reported.phase() != Phase::Running;
+    status.reason = reason.filter(|_| ended);
+    status.message = message.filter(|_| ended);
+    if reported.phase() == Phase::Gone {
+        status.reason.get_or_insert_with(|| "Gone".to_owned());
     }
     status.container_statuses = Some(vec![ContainerStatus {
         name: container.name,
@@ -57,26 +67,6 @@ fn phase(phase: Phase) -> &'static str {
         Phase::Running => "Running",
         Phase::Succeeded => "Succeeded",
         Phase::Failed | Phase::Gone => "Failed",
-    }
-}
-
-fn condition(conditions: &mut Vec<PodCondition>, type_: &str, holds: bool, now: Timestamp) {
-    let value = if holds { "True" } else { "False" };
-    let found = conditions
-        .iter()
-        .position(|condition| condition.type_ == type_);
-    if found.is_some_and(|position| conditions[position].status == value) {
-        return;
-    }
-    let fresh = PodCondition {
-        type_: type_.to_owned(),
-        status: value.to_owned(),
-        last_transition_time: Some(Time(now)),
-        ..PodCondition::default()
-    };
-    match found {
-        Some(position) => conditions[position] = fresh,
-        None => conditions.push(fresh),
     }
 }
 
@@ -104,9 +94,10 @@ fn state(reported: &proto::PodStatus, started: Time) -> ContainerState {
             }
         }
         Phase::Succeeded | Phase::Failed | Phase::Gone => {
-            let code = i32::from(reported.phase() != Phase::Succeeded);
+            let failed = i32::from(reported.phase() != Phase::Succeeded);
+            let code = Some(reported.exit_code).filter(|code| *code != 0);
             let terminated = ContainerStateTerminated {
-                exit_code: code,
+                exit_code: code.unwrap_or(failed),
                 reason,
                 message,
                 ..Default::default()

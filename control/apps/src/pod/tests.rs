@@ -59,3 +59,53 @@ fn a_status_of_another_pod_of_the_same_name_is_ignored() {
     assert!(write_status(&mut pod, &reported, Timestamp::now()));
     assert_eq!(observe(&pod).ended, Some(Failure::new("Gone", "")));
 }
+
+#[test]
+fn a_pod_that_runs_and_is_not_ready_has_the_reason_until_it_is_ready() {
+    let app = app(serde_json::json!({"container": {"name": "app"}}));
+    let mut pod = of(&app, 7, template(&app), &Names::new(1));
+    let mut reported = proto::PodStatus {
+        uid: pod.metadata.uid.clone().unwrap(),
+        reason: "NotListening".into(),
+        message: "nothing listens on port 80".into(),
+        ..Default::default()
+    };
+    reported.set_phase(Phase::Running);
+    assert!(write_status(&mut pod, &reported, Timestamp::UNIX_EPOCH));
+    let waiting = Failure::new("NotListening", "nothing listens on port 80");
+    assert_eq!(observe(&pod).waiting, Some(waiting));
+    let status = pod.status.clone().unwrap();
+    assert_eq!((status.reason, status.message), (None, None));
+    (reported.reason, reported.message) = (String::new(), String::new());
+    reported.ready = true;
+    reported.address = "2001:db8::7".into();
+    assert!(write_status(&mut pod, &reported, Timestamp::UNIX_EPOCH));
+    assert_eq!(observe(&pod).waiting, None);
+}
+
+#[test]
+fn an_ended_container_has_its_exit_code_reason_and_message() {
+    let app = app(serde_json::json!({"container": {"name": "app"}}));
+    let check = |phase: Phase, reported_code: i32, code: i32| {
+        let mut pod = of(&app, 7, template(&app), &Names::new(1));
+        let mut reported = proto::PodStatus {
+            reason: "Error".into(),
+            message: "why".into(),
+            exit_code: reported_code,
+            ..Default::default()
+        };
+        reported.set_phase(phase);
+        write_status(&mut pod, &reported, Timestamp::UNIX_EPOCH);
+        let status = pod.status.unwrap();
+        let container = &status.container_statuses.unwrap()[0];
+        let ended = container.state.clone().unwrap().terminated.unwrap();
+        assert_eq!(ended.exit_code, code);
+        assert_eq!(
+            (ended.reason, ended.message),
+            (status.reason, status.message)
+        );
+    };
+    check(Phase::Failed, 137, 137);
+    check(Phase::Failed, 0, 1);
+    check(Phase::Succeeded, 0, 0);
+}

@@ -4,7 +4,7 @@ use std::{borrow::Cow, net::Ipv6Addr, time::Duration};
 
 use serde::Deserialize;
 
-use super::{App, Mode, State, port_default, timeout_default};
+use super::{App, Mode, State, port_default, timeout_default, wake_timeout};
 use crate::Period;
 
 /// An app in the store. Decoding one costs a fraction of decoding the whole object.
@@ -22,6 +22,8 @@ pub struct StoredApp {
     pub container_concurrency: u32,
     /// Longest time from the first byte of a request to the first byte of its response.
     pub timeout: Duration,
+    /// Longest time for which a request is parked while the app has no ready pod.
+    pub wake_timeout: Duration,
     /// Minimum number of pods.
     pub pods_min: u32,
     /// Number of pods that a new app starts with; at least the minimum.
@@ -42,6 +44,7 @@ impl StoredApp {
             port: brief.spec.port,
             container_concurrency: brief.spec.scale.container_concurrency,
             timeout: brief.spec.timeout.get(),
+            wake_timeout: wake_timeout(brief.spec.wake_timeout.as_ref(), brief.spec.timeout.get()),
             pods_min: brief.spec.scale.min,
             pods_at_start: brief.spec.scale.min.max(brief.spec.scale.initial_scale),
             asleep: brief.status.is_some_and(|status| status.is_asleep()),
@@ -73,6 +76,7 @@ struct Metadata<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Spec {
     #[serde(default)]
     vip: Option<Ipv6Addr>,
@@ -80,6 +84,8 @@ struct Spec {
     port: u16,
     #[serde(default = "timeout_default")]
     timeout: Period,
+    #[serde(default)]
+    wake_timeout: Option<Period>,
     #[serde(default)]
     scale: Pods,
 }
@@ -122,7 +128,7 @@ mod tests {
             "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
             "metadata": {"name": "web", "namespace": "shop", "uid": "a\"b"},
             "spec": {
-                "vip": "fd00:10::1", "container": {"name": "app"}, "timeout": "7s",
+                "vip": "fd00:10::1", "container": {"name": "app"}, "timeout": "7s", "wakeTimeout": "3s",
                 "scale": {"initialScale": 2, "containerConcurrency": 3},
             },
             "status": status,
@@ -139,6 +145,8 @@ mod tests {
         assert_eq!(app.spec.scale.initial_scale, stored.pods_at_start);
         assert_eq!(app.spec.scale.min, stored.pods_min);
         assert_eq!(app.spec.timeout(), stored.timeout);
+        assert_eq!(app.spec.wake_timeout(), stored.wake_timeout);
+        assert_eq!(stored.wake_timeout, Duration::from_secs(3));
         let limit = app.spec.scale.container_concurrency;
         assert_eq!((limit, stored.container_concurrency), (3, 3));
         assert_eq!(app.metadata.resource_version.as_deref(), Some("9"));

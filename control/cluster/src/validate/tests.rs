@@ -50,6 +50,16 @@ fn each_error_has_its_field_and_a_fix() {
         "longer than 0",
     );
     check(
+        |v| v["spec"]["wakeTimeout"] = json!("0s"),
+        "spec.wakeTimeout",
+        "longer than 0",
+    );
+    check(
+        |v| v["spec"]["wakeTimeout"] = json!("6m"),
+        "spec.wakeTimeout",
+        "longer than timeout, 300s",
+    );
+    check(
         |v| v["spec"]["container"]["command"] = json!([]),
         "spec.container.command",
         "is required",
@@ -99,6 +109,82 @@ fn each_error_has_its_field_and_a_fix() {
         "spec.scale.activationScale",
         "at least 1",
     );
+}
+
+#[test]
+fn what_a_node_would_ignore_is_refused() {
+    let container = |field: &'static str, value: Value| {
+        move |v: &mut Value| v["spec"]["container"][field] = value
+    };
+    check(
+        container(
+            "volumeMounts",
+            json!([{"name": "data", "mountPath": "/data"}]),
+        ),
+        "spec.container.volumeMounts",
+        "is not supported",
+    );
+    check(
+        container("securityContext", json!({"runAsUser": 1})),
+        "spec.container.securityContext",
+        "is not supported",
+    );
+    check(
+        container("readinessProbe", json!({"exec": {"command": ["true"]}})),
+        "spec.container.readinessProbe.exec",
+        "is not supported",
+    );
+    let https = json!({"httpGet": {"port": 80, "scheme": "HTTPS"}});
+    check(
+        container("livenessProbe", https),
+        "spec.container.livenessProbe.httpGet.scheme",
+        "use HTTP",
+    );
+    let get = json!({"port": 80, "host": "example.com"});
+    check(
+        container("livenessProbe", json!({"httpGet": get})),
+        "spec.container.livenessProbe.httpGet.host",
+        "is not supported",
+    );
+    check(
+        container("livenessProbe", json!({"periodSeconds": 0})),
+        "spec.container.livenessProbe.periodSeconds",
+        "at least 1",
+    );
+    let all = json!({
+        "httpGet": {"path": "/up", "port": 80, "scheme": "HTTP"}, "periodSeconds": 5,
+        "timeoutSeconds": 2, "failureThreshold": 3, "initialDelaySeconds": 0, "successThreshold": 1,
+    });
+    let valid = decoded(container("livenessProbe", all));
+    assert_eq!(app(&valid, &[]), vec![]);
+}
+
+#[test]
+fn quantities_are_checked() {
+    let resources = |value: Value| move |v: &mut Value| v["spec"]["container"]["resources"] = value;
+    check(
+        resources(json!({"requests": {"cpu": "much"}})),
+        "spec.container.resources.requests.cpu",
+        "not a quantity",
+    );
+    check(
+        resources(json!({"limits": {"memory": "-1Mi"}})),
+        "spec.container.resources.limits.memory",
+        "not a quantity",
+    );
+    check(
+        resources(json!({"requests": {"nvidia.com/gpu": "1"}})),
+        "spec.container.resources.requests.nvidia.com/gpu",
+        "cpu and memory",
+    );
+    check(
+        resources(json!({"requests": {"memory": "65Mi"}, "limits": {"memory": "64Mi"}})),
+        "spec.container.resources.requests.memory",
+        "above the limit, `64Mi`",
+    );
+    let valid =
+        resources(json!({"requests": {"cpu": "250m", "memory": "1.5Gi"}, "limits": {"cpu": "1"}}));
+    assert_eq!(app(&decoded(valid), &[]), vec![]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::super::message::pack;
 use super::super::proto::Ports;
 use super::*;
+use crate::Problem;
 
 const NOW: Boottime = Boottime(5);
 
@@ -21,6 +22,8 @@ fn awake() -> Route {
         container_concurrency: 0,
         timeout: std::time::Duration::from_secs(1),
         serving: false,
+        wake_timeout: std::time::Duration::from_secs(1),
+        problem: None,
         backends: vec!["[2001:db8::7]:8000".parse().unwrap()],
     }
 }
@@ -124,4 +127,24 @@ fn without_control_nothing_is_queued_but_first_bytes() {
     let up = follower.next(NOW);
     assert!(up.wants.is_empty() && up.demands.is_empty() && up.loads.is_empty());
     assert_eq!(up.first_bytes.len(), FIRST_BYTES_MAX);
+}
+
+#[test]
+fn a_problem_that_a_newer_control_does_not_send_again_is_over() {
+    let mut follower = follower();
+    let problem = Problem {
+        message: "CrashLoopBackOff".to_owned(),
+        retry_after: None,
+    };
+    let sick = Route {
+        backends: Vec::new(),
+        problem: Some(problem),
+        ..awake()
+    };
+    let mut down = routes(1, &[], false);
+    down.routes.push(pack(7, sick));
+    follower.receive(down).unwrap();
+    follower.close();
+    follower.open(NOW);
+    assert_eq!(asleep(follower.receive(routes(2, &[], true)).unwrap()), [7]);
 }

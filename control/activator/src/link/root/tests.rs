@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::proto::{Demand, FirstByte, Want};
 use super::*;
+use crate::Problem;
 
 const NOW: Boottime = Boottime(5_000_000_000);
 
@@ -16,6 +17,8 @@ fn route(backends: &[&str]) -> Route {
         container_concurrency: 0,
         timeout: Duration::from_secs(1),
         serving: false,
+        wake_timeout: Duration::from_secs(1),
+        problem: None,
         backends: backends.iter().map(|text| text.parse().unwrap()).collect(),
     }
 }
@@ -194,4 +197,28 @@ fn times_of_another_machine_are_converted_to_the_controllers_clock() {
     ]
     .map(Event::Report);
     assert_eq!(root.receive(session, up, NOW), expected);
+}
+
+#[test]
+fn the_reason_of_an_app_without_backends_is_held_until_it_is_over() {
+    let mut root = root();
+    let (session, _) = root.open(hello("a"));
+    sent(&mut root, session);
+    let problem = Problem {
+        message: "CrashLoopBackOff".to_owned(),
+        retry_after: None,
+    };
+    let sick = Route {
+        problem: Some(problem),
+        ..route(&[])
+    };
+    root.publish(7, sick);
+    assert_eq!(vips(&sent(&mut root, session)), [7]);
+    let (later, _) = root.open(hello("b"));
+    assert_eq!(vips(&sent(&mut root, later)), [7]);
+    root.publish(7, route(&[]));
+    assert_eq!(vips(&sent(&mut root, session)), [7], "the reason is over");
+    root.publish(7, route(&[]));
+    assert_eq!(vips(&sent(&mut root, session)), [0; 0]);
+    assert_eq!(root.routes(), 0);
 }
