@@ -4,6 +4,7 @@
 //! to the node's loop.
 
 mod cgroup;
+mod ending;
 mod failure;
 pub mod init;
 mod lifecycle;

@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::ending::Ending;
 use super::failure::{StartError, chain};
 use super::plugin::Attachment;
 use super::probe::{self, Starting, Unready};
 use super::process::{Exit, Running};
-use super::record::{Ending, Process, Record, RecordError, State};
+use super::record::{Process, Record, RecordError, State};
 use super::spec::Spec;
 use super::{RuntimeConfig, cgroup, output, sockets};
 
@@ -150,12 +151,7 @@ impl Pod {
     async fn found(&mut self, process: Process) -> Option<Running> {
         let running = Running::adopt(process);
         if running.is_none() {
-            let message = "the process ended while no agent ran".to_owned();
-            let ending = Ending {
-                exit_code: Exit::Unknown.code(),
-                ..Ending::failure("ProcessGone", message)
-            };
-            self.end(ending).await;
+            self.end(Ending::unseen()).await;
         } else {
             // A probe can take long; meanwhile the pod must not be taken for unready.
             self.ready = self.record.times.ready_ns > 0;
@@ -166,8 +162,13 @@ impl Pod {
 
     /// Watches the process and its probes until the process ends, or (`None`) the pod is to stop.
     async fn running(&mut self, running: &Running) -> Option<End> {
-        // It was parsed when the pod was started.
-        let spec = Spec::parse(&self.record.pod).ok()?;
+        let Ok(spec) = Spec::parse(&self.record.pod) else {
+            // Another version has started it.
+            return tokio::select! {
+                () = self.stop.cancelled() => None,
+                exit = running.ended() => Some(End { exit, dead: None }),
+            };
+        };
         let address = self.record.address.unwrap_or(Ipv6Addr::LOCALHOST);
         let took = Boottime::now().since(Boottime(self.record.times.started_ns));
         let since = Instant::now()
@@ -228,28 +229,17 @@ impl Pod {
 
     /// Records that the process ended. It is not restarted: control replaces pods.
     async fn exited(&mut self, end: End) {
-        let exit = end.exit;
-        let succeeded = exit == Exit::Status(0) && end.dead.is_none();
-        let (reason, message) = if let Some(error) = self.start_error() {
-            ("StartError", error)
+        let ending = if let Some(error) = self.start_error() {
+            Ending::failure("StartError", error)
         } else if let Some(cause) = end.dead {
-            let message = format!("{}; the process {exit}", cause.message);
-            ("LivenessProbeFailed", message)
+            Ending::dead(end.exit, &cause)
         } else {
-            let reason = if succeeded { "Completed" } else { "Error" };
-            (
-                reason,
-                format!("the process {exit}{}", self.last_output().await),
-            )
+            let lines = output::last_lines(self.config.logs(), &self.record.uid).await;
+            Ending::exited(end.exit, &lines)
         };
+        let (reason, message) = (&ending.reason, &ending.message);
         info!(pod = %self.record.name, reason, message, "pod ended");
-        self.end(Ending {
-            succeeded,
-            reason: reason.to_owned(),
-            message,
-            exit_code: exit.code(),
-        })
-        .await;
+        self.end(ending).await;
     }
 
     /// Why the pod's command was not executed; none: it was.
@@ -260,15 +250,6 @@ impl Pod {
     fn forget_start_error(&self) {
         // NotFound: the command was executed.
         let _ = std::fs::remove_file(self.config.error_path(&self.record.uid));
-    }
-
-    /// The last lines of the pod's output, each after a line break.
-    async fn last_output(&self) -> String {
-        let lines = output::last_lines(self.config.logs(), &self.record.uid).await;
-        match lines.as_slice() {
-            [] => " without output".to_owned(),
-            lines => format!("\n{}", lines.join("\n")),
-        }
     }
 
     async fn end(&mut self, ending: Ending) {

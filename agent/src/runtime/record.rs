@@ -13,6 +13,8 @@ use dormouse_fleet::proto::{PodSpec, PodStatus, Stages};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use super::ending::Ending;
+
 /// Maximum length of a uid, in bytes: Kubernetes' have 36; uids become parts of file names.
 const UID_LEN_MAX: usize = 64;
 
@@ -70,40 +72,6 @@ impl State {
             Self::Running(_) => "running",
             Self::Ended { .. } => "ended",
             Self::Stopping(_) => "stopping",
-        }
-    }
-}
-
-/// The end of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Ending {
-    /// Exit status 0.
-    pub(super) succeeded: bool,
-    /// The reason in CamelCase, as in Kubernetes.
-    pub(super) reason: String,
-    /// The message for users.
-    pub(super) message: String,
-    /// The exit code of the process; 128 for one that was never started, as with containerd.
-    pub(super) exit_code: i32,
-}
-
-impl Ending {
-    /// The end of a pod whose process was not started, or of which no more is known.
-    pub(super) fn failure(reason: &str, message: String) -> Self {
-        Self {
-            succeeded: false,
-            reason: reason.to_owned(),
-            message,
-            exit_code: 128,
-        }
-    }
-
-    pub(super) fn phase(&self) -> Phase {
-        if self.succeeded {
-            Phase::Succeeded
-        } else {
-            Phase::Failed
         }
     }
 }
@@ -293,15 +261,6 @@ mod tests {
             written.write(&dir.path().join("a-1.json")).unwrap();
             assert_eq!(read_all(dir.path()).unwrap(), [written]);
         }
-    }
-
-    #[test]
-    fn the_end_of_a_pod_is_read_as_an_earlier_agent_wrote_it() {
-        let earlier = r#"{"ended":{"succeeded":false,"reason":"Error","message":"why"}}"#;
-        let State::Ended(ending) = serde_json::from_str(earlier).unwrap() else {
-            panic!("another state");
-        };
-        assert_eq!((ending.message.as_str(), ending.exit_code), ("why", 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -194,7 +195,9 @@ fn a_child_that_ends_leaves_no_zombie_and_its_reason_is_reported() {
                 .until("a failure", |status| status.phase() == Phase::Failed)
                 .await;
             assert_eq!(status.reason, "Error");
-            assert!(status.message.contains("status 3"), "{}", status.message);
+            let said = format!("web on {}", node.name());
+            let message = format!("the process exited with status 3\n{said}");
+            assert_eq!((status.message, status.exit_code), (message, 3));
             let logs = config(node).logs();
             tokio::time::timeout(PATIENCE, logs.ended("u-2"))
                 .await
@@ -289,6 +292,93 @@ fn a_pod_that_cannot_run_here_fails_with_the_reason() {
             agent.until("the pod to be gone", is_gone).await;
         });
         node.assert_nothing_is_left("u-3");
+    });
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_named_with_the_systems_error() {
+    on_node(|node| {
+        agent(node, async |agent| {
+            let mut check = async |uid: &str, command: &[&str], message: &str| {
+                agent.runtime.run(spec(uid, command));
+                let status = agent
+                    .until("a failure", |status| status.phase() == Phase::Failed)
+                    .await;
+                assert_eq!(status.reason, "StartError");
+                assert!(status.message.starts_with(message), "{}", status.message);
+                agent.runtime.run(stop(uid));
+                agent.until("the pod to be gone", is_gone).await;
+                node.assert_nothing_is_left(uid);
+            };
+            let missing = "failed to execute /no/such/server: No such file or directory";
+            check("u-6", &["/no/such/server"], missing).await;
+            let script = node.home().state_dir().join("script");
+            fs::write(&script, "#!/no/such/shell\n").unwrap();
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+            let script = script.to_str().unwrap();
+            let message = format!("failed to execute the interpreter of {script}: No such file");
+            check("u-7", &[script], &message).await;
+            fs::set_permissions(script, fs::Permissions::from_mode(0o644)).unwrap();
+            let message = format!("failed to execute {script}: Permission denied");
+            check("u-8", &[script], &message).await;
+        });
+    });
+}
+
+#[test]
+fn a_pod_that_listens_on_another_port_is_reported_with_that_port() {
+    on_node(|node| {
+        agent(node, async |agent| {
+            let wrong = ["python3", "-m", "http.server", "--bind", "::", "8080"];
+            agent.runtime.run(spec("u-9", &wrong));
+            let listens = |status: &PodStatus| status.message.contains("listens on 8080");
+            let status = agent.until("the reason", listens).await;
+            assert_eq!(status.reason, "NotListening");
+            assert_eq!(
+                status.message,
+                "nothing listens on port 8000; the process listens on 8080"
+            );
+            assert!(!status.ready && status.phase() == Phase::Running);
+            agent.runtime.run(stop("u-9"));
+            agent.until("the pod to be gone", is_gone).await;
+        });
+    });
+}
+
+#[test]
+fn a_pod_that_fails_its_liveness_probe_is_ended() {
+    on_node(|node| {
+        agent(node, async |agent| {
+            let mut pod: serde_json::Value = serde_json::from_slice(&web("u-10").pod).unwrap();
+            pod["spec"]["containers"][0]["livenessProbe"] = json!({
+                "httpGet": { "path": "/no-such-page", "port": 8000 },
+                "periodSeconds": 1, "failureThreshold": 2,
+            });
+            agent.runtime.run(PodSpec {
+                pod: pod.to_string().into_bytes(),
+                ..web("u-10")
+            });
+            agent.until("the pod to be ready", is_ready).await;
+            let unready = |status: &PodStatus| status.phase() == Phase::Running && !status.ready;
+            let status = agent.until("the pod to be unready", unready).await;
+            assert!(
+                status.message.contains("answered 404"),
+                "{}",
+                status.message
+            );
+            let failed = |status: &PodStatus| status.phase() == Phase::Failed;
+            let status = agent.until("the end of the pod", failed).await;
+            assert_eq!(status.reason, "LivenessProbeFailed");
+            assert!(
+                status.message.contains("answered 404")
+                    && status.message.contains("killed by signal"),
+                "{}",
+                status.message
+            );
+            agent.runtime.run(stop("u-10"));
+            agent.until("the pod to be gone", is_gone).await;
+        });
+        node.assert_nothing_is_left("u-10");
     });
 }
 

@@ -22,7 +22,7 @@ use crate::demand::Demand;
 use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::park::{Budget, LimitReached, QueueLimits, Ticket};
-use crate::report::{Report, Stat};
+use crate::report::{Report, Stat, Unanswered};
 use guard::ParkedRequest;
 
 pub(crate) use guard::{CountedRequest, Grant};
@@ -74,7 +74,6 @@ struct State {
 }
 
 /// The part of a route that requests need.
-#[derive(Clone)]
 pub(crate) struct RequestRoute {
     pub(crate) name: String,
     pub(crate) port: u16,
@@ -139,16 +138,16 @@ impl App {
 
     /// Sets a new route and grants its free slots to parked requests.
     pub(crate) fn configure(self: &Arc<Self>, route: Route) {
-        let refuses = route.refuses();
+        let is_failing = route.refuses();
         let mut state = self.state.lock();
         state.route = Some(Arc::new(RequestRoute {
             name: route.name,
             port: route.port,
             timeout: route.timeout,
-            wake_timeout: route.wake_timeout,
+            wake_timeout: route.wake_timeout.min(route.timeout),
         }));
         // They are answered when the lock is released.
-        let refused = if refuses {
+        let refused = if is_failing {
             state.breaker.unpark_all()
         } else {
             Vec::new()
@@ -267,6 +266,7 @@ impl App {
             claim,
             granted,
             since: Instant::now(),
+            unanswered: Some(Unanswered::Abandoned),
             _reservation: reservation,
         };
         Ok(Entered::Parked(parked.counted()))

@@ -73,12 +73,12 @@ impl Demand {
     /// The need that begins now, if it was not raised yet.
     pub fn begin(&mut self, need: Option<Need>) -> Option<Begun> {
         let need = need?;
+        self.awaiting_first_byte = true;
         let before = self.raised;
         if before.is_some_and(|before| before == need || need != Need::Pod) {
             return None;
         }
         self.raised = Some(need);
-        self.awaiting_first_byte = true;
         Some(Begun {
             need,
             repeats: before.is_some(),
@@ -89,6 +89,11 @@ impl Demand {
     pub fn repeat(&mut self, need: Option<Need>) -> Option<Need> {
         self.raised = need;
         need
+    }
+
+    /// The last request has ended; returns whether no response has begun after a need was raised.
+    pub fn unanswered(&mut self) -> bool {
+        std::mem::take(&mut self.awaiting_first_byte)
     }
 
     /// A response has begun; returns whether it is the first after a need was raised.
@@ -129,6 +134,13 @@ mod tests {
         assert!(!demand.responded());
         demand.begin(Some(Need::Pod));
         assert!(demand.responded());
+        assert!(!demand.responded());
+        assert!(!demand.unanswered());
+        demand.begin(Some(Need::Pod));
+        assert!(
+            demand.unanswered(),
+            "the need lasts, and another request has come"
+        );
         assert!(!demand.responded());
     }
 

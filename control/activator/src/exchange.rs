@@ -122,7 +122,12 @@ impl ClientConnection {
                 let _ = record.timing.status.set(response.status());
                 response.map(Either::Left)
             }
-            Err(refusal) => refuse(&refusal, &record.timing),
+            Err(refusal) => {
+                if let Some(how) = refusal.unanswered() {
+                    app.unanswered(how);
+                }
+                refuse(&refusal, &record.timing)
+            }
         };
         if app.serving.load(Ordering::Acquire) {
             self.ask_to_close(&mut response);
@@ -150,10 +155,8 @@ impl ClientConnection {
         let mut attempts = 0;
         loop {
             let slot = timeout_at(deadline, app.slot(claim)).await;
-            let grant = match slot {
-                Ok(grant) => grant.map_err(|reason| no_slot(reason, route))?,
-                Err(_elapsed) => return Err(parked_too_long(app, route)),
-            };
+            let grant = slot.map_err(|_elapsed| parked_too_long(route))?;
+            let grant = grant.map_err(|reason| no_slot(reason, route))?;
             let backend = Arc::clone(grant.backend());
             let guard = ExchangeGuard {
                 _grant: grant,
@@ -219,21 +222,10 @@ fn failed(error: ForwardError, route: &RequestRoute) -> Refusal {
     Refusal::Backend { app, source: error }
 }
 
-/// The request's timeout has ended while it was parked.
-fn parked_too_long(app: &Arc<App>, route: &RequestRoute) -> Refusal {
-    let limit = route.timeout;
-    match app.not_ready() {
-        Some(reason) => no_slot(
-            reason,
-            &RequestRoute {
-                wake_timeout: limit,
-                ..route.clone()
-            },
-        ),
-        None => Refusal::ParkedTooLong {
-            app: route.name.clone(),
-            limit,
-        },
+fn parked_too_long(route: &RequestRoute) -> Refusal {
+    Refusal::ParkedTooLong {
+        app: route.name.clone(),
+        limit: route.timeout,
     }
 }
 

@@ -46,5 +46,5 @@ pub mod link;
 
 pub use config::{Config, Problem, Route, WAKE_TIMEOUT};
 pub use handle::{Handle, new};
-pub use report::{Report, Stat};
+pub use report::{Report, Stat, Unanswered};
 pub use run::run;

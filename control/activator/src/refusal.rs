@@ -13,6 +13,7 @@ use crate::config::Problem;
 use crate::host::HostError;
 use crate::metrics::Reason;
 use crate::park::LimitReached;
+use crate::report::Unanswered;
 
 /// The response to a connection above the limit, sent before a request is read.
 pub(crate) const TOO_MANY_CONNECTIONS: &[u8] =
@@ -48,13 +49,13 @@ pub(crate) enum Refusal {
     TooLarge { app: String },
     #[error("app {app} had no free slot for the request within {limit:?}")]
     ParkedTooLong { app: String, limit: Duration },
-    #[error("app {app} has no ready pod after {waited:?}{}", because(.problem))]
+    #[error("app {app} has no ready pod after {waited:?}{}", because(.problem.as_ref()))]
     NotReady {
         app: String,
         waited: Duration,
         problem: Option<Problem>,
     },
-    #[error("app {app} does not start{}", because(.problem))]
+    #[error("app {app} does not start{}", because(.problem.as_ref()))]
     Failing {
         app: String,
         problem: Option<Problem>,
@@ -108,6 +109,16 @@ impl Refusal {
         }
     }
 
+    /// How a request is unanswered that was not parked any longer when it was refused.
+    pub(crate) fn unanswered(&self) -> Option<Unanswered> {
+        match self {
+            Self::TooMany { .. } | Self::TooLarge { .. } => Some(Unanswered::Refused),
+            Self::Timeout { .. } => Some(Unanswered::TimedOut),
+            Self::Backend { .. } => Some(Unanswered::Failed),
+            _ => None,
+        }
+    }
+
     /// Seconds after which the client may repeat the request.
     fn retry_after_s(&self) -> u64 {
         match self {
@@ -137,8 +148,8 @@ impl Refusal {
 }
 
 /// The reason of an app without a ready pod, as the end of a sentence.
-fn because(problem: &Option<Problem>) -> String {
-    let message = problem.as_ref().map(|problem| problem.message.as_str());
+fn because(problem: Option<&Problem>) -> String {
+    let message = problem.map(|problem| problem.message.as_str());
     message.map_or_else(String::new, |message| format!(": {message}"))
 }
 

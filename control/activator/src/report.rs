@@ -23,6 +23,15 @@ pub enum Report {
         /// Time at which the request was parked, or the demand repeated.
         at: Boottime,
     },
+    /// The last request after a want or a demand has ended, and no response has begun.
+    Unanswered {
+        /// The app's VIP index.
+        vip: u32,
+        /// Time of its end.
+        at: Boottime,
+        /// Why it ended.
+        how: Unanswered,
+    },
     /// The first response after a want or a demand has begun.
     FirstByte {
         /// The app's VIP index.
@@ -30,6 +39,19 @@ pub enum Report {
         /// Time of its first byte.
         at: Boottime,
     },
+}
+
+/// Why a request ended without a response of its app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// Its client closed the connection.
+    Abandoned,
+    /// No pod was ready, or none responded, in time.
+    TimedOut,
+    /// It was refused because pods fail, or a pod failed it.
+    Failed,
+    /// A limit of the activator refused it.
+    Refused,
 }
 
 /// An app's load since the previous call of [`crate::Handle::take_stats`].

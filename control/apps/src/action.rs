@@ -1,5 +1,6 @@
 //! Actions: everything that the controller can do, executed by the actuator.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddrV6;
@@ -140,7 +141,7 @@ pub enum Action {
         /// The object that it is about.
         about: Box<ObjectReference>,
         /// CamelCase.
-        reason: &'static str,
+        reason: Cow<'static, str>,
         /// The event's text.
         message: String,
     },

@@ -5,6 +5,7 @@ mod create;
 mod known;
 mod permits;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -348,13 +349,13 @@ impl Actuator {
         });
     }
 
-    fn record_event(&self, about: ObjectReference, reason: &'static str, message: String) {
+    fn record_event(&self, about: ObjectReference, reason: Cow<'static, str>, message: String) {
         let client = self.clients.store.clone();
         self.spawn(
             Kind::Event,
             about.namespace.clone().unwrap_or_default(),
             move || async move {
-                record_event(&client, &about, reason, &message).await;
+                record_event(&client, &about, &reason, &message).await;
                 None
             },
         );

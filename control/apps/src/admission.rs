@@ -92,7 +92,7 @@ pub(crate) fn wakes_limited(tenant: String, scope: Scope) -> Action {
             namespace: Some(tenant),
             ..ObjectReference::default()
         }),
-        reason: "WakesLimited",
+        reason: "WakesLimited".into(),
         message: format!("apps wait before they are woken: {flag} is reached"),
     }
 }

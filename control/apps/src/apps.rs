@@ -123,6 +123,7 @@ impl Apps {
                 }
             }
             Event::FirstByte { vip, at } => self.first_byte(vip, at),
+            Event::Unanswered { vip, at, how } => self.unanswered(vip, at, how),
             Event::Staged {
                 vip,
                 pod,
@@ -156,6 +157,7 @@ impl Apps {
         {
             self.shared.metrics.held(held.by);
         }
+        let failed = record.backoff.last.as_ref().map(Failure::brief);
         record.sleep_if_idle(turn.now);
         let counted = record.app.as_ref().map(|_| {
             (
@@ -169,7 +171,9 @@ impl Apps {
             self.awake.insert(vip);
         } else {
             self.awake.remove(vip);
-            self.wakes.over(vip);
+            self.shared
+                .metrics
+                .wake_over(self.wakes.over(vip, turn.now, failed));
             if record.app.is_none() && record.published.in_progress.is_none() {
                 self.records.remove(&vip);
             }
@@ -276,7 +280,11 @@ impl Apps {
             tracing::debug!(app = %record.key, pod = %key, "pod ready");
         }
         let node = seen.node.clone().unwrap_or_default();
+        let is_bound = !node.is_empty() && member.node().is_none();
         member.seen = Some(seen);
+        if is_bound {
+            self.wakes.placed(change.vip, &key.name, &node, now);
+        }
         // The scheduler may have chosen the node before it was lost.
         if change.on_lost_node && !member.failed {
             member.failed = true;

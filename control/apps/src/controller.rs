@@ -183,6 +183,7 @@ pub(crate) fn input_of(event: link::Event) -> Option<Input> {
         link::Event::Report(report) => Some(Input::App(match report {
             Report::Want { vip, port, at } => Event::Want { vip, port, at },
             Report::Demand { vip, at } => Event::Demand { vip, at },
+            Report::Unanswered { vip, at, how } => Event::Unanswered { vip, at, how },
             Report::FirstByte { vip, at } => Event::FirstByte { vip, at },
         })),
         link::Event::Load(loads) => Some(Input::Load(loads)),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use dormouse_activator::Unanswered;
 use dormouse_activator::link::Load;
 use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{App, Key, Revision, StoredApp};
@@ -132,6 +133,15 @@ pub enum Event {
         /// Time of its first byte.
         at: Boottime,
     },
+    /// The last request of a wake has ended without a response.
+    Unanswered {
+        /// The app's VIP index.
+        vip: u32,
+        /// Time of its end.
+        at: Boottime,
+        /// Why it ended.
+        how: Unanswered,
+    },
     /// A pod's start reached another stage.
     Staged {
         /// The app's VIP index.
@@ -210,6 +220,7 @@ impl Event {
             | Self::Want { vip, .. }
             | Self::Woke { vip, .. }
             | Self::FirstByte { vip, .. }
+            | Self::Unanswered { vip, .. }
             | Self::Staged { vip, .. }
             | Self::Placed { vip, .. }
             | Self::Created { vip, .. }

@@ -88,10 +88,18 @@ fn summary(record: &AppRecord, now: Boottime) -> String {
     let lasts = age(now, record.mode_since);
     match status.state {
         State::Asleep => format!("asleep, VIP {}", address(record)),
-        state => format!(
-            "{state}, {} ready of {} wanted, mode {} for {lasts}",
-            status.ready, status.wanted, status.mode
-        ),
+        state => {
+            let reason = status
+                .failure
+                .map(|failure| format!(": {}", failure.reason));
+            format!(
+                "{state}, {} ready of {} wanted, mode {} for {lasts}{}",
+                status.ready,
+                status.wanted,
+                status.mode,
+                reason.unwrap_or_default()
+            )
+        }
     }
 }
 
@@ -310,7 +318,10 @@ fn pods(record: &AppRecord) -> Vec<String> {
             (true, _) if member.deleting => "being deleted".to_owned(),
             (true, _) => "draining: waits until no node forwards to it".to_owned(),
             (false, Some(address)) => format!("ready at {address}"),
-            (false, None) => "starting".to_owned(),
+            (false, None) => match member.seen.as_ref().and_then(|seen| seen.waiting.as_ref()) {
+                Some(waiting) => format!("not ready: {}", waiting.brief()),
+                None => "starting".to_owned(),
+            },
         };
         format!(
             "{} on {}: {state}",
@@ -340,19 +351,28 @@ fn rollout(record: &AppRecord) -> Vec<String> {
     [progress.to_string()].into_iter().chain(serving).collect()
 }
 
+/// Why pods are missing, with the last lines of the app's output, and what its clients get.
 fn failure(record: &AppRecord, now: Boottime) -> Vec<String> {
-    let Some(last) = &record.backoff.last else {
+    let Some(failure) = plan::failure(record).or_else(|| record.backoff.last.clone()) else {
         return Vec::new();
     };
-    let wait = record
-        .backoff
-        .wait(now)
-        .map(|wait| format!("; the next pod starts in {} s", wait.as_secs()));
-    vec![format!(
-        "{} pods failed in a row, the last: {last}{}",
-        record.backoff.failures(),
-        wait.unwrap_or_default()
-    )]
+    let text = failure.to_string();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let wait = record.backoff.wait(now);
+    lines.extend(wait.map(|wait| format!("the next pod starts in {} s", wait.as_secs())));
+    if record.ready() > 0 {
+        return lines;
+    }
+    let timeout = record.app.as_ref().map(|app| app.spec.wake_timeout());
+    lines.extend(match record.backoff.pause() {
+        Some(_) => Some("requests are answered 503 until a pod is ready".to_owned()),
+        None => timeout.map(|limit| {
+            format!(
+                "requests are parked for {limit:?} at most (wakeTimeout), and then answered 503"
+            )
+        }),
+    });
+    lines
 }
 
 /// At most three decimals, without trailing zeros.

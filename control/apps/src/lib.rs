@@ -22,6 +22,8 @@ mod nodes;
 
 mod member;
 
+mod readiness;
+
 mod record;
 
 mod rollout;

@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::admission::Scope;
-use crate::wake::Wake;
+use crate::wake::{Outcome, Wake};
 
 /// From 0.1 ms to about 100 s.
 const WAKE_BUCKETS: u16 = 20;
@@ -93,12 +93,6 @@ enum WindowValue {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: Outcome,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(non_camel_case_types, reason = "the names are the labels' values")]
-enum Outcome {
-    answered,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -210,7 +204,11 @@ impl Metrics {
             "Changes of the wanted number of pods, by direction and window",
             self.decisions.clone(),
         );
-        registry.register("dormouse_wakes", "Wakes by outcome", self.wakes.clone());
+        registry.register(
+            "dormouse_wakes",
+            "Wakes by outcome: answered; failed, timed out, abandoned by all clients or refused by a limit before a response",
+            self.wakes.clone(),
+        );
         registry.register(
             "dormouse_wake_duration_seconds",
             "Duration of each stage of a wake, and of the whole wake",
@@ -284,25 +282,33 @@ impl Metrics {
             .inc();
     }
 
+    /// Counts a wake that has ended.
+    pub(crate) fn wake_ended(&self, outcome: Outcome) {
+        let label = OutcomeLabel { outcome };
+        self.wakes.get_or_create(&label).inc();
+    }
+
+    /// Counts a wake whose end was not known before its app fell asleep.
+    pub(crate) fn wake_over(&self, outcome: Option<Outcome>) {
+        if let Some(outcome) = outcome {
+            self.wake_ended(outcome);
+        }
+    }
+
     /// Counts a wake whose first response has begun.
     pub(crate) fn woken(&self, wake: &Wake) {
-        self.wakes
-            .get_or_create(&OutcomeLabel {
-                outcome: Outcome::answered,
-            })
-            .inc();
-        let stages = wake.stages();
-        for pair in stages.windows(2) {
-            let name = if pair[1].name == "first byte" {
+        self.wake_ended(Outcome::answered);
+        for (name, ms) in wake.durations() {
+            let stage = if name == "first byte" {
                 "release"
             } else {
-                pair[1].name
+                name
             };
             self.stages
-                .get_or_create(&StageLabel { stage: name })
-                .observe(((pair[1].ms - pair[0].ms) / 1e3).max(0.0));
+                .get_or_create(&StageLabel { stage })
+                .observe((ms / 1e3).max(0.0));
         }
-        if let Some(last) = stages.last() {
+        if let Some(last) = wake.stages().last() {
             self.stages
                 .get_or_create(&StageLabel { stage: "total" })
                 .observe(last.ms / 1e3);

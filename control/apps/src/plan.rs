@@ -9,7 +9,7 @@ use dormouse_activator::Problem;
 use dormouse_cluster::{App, Key, Mode, Object, events};
 use dormouse_fleet::Boottime;
 
-pub(crate) use publish::{asleep, listing, same_routing, state, status, written};
+pub(crate) use publish::{asleep, failure, listing, same_routing, state, status, written};
 pub(crate) use resume::resume;
 
 use crate::action::{Action, Failure, Route};
@@ -30,6 +30,7 @@ pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Ve
     rollout::drain(record);
     scale_up(record, now, shared, &mut actions);
     actions.extend(held(record, now));
+    actions.extend(waiting(record, now));
     route(record, &mut actions);
     publish::publish(record, now, &mut actions);
     settle(record, &mut actions);
@@ -68,7 +69,7 @@ fn overdue(record: &mut AppRecord, now: Boottime) -> Option<Action> {
     let app = record.app.as_deref().filter(|_| is_new)?;
     Some(Action::RecordEvent {
         about: Box::new(events::reference(app)),
-        reason: OVERDUE,
+        reason: OVERDUE.into(),
         message: record.progress().to_string(),
     })
 }
@@ -77,8 +78,8 @@ fn pod_failed(app: &App, pod: &Key, failure: &Failure) -> Action {
     let about = Box::new(events::reference(app));
     Action::RecordEvent {
         about,
-        reason: "PodFailed",
-        message: format!("pod {pod}: {failure}"),
+        reason: "PodFailed".into(),
+        message: format!("pod {pod}: {}", failure.brief()),
     }
 }
 
@@ -163,10 +164,32 @@ fn held(record: &mut AppRecord, now: Boottime) -> Option<Action> {
     }
     let event = Action::RecordEvent {
         about: Box::new(events::reference(app)),
-        reason: PODS_LIMITED,
+        reason: PODS_LIMITED.into(),
         message: held.message(record.want),
     };
     record.held_event = Some(now);
+    Some(event)
+}
+
+/// An event about a pod that is not ready for a known reason: when the reason is another one, and once a minute.
+fn waiting(record: &mut AppRecord, now: Boottime) -> Option<Action> {
+    let Some(failure) = publish::waiting(record) else {
+        record.waiting_event = None;
+        return None;
+    };
+    let known = record.waiting_event.as_ref();
+    if known
+        .is_some_and(|(reason, at)| *reason == failure.reason && now.since(*at) < EVENT_INTERVAL)
+    {
+        return None;
+    }
+    let app = record.app.as_deref()?;
+    let event = Action::RecordEvent {
+        about: Box::new(events::reference(app)),
+        reason: failure.reason.clone().into(),
+        message: failure.message,
+    };
+    record.waiting_event = Some((failure.reason, now));
     Some(event)
 }
 
@@ -222,15 +245,16 @@ pub(crate) fn route_of(record: &AppRecord) -> Option<Route> {
     })
 }
 
-/// Why no pod is ready, for clients. After some failures in a row, requests are refused until a pod is ready.
+/// Why no pod is ready, for clients. After some failures in a row, requests are refused until a pod is ready, unless pods of a
+/// revision start that was ready before.
 fn problem_of(record: &AppRecord) -> Option<Problem> {
     if record.ready() > 0 || record.wanted() == 0 {
         return None;
     }
-    let failure = publish::failure(record)?;
+    let failure = failure(record)?;
     Some(Problem {
         message: failure.brief(),
-        retry_after: record.backoff.pause(),
+        retry_after: record.backoff.pause().filter(|_| !record.falls_back()),
     })
 }
 

@@ -117,7 +117,7 @@ impl fmt::Display for Progress {
                     "revision {revision}: no progress within {deadline_s} s, {counts}"
                 )?;
                 if let Some(failure) = failure {
-                    write!(f, "; the last failure: {failure}")?;
+                    write!(f, "; the last failure: {}", failure.brief())?;
                 }
             }
         }

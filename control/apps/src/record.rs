@@ -58,6 +58,8 @@ pub(crate) struct AppRecord {
     pub(crate) held: Option<Held>,
     /// When an event about that was recorded last.
     pub(crate) held_event: Option<Boottime>,
+    /// The reason of the last event about a pod that is not ready, and its time.
+    pub(crate) waiting_event: Option<(String, Boottime)>,
     /// The request that woke the app was counted at the wake, and must not be counted again.
     wake_counted: bool,
     /// Load of connections directly to pods, since the last tick.
@@ -92,6 +94,7 @@ impl AppRecord {
             allowance: Allowance::default(),
             held: None,
             held_event: None,
+            waiting_event: None,
             wake_counted: false,
             direct_load: Stat::default(),
         }

@@ -238,7 +238,8 @@ impl AppRecord {
         } else if self.rollout.is_overdue {
             ProgressState::Overdue {
                 deadline_s: spec.map_or(0, |spec| spec.progress_deadline_seconds),
-                failure: self.backoff.last.clone(),
+                // It is over when the app has fallen asleep.
+                failure: self.backoff.last.clone().filter(|_| wanted > 0),
             }
         } else if spec.is_some_and(|spec| spec.paused) {
             ProgressState::Paused

@@ -1,4 +1,6 @@
-//! The timelines of wakes: the last ones of each app, with the time of each stage.
+//! The timelines of wakes: the last ones of each app, with the time of each stage, and how each ended.
+
+mod ending;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,6 +8,9 @@ use dormouse_cluster::Key;
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Stages;
 use serde_json::{Value, json};
+
+use ending::Ending;
+pub(crate) use ending::Outcome;
 
 /// Limit of the wakes of all apps; the oldest is dropped.
 pub(crate) const WAKES_MAX: usize = 8_192;
@@ -32,8 +37,21 @@ pub(crate) struct Wake {
     decided: Boottime,
     candidates: Vec<Candidate>,
     first_byte: Option<Boottime>,
+    ending: Option<Ending>,
     over: bool,
 }
+
+/// The stages in their usual order.
+const STAGES: [&str; 8] = [
+    "see",
+    "park",
+    "decide",
+    "place",
+    "wire",
+    "start",
+    "ready",
+    "first byte",
+];
 
 /// One stage of a wake.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,32 +67,69 @@ pub(crate) struct Stage {
 impl Wake {
     /// The stages that have ended, in their usual order.
     pub(crate) fn stages(&self) -> Vec<Stage> {
-        let pod = self.pod();
-        let stage = |ns: u64| (ns > 0).then_some(Boottime(ns));
-        let stages = pod.map(|pod| pod.stages).unwrap_or_default();
-        let all = [
-            ("see", self.seen),
-            ("park", self.parked),
-            ("decide", Some(self.decided)),
-            ("place", pod.and_then(|pod| pod.placed)),
-            ("wire", stage(stages.cni_end_ns)),
-            ("start", stage(stages.started_ns)),
-            ("ready", stage(stages.ready_ns)),
-            ("first byte", self.first_byte),
-        ];
-        let first = all
-            .iter()
-            .filter_map(|(_, at)| *at)
-            .min()
-            .unwrap_or(self.decided);
-        let known = all.into_iter().filter_map(|(name, at)| Some((name, at?)));
+        let known = STAGES.into_iter().zip(self.ends());
+        let known = known.filter_map(|(name, at)| Some((name, at?)));
         known
             .map(|(name, at)| Stage {
                 name,
                 at,
-                ms: at.since(first).as_secs_f64() * 1e3,
+                ms: self.ms(at),
             })
             .collect()
+    }
+
+    /// The end of each stage.
+    fn ends(&self) -> [Option<Boottime>; STAGES.len()] {
+        let pod = self.pod();
+        let stage = |ns: u64| (ns > 0).then_some(Boottime(ns));
+        let stages = pod.map(|pod| pod.stages).unwrap_or_default();
+        [
+            self.seen,
+            self.parked,
+            Some(self.decided),
+            pod.and_then(|pod| pod.placed),
+            stage(stages.cni_end_ns),
+            stage(stages.started_ns),
+            stage(stages.ready_ns),
+            self.first_byte,
+        ]
+    }
+
+    /// Milliseconds since the wake's first event.
+    fn ms(&self, at: Boottime) -> f64 {
+        let first = self.ends().into_iter().flatten().min();
+        at.since(first.unwrap_or(self.decided)).as_secs_f64() * 1e3
+    }
+
+    /// The stages that were not recorded, although later ones were.
+    fn missing(&self) -> Vec<&'static str> {
+        let ends = self.ends();
+        let last = ends.iter().rposition(Option::is_some).unwrap_or(0);
+        let all = STAGES.into_iter().zip(ends).take(last);
+        all.filter(|(_, at)| at.is_none())
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// The duration of each stage whose begin is known, in milliseconds: the stage before it was recorded too. The first packet and
+    /// the first request come in either order, and one alone begins a wake.
+    pub(crate) fn durations(&self) -> Vec<(&'static str, f64)> {
+        let ends = self.ends().map(|at| at.map(|at| self.ms(at)));
+        let [see, park, decide, ..] = ends;
+        let begin = see.into_iter().chain(park).reduce(f64::min);
+        let mut durations = Vec::new();
+        if let (Some(park), Some(see)) = (park, see) {
+            durations.push(("park", park - see));
+        }
+        if let (Some(begin), Some(decide)) = (begin, decide) {
+            durations.push(("decide", decide - begin));
+        }
+        for index in 3..STAGES.len() {
+            if let (Some(before), Some(end)) = (ends[index - 1], ends[index]) {
+                durations.push((STAGES[index], end - before));
+            }
+        }
+        durations
     }
 
     /// The wake as `WakeTimeline` JSON.
@@ -94,6 +149,11 @@ impl Wake {
             "seenNode": self.seen_node,
             "wireBeginNs": pod.map(|pod| pod.stages.cni_begin_ns).filter(|begin| *begin > 0),
             "stages": stages,
+            "missing": self.missing(),
+            "outcome": self.ending.as_ref().map(|ending| ending.outcome.name()),
+            "endedMs": self.ending.as_ref().map(|ending| self.ms(ending.at)),
+            "endedIn": self.ending.as_ref().and_then(|ending| ending.stage),
+            "reason": self.ending.as_ref().and_then(|ending| ending.reason.clone()),
         })
     }
 
@@ -151,6 +211,7 @@ impl Wakes {
             decided,
             candidates: Vec::new(),
             first_byte: None,
+            ending: None,
             over: false,
         };
         let wakes = self.by_vip.entry(vip).or_default();
@@ -185,12 +246,12 @@ impl Wakes {
         }
     }
 
-    /// A pod was placed.
+    /// A pod was placed. The earliest report counts: the scheduler's answer, or the pod's node in the store.
     pub(crate) fn placed(&mut self, vip: u32, pod: &str, node: &str, at: Boottime) {
         if let Some(wake) = self.open(vip) {
             let candidate = wake.candidate(pod);
             node.clone_into(&mut candidate.node);
-            candidate.placed = Some(at);
+            candidate.placed = Some(candidate.placed.map_or(at, |placed| placed.min(at)));
         }
     }
 
@@ -203,7 +264,7 @@ impl Wakes {
         }
     }
 
-    /// The first response began: the wake is complete. Returns the wake on the first call only.
+    /// The first response began: the wake is complete. Returns the wake unless it has ended before.
     pub(crate) fn answered(&mut self, vip: u32, at: Boottime) -> Option<&Wake> {
         let wake = self.open(vip)?;
         let ready = wake.pod().is_some_and(|pod| pod.stages.ready_ns > 0);
@@ -211,14 +272,42 @@ impl Wakes {
             return None;
         }
         wake.first_byte = Some(at);
-        Some(wake)
+        let is_first = wake.ending.is_none();
+        wake.end(at, Outcome::answered, None);
+        is_first.then_some(wake)
     }
 
-    /// The app fell asleep: later events do not belong to its last wake.
-    pub(crate) fn over(&mut self, vip: u32) {
-        if let Some(wake) = self.open(vip) {
-            wake.over = true;
+    /// The requests of a wake have ended without a response. Returns whether it is the first end of the wake.
+    pub(crate) fn unanswered(
+        &mut self,
+        vip: u32,
+        at: Boottime,
+        outcome: Outcome,
+        reason: Option<String>,
+    ) -> bool {
+        let wake = self.open(vip).filter(|wake| wake.ending.is_none());
+        wake.map(|wake| wake.end(at, outcome, reason)).is_some()
+    }
+
+    /// The app fell asleep: later events do not belong to its last wake. Returns how it ended, if that was not known before.
+    pub(crate) fn over(
+        &mut self,
+        vip: u32,
+        now: Boottime,
+        failed: Option<String>,
+    ) -> Option<Outcome> {
+        let wake = self.open(vip)?;
+        wake.over = true;
+        let outcome = if failed.is_some() {
+            Outcome::failed
+        } else {
+            Outcome::abandoned
+        };
+        let is_open = wake.ending.is_none();
+        if is_open {
+            wake.end(now, outcome, failed);
         }
+        is_open.then_some(outcome)
     }
 
     /// The wakes of one app, newest first.

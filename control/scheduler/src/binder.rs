@@ -52,9 +52,12 @@ pub(crate) async fn run(
     drop(outcomes.send(outcome).await);
 }
 
-/// Writes into the pod's status why it has no node.
+/// Writes into the pod's status why it has no node, unless it is there.
 async fn explain(client: &Client, pod: &Pod, error: &FitError) {
     let message = error.to_string();
+    if pod::waits_because(pod).is_some_and(|because| because.message == message) {
+        return;
+    }
     let set = |pod: &mut Pod| {
         let waits = pod
             .spec

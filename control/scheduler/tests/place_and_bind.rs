@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dormouse_cluster::reflector::{self, Kinds};
-use dormouse_cluster::{Channel, Client, Key, channel};
+use dormouse_cluster::{Channel, Client, Key, channel, pod};
 use dormouse_scheduler::proto::{PlaceReply, PlaceRequest};
 use dormouse_scheduler::{SchedulerClient, Server};
 use dormouse_store::{Store, server};
@@ -165,8 +165,26 @@ async fn a_pending_pod_is_bound_when_a_node_matches_its_selector() {
         why.ends_with("didn't match Pod's node affinity/selector."),
         "{why}"
     );
+    let because = async || {
+        let key = Key::new("default", "picky");
+        let pod: Pod = world.client.get(&key).await.unwrap().unwrap();
+        pod::waits_because(&pod)
+    };
+    tokio::time::timeout(DEADLINE, async {
+        while because().await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    let because_of = because().await.unwrap();
+    assert_eq!(
+        (because_of.reason.as_str(), because_of.message),
+        ("Unschedulable", why)
+    );
     world.node("fast", 10, json!({"disk": "fast"})).await;
     assert_eq!(world.bound("picky").await, "fast");
+    assert_eq!(because().await, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -84,9 +84,17 @@ pub(crate) fn yaml(name: &str, vip: &str) -> String {
 /// A table with `*` for the ages in its last column, which depend on the machine's speed.
 fn without_ages(table: &str) -> String {
     let mut lines = table.lines();
-    let headings = format!("{}\n", lines.next().unwrap());
-    lines.fold(headings, |text, line| {
-        text + line.rsplit_once(' ').unwrap().0 + " *\n"
+    let headings = lines.next().unwrap();
+    let column = headings.find("AGE").unwrap();
+    lines.fold(format!("{headings}\n"), |text, line| {
+        let (before, age) = line.split_at(column);
+        let after = age.split_once(' ').map_or("", |(_age, after)| after.trim());
+        let after = if after.is_empty() {
+            String::new()
+        } else {
+            format!(" {after}")
+        };
+        text + before + "*" + &after + "\n"
     })
 }
 
@@ -113,9 +121,9 @@ async fn apply_creates_then_leaves_unchanged_then_configures() {
         "app/docs configured\napp/whoami unchanged\n"
     );
     let want = "\
-NAME     STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE
-docs     Asleep   Proxy   0       0        -           fd00:10::1   *
-whoami   Asleep   Proxy   0       0        -           fd00:10::2   *
+NAME     STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE   REASON
+docs     Asleep   Proxy   0       0        -           fd00:10::1   * -
+whoami   Asleep   Proxy   0       0        -           fd00:10::2   * -
 ";
     assert_eq!(without_ages(&run(&world, "get apps").await), want);
     assert_eq!(

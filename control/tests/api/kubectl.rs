@@ -75,7 +75,9 @@ async fn kubectl_applies_gets_describes_patches_and_deletes() {
     );
     let apps = run("get apps", "").await;
     assert!(
-        apps.starts_with("NAME   STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE\n"),
+        apps.starts_with(
+            "NAME   STATE    MODE    READY   WANTED   LAST WAKE   VIP          AGE   REASON\n"
+        ),
         "{apps}"
     );
     assert!(

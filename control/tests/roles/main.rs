@@ -1,5 +1,5 @@
 //! The control plane and its activator as processes, in a network namespace where the acting prefix is local, with a
-//! simulated node and a pod of the test.
+//! simulated node and pods of the test.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,4 +9,5 @@
 mod activator;
 mod control;
 mod node;
+mod sick;
 mod world;

@@ -1,6 +1,7 @@
 //! A simulated node: it reports every pod as ready at one address, and connects again when control was restarted.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,15 +12,18 @@ use dormouse_fleet::proto::{
 };
 use tokio::time::{interval, sleep};
 
-/// The address of all pods.
+/// The address of all pods that respond.
 pub(crate) const POD: &str = "2001:db8:d0::1:0:7";
 
+/// What the node reports of a started pod, by the name of its app; of others that they are ready at [`POD`].
+pub(crate) type Reports = Rc<RefCell<BTreeMap<String, PodStatus>>>;
+
 /// Runs the node until the test ends. While `starting` is set, its pods are not ready.
-pub(crate) async fn run(control: &'static str, starting: Rc<Cell<bool>>) {
+pub(crate) async fn run(control: &'static str, starting: Rc<Cell<bool>>, reports: Reports) {
     let mut pods = Vec::new();
     loop {
         // The end of a stream is a restart of control.
-        drop(follow(control, &mut pods, &starting).await);
+        drop(follow(control, &mut pods, &starting, &reports).await);
         sleep(Duration::from_millis(50)).await;
     }
 }
@@ -28,6 +32,7 @@ async fn follow(
     control: &str,
     pods: &mut Vec<PodStatus>,
     starting: &Cell<bool>,
+    reports: &Reports,
 ) -> Result<(), LinkError> {
     let channel = connect(endpoint(control)?).await?;
     let mut first = beat();
@@ -40,10 +45,13 @@ async fn follow(
         tokio::select! {
             down = link.receive() => {
                 let down = down?;
-                changed.extend(down.run.iter().map(status));
+                changed.extend(down.run.iter().map(|spec| status(spec, &reports.borrow())));
                 link.send(Up { applied: down.seq, pods: report(&mut changed, pods, starting), ..Up::default() })?;
             }
-            _ = beats.tick() => link.send(Up { pods: report(&mut changed, pods, starting), ..beat() })?,
+            _ = beats.tick() => {
+                changed.extend(newer(pods, &reports.borrow()));
+                link.send(Up { pods: report(&mut changed, pods, starting), ..beat() })?;
+            }
         }
     }
 }
@@ -66,6 +74,35 @@ fn report(
     std::mem::take(changed)
 }
 
+/// Pods of which something else is to be reported by now.
+fn newer(pods: &[PodStatus], reports: &BTreeMap<String, PodStatus>) -> Vec<PodStatus> {
+    let newer = pods.iter().map(|pod| as_reported(pod.clone(), reports));
+    let mut newer: Vec<_> = newer.collect();
+    newer.retain(|pod| !pods.contains(pod));
+    newer
+}
+
+/// A pod's status with what is to be reported of its app's pods. One that has not ended was started.
+fn as_reported(pod: PodStatus, reports: &BTreeMap<String, PodStatus>) -> PodStatus {
+    let app = pod.name.rsplit_once('-').map_or("", |(app, _)| app);
+    let Some(report) = reports.get(app) else {
+        return pod;
+    };
+    let mut stages = pod.stages.unwrap_or_default();
+    stages.ready_ns = match (report.ready, stages.ready_ns) {
+        (true, 0) => Boottime::now().0,
+        (true, known) => known,
+        (false, _) => 0,
+    };
+    PodStatus {
+        namespace: pod.namespace,
+        name: pod.name,
+        uid: pod.uid,
+        stages: Some(stages),
+        ..report.clone()
+    }
+}
+
 fn beat() -> Up {
     let at_ns = Boottime::now().0;
     Up {
@@ -83,7 +120,7 @@ fn hello() -> Hello {
         status: Some(NodeStatus {
             prefix: "2001:db8:d0::1:0:0/96".to_owned(),
             address: "2001:db8:d0::1:0:1".to_owned(),
-            pods: 10,
+            pods: 100,
             cpu_milli: 4_000,
             memory_bytes: 8 << 30,
             runs_pods: true,
@@ -93,7 +130,7 @@ fn hello() -> Hello {
     }
 }
 
-fn status(spec: &PodSpec) -> PodStatus {
+fn status(spec: &PodSpec, reports: &BTreeMap<String, PodStatus>) -> PodStatus {
     let now = Boottime::now().0;
     let mut status = PodStatus {
         namespace: spec.namespace.clone(),
@@ -114,5 +151,5 @@ fn status(spec: &PodSpec) -> PodStatus {
         started_ns: now,
         ready_ns: now,
     });
-    status
+    as_reported(status, reports)
 }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,6 +50,7 @@ pub(crate) struct World {
     pub(crate) folder: TempDir,
     /// While it is set, pods do not become ready.
     pub(crate) starting: Rc<Cell<bool>>,
+    pub(crate) reports: node::Reports,
 }
 
 impl World {
@@ -66,10 +67,13 @@ impl World {
             }
         });
         let starting = Rc::new(Cell::new(false));
-        tokio::task::spawn_local(node::run("http://[::1]:7443", Rc::clone(&starting)));
+        let reports = node::Reports::default();
+        let (held, reported) = (Rc::clone(&starting), Rc::clone(&reports));
+        tokio::task::spawn_local(node::run("http://[::1]:7443", held, reported));
         Self {
             folder: tempfile::tempdir().unwrap(),
             starting,
+            reports,
         }
     }
 
@@ -109,14 +113,23 @@ impl World {
 
     /// Creates an app with this VIP index.
     pub(crate) async fn create_app(&self, vip: u32, window: &str) {
+        let scale = json!({"window": window, "targetBurstCapacity": -1});
+        self.create_app_with(vip, &json!({"scale": scale})).await;
+    }
+
+    /// Creates an app with this VIP index and these fields of its specification.
+    pub(crate) async fn create_app_with(&self, vip: u32, fields: &Value) {
+        let mut spec = json!({
+            "vip": format!("fd00:10::{vip}"), "port": 18_080, "targetPort": 8000,
+            "container": {"name": "app", "command": ["serve"]},
+        });
+        for (name, value) in fields.as_object().unwrap() {
+            spec[name] = value.clone();
+        }
         let app: App = serde_json::from_value(json!({
             "apiVersion": "dormouse.dev/v1alpha1", "kind": "App",
             "metadata": {"name": format!("app-{vip}"), "namespace": "default", "uid": format!("uid-{vip}")},
-            "spec": {
-                "vip": format!("fd00:10::{vip}"), "port": 18_080, "targetPort": 8000,
-                "container": {"name": "app", "command": ["serve"]},
-                "scale": {"window": window, "targetBurstCapacity": -1},
-            },
+            "spec": spec,
         }))
         .unwrap();
         self.store().await.create(&app).await.unwrap();
@@ -138,7 +151,7 @@ impl World {
 }
 
 /// Where the activator stands for the app with this VIP index.
-fn address(vip: u32) -> SocketAddrV6 {
+pub(crate) fn address(vip: u32) -> SocketAddrV6 {
     format!("[2001:db8:a1::{vip}]:18080").parse().unwrap()
 }
 
@@ -202,15 +215,19 @@ async fn connects(address: impl tokio::net::ToSocketAddrs) -> bool {
 }
 
 /// Whether a process serves its metrics, which it does last.
-async fn healthy(address: &str) -> bool {
-    let reply = async {
-        let mut client = TcpStream::connect(address).await?;
-        client.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
-        let mut reply = String::new();
-        client.read_to_string(&mut reply).await?;
-        std::io::Result::Ok(reply)
-    };
-    reply.await.is_ok_and(|reply| reply.contains("200 OK"))
+pub(crate) async fn healthy(address: &str) -> bool {
+    let page = page(address, "/healthz").await;
+    page.is_ok_and(|page| page.contains("200 OK"))
+}
+
+/// The response of a process to a GET on its metrics port.
+pub(crate) async fn page(address: &str, path: &str) -> std::io::Result<String> {
+    let mut client = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    client.write_all(request.as_bytes()).await?;
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).await?;
+    Ok(reply)
 }
 
 pub(crate) fn dormouse(arguments: &[&str]) -> Command {
@@ -225,7 +242,7 @@ pub(crate) fn dormouse(arguments: &[&str]) -> Command {
     command
 }
 
-async fn ip(arguments: &str) {
+pub(crate) async fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().await;
     assert!(
         status.expect("ip (iproute2) is missing").success(),

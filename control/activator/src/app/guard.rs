@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{App, Claim, NoSlot};
 use crate::park::Reservation;
+use crate::report::Unanswered;
 
 /// A slot of one backend.
 pub(crate) struct Grant {
@@ -57,6 +58,8 @@ pub(super) struct ParkedRequest {
     pub(super) claim: Claim,
     pub(super) granted: oneshot::Receiver<Grant>,
     pub(super) since: Instant,
+    /// How the request is unanswered if it ends now; none: it was granted a slot, or its app was removed.
+    pub(super) unanswered: Option<Unanswered>,
     pub(super) _reservation: Reservation,
 }
 
@@ -71,6 +74,11 @@ impl ParkedRequest {
 
     pub(super) async fn granted(&mut self) -> Result<Grant, NoSlot> {
         let granted = self.outcome().await;
+        self.unanswered = match &granted {
+            Ok(_) | Err(NoSlot::Removed | NoSlot::Limit(_)) => None,
+            Err(NoSlot::NotReady(_)) => Some(Unanswered::TimedOut),
+            Err(NoSlot::Failing(_)) => Some(Unanswered::Failed),
+        };
         let waited = self.since.elapsed().as_secs_f64();
         self.app.core.metrics.park_duration.observe(waited);
         granted
@@ -97,6 +105,9 @@ impl Drop for ParkedRequest {
     fn drop(&mut self) {
         // Removed from the queue first: a slot granted before is in the channel and is released with it.
         drop(self.app.state.lock().breaker.unpark(self.claim.ticket));
+        if let Some(how) = self.unanswered {
+            self.app.unanswered(how);
+        }
         let metrics = &self.app.core.metrics;
         metrics.parked.dec();
         metrics.parked_bytes.dec_by(gauge(self.claim.bytes));

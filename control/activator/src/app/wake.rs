@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::{App, State};
 use crate::demand::{Begun, Need};
-use crate::report::Report;
+use crate::report::{Report, Unanswered};
 
 /// Interval of repeated wants and demands.
 const DEMAND_PERIOD: Duration = Duration::from_secs(1);
@@ -25,6 +25,25 @@ impl App {
                 vip: self.vip,
                 at: Boottime::now(),
             });
+        }
+    }
+
+    /// Records that a request has ended without a response. If no other one is parked, no response follows the need that it had
+    /// brought: further requests are of another need.
+    pub(crate) fn unanswered(&self, how: Unanswered) {
+        let mut state = self.state.lock();
+        if state.breaker.parked() > 0 {
+            return;
+        }
+        // A refused request raised no need.
+        let is_end = match how {
+            Unanswered::Refused => !state.breaker.has_backend(),
+            _ => state.demand.unanswered(),
+        };
+        drop(state);
+        if is_end {
+            let (vip, at) = (self.vip, Boottime::now());
+            self.report(Report::Unanswered { vip, at, how });
         }
     }
 

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dormouse_fleet::Boottime;
 
 use super::message::{MalformedRoute, unpack};
-use super::proto::{Demand, Down, FirstByte, Hello, Load, Up, Want};
-use crate::{Report, Route};
+use super::proto::unanswered::How;
+use super::proto::{Demand, Down, FirstByte, Hello, Load, Unanswered, Up, Want};
+use crate::{Report, Route, Unanswered as Why};
 
-/// Limit of first bytes that wait for a stream; further ones are lost.
+/// Limit of first bytes, and of ends without one, that wait for a stream; further ones are lost.
 const FIRST_BYTES_MAX: usize = 4_096;
 
 /// A message of the controller is refused.
@@ -55,6 +56,7 @@ pub struct Follower {
     wants: BTreeMap<u32, Want>,
     demands: BTreeMap<u32, Boottime>,
     first_bytes: BTreeMap<u32, Boottime>,
+    unanswered: BTreeMap<u32, Unanswered>,
     loads: Vec<Load>,
 }
 
@@ -69,6 +71,7 @@ impl Follower {
             wants: BTreeMap::new(),
             demands: BTreeMap::new(),
             first_bytes: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             loads: Vec::new(),
         }
     }
@@ -94,12 +97,17 @@ impl Follower {
         self.loads.clear();
     }
 
-    /// Takes a report to be sent. Without a stream only first bytes are kept.
+    /// Takes a report to be sent. Without a stream only first bytes, and ends without one, are kept.
     pub fn report(&mut self, report: Report) {
         match report {
             Report::FirstByte { vip, at } => {
                 if self.first_bytes.len() < FIRST_BYTES_MAX {
                     self.first_bytes.insert(vip, at);
+                }
+            }
+            Report::Unanswered { vip, at, how } => {
+                if self.unanswered.len() < FIRST_BYTES_MAX {
+                    self.unanswered.insert(vip, unanswered(vip, at, how));
                 }
             }
             Report::Want { vip, port, at } if self.attached => {
@@ -166,6 +174,7 @@ impl Follower {
             && !(self.wants.is_empty()
                 && self.demands.is_empty()
                 && self.first_bytes.is_empty()
+                && self.unanswered.is_empty()
                 && self.loads.is_empty())
     }
 
@@ -185,11 +194,26 @@ impl Follower {
                 .into_iter()
                 .map(|(vip, at)| FirstByte { vip, at_ns: at.0 })
                 .collect(),
+            unanswered: std::mem::take(&mut self.unanswered).into_values().collect(),
         }
     }
 
     /// The highest epoch of control seen; 0: none.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+}
+
+fn unanswered(vip: u32, at: Boottime, how: Why) -> Unanswered {
+    let how = match how {
+        Why::Abandoned => How::Abandoned,
+        Why::TimedOut => How::TimedOut,
+        Why::Failed => How::Failed,
+        Why::Refused => How::Refused,
+    };
+    Unanswered {
+        vip,
+        at_ns: at.0,
+        how: how.into(),
     }
 }

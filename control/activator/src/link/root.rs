@@ -10,8 +10,9 @@ use std::sync::Arc;
 use dormouse_fleet::Boottime;
 
 use super::message::pack;
+use super::proto::unanswered::How;
 use super::proto::{self, Down, Hello, Up};
-use crate::{Report, Route};
+use crate::{Report, Route, Unanswered};
 use peer::{Answer, Peer};
 
 /// Identifies one stream of one activator.
@@ -195,7 +196,13 @@ impl Root {
             vip: first.vip,
             at: peer.clock.root_time(first.at_ns),
         });
-        events.extend(demands.chain(first_bytes).map(Event::Report));
+        let unanswered = up.unanswered.into_iter().map(|ended| Report::Unanswered {
+            vip: ended.vip,
+            at: peer.clock.root_time(ended.at_ns),
+            how: why(ended.how()),
+        });
+        let reports = demands.chain(first_bytes).chain(unanswered);
+        events.extend(reports.map(Event::Report));
         if !up.loads.is_empty() {
             events.push(Event::Load(
                 up.loads
@@ -230,5 +237,14 @@ impl Root {
     /// The number of routes held: of apps with backends or a problem.
     pub fn routes(&self) -> usize {
         self.routes.len()
+    }
+}
+
+fn why(how: How) -> Unanswered {
+    match how {
+        How::Abandoned => Unanswered::Abandoned,
+        How::TimedOut => Unanswered::TimedOut,
+        How::Failed => Unanswered::Failed,
+        How::Refused => Unanswered::Refused,
     }
 }

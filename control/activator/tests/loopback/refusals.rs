@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dormouse_activator::{Problem, Route};
+use dormouse_activator::{Problem, Report, Route, Unanswered};
 use http::Request;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
@@ -99,12 +99,12 @@ async fn a_request_parked_until_its_timeout_is_answered_with_retry_after() {
     rig.parked(0).await;
 }
 
-fn problem(retry_after: Option<Duration>) -> Option<Problem> {
+fn problem(retry_after: Option<Duration>) -> Problem {
     let message = "Error: the process exited with status 3".to_owned();
-    Some(Problem {
+    Problem {
         message,
         retry_after,
-    })
+    }
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_request_of_a_waking_app_is_parked_for_the_wake_timeout_and_gets_the_r
         "dormouse: app default/test has no ready pod after 50ms\n"
     );
     rig.configure(|route| {
-        (route.wake_timeout, route.problem) = (wake_timeout, problem(None));
+        (route.wake_timeout, route.problem) = (wake_timeout, Some(problem(None)));
     });
     let reply = rig.get("/").await;
     assert_eq!(reply.status(), 503);
@@ -133,7 +133,7 @@ async fn requests_of_a_failing_app_are_refused_at_once_until_it_has_a_backend() 
     rig.configure(|_route| {});
     let parked = rig.spawn_get("/parked");
     rig.parked(1).await;
-    let failing = |route: &mut Route| route.problem = problem(Some(Duration::from_secs(20)));
+    let failing = |route: &mut Route| route.problem = Some(problem(Some(Duration::from_secs(20))));
     rig.configure(failing);
     for reply in [parked.await.unwrap(), rig.get("/later").await] {
         assert_eq!(reply.status(), 503);
@@ -244,4 +244,43 @@ async fn connections_above_an_apps_limit_are_refused_with_the_reason() {
     rig.parked(1).await;
     let mut second = rig.connect().await;
     assert_eq!(second.reply().await.status(), 503);
+}
+
+#[tokio::test]
+async fn the_end_of_the_last_request_without_a_response_is_reported_with_its_reason() {
+    let how = async |rig: &mut Rig| loop {
+        if let Report::Unanswered { vip: VIP, how, .. } = rig.report().await {
+            return how;
+        }
+    };
+    let mut rig = Rig::start();
+    rig.configure(|route| route.wake_timeout = Duration::from_millis(20));
+    assert_eq!(rig.get("/").await.status(), 503);
+    assert_eq!(how(&mut rig).await, Unanswered::TimedOut);
+    rig.configure(|_route| {});
+    let first = rig.spawn_get("/first");
+    rig.parked(1).await;
+    let second = rig.spawn_get("/second");
+    rig.parked(2).await;
+    first.abort();
+    rig.parked(1).await;
+    second.abort();
+    assert_eq!(how(&mut rig).await, Unanswered::Abandoned);
+    let third = rig.spawn_get("/third");
+    rig.parked(1).await;
+    rig.configure(|route| route.problem = Some(problem(Some(Duration::from_secs(1)))));
+    assert_eq!(third.await.unwrap().status(), 503);
+    assert_eq!(how(&mut rig).await, Unanswered::Failed);
+    rig.configure(|_route| {});
+    let silent = backend(|_request| std::future::pending()).await;
+    rig.configure(|route| route.timeout = Duration::from_secs(2));
+    let fourth = rig.spawn_get("/fourth");
+    rig.parked(1).await;
+    rig.configure(|route| route.backends = vec![silent]);
+    assert_eq!(fourth.await.unwrap().status(), 504);
+    assert_eq!(how(&mut rig).await, Unanswered::TimedOut);
+    let mut rig = Rig::start_with(|config| config.parked_max = 0);
+    rig.configure(|_route| {});
+    assert_eq!(rig.get("/").await.status(), 503);
+    assert_eq!(how(&mut rig).await, Unanswered::Refused);
 }

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::action::{Entry, Route, Status};
+use crate::readiness::{self, READY};
 
 /// IP protocol number of apps' ports.
 const TCP: u32 = 6;
@@ -46,9 +47,11 @@ fn conditions(app: &App, status: &Status, before: &AppStatus) -> Vec<Condition> 
     if app.metadata.generation != status.generation {
         return before.conditions.clone();
     }
-    let known = before.condition(PROGRESSING);
     let now = Timestamp::now();
-    vec![status.progress.condition(status.generation, known, now)]
+    let (generation, known) = (status.generation, before.condition(PROGRESSING));
+    let progress = status.progress.condition(generation, known, now);
+    let ready = readiness::condition(status, before.condition(READY), now);
+    [progress].into_iter().chain(ready).collect()
 }
 
 /// The stored time, if it differs by less than a second: computed from two clocks, the same time varies in its last

@@ -53,7 +53,8 @@ impl Apps {
         };
         if record.wake(turn.now) {
             tracing::debug!(app = %record.key, "waking");
-            self.wakes.over(vip);
+            let before = self.wakes.over(vip, turn.now, None);
+            self.shared.metrics.wake_over(before);
             self.wakes.begin(vip, record.key.clone(), turn.now);
             self.plan(vip, turn);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dormouse_activator::Unanswered;
 use dormouse_cluster::{App, Key, Mode, Object};
 use dormouse_fleet::Boottime;
 use dormouse_fleet::proto::Count;
@@ -152,6 +153,18 @@ impl Apps {
     pub(super) fn first_byte(&mut self, vip: u32, at: Boottime) {
         if let Some(wake) = self.wakes.answered(vip, at) {
             self.shared.metrics.woken(wake);
+        }
+    }
+
+    /// The requests of a wake have ended without a response: the reason is that of the app's missing pods, or that of the pod that is
+    /// ready and did not respond.
+    pub(super) fn unanswered(&mut self, vip: u32, at: Boottime, how: Unanswered) {
+        let record = self.records.get(&vip);
+        let reason = record.and_then(|record| plan::failure(record));
+        let reason = reason.map(|failure| failure.brief());
+        let outcome = how.into();
+        if self.wakes.unanswered(vip, at, outcome, reason) {
+            self.shared.metrics.wake_ended(outcome);
         }
     }
 

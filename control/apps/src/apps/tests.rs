@@ -4,6 +4,7 @@ mod limits;
 mod planner;
 mod rollout;
 mod shards;
+mod sick;
 mod world;
 mod written;
 
@@ -247,61 +248,6 @@ fn a_failed_pod_is_replaced_at_once_and_later_ones_with_back_off() {
         world.execute_all();
     }
     assert_eq!(world.pods.len(), 1);
-}
-
-#[test]
-fn clients_get_the_reason_of_a_failure_and_are_refused_from_the_third_on_until_a_pod_is_ready() {
-    let mut world = small();
-    world.demand();
-    world.execute_all();
-    let problem = |world: &World| world.route.as_ref().and_then(|route| route.problem.clone());
-    assert_eq!(problem(&world), None);
-    let mut refused = Vec::new();
-    for _ in 0..3 {
-        world.fail_one("Error");
-        world.execute_all();
-        let problem = problem(&world).expect("no reason");
-        assert!(problem.message.contains("Error"), "{problem:?}");
-        refused.push(problem.retry_after.map(|after| after.as_secs()));
-        while world.pods.is_empty() {
-            world.tick(1.0);
-            world.execute_all();
-        }
-    }
-    assert_eq!(refused, [None, None, Some(20)]);
-    world.ready_all();
-    assert_eq!(problem(&world), None);
-}
-
-#[test]
-fn requests_of_a_failed_app_that_sleeps_are_parked() {
-    let mut world = small();
-    world.demand();
-    world.execute_all();
-    for _ in 0..3 {
-        world.fail_one("Error");
-        world.execute_all();
-        while world.pods.is_empty() {
-            world.tick(1.0);
-            world.execute_all();
-        }
-    }
-    let refuses = |world: &World| {
-        world
-            .route
-            .as_ref()
-            .is_some_and(|route| route.problem.is_some())
-    };
-    assert!(refuses(&world));
-    // An app whose pods do not become ready is put to sleep after Knative's limit of an activation.
-    for _ in 0..1_000 {
-        if !world.is_asleep() {
-            world.tick(0.0);
-            world.execute_all();
-        }
-    }
-    assert!(world.is_asleep());
-    assert!(!refuses(&world));
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub(crate) fn status(record: &AppRecord) -> Status {
 }
 
 /// Why the app has fewer ready pods than are wanted.
-pub(super) fn failure(record: &AppRecord) -> Option<Failure> {
+pub(crate) fn failure(record: &AppRecord) -> Option<Failure> {
     let (_, ready, wanted) = state(record);
     if ready >= wanted && record.is_rolled_out() {
         return held(record);
@@ -145,7 +145,7 @@ fn failing(record: &AppRecord) -> Option<Failure> {
 }
 
 /// A pod that exists is not ready.
-fn waiting(record: &AppRecord) -> Option<Failure> {
+pub(super) fn waiting(record: &AppRecord) -> Option<Failure> {
     let mut live = record.members.values().filter(|member| member.is_live());
     live.find_map(|member| member.seen.as_ref()?.waiting.clone())
 }

@@ -41,6 +41,7 @@ pub struct AppStatus {
     pub observed_generation: Option<i64>,
     /// Conditions. `Progressing`: whether the app's template is rolled out (`NewRevisionAvailable`), is being rolled out
     /// (`RollingOut`), or has no ready pod within its deadline (False, `ProgressDeadlineExceeded`).
+    /// `Ready`: whether a pod is ready, and why pods are missing; a sleeping app does not have it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Reason of the current problem in CamelCase, if there is one.

@@ -90,7 +90,7 @@ fn environment(field: &str, container: &Container, errors: &mut Vec<FieldError>)
 }
 
 /// Adds an error for each field of an object that is not in the list.
-pub(super) fn supported(field: &str, object: &Value, known: &[&str], errors: &mut Vec<FieldError>) {
+fn supported(field: &str, object: &Value, known: &[&str], errors: &mut Vec<FieldError>) {
     let names = object
         .as_object()
         .into_iter()

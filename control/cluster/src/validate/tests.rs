@@ -50,16 +50,6 @@ fn each_error_has_its_field_and_a_fix() {
         "longer than 0",
     );
     check(
-        |v| v["spec"]["wakeTimeout"] = json!("0s"),
-        "spec.wakeTimeout",
-        "longer than 0",
-    );
-    check(
-        |v| v["spec"]["wakeTimeout"] = json!("6m"),
-        "spec.wakeTimeout",
-        "longer than timeout, 300s",
-    );
-    check(
         |v| v["spec"]["container"]["command"] = json!([]),
         "spec.container.command",
         "is required",
@@ -108,6 +98,20 @@ fn each_error_has_its_field_and_a_fix() {
         |v| v["spec"]["scale"] = json!({"activationScale": 0}),
         "spec.scale.activationScale",
         "at least 1",
+    );
+}
+
+#[test]
+fn a_wake_timeout_is_longer_than_0_and_not_longer_than_the_requests_timeout() {
+    check(
+        |v| v["spec"]["wakeTimeout"] = json!("0s"),
+        "spec.wakeTimeout",
+        "longer than 0",
+    );
+    check(
+        |v| v["spec"]["wakeTimeout"] = json!("6m"),
+        "spec.wakeTimeout",
+        "longer than timeout, 300s",
     );
 }
 

@@ -1,6 +1,6 @@
 //! Assumed pods, the active queue, and bindings.
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, PodSpec};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::*;
@@ -114,6 +114,19 @@ fn an_unschedulable_pod_is_placed_again_after_a_change_of_a_node() {
     state.apply(&node("n1", 1));
     assert_eq!(state.place_next(0).unwrap().1, Ok("n1".to_owned()));
     assert_eq!(state.place_next(0), None, "its binding is being written");
+}
+
+#[test]
+fn a_write_of_its_status_does_not_place_an_unschedulable_pod_again() {
+    let mut state = state(&[Change::Pod(key("a"), Some(Arc::new(pod(None))))]);
+    assert!(state.place_next(0).unwrap().1.is_err());
+    let mut written = pod(None);
+    written.status = Some(PodStatus::default());
+    state.apply(&Change::Pod(key("a"), Some(Arc::new(written.clone()))));
+    assert_eq!(state.place_next(0), None);
+    written.spec.as_mut().unwrap().node_selector = Some([("a".to_owned(), "b".to_owned())].into());
+    state.apply(&Change::Pod(key("a"), Some(Arc::new(written))));
+    assert!(state.place_next(0).unwrap().1.is_err());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Limits of wakes and pods, with many apps of two tenants.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dormouse_activator::link::Load;
@@ -19,7 +20,7 @@ struct Crowd {
     /// The namespaces of the created pods, in order.
     created: Vec<String>,
     /// The reasons of the recorded events.
-    events: Vec<&'static str>,
+    events: Vec<Cow<'static, str>>,
 }
 
 impl Crowd {

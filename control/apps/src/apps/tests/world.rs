@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use dormouse_activator::Unanswered;
 use dormouse_activator::link::Load;
 use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object, Revision, StoredApp, history};
 
@@ -43,6 +44,8 @@ pub(super) struct World {
     /// Writes of the status that the controller has seen in the store.
     pub(super) own_writes_seen: u32,
     addresses: u16,
+    /// The reasons and messages of events.
+    pub(super) events: Vec<(String, String)>,
     /// Reads of the app from the store.
     pub(super) reads: u32,
 }
@@ -73,6 +76,7 @@ impl World {
             responses_first: false,
             own_writes_seen: 0,
             addresses: 0,
+            events: Vec::new(),
             reads: 0,
         };
         world.event(Input::Changes(vec![
@@ -222,8 +226,10 @@ impl World {
             | Action::SyncPods { .. }
             | Action::NodeUp { .. }
             | Action::NodeDown { .. }
-            | Action::Absent { .. }
-            | Action::RecordEvent { .. } => {}
+            | Action::Absent { .. } => {}
+            Action::RecordEvent {
+                reason, message, ..
+            } => self.events.push((reason.into_owned(), message)),
         }
     }
 
@@ -579,6 +585,30 @@ impl World {
 
     pub(super) fn fail(&mut self, key: &Key, reason: &str) {
         self.reported(key, Phase::Failed, reason);
+    }
+
+    /// The pods run, and are not ready for this reason.
+    pub(super) fn unready_all(&mut self, reason: &str, message: &str) {
+        for (key, pod) in self.pods.clone() {
+            let mut status = PodStatus {
+                namespace: key.namespace,
+                name: key.name,
+                uid: pod.metadata.uid.unwrap(),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+                ..Default::default()
+            };
+            status.set_phase(Phase::Running);
+            let node = "n1".into();
+            self.event(Input::Fleet(FleetEvent::Pod { node, status }));
+        }
+        self.execute_all();
+    }
+
+    /// The last request has ended without a response.
+    pub(super) fn unanswered(&mut self, how: Unanswered) {
+        let (vip, at) = (VIP, self.now);
+        self.event(Event::Unanswered { vip, at, how });
     }
 
     pub(super) fn node_down(&mut self) {
