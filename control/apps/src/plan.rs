@@ -138,11 +138,12 @@ fn reuse(record: &mut AppRecord, template: &str, missing: usize) -> usize {
         return 0;
     }
     let reusable = |member: &&mut Member| {
-        let deleted = member.seen.as_ref().is_some_and(|seen| seen.terminating);
+        let seen = member.seen.as_ref();
+        let over = seen.is_some_and(|seen| seen.terminating || seen.ended.is_some());
         member.draining
             && !member.deleting
             && !member.failed
-            && !deleted
+            && !over
             && member.template == template
     };
     let mut reused: Vec<&mut Member> = record.members.values_mut().filter(reusable).collect();
