@@ -1,5 +1,5 @@
-//! How many new neighbours of the uplink pods may make the node look for. Each packet to an address of the link that nobody has costs an
-//! entry of the node's neighbour tables for some seconds, and a table has 1,024 entries by default.
+//! Rate limit of the neighbour entries that pods' packets create on the uplink. A packet to an address of the link that no host has
+//! occupies an entry of the node's neighbour tables for some seconds, and a table has 1,024 entries by default.
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

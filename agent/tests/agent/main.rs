@@ -23,6 +23,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -117,6 +118,16 @@ fn activator(health: String) -> Activator {
     }
 }
 
+/// Gives the node its address and a route to the VIPs; the runtime is for the control of its test.
+fn with_vips(node: &Node) -> Runtime {
+    node.take_address();
+    ip("-6 route add fd00:10::/108 dev eth0");
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
 /// Starts an agent that follows control and runs pods.
 fn start(node: &Node, control: &str) -> Agent {
     let mut command = node.home().command(&["run", "--uplink", UPLINK]);
@@ -196,12 +207,7 @@ fn is_ready(status: &PodStatus) -> bool {
 #[test]
 fn a_node_follows_control_and_its_pods_outlive_its_agent() {
     on_node(|node| {
-        node.take_address();
-        ip("-6 route add fd00:10::/108 dev eth0");
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let tokio = with_vips(node);
         tokio.block_on(async {
             let mut control = Control::start().await;
             let agent = start(node, &control.url);
@@ -337,12 +343,7 @@ async fn stale(what: &str, wished: bool) {
 #[test]
 fn a_node_uses_its_last_entries_while_neither_control_nor_an_activator_answers() {
     on_node(|node| {
-        node.take_address();
-        ip("-6 route add fd00:10::/108 dev eth0");
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let tokio = with_vips(node);
         tokio.block_on(async {
             let listener = TcpListener::bind("[::1]:0").await.unwrap();
             let health = listener.local_addr().unwrap();

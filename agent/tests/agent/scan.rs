@@ -8,10 +8,10 @@ use std::time::Duration;
 use dormouse_fleet::proto::{Entry, entry::Mode};
 use dormouse_fleet::{Backend, Event};
 use dormouse_rig::address::POD;
-use dormouse_rig::{Node, PATIENCE, ip, on_node, wait};
+use dormouse_rig::{Node, PATIENCE, on_node, wait};
 use tokio::time::timeout;
 
-use super::{Control, ask, entry, served, settled, start, touch_vip};
+use super::{Control, ask, entry, served, settled, start, touch_vip, with_vips};
 
 /// A datagram to each of these VIPs, from inside the node's cgroup. `vips` is their numbers, as Python has them.
 fn scan(node: &Node, vips: &str) -> Child {
@@ -59,12 +59,7 @@ fn serving(vip: u32) -> Entry {
 fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
     const SCANNED: u32 = 100_000;
     on_node(|node| {
-        node.take_address();
-        ip("-6 route add fd00:10::/108 dev eth0");
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let tokio = with_vips(node);
         tokio.block_on(async {
             let mut control = Control::start().await;
             let _agent = start(node, &control.url);
@@ -148,12 +143,7 @@ async fn wanted(control: &mut Control, count: usize) -> BTreeSet<u32> {
 #[test]
 fn an_agent_that_is_killed_in_a_scan_keeps_its_entries() {
     on_node(|node| {
-        node.take_address();
-        ip("-6 route add fd00:10::/108 dev eth0");
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let tokio = with_vips(node);
         tokio.block_on(async {
             let mut control = Control::start().await;
             let agent = start(node, &control.url);

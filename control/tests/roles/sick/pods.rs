@@ -1,4 +1,4 @@
-//! Pods that accept connections: one that never answers, one that answers slowly, one that speaks HTTP/1.1 only.
+//! Servers of sick pods: one accepts connections and sends nothing, one delays its responses, one supports HTTP/1.1 only.
 
 use std::time::Duration;
 
