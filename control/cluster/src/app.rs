@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Period;
 pub use scale::{Metric, Scale};
-pub use status::{AppStatus, Mode, PROGRESSING, State};
+pub use status::{AppStatus, Mode, PROGRESSING, State, TrafficStatus};
 pub use stored::StoredApp;
 pub use template::Template;
 

@@ -21,7 +21,10 @@ pub mod revision;
 pub mod validate;
 pub mod vip;
 
-pub use app::{App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, StoredApp, Template};
+pub use app::{
+    App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, StoredApp, Template,
+    TrafficStatus,
+};
 pub use change::Change;
 pub use channel::Channel;
 pub use client::{Client, ClientError, Guard, List};

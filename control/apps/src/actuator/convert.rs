@@ -35,6 +35,7 @@ pub(crate) fn app_status(app: &App, status: &Status) -> AppStatus {
         message,
         revision: before.revision,
         previous_revision: before.previous_revision,
+        traffic: before.traffic,
         ready_revision: status.ready_revision,
         template_hash: Some(status.template_hash.clone()),
         observed_generation: status.generation,

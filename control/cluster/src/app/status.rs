@@ -39,6 +39,10 @@ pub struct AppStatus {
     /// The `metadata.generation` of the manifest that this status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The traffic split in force: new connections and requests of the app's VIP are spread over these targets. Empty: all go to
+    /// the app's own pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<TrafficStatus>,
     /// Conditions. `Progressing`: whether the app's template is rolled out (`NewRevisionAvailable`), is being rolled out
     /// (`RollingOut`), or has no ready pod within its deadline (False, `ProgressDeadlineExceeded`).
     /// `Ready`: whether a pod is ready, and why pods are missing; a sleeping app does not have it.
@@ -50,6 +54,24 @@ pub struct AppStatus {
     /// Human-readable message about the current problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// One target of a traffic split that is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficStatus {
+    /// Number of the revision.
+    pub revision: u32,
+    /// Percentage of the VIP's new connections and requests. Those of all targets add up to 100.
+    pub percent: u32,
+    /// Name of an address of its own, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// The address at which all connections go to this target; of the latest revision: the app's own VIP.
+    pub vip: Ipv6Addr,
+    /// Whether this is the app's own template, whatever its number becomes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub latest: bool,
 }
 
 /// The type of the condition about the rollout of an app's template, as in Kubernetes' Deployment.
