@@ -4,6 +4,7 @@ mod scale;
 mod status;
 mod stored;
 mod template;
+mod traffic;
 
 use std::{collections::BTreeMap, net::Ipv6Addr, time::Duration};
 
@@ -14,9 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Period;
 pub use scale::{Metric, Scale};
-pub use status::{AppStatus, Mode, PROGRESSING, State, TrafficStatus};
+pub use status::{AppStatus, Mode, PROGRESSING, RolloutStatus, State, TrafficStatus};
 pub use stored::StoredApp;
 pub use template::Template;
+pub use traffic::{
+    GradualRollout, PARENT_LABEL, STEP_PERCENT_DEFAULT, Sticky, TRAFFIC_READY, TrafficTarget,
+};
 
 /// Default of `terminationGracePeriodSeconds`, seconds; Kubernetes' default.
 pub const TERMINATION_GRACE_DEFAULT_S: u32 = 30;
@@ -104,6 +108,15 @@ pub struct AppSpec {
     /// Whether the rollout of a new template waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// How the traffic of the VIP is divided between revisions. Default: all of it goes to the app's own template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<TrafficTarget>,
+    /// The traffic changes in steps from the revision that was ready to a new one. Default: as soon as pods of it are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<GradualRollout>,
+    /// Which requests are sent to the same revision. Default: each is sent to any, by the percentages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky: Option<Sticky>,
 }
 
 /// Application protocol of an app.

@@ -1,13 +1,15 @@
 //! The history of an app: its revisions in the store. They are written in the transaction that changes the app's template, and
 //! deleted in that which deletes the app, so that neither is ever seen without the other.
 
+use std::collections::BTreeSet;
+
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::app::PROGRESSING;
 use crate::client::{KeyRange, encode, revision_of};
-use crate::revision::key_of;
+use crate::revision::{key_of, number_of};
 use crate::{App, Client, ClientError, Key, Object, Revision, RevisionSpec};
 
 /// The label with the name of a pod's or a revision's app.
@@ -108,7 +110,8 @@ pub fn change(old: &App, mut new: App, known: &[Revision]) -> Change {
     }
 }
 
-/// The oldest revisions beyond the app's limit. Pods of the ready one may still serve, and the one before is what an undo returns to.
+/// The oldest revisions beyond the app's limit. Pods of the ready one may still serve, the one before is what an undo returns to, and
+/// others may have a share of the traffic.
 fn surplus(app: &App, all: Vec<u32>) -> Vec<Key> {
     let status = app.status.clone().unwrap_or_default();
     let limit = usize::try_from(app.spec.revision_history_limit).unwrap_or(usize::MAX);
@@ -117,10 +120,21 @@ fn surplus(app: &App, all: Vec<u32>) -> Vec<Key> {
         status.revision,
         status.previous_revision,
         status.ready_revision,
+        status.rollout.map(|rollout| rollout.from),
     ];
+    let name = app.key().name;
+    let named = app.spec.traffic.iter();
+    let named = named.filter_map(|target| number_of(&name, target.revision_name.as_deref()?));
+    let in_force = status.traffic.iter().map(|target| target.revision);
+    let kept: BTreeSet<u32> = kept
+        .into_iter()
+        .flatten()
+        .chain(named)
+        .chain(in_force)
+        .collect();
     let mut deleted: Vec<u32> = all
         .into_iter()
-        .filter(|other| !kept.contains(&Some(*other)))
+        .filter(|other| !kept.contains(other))
         .collect();
     deleted.sort_unstable();
     deleted.truncate(surplus);

@@ -22,8 +22,8 @@ pub mod validate;
 pub mod vip;
 
 pub use app::{
-    App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, StoredApp, Template,
-    TrafficStatus,
+    App, AppSpec, AppStatus, Metric, Mode, Protocol, Scale, State, Sticky, StoredApp, Template,
+    TrafficStatus, TrafficTarget,
 };
 pub use change::Change;
 pub use channel::Channel;

@@ -39,3 +39,27 @@ pub struct RevisionSpec {
 pub fn key_of(app: &Key, number: u32) -> Key {
     Key::new(&app.namespace, format!("{}-{number}", app.name))
 }
+
+/// The number of the revision of an app with this name; none: the name is not one of its revisions.
+pub fn number_of(app: &str, name: &str) -> Option<u32> {
+    let number = name.strip_prefix(app)?.strip_prefix('-')?;
+    let parsed: u32 = number.parse().ok()?;
+    (parsed > 0 && parsed.to_string() == number).then_some(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_revision_of_one_app_only() {
+        assert_eq!(number_of("web", "web-12"), Some(12));
+        assert_eq!(key_of(&Key::new("a", "web"), 12).name, "web-12");
+        assert_eq!(number_of("web-1", "web-1-2"), Some(2));
+        for other in [
+            "web", "web-", "web-0", "web-01", "web-+1", "web-1-2", "we-1", "docs-1",
+        ] {
+            assert_eq!(number_of("web", other), None, "{other}");
+        }
+    }
+}

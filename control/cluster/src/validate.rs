@@ -3,13 +3,15 @@
 mod container;
 mod name;
 mod scale;
+mod traffic;
 
 use std::net::Ipv6Addr;
 
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 
-use crate::app::AppSpec;
-use crate::{App, FieldError, Revision, VipRange, vip};
+use crate::app::{AppSpec, PARENT_LABEL};
+use crate::{App, FieldError, Object, Revision, VipRange, vip};
+pub use traffic::TARGETS_MAX;
 
 /// Upper limit of an app's `revisionHistoryLimit`: one transaction of the store, which has at most 128 operations, deletes all.
 const HISTORY_MAX: u32 = 100;
@@ -41,7 +43,34 @@ pub fn app(app: &App, ranges: &[VipRange]) -> Vec<FieldError> {
     errors.extend(wake_timeout(spec));
     container::check("spec.container", &spec.container, &mut errors);
     scale::check(&spec.scale, &mut errors);
+    traffic::check(&app.key().name, spec, &mut errors);
     errors
+}
+
+/// The errors of a client's write of a child app, which control has created, and of an app that claims to be one.
+pub fn child(old: Option<&App>, new: &App) -> Vec<FieldError> {
+    let label = |app: &App| {
+        let labels = app.metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(PARENT_LABEL).cloned())
+    };
+    if old.and_then(label) != label(new) {
+        let field = format!("metadata.labels.{PARENT_LABEL}");
+        let message = "only control sets it, for revisions that get traffic: leave it as it is";
+        return vec![FieldError::invalid(field, message)];
+    }
+    let Some((old, (parent, _))) = old.and_then(|old| Some((old, old.parent()?))) else {
+        return Vec::new();
+    };
+    let is_same =
+        old.spec == new.spec && old.metadata.owner_references == new.metadata.owner_references;
+    if is_same {
+        return Vec::new();
+    }
+    let name = &parent.name;
+    let message = format!(
+        "this app is a revision of app {name}, which sets it: change the settings of {name}, or its spec.traffic"
+    );
+    vec![FieldError::invalid("spec", message)]
 }
 
 /// The errors of a client's write of a revision: it may change the metadata only.

@@ -125,6 +125,9 @@ impl Fleet {
                 revision_history_limit: REVISION_HISTORY_LIMIT_DEFAULT,
                 progress_deadline_seconds: PROGRESS_DEADLINE_DEFAULT_S,
                 paused: false,
+                traffic: Vec::new(),
+                rollout: None,
+                sticky: None,
             },
             status: Some(AppStatus {
                 vip: Some(address),

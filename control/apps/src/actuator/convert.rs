@@ -1,7 +1,7 @@
 //! Conversions of the plan's types to those of the store, the fleet and the activator.
 
 use dormouse_activator as activator;
-use dormouse_cluster::app::PROGRESSING;
+use dormouse_cluster::app::{PROGRESSING, TRAFFIC_READY};
 use dormouse_cluster::{App, AppStatus, Mode};
 use dormouse_fleet::proto::{self, entry};
 use dormouse_fleet::{Backend, Boottime};
@@ -36,6 +36,8 @@ pub(crate) fn app_status(app: &App, status: &Status) -> AppStatus {
         revision: before.revision,
         previous_revision: before.previous_revision,
         traffic: before.traffic,
+        split_revision: before.split_revision,
+        rollout: before.rollout,
         ready_revision: status.ready_revision,
         template_hash: Some(status.template_hash.clone()),
         observed_generation: status.generation,
@@ -52,7 +54,8 @@ fn conditions(app: &App, status: &Status, before: &AppStatus) -> Vec<Condition> 
     let (generation, known) = (status.generation, before.condition(PROGRESSING));
     let progress = status.progress.condition(generation, known, now);
     let ready = readiness::condition(status, before.condition(READY), now);
-    [progress].into_iter().chain(ready).collect()
+    let traffic = before.condition(TRAFFIC_READY).cloned();
+    [progress].into_iter().chain(ready).chain(traffic).collect()
 }
 
 /// The stored time, if it differs by less than a second: computed from two clocks, the same time varies in its last

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::Ipv6Addr};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,9 +43,16 @@ pub struct AppStatus {
     /// the app's own pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<TrafficStatus>,
+    /// Number of the revision of the app's template for which the split in force was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_revision: Option<u32>,
+    /// The gradual rollout in progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
     /// Conditions. `Progressing`: whether the app's template is rolled out (`NewRevisionAvailable`), is being rolled out
     /// (`RollingOut`), or has no ready pod within its deadline (False, `ProgressDeadlineExceeded`).
     /// `Ready`: whether a pod is ready, and why pods are missing; a sleeping app does not have it.
+    /// `TrafficReady`: whether the split of the manifest is in force; an app whose traffic is not divided does not have it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Reason of the current problem in CamelCase, if there is one.
@@ -74,10 +81,33 @@ pub struct TrafficStatus {
     pub latest: bool,
 }
 
+/// A gradual rollout in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Number of the revision that gets the traffic.
+    pub revision: u32,
+    /// Number of the revision that gives it.
+    pub from: u32,
+    /// The part of the latest revision's share that `revision` has, percent.
+    pub percent: u32,
+    /// Since when it has this part; not set while the rollout is paused, or waits for a ready pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<MicroTime>,
+    /// Why the traffic was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
 /// The type of the condition about the rollout of an app's template, as in Kubernetes' Deployment.
 pub const PROGRESSING: &str = "Progressing";
 
 impl AppStatus {
+    /// Whether traffic is divided, or a gradual rollout does so.
+    pub fn divides_traffic(&self) -> bool {
+        !self.traffic.is_empty() || self.rollout.is_some()
+    }
+
     /// The condition of this type.
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions

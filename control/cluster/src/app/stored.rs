@@ -3,6 +3,7 @@
 use std::{borrow::Cow, net::Ipv6Addr, time::Duration};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::{App, Mode, State, port_default, timeout_default, wake_timeout};
 use crate::Period;
@@ -28,6 +29,10 @@ pub struct StoredApp {
     pub pods_min: u32,
     /// Number of pods that a new app starts with; at least the minimum.
     pub pods_at_start: u32,
+    /// Its traffic is divided between revisions, or may be: it has a full record, also while it sleeps.
+    pub has_traffic: bool,
+    /// The name of the app of which this is a revision that gets traffic.
+    pub parent: Option<String>,
     /// The status is that of an app in proxy mode that has no pods, wants none, and has no problem.
     pub asleep: bool,
     json: Vec<u8>,
@@ -47,6 +52,9 @@ impl StoredApp {
             wake_timeout: wake_timeout(brief.spec.wake_timeout.as_ref(), brief.spec.timeout.get()),
             pods_min: brief.spec.scale.min,
             pods_at_start: brief.spec.scale.min.max(brief.spec.scale.initial_scale),
+            has_traffic: brief.spec.divides_traffic()
+                || brief.status.as_ref().is_some_and(Status::divides_traffic),
+            parent: brief.metadata.labels.parent.map(Cow::into_owned),
             asleep: brief.status.is_some_and(|status| status.is_asleep()),
             json,
         })
@@ -73,6 +81,14 @@ struct Brief<'a> {
 struct Metadata<'a> {
     #[serde(borrow, default)]
     uid: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    labels: Labels<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Labels<'a> {
+    #[serde(borrow, default, rename = "dormouse.dev/parent")]
+    parent: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +104,16 @@ struct Spec {
     wake_timeout: Option<Period>,
     #[serde(default)]
     scale: Pods,
+    #[serde(default)]
+    traffic: Vec<IgnoredAny>,
+    #[serde(default)]
+    rollout: Option<IgnoredAny>,
+}
+
+impl Spec {
+    fn divides_traffic(&self) -> bool {
+        !self.traffic.is_empty() || self.rollout.is_some()
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -107,9 +133,15 @@ struct Status<'a> {
     wanted: u32,
     #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
+    traffic: Vec<IgnoredAny>,
+    rollout: Option<IgnoredAny>,
 }
 
 impl Status<'_> {
+    fn divides_traffic(&self) -> bool {
+        !self.traffic.is_empty() || self.rollout.is_some()
+    }
+
     fn is_asleep(&self) -> bool {
         (self.state, self.mode) == (State::Asleep, Mode::Proxy)
             && (self.ready, self.wanted) == (0, 0)
@@ -122,6 +154,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::app::PARENT_LABEL;
 
     fn stored(status: &Value) -> StoredApp {
         let app = json!({
@@ -150,6 +183,29 @@ mod tests {
         let limit = app.spec.scale.container_concurrency;
         assert_eq!((limit, stored.container_concurrency), (3, 3));
         assert_eq!(app.metadata.resource_version.as_deref(), Some("9"));
+    }
+
+    #[test]
+    fn an_app_that_divides_traffic_and_a_child_are_known_as_such() {
+        let plain = stored(&json!({}));
+        assert_eq!((plain.has_traffic, plain.parent), (false, None));
+        let target = json!({"revision": 1, "percent": 100, "vip": "fd00:10::2"});
+        assert!(stored(&json!({"traffic": [target]})).has_traffic);
+        let rollout = json!({"revision": 2, "from": 1, "percent": 10});
+        assert!(stored(&json!({"rollout": rollout})).has_traffic);
+        let of = |field: &str, value: Value| {
+            let mut app = serde_json::to_value(stored(&json!({})).app().unwrap()).unwrap();
+            app["spec"][field] = value;
+            app["metadata"]["labels"] = json!({PARENT_LABEL: "web"});
+            StoredApp::decode(serde_json::to_vec(&app).unwrap(), 9).unwrap()
+        };
+        assert!(of("traffic", json!([{"latestRevision": true, "percent": 100}])).has_traffic);
+        assert!(of("rollout", json!({"duration": "10s"})).has_traffic);
+        let child = of("traffic", json!([]));
+        assert_eq!(
+            (child.has_traffic, child.parent.as_deref()),
+            (false, Some("web"))
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::{TrafficStatus, TrafficTarget};
 
 /// An app with this image, this revision and this limit of earlier ones.
 fn app(image: &str, revision: Option<u32>, limit: u32) -> App {
@@ -88,6 +89,26 @@ fn the_revision_that_serves_and_the_one_before_are_kept_beyond_the_limit() {
     new.status.as_mut().unwrap().ready_revision = Some(2);
     let change = change(&app("d", Some(4), 0), new, &known);
     assert_eq!(names(&change.deleted), ["web-1", "web-3"]);
+}
+
+#[test]
+fn revisions_that_the_traffic_names_or_that_get_some_are_kept_beyond_the_limit() {
+    let known = known(&["a", "b", "c", "d", "e"]);
+    let mut new = app("f", Some(5), 0);
+    new.spec.traffic = vec![TrafficTarget {
+        revision_name: Some("web-1".to_owned()),
+        percent: 100,
+        ..TrafficTarget::default()
+    }];
+    new.status.as_mut().unwrap().traffic = vec![TrafficStatus {
+        revision: 3,
+        percent: 100,
+        tag: None,
+        vip: "fd00:10::3".parse().unwrap(),
+        latest: false,
+    }];
+    let change = change(&app("e", Some(5), 0), new, &known);
+    assert_eq!(names(&change.deleted), ["web-2", "web-4"]);
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub(super) fn object(meta: &ObjectMeta, len_max: usize) -> Vec<FieldError> {
     errors
 }
 
-fn check(field: &str, name: &str, len_max: usize) -> Option<FieldError> {
+/// The error of one name.
+pub(super) fn check(field: &str, name: &str, len_max: usize) -> Option<FieldError> {
     // Names of up to 63 characters are a single label, without dots.
     let dots = len_max > 63;
     let inner =

@@ -81,6 +81,7 @@ impl Kind for App {
     fn validate(&self, old: Option<&Self>, ranges: &[VipRange]) -> Vec<FieldError> {
         let mut errors = validate::app(self, ranges);
         errors.extend(control_port(self.spec.port));
+        errors.extend(validate::child(old, self));
         errors.extend(
             old.map(|old| validate::app_update(old, self))
                 .unwrap_or_default(),
