@@ -7,12 +7,14 @@ mod gone;
 mod probe;
 mod routes;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_agent_datapath::{KernelEvent, KernelEventKind, KernelEvents, SharedDatapath};
 use dormouse_fleet::client::LinkError;
 use dormouse_fleet::node as fleet;
+use dormouse_fleet::node::BackendLoad;
 use dormouse_fleet::proto::{Count, Down, PodStatus, Woke, pod_status::Phase};
 use dormouse_fleet::{Boottime, Stale};
 use tokio::sync::mpsc;
@@ -308,8 +310,28 @@ impl Node {
                 connection_ns: count.connection_ns,
                 open: count.open,
             };
-            self.fleet.count(count, now);
+            if self.fleet.is_split(count.vip) {
+                let loads = self.loads(count.vip);
+                self.fleet.count_split(&count, &loads, now);
+            } else {
+                self.fleet.count(count, now);
+            }
         }
+    }
+
+    /// The connections of a VIP's backends on this node.
+    fn loads(&self, vip: u32) -> Vec<BackendLoad> {
+        let backends = self.datapath.backend_counts(vip).into_iter();
+        let loads = backends.filter_map(|backend| match backend.address {
+            IpAddr::V6(address) => Some(BackendLoad {
+                address,
+                port: backend.port,
+                begun: backend.load.begun(),
+                open: backend.load.open(),
+            }),
+            IpAddr::V4(_) => None,
+        });
+        loads.collect()
     }
 
     fn expect_misses(&self, vips: &[u32]) {

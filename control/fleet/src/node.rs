@@ -5,6 +5,7 @@
 
 mod follows;
 mod misses;
+mod splits;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,8 @@ use crate::proto::{Beat, Count, Down, Entry, Grant, Hello, NodeStatus, PodStatus
 pub use follows::DropEnd;
 use follows::Follows;
 use misses::Misses;
+pub use splits::BackendLoad;
+use splits::Splits;
 pub use step::{Step, StreamError};
 
 /// Time for which VIPs to follow are collected before they are sent.
@@ -48,6 +51,7 @@ pub struct Node {
     beat_period: Duration,
     follows: Follows,
     misses: Misses,
+    splits: Splits,
     /// VIPs to request.
     want: BTreeSet<u32>,
     want_since: Option<Boottime>,
@@ -88,6 +92,7 @@ impl Node {
             beat_period: BEAT_FIRST,
             follows: Follows::new(installed),
             misses: Misses::new(),
+            splits: Splits::default(),
             want: BTreeSet::new(),
             want_since: None,
             requested: BTreeSet::new(),
@@ -166,12 +171,22 @@ impl Node {
         self.epoch = self.epoch.max(epoch);
         stream.received = down.seq;
         let entries = self.newer(down.entries, now);
+        let grace = entries.iter().any(|entry| entry.settle);
+        let composed = self.splits.compose(entries);
+        for entry in &composed.entries {
+            self.follows.rewritten(entry.vip);
+        }
+        for vip in composed.unknown {
+            if !self.follows.missed_after_drop(vip) {
+                self.want(vip, now);
+            }
+        }
         let lease_until = down.grant.and_then(|grant| self.granted(grant, now));
         Ok(Step {
             seq: down.seq,
             config: down.config,
-            grace: entries.iter().any(|entry| entry.settle),
-            entries,
+            grace,
+            entries: composed.entries,
             lease_until,
             run: down.run,
             run_complete: down.run_complete,
@@ -252,18 +267,37 @@ impl Node {
     /// Begins to drop up to `limit` VIPs without use for `idle`. The caller sends their new connections to an activator, waits for a
     /// grace period and calls [`Node::end_drop`] for each.
     pub fn begin_drops(&mut self, idle: Duration, limit: usize, now: Boottime) -> Vec<u32> {
-        self.follows.begin_drops(now, idle, limit)
+        let splits = &self.splits;
+        self.follows
+            .begin_drops(now, idle, limit, |vip| !splits.is_target(vip))
     }
 
     /// Ends the drop of a VIP; `used`: it has open connections.
     pub fn end_drop(&mut self, vip: u32, used: bool, now: Boottime) -> DropEnd {
-        self.follows.end_drop(vip, used, now)
+        let end = self.follows.end_drop(vip, used, now);
+        if end == DropEnd::Dropped {
+            self.splits.forget(vip);
+        }
+        end
     }
 
     /// Queues a pod's new status.
     pub fn pod(&mut self, status: PodStatus) {
         self.pods_changed.insert(status.uid.clone());
         self.pods.insert(status.uid.clone(), status);
+    }
+
+    /// Whether the VIP's new connections are spread over several VIPs: [`Node::count_split`] counts them.
+    pub fn is_split(&self, vip: u32) -> bool {
+        self.splits.is_split(vip)
+    }
+
+    /// Adds counters of a VIP with a traffic split to those of its targets. `loads`: the connections of its backends on this node.
+    pub fn count_split(&mut self, count: &Count, loads: &[BackendLoad], now: Boottime) {
+        self.follows.used(count.vip, now);
+        for part in self.splits.allot(count, loads) {
+            self.count(part, now);
+        }
     }
 
     /// Adds counters of the data plane to those not sent yet.

@@ -99,6 +99,13 @@ impl Follows {
         true
     }
 
+    /// The entry is written again without having been received: a drop that has begun has to begin again.
+    pub(super) fn rewritten(&mut self, vip: u32) {
+        if let Some(followed) = self.vips.get_mut(&vip) {
+            followed.leaving = false;
+        }
+    }
+
     /// Connections to the VIP were opened or are open.
     pub(super) fn used(&mut self, vip: u32, now: Boottime) {
         if let Some(followed) = self.vips.get_mut(&vip) {
@@ -115,14 +122,21 @@ impl Follows {
         })
     }
 
-    /// Begins to drop up to `limit` VIPs without use for `idle`, ± 20%; above the high mark also the ones used least recently.
-    pub(super) fn begin_drops(&mut self, now: Boottime, idle: Duration, limit: usize) -> Vec<u32> {
+    /// Begins to drop up to `limit` VIPs without use for `idle`, ± 20%; above the high mark also the ones used least recently. Only
+    /// those that `may` be dropped.
+    pub(super) fn begin_drops(
+        &mut self,
+        now: Boottime,
+        idle: Duration,
+        limit: usize,
+        may: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
         let excess = self.vips.len().saturating_sub(FOLLOWS_HIGH);
         let mut least: Vec<(Boottime, u32)> = Vec::new();
         for (vip, followed) in &mut self.vips {
             let used = *followed.used.get_or_insert(now);
             let is_idle = now.since(used) >= jittered(idle, *vip);
-            if !followed.leaving && (is_idle || excess > 0) {
+            if !followed.leaving && (is_idle || excess > 0) && may(*vip) {
                 // Idle ones first.
                 least.push((if is_idle { Boottime(0) } else { used }, *vip));
             }
