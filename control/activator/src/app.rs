@@ -6,7 +6,7 @@ mod wake;
 
 use std::collections::HashMap;
 use std::net::SocketAddrV6;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::load::Load;
 use crate::metrics::Metrics;
 use crate::park::{Budget, LimitReached, QueueLimits, Ticket};
 use crate::report::{Report, Stat, Unanswered};
+use crate::split::Split;
 use guard::ParkedRequest;
 
 pub(crate) use guard::{CountedRequest, Grant};
@@ -51,6 +52,8 @@ pub(crate) struct App {
     /// Notified when `serving` becomes true; HTTP/2 connections then send GOAWAY.
     pub(crate) serving_begun: Notify,
     pub(crate) connections: AtomicUsize,
+    /// Requests whose target a split has selected.
+    pub(crate) turns: AtomicU32,
     pub(crate) core: Arc<Core>,
     /// Notified when control has answered for the VIP: by a route, or that there is no app.
     answered: Notify,
@@ -79,6 +82,7 @@ pub(crate) struct RequestRoute {
     pub(crate) port: u16,
     pub(crate) timeout: Duration,
     pub(crate) wake_timeout: Duration,
+    pub(crate) split: Option<Split>,
 }
 
 /// Reasons why a request gets no slot.
@@ -130,6 +134,7 @@ impl App {
             serving: AtomicBool::new(false),
             serving_begun: Notify::new(),
             connections: AtomicUsize::new(0),
+            turns: AtomicU32::new(0),
             core: Arc::clone(core),
             answered: Notify::new(),
             state: Mutex::new(state),
@@ -145,6 +150,7 @@ impl App {
             port: route.port,
             timeout: route.timeout,
             wake_timeout: route.wake_timeout.min(route.timeout),
+            split: route.split,
         }));
         // They are answered when the lock is released.
         let refused = if is_failing {

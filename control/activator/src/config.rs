@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use dormouse_proxy::Limits;
 
+use crate::split::Split;
+
 /// Default of the longest time for which a request is parked while its app has no ready pod.
 pub const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -99,6 +101,8 @@ pub struct Route {
     pub wake_timeout: Duration,
     /// Why there is no backend, if control knows a reason.
     pub problem: Option<Problem>,
+    /// Requests go to these apps, of which it may be one itself; none: to its own backends.
+    pub split: Option<Split>,
 }
 
 /// Why an app has no ready pod.
@@ -113,7 +117,7 @@ pub struct Problem {
 impl Route {
     /// Whether activators get the route without asking for it: that of a sleeping app is sent on request only.
     pub fn is_held(&self) -> bool {
-        !self.backends.is_empty() || self.problem.is_some()
+        !self.backends.is_empty() || self.problem.is_some() || self.split.is_some()
     }
 
     /// Whether requests are refused, because no pod is expected to become ready soon.

@@ -104,18 +104,19 @@ impl ClientConnection {
         };
         let found = match unsupported(&request) {
             Some(refusal) => Err(refusal),
-            None => self.find(asked).await,
+            None => self.find(asked, request.headers()).await,
         };
-        let (app, route) = match found {
+        let found = match found {
             Ok(found) => found,
             Err(refusal) => return refuse(&refusal, &timing),
         };
+        let (app, route) = (&found.app, &found.route);
         let record = Arc::new(Record {
             _counted: app.count_request(),
             _tracked: self.shared.tracker.token(),
             timing,
         });
-        let mut response = match self.exchange(&app, &route, request, &record).await {
+        let mut response = match self.exchange(app, route, request, &record).await {
             Ok(response) => {
                 app.response_begun();
                 // Set only here: no other code has this record's timing.
@@ -129,7 +130,7 @@ impl ClientConnection {
                 refuse(&refusal, &record.timing)
             }
         };
-        if app.serving.load(Ordering::Acquire) {
+        if found.is_served_directly(&self.shared) {
             self.ask_to_close(&mut response);
         }
         response

@@ -71,7 +71,7 @@ impl Handle {
     pub fn configure(&self, vip: u32, route: Route) {
         let mut apps = self.shared.apps.write();
         let app = apps.get_or_insert(vip, &self.shared.core);
-        apps.set_backed(vip, !route.backends.is_empty());
+        apps.set_backed(vip, route.split.is_some() || !route.backends.is_empty());
         drop(apps);
         app.configure(route);
     }

@@ -10,7 +10,8 @@
 //! when a request dials it; the request is parked until the answer, and the app is forgotten when nothing uses it any
 //! more.
 //!
-//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`demand`] (what requests wait for), [`load`] (average concurrency), and both ends of the link. Each app has its own lock,
+//! Pure: [`park`] (the queue), [`breaker`] (queue and slots), [`demand`] (what requests wait for), [`load`] (average concurrency),
+//! [`split`] (the target of a request), and both ends of the link. Each app has its own lock,
 //! never held across an await, so that a stuck app delays no other.
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod host;
 mod lookup;
 mod open_bytes;
 mod refusal;
+pub mod split;
 
 mod app;
 pub mod breaker;
@@ -48,3 +50,4 @@ pub use config::{Config, Problem, Route, WAKE_TIMEOUT};
 pub use handle::{Handle, new};
 pub use report::{Report, Stat, Unanswered};
 pub use run::run;
+pub use split::{Split, SplitTarget, Sticky};

@@ -1,20 +1,68 @@
 //! From a request to its app: by the address that it dialled, and by control's answer if the VIP has no route here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::HeaderMap;
 
 use crate::app::{App, Asked, NoRoute, RequestRoute};
 use crate::connection::ClientConnection;
 use crate::refusal::Refusal;
+use crate::shared::Shared;
+
+/// The app that gets a request.
+pub(crate) struct Found {
+    pub(crate) app: Arc<App>,
+    pub(crate) route: Arc<RequestRoute>,
+    /// The route of the VIP that was dialled, if it has a split.
+    split: Option<Arc<RequestRoute>>,
+}
+
+impl Found {
+    /// Whether nodes connect clients of the VIP that was dialled directly to pods.
+    pub(crate) fn is_served_directly(&self, shared: &Shared) -> bool {
+        let split = self.split.as_ref().and_then(|route| route.split.as_ref());
+        let Some(split) = split else {
+            return self.app.serving.load(Ordering::Acquire);
+        };
+        let apps = shared.apps.read();
+        let mut targets = split.targets.iter().filter(|target| target.weight > 0);
+        let serves = |vip| {
+            let app = apps.get(vip);
+            app.is_some_and(|app| app.serving.load(Ordering::Acquire))
+        };
+        split.sticky.is_none() && targets.all(|target| serves(target.vip))
+    }
+}
 
 impl ClientConnection {
-    /// The app and the route of a request. A request on another port than the app's is refused.
-    pub(crate) async fn find(
-        &self,
-        asked: Asked,
-    ) -> Result<(Arc<App>, Arc<RequestRoute>), Refusal> {
+    /// The app and the route of a request: those of the VIP that was dialled, or of a target of its split. A request on another port
+    /// than the app's is refused.
+    pub(crate) async fn find(&self, asked: Asked, headers: &HeaderMap) -> Result<Found, Refusal> {
         let vip = self.vip().ok_or(Refusal::OutsidePrefix {
             address: *self.local.ip(),
         })?;
+        let (app, route) = self.app_of(vip, asked).await?;
+        let Some(split) = &route.split else {
+            let split = None;
+            return Ok(Found { app, route, split });
+        };
+        let turn = app.turns.fetch_add(1, Ordering::Relaxed);
+        let target = split.target(headers, self.address, turn).unwrap_or(vip);
+        let split = Some(Arc::clone(&route));
+        let (app, route) = if target == vip {
+            (app, route)
+        } else {
+            self.app_of(target, asked).await?
+        };
+        Ok(Found { app, route, split })
+    }
+
+    async fn app_of(
+        &self,
+        vip: u32,
+        asked: Asked,
+    ) -> Result<(Arc<App>, Arc<RequestRoute>), Refusal> {
         let app = self.shared.app(vip);
         let route = app.route(asked).await;
         let route = route.map_err(|reason| no_route(reason, vip))?;

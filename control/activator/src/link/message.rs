@@ -3,9 +3,10 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
-use super::proto;
+use super::proto::{self, sticky::By};
 use crate::Route;
 use crate::config::{Problem, WAKE_TIMEOUT};
+use crate::split::{Split, SplitTarget, Sticky};
 
 /// Bytes of one packed backend: address and port.
 const BACKEND_LEN: usize = 18;
@@ -39,7 +40,40 @@ pub(super) fn pack(vip: u32, route: Route) -> proto::Route {
         problem: route
             .problem
             .map_or_else(String::new, |problem| problem.message),
+        sticky: route.split.as_ref().and_then(pack_sticky),
+        split: route.split.map_or_else(Vec::new, pack_targets),
     }
+}
+
+fn pack_targets(split: Split) -> Vec<proto::Target> {
+    let targets = split.targets.into_iter();
+    targets
+        .map(|SplitTarget { vip, weight }| proto::Target { vip, weight })
+        .collect()
+}
+
+fn pack_sticky(split: &Split) -> Option<proto::Sticky> {
+    let by = match split.sticky.clone()? {
+        Sticky::Header(name) => By::Header(name),
+        Sticky::Cookie(name) => By::Cookie(name),
+        Sticky::ClientAddress => By::ClientAddress(true),
+    };
+    Some(proto::Sticky { by: Some(by) })
+}
+
+fn unpack_split(targets: &[proto::Target], sticky: Option<proto::Sticky>) -> Option<Split> {
+    let by = sticky.and_then(|sticky| sticky.by);
+    let sticky = by.map(|by| match by {
+        By::Header(name) => Sticky::Header(name),
+        By::Cookie(name) => Sticky::Cookie(name),
+        By::ClientAddress(_) => Sticky::ClientAddress,
+    });
+    let targets = targets.iter().map(|target| SplitTarget {
+        vip: target.vip,
+        weight: target.weight,
+    });
+    let targets: Vec<_> = targets.collect();
+    (!targets.is_empty()).then_some(Split { targets, sticky })
 }
 
 /// 0 is reserved for problems with which requests are parked.
@@ -73,6 +107,7 @@ pub(super) fn unpack(route: proto::Route) -> Result<Route, MalformedRoute> {
             message,
             retry_after,
         }),
+        split: unpack_split(&route.split, route.sticky),
     })
 }
 
@@ -99,6 +134,7 @@ mod tests {
             backends: vec!["[2001:db8::7]:8000".parse().unwrap()],
             wake_timeout: Duration::from_secs(9),
             problem: None,
+            split: None,
         }
     }
 
@@ -116,6 +152,23 @@ mod tests {
                 ..route()
             };
             assert_eq!(unpack(pack(9, sick.clone())), Ok(sick));
+        }
+    }
+
+    #[test]
+    fn a_split_is_unpacked_as_it_was_packed() {
+        let target = |vip, weight| SplitTarget { vip, weight };
+        let all = [
+            None,
+            Some(Sticky::Header("x-user".to_owned())),
+            Some(Sticky::Cookie("user".to_owned())),
+            Some(Sticky::ClientAddress),
+        ];
+        for sticky in all {
+            let targets = vec![target(9, 90), target(10, 10), target(11, 0)];
+            let split = Some(Split { targets, sticky });
+            let route = Route { split, ..route() };
+            assert_eq!(unpack(pack(9, route.clone())), Ok(route));
         }
     }
 

@@ -46,6 +46,7 @@ fn route(name: &str, backends: Vec<SocketAddrV6>) -> Route {
         serving: false,
         wake_timeout: TIMEOUT,
         problem: None,
+        split: None,
         backends,
     }
 }

@@ -20,4 +20,5 @@ mod protocols;
 mod refusals;
 mod retries;
 mod slow_clients;
+mod split;
 mod streaming;

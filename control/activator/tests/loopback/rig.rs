@@ -78,6 +78,7 @@ impl Rig {
             serving: false,
             wake_timeout: TIMEOUT,
             problem: None,
+            split: None,
             backends: Vec::new(),
         }
     }

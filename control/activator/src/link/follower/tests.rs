@@ -24,6 +24,7 @@ fn awake() -> Route {
         serving: false,
         wake_timeout: std::time::Duration::from_secs(1),
         problem: None,
+        split: None,
         backends: vec!["[2001:db8::7]:8000".parse().unwrap()],
     }
 }

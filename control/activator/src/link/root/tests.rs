@@ -19,6 +19,7 @@ fn route(backends: &[&str]) -> Route {
         serving: false,
         wake_timeout: Duration::from_secs(1),
         problem: None,
+        split: None,
         backends: backends.iter().map(|text| text.parse().unwrap()).collect(),
     }
 }
