@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::Problem;
-use dormouse_cluster::{App, Key, Mode, State};
-use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus};
+use dormouse_cluster::{App, Key, Mode, State, Sticky};
+use dormouse_fleet::proto::{NodeStatus, PodSpec, PodStatus, Target};
 use dormouse_fleet::{Backend, Boottime};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
@@ -216,6 +216,8 @@ pub struct Entry {
     pub asleep: bool,
     /// The VIP's port.
     pub port: u16,
+    /// The VIPs over which new connections are spread; none: all go to the pods.
+    pub split: Vec<Target>,
     /// Whether a pod will be removed once no node uses an older version.
     pub settle: bool,
 }
@@ -241,4 +243,8 @@ pub struct Route {
     pub wake_timeout: Duration,
     /// Why there is no ready pod, if a reason is known.
     pub problem: Option<Problem>,
+    /// The VIPs over which requests are spread; none: all go to the ready pods.
+    pub split: Vec<Target>,
+    /// What requests have in common that go to the same one of them.
+    pub sticky: Option<Sticky>,
 }

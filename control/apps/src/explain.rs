@@ -202,6 +202,11 @@ fn mode(record: &AppRecord) -> Vec<String> {
             }
         )];
     }
+    if record.is_sticky() {
+        return vec![
+            "proxy: only the activator reads what makes requests sticky (spec.sticky)".to_owned(),
+        ];
+    }
     let capacity = record.settings.target_burst_capacity;
     let mode = record.mode();
     if record.kpa.activity == Activity::Inactive {
@@ -245,6 +250,9 @@ fn mode_change(record: &AppRecord) -> Vec<String> {
             "without containerConcurrency: scale.target sets the same target and no limit"
                 .to_owned(),
         ];
+    }
+    if record.is_sticky() {
+        return vec!["without spec.sticky, or without a traffic split".to_owned()];
     }
     if record.settings.target_burst_capacity <= 0.0 || record.ready() == 0 {
         return Vec::new();

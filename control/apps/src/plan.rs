@@ -6,8 +6,9 @@ mod resume;
 mod rollout;
 
 use dormouse_activator::Problem;
-use dormouse_cluster::{App, Key, Mode, Object, events};
+use dormouse_cluster::{App, Key, Mode, Object, TrafficStatus, events, vip};
 use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::Target;
 
 pub(crate) use publish::{asleep, failure, listing, same_routing, state, status, written};
 pub(crate) use resume::resume;
@@ -24,6 +25,7 @@ use crate::shared::Shared;
 /// Plans one app.
 pub(crate) fn plan(record: &mut AppRecord, now: Boottime, shared: &Shared) -> Vec<Action> {
     let mut actions = Vec::new();
+    record.split = split_of(record, shared);
     record.bound(&shared.admission);
     drain(record, now, &mut actions);
     actions.extend(overdue(record, now));
@@ -223,6 +225,8 @@ fn is_routed(record: &AppRecord) -> bool {
         && route.backends == record.backends()
         && route.wake_timeout == app.spec.wake_timeout()
         && route.problem == problem_of(record)
+        && route.split == record.split
+        && route.sticky == app.spec.sticky
 }
 
 fn is_serving(record: &AppRecord) -> bool {
@@ -243,7 +247,22 @@ pub(crate) fn route_of(record: &AppRecord) -> Option<Route> {
         backends: record.backends(),
         wake_timeout: app.spec.wake_timeout(),
         problem: problem_of(record),
+        split: record.split.clone(),
+        sticky: app.spec.sticky.clone(),
     })
+}
+
+/// The targets of the traffic split in force. Addresses outside the VIP ranges, which nothing writes, get nothing.
+fn split_of(record: &AppRecord, shared: &Shared) -> Vec<Target> {
+    let status = record.app.as_ref().and_then(|app| app.status.as_ref());
+    let targets = status.map_or(&[][..], |status| &status.traffic);
+    let ranges = &shared.config.ranges;
+    let target = |target: &TrafficStatus| {
+        let vip = vip::index_of(ranges, target.vip)?.0;
+        let weight = target.percent;
+        Some(Target { vip, weight })
+    };
+    targets.iter().filter_map(target).collect()
 }
 
 /// Why no pod is ready, for clients. After some failures in a row, requests are refused until a pod is ready, unless pods of a

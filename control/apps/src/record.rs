@@ -10,6 +10,7 @@ use dormouse_autoscaler::kpa::{self, Activity, Inputs, Reason, Reconciler};
 use dormouse_autoscaler::{Decision, Settings};
 use dormouse_cluster::{App, AppStatus, Key, Mode, Object, StoredApp};
 use dormouse_fleet::Boottime;
+use dormouse_fleet::proto::Target;
 
 use crate::action::Route;
 use crate::admission::Held;
@@ -46,6 +47,8 @@ pub(crate) struct AppRecord {
     pub(crate) mode_since: Boottime,
     pub(crate) published: Published,
     pub(crate) route: Option<Route>,
+    /// The traffic split in force: VIP indexes and weights.
+    pub(crate) split: Vec<Target>,
     pub(crate) backoff: Backoff,
     pub(crate) rollout: Rollout,
     pub(crate) last_wake: Option<Boottime>,
@@ -86,6 +89,7 @@ impl AppRecord {
             mode_since: now,
             published: Published::default(),
             route: None,
+            split: Vec::new(),
             backoff: Backoff::default(),
             rollout: Rollout::default(),
             last_wake: None,
@@ -152,9 +156,11 @@ impl AppRecord {
     pub(crate) fn is_folded_up(&self) -> bool {
         let idle = self.app.is_some() && self.decider.is_none() && self.members.is_empty();
         let published = &self.published;
+        let has_traffic = self.app.as_ref().is_some_and(|app| app.divides_traffic());
         let busy = published.in_progress.is_some() || published.retry_at.is_some();
         let entry = published.entry.as_ref();
-        idle && self.want <= 0
+        idle && !has_traffic
+            && self.want <= 0
             && !busy
             && published.settling.is_none()
             && published.status.as_ref() == Some(&plan::status(self))
@@ -379,9 +385,17 @@ impl AppRecord {
         self.settings.container_concurrency > 0
     }
 
+    /// Whether requests that have something in common get the same target of the split. Only the activator reads them, so the app
+    /// stays in proxy mode.
+    pub(crate) fn is_sticky(&self) -> bool {
+        let sticky = self.app.as_ref().and_then(|app| app.spec.sticky.as_ref());
+        sticky.is_some() && !self.split.is_empty()
+    }
+
     /// The mode for the current pods.
     pub(crate) fn mode(&self) -> Mode {
-        if self.serve && self.ready() > 0 && !self.has_request_limit() {
+        let is_proxied = self.has_request_limit() || self.is_sticky();
+        if self.serve && self.ready() > 0 && !is_proxied {
             Mode::Serve
         } else {
             Mode::Proxy

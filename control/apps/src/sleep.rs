@@ -131,6 +131,8 @@ impl Sleep {
             backends: Vec::new(),
             wake_timeout: Duration::from_millis(sleeper.wake_timeout_ms.into()),
             problem: None,
+            split: Vec::new(),
+            sticky: None,
         })
     }
 

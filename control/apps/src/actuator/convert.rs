@@ -2,7 +2,7 @@
 
 use dormouse_activator as activator;
 use dormouse_cluster::app::{PROGRESSING, TRAFFIC_READY};
-use dormouse_cluster::{App, AppStatus, Mode};
+use dormouse_cluster::{App, AppStatus, Mode, Sticky};
 use dormouse_fleet::proto::{self, entry};
 use dormouse_fleet::{Backend, Boottime};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -92,10 +92,22 @@ pub(crate) fn entry_message(vip: u32, version: u64, entry: &Entry) -> proto::Ent
         asleep: entry.asleep,
         port: u32::from(entry.port),
         protocol: TCP,
+        split: entry.split.clone(),
     }
 }
 
 pub(crate) fn route_of(version: u64, route: Route) -> activator::Route {
+    let targets = route.split.iter().map(|target| activator::SplitTarget {
+        vip: target.vip,
+        weight: target.weight,
+    });
+    let targets: Vec<_> = targets.collect();
+    let sticky = route.sticky.map(|sticky| match sticky {
+        Sticky::Header(name) => activator::Sticky::Header(name),
+        Sticky::Cookie(name) => activator::Sticky::Cookie(name),
+        Sticky::ClientIp {} => activator::Sticky::ClientAddress,
+    });
+    let split = (!targets.is_empty()).then_some(activator::Split { targets, sticky });
     activator::Route {
         name: route.name,
         tenant: route.tenant,
@@ -107,5 +119,6 @@ pub(crate) fn route_of(version: u64, route: Route) -> activator::Route {
         backends: route.backends,
         wake_timeout: route.wake_timeout,
         problem: route.problem,
+        split,
     }
 }

@@ -42,7 +42,8 @@ impl Apps {
     /// An activator asks for the route of a VIP. A request on another port than the app's wakes nothing, and costs no read of the
     /// store.
     pub(super) fn want(&mut self, (vip, port): (u32, u16), at: Boottime, turn: &mut Turn) {
-        if self.port_at(vip) == Some(port) {
+        // An activator that gets a split asks for the target that it selects.
+        if self.port_at(vip) == Some(port) && !self.is_split(vip) {
             self.demand(vip, at, turn);
         }
         let (record, sleeper) = (self.records.get(&vip), self.sleep.get(vip));
@@ -56,11 +57,17 @@ impl Apps {
         });
     }
 
-    /// Whether a reported packet is for the app's port. Nodes without the app's entry report packets to any; protocol 0 is
+    /// Whether the requests of a VIP are spread over several.
+    fn is_split(&self, vip: u32) -> bool {
+        let record = self.records.get(&vip);
+        record.is_some_and(|record| !record.split.is_empty())
+    }
+
+    /// Whether a reported packet wakes the app: it is for its port. Nodes without the app's entry report packets to any; protocol 0 is
     /// one that the kernel found to be for the app, without its port.
     pub(super) fn serves(&self, vip: u32, port: u32, protocol: u32) -> bool {
-        self.port_at(vip)
-            .is_some_and(|own| protocol == 0 || (protocol == TCP && port == u32::from(own)))
+        let port_at = self.port_at(vip).filter(|_| !self.is_split(vip));
+        port_at.is_some_and(|own| protocol == 0 || (protocol == TCP && port == u32::from(own)))
     }
 
     /// The kernel of a node reported a first packet. A packet from before the app fell asleep belongs to the previous wake.

@@ -146,8 +146,9 @@ impl Apps {
         }
         let known = record.app.as_ref();
         if known.is_some_and(|known| known.spec == app.spec) {
+            let is_planned = app.divides_traffic() || !record.split.is_empty();
             record.app = Some(app);
-            return None;
+            return is_planned.then_some(vip);
         }
         record.configure(app, grace, turn.now);
         Some(vip)
@@ -165,7 +166,7 @@ impl Apps {
             return None;
         }
         let starts = stored.pods_min > 0;
-        if starts || self.reading.contains_key(&vip) {
+        if starts || stored.has_traffic || self.reading.contains_key(&vip) {
             let key = self.sleep.key(vip)?;
             let Some(app) = decoded(&key, stored) else {
                 return self.app_gone(&key, stored.revision, turn);
@@ -192,7 +193,7 @@ impl Apps {
             self.app_gone(&before, deleted, turn);
         }
         self.app_gone(key, deleted, turn);
-        if stored.asleep && stored.pods_at_start == 0 {
+        if stored.asleep && stored.pods_at_start == 0 && !stored.has_traffic {
             let sleeper = self.sleep.sleeper(stored);
             self.sleep.insert(vip, key, sleeper);
             self.shared.metrics.moved(None, Some(ASLEEP));

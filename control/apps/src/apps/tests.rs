@@ -5,6 +5,7 @@ mod planner;
 mod rollout;
 mod shards;
 mod sick;
+mod split;
 mod world;
 mod written;
 

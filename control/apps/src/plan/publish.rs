@@ -69,9 +69,12 @@ pub(crate) fn same_routing(known: &Entry, entry: &Entry) -> bool {
         backends,
         asleep,
         port,
+        split,
         settle: _,
     } = known;
-    (*mode, *asleep, *port) == (entry.mode, entry.asleep, entry.port) && *backends == entry.backends
+    (*mode, *asleep, *port) == (entry.mode, entry.asleep, entry.port)
+        && *backends == entry.backends
+        && *split == entry.split
 }
 
 /// Records that an entry was published as `version`; without a listing, that the VIP is gone.
@@ -162,6 +165,7 @@ pub(crate) fn asleep(port: u16) -> Entry {
         backends: Vec::new(),
         asleep: true,
         port,
+        split: Vec::new(),
         settle: false,
     }
 }
@@ -175,7 +179,8 @@ pub(crate) fn listing(record: &AppRecord) -> Listing {
         .filter(|(_, member)| mode == Mode::Serve && member.address().is_some());
     let pods: BTreeSet<Key> = ready.map(|(key, _)| key.clone()).collect();
     let backends = record.backends();
-    let asleep = backends.is_empty();
+    // The activator selects the target that a packet wakes.
+    let asleep = backends.is_empty() && record.split.is_empty();
     let backends = if mode == Mode::Serve {
         backends
     } else {
@@ -194,6 +199,12 @@ pub(crate) fn listing(record: &AppRecord) -> Listing {
         backends: backends.into_iter().map(Backend::new).collect(),
         asleep,
         port: record.app.as_ref().map_or(0, |app| app.spec.port),
+        // Nodes would select the target of each connection.
+        split: if record.is_sticky() {
+            Vec::new()
+        } else {
+            record.split.clone()
+        },
         settle: removes,
     };
     Listing { entry, pods }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use dormouse_activator::Unanswered;
 use dormouse_activator::link::Load;
-use dormouse_cluster::{App, AppSpec, AppStatus, Change, Object, Revision, StoredApp, history};
+use dormouse_cluster::{
+    App, AppSpec, AppStatus, Change, Object, Revision, StoredApp, TrafficStatus, history,
+};
 
 use dormouse_fleet::proto::{self, PodStatus, Stages, pod_status::Phase};
 use dormouse_fleet::root::Event as FleetEvent;
@@ -355,6 +357,23 @@ impl World {
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut AppSpec)) {
         edit(&mut self.app.as_mut().unwrap().spec);
         self.app_changed();
+    }
+
+    /// This traffic split comes into force.
+    pub(super) fn traffic(&mut self, traffic: Vec<TrafficStatus>) {
+        let app = self.app.as_mut().unwrap();
+        app.status.get_or_insert_default().traffic = traffic;
+        self.app_changed();
+    }
+
+    /// The entry that a node gets which asks for it.
+    pub(super) fn wanted_entry(&mut self) -> Entry {
+        let answers = self.wanted(VIP);
+        let announced = answers.into_iter().find_map(|action| match action {
+            Action::Announce { entry, .. } => Some(entry),
+            _ => None,
+        });
+        announced.unwrap_or_else(|| self.entry())
     }
 
     /// The app gets the template of this release, whose revision has the number after it; that of [`World::new`] is revision 1.

@@ -1,0 +1,84 @@
+//! An app whose traffic is split: what nodes and activators get, and what wakes it.
+
+use dormouse_cluster::{Mode, Sticky, TrafficStatus};
+use dormouse_fleet::proto::Target;
+
+use super::*;
+use world::VIP;
+
+fn target(vip: &str, percent: u32, latest: bool) -> TrafficStatus {
+    TrafficStatus {
+        revision: if latest { 2 } else { 1 },
+        percent,
+        tag: None,
+        vip: vip.parse().unwrap(),
+        latest,
+    }
+}
+
+/// A sleeping app, of whose traffic these percents are its own and another app's.
+fn split(own: u32, other: u32) -> World {
+    let mut world = small();
+    world.execute_all();
+    let targets = vec![
+        target("fd00:10::1", own, true),
+        target("fd00:10::9", other, false),
+    ];
+    world.traffic(targets);
+    world.execute_all();
+    world
+}
+
+fn weights(own: u32, other: u32) -> Vec<Target> {
+    let targets = [(VIP, own), (9, other)];
+    targets.map(|(vip, weight)| Target { vip, weight }).into()
+}
+
+#[test]
+fn nodes_and_activators_get_the_split_of_a_sleeping_app() {
+    let mut world = split(90, 10);
+    assert_eq!(world.entry().split, weights(90, 10));
+    assert!(!world.entry().asleep, "no packet raises a wake event");
+    assert_eq!(world.route.as_ref().unwrap().split, weights(90, 10));
+    world.restart();
+    world.execute_all();
+    assert_eq!(world.wanted_entry().split, weights(90, 10));
+    world.traffic(Vec::new());
+    world.execute_all();
+    assert!(world.entry().split.is_empty() && world.entry().asleep);
+}
+
+#[test]
+fn only_a_request_for_the_apps_own_pods_wakes_it() {
+    let mut world = split(0, 100);
+    let route = world.want(VIP, 80).unwrap();
+    world.woke();
+    world.execute_all();
+    assert!(world.pods.is_empty());
+    assert_eq!(route.split, weights(0, 100));
+    world.demand();
+    world.execute_all();
+    assert_eq!(world.pods.len(), 1);
+}
+
+#[test]
+fn an_app_with_sticky_requests_stays_in_proxy_mode_while_its_traffic_is_split() {
+    let mut world = split(50, 50);
+    world.edit(|spec| spec.sticky = Some(Sticky::Cookie("user".into())));
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    world.execute_all();
+    assert_eq!(world.entry().mode, Mode::Proxy);
+    assert!(
+        world.entry().split.is_empty(),
+        "nodes do not select the target"
+    );
+    let route = world.route.clone().unwrap();
+    assert_eq!(route.split, weights(50, 50));
+    assert!(route.sticky.is_some());
+    world.edit(|spec| spec.sticky = None);
+    world.execute_all();
+    assert_eq!(world.entry().mode, Mode::Serve);
+    assert_eq!(world.entry().split, weights(50, 50));
+}
