@@ -50,7 +50,7 @@ pub enum Command {
     Apply(apply::Arguments),
     /// Delete objects by name or manifest.
     Delete(delete::Arguments),
-    /// Explain the scale and mode of an app, or the code of an error.
+    /// Explain an app, pod, node or wake, a reason, or the code of an error.
     Explain(explain::Arguments),
     /// List events in order of time.
     Events(events::Arguments),

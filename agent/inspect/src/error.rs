@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use dormouse_agent_datapath::DatapathError;
 pub use dormouse_command::Exit;
-use dormouse_command::{CommandError, error_chain};
+use dormouse_command::{CommandError, error_chain, runbooks};
 
 /// A failed command. Its code follows from its exit status.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ impl InspectError {
 /// The code that is printed with an error.
 fn code(exit: Exit) -> &'static str {
     match exit {
-        Exit::Yes | Exit::No => "DM2000",
-        Exit::Usage => "DM2002",
-        Exit::Unreachable => "DM2003",
-        Exit::NotAllowed => "DM2004",
-        Exit::NotFound => "DM2005",
+        Exit::Yes | Exit::No => runbooks::ANSWER,
+        Exit::Usage => runbooks::USAGE,
+        Exit::Unreachable => runbooks::UNREACHABLE,
+        Exit::NotAllowed => runbooks::NOT_ALLOWED,
+        Exit::NotFound => runbooks::NOT_FOUND,
     }
 }
 

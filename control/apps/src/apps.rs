@@ -149,6 +149,7 @@ impl Apps {
         let Some(record) = self.records.get_mut(&vip) else {
             return;
         };
+        self.shared.metrics.decided(record);
         let held = record.held;
         let actions = plan::plan(record, turn.now, &self.shared);
         turn.actions.extend(actions);

@@ -1,6 +1,8 @@
 //! The explanation of an app's scale and mode: each value, its formula with the numbers, and what would change it.
 
-use dormouse_autoscaler::Decision;
+mod decisions;
+mod scale;
+
 use dormouse_autoscaler::kpa::Activity;
 use dormouse_cluster::{Key, Mode, State, VipIndex, vip};
 use dormouse_fleet::Boottime;
@@ -19,7 +21,8 @@ const PARKED: &str = "proxy: no pod is ready, so requests are parked in the acti
 pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -> Value {
     let status = plan::status(record);
     let topics = [
-        ("scale", scale(record, now)),
+        ("scale", scale::scale(record, now)),
+        ("scales at", scale::changes(record)),
         ("mode", mode(record)),
         ("leaves at", mode_change(record)),
         ("sleeps", sleeps(record, now)),
@@ -39,6 +42,8 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
         "subject": format!("app/{}", record.key),
         "summary": summary(record, now),
         "topics": topics,
+        "decisions": decisions::list(record, now),
+        "terms": decisions::terms(record),
         "values": {
             "vipIndex": record.vip,
             "state": status.state,
@@ -111,65 +116,6 @@ fn address(record: &AppRecord) -> String {
         .map_or_else(|| "unknown".to_owned(), |vip| vip.to_string())
 }
 
-fn scale(record: &AppRecord, now: Boottime) -> Vec<String> {
-    let Some(decider) = &record.decider else {
-        return vec![WANT_NONE.to_owned()];
-    };
-    let want = record.want;
-    let Some(decision) = &record.decision else {
-        return vec![format!("want {want}: no load is measured yet")];
-    };
-    let panicking = decider.panic_since_ms().is_some();
-    let load = format!(
-        "ceil(stable {} / target {}) = {}",
-        number(decision.stable),
-        number(decision.target_value),
-        decision.stable_pods
-    );
-    let (min, max) = (record.settings.min_scale, record.settings.max_scale);
-    let first = if want == decision.desired && panicking {
-        format!(
-            "want {want}: panic holds {} since {}; load alone wants {load}",
-            decision.max_panic_pods,
-            since(now, decision)
-        )
-    } else if want == decision.stable_pods {
-        format!("want {want} = {load}")
-    } else if want == min && want > decision.desired {
-        format!("want {want} = min; load alone wants {load}")
-    } else if max > 0 && want == max && decision.desired > max {
-        format!("want {want} = max; load alone wants {load}")
-    } else if decision.desired == 0 && want > 0 {
-        format!("want {want}: the last pod stays until the app can sleep; load alone wants {load}")
-    } else if decision.desired != decision.desired_before_delay {
-        format!(
-            "want {want}: {} was wanted within the scale-down delay; load alone wants {load}",
-            decision.desired
-        )
-    } else {
-        format!(
-            "want {want}: the scale rates allow {} to {}; load alone wants {load}",
-            decision.down_limit, decision.up_limit
-        )
-    };
-    let ratio = format!(
-        "ceil({} / {}) / {} ready = {}",
-        number(decision.panic),
-        number(decision.target_value),
-        decision.ready.max(1),
-        number(decision.panic_ratio)
-    );
-    let threshold = number(decision.panic_threshold);
-    let second = match (panicking, decision.panic_ratio >= decision.panic_threshold) {
-        (true, true) => format!("panic: {ratio}, not below {threshold}"),
-        (true, false) => {
-            format!("still panic, {ratio} has been below {threshold} for less than a window")
-        }
-        (false, _) => format!("no panic: {ratio}, below {threshold}"),
-    };
-    vec![first, second]
-}
-
 fn waiting(scope: Scope) -> String {
     let flag = Limits::wakes_flag(scope);
     format!("wanted, and waits before it is woken: {flag} is reached")
@@ -180,11 +126,6 @@ fn limits(record: &AppRecord, waits: Option<Scope>) -> Vec<String> {
     let wake = waits.map(waiting);
     let pods = record.held.map(|held| held.message(record.want));
     wake.into_iter().chain(pods).collect()
-}
-
-fn since(now: Boottime, decision: &Decision) -> String {
-    let ms = decision.panic_since_ms.map_or(0, |since| ms(now) - since);
-    seconds(ms.max(0))
 }
 
 fn mode(record: &AppRecord) -> Vec<String> {

@@ -24,6 +24,8 @@ mod member;
 
 mod readiness;
 
+mod decisions;
+
 mod record;
 
 mod rollout;

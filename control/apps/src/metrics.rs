@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use dormouse_autoscaler::Decision;
 use dormouse_cluster::{Mode, State};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
@@ -12,6 +11,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::admission::Scope;
+use crate::decisions::Why;
+use crate::record::AppRecord;
 use crate::wake::{Outcome, Wake};
 
 /// From 0.1 ms to about 100 s.
@@ -74,6 +75,7 @@ impl From<Mode> for ModeValue {
 struct DecisionLabel {
     direction: Direction,
     window: WindowValue,
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -201,7 +203,7 @@ impl Metrics {
         );
         registry.register(
             "dormouse_scale_decisions",
-            "Changes of the wanted number of pods, by direction and window",
+            "Changes of the wanted number of pods, by direction, window and reason",
             self.decisions.clone(),
         );
         registry.register(
@@ -264,22 +266,27 @@ impl Metrics {
         self.held.get_or_create(&LimitLabel { limit }).inc();
     }
 
-    /// Counts a decision that changed the wanted number of pods.
-    pub(crate) fn decided(&self, decision: Option<&Decision>, before: i32, after: i32) {
-        let direction = match after.cmp(&before) {
+    /// Counts a change of the wanted number of pods, if there was one since the last call.
+    pub(crate) fn decided(&self, record: &mut AppRecord) {
+        let before = std::mem::replace(&mut record.want_counted, record.want);
+        let direction = match record.want.max(0).cmp(&before.max(0)) {
             std::cmp::Ordering::Greater => Direction::up,
             std::cmp::Ordering::Less => Direction::down,
             std::cmp::Ordering::Equal => return,
         };
+        let decision = record.decision.as_ref();
         let panic = decision.is_some_and(|decision| decision.panic_since_ms.is_some());
         let window = if panic {
             WindowValue::panic
         } else {
             WindowValue::stable
         };
-        self.decisions
-            .get_or_create(&DecisionLabel { direction, window })
-            .inc();
+        let label = DecisionLabel {
+            direction,
+            window,
+            reason: Why::of(record).name(),
+        };
+        self.decisions.get_or_create(&label).inc();
     }
 
     /// Counts a wake that has ended.

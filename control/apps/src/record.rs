@@ -16,6 +16,7 @@ use crate::action::Route;
 use crate::admission::Held;
 use crate::allowance::Allowance;
 use crate::backoff::Backoff;
+use crate::decisions::Decisions;
 use crate::member::{Member, Published};
 use crate::metrics::{ASLEEP, ModeValue, StateValue};
 use crate::plan;
@@ -42,6 +43,10 @@ pub(crate) struct AppRecord {
     pub(crate) no_decision: Option<NoDecision>,
     /// Number of pods wanted; negative while unknown.
     pub(crate) want: i32,
+    /// The number of wanted pods up to which its changes are counted in the metrics.
+    pub(crate) want_counted: i32,
+    /// The last decisions of the awake app.
+    pub(crate) decisions: Decisions,
     /// Serve mode is wanted as soon as a pod is ready.
     pub(crate) serve: bool,
     pub(crate) mode_since: Boottime,
@@ -85,6 +90,8 @@ impl AppRecord {
             decision: None,
             no_decision: None,
             want: 0,
+            want_counted: 0,
+            decisions: Decisions::default(),
             serve: false,
             mode_since: now,
             published: Published::default(),
@@ -171,6 +178,7 @@ impl AppRecord {
     pub(crate) fn adopt(&mut self, stored: &AppStatus, now: Boottime) {
         self.serve = stored.mode == Mode::Serve;
         self.want = count(self.live_without_surge(stored)).max(self.settings.min_scale);
+        self.want_counted = self.want;
         self.adopt_rollout();
         self.kpa = Reconciler {
             activity: Activity::Active,
@@ -218,6 +226,7 @@ impl AppRecord {
         self.kpa = Reconciler::new(ms(now));
         (self.decider, self.decision, self.no_decision) = (None, None, None);
         (self.last_wake, self.want, self.serve) = (None, 0, false);
+        self.decisions = Decisions::default();
         self.configure(app, grace, now);
     }
 
@@ -325,6 +334,12 @@ impl AppRecord {
         if self.mode() != before {
             self.mode_since = now;
         }
+        self.note_decision(now);
+    }
+
+    /// Whether the first packet or request is the only load so far.
+    pub(crate) fn was_just_woken(&self) -> bool {
+        self.wake_counted && self.want > 0
     }
 
     /// Drops the autoscaler's state if the app has no pods and wants none: from then on it costs nothing.
@@ -334,6 +349,7 @@ impl AppRecord {
         if idle && self.decider.take().is_some() {
             self.slept_at = Some(now);
             self.backoff.clear();
+            self.decisions = Decisions::default();
             self.wake_counted = false;
         }
     }

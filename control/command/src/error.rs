@@ -4,10 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::iter::successors;
 
-use super::Exit;
-
-/// The code of output that could not be written.
-const OUTPUT_CODE: &str = "DM1401";
+use super::{Exit, runbooks};
 
 /// A command's failure, as it is printed.
 #[derive(Debug)]
@@ -54,7 +51,7 @@ impl CommandError {
     /// Output could not be encoded in the requested format.
     pub(crate) fn encoding(error: &dyn std::error::Error) -> Self {
         let message = format!("cannot write the answer: {error}");
-        Self::new(OUTPUT_CODE, Exit::No, message, "use -o json")
+        Self::new(runbooks::OUTPUT, Exit::No, message, "use -o json")
     }
 
     /// Writes the error to `to`, usually stderr. `explain` is the command that prints a code's runbook, if there is one.
@@ -84,7 +81,7 @@ impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         let message = format!("cannot write the answer: {error}");
         let mut failure = Self::new(
-            OUTPUT_CODE,
+            runbooks::OUTPUT,
             Exit::No,
             message,
             "write to another file or pipe",

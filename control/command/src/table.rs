@@ -22,10 +22,23 @@ pub struct Columns {
 impl Columns {
     /// Columns that fit the screen on which they are written.
     pub fn for_screen() -> Self {
+        Self::for_width(screen_width())
+    }
+
+    /// Columns that fit a screen of this width in characters; none: each row is one line.
+    pub fn for_width(screen: Option<usize>) -> Self {
         Self {
-            screen: screen_width(),
+            screen,
             ..Self::default()
         }
+    }
+
+    /// Writes all rows, the headings first.
+    pub fn write_all(mut self, out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
+        for row in rows {
+            self.fit(row);
+        }
+        rows.iter().try_for_each(|row| self.write(out, row))
     }
 
     /// Widens the columns to hold `row`. To be called for every row before the first of them is written.
@@ -82,21 +95,13 @@ mod tests {
     use super::*;
 
     fn written(rows: &[&[&str]], screen: Option<usize>) -> String {
-        let mut columns = Columns {
-            screen,
-            ..Columns::default()
-        };
         let rows: Vec<Vec<String>> = rows
             .iter()
             .map(|row| row.iter().map(ToString::to_string).collect())
             .collect();
-        for row in &rows {
-            columns.fit(row);
-        }
         let mut text = Vec::new();
-        for row in &rows {
-            columns.write(&mut text, row).unwrap();
-        }
+        let columns = Columns::for_width(screen);
+        columns.write_all(&mut text, &rows).unwrap();
         String::from_utf8(text).unwrap()
     }
 

@@ -4,10 +4,11 @@ use k8s_openapi::jiff::Timestamp;
 
 /// The time since `since`, such as `5m30s`; `0s` if it lies in the future.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
-    text(u64::try_from(now.as_second() - since.as_second()).unwrap_or(0))
+    of_seconds(u64::try_from(now.as_second() - since.as_second()).unwrap_or(0))
 }
 
-fn text(seconds: u64) -> String {
+/// A time in seconds, such as `5m30s`.
+pub fn of_seconds(seconds: u64) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
     const DAY: u64 = 24 * HOUR;
@@ -65,7 +66,7 @@ mod tests {
             (86_400 * 41, "41d"),
             (86_400 * 800, "2y70d"),
         ] {
-            assert_eq!(text(seconds), want);
+            assert_eq!(of_seconds(seconds), want);
         }
         assert_eq!(
             age(Timestamp::from_second(5).unwrap(), Timestamp::UNIX_EPOCH),

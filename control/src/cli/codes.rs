@@ -1,5 +1,7 @@
 //! Error codes of commands, each with its runbook.
 
+use dormouse_command::runbooks;
+
 /// The code of an error, printed as `error[DM1203]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -51,7 +53,7 @@ pub const ALL: &[(Code, &str, &str)] = &[
     (Code::NoLog, "DM1305", NO_LOG),
     (Code::NoRevision, "DM1306", NO_REVISION),
     (Code::Rollout, "DM1307", ROLLOUT),
-    (Code::Output, "DM1401", OUTPUT),
+    (Code::Output, runbooks::OUTPUT, runbooks::OUTPUT_TEXT),
 ];
 
 const MANIFEST: &str = "\
@@ -138,13 +140,6 @@ impact   ready pods of the earlier revision go on serving; pods of the newest on
 find out the message has the last failure; dormouse explain app NAME, dormouse events --for app/NAME
 mend     dormouse rollout undo app NAME, or apply a repaired manifest
 ";
-const OUTPUT: &str = "\
-meaning  the output could not be written, or the reply is not of the form that this command expects
-impact   the request was carried out; only its result is not printed
-find out compare the versions of command and server: dormouse --version, curl -g ADDRESS/version
-mend     use the same version on both sides, or -o json
-";
-
 impl Code {
     /// The number, such as `DM1203`.
     pub fn id(self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path, time::Duration};
 
-use dormouse_command::{CommandError, Exit};
+use dormouse_command::{CommandError, Exit, screen_width};
 use futures::{AsyncBufRead, AsyncBufReadExt, Stream, TryStreamExt};
 use http::{Method, Request, header};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -28,6 +28,8 @@ pub struct Context {
     origin: String,
     /// Output of the command, usually stdout.
     pub(super) out: Box<dyn Write + Send>,
+    /// Width of the screen in characters; none: lines are not wrapped.
+    pub width: Option<usize>,
 }
 
 impl Context {
@@ -56,6 +58,7 @@ impl Context {
             namespace,
             origin,
             out,
+            width: screen_width(),
         })
     }
 

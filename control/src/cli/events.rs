@@ -62,7 +62,12 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         rows.sort_by_key(|row| last_seen(&row["object"]));
     }
     let wide = arguments.format.output == Some(OutputFormat::Wide);
-    let mut table = Table::new(wide, arguments.all_namespaces, !arguments.format.no_headers);
+    let mut table = Table::new(
+        wide,
+        arguments.all_namespaces,
+        !arguments.format.no_headers,
+        context.width,
+    );
     table.print(&mut context.out, &reply)?;
     if arguments.watch {
         let revision = reply["metadata"]["resourceVersion"].as_str();

@@ -1,18 +1,24 @@
-//! `dormouse explain`: the reasons for an app's scale and mode, from the running system, and the runbook of a code,
-//! from the binary.
+//! `dormouse explain`: the reasons for an app's scale and mode, from the running system; pods, nodes and wakes, from their objects;
+//! codes and reasons, from the binary.
 
-use std::io::{self, Write};
+mod objects;
+mod reasons;
+mod screen;
 
-use clap::Args;
-use dormouse_command::{CommandError, Exit, OutputFormat, screen_width, wrap, write_value};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use std::io::{self, Write};
 
 use super::Context;
 use super::codes::{self, Code};
-use super::resource::{self, APP};
+use super::resource::{self, APP, EVENT, NODE, POD, encoded};
+use super::wake;
+use clap::Args;
+use dormouse_cluster::decode::closest;
+use dormouse_command::{
+    CommandError, Exit, OutputFormat, REASONS, Reason, runbooks, screen_width, wrap, write_value,
+};
 
-/// Narrowest column of topic names, in characters.
-const MARGIN_MIN: usize = 11;
 /// Width of the left column of a runbook, in characters.
 const RUNBOOK_MARGIN: usize = 9;
 
@@ -21,9 +27,13 @@ const RUNBOOK_MARGIN: usize = 9;
 #[command(after_help = "Examples:
   dormouse explain app web              its scale and mode, with the numbers
   dormouse explain app/web -o json
+  dormouse explain pod web-7c9f         why it is not ready
+  dormouse explain node node-1          its state, and what runs there
+  dormouse explain wake web             the stages of the last wake, and what shortens them
+  dormouse explain NotListening         a reason of an event or a condition; needs no server
   dormouse explain DM1203               the runbook of a code; needs no server")]
 pub struct Arguments {
-    /// app NAME, app/NAME, or a code such as DM1203.
+    /// app, pod, node or wake with a NAME, a reason such as NotListening, or a code such as DM1203.
     #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
     object: Vec<String>,
     /// Output format.
@@ -31,7 +41,7 @@ pub struct Arguments {
     output: Option<OutputFormat>,
 }
 
-/// Prints the runbook of a code, which needs no server; `None` if the argument is not a code.
+/// Prints the text about a code or a reason, which needs no server; `None` if the argument is neither.
 pub(super) fn offline(
     arguments: &Arguments,
     out: &mut dyn Write,
@@ -39,8 +49,7 @@ pub(super) fn offline(
     let [word] = arguments.object.as_slice() else {
         return Ok(None);
     };
-    if let Some(text) = codes::runbook(word) {
-        writeln!(out, "{}", word.to_uppercase())?;
+    if let Some(text) = text_of(word) {
         for line in text.lines() {
             write_hanging(out, line)?;
         }
@@ -51,7 +60,9 @@ pub(super) fn offline(
         && !digits.is_empty()
         && digits.chars().all(|c| c.is_ascii_digit())
     {
-        let known: Vec<&str> = codes::ALL.iter().map(|(_, id, _)| *id).collect();
+        let known = codes::ALL.iter().map(|(_, id, _)| *id);
+        let drops = REASONS.iter().map(|drop| drop.code);
+        let known: Vec<&str> = known.chain(runbooks::codes()).chain(drops).collect();
         let message = format!("there is no code {word}");
         let error = CommandError::new(
             Code::Kind,
@@ -68,34 +79,104 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
     if let Some(exit) = offline(&arguments, &mut context.out)? {
         return Ok(exit);
     }
-    let (resource, names) = resource::objects(&arguments.object)?;
-    let usage = |message: String| {
-        CommandError::new(
-            Code::Kind,
-            Exit::Usage,
-            message,
-            "dormouse explain app NAME",
-        )
+    let explanation = match wake_of(&arguments.object) {
+        Some(name) => wake::explanation(name, context).await?,
+        None => of_object(&arguments.object, context).await?,
     };
-    let [name] = names.as_slice() else {
-        return Err(usage("cannot explain: which app?".to_owned()));
-    };
-    if resource != APP {
-        return Err(usage(format!(
-            "cannot explain a {}: only apps are explained",
-            resource.singular
-        )));
-    }
-    let path = format!("{}/explain", APP.path_of(&context.namespace, name));
-    let action = format!("explain app {}/{name}", context.namespace);
-    let explanation = context.get(&path, &action).await?;
     if let Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) = arguments.output {
         write_value(&mut context.out, &explanation, format)?;
     } else {
-        let text = render(&explanation, screen_width());
+        let text = screen::render(&explanation, context.width);
         context.out.write_all(text.as_bytes())?;
     }
     Ok(Exit::Yes)
+}
+
+/// The NAME of `wake NAME` or `wake/NAME`.
+fn wake_of(words: &[String]) -> Option<&str> {
+    match words {
+        [noun, name] if ["wake", "wakes"].contains(&noun.as_str()) => Some(name),
+        [word] => word
+            .strip_prefix("wake/")
+            .or_else(|| word.strip_prefix("wakes/")),
+        _ => None,
+    }
+}
+
+/// The explanation of an app, by the server, or of a pod or node, from its object.
+async fn of_object(words: &[String], context: &Context) -> Result<Value, CommandError> {
+    let usage = |message: &str| {
+        let hint = "dormouse explain app NAME";
+        CommandError::new(Code::Kind, Exit::Usage, message, hint)
+    };
+    let (resource, names) = match (words, resource::objects(words)) {
+        (_, Ok(found)) => found,
+        ([word], Err(_)) if !word.contains('/') => {
+            let message = format!("cannot explain {word:?}: it is no resource, code or reason");
+            let known: Vec<&str> = reasons::REASONS.iter().map(|reason| reason.name).collect();
+            let error = usage(&message);
+            return Err(match closest(word, &known) {
+                Some(name) => error.note(format!("did you mean {name}?")),
+                None => error,
+            });
+        }
+        (_, Err(error)) => return Err(error),
+    };
+    let [name] = names.as_slice() else {
+        return Err(usage(&format!(
+            "cannot explain: which {}?",
+            resource.singular
+        )));
+    };
+    let path = resource.path_of(&context.namespace, name);
+    let action = format!("explain {} {name}", resource.singular);
+    if resource == APP {
+        return context.get(&format!("{path}/explain"), &action).await;
+    }
+    if resource != POD && resource != NODE {
+        let message = format!(
+            "cannot explain {} {name}: apps, pods, nodes and wakes are explained",
+            resource.singular
+        );
+        return Err(usage(&message));
+    }
+    let object = context.get(&path, &action).await?;
+    let fields = encoded(&format!("involvedObject.name={name}"));
+    let namespace = Some(context.namespace.as_str()).filter(|_| resource.namespaced);
+    let events = format!("{}?fieldSelector={fields}", EVENT.path(namespace));
+    let events = context.get(&events, "list events").await?;
+    if resource == POD {
+        return Ok(objects::pod(&object, &events, Timestamp::now()));
+    }
+    let fields = encoded(&format!("spec.nodeName={name}"));
+    let pods = format!("{}?fieldSelector={fields}", POD.path(None));
+    let pods = context.get(&pods, "list the node's pods").await?;
+    Ok(objects::node(&object, &pods, &events, Timestamp::now()))
+}
+
+/// The text about a code of either program, or about a reason of an event or a condition.
+fn text_of(word: &str) -> Option<String> {
+    let code = word.to_uppercase();
+    if let Some(text) = codes::runbook(word).or_else(|| runbooks::runbook(word)) {
+        return Some(format!("{code}\n{text}"));
+    }
+    if let Some(drop) = Reason::of_code(word) {
+        let Reason {
+            kind,
+            name,
+            meaning,
+            next,
+            ..
+        } = drop;
+        return Some(format!(
+            "{code}\nmeaning  a node {kind} a packet ({name}): {meaning}\nfind out dormouse-agent get drops, on the node\nmend     {next}\n"
+        ));
+    }
+    let reason = reasons::find(word)?;
+    Some(format!(
+        "{}\nmeaning  {}\nmend     {}\n",
+        reason.name, reason.meaning, reason.mend
+    ))
 }
 
 /// Writes a line of a runbook: its part is in the left column.
@@ -104,90 +185,88 @@ fn write_hanging(out: &mut dyn Write, line: &str) -> io::Result<()> {
     let width = screen_width().map(|width| width.saturating_sub(RUNBOOK_MARGIN));
     for (number, text) in wrap(text, width).iter().enumerate() {
         let part = if number == 0 { part } else { "" };
-        writeln!(out, "{part:<RUNBOOK_MARGIN$}{text}")?;
+        writeln!(
+            out,
+            "{}",
+            format!("{part:<RUNBOOK_MARGIN$}{text}").trim_end()
+        )?;
     }
     Ok(())
 }
 
-/// The explanation as text: topic names in the left column, their lines aligned in the right one, wrapped to the screen's width.
-fn render(explanation: &Value, screen: Option<usize>) -> String {
-    let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let subject = string(&explanation["subject"]);
-    let subject = subject
-        .split_once('/')
-        .map_or(subject.as_str(), |(_, rest)| rest)
-        .to_owned();
-    let mut paragraphs = vec![(subject, vec![string(&explanation["summary"])])];
-    for topic in explanation["topics"].as_array().into_iter().flatten() {
-        let lines = topic["lines"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(string)
-            .collect();
-        paragraphs.push((string(&topic["name"]), lines));
-    }
-    let margin = paragraphs
-        .iter()
-        .map(|(name, _)| name.chars().count() + 3)
-        .max()
-        .unwrap_or(0)
-        .max(MARGIN_MIN);
-    let mut text = String::new();
-    for (name, lines) in &paragraphs {
-        let width = screen.map(|screen| screen.saturating_sub(margin));
-        let lines = lines.iter().flat_map(|line| wrap(line, width));
-        for (index, line) in lines.enumerate() {
-            let name = if index == 0 { name.as_str() } else { "" };
-            text.push_str(format!("{name:<margin$}{line}").trim_end());
-            text.push('\n');
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
 
     use super::*;
 
+    /// What `explain` prints without a server.
+    fn explain(word: &str) -> (Result<Option<Exit>, Exit>, String) {
+        let mut out = Vec::new();
+        let arguments = Arguments {
+            object: vec![word.to_owned()],
+            output: None,
+        };
+        let ended = offline(&arguments, &mut out).map_err(|error| error.exit);
+        (ended, String::from_utf8(out).unwrap())
+    }
+
+    /// The codes in the source texts of a folder, except in tests.
+    fn codes_in(folder: &Path, codes: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                let name = path.file_name().unwrap();
+                if name != "tests" && name != "target" {
+                    codes_in(&path, codes);
+                }
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = fs::read_to_string(path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap();
+                let quoted = code.split('"').skip(1).step_by(2);
+                let is_code = |text: &&str| {
+                    text.strip_prefix("DM").is_some_and(|digits| {
+                        digits.len() == 4 && digits.chars().all(|c| c.is_ascii_digit())
+                    })
+                };
+                codes.extend(quoted.filter(is_code).map(str::to_owned));
+            }
+        }
+    }
+
     #[test]
-    fn topics_are_in_the_left_column_and_their_lines_are_aligned() {
-        let explanation = json!({
-            "subject": "app/shop/web", "summary": "awake, 2 ready of 2 wanted",
-            "topics": [{"name": "scale", "lines": ["want 2 = min", "no panic"]}, {"name": "mode", "lines": ["proxy"]}],
-        });
-        let want = "\
-shop/web   awake, 2 ready of 2 wanted
-scale      want 2 = min
-           no panic
-mode       proxy
-";
-        assert_eq!(render(&explanation, None), want);
-        let narrow = "\
-shop/web   awake, 2 ready of 2
-           wanted
-scale      want 2 = min
-           no panic
-mode       proxy
-";
-        assert_eq!(render(&explanation, Some(31)), narrow);
+    fn every_code_in_the_sources_of_both_programs_is_explained() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut codes = BTreeSet::new();
+        for folder in ["control", "agent", "cni"] {
+            codes_in(&root.join(folder), &mut codes);
+        }
+        assert!(codes.len() > 35, "{codes:?}");
+        // What an unlisted code would have.
+        codes.remove("DM0000");
+        for code in codes {
+            let (ended, text) = explain(&code);
+            assert_eq!(ended, Ok(Some(Exit::Yes)), "{code}");
+            let has = |part: &str| text.lines().any(|line| line.starts_with(part));
+            assert!(has(&code) && has("meaning") && has("mend"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_reason_needs_no_server_and_a_wrong_one_is_guessed() {
+        let (ended, text) = explain("notlistening");
+        assert_eq!(ended, Ok(Some(Exit::Yes)));
+        assert!(
+            text.starts_with("NotListening\nmeaning  the process runs"),
+            "{text}"
+        );
+        assert_eq!(explain("NotListenin").0, Ok(None));
     }
 
     #[test]
     fn the_runbook_of_a_code_needs_no_server() {
-        let explain = |word: &str| {
-            let mut out = Vec::new();
-            let arguments = Arguments {
-                object: vec![word.to_owned()],
-                output: None,
-            };
-            (
-                offline(&arguments, &mut out).map_err(|error| error.exit),
-                String::from_utf8(out).unwrap(),
-            )
-        };
         let (exit, text) = explain("dm1203");
         assert_eq!(exit, Ok(Some(Exit::Yes)));
         assert!(

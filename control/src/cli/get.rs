@@ -120,7 +120,12 @@ async fn print_tables(
     let resource = selection.resource;
     let namespaces = arguments.all_namespaces && resource.namespaced;
     let wide = arguments.format.output == Some(OutputFormat::Wide);
-    let mut table = Table::new(wide, namespaces, !arguments.format.no_headers);
+    let mut table = Table::new(
+        wide,
+        namespaces,
+        !arguments.format.no_headers,
+        context.width,
+    );
     for name in &selection.names {
         let (path, action) = (selection.path(name), selection.action(name));
         let reply = context.get_table(&path, &action).await?;

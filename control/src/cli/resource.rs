@@ -42,6 +42,16 @@ pub(super) const POD: Resource = Resource {
     namespaced: true,
 };
 
+pub(super) const NODE: Resource = Resource {
+    singular: "node",
+    plural: "nodes",
+    short: "no",
+    kind: "Node",
+    api_version: "v1",
+    base: CORE,
+    namespaced: false,
+};
+
 pub(super) const REVISION: Resource = Resource {
     singular: "revision",
     plural: "revisions",
@@ -62,21 +72,7 @@ pub(super) const EVENT: Resource = Resource {
     namespaced: true,
 };
 
-const RESOURCES: [Resource; 5] = [
-    APP,
-    REVISION,
-    POD,
-    Resource {
-        singular: "node",
-        plural: "nodes",
-        short: "no",
-        kind: "Node",
-        api_version: "v1",
-        base: CORE,
-        namespaced: false,
-    },
-    EVENT,
-];
+const RESOURCES: [Resource; 5] = [APP, REVISION, POD, NODE, EVENT];
 
 impl Resource {
     /// Parses a singular, plural or short name.

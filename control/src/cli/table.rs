@@ -22,13 +22,14 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(wide: bool, namespaces: bool, headings: bool) -> Self {
+    /// An empty table for a screen of this width; none: each row is one line.
+    pub(super) fn new(wide: bool, namespaces: bool, headings: bool, width: Option<usize>) -> Self {
         Self {
             wide,
             namespaces,
             headings,
             shown: Vec::new(),
-            columns: Columns::for_screen(),
+            columns: Columns::for_width(width),
         }
     }
 

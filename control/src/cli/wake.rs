@@ -1,9 +1,10 @@
 //! `dormouse wake timeline`: the stages of a wake, as numbers and as bars.
 
+mod meaning;
 mod timeline;
 
 use clap::{Args, Subcommand};
-use dormouse_command::{CommandError, Exit, OutputFormat, screen_width, write_value};
+use dormouse_command::{CommandError, Exit, OutputFormat, write_value};
 use serde_json::Value;
 
 use super::Context;
@@ -41,16 +42,39 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
         None => (context.namespace.clone(), timeline.app.clone()),
     };
-    let path = format!("{}/wakes", APP.path_of(&namespace, &name));
-    let action = format!("read the wakes of app {namespace}/{name}");
-    let wakes = context.get(&path, &action).await?;
+    let wakes = list(&namespace, &name, context).await?;
     if let Some(format @ (OutputFormat::Json | OutputFormat::Yaml)) = timeline.output {
         write_value(&mut context.out, &wakes, format)?;
         return Ok(Exit::Yes);
     }
-    let mut wakes: Vec<Value> = wakes["items"]
+    let wakes = in_order(&wakes, &namespace, &name)?;
+    for wake in &wakes[wakes.len().saturating_sub(timeline.last.max(1))..] {
+        context
+            .out
+            .write_all(timeline::render(wake, context.width).as_bytes())?;
+    }
+    Ok(Exit::Yes)
+}
+
+/// The explanation of an app's last wake.
+pub(super) async fn explanation(name: &str, context: &Context) -> Result<Value, CommandError> {
+    let namespace = &context.namespace;
+    let wakes = list(namespace, name, context).await?;
+    let wakes = in_order(&wakes, namespace, name)?;
+    Ok(wakes.last().map(meaning::explanation).unwrap_or_default())
+}
+
+async fn list(namespace: &str, name: &str, context: &Context) -> Result<Value, CommandError> {
+    let path = format!("{}/wakes", APP.path_of(namespace, name));
+    let action = format!("read the wakes of app {namespace}/{name}");
+    context.get(&path, &action).await
+}
+
+/// The wakes of a list, the latest last; an error if there is none.
+fn in_order(list: &Value, namespace: &str, name: &str) -> Result<Vec<Value>, CommandError> {
+    let mut wakes: Vec<Value> = list["items"]
         .as_array()
-        .or(wakes.as_array())
+        .or(list.as_array())
         .cloned()
         .unwrap_or_default();
     wakes.sort_by_key(timeline::start_ns);
@@ -63,10 +87,5 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
             "send it a request while it sleeps",
         ));
     }
-    for wake in &wakes[wakes.len().saturating_sub(timeline.last.max(1))..] {
-        context
-            .out
-            .write_all(timeline::render(wake, screen_width()).as_bytes())?;
-    }
-    Ok(Exit::Yes)
+    Ok(wakes)
 }

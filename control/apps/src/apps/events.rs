@@ -139,8 +139,6 @@ impl Apps {
             if short || self.seconds.is_multiple_of(every) {
                 record.decide(turn.now);
                 record.reconcile(turn.now);
-                let metrics = &self.shared.metrics;
-                metrics.decided(record.decision.as_ref(), before.0, record.want);
             }
             let template = &record.template;
             let stable = |member: &Member| {

@@ -1,5 +1,6 @@
 //! The controller with a model of its environment, which executes the actions in any order.
 
+mod decisions;
 mod limits;
 mod planner;
 mod rollout;

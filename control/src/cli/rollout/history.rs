@@ -44,13 +44,7 @@ pub(super) async fn run(
     let headings = ["REVISION", "STATE", "IMAGE", "COMMAND"].map(str::to_owned);
     let rows = all.iter().map(|revision| row(revision, &app));
     let lines: Vec<Vec<String>> = [headings.to_vec()].into_iter().chain(rows).collect();
-    let mut columns = Columns::default();
-    for line in &lines {
-        columns.fit(line);
-    }
-    for line in &lines {
-        columns.write(&mut context.out, line)?;
-    }
+    Columns::for_width(context.width).write_all(&mut context.out, &lines)?;
     Ok(Exit::Yes)
 }
 

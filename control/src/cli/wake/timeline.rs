@@ -12,12 +12,12 @@ const NUMBERS_WIDTH: usize = 32;
 const CHAIN: [&str; 6] = ["decide", "place", "wire", "start", "ready", "first byte"];
 
 /// One stage of a wake.
-struct Stage {
-    name: String,
+pub(super) struct Stage {
+    pub(super) name: String,
     /// Its end, in milliseconds since the first packet; none: it was not recorded.
-    at_ms: Option<f64>,
+    pub(super) at_ms: Option<f64>,
     /// Its duration in milliseconds; none: its begin is not known.
-    took_ms: Option<f64>,
+    pub(super) took_ms: Option<f64>,
 }
 
 /// The start of a wake, in nanoseconds since boot.
@@ -51,10 +51,7 @@ pub(super) fn render(wake: &Value, screen: Option<usize>) -> String {
     let reason = wake["reason"]
         .as_str()
         .map(|reason| format!("reason: {reason}"));
-    let next = format!(
-        "{}next: dormouse explain app {app}",
-        slowest(&stages, total)
-    );
+    let next = format!("{}next: dormouse explain app {app}", share(&stages, total));
     let mut lines = wrap(&heading, screen);
     lines.push("STAGE         AT ms   TOOK ms".to_owned());
     lines.extend(rows);
@@ -69,7 +66,7 @@ fn part(wake: &Value, name: &str, text: impl Fn(&str) -> String) -> String {
 }
 
 /// How the wake ended, and where.
-fn end(wake: &Value, stages: &[Stage]) -> String {
+pub(super) fn end(wake: &Value, stages: &[Stage]) -> String {
     let ms = wake["endedMs"].as_f64().unwrap_or_default();
     let first_byte = stages.iter().find(|stage| stage.name == "first byte");
     let first_byte = first_byte.and_then(|stage| stage.at_ms);
@@ -109,15 +106,22 @@ fn row(stage: &Stage, total: f64, bar_width: usize) -> String {
 }
 
 /// The stage with the longest known duration.
-fn slowest(stages: &[Stage], total: f64) -> String {
-    let known = stages
-        .iter()
-        .filter_map(|stage| Some((stage, stage.took_ms?)));
-    let Some((slowest, took)) = known.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+pub(super) fn slowest(stages: &[Stage]) -> Option<&Stage> {
+    let known = stages.iter().filter(|stage| stage.took_ms.is_some());
+    known.max_by(|a, b| {
+        a.took_ms
+            .unwrap_or(0.0)
+            .total_cmp(&b.took_ms.unwrap_or(0.0))
+    })
+}
+
+/// The slowest stage with its share of the wake, before the next command.
+fn share(stages: &[Stage], total: f64) -> String {
+    let Some(slowest) = slowest(stages) else {
         return String::new();
     };
     let share = if total > 0.0 {
-        took / total * 100.0
+        slowest.took_ms.unwrap_or(0.0) / total * 100.0
     } else {
         0.0
     };
@@ -125,7 +129,7 @@ fn slowest(stages: &[Stage], total: f64) -> String {
 }
 
 /// The recorded stages in order of time, each missing one before that which follows it.
-fn stages(wake: &Value) -> Vec<Stage> {
+pub(super) fn stages(wake: &Value) -> Vec<Stage> {
     let all = wake["stages"].as_array().into_iter().flatten();
     let timed =
         all.filter_map(|stage| Some((stage["name"].as_str()?.to_owned(), stage["ms"].as_f64()?)));
