@@ -5,6 +5,7 @@ pub mod age;
 mod discovery;
 mod failure;
 mod fields;
+mod health;
 mod kind;
 mod log;
 mod negotiate;
@@ -31,6 +32,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use tokio_util::sync::CancellationToken;
 
 use crate::listen::Clients;
+use crate::readiness::Checks;
 use failure::Failure;
 use kind::Kind;
 
@@ -55,6 +57,8 @@ pub struct Config {
     pub insight: Arc<dyn Insight>,
     /// The nodes, which have the pods' logs.
     pub fleet: dormouse_fleet::Handle,
+    /// The checks of `/readyz`.
+    pub checks: Checks,
 }
 
 /// The state shared by all requests.
@@ -63,6 +67,7 @@ struct Api {
     claims: Claims,
     insight: Arc<dyn Insight>,
     fleet: dormouse_fleet::Handle,
+    checks: Checks,
     /// Ends the watches: a graceful shutdown waits for all responses.
     shutdown: CancellationToken,
 }
@@ -78,6 +83,7 @@ pub async fn serve(
         client: config.client,
         insight: config.insight,
         fleet: config.fleet,
+        checks: config.checks,
         shutdown: shutdown.clone(),
     });
     axum::serve(Clients(incoming), router(api))
@@ -93,6 +99,7 @@ fn router(api: Arc<Api>) -> Router {
     let pod = format!("{}/namespaces/{{namespace}}/pods/{{name}}", Pod::BASE);
     Router::new()
         .merge(discovery::routes())
+        .merge(health::routes())
         .merge(openapi::routes())
         .merge(namespaced::<App>())
         .merge(namespaced::<Revision>())

@@ -8,4 +8,5 @@ mod descriptors;
 mod flags;
 mod listen;
 pub mod metrics;
+pub mod readiness;
 pub mod up;

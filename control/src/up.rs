@@ -1,6 +1,7 @@
 //! `dormouse up`: the roles of the control plane in one process. All listeners are bound first, then the store starts, and
 //! the epoch of the fleet is taken last: only a control plane that can run takes over from another.
 
+mod checks;
 mod connect;
 mod listeners;
 mod options;
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::descriptors::{self, ACTIVATOR_PARTS, CONTROL_PARTS, STORE_PARTS};
+use crate::readiness::Checks;
 use crate::{api, listen, metrics};
 use connect::{connect, lazy};
 use listeners::Listeners;
@@ -53,6 +55,7 @@ struct Roles {
     /// Ends the other roles.
     shutdown: CancellationToken,
     registry: Registry,
+    checks: Checks,
     /// Limit of the API's clients, of the nodes, of the store's clients, of the activator's, of its connections to pods, and of the
     /// ports of apps.
     connections_max: usize,
@@ -71,13 +74,18 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         drain,
         shutdown: CancellationToken::new(),
         registry: Registry::default(),
+        checks: Checks::default(),
         connections_max,
     };
     let listeners = Listeners::bind(&roles.options).await?;
     let client = roles.store(listeners.store).await?;
     let scheduler = roles.scheduler(&client, listeners.scheduler)?;
     let controller = roles.controller(&ranges, &client, scheduler).await?;
-    let activator = roles.serve_activators(controller.hub, listeners.activators);
+    let activator = roles.serve_activators(controller.hub.clone(), listeners.activators);
+    let (hub, checked) = (controller.hub, activator.clone());
+    roles.checks.add("activator", move || {
+        std::future::ready(checks::activator(&hub, checked.as_ref()))
+    });
     let fleet = controller.fleet.clone();
     roles.serve_fleet(fleet, listeners.fleet, activator.clone());
     let config = api::Config {
@@ -85,6 +93,7 @@ pub async fn run(options: Options, drain: CancellationToken) -> Result<()> {
         ranges,
         insight: Arc::new(ControllerInsight(controller.apps)),
         fleet: controller.fleet,
+        checks: std::mem::take(&mut roles.checks),
     };
     roles.serve_api(config, listeners.api);
     roles.serve_metrics(listeners.metrics, activator);
@@ -132,7 +141,11 @@ impl Roles {
     async fn store(&mut self, listener: Option<TcpListener>) -> Result<Client> {
         let Some(listener) = listener else {
             let url = self.options.store.clone();
-            return connect(&url.unwrap_or_else(|| self.options.url(STORE_PORT))).await;
+            let client = connect(&url.unwrap_or_else(|| self.options.url(STORE_PORT))).await?;
+            let checked = client.clone();
+            self.checks
+                .add("store", move || checks::store(checked.clone(), None));
+            return Ok(client);
         };
         ensure!(
             self.options.store.is_none(),
@@ -160,6 +173,11 @@ impl Roles {
         let server = server.context("store failed")?;
         let client = Client::over(channel::in_process(server.in_process()));
         let client = client.await.context("failed to call the store")?;
+        let checked = (client.clone(), store.clone());
+        self.checks.add("store", move || {
+            let (client, store) = checked.clone();
+            checks::store(client, Some(store))
+        });
         self.running.spawn(async move {
             server.run().await.context("store failed")?;
             store
@@ -171,6 +189,18 @@ impl Roles {
 
     /// A channel to the scheduler, and the scheduler unless it is external: its calls wait until it runs.
     fn scheduler(
+        &mut self,
+        client: &Client,
+        listener: Option<TcpListener>,
+    ) -> Result<(Channel, Option<Standby>)> {
+        let (channel, standby) = self.scheduler_channel(client, listener)?;
+        let checked = channel.clone();
+        self.checks
+            .add("scheduler", move || checks::scheduler(checked.clone()));
+        Ok((channel, standby))
+    }
+
+    fn scheduler_channel(
         &self,
         client: &Client,
         listener: Option<TcpListener>,
@@ -248,6 +278,9 @@ impl Roles {
         };
         let (apps, controller) = dormouse_apps::start(config, parts, self.shutdown.clone());
         apps.register(&mut self.registry);
+        let checked = apps.clone();
+        self.checks
+            .add("apps", move || checks::apps(checked.clone()));
         let shutdown = self.shutdown.clone();
         self.running.spawn(async move {
             controller.await;
@@ -283,6 +316,11 @@ impl Roles {
         activator: Option<dormouse_activator::Handle>,
     ) {
         let incoming = Incoming::new(listener, self.connections_max);
+        if let Ok(address) = incoming.local_addr() {
+            let checked = fleet.clone();
+            self.checks
+                .add("fleet", move || checks::fleet(checked.clone(), address));
+        }
         let shutdown = self.shutdown.clone();
         self.running.spawn(async move {
             if let Some(activator) = activator {

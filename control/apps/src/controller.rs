@@ -18,7 +18,7 @@ use dormouse_fleet::{Boottime, Handle as Fleet, root};
 use dormouse_scheduler::SchedulerClient;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +59,7 @@ pub struct Parts {
 #[derive(Clone)]
 pub struct Handle {
     core: Arc<Core>,
+    checks: mpsc::Sender<oneshot::Sender<()>>,
 }
 
 /// The controller: its handle, and its loops, which end with `shutdown` or when the stream of changes ends.
@@ -79,8 +80,10 @@ pub fn start(
     let shared = Arc::new(Shared::new(config, Shards::of_machine(), seed));
     let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
     let core = Arc::new(Core::new(shared, actuator));
+    let (checks, checked) = mpsc::channel(1);
     let dispatcher = Dispatcher {
         core: Arc::clone(&core),
+        checks: checked,
         dispatch,
         hub: parts.hub,
         changes: parts.changes,
@@ -92,7 +95,7 @@ pub fn start(
     let running = async move {
         shutdown.run_until_cancelled(dispatcher.run()).await;
     };
-    (Handle { core }, running)
+    (Handle { core, checks }, running)
 }
 
 /// Receives everything, and passes it on.
@@ -104,6 +107,7 @@ struct Dispatcher {
     fleet_events: mpsc::Receiver<root::Event>,
     link_events: mpsc::Receiver<link::Event>,
     outcomes: mpsc::Receiver<Input>,
+    checks: mpsc::Receiver<oneshot::Sender<()>>,
     overdue: Duration,
 }
 
@@ -143,6 +147,11 @@ impl Dispatcher {
                     continue;
                 }
                 () = self.core.wakes_wait() => continue,
+                Some(check) = self.checks.recv() => {
+                    // It may have timed out.
+                    let _ = check.send(());
+                    continue;
+                }
                 () = &mut overdue, if !overdue.is_elapsed() => Input::NodesOverdue,
             };
             for (shard, event) in self.take(input) {
@@ -219,6 +228,12 @@ impl Handle {
             wakes.collect::<Vec<_>>()
         })?;
         Some(json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeList", "items": items}))
+    }
+
+    /// Resolves once the controller has the list of the cluster, and its loop passes events on to all shards; false: it has ended.
+    pub async fn check(&self) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.checks.send(answer).await.is_ok() && answered.await.is_ok()
     }
 
     /// Registers the metrics of apps.

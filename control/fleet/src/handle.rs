@@ -146,6 +146,12 @@ impl Handle {
         self.shared.logs.runs(node, request).await
     }
 
+    /// Whether the store has confirmed the epoch lately. Otherwise nodes are sent nothing, and get no leases.
+    pub fn is_confirmed(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.root.is_confirmed(Boottime::now())
+    }
+
     /// The number of nodes with an open stream.
     pub fn streams(&self) -> usize {
         self.shared.state.lock().root.streams()

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::binder::{self, Outcome};
 use crate::nodes::FitError;
 use crate::proto::scheduler_server::{Scheduler, SchedulerServer};
-use crate::proto::{PlaceReply, PlaceRequest};
+use crate::proto::{CheckReply, CheckRequest, PlaceReply, PlaceRequest};
 use crate::state::State;
 
 /// Queued `Place` calls; further ones wait in their connections.
@@ -36,10 +36,15 @@ pub enum ServeError {
     Grpc(#[source] tonic::transport::Error),
 }
 
-/// One `Place` call.
-struct Call {
-    pod: Pod,
-    reply: oneshot::Sender<Result<String, FitError>>,
+/// A call that the loop answers.
+enum Call {
+    Place {
+        pod: Box<Pod>,
+        reply: oneshot::Sender<Result<String, FitError>>,
+    },
+    Check {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// Serves until `shutdown`: gRPC on `listener`, and bindings for the pods in the store without a node.
@@ -137,15 +142,24 @@ impl Owner {
                     Some(batch) => self.apply(&batch),
                     None => return,
                 },
-                Some(Call { pod, reply }) = calls.recv(), if self.listed => {
-                    // The caller may have timed out: the pod is then assumed until it expires.
-                    drop(reply.send(self.state.place(now_ms(), &pod.key(), &pod)));
-                }
+                Some(call) = calls.recv(), if self.listed => self.answer(call),
                 Some(outcome) = self.finished.recv() => self.finish(&outcome),
                 _ = expiry.tick() => self.state.expire_assumed(now_ms()),
             }
             if self.listed {
                 self.start_bindings();
+            }
+        }
+    }
+
+    /// Answers a call. Its caller may have timed out: a pod that was placed for it is then assumed until it expires.
+    fn answer(&mut self, call: Call) {
+        match call {
+            Call::Place { pod, reply } => {
+                drop(reply.send(self.state.place(now_ms(), &pod.key(), &pod)));
+            }
+            Call::Check { reply } => {
+                let _ = reply.send(());
             }
         }
     }
@@ -181,6 +195,17 @@ struct Service {
     calls: mpsc::Sender<Call>,
 }
 
+impl Service {
+    /// Sends a call to the loop; returns its answer.
+    async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Result<T, Status> {
+        let closed = || Status::unavailable("the scheduler is shutting down");
+        let (reply, answer) = oneshot::channel();
+        let sent = self.calls.send(call(reply)).await;
+        sent.map_err(|_closed| closed())?;
+        answer.await.map_err(|_closed| closed())
+    }
+}
+
 #[tonic::async_trait]
 impl Scheduler for Service {
     async fn place(&self, request: Request<PlaceRequest>) -> Result<Response<PlaceReply>, Status> {
@@ -191,14 +216,14 @@ impl Scheduler for Service {
                 "the pod has no name or no namespace",
             ));
         }
-        let (reply, placed) = oneshot::channel();
-        let closed = || Status::unavailable("the scheduler is shutting down");
-        self.calls
-            .send(Call { pod, reply })
-            .await
-            .map_err(|_closed| closed())?;
-        let placed = placed.await.map_err(|_closed| closed())?;
+        let pod = Box::new(pod);
+        let placed = self.call(|reply| Call::Place { pod, reply }).await?;
         Ok(Response::new(place_reply(placed, boottime_ns())))
+    }
+
+    async fn check(&self, _request: Request<CheckRequest>) -> Result<Response<CheckReply>, Status> {
+        self.call(|reply| Call::Check { reply }).await?;
+        Ok(Response::new(CheckReply {}))
     }
 }
 

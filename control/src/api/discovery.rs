@@ -27,9 +27,6 @@ const KUBERNETES_VERSION: (&str, &str) = ("1", "36");
 
 pub(super) fn routes() -> Router<Arc<Api>> {
     Router::new()
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/livez", get(|| async { "ok" }))
-        .route("/readyz", get(|| async { "ok" }))
         .route("/version", get(|| async { Json(version()) }))
         .route("/api", get(|| async { Json(core_versions()) }))
         .route("/apis", get(|| async { Json(groups()) }))

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use dormouse::api::{self, Insight};
+use dormouse::readiness::Checks;
 use dormouse_cluster::Client;
 use dormouse_fleet::proto::NodeConfig;
 use dormouse_fleet::{Incoming, ServerConfig};
@@ -69,6 +70,7 @@ impl World {
             ranges: vec!["fd00:10::/108".parse().unwrap()],
             insight: Arc::new(FixedInsight),
             fleet: fleet.clone(),
+            checks: Checks::default(),
         };
         tokio::spawn(api::serve(
             Incoming::new(listener, 1_000),

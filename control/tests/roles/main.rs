@@ -9,5 +9,6 @@
 mod activator;
 mod control;
 mod node;
+mod readiness;
 mod sick;
 mod world;

@@ -79,13 +79,17 @@ impl World {
 
     /// `dormouse up` with its state in `folder` below the world's.
     pub(crate) fn up(&self, folder: &str, more: &[&str]) -> Child {
+        self.up_command(folder, more).spawn().unwrap()
+    }
+
+    pub(crate) fn up_command(&self, folder: &str, more: &[&str]) -> Command {
         let mut command = dormouse(&["up", "--acting-prefix", ACTING_PREFIX]);
         command
             .args(["--node-lease", "2s", "--scale-to-zero-grace", "1s"])
             .arg("--data-dir")
             .arg(self.folder.path().join(folder))
             .args(more);
-        command.spawn().unwrap()
+        command
     }
 
     /// `dormouse up` without an activator, as soon as it responds.
