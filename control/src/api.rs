@@ -24,7 +24,7 @@ use std::{io, sync::Arc};
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    routing::{MethodRouter, get},
+    routing::{MethodRouter, get, post},
 };
 use dormouse_cluster::{App, Client, Revision, VipRange, claim::Claims};
 use dormouse_fleet::Incoming;
@@ -111,6 +111,7 @@ fn router(api: Arc<Api>) -> Router {
         .route(&format!("{app}/logs"), get(log::list))
         .route(&format!("{app}/scale"), scale)
         .route(&format!("{pod}/log"), get(log::read))
+        .route(&format!("{pod}/eviction"), post(write::evict::evict))
         .fallback(|| async { Failure::no_such_path() })
         .method_not_allowed_fallback(|| async { Failure::method_not_allowed() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -60,11 +60,15 @@ fn groups() -> Value {
 
 fn core_resources() -> Value {
     let log = json!({"name": "pods/log", "singularName": "", "namespaced": true, "kind": "Pod", "verbs": ["get"]});
+    let eviction = json!({
+        "name": "pods/eviction", "singularName": "", "namespaced": true, "group": "policy", "version": "v1",
+        "kind": "Eviction", "verbs": ["create"],
+    });
     resources(
         "v1",
         &[
             resource::<Pod>(),
-            vec![log],
+            vec![log, eviction],
             resource::<Node>(),
             resource::<Event>(),
         ],

@@ -1,6 +1,8 @@
 //! Write requests: create, replace, patch and delete. Every object is decoded strictly and validated before it is stored.
 
 mod draft;
+pub(super) mod evict;
+mod protobuf;
 mod request;
 pub(super) mod scale;
 
@@ -24,14 +26,14 @@ use request::WriteRequest;
 const ATTEMPTS_MAX: u32 = 16;
 
 /// The body of a delete request.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct DeleteOptions {
     preconditions: Preconditions,
     dry_run: Vec<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Preconditions {
     uid: Option<String>,
@@ -145,6 +147,9 @@ fn success<K: Kind>(object: &K) -> Value {
 fn delete_options(request: &WriteRequest) -> Result<DeleteOptions, Failure> {
     if request.body.is_empty() {
         return Ok(DeleteOptions::default());
+    }
+    if request.is_protobuf() {
+        return protobuf::delete_options(&request.body);
     }
     serde_json::from_value(request.json()?).map_err(|error| {
         Failure::bad_request(format!("cannot decode the body as DeleteOptions: {error}"))

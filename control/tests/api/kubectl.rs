@@ -2,7 +2,11 @@
 
 use std::process::{Output, Stdio};
 
+use std::time::Duration;
+
 use crate::world::World;
+use dormouse_cluster::{Guard, Key};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::{io::AsyncWriteExt, process::Command};
 
 const APP: &str = "\
@@ -177,6 +181,58 @@ async fn kubectl_scales_an_app_and_cordons_a_node() {
     assert!(run("get nodes", "").await.contains("SchedulingDisabled"));
     run("uncordon node-1", "").await;
     assert!(!run("get nodes", "").await.contains("SchedulingDisabled"));
+}
+
+#[tokio::test]
+async fn kubectl_drains_a_node() {
+    let (world, cache) = (World::start().await, tempfile::tempdir().unwrap());
+    let run = async |words: &str, stdin: &str| {
+        let output = kubectl(&world, &cache, words, stdin).await;
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "kubectl {words}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let objects = "\
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: of-an-app
+  ownerReferences: [{apiVersion: dormouse.dev/v1alpha1, kind: App, name: docs, uid: u1, controller: true}]
+spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: alone}
+spec: {nodeName: node-1, containers: [{name: app, command: [/bin/true]}]}
+";
+    run("create -f -", objects).await;
+    let drained = async {
+        let text = run("drain node-1 --force --timeout=60s", "").await;
+        assert!(text.contains("node/node-1 drained"), "{text}");
+    };
+    // The controller removes a marked pod when no node sends to it any more.
+    let removed = async {
+        let key = Key::new("default", "of-an-app");
+        loop {
+            let pod = world.store.get::<Pod>(&key).await.unwrap().unwrap();
+            if pod.metadata.deletion_timestamp.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        world
+            .store
+            .delete::<Pod>(&key, &Guard::default())
+            .await
+            .unwrap();
+    };
+    tokio::join!(drained, removed);
+    assert_eq!(run("get pods -o name", "").await, "");
+    assert!(run("get nodes", "").await.contains("SchedulingDisabled"));
 }
 
 #[tokio::test]

@@ -27,6 +27,11 @@ pub(in crate::api) struct WriteRequest {
 }
 
 impl WriteRequest {
+    /// Whether the body has the protobuf form of Kubernetes, which typed clients send. Only options are decoded from it.
+    pub(super) fn is_protobuf(&self) -> bool {
+        negotiate::content_type(&self.headers) == "application/vnd.kubernetes.protobuf"
+    }
+
     /// The body as JSON, from JSON or YAML.
     pub(super) fn json(&self) -> Result<Value, Failure> {
         match negotiate::content_type(&self.headers) {
