@@ -400,7 +400,7 @@ async fn record_event(client: &Client, about: &ObjectReference, reason: &str, me
 }
 
 /// An error with its sources, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dormouse_activator::{Report, link};
+use dormouse_cluster::claim::Claims;
 use dormouse_cluster::reflector::Batch;
 use dormouse_cluster::{Channel, Client, Key};
 use dormouse_fleet::{Boottime, Handle as Fleet, root};
@@ -29,6 +30,7 @@ use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
 use crate::shards::Shards;
 use crate::shared::Shared;
+use crate::traffic::worker::{self, Touched, Worker};
 use crate::{epoch, explain};
 
 /// Time beyond the node lease in which nodes of the store may connect after a start.
@@ -70,14 +72,23 @@ pub fn start(
 ) -> (Handle, impl Future<Output = ()> + Send + use<>) {
     let seed = RandomState::new().build_hasher().finish();
     let overdue = config.node_lease + NODES_MARGIN;
+    let store = parts.client.fenced(epoch::is_current(config.epoch));
     let clients = Clients {
-        store: parts.client.fenced(epoch::is_current(config.epoch)),
+        store: store.clone(),
         scheduler: parts.scheduler,
-        fleet: parts.fleet,
+        fleet: parts.fleet.clone(),
         hub: parts.hub.clone(),
     };
     let (actuator, outcomes) = Actuator::new(clients);
     let shared = Arc::new(Shared::new(config, Shards::of_machine(), seed));
+    let touched = Arc::new(Touched::default());
+    let families = worker::Clients {
+        claims: Claims::new(store.clone(), shared.config.ranges.clone()),
+        store,
+        fleet: parts.fleet,
+        shared: Arc::clone(&shared),
+    };
+    let traffic = Worker::new(families, Arc::clone(&touched));
     let dispatch = Dispatch::new(shared.shards, shared.config.ranges.clone());
     let core = Arc::new(Core::new(shared, actuator));
     let (checks, checked) = mpsc::channel(1);
@@ -91,9 +102,16 @@ pub fn start(
         link_events: parts.link_events,
         outcomes,
         overdue,
+        touched,
     };
     let running = async move {
-        shutdown.run_until_cancelled(dispatcher.run()).await;
+        let both = async {
+            tokio::select! {
+                () = dispatcher.run() => {}
+                () = traffic.run() => {}
+            }
+        };
+        shutdown.run_until_cancelled(both).await;
     };
     (Handle { core, checks }, running)
 }
@@ -109,6 +127,8 @@ struct Dispatcher {
     outcomes: mpsc::Receiver<Input>,
     checks: mpsc::Receiver<oneshot::Sender<()>>,
     overdue: Duration,
+    /// The apps that divide their traffic.
+    touched: Arc<Touched>,
 }
 
 impl Dispatcher {
@@ -182,6 +202,7 @@ impl Dispatcher {
     fn take(&mut self, input: Input) -> Vec<(usize, ShardEvent)> {
         let dispatched = self.dispatch.apply(input);
         self.core.execute(dispatched.actions);
+        self.touched.add(dispatched.families);
         dispatched.events
     }
 }

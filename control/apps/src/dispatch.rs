@@ -12,13 +12,14 @@
 //!   ([`admission`](crate::admission)), which are exact at any time.
 
 use dormouse_cluster::reflector::Batch;
-use dormouse_cluster::{Change as Changed, VipRange, vip};
+use dormouse_cluster::{Change as Changed, Key, VipRange, vip};
 use dormouse_fleet::root::Event as FleetEvent;
 
 use crate::action::Action;
 use crate::event::{Change, Event, Input, ShardEvent};
 use crate::inventory::Inventory;
 use crate::shards::Shards;
+use crate::traffic::family::Families;
 
 /// The dispatcher.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct Dispatch {
     inventory: Inventory,
     shards: Shards,
     ranges: Vec<VipRange>,
+    families: Families,
     is_listed: bool,
 }
 
@@ -34,6 +36,8 @@ pub(crate) struct Dispatch {
 pub(crate) struct Dispatched {
     pub(crate) actions: Vec<Action>,
     pub(crate) events: Vec<(usize, ShardEvent)>,
+    /// Apps that divide their traffic, which have changed, or a child of them.
+    pub(crate) families: Vec<Key>,
 }
 
 impl Dispatch {
@@ -43,6 +47,7 @@ impl Dispatch {
             inventory: Inventory::default(),
             shards,
             ranges,
+            families: Families::default(),
             is_listed: false,
         }
     }
@@ -87,6 +92,7 @@ impl Dispatch {
                     }
                 }
                 Changed::App(key, Some(app)) => {
+                    out.families.extend(self.families.changed(&key, &app));
                     let vip = app.vip.and_then(|vip| vip::index_of(&self.ranges, vip));
                     let Some(vip) = vip else {
                         let vip = app.vip.map(tracing::field::display);
@@ -96,9 +102,16 @@ impl Dispatch {
                     let part = &mut parts[self.shards.of(vip.0)];
                     part.push((revision, Change::App(key, vip.0, app)));
                 }
-                Changed::App(key, None) => to_all(&mut parts, revision, &Change::Deleted(key)),
-                Changed::Listing => to_all(&mut parts, revision, &Change::Listing),
+                Changed::App(key, None) => {
+                    out.families.extend(self.families.deleted(&key));
+                    to_all(&mut parts, revision, &Change::Deleted(key));
+                }
+                Changed::Listing => {
+                    self.families.listing();
+                    to_all(&mut parts, revision, &Change::Listing);
+                }
                 Changed::Listed => {
+                    out.families.extend(self.families.listed());
                     self.is_listed = true;
                     to_all(&mut parts, revision, &Change::Listed);
                 }

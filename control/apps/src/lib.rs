@@ -32,6 +32,8 @@ mod rollout;
 
 mod progress;
 
+mod traffic;
+
 mod sleep;
 
 mod plan;

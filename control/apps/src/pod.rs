@@ -57,7 +57,7 @@ impl Names {
         format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
     }
 
-    fn uid(&self) -> String {
+    pub(crate) fn uid(&self) -> String {
         let (high, low) = (self.next(), self.next());
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",

@@ -38,6 +38,8 @@ pub enum ProgressState {
     RollingOut,
     /// It waits, as `spec.paused` says.
     Paused,
+    /// It waits until the split of the app's traffic accounts for it.
+    AwaitsSplit,
     /// A pod of it was ready, and no pod of another one is left.
     Complete,
     /// There was no progress within this many seconds.
@@ -54,7 +56,9 @@ impl Progress {
     fn status(&self) -> &'static str {
         match self.state {
             ProgressState::RollingOut | ProgressState::Complete => "True",
-            ProgressState::NotStarted | ProgressState::Paused => "Unknown",
+            ProgressState::NotStarted | ProgressState::Paused | ProgressState::AwaitsSplit => {
+                "Unknown"
+            }
             ProgressState::Overdue { .. } => "False",
         }
     }
@@ -65,6 +69,7 @@ impl Progress {
             ProgressState::NotStarted => ASLEEP,
             ProgressState::RollingOut => "RollingOut",
             ProgressState::Paused => "Paused",
+            ProgressState::AwaitsSplit => "AwaitsTrafficSplit",
             ProgressState::Complete => "NewRevisionAvailable",
             ProgressState::Overdue { .. } => OVERDUE,
         }
@@ -108,6 +113,10 @@ impl fmt::Display for Progress {
             ProgressState::Complete => return write!(f, "revision {revision} is rolled out"),
             ProgressState::RollingOut => write!(f, "revision {revision}: {counts}")?,
             ProgressState::Paused => write!(f, "revision {revision} is paused: {counts}")?,
+            ProgressState::AwaitsSplit => write!(
+                f,
+                "revision {revision} waits until the traffic is divided (condition TrafficReady): {counts}"
+            )?,
             ProgressState::Overdue {
                 deadline_s,
                 failure,

@@ -136,7 +136,7 @@ impl AppRecord {
         rollout.ready_revision.is_some_and(|ready| !is_own(ready))
             && (rollout.is_replacing
                 || rollout.is_overdue
-                || app.spec.paused
+                || app.holds_rollout()
                 || self.backoff.failures() >= FAILURES_MAX)
     }
 
@@ -219,7 +219,7 @@ impl AppRecord {
         }
         let since = *rollout.progress_at.get_or_insert(now);
         let deadline = Duration::from_secs(app.spec.progress_deadline_seconds.into());
-        if app.spec.paused {
+        if app.holds_rollout() {
             rollout.progress_at = Some(now);
             return false;
         }
@@ -243,6 +243,8 @@ impl AppRecord {
             }
         } else if spec.is_some_and(|spec| spec.paused) {
             ProgressState::Paused
+        } else if app.is_some_and(App::awaits_split) {
+            ProgressState::AwaitsSplit
         } else if wanted == 0 {
             ProgressState::NotStarted
         } else {

@@ -120,7 +120,9 @@ impl Claims {
         let mut operations = vec![TxnOp::delete(path.as_str(), None)];
         operations.extend(index.map(|index| TxnOp::delete(path_of(index), None)));
         operations.extend(history::deletions(&self.client, app).await?);
-        let txn = Txn::new().when([exists]).and_then(operations);
+        let txn = Txn::new()
+            .when(self.client.conditions(exists))
+            .and_then(operations);
         let reply = self.client.txn(txn).await?;
         if !reply.succeeded() {
             return Err(ClientError::Conflict { path }.into());
@@ -170,11 +172,11 @@ impl Claims {
     async fn attempt(&self, app: &App, index: VipIndex) -> Result<Attempt, ClientError> {
         let key = app.key();
         let (path, claim) = (App::path(&key), path_of(index));
+        let absent = |path: &str| Compare::create_revision(path, CompareOp::Equal, 0);
+        let mut conditions = self.client.conditions(absent(&path));
+        conditions.push(absent(&claim));
         let txn = Txn::new()
-            .when([
-                Compare::create_revision(path.as_str(), CompareOp::Equal, 0),
-                Compare::create_revision(claim.as_str(), CompareOp::Equal, 0),
-            ])
+            .when(conditions)
             .and_then([
                 TxnOp::put(path.as_str(), encode(app)?, None),
                 TxnOp::put(claim.as_str(), key.to_string(), None),

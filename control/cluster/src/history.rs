@@ -197,7 +197,7 @@ fn uid(app: &App, number: u32) -> String {
 }
 
 /// Whether a revision belongs to this app, and not to one of another name or an earlier one of the same name.
-fn is_of(revision: &Revision, app: &App) -> bool {
+pub fn is_of(revision: &Revision, app: &App) -> bool {
     let owners = revision.metadata.owner_references.as_deref();
     let owner = owners.unwrap_or_default().first();
     revision.spec.app == app.key().name

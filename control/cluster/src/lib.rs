@@ -6,6 +6,7 @@
 pub mod app;
 mod change;
 pub mod channel;
+pub mod children;
 pub mod claim;
 pub mod client;
 pub mod decode;

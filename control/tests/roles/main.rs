@@ -11,4 +11,5 @@ mod control;
 mod node;
 mod readiness;
 mod sick;
+mod traffic;
 mod world;

@@ -124,7 +124,7 @@ impl World {
     /// Creates an app with this VIP index and these fields of its specification.
     pub(crate) async fn create_app_with(&self, vip: u32, fields: &Value) {
         let mut spec = json!({
-            "vip": format!("fd00:10::{vip}"), "port": 18_080, "targetPort": 8000,
+            "vip": format!("fd00:10::{vip:x}"), "port": 18_080, "targetPort": 8000,
             "container": {"name": "app", "command": ["serve"]},
         });
         for (name, value) in fields.as_object().unwrap() {
@@ -156,7 +156,7 @@ impl World {
 
 /// Where the activator stands for the app with this VIP index.
 pub(crate) fn address(vip: u32) -> SocketAddrV6 {
-    format!("[2001:db8:a1::{vip}]:18080").parse().unwrap()
+    format!("[2001:db8:a1::{vip:x}]:18080").parse().unwrap()
 }
 
 /// The response to a GET.

@@ -83,13 +83,13 @@ fn surplus(record: &AppRecord, is_current: bool, kept: usize) -> Vec<Key> {
     live.into_iter().map(|(key, _)| key.clone()).collect()
 }
 
-/// The number of pods of the app's template that are to be added. A rollout that is paused adds none but those that are wanted
+/// The number of pods of the app's template that are to be added. A rollout that is held adds none but those that are wanted
 /// besides pods of earlier templates.
 pub(super) fn missing(record: &AppRecord) -> usize {
     let live = live(record, true).count();
     let aim = aim(record);
-    let paused = record.app.as_ref().is_some_and(|app| app.spec.paused);
-    let most = if paused {
+    let is_held = record.app.as_ref().is_some_and(|app| app.holds_rollout());
+    let most = if is_held {
         record.wanted().saturating_sub(aim.earlier)
     } else {
         aim.current

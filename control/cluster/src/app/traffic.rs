@@ -100,6 +100,11 @@ impl App {
         self.spec.divides_traffic() && accounted != Some(self.revision_number())
     }
 
+    /// Whether pods of a new template wait.
+    pub fn holds_rollout(&self) -> bool {
+        self.spec.paused || self.awaits_split()
+    }
+
     /// The app that controls this child app; none: it is no child.
     pub fn parent(&self) -> Option<(Key, &OwnerReference)> {
         let name = self.metadata.labels.as_ref()?.get(PARENT_LABEL)?;

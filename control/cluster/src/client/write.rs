@@ -132,7 +132,7 @@ impl Client {
     }
 
     /// The compares of a transaction with a condition of its own.
-    fn conditions(&self, own: Compare) -> Vec<Compare> {
+    pub(crate) fn conditions(&self, own: Compare) -> Vec<Compare> {
         let fence = self.fence.as_deref().cloned();
         fence.into_iter().chain([own]).collect()
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::Kind;
 use crate::{
     api::{
-        Api, Failure, fields,
+        Api, Failure, fields, storage,
         table::{Column, date},
     },
     up::OWN_PORTS,
@@ -132,6 +132,17 @@ impl Kind for App {
     }
 
     async fn remove(&self, api: &Api, guard: &Guard) -> Result<(), Failure> {
+        if let Some((key, owner)) = self.parent() {
+            let parent = storage::find::<Self>(api, &key).await?;
+            if parent.is_some_and(|parent| parent.metadata.uid.as_ref() == Some(&owner.uid)) {
+                let (name, parent) = (self.key().name, key.name);
+                let message = format!(
+                    "is a revision of app {parent} that has a share of its traffic: remove {name} from spec.traffic of app {parent}, then control deletes it"
+                );
+                let error = FieldError::invalid("metadata.ownerReferences", message);
+                return Err(Failure::invalid::<Self>(&name, &[error]));
+            }
+        }
         let deleted = api.claims.delete(self, guard).await;
         deleted
             .map(drop)

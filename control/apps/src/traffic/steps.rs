@@ -1,0 +1,111 @@
+//! Gradual rollouts: the share of a new revision grows in steps, once its pods are ready, and is taken back when they fail. Pure.
+
+use dormouse_cluster::app::{GradualRollout, PROGRESSING, RolloutStatus};
+use dormouse_cluster::{App, AppStatus, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::split::latest_share;
+
+/// The gradual rollout from now on; none: the latest revision has its whole share.
+pub(super) fn next(app: &App, now: Timestamp) -> Option<RolloutStatus> {
+    let spec = app.spec.rollout.as_ref()?;
+    if latest_share(&app.spec) == 0 {
+        return None;
+    }
+    let status = app.status.clone().unwrap_or_default();
+    let number = app.revision_number();
+    match &status.rollout {
+        Some(known) if known.revision == number => advance(app, &status, spec, known, now),
+        known => begin(number, &status, known.as_ref()),
+    }
+}
+
+/// When the next step is due.
+pub(super) fn due(app: &App, rollout: &RolloutStatus) -> Option<Timestamp> {
+    let spec = app.spec.rollout.as_ref()?;
+    let since = rollout.since.as_ref()?.0;
+    let interval = SignedDuration::try_from(spec.interval()).ok()?;
+    since.checked_add(interval).ok()
+}
+
+/// A new template: the revision that was ready before gives its traffic, in steps only to a newer one. `known` is a rollout that
+/// this one replaces.
+fn begin(number: u32, status: &AppStatus, known: Option<&RolloutStatus>) -> Option<RolloutStatus> {
+    let is_new = status.split_revision != Some(number);
+    let ready = status.ready_revision;
+    let before = ready.filter(|ready| is_new && *ready < number);
+    Some(RolloutStatus {
+        revision: number,
+        from: known.map(|known| known.from).or(before)?,
+        percent: 0,
+        since: None,
+        failure: None,
+    })
+}
+
+fn advance(
+    app: &App,
+    status: &AppStatus,
+    spec: &GradualRollout,
+    known: &RolloutStatus,
+    now: Timestamp,
+) -> Option<RolloutStatus> {
+    let is_rolled_out = is_rolled_out(app, status);
+    let can_start = is_rolled_out || (status.state, status.wanted) == (State::Asleep, 0);
+    let with = |percent: u32, since: Option<Timestamp>| RolloutStatus {
+        percent,
+        since: since.map(MicroTime),
+        ..known.clone()
+    };
+    if known.revision <= known.from {
+        // A return: the child serves until the app's own pods run the template again.
+        return (!can_start).then(|| known.clone());
+    }
+    if known.failure.is_some() {
+        return Some(known.clone());
+    }
+    if let Some(failure) = failure(app, status) {
+        let failure = Some(failure);
+        return Some(RolloutStatus {
+            failure,
+            ..with(0, None)
+        });
+    }
+    if app.spec.paused || (known.percent == 0 && !can_start) {
+        return Some(with(known.percent, None));
+    }
+    let is_due = due(app, known).is_some_and(|due| due <= now);
+    if known.percent > 0 && !is_due {
+        let since = known.since.as_ref().map(|since| since.0);
+        // The time of a step begins when pods of the revision are ready.
+        let since = since.or_else(|| is_rolled_out.then_some(now));
+        return Some(with(known.percent, since));
+    }
+    let percent = known.percent + spec.step_percent;
+    (percent < 100).then(|| with(percent, is_rolled_out.then_some(now)))
+}
+
+/// Whether all pods of the app run its template, and one was ready.
+fn is_rolled_out(app: &App, status: &AppStatus) -> bool {
+    status.condition(PROGRESSING).is_some_and(|progressing| {
+        progressing.reason == "NewRevisionAvailable"
+            && progressing.observed_generation == app.metadata.generation
+    })
+}
+
+/// Why the latest revision must not get more traffic.
+fn failure(app: &App, status: &AppStatus) -> Option<String> {
+    let progressing = status.condition(PROGRESSING);
+    let overdue = progressing.filter(|progressing| {
+        progressing.status == "False" && progressing.observed_generation == app.metadata.generation
+    });
+    if let Some(overdue) = overdue {
+        return Some(format!("{}: {}", overdue.reason, overdue.message));
+    }
+    let is_current = status.observed_generation == app.metadata.generation;
+    let reason = status.reason.as_deref().filter(|_| is_current)?;
+    let message = status.message.as_deref().unwrap_or_default();
+    let first = message.lines().next().unwrap_or_default();
+    (reason == "CrashLoopBackOff").then(|| format!("{reason}: {first}"))
+}

@@ -1,0 +1,189 @@
+//! The worker: plans the apps that divide their traffic, one plan of an app at a time, and executes the plans. All that it needs is in
+//! the store, so a control that starts goes on where the one before ended.
+
+mod due;
+mod reconcile;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dormouse_cluster::claim::Claims;
+use dormouse_cluster::{Client, Key};
+use dormouse_fleet::Handle as Fleet;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::shared::Shared;
+use due::Due;
+use reconcile::{Ended, reconcile};
+
+/// Apps that are planned at once.
+const PLANS_MAX: usize = 32;
+/// Wait before a plan that failed is repeated.
+const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(1);
+/// Longest wait for the nodes. They acknowledge in milliseconds, or their lease ends; an entry that did not change is not acknowledged.
+const SETTLE_MAX: Duration = Duration::from_mins(2);
+
+/// The apps to plan. Each is in it once, however often it changed.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    apps: Mutex<BTreeSet<Key>>,
+    added: Notify,
+}
+
+impl Touched {
+    /// Adds apps.
+    pub(crate) fn add(&self, apps: impl IntoIterator<Item = Key>) {
+        let mut touched = self.apps.lock();
+        let before = touched.len();
+        touched.extend(apps);
+        if touched.len() > before {
+            self.added.notify_one();
+        }
+    }
+
+    fn take(&self) -> BTreeSet<Key> {
+        std::mem::take(&mut *self.apps.lock())
+    }
+}
+
+/// What executes plans.
+pub(crate) struct Clients {
+    /// It writes only while this control has the newest epoch.
+    pub(crate) store: Client,
+    pub(crate) claims: Claims,
+    pub(crate) fleet: Fleet,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What this process knows of an app, to remove children in order.
+#[derive(Debug, Default, Clone, Copy)]
+struct Known {
+    /// The revision of the store from which on no split sends traffic to a surplus child.
+    since: u64,
+    /// No node uses an older entry of the app than this.
+    settled: u64,
+    /// The revision that is being waited for.
+    settling: Option<u64>,
+}
+
+/// The end of a task.
+enum Done {
+    Planned(Key, Ended),
+    Settled(Key, u64),
+}
+
+/// The worker.
+pub(crate) struct Worker {
+    clients: Arc<Clients>,
+    touched: Arc<Touched>,
+    queue: BTreeSet<Key>,
+    running: HashSet<Key>,
+    known: HashMap<Key, Known>,
+    due: Due,
+    tasks: JoinSet<Done>,
+}
+
+impl Worker {
+    pub(crate) fn new(clients: Clients, touched: Arc<Touched>) -> Self {
+        Self {
+            clients: Arc::new(clients),
+            touched,
+            queue: BTreeSet::new(),
+            running: HashSet::new(),
+            known: HashMap::new(),
+            due: Due::default(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Plans apps until it is dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.queue.append(&mut self.touched.take());
+            self.queue.append(&mut self.due.take(Timestamp::now()));
+            self.start();
+            let next = self.due.next();
+            let wait = next.map(|at| at.duration_since(Timestamp::now()));
+            let wait = wait.and_then(|wait| Duration::try_from(wait).ok());
+            tokio::select! {
+                () = self.touched.added.notified() => {}
+                Some(done) = self.tasks.join_next() => {
+                    if let Ok(done) = done {
+                        self.done(done);
+                    }
+                }
+                () = sleep(wait.unwrap_or_default()), if next.is_some() => {}
+            }
+        }
+    }
+
+    /// Starts the plans of waiting apps.
+    fn start(&mut self) {
+        let waiting = self.queue.iter().filter(|app| !self.running.contains(app));
+        let room = PLANS_MAX.saturating_sub(self.running.len());
+        let started: Vec<Key> = waiting.take(room).cloned().collect();
+        for app in started {
+            self.queue.remove(&app);
+            self.due.remove(&app);
+            self.running.insert(app.clone());
+            let clients = Arc::clone(&self.clients);
+            let known = self.known.get(&app).copied();
+            self.tasks.spawn(async move {
+                let ended = reconcile(&clients, &app, known).await;
+                Done::Planned(app, ended)
+            });
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Settled(app, version) => {
+                if let Some(known) = self.known.get_mut(&app) {
+                    known.settling = None;
+                    known.settled = known.settled.max(version);
+                    self.queue.insert(app);
+                }
+            }
+            Done::Planned(app, ended) => {
+                self.running.remove(&app);
+                self.planned(app, ended);
+            }
+        }
+    }
+
+    fn planned(&mut self, app: Key, ended: Ended) {
+        match ended {
+            Ended::Over => drop(self.known.remove(&app)),
+            Ended::Failed => self.due.insert(app, Timestamp::now() + RETRY_AFTER),
+            Ended::Done { known, due, settle } => {
+                if let Some(due) = due {
+                    self.due.insert(app.clone(), due);
+                }
+                let known = self.settle(&app, known, settle);
+                self.known.insert(app, known);
+            }
+        }
+    }
+
+    /// Waits for the nodes, unless that is being done.
+    fn settle(&mut self, app: &Key, mut known: Known, vip: Option<u32>) -> Known {
+        let Some(vip) = vip.filter(|_| known.settling.is_none()) else {
+            return known;
+        };
+        let version = known.since;
+        known.settling = Some(version);
+        let (clients, app) = (Arc::clone(&self.clients), app.clone());
+        self.tasks.spawn(async move {
+            if timeout(SETTLE_MAX, clients.fleet.settled(vip, version)).await.is_err() {
+                tracing::warn!(%app, version, "nodes did not acknowledge an entry: a child is deleted nevertheless");
+            }
+            Done::Settled(app, version)
+        });
+        known
+    }
+}

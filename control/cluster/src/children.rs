@@ -1,0 +1,64 @@
+//! Child apps: the revisions of an app that have a share of its traffic, or an address of their own. Each is an app with a VIP, which
+//! sleeps, wakes and scales as any other; its template never changes, and its settings are those of its parent.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::app::PARENT_LABEL;
+use crate::client::KeyRange;
+use crate::history::owner;
+use crate::revision::{key_of, number_of};
+use crate::{App, AppSpec, Client, ClientError, Key, Object, Scale, Template};
+
+/// The child apps of all apps that have or had this name, with the numbers of their revisions.
+pub async fn list(client: &Client, parent: &Key) -> Result<Vec<(u32, App)>, ClientError> {
+    let prefix = |digit: char| {
+        App::path(&Key::new(
+            &parent.namespace,
+            format!("{}-{digit}", parent.name),
+        ))
+    };
+    let range = KeyRange::of_prefixes(&prefix('0'), &prefix('9'));
+    let all: Vec<App> = client.list_range(&range).await?;
+    let children = all.into_iter().filter_map(|app| {
+        let (owner, _) = app.parent()?;
+        let number = number_of(&parent.name, &app.key().name)?;
+        (owner == *parent).then_some((number, app))
+    });
+    Ok(children.collect())
+}
+
+/// The child of an app that is the revision with this number, without uid and VIP. `pods_min`: the least number of its pods.
+pub fn child(parent: &App, number: u32, template: Template, pods_min: u32) -> App {
+    let key = parent.key();
+    let metadata = ObjectMeta {
+        name: Some(key_of(&key, number).name),
+        labels: Some([(PARENT_LABEL.to_owned(), key.name.clone())].into()),
+        namespace: Some(key.namespace),
+        owner_references: Some(vec![owner(parent)]),
+        generation: Some(1),
+        ..ObjectMeta::default()
+    };
+    let spec = spec(&parent.spec, template, pods_min);
+    App {
+        metadata,
+        spec,
+        status: None,
+    }
+}
+
+/// The manifest of a child with this template, without a VIP: the settings of its parent, which alone divides traffic.
+pub fn spec(parent: &AppSpec, template: Template, pods_min: u32) -> AppSpec {
+    AppSpec {
+        vip: None,
+        scale: Scale {
+            min: pods_min,
+            initial_scale: 0,
+            ..parent.scale.clone()
+        },
+        paused: false,
+        traffic: Vec::new(),
+        rollout: None,
+        sticky: None,
+        ..parent.clone().with_template(template)
+    }
+}

@@ -1,0 +1,162 @@
+//! Traffic divided between revisions, as an app's owner does it: manifests through the API, children, conditions, and a control plane
+//! that is killed meanwhile.
+
+use dormouse_cluster::{App, Key, Object, children};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+use crate::world::{World, dormouse, get, in_namespace, kill, served, until};
+
+/// Runs a command of `dormouse` with this standard input; returns its output, and its errors if it failed.
+async fn run(arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut command = dormouse(arguments);
+    command.stdin(std::process::Stdio::piped());
+    command.stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).await.unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+/// Applies the app `web` with this image and these further fields of its specification.
+async fn apply(image: &str, fields: &Value) -> Result<String, String> {
+    let mut spec = json!({
+        "vip": "fd00:10::1", "port": 18_080, "targetPort": 8000,
+        "container": {"name": "app", "image": image, "command": ["serve"]},
+        "scale": {"window": "6s", "targetBurstCapacity": -1},
+    });
+    for (name, value) in fields.as_object().unwrap() {
+        spec[name] = value.clone();
+    }
+    let app = json!({
+        "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web"}, "spec": spec,
+    });
+    run(&["apply", "-f", "-"], &app.to_string()).await
+}
+
+fn canary() -> Value {
+    json!({"traffic": [
+        {"revisionName": "web-1", "percent": 90},
+        {"latestRevision": true, "percent": 10},
+    ]})
+}
+
+async fn app(world: &World, name: &str) -> Option<App> {
+    let key = Key::new("default", name);
+    world.store().await.get(&key).await.unwrap()
+}
+
+/// The split in force: revision, percent, whether it is the latest.
+async fn split(world: &World) -> Vec<(u32, u32, bool)> {
+    let status = app(world, "web").await.unwrap().status.unwrap();
+    let rows = status.traffic.iter();
+    rows.map(|row| (row.revision, row.percent, row.latest))
+        .collect()
+}
+
+async fn reason(world: &World) -> Option<String> {
+    let status = app(world, "web").await.unwrap().status?;
+    Some(status.condition("TrafficReady")?.reason.clone())
+}
+
+async fn children(world: &World) -> Vec<String> {
+    let all = children::list(&world.store().await, &Key::new("default", "web")).await;
+    let all = all.unwrap().into_iter();
+    all.map(|(_, child)| child.key().name).collect()
+}
+
+#[test]
+fn a_canary_gets_its_share_and_gives_it_back_while_control_is_killed() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let control = world.control().await;
+        let _activator = world.activator().await;
+        apply("a", &json!({})).await.unwrap();
+        served(1).await;
+        apply("b", &canary()).await.unwrap();
+        until("the split is in force", async || {
+            split(&world).await == [(1, 90, false), (2, 10, true)]
+        })
+        .await;
+        let child = app(&world, "web-1").await.unwrap();
+        assert_eq!(child.spec.container.image.as_deref(), Some("a"));
+        let parent = app(&world, "web").await.unwrap();
+        let row = parent.status.unwrap().traffic.remove(0);
+        assert_eq!(Some(row.vip), child.vip());
+        assert_eq!(reason(&world).await.as_deref(), Some("InForce"));
+        // Its own address.
+        let own = u32::from(row.vip.segments()[7]);
+        until("the child responds", async || {
+            get(own).await.ends_with("ok")
+        })
+        .await;
+
+        kill(control).await;
+        let control = world.control().await;
+        assert_eq!(split(&world).await, [(1, 90, false), (2, 10, true)]);
+        kill(control).await;
+        let _control = world.control().await;
+        apply("b", &json!({})).await.unwrap();
+        until("the child is gone", async || {
+            children(&world).await.is_empty()
+        })
+        .await;
+        assert_eq!((split(&world).await, reason(&world).await), (vec![], None));
+        served(1).await;
+    });
+}
+
+#[test]
+fn clients_change_the_parent_and_not_the_child() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let _control = world.control().await;
+        apply("a", &json!({})).await.unwrap();
+        let error = apply(
+            "b",
+            &json!({"traffic": [{"latestRevision": true, "percent": 50}]}),
+        )
+        .await
+        .unwrap_err();
+        assert!(error.contains("add up to 50"), "{error}");
+        apply(
+            "b",
+            &json!({"traffic": [{"revisionName": "web-7", "percent": 100}]}),
+        )
+        .await
+        .unwrap();
+        until("the revision is missing", async || {
+            reason(&world).await.as_deref() == Some("RevisionMissing")
+        })
+        .await;
+        apply("b", &canary()).await.unwrap();
+        until("the split is in force", async || {
+            split(&world).await.len() == 2
+        })
+        .await;
+        let error = run(&["delete", "app", "web-1"], "").await.unwrap_err();
+        assert!(
+            error.contains("remove web-1 from spec.traffic of app web"),
+            "{error}"
+        );
+        let mut child = app(&world, "web-1").await.unwrap();
+        child.spec.scale.max = 7;
+        child.metadata.resource_version = None;
+        child.status = None;
+        let child = serde_json::to_string(&child).unwrap();
+        let error = run(&["apply", "-f", "-"], &child).await.unwrap_err();
+        assert!(error.contains("change the settings of web"), "{error}");
+        run(&["delete", "app", "web"], "").await.unwrap();
+        until("the child is gone", async || {
+            children(&world).await.is_empty()
+        })
+        .await;
+    });
+}
