@@ -1,5 +1,7 @@
 //! Plans executed against a model of the store.
 
+mod rollout;
+
 use dormouse_cluster::app::{PROGRESSING, TRAFFIC_READY};
 use dormouse_cluster::{Mode, State, TrafficStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

@@ -1,0 +1,186 @@
+//! Gradual rollouts: steps, pauses, failures and returns.
+
+use super::*;
+
+/// An app with three ready pods that moves its traffic in four steps of 10 s.
+fn gradual() -> World {
+    let mut world = World::new(&json!({"rollout": {"stepPercent": 25, "duration": "40s"}}));
+    world.report(3, 3, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(
+        (world.split(), world.reason()),
+        (vec![], "InForce".to_owned())
+    );
+    assert_eq!(world.status().split_revision, Some(3));
+    world
+}
+
+/// Its fourth template, whose pods are ready.
+fn begun() -> World {
+    let mut world = gradual();
+    world.release(4);
+    world.settle();
+    assert_eq!(
+        world.split(),
+        [],
+        "the revision before has no ready pods of its own yet"
+    );
+    assert!(world.family.app.holds_rollout());
+    assert_eq!(world.family.children[&3].spec.scale.min, 3);
+    world.children_ready();
+    world.settle();
+    assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+    assert!(
+        !world.family.app.holds_rollout(),
+        "pods of the new one start"
+    );
+    world.report(3, 4, "RollingOut");
+    world.settle();
+    assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+    world.report(3, 4, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    world
+}
+
+fn wait(world: &mut World, seconds: i64) {
+    world.now += SignedDuration::from_secs(seconds);
+    world.settle();
+}
+
+#[test]
+fn the_traffic_moves_in_steps_once_pods_are_ready_and_the_child_ends_with_the_last() {
+    let mut world = begun();
+    let due = plan(&world.family, world.now).due.unwrap();
+    assert_eq!(due, world.now + SignedDuration::from_secs(10));
+    wait(&mut world, 9);
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    wait(&mut world, 1);
+    assert_eq!(world.split(), [(4, 50, true), (3, 50, false)]);
+    let (reason, message) = world.condition().unwrap();
+    assert_eq!(reason, "RollingOut");
+    assert_eq!(
+        message,
+        "web-4 replaces web-3 in steps: 50% web-4 (latest), 50% web-3"
+    );
+    wait(&mut world, 10);
+    wait(&mut world, 10);
+    assert_eq!((world.split(), world.children()), (vec![], vec![]));
+    assert_eq!(
+        (world.status().rollout.clone(), world.reason()),
+        (None, "InForce".to_owned())
+    );
+    wait(&mut world, 100);
+    assert_eq!(world.split(), []);
+}
+
+#[test]
+fn only_the_share_of_the_latest_revision_moves() {
+    let mut world = begun();
+    world.edit(&traffic(&[pinned(1, 60), latest(40)]));
+    world.report(3, 4, "NewRevisionAvailable");
+    world.settle();
+    world.children_ready();
+    world.settle();
+    assert_eq!(
+        world.split(),
+        [(1, 60, false), (4, 10, true), (3, 30, false)]
+    );
+}
+
+#[test]
+fn a_paused_rollout_takes_no_step_and_goes_on_with_a_whole_one() {
+    let mut world = begun();
+    world.edit(&json!({"paused": true}));
+    world.report(3, 4, "NewRevisionAvailable");
+    wait(&mut world, 100);
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    assert_eq!(world.reason(), "Paused");
+    world.edit(&json!({"paused": false}));
+    world.report(3, 4, "NewRevisionAvailable");
+    wait(&mut world, 0);
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    wait(&mut world, 10);
+    assert_eq!(world.split(), [(4, 50, true), (3, 50, false)]);
+}
+
+#[test]
+fn a_revision_that_fails_gives_its_share_back_at_once_and_gets_none_until_the_template_changes() {
+    for overdue in [true, false] {
+        let mut world = begun();
+        if overdue {
+            world.report(3, 4, "ProgressDeadlineExceeded");
+        } else {
+            world.status().reason = Some("CrashLoopBackOff".to_owned());
+        }
+        world.settle();
+        assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+        assert_eq!(world.reason(), "RolloutFailed");
+        assert_eq!(world.events.last(), Some(&"RolloutFailed"));
+        world.report(3, 4, "NewRevisionAvailable");
+        wait(&mut world, 100);
+        assert_eq!(world.split(), [(4, 0, true), (3, 100, false)]);
+        world.release(5);
+        world.settle();
+        assert_eq!(world.split(), [(5, 0, true), (3, 100, false)]);
+        world.report(3, 5, "NewRevisionAvailable");
+        world.settle();
+        assert_eq!(world.split(), [(5, 25, true), (3, 75, false)]);
+    }
+}
+
+#[test]
+fn an_undo_sends_all_traffic_back_at_once_and_the_child_ends_when_the_apps_pods_run_it_again() {
+    let mut world = begun();
+    world.release(3);
+    world.settle();
+    assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
+    world.report(3, 4, "RollingOut");
+    wait(&mut world, 100);
+    assert_eq!(world.split(), [(3, 0, true), (3, 100, false)]);
+    world.report(3, 3, "NewRevisionAvailable");
+    world.settle();
+    assert_eq!((world.split(), world.children()), (vec![], vec![]));
+}
+
+#[test]
+fn a_return_to_an_earlier_revision_after_the_rollout_is_not_gradual() {
+    let mut world = gradual();
+    world.release(2);
+    world.settle();
+    assert_eq!((world.split(), world.children()), (vec![], vec![]));
+    assert!(!world.family.app.holds_rollout());
+}
+
+#[test]
+fn a_sleeping_app_begins_with_the_first_step_and_waits_for_a_ready_pod_with_the_second() {
+    let mut world = gradual();
+    world.report(0, 3, "NewRevisionAvailable");
+    world.release(4);
+    world.settle();
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    wait(&mut world, 100);
+    assert_eq!(world.split(), [(4, 25, true), (3, 75, false)]);
+    world.report(1, 4, "NewRevisionAvailable");
+    wait(&mut world, 0);
+    wait(&mut world, 10);
+    assert_eq!(world.split(), [(4, 50, true), (3, 50, false)]);
+}
+
+#[test]
+fn an_app_without_a_ready_revision_has_nothing_to_move() {
+    let mut world = World::new(&json!({"rollout": {"duration": "40s"}}));
+    world.status().ready_revision = None;
+    world.settle();
+    assert_eq!(world.split(), []);
+    assert!(!world.family.app.holds_rollout());
+}
+
+#[test]
+fn without_rollout_in_the_manifest_the_latest_revision_gets_its_whole_share_at_once() {
+    let mut world = begun();
+    world.edit(&json!({"rollout": null}));
+    world.settle();
+    assert_eq!((world.split(), world.children()), (vec![], vec![]));
+    assert_eq!(world.status().rollout, None);
+}
