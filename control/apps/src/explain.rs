@@ -2,6 +2,7 @@
 
 mod decisions;
 mod scale;
+mod traffic;
 
 use dormouse_autoscaler::kpa::Activity;
 use dormouse_cluster::{Key, Mode, State, VipIndex, vip};
@@ -28,6 +29,7 @@ pub(crate) fn explain(record: &AppRecord, waits: Option<Scope>, now: Boottime) -
         ("sleeps", sleeps(record, now)),
         ("pods", pods(record)),
         ("rollout", rollout(record)),
+        ("traffic", traffic::traffic(record)),
         ("limits", limits(record, waits)),
         ("failure", failure(record, now)),
     ];

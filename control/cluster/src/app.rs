@@ -53,6 +53,7 @@ pub const PROGRESS_DEADLINE_DEFAULT_S: u32 = 600;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Port","type":"integer","jsonPath":".spec.port","priority":1}"#,
     printcolumn = r#"{"name":"Revision","type":"integer","jsonPath":".status.revision","priority":1}"#,
+    printcolumn = r#"{"name":"Traffic","type":"string","jsonPath":".status.traffic","priority":1}"#,
     printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.reason"}"#
 )]
 #[serde(rename_all = "camelCase")]

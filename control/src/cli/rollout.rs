@@ -2,6 +2,7 @@
 
 mod history;
 mod status;
+mod traffic;
 
 use clap::{Args, Subcommand};
 use dormouse_cluster::App;
@@ -36,6 +37,14 @@ pub enum Arguments {
   dormouse rollout undo app web
   dormouse rollout undo app/web --to-revision 2")]
     Undo(Undo),
+    /// Divide the traffic of an app between its revisions, or show how it is divided.
+    #[command(after_help = "Examples:
+  dormouse rollout traffic app web                       show the split in force
+  dormouse rollout traffic app web web-2=90 latest=10    a tenth goes to the app's own template
+  dormouse rollout traffic app web latest=100 web-2=0:old
+                                                         only an address for revision 2
+  dormouse rollout traffic app web latest=100            all traffic to the app's own template")]
+    Traffic(traffic::Arguments),
     /// Let the rollout of an app's template wait: pods of the earlier one stay.
     Pause(Target),
     /// Go on with the rollout of a paused app.
@@ -65,6 +74,7 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
         Arguments::Status(arguments) => status::run(&arguments, context).await,
         Arguments::History(arguments) => history::run(&arguments, context).await,
         Arguments::Undo(undo) => self::undo(&undo, context).await,
+        Arguments::Traffic(arguments) => traffic::run(&arguments, context).await,
         Arguments::Pause(target) => pause(&target, true, context).await,
         Arguments::Resume(target) => pause(&target, false, context).await,
     }
@@ -73,19 +83,24 @@ pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<E
 impl Target {
     /// The name of the app.
     fn name(&self) -> Result<String, CommandError> {
-        let usage = |message: String| {
-            let hint = "dormouse rollout status app NAME";
-            CommandError::new(Code::Kind, Exit::Usage, message, hint)
-        };
-        let (resource, names) = resource::objects(&self.app)?;
-        if resource != APP {
-            let message = format!("a {} has no rollout: only apps have", resource.singular);
-            return Err(usage(message));
-        }
-        match names.as_slice() {
-            [name] => Ok(name.clone()),
-            _ => Err(usage("which app?".to_owned())),
-        }
+        app_name(&self.app)
+    }
+}
+
+/// The name of the one app in these words: app NAME or app/NAME.
+fn app_name(words: &[String]) -> Result<String, CommandError> {
+    let usage = |message: String| {
+        let hint = "dormouse rollout status app NAME";
+        CommandError::new(Code::Kind, Exit::Usage, message, hint)
+    };
+    let (resource, names) = resource::objects(words)?;
+    if resource != APP {
+        let message = format!("a {} has no rollout: only apps have", resource.singular);
+        return Err(usage(message));
+    }
+    match names.as_slice() {
+        [name] => Ok(name.clone()),
+        _ => Err(usage("which app?".to_owned())),
     }
 }
 

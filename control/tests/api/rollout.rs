@@ -2,7 +2,7 @@
 
 use crate::commands::{failing, file, run, yaml};
 use crate::world::World;
-use dormouse_cluster::{App, Key, State};
+use dormouse_cluster::{App, Key, State, TrafficStatus};
 use dormouse_command::Exit;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -171,4 +171,58 @@ async fn a_rollout_is_paused_and_resumed() {
         text.contains("a pod has no rollout: only apps have"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn the_traffic_of_an_app_is_divided_and_shown() {
+    let world = world(&["web:2"]).await;
+    let none = "app/web: all traffic goes to its own template\n";
+    assert_eq!(run(&world, "rollout traffic app web").await, none);
+    let changed = run(&world, "rollout traffic app/web web-1=90 latest=10:next").await;
+    assert!(changed.starts_with("app/web: traffic changed"), "{changed}");
+    let targets = app(&world).await.spec.traffic;
+    let target = &targets[1];
+    assert_eq!(
+        (targets[0].revision_name.as_deref(), targets[0].percent),
+        (Some("web-1"), 90)
+    );
+    assert_eq!(
+        (target.is_latest(), target.percent, target.tag.as_deref()),
+        (true, 10, Some("next"))
+    );
+    let waiting = run(&world, "rollout status app web --watch=false").await;
+    assert_eq!(
+        waiting,
+        "app/web: control has not divided the traffic yet\n"
+    );
+    let key = Key::new("default", "web");
+    let write = |app: &mut App| {
+        let row = |revision, percent, vip: &str, latest| TrafficStatus {
+            revision,
+            percent,
+            tag: None,
+            vip: vip.parse().unwrap(),
+            latest,
+        };
+        let status = app.status.get_or_insert_default();
+        status.traffic = vec![
+            row(1, 90, "fd00:10::10", false),
+            row(2, 10, "fd00:10::1", true),
+        ];
+        true
+    };
+    world.store.modify(&key, write).await.unwrap();
+    let table = "REVISION         TRAFFIC   TAG   ADDRESS\n\
+                 web-1            90%       -     fd00:10::10\n\
+                 web-2 (latest)   10%       -     fd00:10::1\n";
+    assert_eq!(run(&world, "rollout traffic app web").await, table);
+    let wide = run(&world, "get app web -o wide").await;
+    assert!(wide.contains("web-1=90,web-2=10"), "{wide}");
+    run(&world, "rollout traffic app web latest=100").await;
+    assert!(app(&world).await.spec.traffic.is_empty());
+    let (exit, text) = failing(&world, "rollout traffic app web web-1=x").await;
+    assert_eq!(exit, Exit::Usage);
+    assert!(text.contains("`web-1=x` is no target"), "{text}");
+    let (_, text) = failing(&world, "rollout traffic app web web-1=50").await;
+    assert!(text.contains("add up to 50"), "{text}");
 }

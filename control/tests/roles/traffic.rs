@@ -160,3 +160,42 @@ fn clients_change_the_parent_and_not_the_child() {
         .await;
     });
 }
+
+#[test]
+fn a_gradual_rollout_goes_on_after_control_was_killed_and_is_undone_at_once() {
+    in_namespace(async || {
+        let world = World::new().await;
+        let control = world.control().await;
+        let _activator = world.activator().await;
+        let rollout =
+            |duration: &str| json!({"rollout": {"stepPercent": 50, "duration": duration}});
+        apply("a", &rollout("1h")).await.unwrap();
+        served(1).await;
+        apply("b", &rollout("1h")).await.unwrap();
+        let half = [(2, 50, true), (1, 50, false)];
+        until("the first step is in force", async || {
+            split(&world).await == half
+        })
+        .await;
+        kill(control).await;
+        let _control = world.control().await;
+        assert_eq!(split(&world).await, half);
+        run(&["rollout", "undo", "app", "web"], "").await.unwrap();
+        until("the child has no traffic to itself", async || {
+            let split = split(&world).await;
+            split.is_empty() || split == [(1, 0, true), (1, 100, false)]
+        })
+        .await;
+        apply("b", &rollout("2s")).await.unwrap();
+        served(1).await;
+        run(&["rollout", "status", "app", "web"], "").await.unwrap();
+        until("the child is gone", async || {
+            served(1).await;
+            children(&world).await.is_empty()
+        })
+        .await;
+        assert_eq!(split(&world).await, []);
+        let app = app(&world, "web").await.unwrap();
+        assert_eq!(app.revision_number(), 2);
+    });
+}

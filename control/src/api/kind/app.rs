@@ -39,6 +39,20 @@ static COLUMNS: LazyLock<Vec<(Column, String)>> = LazyLock::new(|| {
     std::iter::once(name).chain(rest).collect()
 });
 
+/// The split of an app's traffic in words: `web-2=90,web-3=10`. Targets without traffic are left out.
+fn traffic(app: &Value, targets: &[Value]) -> String {
+    let name = fields::text(app, "metadata.name");
+    let has_some = |target: &&Value| {
+        target["percent"]
+            .as_u64()
+            .is_some_and(|percent| percent > 0)
+    };
+    let targets = targets.iter().filter(has_some);
+    let words =
+        targets.map(|target| format!("{name}-{}={}", target["revision"], target["percent"]));
+    words.collect::<Vec<_>>().join(",")
+}
+
 /// An error if `port` is one on which the control plane listens: the activator listens there for apps in proxy mode.
 fn control_port(port: u16) -> Option<FieldError> {
     OWN_PORTS.contains(&port).then(|| {
@@ -62,6 +76,7 @@ impl Kind for App {
     fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         let cell = |(column, path): &(Column, String)| match fields::at(object, path) {
             Some(value) if column.type_ == "date" => date(value, now),
+            Some(Value::Array(targets)) => traffic(object, targets).into(),
             Some(value) => value.clone(),
             None => Value::Null,
         };

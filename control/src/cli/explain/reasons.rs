@@ -27,6 +27,11 @@ pub(super) const REASONS: &[Reason] = &[
         "send it a request, or set scale.min: 1",
     ),
     reason(
+        "AwaitsTrafficSplit",
+        "pods of the newest revision wait until the traffic is divided: they would get the share of the one before",
+        "the condition TrafficReady of dormouse get app NAME -o yaml says what is missing",
+    ),
+    reason(
         "Completed",
         "the process has ended with status 0: a server does not",
         OUTPUT,
@@ -72,6 +77,11 @@ pub(super) const REASONS: &[Reason] = &[
         NOTHING,
     ),
     reason(
+        "InForce",
+        "the traffic is divided as the manifest says",
+        NOTHING,
+    ),
+    reason(
         "InvalidPod",
         "the node cannot run a pod of this specification",
         "correct the field that the message names",
@@ -80,6 +90,11 @@ pub(super) const REASONS: &[Reason] = &[
         "LivenessProbeFailed",
         "the pod failed its livenessProbe, and was ended",
         "correct the probe, or raise its timeoutSeconds or failureThreshold",
+    ),
+    reason(
+        "NameTaken",
+        "a revision needs an app of its name to get traffic, and there is another app of that name",
+        "delete that app, or apply it under another name",
     ),
     reason(
         "NetworkFailed",
@@ -139,9 +154,24 @@ pub(super) const REASONS: &[Reason] = &[
         "dormouse rollout undo app NAME, or apply a repaired manifest",
     ),
     reason(
+        "RevisionMissing",
+        "spec.traffic names a revision that does not exist; the split in force stays",
+        "dormouse rollout history app NAME lists the revisions",
+    ),
+    reason(
+        "RevisionNotReady",
+        "a revision gets its share of the traffic when its pods are ready; the split in force stays until then",
+        "dormouse explain app NAME-NUMBER, if it takes long",
+    ),
+    reason(
         "RollingOut",
         "pods of the newest revision replace those of the earlier one, as they get ready",
         "dormouse rollout status app NAME follows it",
+    ),
+    reason(
+        "RolloutFailed",
+        "pods of the newest revision fail: the one before has its traffic again",
+        "dormouse rollout undo app NAME, or apply a repaired manifest",
     ),
     reason(
         "RunsNoPods",
@@ -168,6 +198,11 @@ pub(super) const REASONS: &[Reason] = &[
         "StartFailed",
         "the node could not start a process",
         "the agent's log on the node: limits of processes or memory",
+    ),
+    reason(
+        "TrafficSplit",
+        "the traffic is divided in another way from now on",
+        NOTHING,
     ),
     reason(
         "Unschedulable",

@@ -8,7 +8,7 @@ use dormouse_cluster::{App, AppStatus, State};
 use dormouse_command::{CommandError, Exit};
 use tokio::time::{Instant, sleep};
 
-use super::{Target, read};
+use super::{Target, read, traffic};
 use crate::cli::Context;
 use crate::cli::codes::Code;
 
@@ -46,9 +46,10 @@ pub(super) async fn run(
     let mut printed = String::new();
     loop {
         let app = read(&name, context).await?;
-        let (text, failed) = match outcome(&app) {
+        let (text, failed) = match with_traffic(outcome(&app), &app) {
             Outcome::Complete(text) => {
                 writeln!(context.out, "app/{name}: {text}")?;
+                traffic::print(&traffic::lines(&app), context)?;
                 return Ok(Exit::Yes);
             }
             Outcome::Failed(text) => (text, true),
@@ -77,6 +78,26 @@ fn failure(name: &str, text: &str, context: &Context) -> CommandError {
     let message = format!("app {}/{name}: {text}", context.namespace);
     let hint = format!("dormouse rollout undo app {name}");
     CommandError::new(Code::Rollout, Exit::No, message, hint)
+}
+
+/// The outcome of the template's rollout and of the split of the traffic.
+fn with_traffic(outcome: Outcome, app: &App) -> Outcome {
+    let Outcome::Complete(text) = outcome else {
+        return outcome;
+    };
+    if !app.divides_traffic() {
+        return Outcome::Complete(text);
+    }
+    let status = app.status.clone().unwrap_or_default();
+    match traffic::condition(app) {
+        None => Outcome::Waiting("control has not divided the traffic yet".to_owned()),
+        Some((status, message)) if status == "False" => Outcome::Failed(message),
+        Some((status, _)) if status == "True" => Outcome::Complete(text),
+        Some((_, message)) if sleeps(app, &status) => {
+            Outcome::Complete(format!("{text}; {message}"))
+        }
+        Some((_, message)) => Outcome::Waiting(message),
+    }
 }
 
 fn outcome(app: &App) -> Outcome {
@@ -186,5 +207,31 @@ mod tests {
         overdue["state"] = json!("Asleep");
         overdue["wanted"] = json!(0);
         assert_eq!(of(&overdue), Outcome::Failed("text".to_owned()));
+    }
+
+    #[test]
+    fn a_rollout_whose_traffic_is_divided_is_complete_when_the_split_is_in_force() {
+        let of = |status: &str, generation: u32, state: &str| {
+            let mut value = awake(3, "True", "NewRevisionAvailable");
+            value["state"] = json!(state);
+            value["wanted"] = json!(u32::from(state == "Awake"));
+            value["conditions"].as_array_mut().unwrap().push(json!({
+                "type": "TrafficReady", "status": status, "reason": "a", "message": "split",
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
+            }));
+            let app = json!({
+                "apiVersion": "dormouse.dev/v1alpha1", "kind": "App", "metadata": {"name": "web", "generation": 3},
+                "spec": {"container": {"name": "app"}, "traffic": [{"latestRevision": true, "percent": 100}]},
+                "status": value,
+            });
+            let app: App = serde_json::from_value(app).unwrap();
+            with_traffic(outcome(&app), &app)
+        };
+        let split = || "split".to_owned();
+        assert_eq!(of("True", 3, "Awake"), Outcome::Complete("text".to_owned()));
+        assert_eq!(of("False", 3, "Awake"), Outcome::Failed(split()));
+        assert_eq!(of("Unknown", 3, "Awake"), Outcome::Waiting(split()));
+        assert!(matches!(of("True", 2, "Awake"), Outcome::Waiting(_)));
+        assert!(matches!(of("Unknown", 3, "Asleep"), Outcome::Complete(_)));
     }
 }

@@ -1,0 +1,176 @@
+//! `dormouse rollout traffic`: sets and shows how an app's traffic is divided between its revisions.
+
+use clap::Args;
+use dormouse_cluster::app::TRAFFIC_READY;
+use dormouse_cluster::revision::key_of;
+use dormouse_cluster::{App, Object, TrafficTarget};
+use dormouse_command::{Columns, CommandError, Exit};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{MERGE_PATCH, app_name, read};
+use crate::cli::Context;
+use crate::cli::codes::Code;
+use crate::cli::request::ApiRequest;
+use crate::cli::resource::APP;
+
+/// The flags of `rollout traffic`.
+#[derive(Debug, Clone, Args)]
+pub struct Arguments {
+    /// app NAME or app/NAME, then the targets: REVISION=PERCENT, or REVISION=PERCENT:TAG for an address of its own. REVISION is the
+    /// name of a revision, its number, or latest.
+    #[arg(required = true, num_args = 1.., value_name = "APP [TARGET]")]
+    words: Vec<String>,
+}
+
+pub(super) async fn run(
+    arguments: &Arguments,
+    context: &mut Context,
+) -> Result<Exit, CommandError> {
+    let words = arguments.words.iter().cloned();
+    let (targets, app): (Vec<String>, Vec<String>) = words.partition(|word| word.contains('='));
+    let name = app_name(&app)?;
+    if targets.is_empty() {
+        let app = read(&name, context).await?;
+        let lines = lines(&app);
+        if lines.is_empty() {
+            writeln!(
+                context.out,
+                "app/{name}: all traffic goes to its own template"
+            )?;
+        }
+        print(&lines, context)?;
+        return Ok(Exit::Yes);
+    }
+    let targets: Result<Vec<TrafficTarget>, CommandError> =
+        targets.iter().map(|word| target(&name, word)).collect();
+    let targets = targets?;
+    let path = APP.path_of(&context.namespace, &name);
+    let action = format!("divide the traffic of app {}/{name}", context.namespace);
+    let request = ApiRequest {
+        media_type: MERGE_PATCH,
+        body: json!({"spec": {"traffic": manifest(&targets)}})
+            .to_string()
+            .into_bytes(),
+        ..ApiRequest::new(Method::PATCH, &path, &action)
+    };
+    context.request(request).await?;
+    writeln!(
+        context.out,
+        "app/{name}: traffic changed; `dormouse rollout status app {name}` waits until it is in force"
+    )?;
+    Ok(Exit::Yes)
+}
+
+/// The targets in the manifest. All traffic for the app's own template needs none.
+fn manifest(targets: &[TrafficTarget]) -> Value {
+    match targets {
+        [only] if only.is_latest() && only.percent == 100 && only.tag.is_none() => Value::Null,
+        targets => json!(targets),
+    }
+}
+
+/// A target: `web-2=90`, `2=90`, `latest=10` or `web-2=0:tag`.
+fn target(app: &str, word: &str) -> Result<TrafficTarget, CommandError> {
+    let parsed = word.split_once('=').and_then(|(revision, rest)| {
+        let (percent, tag) = rest.split_once(':').map_or((rest, None), |(percent, tag)| {
+            (percent, Some(tag.to_owned()))
+        });
+        let percent = percent.trim_end_matches('%').parse().ok()?;
+        let is_latest = revision == "latest";
+        let is_number = revision.parse::<u32>().is_ok();
+        let named = if is_number {
+            format!("{app}-{revision}")
+        } else {
+            revision.to_owned()
+        };
+        Some(TrafficTarget {
+            revision_name: (!is_latest).then_some(named),
+            latest_revision: is_latest.then_some(true),
+            percent,
+            tag,
+        })
+    });
+    parsed.ok_or_else(|| {
+        let message =
+            format!("`{word}` is no target: write REVISION=PERCENT or REVISION=PERCENT:TAG");
+        let hint = format!("dormouse rollout traffic app {app} {app}-1=90 latest=10");
+        CommandError::new(Code::Kind, Exit::Usage, message, hint)
+    })
+}
+
+/// The split in force as a table, and why the manifest's is not; nothing if the traffic is not divided.
+pub(super) fn lines(app: &App) -> Vec<Vec<String>> {
+    let status = app.status.clone().unwrap_or_default();
+    if status.traffic.is_empty() {
+        return Vec::new();
+    }
+    let key = app.key();
+    let rows = status.traffic.iter().map(|target| {
+        let name = key_of(&key, target.revision).name;
+        let latest = if target.latest { " (latest)" } else { "" };
+        vec![
+            format!("{name}{latest}"),
+            format!("{}%", target.percent),
+            target.tag.clone().unwrap_or_default(),
+            target.vip.to_string(),
+        ]
+    });
+    let headings = ["REVISION", "TRAFFIC", "TAG", "ADDRESS"].map(str::to_owned);
+    [headings.to_vec()].into_iter().chain(rows).collect()
+}
+
+/// Prints a table.
+pub(super) fn print(lines: &[Vec<String>], context: &mut Context) -> Result<(), CommandError> {
+    let mut columns = Columns::default();
+    for line in lines {
+        columns.fit(line);
+    }
+    for line in lines {
+        columns.write(&mut context.out, line)?;
+    }
+    Ok(())
+}
+
+/// The state of the split: status, reason and message of its condition, if control has seen the newest manifest.
+pub(super) fn condition(app: &App) -> Option<(String, String)> {
+    let status = app.status.as_ref()?;
+    let condition = status.condition(TRAFFIC_READY)?;
+    let is_current = condition.observed_generation >= app.metadata.generation;
+    is_current.then(|| (condition.status.clone(), condition.message.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_revision_its_number_or_the_latest() {
+        let of = |word| serde_json::to_value(target("web", word).unwrap()).unwrap();
+        assert_eq!(
+            of("web-2=90"),
+            json!({"revisionName": "web-2", "percent": 90})
+        );
+        assert_eq!(of("2=90%"), json!({"revisionName": "web-2", "percent": 90}));
+        assert_eq!(
+            of("latest=10"),
+            json!({"latestRevision": true, "percent": 10})
+        );
+        let tagged = json!({"revisionName": "web-2", "percent": 0, "tag": "old"});
+        assert_eq!(of("web-2=0:old"), tagged);
+        for word in ["web-2=", "web-2=x", "web-2=-1"] {
+            assert!(target("web", word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn all_traffic_for_the_apps_own_template_needs_no_targets() {
+        let of = |words: &[&str]| {
+            let targets = words.iter().map(|word| target("web", word).unwrap());
+            manifest(&targets.collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["latest=100"]), Value::Null);
+        assert!(of(&["latest=100:now"]).is_array());
+        assert!(of(&["latest=90", "web-1=10"]).is_array());
+    }
+}
