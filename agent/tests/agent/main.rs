@@ -100,6 +100,16 @@ impl Control {
         .await;
     }
 
+    /// The node uses no older version of the entry than this.
+    async fn settled(&mut self, version: u64) {
+        self.handle.settle(7, version);
+        let settled = Event::Settled { vip: 7, version };
+        self.until("the change to settle", |event| {
+            (event == settled).then_some(())
+        })
+        .await;
+    }
+
     async fn pod(&mut self, what: &str, fits: impl Fn(&PodStatus) -> bool) -> PodStatus {
         self.until(what, |event| match event {
             Event::Pod { status, .. } if fits(&status) => Some(status),
@@ -230,7 +240,7 @@ fn a_node_follows_control_and_its_pods_outlive_its_agent() {
             show_cohort(node, &address);
             assert_eq!(node.pid("w-1"), pid, "the pod is the same process");
             control.handle.publish(entry(3));
-            settled(&control.handle, 3).await;
+            control.settled(3).await;
 
             agent.signal(Signal::SIGTERM);
             wait("the agent to end", || agent.ended().is_some());
@@ -277,7 +287,7 @@ async fn follow(node: &Node, control: &mut Control) {
         ask(node, &["get", "apps"]).contains(VIP)
     });
     control.handle.publish(entry(2));
-    settled(&control.handle, 2).await;
+    control.settled(2).await;
 }
 
 fn entry(version: u64) -> Entry {
@@ -290,12 +300,6 @@ fn entry(version: u64) -> Entry {
         port: 80,
         ..Entry::default()
     }
-}
-
-async fn settled(handle: &Handle, version: u64) {
-    timeout(PATIENCE, handle.settled(7, version))
-        .await
-        .expect("the change settles");
 }
 
 /// Connections of the node's sockets that were translated to pods.

@@ -11,7 +11,7 @@ use dormouse_rig::address::POD;
 use dormouse_rig::{Node, PATIENCE, on_node, wait};
 use tokio::time::timeout;
 
-use super::{Control, ask, entry, served, settled, start, touch_vip, with_vips};
+use super::{Control, ask, entry, served, start, touch_vip, with_vips};
 
 /// A datagram to each of these VIPs, from inside the node's cgroup. `vips` is their numbers, as Python has them.
 fn scan(node: &Node, vips: &str) -> Child {
@@ -100,7 +100,7 @@ fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
             };
             timeout(PATIENCE, found).await.expect("a miss again");
             control.handle.publish(serving(7));
-            settled(&control.handle, 1).await;
+            control.settled(1).await;
             let before = served().await;
             touch_vip(node);
             assert!(served().await > before, "a connection to the pod");

@@ -97,7 +97,7 @@ impl Actuator {
             Action::Listen { ports } => self.clients.hub.ports(ports),
             Action::Run { node, spec } => self.clients.fleet.run(&node, spec),
             Action::SyncPods { node, specs } => self.clients.fleet.sync_pods(&node, specs),
-            Action::Settle { vip, version } => self.settle(vip, version),
+            Action::Settle { vip, version } => self.clients.fleet.settle(vip, version),
             Action::Read { vip, app } => self.read(vip, app),
             Action::ReadRevision { vip, revision } => self.read_revision(vip, revision),
             Action::Create { vip, pod } => self.create(vip, pod),
@@ -146,15 +146,6 @@ impl Actuator {
                 // The receiver is closed only at shutdown.
                 drop(outcomes.send(event).await);
             }
-        });
-    }
-
-    /// Waits for nodes, up to their lease, and so without a permit of the calls.
-    fn settle(&self, vip: u32, version: u64) {
-        let (fleet, outcomes) = (self.clients.fleet.clone(), self.outcomes.clone());
-        tokio::spawn(async move {
-            fleet.settled(vip, version).await;
-            drop(outcomes.send(Event::Settled { vip, version }.into()).await);
         });
     }
 

@@ -144,6 +144,10 @@ impl Dispatch {
             FleetEvent::Counts { counts, .. } => {
                 self.split(counts, |count| count.vip, ShardEvent::Counts, out);
             }
+            FleetEvent::Settled { vip, version } => {
+                out.events
+                    .push(self.of_app(Event::Settled { vip, version }));
+            }
             FleetEvent::Pod { node, status } => {
                 let staged = self.inventory.reported(node, status, &mut out.actions);
                 out.events.extend(staged.map(|event| self.of_app(event)));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -13,8 +14,8 @@ use crate::clock::Boottime;
 use crate::config::ServerConfig;
 use crate::logs::{LogError, LogText, Logs};
 use crate::proto::{Entry, LogRequest, LogRun, PodSpec};
-use crate::root::{Event, Root, Session, Settling, WANTED_MAX};
-use crate::waiters::Waiters;
+use crate::root::{Event, Root, Session, WANTED_MAX};
+use crate::settles::Settles;
 
 /// Capacity of the event channel. When it is full, no message is read from the streams.
 const EVENTS_MAX: usize = 1_024;
@@ -29,8 +30,8 @@ pub(crate) struct Shared {
     /// Held for microseconds, never across an await.
     pub(crate) state: Mutex<State>,
     pub(crate) events: mpsc::Sender<Event>,
-    /// A stream ended: [`watch_lost_nodes`] computes its next deadline again.
-    pub(crate) ended: Notify,
+    /// A stream ended, or a change waits for a lease: [`watch_leases`] computes its next deadline again.
+    pub(crate) leases: Notify,
     /// A node follows VIPs that control has to be asked for.
     pub(crate) wanted: Notify,
     pub(crate) logs: Arc<Logs>,
@@ -39,8 +40,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) root: Root,
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
-    /// The tasks in [`Handle::settled`].
-    pub(crate) settling: Waiters,
+    pub(crate) settles: Settles,
 }
 
 /// Starts the root. The event channel closes when all handles and streams have been dropped.
@@ -51,14 +51,14 @@ pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc
         state: Mutex::new(State {
             root,
             wakers: BTreeMap::new(),
-            settling: Waiters::default(),
+            settles: Settles::default(),
         }),
         events,
-        ended: Notify::new(),
+        leases: Notify::new(),
         wanted: Notify::new(),
         logs: Arc::default(),
     });
-    tokio::spawn(watch_lost_nodes(Arc::clone(&shared), shutdown.clone()));
+    tokio::spawn(watch_leases(Arc::clone(&shared), shutdown.clone()));
     tokio::spawn(ask_for_wanted(Arc::clone(&shared), shutdown));
     (Handle { shared }, receiver)
 }
@@ -72,7 +72,9 @@ impl Handle {
         for session in state.root.publish(entry) {
             state.wake(session);
         }
-        state.settling.wake(vip);
+        let settled = state.settled(vip, Boottime::now());
+        drop(state);
+        self.shared.emit(settled);
     }
 
     /// The store had this control's epoch at `at`, or later. For a third of the lease after it, nodes are sent entries, pods and
@@ -87,7 +89,9 @@ impl Handle {
         for session in state.root.absent(vip) {
             state.wake(session);
         }
-        state.settling.wake(vip);
+        let settled = state.settled(vip, Boottime::now());
+        drop(state);
+        self.shared.emit(settled);
     }
 
     /// Runs or stops a pod on a node. For a disconnected node it is stored until the node is lost; a lost node that
@@ -101,23 +105,44 @@ impl Handle {
         self.change(|root| root.sync_pods(node, pods));
     }
 
-    /// Resolves when no node uses an older version of the VIP's entry: each has acknowledged this or a newer version,
-    /// has stopped following the VIP, or its lease has expired. Cancel safe.
+    /// Sends [`Event::Settled`] when no node uses an older version of the VIP's entry: each has acknowledged this or a newer
+    /// version, has stopped following the VIP, or its lease has expired. A later call for the VIP replaces this one.
+    pub fn settle(&self, vip: u32, version: u64) {
+        let settled = self.await_settled(|state, now| {
+            let State { root, settles, .. } = state;
+            settles.add(root, (vip, version), now)
+        });
+        self.shared.emit(settled);
+    }
+
+    /// Resolves as [`Handle::settle`] sends its event. Cancel safe.
     pub async fn settled(&self, vip: u32, version: u64) {
-        loop {
-            let now = Boottime::now();
-            let (until, woken) = {
-                let mut state = self.shared.state.lock();
-                match state.root.settling(vip, version, now) {
-                    Settling::Settled => return state.settling.forget(vip),
-                    Settling::Wait(until) => (until, state.settling.add(vip)),
-                }
-            };
-            match until {
-                None => drop(woken.await),
-                Some(until) => drop(tokio::time::timeout(until.since(now), woken).await),
-            }
+        let mut settled = None;
+        let event = self.await_settled(|state, now| {
+            settled = Some(state.settles.call(vip, version));
+            state.settled(vip, now)
+        });
+        self.shared.emit(event);
+        if let Some(settled) = settled {
+            // An error is impossible: it ends with this handle.
+            drop(settled.await);
         }
+    }
+
+    /// Begins to wait for a change, perhaps for the end of another lease than before.
+    fn await_settled(
+        &self,
+        begin: impl FnOnce(&mut State, Boottime) -> Option<Event>,
+    ) -> Option<Event> {
+        let mut state = self.shared.state.lock();
+        let before = state.settles.due_at();
+        let event = begin(&mut state, Boottime::now());
+        let first = state.settles.due_at();
+        drop(state);
+        if first.is_some_and(|first| before.is_none_or(|before| first < before)) {
+            self.shared.leases.notify_one();
+        }
+        event
     }
 
     /// The nodes that offer the logs of their pods.
@@ -168,7 +193,34 @@ impl Handle {
     }
 }
 
+impl Shared {
+    /// Sends an event without waiting.
+    fn emit(&self, event: Option<Event>) {
+        let Some(event) = event else { return };
+        if let Err(TrySendError::Full(event)) = self.events.try_send(event) {
+            let events = self.events.clone();
+            tokio::spawn(async move { drop(events.send(event).await) });
+        }
+    }
+}
+
 impl State {
+    /// A VIP's entry was acknowledged, changed or dropped: the event if a change of it has settled.
+    pub(crate) fn settled(&mut self, vip: u32, now: Boottime) -> Option<Event> {
+        self.settles.check(&self.root, vip, now)
+    }
+
+    fn lease_ends_at(&self) -> Option<Boottime> {
+        let ends = [self.root.expires_at(), self.settles.due_at()];
+        ends.into_iter().flatten().min()
+    }
+
+    /// What follows from the end of a lease, one event at a time.
+    fn expire(&mut self, now: Boottime) -> Option<Event> {
+        let settled = self.settles.expire(&self.root, now);
+        settled.or_else(|| self.root.expire(now))
+    }
+
     pub(crate) fn wake(&self, session: Session) {
         if let Some(waker) = self.wakers.get(&session) {
             waker.notify_one();
@@ -176,24 +228,22 @@ impl State {
     }
 }
 
-/// Sends [`Event::NodeDown`] for nodes without a stream when their lease has expired.
-async fn watch_lost_nodes(shared: Arc<Shared>, shutdown: CancellationToken) {
+/// Sends [`Event::NodeDown`] for nodes without a stream when their lease has expired, and [`Event::Settled`] for changes
+/// that waited for it.
+async fn watch_leases(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
-        let now = Boottime::now();
-        let next = shared.state.lock().root.expires_at();
-        let wait = next.map_or(Duration::from_hours(1), |at| at.since(now));
+        let next = shared.state.lock().lease_ends_at();
+        let wait = next.map_or(Duration::from_hours(1), |at| at.since(Boottime::now()));
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = shared.ended.notified() => continue,
+            () = shared.leases.notified() => continue,
             () = tokio::time::sleep(wait) => {}
         }
         // Capacity is reserved before the lock, so that the event keeps its order with a reconnecting node's `NodeUp`.
         let Ok(permit) = shared.events.reserve().await else {
             return;
         };
-        // Tasks that wait for the node wake by themselves at the end of its lease.
-        let mut state = shared.state.lock();
-        if let Some(event) = state.root.expire(Boottime::now()) {
+        if let Some(event) = shared.state.lock().expire(Boottime::now()) {
             permit.send(event);
         }
     }

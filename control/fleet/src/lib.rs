@@ -18,8 +18,8 @@ pub mod logs;
 pub mod node;
 pub mod root;
 pub mod server;
+mod settles;
 mod stale;
-mod waiters;
 
 pub use backend::Backend;
 pub use clock::Boottime;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::clock::Boottime;
-use crate::handle::{Handle, Shared};
+use crate::handle::{Handle, Shared, State};
 use crate::incoming::Incoming;
 use crate::logs::{CONNECTION_BYTES, STREAM_BYTES};
 use crate::proto::fleet_server::{Fleet, FleetServer};
@@ -118,7 +118,7 @@ impl OpenStream {
             .await
             .map_err(|_closed| stopping())?;
         let waker = Arc::new(Notify::new());
-        let session = {
+        let (session, settled) = {
             let mut state = shared.state.lock();
             let hello = first.hello.take().unwrap_or_default();
             let opened = state
@@ -132,9 +132,10 @@ impl OpenStream {
                 .for_each(|older| state.wake(older));
             state.wakers.insert(opened.session, Arc::clone(&waker));
             // The node may follow fewer VIPs than before.
-            state.settling.wake_all();
+            let State { root, settles, .. } = &mut *state;
+            let settled = settles.check_all(root, Boottime::now());
             permit.send(opened.event);
-            opened.session
+            (opened.session, settled)
         };
         let stream = Arc::new(Self {
             session,
@@ -142,6 +143,7 @@ impl OpenStream {
             closed: shutdown.child_token(),
             shared,
         });
+        stream.send(settled).await.map_err(|_closed| stopping())?;
         stream.receive(first).await.map_err(|_closed| stopping())?;
         Ok(stream)
     }
@@ -149,9 +151,10 @@ impl OpenStream {
     async fn receive(&self, up: Up) -> Result<(), mpsc::error::SendError<Event>> {
         let (received, asks) = {
             let mut state = self.shared.state.lock();
-            let received = state.root.receive(self.session, up, Boottime::now());
-            for vip in &received.settles {
-                state.settling.wake(*vip);
+            let now = Boottime::now();
+            let mut received = state.root.receive(self.session, up, now);
+            for vip in std::mem::take(&mut received.settles) {
+                received.events.extend(state.settled(vip, now));
             }
             (received, state.root.asks())
         };
@@ -161,7 +164,11 @@ impl OpenStream {
         if received.wakes {
             self.waker.notify_one();
         }
-        for event in received.events {
+        self.send(received.events).await
+    }
+
+    async fn send(&self, events: Vec<Event>) -> Result<(), mpsc::error::SendError<Event>> {
+        for event in events {
             self.shared.events.send(event).await?;
         }
         Ok(())
@@ -174,7 +181,7 @@ impl Drop for OpenStream {
         state.wakers.remove(&self.session);
         state.root.end(self.session, Boottime::now());
         drop(state);
-        self.shared.ended.notify_one();
+        self.shared.leases.notify_one();
     }
 }
 

@@ -43,6 +43,13 @@ pub enum Event {
         /// VIP indexes.
         vips: Vec<u32>,
     },
+    /// No node uses, or can use later, an older version of a VIP's entry.
+    Settled {
+        /// VIP index.
+        vip: u32,
+        /// The version.
+        version: u64,
+    },
     /// A pod's status changed; its stages are on the root's clock.
     Pod {
         /// The node of the pod.
