@@ -195,7 +195,8 @@ impl Root {
     }
 
     /// The next message of a stream: entries with `settle` first, then other changes. A grant is added only if no change
-    /// remains. There is none while the epoch is not confirmed.
+    /// remains. There is none while the epoch is not confirmed. An entry by which only an app falls asleep is sent with others, or
+    /// a second later.
     pub fn next(&mut self, session: Session, now: Boottime) -> Next {
         let is_confirmed = self.is_confirmed(now);
         let Some(peer) = self
@@ -214,8 +215,10 @@ impl Root {
             config: &self.config.node_config,
             entries: &self.entries,
         };
-        peer.next(&root, now)
-            .map_or(Next::Idle, |down| Next::Send(Box::new(down)))
+        match peer.next(&root, now) {
+            Some(down) => Next::Send(Box::new(down)),
+            None => peer.lingers_until().map_or(Next::Idle, Next::Later),
+        }
     }
 
     /// A stream ended. Its node is assumed to use its entries until its lease has expired.
@@ -240,17 +243,18 @@ impl Root {
         {
             return Vec::new();
         }
-        let settle = entry.settle;
+        let known = self.entries.get(&vip);
+        let lingers = known.is_some_and(|known| only_sleeps(known, &entry));
+        let mut wakes = Vec::new();
+        for node in self.followers.get(&vip).into_iter().flatten() {
+            if let Some(peer) = self.peers.get_mut(node) {
+                wakes.extend(peer.changed(&entry, lingers));
+            }
+        }
         if self.followers.contains_key(&vip) || is_awake(&entry) {
             self.entries.insert(vip, entry);
         } else {
             self.entries.remove(&vip);
-        }
-        let mut wakes = Vec::new();
-        for node in self.followers.get(&vip).into_iter().flatten() {
-            if let Some(peer) = self.peers.get_mut(node) {
-                wakes.extend(peer.changed(vip, settle));
-            }
         }
         wakes
     }
@@ -351,9 +355,9 @@ impl Root {
             .entry(vip)
             .or_default()
             .insert(Arc::clone(node));
-        if self.entries.contains_key(&vip) {
+        if let Some(entry) = self.entries.get(&vip) {
             if let Some(peer) = self.peers.get_mut(node) {
-                peer.changed(vip, false);
+                peer.changed(entry, false);
             }
         } else if self.unanswered.insert(vip) {
             self.unasked.insert(vip);
@@ -382,6 +386,17 @@ impl Root {
         self.unanswered.remove(&vip);
         self.unasked.remove(&vip);
     }
+}
+
+/// Whether an entry only adds that the app sleeps. Its connections go to an activator already, which wakes it too.
+fn only_sleeps(before: &Entry, after: &Entry) -> bool {
+    let same = Entry {
+        version: before.version,
+        asleep: before.asleep,
+        settle: before.settle,
+        ..after.clone()
+    };
+    after.asleep && !after.settle && *before == same
 }
 
 /// Whether the entry is of an app with ready pods.

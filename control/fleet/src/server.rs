@@ -220,6 +220,11 @@ async fn next_down(stream: Arc<OpenStream>) -> Option<(Result<Down, Status>, Arc
                 () = stream.closed.cancelled() => return None,
                 () = stream.waker.notified() => {}
             },
+            Next::Later(at) => tokio::select! {
+                () = stream.closed.cancelled() => return None,
+                () = stream.waker.notified() => {}
+                () = tokio::time::sleep(at.since(Boottime::now())) => {}
+            },
         }
     }
 }

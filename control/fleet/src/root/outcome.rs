@@ -88,6 +88,8 @@ pub enum Next {
     Send(Box<Down>),
     /// Send nothing until something changes.
     Idle,
+    /// Send nothing until something changes, or until this time.
+    Later(Boottime),
     /// End the stream: a newer one of the same node has replaced it.
     Closed,
 }

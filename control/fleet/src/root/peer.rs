@@ -1,6 +1,7 @@
 //! The root's state of one node: the VIPs that it follows, the changes to send, its acknowledgements, and its lease.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use prost::Message;
 
@@ -15,6 +16,8 @@ use crate::proto::{Down, Entry, Grant, NodeConfig, PodSpec, PodStatus, Stages};
 const ENTRIES_BYTES_MAX: usize = 64 * 1024;
 /// Limit of unacknowledged messages with entries; at the limit, nothing is sent to the node.
 const IN_FLIGHT_MAX: usize = 256;
+/// Longest time for which an entry that is not urgent waits for others, or for anything else that is sent to the node.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// The root's state from which messages are made.
 pub(super) struct RootState<'a> {
@@ -71,6 +74,18 @@ enum Clock {
     Remote(Option<i128>),
 }
 
+/// When pending entries are sent, if nothing else is sent before.
+#[derive(Debug, Default, Clone, Copy)]
+enum Haste {
+    /// At once.
+    #[default]
+    Urgent,
+    /// [`LINGER`] after [`Peer::next`] is called again.
+    Linger,
+    /// At this time.
+    Until(Boottime),
+}
+
 /// The root's state of one node.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
@@ -88,6 +103,8 @@ pub(super) struct Peer {
     follows: BTreeMap<u32, Followed>,
     /// VIPs whose entries have to be sent.
     pending: BTreeSet<u32>,
+    /// When they are sent.
+    haste: Haste,
     /// VIPs that the node's maps hold, and of which the root has no entry yet. A grant would renew the lease on entries
     /// that may be out of date: none is sent meanwhile.
     unanswered: BTreeSet<u32>,
@@ -125,6 +142,7 @@ impl Peer {
         };
         self.follows = follows.iter().map(installed).collect();
         self.pending.clear();
+        self.haste = Haste::Urgent;
         self.unanswered = follows.iter().copied().collect();
         self.in_flight.clear();
         self.session = Some(session);
@@ -197,12 +215,21 @@ impl Peer {
         self.unanswered.remove(&vip);
     }
 
-    /// The root has an entry of the VIP, or a newer version of it, which has to be sent. Returns the stream to wake.
-    pub(super) fn changed(&mut self, vip: u32, settle: bool) -> Option<Session> {
-        let followed = self.follows.get_mut(&vip)?;
-        followed.settle |= settle;
-        self.unanswered.remove(&vip);
-        self.pending.insert(vip);
+    /// The root has an entry of the VIP, or a newer version of it, which has to be sent. Returns the stream to wake. `lingers`: it
+    /// may wait for [`LINGER`], unless the node has not answered for the VIP's entry before.
+    pub(super) fn changed(&mut self, entry: &Entry, lingers: bool) -> Option<Session> {
+        let followed = self.follows.get_mut(&entry.vip)?;
+        followed.settle |= entry.settle;
+        let is_new = self.unanswered.remove(&entry.vip) || !followed.installed;
+        let is_first = self.pending.is_empty();
+        self.pending.insert(entry.vip);
+        if !lingers || is_new || followed.settle {
+            self.haste = Haste::Urgent;
+        } else if is_first {
+            self.haste = Haste::Linger;
+        } else {
+            return None;
+        }
         self.session
     }
 
@@ -269,12 +296,35 @@ impl Peer {
         self.session
     }
 
+    /// The time at which pending entries are sent that are not urgent.
+    pub(super) fn lingers_until(&self) -> Option<Boottime> {
+        match self.haste {
+            Haste::Until(at) if !self.pending.is_empty() => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whether the pending entries are to be sent now.
+    fn entries_are_due(&mut self, now: Boottime) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        match self.haste {
+            Haste::Urgent => true,
+            Haste::Linger => {
+                self.haste = Haste::Until(now + LINGER);
+                false
+            }
+            Haste::Until(at) => at <= now,
+        }
+    }
+
     /// The next message, if there is anything to send and the node acknowledges in time.
     pub(super) fn next(&mut self, root: &RootState<'_>, now: Boottime) -> Option<Down> {
         let anything = self.config_pending
             || self.pods.are_pending()
-            || !self.pending.is_empty()
-            || (self.beat.is_some() && self.unanswered.is_empty());
+            || (self.beat.is_some() && self.unanswered.is_empty())
+            || self.entries_are_due(now);
         if !anything || self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }
@@ -318,6 +368,7 @@ impl Peer {
                 .is_some_and(|followed| followed.settle)
         };
         let (first, then): (Vec<u32>, Vec<u32>) = self.pending.iter().partition(|vip| settles(vip));
+        self.haste = Haste::Urgent;
         let older_until = self.leased_until(root.terms);
         let mut entries = Vec::new();
         let mut bytes = 0;
