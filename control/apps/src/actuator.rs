@@ -3,6 +3,7 @@
 pub(crate) mod convert;
 mod create;
 mod known;
+mod outcomes;
 mod permits;
 
 use std::borrow::Cow;
@@ -19,7 +20,6 @@ use dormouse_scheduler::{SchedulerClient, place_request};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::mpsc;
 
 use crate::action::{Action, Entry, Status};
 use crate::event::{AppRead, Event, Input, RevisionRead};
@@ -27,10 +27,9 @@ use crate::nodes::{self, ConnectedNode};
 use crate::pod;
 use convert::{app_status, entry_message, route_of};
 use known::write_known;
+pub(crate) use outcomes::Outcomes;
 use permits::{Kind, Permits};
 
-/// Events queued for the controller; at the limit, ended calls wait in their tasks.
-const OUTCOMES_MAX: usize = 256;
 /// Timeout of the scheduler; after it the pod is created without a node, and the scheduler binds it later.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -46,22 +45,19 @@ pub(crate) struct Clients {
 /// The executor of actions.
 pub(crate) struct Actuator {
     clients: Clients,
-    /// Events of ended calls.
-    outcomes: mpsc::Sender<Input>,
+    outcomes: Arc<Outcomes>,
     /// Permits of slow calls.
     permits: Arc<Permits>,
 }
 
 impl Actuator {
-    /// The actuator, and the events of its calls.
-    pub(crate) fn new(clients: Clients) -> (Self, mpsc::Receiver<Input>) {
-        let (outcomes, receiver) = mpsc::channel(OUTCOMES_MAX);
-        let actuator = Self {
+    /// An actuator whose calls end in `outcomes`.
+    pub(crate) fn new(clients: Clients, outcomes: Outcomes) -> Self {
+        Self {
             clients,
-            outcomes,
+            outcomes: Arc::new(outcomes),
             permits: Arc::default(),
-        };
-        (actuator, receiver)
+        }
     }
 
     /// Executes one action without blocking.
@@ -137,14 +133,13 @@ impl Actuator {
     where
         Call: Future<Output = Option<Input>> + Send,
     {
-        let (outcomes, permits) = (self.outcomes.clone(), Arc::clone(&self.permits));
+        let (outcomes, permits) = (Arc::clone(&self.outcomes), Arc::clone(&self.permits));
         tokio::spawn(async move {
             let Some(_permit) = permits.acquire(kind, &tenant).await else {
                 return;
             };
-            if let Some(event) = Box::pin(call()).await {
-                // The receiver is closed only at shutdown.
-                drop(outcomes.send(event).await);
+            if let Some(outcome) = Box::pin(call()).await {
+                outcomes.send(outcome).await;
             }
         });
     }
@@ -183,7 +178,7 @@ impl Actuator {
         let (client, scheduler, outcomes) = (
             self.clients.store.clone(),
             self.clients.scheduler.clone(),
-            self.outcomes.clone(),
+            Arc::clone(&self.outcomes),
         );
         let tenant = pod.key().namespace;
         self.spawn(Kind::Create, tenant, move || async move {
@@ -199,7 +194,7 @@ impl Actuator {
                         node: Some(node.clone()),
                         at: *at,
                     };
-                    drop(outcomes.send(event.into()).await);
+                    outcomes.send(event.into()).await;
                 }
                 Ok(Placement::None(reason)) => {
                     set_unscheduled(&mut pod, "Unschedulable", reason, Timestamp::now());

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::core::Core;
-use crate::actuator::{Actuator, Clients};
+use crate::actuator::{Actuator, Clients, Outcomes};
 use crate::config::Config;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Input, ShardEvent};
@@ -38,6 +38,8 @@ const NODES_MARGIN: Duration = Duration::from_secs(5);
 /// Events queued for a shard. At the limit, the dispatching for all shards waits: so many that only a shard that handles nothing any
 /// more reaches it. The memory follows what is queued.
 const QUEUED_MAX: usize = 65_536;
+/// Events of one queue that are handled before another queue's turn.
+const BURST_MAX: usize = 64;
 
 /// The inputs of the controller and the parts that it drives.
 pub struct Parts {
@@ -79,8 +81,11 @@ pub fn start(
         fleet: parts.fleet.clone(),
         hub: parts.hub.clone(),
     };
-    let (actuator, outcomes) = Actuator::new(clients);
     let shared = Arc::new(Shared::new(config, Shards::of_machine(), seed));
+    let channels = (0..shared.shards.count()).map(|_| mpsc::channel(QUEUED_MAX));
+    let (queues, shard_events): (Vec<_>, Vec<_>) = channels.unzip();
+    let (outcomes, others) = Outcomes::new(shared.shards, queues.clone());
+    let actuator = Actuator::new(clients, outcomes);
     let touched = Arc::new(Touched::default());
     let families = worker::Clients {
         claims: Claims::new(store.clone(), shared.config.ranges.clone()),
@@ -100,14 +105,15 @@ pub fn start(
         changes: parts.changes,
         fleet_events: parts.fleet_events,
         link_events: parts.link_events,
-        outcomes,
+        outcomes: others,
+        queues,
         overdue,
         touched,
     };
     let running = async move {
         let both = async {
             tokio::select! {
-                () = dispatcher.run() => {}
+                () = dispatcher.run(shard_events) => {}
                 () = traffic.run() => {}
             }
         };
@@ -126,6 +132,7 @@ struct Dispatcher {
     link_events: mpsc::Receiver<link::Event>,
     outcomes: mpsc::Receiver<Input>,
     checks: mpsc::Receiver<oneshot::Sender<()>>,
+    queues: Vec<mpsc::Sender<ShardEvent>>,
     overdue: Duration,
     /// The apps that divide their traffic.
     touched: Arc<Touched>,
@@ -133,51 +140,48 @@ struct Dispatcher {
 
 impl Dispatcher {
     /// Runs until the changes end.
-    async fn run(mut self) {
+    async fn run(mut self, shard_events: Vec<mpsc::Receiver<ShardEvent>>) {
         if !self.list().await {
             return;
         }
         self.hub.complete();
         // They end with this loop.
         let mut loops = JoinSet::new();
-        let mut queues = Vec::new();
-        for shard in 0..self.core.shared.shards.count() {
-            let (queue, events) = mpsc::channel(QUEUED_MAX);
-            queues.push(queue);
+        for (shard, events) in shard_events.into_iter().enumerate() {
             loops.spawn(Arc::clone(&self.core).run(shard, events));
         }
         let overdue = tokio::time::sleep(self.overdue);
         tokio::pin!(overdue);
+        let (mut reports, mut inputs) = (Vec::new(), Vec::new());
         loop {
             let admission = self.core.shared.admission.due();
             let wait = admission.map(|at| at.since(Boottime::now()));
-            let input = tokio::select! {
+            tokio::select! {
                 batch = self.changes.recv() => match batch {
-                    Some(batch) => Input::Changes(batch),
+                    Some(batch) => inputs.push(Input::Changes(batch)),
                     None => return,
                 },
-                Some(event) = self.link_events.recv() => match input_of(event) {
-                    Some(input) => input,
-                    None => continue,
-                },
-                Some(event) = self.fleet_events.recv() => Input::Fleet(event),
-                Some(outcome) = self.outcomes.recv() => outcome,
+                Some(event) = self.link_events.recv() => inputs.extend(input_of(event)),
+                1.. = self.fleet_events.recv_many(&mut reports, BURST_MAX) => {
+                    inputs.extend(reports.drain(..).map(Input::Fleet));
+                }
+                1.. = self.outcomes.recv_many(&mut inputs, BURST_MAX) => {}
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
                     self.core.admit();
-                    continue;
                 }
-                () = self.core.wakes_wait() => continue,
+                () = self.core.wakes_wait() => {}
                 Some(check) = self.checks.recv() => {
                     // It may have timed out.
                     let _ = check.send(());
-                    continue;
                 }
-                () = &mut overdue, if !overdue.is_elapsed() => Input::NodesOverdue,
-            };
-            for (shard, event) in self.take(input) {
-                // It is closed only if its shard panicked.
-                if queues[shard].send(event).await.is_err() {
-                    return;
+                () = &mut overdue, if !overdue.is_elapsed() => inputs.push(Input::NodesOverdue),
+            }
+            for input in inputs.drain(..) {
+                for (shard, event) in self.take(input) {
+                    // It is closed only if its shard panicked.
+                    if self.queues[shard].send(event).await.is_err() {
+                        return;
+                    }
                 }
             }
         }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
 
+use super::BURST_MAX;
 use crate::action::Action;
 use crate::actuator::Actuator;
 use crate::apps::{Apps, SLICE, SLICES};
@@ -77,6 +78,10 @@ impl Core {
                 () = shard.admitted.notified() => ShardEvent::Admission,
             };
             is_idle = self.handle(number, event, events.len());
+            for _ in 1..BURST_MAX {
+                let Ok(event) = events.try_recv() else { break };
+                is_idle = self.handle(number, event, events.len());
+            }
         }
     }
 
