@@ -206,6 +206,7 @@ impl Apps {
     fn change(&mut self, revision: u64, change: Change, turn: &mut Turn) -> Option<u32> {
         self.revision = self.revision.max(revision);
         match change {
+            Change::App(key, vip, app) if self.is_known(&key, vip, &app) => None,
             Change::App(key, vip, app) => {
                 let before = self.port_of(&key);
                 let touched = self.app(&key, vip, app, turn);

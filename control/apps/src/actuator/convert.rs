@@ -14,8 +14,9 @@ use crate::readiness::{self, READY};
 /// IP protocol number of apps' ports.
 const TCP: u32 = 6;
 
-pub(crate) fn app_status(app: &App, status: &Status) -> AppStatus {
-    let before = app.status.clone().unwrap_or_default();
+/// The status to be written to an app, whose status so far is taken.
+pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
+    let before = app.status.take().unwrap_or_default();
     let conditions = conditions(app, status, &before);
     let failure = status.failure.clone();
     let (reason, message) = failure

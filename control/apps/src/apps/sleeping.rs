@@ -84,6 +84,14 @@ impl Apps {
         self.sleep.get(vip).map(|sleeper| sleeper.port)
     }
 
+    /// Whether a full record has this state of its app or a later one. Most changes are such: the effects of this control's own
+    /// writes, whose responses have the app decoded.
+    pub(super) fn is_known(&self, key: &Key, vip: u32, stored: &StoredApp) -> bool {
+        let record = self.records.get(&vip).filter(|_| self.listing.is_none());
+        let known = record.and_then(|record| record.revision_of(key, stored));
+        known.is_some_and(|known| known >= stored.revision)
+    }
+
     /// An app was created or changed, or is in a list. Returns its VIP if its record has to be planned.
     pub(super) fn app(
         &mut self,
@@ -124,7 +132,6 @@ impl Apps {
     ) -> Option<u32> {
         let record = self.records.get_mut(&vip)?;
         if let Some(known) = record.revision_of(key, &stored) {
-            // It is most often the effect of this control's own write, whose response has the app decoded.
             if known >= stored.revision {
                 return None;
             }

@@ -30,38 +30,68 @@ const _: () = assert!(OPERATIONS_MAX <= GATHERED_MAX);
 /// An operation on one key.
 pub(super) struct Operation {
     path: String,
-    op: TxnOp,
-    bytes: usize,
+    /// Of a write. If they do not hold, the response has the key's revision.
+    conditions: Vec<Compare>,
+    kind: Kind,
+}
+
+enum Kind {
+    Read,
+    Put(Vec<u8>),
+    Delete,
 }
 
 impl Operation {
     /// Reads the key.
     pub(super) fn read(path: String) -> Self {
-        let (op, bytes) = (TxnOp::get(path.as_str(), None), READ_BYTES);
-        Self { path, op, bytes }
+        Self {
+            path,
+            conditions: Vec::new(),
+            kind: Kind::Read,
+        }
     }
 
     /// Puts `value` if the conditions hold.
     pub(super) fn put(path: String, conditions: Vec<Compare>, value: Vec<u8>) -> Self {
-        let bytes = value.len();
-        let put = TxnOp::put(path.as_str(), value, None);
-        Self::write(path, conditions, put, bytes)
+        Self {
+            path,
+            conditions,
+            kind: Kind::Put(value),
+        }
     }
 
     /// Deletes the key if the conditions hold.
     pub(super) fn delete(path: String, conditions: Vec<Compare>) -> Self {
-        let delete = TxnOp::delete(path.as_str(), None);
-        Self::write(path, conditions, delete, 0)
+        Self {
+            path,
+            conditions,
+            kind: Kind::Delete,
+        }
     }
 
-    fn write(path: String, conditions: Vec<Compare>, op: TxnOp, bytes: usize) -> Self {
+    /// What it counts for in a transaction.
+    fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Read => READ_BYTES,
+            Kind::Put(value) => value.len(),
+            Kind::Delete => 0,
+        }
+    }
+
+    /// The operation of a transaction. It is made for each request, which consumes it, and seldom twice.
+    fn of_txn(&self) -> TxnOp {
+        let path = self.path.as_str();
+        let write = match &self.kind {
+            Kind::Read => return TxnOp::get(path, None),
+            Kind::Put(value) => TxnOp::put(path, value.as_slice(), None),
+            Kind::Delete => TxnOp::delete(path, None),
+        };
         let exists = GetOptions::new().with_keys_only();
         let txn = Txn::new()
-            .when(conditions)
-            .and_then([op])
-            .or_else([TxnOp::get(path.as_str(), Some(exists))]);
-        let op = TxnOp::txn(txn);
-        Self { path, op, bytes }
+            .when(self.conditions.as_slice())
+            .and_then([write])
+            .or_else([TxnOp::get(path, Some(exists))]);
+        TxnOp::txn(txn)
     }
 }
 
@@ -144,7 +174,7 @@ fn take(gathered: &mut VecDeque<Pending>) -> Vec<Pending> {
         if next.caller.is_closed() {
             continue;
         }
-        let size = next.operation.bytes;
+        let size = next.operation.bytes();
         let fits = batch.is_empty() || bytes + size <= BYTES_MAX;
         if fits && paths.insert(next.operation.path.clone()) {
             bytes += size;
@@ -161,23 +191,15 @@ fn take(gathered: &mut VecDeque<Pending>) -> Vec<Pending> {
 /// Sends a request and passes its outcome to the callers. If the store refuses it, each operation is sent alone: one of
 /// them does not fail the others.
 async fn send(kv: KvClient, batch: Vec<Pending>) {
-    let (operations, callers): (Vec<_>, Vec<_>) = batch
-        .into_iter()
-        .map(|pending| (pending.operation.op, pending.caller))
-        .unzip();
-    let repeated = if operations.len() > 1 {
-        operations.clone()
-    } else {
-        Vec::new()
-    };
-    match request(kv.clone(), operations).await {
-        Err(Some(refusal)) if !repeated.is_empty() && super::error::is_refusal(&refusal) => {
-            for (operation, caller) in repeated.into_iter().zip(callers) {
-                let outcome = request(kv.clone(), vec![operation]).await;
+    let operations = batch.iter().map(|pending| pending.operation.of_txn());
+    match request(kv.clone(), operations.collect()).await {
+        Err(Some(refusal)) if batch.len() > 1 && super::error::is_refusal(&refusal) => {
+            for Pending { operation, caller } in batch {
+                let outcome = request(kv.clone(), vec![operation.of_txn()]).await;
                 answer([caller], outcome);
             }
         }
-        outcome => answer(callers, outcome),
+        outcome => answer(batch.into_iter().map(|pending| pending.caller), outcome),
     }
 }
 

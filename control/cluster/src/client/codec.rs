@@ -1,9 +1,13 @@
 //! Objects as the values of keys.
 
 use etcd_client::KeyValue;
+use serde::Serialize;
 
 use super::{ClientError, unsigned};
 use crate::Object;
+
+/// Room for the JSON of a usual object, which is not copied then while it is written.
+const JSON_BYTES: usize = 2_048;
 
 /// Decodes the object in a key's value; sets its `resourceVersion`.
 pub fn decode<K: Object>(kv: &KeyValue) -> Result<K, ClientError> {
@@ -15,14 +19,20 @@ pub fn encode<K: Object>(object: &K) -> Result<Vec<u8>, ClientError> {
     let encoded = if object.meta().resource_version.is_some() {
         let mut stored = object.clone();
         stored.meta_mut().resource_version = None;
-        serde_json::to_vec(&stored)
+        json(&stored)
     } else {
-        serde_json::to_vec(object)
+        json(object)
     };
     encoded.map_err(|source| ClientError::Malformed {
         path: K::path(&object.key()),
         source,
     })
+}
+
+fn json(object: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = Vec::with_capacity(JSON_BYTES);
+    serde_json::to_writer(&mut bytes, object)?;
+    Ok(bytes)
 }
 
 pub(crate) fn decode_bytes<K: Object>(
