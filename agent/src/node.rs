@@ -3,6 +3,7 @@
 mod activators;
 mod apply;
 mod drops;
+mod epoch;
 mod gone;
 mod probe;
 mod routes;
@@ -29,6 +30,7 @@ use crate::source::fleet_state::FleetState;
 pub use activators::Activators;
 pub use apply::{ApplyError, Graced};
 pub use drops::Drops;
+pub use epoch::Epoch;
 pub use gone::Gone;
 pub use probe::Probe;
 pub use routes::Routes;
@@ -76,6 +78,8 @@ pub struct Node {
     pub stale: Stale,
     /// The activators' health endpoints.
     pub activators: Activators,
+    /// The epoch of control, for the next agent.
+    pub epoch: Epoch,
     /// A probe of the activators, while control does not grant leases.
     pub probe: Option<Probe>,
 }
@@ -171,6 +175,9 @@ impl Node {
             Ok(step) => step,
             Err(error) => return self.refuse(&error),
         };
+        if let Err(error) = self.epoch.follow(self.fleet.epoch()) {
+            warn!(%error, "failed to write the epoch of control for the next agent");
+        }
         if let Err(error) = self.begin(&step).await {
             return self.refuse(&error);
         }

@@ -28,7 +28,7 @@ use super::{Forwarding, Run, RuntimeKind, bpffs};
 use crate::cni;
 use crate::metrics::{self, Collected};
 use crate::ndp::{self, Announcer};
-use crate::node::{Activators, Gone, Node, Pods, Routes};
+use crate::node::{Activators, Epoch, Gone, Node, Pods, Routes};
 use crate::profile::Ndp;
 use crate::runtime::{Runtime, RuntimeConfig};
 use crate::services_sync::{self, ServicesSync};
@@ -268,6 +268,8 @@ fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let mut fleet = fleet::Node::new(run.node.clone(), boot_id, version, &held);
     fleet.describe(status(run, prefix));
+    let epoch = Epoch::load(&run.state_dir);
+    fleet.follow_epoch(epoch.highest());
     let logs = pods.as_ref().map(|pods| FleetLogs {
         node: run.node.clone(),
         folder: pods.runtime.logs(),
@@ -288,6 +290,7 @@ fn join(run: &Run, prefix: NodePrefix, parts: &Collected) -> Result<Node> {
         drops: None,
         stale: Stale::new(alone, LEASE_DEFAULT),
         activators: Activators::load(&run.state_dir),
+        epoch,
         probe: None,
     })
 }

@@ -388,6 +388,26 @@ fn a_node_uses_its_last_entries_while_neither_control_nor_an_activator_answers()
 }
 
 #[test]
+fn a_node_refuses_an_earlier_control_also_after_its_agent_was_replaced() {
+    on_node(|node| {
+        let tokio = with_vips(node);
+        tokio.block_on(async {
+            let activators = || vec![activator(String::new())];
+            let mut newer = Control::start_at("[::1]:0", 5, activators()).await;
+            let agent = start(node, &newer.url);
+            newer.up().await;
+            follow(node, &mut newer).await;
+            agent.kill();
+            let mut older = Control::start_at("[::1]:0", 4, activators()).await;
+            let _agent = start(node, &older.url);
+            older.up().await;
+            // It has closed the stream after the first message, and tries again.
+            older.up().await;
+        });
+    });
+}
+
+#[test]
 fn an_agent_that_is_not_root_names_the_command_to_run_it() {
     on_node(|_node| {
         let output = Command::new("setpriv")

@@ -109,6 +109,16 @@ impl Node {
         self.status = status;
     }
 
+    /// An earlier agent of this node has followed a root with this epoch.
+    pub fn follow_epoch(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// The highest epoch of a root that was followed; 0: none.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Opens a stream and returns its first message.
     pub fn open(&mut self, now: Boottime) -> Up {
         let period = self.beat_period;

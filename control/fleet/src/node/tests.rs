@@ -59,6 +59,16 @@ fn a_grant_for_a_beat_that_was_never_sent_gives_no_lease() {
 }
 
 #[test]
+fn a_root_with_a_lower_epoch_than_an_earlier_agent_followed_is_refused() {
+    let mut node = node(&[]);
+    node.follow_epoch(7);
+    node.open(Boottime(1));
+    let old = node.receive(down(1, vec![], Some(grant(1, 6))), Boottime(2));
+    assert_eq!(old, Err(StreamError::EpochOld { known: 7, got: 6 }));
+    assert_eq!(node.epoch(), 7);
+}
+
+#[test]
 fn a_root_with_a_lower_epoch_is_refused() {
     let mut node = node(&[]);
     node.open(Boottime(1));
