@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use anyhow::{Result, ensure};
 use dormouse_cluster::app::{PROGRESS_DEADLINE_DEFAULT_S, REVISION_HISTORY_LIMIT_DEFAULT};
+use dormouse_cluster::client::Guard;
 use dormouse_cluster::vip::{VIP_ALLOCATE_FROM, VIP_INDEX_END};
 use dormouse_cluster::{
     App, AppSpec, AppStatus, Client, Key, Mode, Object, Period, Protocol, Scale, State, claim,
@@ -92,6 +93,16 @@ impl Fleet {
             .buffer_unordered(TXNS)
             .try_collect::<()>()
             .await
+    }
+
+    /// Deletes all apps from the store.
+    pub(crate) async fn remove(self, store: &Client) -> Result<()> {
+        for vip in self.vips() {
+            store
+                .delete::<App>(&self.key(vip), &Guard::default())
+                .await?;
+        }
+        Ok(())
     }
 
     fn app(self, vip: u32) -> App {

@@ -20,7 +20,7 @@ const STORE: &str = "http://[::1]:2379";
 /// The fleet's URL.
 pub(crate) const FLEET: &str = "http://[::1]:7443";
 /// The metrics' address: their listener is the last one that `dormouse up` binds.
-const LAST: &str = "[::1]:9090";
+pub(crate) const METRICS: &str = "[::1]:9090";
 /// Longest time until a process answers: today's starts with a million apps.
 const START_LIMIT: Duration = Duration::from_mins(5);
 /// Interval of attempts meanwhile.
@@ -131,7 +131,7 @@ impl Server {
     /// Waits until the last listener is bound.
     pub(crate) async fn listens(&self, folder: &Path) -> Result<()> {
         let attempts = async {
-            while TcpStream::connect(LAST).await.is_err() {
+            while TcpStream::connect(METRICS).await.is_err() {
                 tokio::time::sleep(START_INTERVAL).await;
             }
         };

@@ -13,6 +13,7 @@ mod node;
 mod watch;
 
 mod parked;
+mod pauses;
 
 mod rows;
 

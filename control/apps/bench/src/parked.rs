@@ -12,14 +12,11 @@ use crate::app::PORT;
 const PREFIX: u128 = 0x2001_0db8_00a1 << 80;
 
 /// Requests that wait for their response until this is dropped.
-pub(crate) struct Parked(Vec<TcpStream>);
+pub(crate) struct Parked {
+    _streams: Vec<TcpStream>,
+}
 
 impl Parked {
-    /// No requests.
-    pub(crate) fn none() -> Self {
-        Self(Vec::new())
-    }
-
     /// Sends this many requests to each app.
     pub(crate) async fn at(vips: impl Iterator<Item = u32>, each: usize) -> Result<Self> {
         let mut streams = Vec::new();
@@ -28,12 +25,7 @@ impl Parked {
                 streams.push(request(vip).await?);
             }
         }
-        Ok(Self(streams))
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        Ok(Self { _streams: streams })
     }
 }
 

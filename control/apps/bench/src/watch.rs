@@ -112,6 +112,12 @@ impl Seen {
         apps.iter().all(|app| self.first.contains_key(app))
     }
 
+    /// The number of pods of apps whose names begin like this.
+    pub(crate) fn pods_of(&self, stem: &str) -> usize {
+        let named = |pod: &&Key| pod.name.starts_with(stem);
+        self.pods.iter().filter(named).count()
+    }
+
     /// The number of ready pods.
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
