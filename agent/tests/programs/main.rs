@@ -16,6 +16,7 @@ mod other_protocols;
 mod pod_link;
 mod side_by_side;
 mod sockets;
+mod split;
 mod take_over;
 mod traffic;
 

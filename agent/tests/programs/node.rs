@@ -66,17 +66,7 @@ impl Node {
                 }],
             )
             .expect("configured");
-        datapath
-            .pods
-            .add(PodEntry {
-                address: POD,
-                address4: None,
-                // No link of this namespace: what passes its loopback is no pod's.
-                ifindex: 4_000_000,
-                mac: [2, 0, 0, 0, 0, 7],
-                direct: true,
-            })
-            .expect("a pod");
+        datapath.pods.add(local_pod()).expect("a pod");
         datapath.apps.grant(u64::MAX);
         datapath
     }
@@ -150,6 +140,18 @@ impl Node {
             )
         })
         .collect()
+    }
+}
+
+/// The pod of each node.
+pub(crate) fn local_pod() -> PodEntry {
+    PodEntry {
+        address: POD,
+        address4: None,
+        // No link of this namespace: what passes its loopback is no pod's.
+        ifindex: 4_000_000,
+        mac: [2, 0, 0, 0, 0, 7],
+        direct: true,
     }
 }
 
