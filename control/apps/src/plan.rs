@@ -92,6 +92,7 @@ fn scale_up(record: &mut AppRecord, now: Boottime, shared: &Shared, actions: &mu
         record.held = None;
         return;
     };
+    replace_failed_successors(record);
     actions.extend(rollout::read(record));
     let before = record.rollout.before.clone();
     let mut earlier = 0;
@@ -136,17 +137,34 @@ fn create(
 
 /// Takes up to so many draining pods of a template back; returns how many.
 fn reuse(record: &mut AppRecord, template: &str, missing: usize) -> usize {
+    take_back(record, missing, |member| member.template == template)
+}
+
+/// Takes ready pods of earlier templates back that have not left yet, while fewer pods are ready than are wanted: their successors have
+/// failed meanwhile.
+fn replace_failed_successors(record: &mut AppRecord) {
+    let ready = usize::try_from(record.ready()).unwrap_or_default();
+    let lacking = record.wanted().saturating_sub(ready);
+    let template = record.template.clone();
+    let uid = record.app.as_ref().and_then(|app| app.metadata.uid.clone());
+    take_back(record, lacking, |member| {
+        let is_ready = member
+            .seen
+            .as_ref()
+            .is_some_and(|seen| seen.ready.is_some());
+        is_ready && member.template != template && member.is_owned(uid.as_deref())
+    });
+}
+
+/// Takes up to so many draining pods back, those that are ready first; returns how many.
+fn take_back(record: &mut AppRecord, missing: usize, is_wanted: impl Fn(&Member) -> bool) -> usize {
     if missing == 0 {
         return 0;
     }
     let reusable = |member: &&mut Member| {
         let seen = member.seen.as_ref();
         let over = seen.is_some_and(|seen| seen.terminating || seen.ended.is_some());
-        member.draining
-            && !member.deleting
-            && !member.failed
-            && !over
-            && member.template == template
+        member.draining && !member.deleting && !member.failed && !over && is_wanted(member)
     };
     let mut reused: Vec<&mut Member> = record.members.values_mut().filter(reusable).collect();
     reused.sort_by_key(|member| (member.ready_since.is_none(), member.created));

@@ -56,6 +56,36 @@ fn a_ready_pod_stays_until_its_successor_is_ready() {
 }
 
 #[test]
+fn a_ready_pod_that_has_not_left_yet_is_taken_back_when_its_successor_fails() {
+    let mut world = awake(1);
+    let first = world.pods.keys().next().unwrap().clone();
+    let entry = world.entry();
+    world.release(2);
+    world.execute_all();
+    // A node that is cut off may use the entry with the first pod.
+    world.delay_settling = true;
+    world.ready_all();
+    assert_ne!(world.entry().backends, entry.backends);
+    for pod in of_release(&world, 2) {
+        world.fail(&pod, "Error");
+    }
+    world.execute_all();
+    assert_eq!(world.entry().backends, entry.backends);
+    world.delay_settling = false;
+    world.execute_all();
+    assert!(world.pods.contains_key(&first));
+    assert_eq!(world.status().state, State::Awake);
+    // It leaves when a further pod of the new template is ready.
+    for _ in 0..30 {
+        world.tick(1.0);
+        world.ready_all();
+        world.execute_all();
+    }
+    assert!(!world.pods.contains_key(&first));
+    assert_eq!(of_release(&world, 2).len(), 1);
+}
+
+#[test]
 fn successors_are_started_a_quarter_of_the_pods_at_a_time() {
     let mut world = awake(4);
     world.release(2);
