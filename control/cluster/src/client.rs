@@ -163,6 +163,20 @@ impl Client {
         Ok(kvs.iter().filter_map(decode_or_warn).collect())
     }
 
+    /// The keys of `range`, without their values.
+    pub(crate) async fn paths(&self, range: &KeyRange) -> Result<Vec<String>, ClientError> {
+        let mut paths = Vec::new();
+        let mut rest = Some(range.clone());
+        while let Some(range) = rest {
+            let keys = GetOptions::new().with_keys_only();
+            let page = self.page_of(&range, 0, keys).await?;
+            let keys = page.kvs.iter().map(KeyValue::key);
+            paths.extend(keys.map(|key| String::from_utf8_lossy(key).into_owned()));
+            rest = page.rest;
+        }
+        Ok(paths)
+    }
+
     /// Runs a transaction.
     pub async fn txn(&self, txn: Txn) -> Result<TxnResponse, ClientError> {
         let mut kv = self.services.kv.clone();
@@ -195,7 +209,16 @@ impl Client {
 
     /// Reads the first keys of `range` at `revision` (0: the current one).
     pub(crate) async fn page(&self, range: &KeyRange, revision: u64) -> Result<Page, ClientError> {
-        let options = GetOptions::new()
+        self.page_of(range, revision, GetOptions::new()).await
+    }
+
+    async fn page_of(
+        &self,
+        range: &KeyRange,
+        revision: u64,
+        options: GetOptions,
+    ) -> Result<Page, ClientError> {
+        let options = options
             .with_range(range.end.clone())
             .with_limit(PAGE_LEN)
             .with_revision(signed(revision));

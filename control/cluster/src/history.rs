@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
+use futures::future::try_join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -21,8 +22,16 @@ pub async fn list(client: &Client, app: &App) -> Result<Vec<Revision>, ClientErr
     let prefix =
         |digit: char| Revision::path(&Key::new(&key.namespace, format!("{}-{digit}", key.name)));
     let range = KeyRange::of_prefixes(&prefix('0'), &prefix('9'));
-    let all: Vec<Revision> = client.list_range(&range).await?;
-    let mut own: Vec<Revision> = all.into_iter().filter(|one| is_of(one, app)).collect();
+    // The range has the revisions of all apps whose names go on with a digit, `web-0001` for `web`: only its own are read.
+    let paths = client.paths(&range).await?;
+    let names = paths.iter().filter_map(|path| path.rsplit('/').next());
+    let own = names.filter(|name| number_of(&key.name, name).is_some());
+    let read = own.map(|name| {
+        let revision = Key::new(&key.namespace, name);
+        async move { client.get::<Revision>(&revision).await }
+    });
+    let all = try_join_all(read).await?.into_iter().flatten();
+    let mut own: Vec<Revision> = all.filter(|one| is_of(one, app)).collect();
     own.sort_by_key(|revision| revision.spec.revision);
     Ok(own)
 }
@@ -97,6 +106,10 @@ pub fn change(old: &App, mut new: App, known: &[Revision]) -> Change {
     let status = new.status.get_or_insert_default();
     status.revision = Some(number);
     status.previous_revision = Some(before);
+    // A control of a release without revisions has written the status: a pod of this template was ready if the app has ever woken.
+    if status.observed_generation.is_none() && status.last_wake.is_some() {
+        status.ready_revision.get_or_insert(before);
+    }
     // It is about the template before.
     status
         .conditions

@@ -17,6 +17,8 @@ use super::resource::{self, APP};
 
 /// Media type of a merge patch.
 const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Media type of a JSON patch (RFC 6902): its `add` replaces a value that is there.
+const JSON_PATCH: &str = "application/json-patch+json";
 
 /// The commands of `rollout`.
 #[derive(Debug, Clone, Subcommand)]
@@ -120,6 +122,7 @@ fn decoded<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, CommandErr
     })
 }
 
+/// Returns to a revision. A patch of the template's fields does not conflict with writes of the status, which are many during a rollout.
 async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> {
     let name = undo.target.name()?;
     let app = read(&name, context).await?;
@@ -141,14 +144,22 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
         "return app {}/{name} to revision {number}",
         context.namespace
     );
+    let spec = app.spec.with_template(revision.spec.template);
+    let replaced = [
+        ("container", json!(spec.container)),
+        ("targetPort", json!(spec.target_port)),
+        ("nodeSelector", json!(spec.node_selector)),
+        (
+            "terminationGracePeriodSeconds",
+            json!(spec.termination_grace_period_seconds),
+        ),
+    ];
+    let operation = |(field, value): (&str, Value)| json!({"op": "add", "path": format!("/spec/{field}"), "value": value});
+    let operations: Vec<Value> = replaced.into_iter().map(operation).collect();
     let request = ApiRequest {
-        body: json!(App {
-            spec: app.spec.with_template(revision.spec.template),
-            ..app
-        })
-        .to_string()
-        .into_bytes(),
-        ..ApiRequest::new(Method::PUT, &path, &action)
+        media_type: JSON_PATCH,
+        body: json!(operations).to_string().into_bytes(),
+        ..ApiRequest::new(Method::PATCH, &path, &action)
     };
     context.request(request).await?;
     writeln!(context.out, "app/{name} returned to revision {number}")?;

@@ -98,6 +98,7 @@ async fn an_undo_returns_to_what_serves_or_to_the_revision_before() {
         "a field that it did not have is gone"
     );
     assert_eq!(first.status.unwrap().revision, Some(1));
+    assert_eq!(first.spec.target_port, None, "it follows the port");
     run(&world, "rollout undo app web --to-revision 3").await;
     assert_eq!(
         app(&world).await.spec.container.image.as_deref(),

@@ -56,12 +56,13 @@ impl AppSpec {
         }
     }
 
-    /// The same app with another template.
+    /// The same app with another template. A target port that is not set stays so if it is the port: it follows later changes of it.
     #[must_use]
     pub fn with_template(self, template: Template) -> Self {
+        let is_port = self.target_port.is_none() && template.target_port == self.port;
         Self {
             container: template.container,
-            target_port: Some(template.target_port),
+            target_port: Some(template.target_port).filter(|_| !is_port),
             node_selector: template.node_selector,
             termination_grace_period_seconds: template.termination_grace_period_seconds,
             ..self
@@ -160,6 +161,19 @@ mod tests {
             "container": {"name": "app", "image": "a", "command": ["serve"]}
         }"#;
         assert_eq!(hash(SHORT), hash(settings), "no field of the template");
+    }
+
+    #[test]
+    fn an_earlier_template_sets_the_target_port_only_if_it_is_another_than_the_port() {
+        let spec: AppSpec = serde_json::from_str(SHORT).unwrap();
+        let with_port = |target_port| {
+            let template = Template {
+                target_port,
+                ..spec.template()
+            };
+            spec.clone().with_template(template).target_port
+        };
+        assert_eq!((with_port(80), with_port(81)), (None, Some(81)));
     }
 
     #[test]

@@ -117,3 +117,20 @@ fn a_revision_has_a_uid_of_its_own() {
     assert_eq!(of(2), "0e7ab29c-0000-4000-8000-000000000002");
     assert_ne!(of(1), of(2));
 }
+
+#[test]
+fn a_template_that_served_before_there_were_revisions_is_the_one_to_fall_back_to() {
+    let ready = |status: serde_json::Value| {
+        let mut new = app("b", None, 10);
+        new.status = Some(serde_json::from_value(status).unwrap());
+        let change = change(&app("a", None, 10), new, &[]);
+        change.app.status.unwrap().ready_revision
+    };
+    let woken = "2026-01-01T00:00:00Z";
+    assert_eq!(ready(json!({"lastWake": woken})), Some(1));
+    assert_eq!(ready(json!({})), None);
+    assert_eq!(
+        ready(json!({"lastWake": woken, "observedGeneration": 1})),
+        None
+    );
+}
