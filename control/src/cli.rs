@@ -8,6 +8,7 @@ mod events;
 mod explain;
 mod get;
 mod logs;
+mod pipe;
 mod request;
 mod resource;
 mod rollout;
@@ -17,7 +18,7 @@ mod wake;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use dormouse_command::{CommandError, Exit};
+use dormouse_command::{CommandError, Exit, screen_width};
 
 pub use context::Context;
 
@@ -69,12 +70,19 @@ pub async fn run(command: Command, connection: &Connection) -> ExitCode {
     let mut stdout = anstream::stdout();
     let outcome = async {
         if let Command::Explain(arguments) = &command
-            && let Some(exit) = explain::offline(arguments, &mut stdout)?
+            && let Some(exit) = explain::offline(arguments, &mut stdout, screen_width())?
         {
             return Ok(exit);
         }
         let mut context = Context::connect(connection, Box::new(stdout)).await?;
-        execute(command, &mut context).await
+        let only_reads = matches!(
+            command,
+            Command::Get(_) | Command::Events(_) | Command::Logs(_)
+        );
+        tokio::select! {
+            ended = execute(command, &mut context) => ended,
+            () = pipe::reader_gone(), if only_reads => Ok(Exit::Yes),
+        }
     };
     match outcome.await {
         Ok(exit) => exit.into(),

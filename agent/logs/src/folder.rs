@@ -1,11 +1,12 @@
 //! The folder of logs of one node: beginning a run, and finding the runs that there are.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::lines::Selection;
 use crate::name::{Kind, Run, parse};
 use crate::reader::{Next, Reader};
+use crate::record::TIME_LEN;
 
 /// Interval at which the begin and the end of a run are checked.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -37,6 +39,17 @@ pub struct Meta {
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+}
+
+/// How much of a run's output is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes in the files.
+    pub bytes: u64,
+    /// Bytes in files that were removed because there were too many, as if they had been as large as the largest one that is kept.
+    pub removed: u64,
+    /// Time of the oldest record; `None` without one.
+    pub since: Option<Timestamp>,
 }
 
 /// The ends to which the process of a run writes. They are open for reading too, so that the process is never without a reader.
@@ -158,6 +171,43 @@ impl Folder {
         meta.modified().map(Some)
     }
 
+    /// How much of a run's output is kept. Its files may be removed meanwhile.
+    pub fn extent(&self, run: &Run) -> io::Result<Extent> {
+        let mut numbers: Vec<u64> = self
+            .files()?
+            .into_iter()
+            .filter(|(one, _)| one == run)
+            .filter_map(|(_, kind)| match kind {
+                Kind::Records(number) => Some(number),
+                _ => None,
+            })
+            .collect();
+        numbers.sort_unstable();
+        let Some(oldest) = numbers.first().copied() else {
+            return Ok(Extent::default());
+        };
+        let size = |number: &u64| fs::metadata(self.file(run, Kind::Records(*number)));
+        let sizes = numbers
+            .iter()
+            .filter_map(|number| Some(size(number).ok()?.len()));
+        let (bytes, largest) = sizes.fold((0, 0), |(all, largest): (u64, u64), size| {
+            (all + size, largest.max(size))
+        });
+        Ok(Extent {
+            bytes,
+            removed: oldest.saturating_mul(largest),
+            since: self.first_time(run, oldest),
+        })
+    }
+
+    /// The time of the first record of a file.
+    fn first_time(&self, run: &Run, number: u64) -> Option<Timestamp> {
+        let mut time = [0; TIME_LEN];
+        let mut file = File::open(self.file(run, Kind::Records(number))).ok()?;
+        file.read_exact(&mut time).ok()?;
+        std::str::from_utf8(&time).ok()?.parse().ok()
+    }
+
     /// Resolves when the last run of a pod has ended, so that its last lines can be read. Cancel safe.
     pub async fn ended(&self, uid: &str) {
         while let Ok(Some(run)) = self.last(uid)
@@ -260,11 +310,40 @@ mod tests {
             write(
                 text.as_bytes(),
                 Stream::Stderr,
-                jiff::Timestamp::UNIX_EPOCH,
+                Timestamp::UNIX_EPOCH,
                 &mut bytes,
             );
             folder.append(&run, 0).unwrap().write_all(&bytes).unwrap();
         }
         assert_eq!(tail(&folder, "u1", 2).unwrap(), "b\nc\n");
+    }
+
+    #[test]
+    fn the_extent_of_a_run_has_what_is_kept_and_about_what_was_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().to_owned());
+        let run = Run {
+            uid: "u1".into(),
+            attempt: 0,
+        };
+        assert_eq!(folder.extent(&run).unwrap(), Extent::default());
+        for (number, text) in [(3, "abcdefghij\n"), (4, "a\n")] {
+            let at = Timestamp::from_second(number).unwrap();
+            let mut bytes = Vec::new();
+            write(text.as_bytes(), Stream::Stdout, at, &mut bytes);
+            let number = u64::try_from(number).unwrap();
+            folder
+                .append(&run, number)
+                .unwrap()
+                .write_all(&bytes)
+                .unwrap();
+        }
+        let line = u64::try_from(TIME_LEN + " stdout F ".len()).unwrap();
+        let want = Extent {
+            bytes: 2 * line + 13,
+            removed: 3 * (line + 11),
+            since: Some(Timestamp::from_second(3).unwrap()),
+        };
+        assert_eq!(folder.extent(&run).unwrap(), want);
     }
 }

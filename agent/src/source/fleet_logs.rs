@@ -151,11 +151,15 @@ fn list(folder: &Folder, request: &LogRequest) -> io::Result<Vec<LogRun>> {
             continue;
         };
         let ended = ended.and_then(|at| Timestamp::try_from(at).ok());
+        let extent = folder.extent(&run).unwrap_or_default();
         found.push(LogRun {
             name: meta.name,
             uid: run.uid,
             attempt: run.attempt,
             ended_ms: ended.map_or(0, Timestamp::as_millisecond),
+            bytes: extent.bytes,
+            removed_bytes: extent.removed,
+            since_ms: extent.since.map_or(0, Timestamp::as_millisecond),
         });
     }
     Ok(found)

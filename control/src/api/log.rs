@@ -1,6 +1,7 @@
 //! The `log` subresource of pods, as kube-apiserver has it, and the list of the logs of an app's pods. Logs are on the nodes: they are
 //! read from there while the client takes them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use axum::{
     extract::{Path, Query, State},
     response::{IntoResponse, Response},
 };
-use dormouse_cluster::{App, Key};
+use dormouse_cluster::{App, Key, history::APP_LABEL};
 use dormouse_fleet::{LogError, LogText, proto::LogRequest};
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use http::header;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use super::{
     Api, Failure,
     query::{Names, is_true, key_of},
+    selector::Selector,
     storage,
 };
 
@@ -157,16 +159,41 @@ async fn search(api: &Api, key: &Key, request: LogRequest) -> Result<LogText, Fa
     found.ok_or_else(|| Failure::not_found::<Pod>(&key.name))
 }
 
+/// The nodes of an app's pods.
+async fn nodes_of(api: &Api, app: &Key) -> Result<BTreeSet<String>, Failure> {
+    let namespace = Some(app.namespace.as_str());
+    let (pods, _revision) = storage::list::<Pod>(api, namespace, &Selector::default()).await?;
+    let own = pods
+        .iter()
+        .filter(|pod| pod["metadata"]["labels"][APP_LABEL] == app.name.as_str());
+    let nodes = own.filter_map(|pod| pod["spec"]["nodeName"].as_str());
+    Ok(nodes.map(str::to_owned).collect())
+}
+
+/// The query of a list of logs.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ListQuery {
+    /// Only logs that may still be written to: only the nodes of the app's pods are asked.
+    #[serde(default)]
+    running: bool,
+}
+
 /// Lists the logs of an app's pods on all nodes, also of pods that have ended, the oldest first.
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     Path(names): Names,
+    Query(query): Query<ListQuery>,
 ) -> Result<Response, Failure> {
     let key = key_of(&names);
     if storage::find::<App>(&api, &key).await?.is_none() {
         return Err(Failure::not_found::<App>(&key.name));
     }
-    let asked = api.fleet.log_nodes().into_iter().map(async |node| {
+    let mut nodes = api.fleet.log_nodes();
+    if query.running {
+        let own = nodes_of(&api, &key).await?;
+        nodes.retain(|node| own.contains(node));
+    }
+    let asked = nodes.into_iter().map(async |node| {
         let runs = api.fleet.log_runs(&node, &key.namespace, &key.name);
         match tokio::time::timeout(SEARCH_TIMEOUT, runs).await {
             Ok(Ok(runs)) => runs.into_iter().map(|run| (node.clone(), run)).collect(),
@@ -175,11 +202,15 @@ pub(super) async fn list(
         }
     });
     let mut runs = join_all(asked).await.concat();
+    runs.retain(|(_, run)| !query.running || run.ended_ms == 0);
     runs.sort_by_key(|(_, run)| (run.ended_ms == 0, run.ended_ms, run.attempt));
     let item = |(node, run): (String, dormouse_fleet::proto::LogRun)| {
         let ended = Some(run.ended_ms).filter(|ended| *ended > 0);
         let ended = ended.and_then(|at| Timestamp::from_millisecond(at).ok());
-        json!({"pod": run.name, "uid": run.uid, "attempt": run.attempt, "node": node, "ended": ended})
+        let since = Some(run.since_ms).filter(|since| *since > 0);
+        let since = since.and_then(|at| Timestamp::from_millisecond(at).ok());
+        json!({"pod": run.name, "uid": run.uid, "attempt": run.attempt, "node": node, "ended": ended,
+            "bytes": run.bytes, "removedBytes": run.removed_bytes, "since": since})
     };
     let items: Vec<Value> = runs.into_iter().map(item).collect();
     let list = json!({"apiVersion": "dormouse.dev/v1", "kind": "LogList", "items": items});

@@ -2,6 +2,7 @@
 //! codes and reasons, from the binary.
 
 mod objects;
+mod output;
 mod reasons;
 mod screen;
 
@@ -16,7 +17,7 @@ use super::wake;
 use clap::Args;
 use dormouse_cluster::decode::closest;
 use dormouse_command::{
-    CommandError, Exit, OutputFormat, REASONS, Reason, runbooks, screen_width, wrap, write_value,
+    CommandError, Exit, OutputFormat, REASONS, Reason, runbooks, wrap, write_value,
 };
 
 /// Width of the left column of a runbook, in characters.
@@ -45,13 +46,14 @@ pub struct Arguments {
 pub(super) fn offline(
     arguments: &Arguments,
     out: &mut dyn Write,
+    width: Option<usize>,
 ) -> Result<Option<Exit>, CommandError> {
     let [word] = arguments.object.as_slice() else {
         return Ok(None);
     };
     if let Some(text) = text_of(word) {
         for line in text.lines() {
-            write_hanging(out, line)?;
+            write_hanging(out, line, width)?;
         }
         return Ok(Some(Exit::Yes));
     }
@@ -76,7 +78,7 @@ pub(super) fn offline(
 }
 
 pub(super) async fn run(arguments: Arguments, context: &mut Context) -> Result<Exit, CommandError> {
-    if let Some(exit) = offline(&arguments, &mut context.out)? {
+    if let Some(exit) = offline(&arguments, &mut context.out, context.width)? {
         return Ok(exit);
     }
     let explanation = match wake_of(&arguments.object) {
@@ -131,7 +133,12 @@ async fn of_object(words: &[String], context: &Context) -> Result<Value, Command
     let path = resource.path_of(&context.namespace, name);
     let action = format!("explain {} {name}", resource.singular);
     if resource == APP {
-        return context.get(&format!("{path}/explain"), &action).await;
+        let mut explanation = context.get(&format!("{path}/explain"), &action).await?;
+        let topics = explanation["topics"].as_array();
+        if topics.is_some_and(|topics| topics.iter().any(|topic| topic["name"] == "pods")) {
+            add_logs(&mut explanation, name, None, context).await;
+        }
+        return Ok(explanation);
     }
     if resource != POD && resource != NODE {
         let message = format!(
@@ -146,12 +153,25 @@ async fn of_object(words: &[String], context: &Context) -> Result<Value, Command
     let events = format!("{}?fieldSelector={fields}", EVENT.path(namespace));
     let events = context.get(&events, "list events").await?;
     if resource == POD {
-        return Ok(objects::pod(&object, &events, Timestamp::now()));
+        let mut explanation = objects::pod(&object, &events, Timestamp::now());
+        if let Some(app) = object["metadata"]["labels"]["dormouse.dev/app"].as_str() {
+            add_logs(&mut explanation, app, Some(name), context).await;
+        }
+        return Ok(explanation);
     }
     let fields = encoded(&format!("spec.nodeName={name}"));
     let pods = format!("{}?fieldSelector={fields}", POD.path(None));
     let pods = context.get(&pods, "list the node's pods").await?;
     Ok(objects::node(&object, &pods, &events, Timestamp::now()))
+}
+
+/// Adds how much an app's pods write, or one of them. Without an answer the explanation lacks that.
+async fn add_logs(explanation: &mut Value, app: &str, only: Option<&str>, context: &Context) {
+    let path = APP.path_of(&context.namespace, app);
+    let path = format!("{path}/logs?running=true");
+    if let Ok(logs) = context.get(&path, "list the logs").await {
+        output::add(explanation, &logs, only, Timestamp::now());
+    }
 }
 
 /// The text about a code of either program, or about a reason of an event or a condition.
@@ -180,9 +200,9 @@ fn text_of(word: &str) -> Option<String> {
 }
 
 /// Writes a line of a runbook: its part is in the left column.
-fn write_hanging(out: &mut dyn Write, line: &str) -> io::Result<()> {
+fn write_hanging(out: &mut dyn Write, line: &str, width: Option<usize>) -> io::Result<()> {
     let (part, text) = line.split_at_checked(RUNBOOK_MARGIN).unwrap_or((line, ""));
-    let width = screen_width().map(|width| width.saturating_sub(RUNBOOK_MARGIN));
+    let width = width.map(|width| width.saturating_sub(RUNBOOK_MARGIN));
     for (number, text) in wrap(text, width).iter().enumerate() {
         let part = if number == 0 { part } else { "" };
         writeln!(
@@ -209,7 +229,7 @@ mod tests {
             object: vec![word.to_owned()],
             output: None,
         };
-        let ended = offline(&arguments, &mut out).map_err(|error| error.exit);
+        let ended = offline(&arguments, &mut out, None).map_err(|error| error.exit);
         (ended, String::from_utf8(out).unwrap())
     }
 

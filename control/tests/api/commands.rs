@@ -2,7 +2,9 @@
 
 use std::{
     io::{self, Write},
+    process::Stdio,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use crate::world::{World, manifest};
@@ -16,6 +18,7 @@ use dormouse_command::{CommandError, Exit};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, api::PostParams};
 use serde_json::json;
+use tokio::{io::AsyncBufReadExt, time::timeout};
 
 #[derive(Parser)]
 struct CommandLine {
@@ -39,6 +42,15 @@ impl Write for Output {
 
 /// Runs a command line; returns its result and its output.
 async fn try_run(endpoint: &str, words: &str) -> (Result<Exit, CommandError>, String) {
+    run_on_screen(endpoint, words, None).await
+}
+
+/// Runs a command line on a screen of this width in characters.
+pub(crate) async fn run_on_screen(
+    endpoint: &str,
+    words: &str,
+    width: Option<usize>,
+) -> (Result<Exit, CommandError>, String) {
     let line = CommandLine::try_parse_from(format!("dormouse {words}").split_whitespace()).unwrap();
     let connection = Connection {
         endpoint: Some(endpoint.to_owned()),
@@ -48,6 +60,7 @@ async fn try_run(endpoint: &str, words: &str) -> (Result<Exit, CommandError>, St
     let mut context = Context::connect(&connection, Box::new(output.clone()))
         .await
         .unwrap();
+    context.width = width;
     let ended = cli::execute(line.command, &mut context).await;
     let text = String::from_utf8(output.0.lock().unwrap().clone()).unwrap();
     (ended, text)
@@ -375,4 +388,26 @@ n1     Ready    2/500   15.4Gi   -     0.1.0     2001:db8:d0::1:0:0/96
 ";
     assert_eq!(run(&world, "get nodes").await, want);
     assert_eq!(run(&world, "get node n1").await, want);
+}
+
+#[tokio::test]
+async fn a_watch_ends_without_an_error_when_its_output_is_read_no_more() {
+    let world = World::start().await;
+    let (_file, path) = file(&yaml("docs", "fd00:10::1"));
+    run(&world, &format!("apply -f {path}")).await;
+    let mut watch = tokio::process::Command::new(env!("CARGO_BIN_EXE_dormouse"))
+        .args(["--endpoint", &world.endpoint, "get", "apps", "-w"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdout = tokio::io::BufReader::new(watch.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).await.unwrap();
+    assert!(line.starts_with("NAME"), "{line}");
+    drop(stdout);
+    let ended = timeout(Duration::from_secs(30), watch.wait_with_output());
+    let ended = ended.await.expect("the watch goes on").unwrap();
+    assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
 }

@@ -11,4 +11,5 @@ mod logs;
 mod rest;
 mod revisions;
 mod rollout;
+mod screens;
 mod world;

@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The insight of a controller that has seen only the app `docs`.
+/// The insight of a controller that has seen only the apps `docs` and `web`.
 struct FixedInsight;
 
 impl Insight for FixedInsight {
     fn explain(&self, namespace: &str, name: &str) -> Option<Value> {
+        if name == "web" {
+            return Some(serde_json::from_str(include_str!("screens/app.json")).unwrap());
+        }
         (name == "docs").then(|| {
             json!({"apiVersion": "dormouse.dev/v1", "kind": "Explanation", "subject": format!("app/{namespace}/{name}"),
                 "summary": "asleep, 0 ready of 0 wanted, mode proxy", "values": {"wanted": 0},
@@ -26,6 +29,9 @@ impl Insight for FixedInsight {
     }
 
     fn wakes(&self, namespace: &str, name: &str) -> Option<Value> {
+        if name == "web" {
+            return Some(serde_json::from_str(include_str!("screens/wakes.json")).unwrap());
+        }
         let stage = |name: &str, ms: f64| json!({"name": name, "ms": ms, "atNs": 1});
         let wake = json!({"apiVersion": "dormouse.dev/v1", "kind": "WakeTimeline", "app": format!("{namespace}/{name}"),
             "node": "node-2", "pod": "docs-1", "seenNode": "node-1",

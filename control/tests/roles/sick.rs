@@ -1,6 +1,7 @@
 //! Sick apps: what visitors get, and what `get`, `explain`, events, the timeline and the metrics say, in one table. The node reports
 //! of a pod what an agent reports; how an agent finds that is tested there.
 
+mod logs;
 mod pods;
 mod table;
 
@@ -102,6 +103,7 @@ fn all_screens_give_the_reason_of_a_sick_app() {
         pods::start().await;
         let _control = world.up("control", &[]);
         until("control is up", async || healthy("[::1]:9090").await).await;
+        logs::offer().await;
         let rows = rows();
         let mut checks = Vec::new();
         for row in &rows {

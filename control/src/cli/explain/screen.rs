@@ -7,22 +7,34 @@ use serde_json::Value;
 
 use crate::api::age;
 
+/// Spaces after the longest topic name.
+const GAP: usize = 3;
 /// Narrowest column of topic names, in characters.
 const MARGIN_MIN: usize = 11;
 
-/// Topic names in the left column, their lines aligned in the right one, wrapped to the screen's width; then the last decisions as a
+/// The subject, if it is short, and topic names in the left column, their lines aligned in the right one, wrapped to the screen's width; then the last decisions as a
 /// table, and the meaning of its terms.
 pub(super) fn render(explanation: &Value, screen: Option<usize>) -> String {
     let subject = string(&explanation["subject"]);
     let subject = subject
         .split_once('/')
         .map_or(subject.as_str(), |(_, rest)| rest);
-    let mut topics = vec![(subject.to_owned(), vec![string(&explanation["summary"])])];
+    let summary = string(&explanation["summary"]);
+    let mut topics = Vec::new();
     for topic in items(&explanation["topics"]) {
         let lines = items(&topic["lines"]).iter().map(string).collect();
         topics.push((string(&topic["name"]), lines));
     }
-    let mut text = paragraphs(&topics, screen);
+    let mut text = String::new();
+    let column = subject.chars().count() + GAP;
+    if screen.is_some_and(|screen| column > screen / 2) {
+        for line in wrap(&format!("{subject}   {summary}"), screen) {
+            text = text + &line + "\n";
+        }
+    } else {
+        topics.insert(0, (subject.to_owned(), vec![summary]));
+    }
+    text += &paragraphs(&topics, screen);
     let decisions = items(&explanation["decisions"]);
     if decisions.is_empty() {
         return text;
@@ -38,7 +50,9 @@ pub(super) fn render(explanation: &Value, screen: Option<usize>) -> String {
 }
 
 fn paragraphs(paragraphs: &[(String, Vec<String>)], screen: Option<usize>) -> String {
-    let widths = paragraphs.iter().map(|(name, _)| name.chars().count() + 3);
+    let widths = paragraphs
+        .iter()
+        .map(|(name, _)| name.chars().count() + GAP);
     let margin = widths.max().unwrap_or(0).max(MARGIN_MIN);
     let width = screen.map(|screen| screen.saturating_sub(margin));
     let mut text = String::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use dormouse_cluster::app::PROGRESSING;
 use dormouse_cluster::{App, AppStatus, State};
-use dormouse_command::{CommandError, Exit};
+use dormouse_command::{CommandError, Exit, wrap};
 use tokio::time::{Instant, sleep};
 
 use super::{Target, read, traffic};
@@ -48,7 +48,7 @@ pub(super) async fn run(
         let app = read(&name, context).await?;
         let (text, failed) = match with_traffic(outcome(&app), &app) {
             Outcome::Complete(text) => {
-                writeln!(context.out, "app/{name}: {text}")?;
+                print(&name, &text, context)?;
                 traffic::print(&traffic::lines(&app), context)?;
                 return Ok(Exit::Yes);
             }
@@ -59,8 +59,7 @@ pub(super) async fn run(
             return Err(failure(&name, &text, context));
         }
         if text != printed {
-            writeln!(context.out, "app/{name}: {text}")?;
-            context.out.flush()?;
+            print(&name, &text, context)?;
             printed = text;
         }
         if !arguments.watch {
@@ -72,6 +71,14 @@ pub(super) async fn run(
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Prints the state of the rollout, at once also into a pipe.
+fn print(name: &str, text: &str, context: &mut Context) -> Result<(), CommandError> {
+    for line in wrap(&format!("app/{name}: {text}"), context.width) {
+        writeln!(context.out, "{line}")?;
+    }
+    Ok(context.out.flush()?)
 }
 
 fn failure(name: &str, text: &str, context: &Context) -> CommandError {

@@ -53,6 +53,7 @@ pub(in crate::cli) fn explanation(wake: &Value) -> Value {
             let stage = stages.iter().find(|stage| stage.name == *name);
             let took = match stage.map(|stage| (stage.at_ms, stage.took_ms)) {
                 Some((Some(_), Some(took))) => format!("{took:.1} ms"),
+                Some((None, Some(took))) => format!("{took:.1} ms, and not over"),
                 Some((Some(at), None)) => format!("until {at:.1} ms"),
                 _ => "not recorded".to_owned(),
             };
@@ -98,7 +99,8 @@ mod tests {
             "{}",
             line("place")
         );
-        assert!(line("ready").starts_with("not recorded: "));
+        assert!(line("ready").starts_with("10.0 ms, and not over: "));
+        assert!(line("wire").starts_with("not recorded: "));
         assert!(line("slowest").starts_with("place; it depends on: the scheduler"));
         assert_eq!(line("reason"), "NotListening");
     }

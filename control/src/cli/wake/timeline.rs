@@ -14,7 +14,7 @@ const CHAIN: [&str; 6] = ["decide", "place", "wire", "start", "ready", "first by
 /// One stage of a wake.
 pub(super) struct Stage {
     pub(super) name: String,
-    /// Its end, in milliseconds since the first packet; none: it was not recorded.
+    /// Its end, in milliseconds since the first packet; none: it was not recorded, or the wake ended before it was over.
     pub(super) at_ms: Option<f64>,
     /// Its duration in milliseconds; none: its begin is not known.
     pub(super) took_ms: Option<f64>,
@@ -91,14 +91,16 @@ pub(super) fn end(wake: &Value, stages: &[Stage]) -> String {
 }
 
 fn row(stage: &Stage, total: f64, bar_width: usize) -> String {
-    let Some(at) = stage.at_ms else {
-        return format!("{:<11}{:>8}", stage.name, "missing");
+    let at = match (stage.at_ms, stage.took_ms) {
+        (Some(at), _) => format!("{at:.1}"),
+        (None, Some(_)) => "-".to_owned(),
+        (None, None) => return format!("{:<11}{:>8}", stage.name, "missing"),
     };
     let took = stage
         .took_ms
         .map_or_else(|| "?".to_owned(), |took| format!("{took:.1}"));
     let line = format!(
-        "{:<11}{at:>8.1}{took:>10}  {}",
+        "{:<11}{at:>8}{took:>10}  {}",
         stage.name,
         bar(stage, total, bar_width)
     );
@@ -158,9 +160,22 @@ pub(super) fn stages(wake: &Value) -> Vec<Stage> {
         });
         before = at_ms;
     }
+    stages.extend(unfinished(wake, &stages, before));
     let unseen = missing.iter().filter(|name| !CHAIN.contains(name));
     let unseen: Vec<Stage> = unseen.map(|name| absent(name)).collect();
     unseen.into_iter().chain(stages).collect()
+}
+
+/// The stage in which the wake ended without a response, if that stage was not over. `before` is the end of the last one.
+fn unfinished(wake: &Value, stages: &[Stage], before: f64) -> Option<Stage> {
+    let name = wake["endedIn"].as_str()?;
+    let took = wake["endedMs"].as_f64()? - before;
+    let is_shown = stages.iter().any(|stage| stage.name == name);
+    (!is_shown && took > 0.0).then(|| Stage {
+        name: name.to_owned(),
+        at_ms: None,
+        took_ms: Some(took),
+    })
 }
 
 fn absent(name: &str) -> Stage {
@@ -193,7 +208,7 @@ fn bar(stage: &Stage, total_ms: f64, width: usize) -> String {
         return "|".to_owned();
     }
     let column = |ms: f64| column(ms / total_ms, width);
-    let at_ms = stage.at_ms.unwrap_or_default();
+    let at_ms = stage.at_ms.unwrap_or(total_ms);
     let (from, to) = (
         column(at_ms - stage.took_ms.unwrap_or_default()),
         column(at_ms),
@@ -294,6 +309,14 @@ slowest wire: 0% of this wake      next: dormouse explain app shop/web
             "{text}"
         );
         assert!(!text.contains("first byte"), "{text}");
+        assert!(
+            text.contains("\nready             -   29974.0  ====="),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nslowest ready: 100% of this wake"),
+            "{text}"
+        );
         assert!(text.contains("\nreason: NotListening: nothing listens on port 8081; the process listens on 8080\n"), "{text}");
         let open = json!({"stages": [stage("see", 0.0), stage("decide", 0.6)]});
         assert!(render(&open, None).contains("not answered yet"));

@@ -99,6 +99,7 @@ pub(super) fn rows() -> Vec<Row> {
         slow_answer(),
         death(),
         http1_only(),
+        full_log(),
     ]
 }
 
@@ -337,5 +338,24 @@ fn http1_only() -> Row {
         event: &[],
         timeline: &["failed in first byte"],
         outcome: "failed",
+    }
+}
+
+fn full_log() -> Row {
+    Row {
+        vip: 12,
+        name: "fills its log",
+        spec: long(),
+        report: Some(ready_at(POD)),
+        visits: vec![Visit::Http1(&["200 OK", "ok"])],
+        get: &["Awake"],
+        explain: &[
+            "10.0 MiB of the last ",
+            "MiB/s: it fills its log",
+            "about 30.0 MiB before that were removed",
+        ],
+        event: &[],
+        timeline: &["first byte after"],
+        outcome: "answered",
     }
 }
