@@ -526,3 +526,23 @@ fn pods_have_the_name_of_their_revision() {
     names.sort();
     assert_eq!(names, ["web-1", "web-3"]);
 }
+
+#[test]
+fn pods_of_a_new_template_wait_until_the_split_accounts_for_it() {
+    let mut world = awake(2);
+    let rollout = serde_json::from_value(json!({"duration": "60s"})).unwrap();
+    world.edit(|spec| spec.rollout = Some(rollout));
+    world.split_for(1);
+    world.execute_all();
+    world.release(2);
+    for _ in 0..5 {
+        world.execute_all();
+        world.tick(0.0);
+    }
+    assert!(of_release(&world, 2).is_empty());
+    assert_eq!(world.status().progress.state, ProgressState::AwaitsSplit);
+    assert_eq!(world.pods.len(), 2);
+    world.split_for(3);
+    world.execute_all();
+    assert_eq!(of_release(&world, 2).len(), 1);
+}

@@ -366,6 +366,13 @@ impl World {
         self.app_changed();
     }
 
+    /// The split in force accounts for this revision of the app's template.
+    pub(super) fn split_for(&mut self, revision: u32) {
+        let app = self.app.as_mut().unwrap();
+        app.status.get_or_insert_default().split_revision = Some(revision);
+        self.app_changed();
+    }
+
     /// The entry that a node gets which asks for it.
     pub(super) fn wanted_entry(&mut self) -> Entry {
         let answers = self.wanted(VIP);
