@@ -7,6 +7,7 @@ mod flood;
 mod lines;
 mod logs;
 mod percentile;
+mod rollout;
 mod store;
 mod wake;
 
@@ -58,12 +59,13 @@ enum Bench {
 }
 
 /// All benchmarks, by name.
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("apps", Bench::Plain(apps::run)),
     ("cni", Bench::Nodes(cni::run, &[])),
     ("dataplane", Bench::Nodes(dataplane::run, &[])),
     ("flood", Bench::Nodes(flood::run, flood::GROUPS)),
     ("logs", Bench::Plain(logs::run)),
+    ("rollout", Bench::Nodes(rollout::run, rollout::GROUPS)),
     ("store", Bench::Plain(store::run)),
     ("wake", Bench::Nodes(wake::run, &[])),
 ];

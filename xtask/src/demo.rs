@@ -1,6 +1,6 @@
 //! The demo: an app wakes, scales, survives faults and sleeps again over the real data path; each claim is checked.
 
-mod claims;
+pub(crate) mod claims;
 pub(crate) mod cluster;
 pub(crate) mod load;
 mod lookaround;
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 type Scene = (&'static str, fn(&mut Cluster) -> Result<Vec<Row>>);
 
 /// All scenes in their order.
-const SCENES: [Scene; 11] = [
+const SCENES: [Scene; 13] = [
     ("apply three apps", claims::wake::apply),
     ("request a sleeping app", claims::wake::first_request),
     (
@@ -54,6 +54,14 @@ const SCENES: [Scene; 11] = [
     (
         "scale to three, then back to zero",
         claims::scale::up_and_down,
+    ),
+    (
+        "change an app's revision under load",
+        claims::rollout::revisions_change_under_load,
+    ),
+    (
+        "divide traffic between three revisions",
+        claims::rollout::traffic_is_divided,
     ),
     (
         "kill a node's agent under load",

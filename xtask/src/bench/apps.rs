@@ -26,6 +26,13 @@ const UNSHARE: [&str; 6] = [
 
 /// Builds the programs and runs the benchmark with these groups, or with all.
 pub(super) fn run(groups: &[String]) -> Result<Report> {
+    let mut report = Report::new("apps");
+    measure(groups, &mut report)?;
+    Ok(report)
+}
+
+/// Adds the rows of these groups.
+pub(super) fn measure(groups: &[String], report: &mut Report) -> Result<()> {
     let measured = binaries::build_package(MEASURED)?;
     let program = binaries::build_package(PROGRAM)?;
     let mut command = Command::new("unshare");
@@ -35,7 +42,5 @@ pub(super) fn run(groups: &[String]) -> Result<Report> {
         command.args(["--only", &groups.join(",")]);
     }
     let output = progress::run("measure apps", &mut command, Output::ErrorsOnFailure)?;
-    let mut report = Report::new("apps");
-    lines::read(PROGRAM, &output, &mut report)?;
-    Ok(report)
+    lines::read(PROGRAM, &output, report)
 }

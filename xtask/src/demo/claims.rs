@@ -3,6 +3,7 @@
 pub(super) mod control;
 pub(super) mod direct;
 pub(super) mod faults;
+pub(crate) mod rollout;
 pub(super) mod scale;
 pub(super) mod truth;
 pub(super) mod wake;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -178,6 +178,19 @@ pub(crate) fn saturate(
     on_threads(workers, |_| {
         let mut outcome = Outcome::default();
         while !stop.load(Ordering::Relaxed) {
+            outcome.count(get(app, path));
+        }
+        outcome
+    })
+}
+
+/// This many requests, as fast as they are answered.
+pub(crate) fn count(app: SocketAddrV6, path: &str, requests: u32) -> Outcome {
+    const WORKERS: u32 = 8;
+    let taken = AtomicU32::new(0);
+    on_threads(WORKERS as usize, |_| {
+        let mut outcome = Outcome::default();
+        while taken.fetch_add(1, Ordering::Relaxed) < requests {
             outcome.count(get(app, path));
         }
         outcome

@@ -7,8 +7,8 @@ use dormouse_cluster::app::{PROGRESS_DEADLINE_DEFAULT_S, REVISION_HISTORY_LIMIT_
 use dormouse_cluster::client::Guard;
 use dormouse_cluster::vip::{VIP_ALLOCATE_FROM, VIP_INDEX_END};
 use dormouse_cluster::{
-    App, AppSpec, AppStatus, Client, Key, Mode, Object, Period, Protocol, Scale, State, claim,
-    client,
+    App, AppSpec, AppStatus, Client, Key, Mode, Object, Period, Protocol, Revision, Scale, State,
+    claim, client, history,
 };
 use etcd_client::{Txn, TxnOp};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -22,6 +22,11 @@ const TENANTS: u32 = 100;
 const APPS_PER_TXN: usize = 60;
 /// Transactions in flight.
 const TXNS: usize = 4;
+/// The image of the apps, and that of their next template.
+pub(crate) const IMAGES: [&str; 2] = [
+    "registry.example/shop/app:1.0",
+    "registry.example/shop/app:2.0",
+];
 /// The port of every app.
 pub(crate) const PORT: u16 = 8088;
 
@@ -105,6 +110,45 @@ impl Fleet {
         Ok(())
     }
 
+    /// Puts so many earlier revisions of each app into the store.
+    pub(crate) async fn put_revisions(self, store: &Client, revisions: u32) -> Result<()> {
+        let vips: Vec<u32> = self.vips().collect();
+        let per_txn = APPS_PER_TXN / usize::try_from(revisions.max(1))?;
+        let writes = vips.chunks(per_txn).map(|vips| async move {
+            let mut operations = Vec::new();
+            for vip in vips {
+                let app = self.app(*vip);
+                for number in 1..=revisions {
+                    let revision = history::revision(&app, number);
+                    let value = client::encode(&revision)?;
+                    let path = Revision::path(&revision.key());
+                    operations.push(TxnOp::put(path, value, None));
+                }
+            }
+            store.txn(Txn::new().and_then(operations)).await?;
+            anyhow::Ok(())
+        });
+        stream::iter(writes)
+            .buffer_unordered(TXNS)
+            .try_collect::<()>()
+            .await
+    }
+
+    /// The manifest of an app with its next template, as a document of YAML.
+    pub(crate) fn manifest(self, vip: u32) -> String {
+        let app = self.app(vip);
+        let mut spec = serde_json::json!(app.spec);
+        spec["container"]["image"] = IMAGES[1].into();
+        let key = app.key();
+        let manifest = serde_json::json!({
+            "apiVersion": "dormouse.dev/v1alpha1",
+            "kind": "App",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "spec": spec,
+        });
+        format!("---\n{manifest}\n")
+    }
+
     fn app(self, vip: u32) -> App {
         let key = self.key(vip);
         let address = Ipv6Addr::from(0xfd00_0010_u128 << 96 | u128::from(vip));
@@ -153,7 +197,7 @@ impl Fleet {
 fn container() -> Container {
     Container {
         name: "app".to_owned(),
-        image: Some("registry.example/shop/app:1.0".to_owned()),
+        image: Some(IMAGES[0].to_owned()),
         env: Some(vec![EnvVar {
             name: "GREETING".to_owned(),
             value: Some("hello".to_owned()),

@@ -17,6 +17,8 @@ use crate::place::ACTING_PREFIX;
 
 /// The store's URL.
 const STORE: &str = "http://[::1]:2379";
+/// The API's URL.
+pub(crate) const API: &str = "http://[::1]:6443";
 /// The fleet's URL.
 pub(crate) const FLEET: &str = "http://[::1]:7443";
 /// The metrics' address: their listener is the last one that `dormouse up` binds.

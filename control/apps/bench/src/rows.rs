@@ -3,6 +3,7 @@
 mod asleep;
 mod awake;
 mod million;
+mod rollout;
 mod sleeping;
 mod wakes;
 
@@ -36,10 +37,11 @@ type Group<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Named = (&'static str, u64, for<'a> fn(&'a Options) -> Group<'a>);
 
 /// All groups, in the order of the report.
-const GROUPS: [Named; 5] = [
+const GROUPS: [Named; 6] = [
     ("sleeping", 120, |options| Box::pin(sleeping::run(options))),
     ("wakes", 60, |options| Box::pin(wakes::run(options))),
     ("awake", 60, |options| Box::pin(awake::run(options))),
+    ("rollout", 90, |options| Box::pin(rollout::run(options))),
     ("asleep", 90, |options| Box::pin(asleep::run(options))),
     ("million", 240, |options| Box::pin(million::run(options))),
 ];

@@ -13,8 +13,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::app::IMAGES;
+
 /// A part of the JSON of a ready pod's status.
 const READY: &str = r#""ready":true"#;
+/// A part of the JSON of a pod of a changed template.
+const CHANGED: &str = IMAGES[1];
 /// A part of the JSON of a sleeping app's status.
 const ASLEEP: &str = r#""state":"Asleep""#;
 
@@ -32,6 +36,8 @@ pub(crate) struct Seen {
     first: BTreeMap<Key, Instant>,
     pods: BTreeSet<Key>,
     ready: BTreeSet<Key>,
+    /// Ready pods of a changed template.
+    changed: BTreeSet<Key>,
     /// Apps with a status that shows them awake or waking.
     awake: BTreeSet<Key>,
     /// The time of the last event.
@@ -123,6 +129,11 @@ impl Seen {
         self.ready.len()
     }
 
+    /// Whether there are so many pods, all ready and of a changed template.
+    pub(crate) fn are_replaced(&self, pods: usize) -> bool {
+        (self.pods.len(), self.changed.len()) == (pods, pods)
+    }
+
     /// Whether there are no pods, and every app's status shows it asleep.
     pub(crate) fn all_asleep(&self) -> bool {
         self.pods.is_empty() && self.awake.is_empty()
@@ -152,6 +163,7 @@ impl Seen {
         let Some(value) = value else {
             self.pods.remove(&pod);
             self.ready.remove(&pod);
+            self.changed.remove(&pod);
             return;
         };
         // A pod's name is its app's, a hyphen and a suffix.
@@ -161,6 +173,9 @@ impl Seen {
         }
         if contains(value, READY) {
             self.ready.insert(pod.clone());
+            if contains(value, CHANGED) {
+                self.changed.insert(pod.clone());
+            }
         }
         self.pods.insert(pod);
     }
@@ -198,6 +213,10 @@ mod tests {
         assert!(seen.first.contains_key(&Key::new("t", "app-1")));
         seen.apply(&[event(pod, Some(r#"{"ready":true}"#))]);
         assert_eq!(seen.ready(), 1);
+        assert!(!seen.are_replaced(1));
+        let changed = format!(r#"{{"image":"{CHANGED}","ready":true}}"#);
+        seen.apply(&[event(pod, Some(&changed))]);
+        assert!(seen.are_replaced(1) && !seen.are_replaced(2));
         seen.apply(&[event(pod, None), event(app, Some(r#"{"state":"Asleep"}"#))]);
         assert!(seen.all_asleep() && seen.woken(1));
     }

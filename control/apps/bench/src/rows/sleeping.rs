@@ -74,7 +74,7 @@ pub(super) async fn memory(site: Site<'_>, apps: u32, bounds: Bounds) -> Result<
 }
 
 /// Resident bytes of `dormouse up` without its store.
-async fn apart(site: Site<'_>) -> Result<f64> {
+pub(super) async fn apart(site: Site<'_>) -> Result<f64> {
     let (apart, _client) = site.apart().await?;
     tokio::time::sleep(SETTLE).await;
     let resident = apart.up.process.resident()? as f64;
