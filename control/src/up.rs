@@ -256,8 +256,8 @@ impl Roles {
             ..ServerConfig::new(epoch, self.options.node_config(ranges))
         };
         let (fleet, fleet_events) = dormouse_fleet::start(config, self.shutdown.clone());
+        self.hold_epoch(client.clone(), epoch, fleet.clone());
         let (hub, link_events) = link::start(epoch);
-        self.hold_epoch(client.clone(), epoch, fleet.clone(), hub.clone());
         let changes = self.follow(client, standby);
         let config = dormouse_apps::Config {
             ranges: ranges.to_vec(),
@@ -295,16 +295,10 @@ impl Roles {
 
     /// Confirms the epoch for the fleet. Ends this control plane when another one has taken it: its own writes are refused from then
     /// on.
-    fn hold_epoch(
-        &mut self,
-        client: Client,
-        epoch: u64,
-        fleet: dormouse_fleet::Handle,
-        hub: link::Hub,
-    ) {
+    fn hold_epoch(&mut self, client: Client, epoch: u64, fleet: dormouse_fleet::Handle) {
         let (shutdown, lease) = (self.shutdown.clone(), self.options.node_lease);
         self.running.spawn(async move {
-            let held = epoch::hold(&client, epoch, lease, &fleet, &hub);
+            let held = epoch::hold(&client, epoch, lease, &fleet);
             match shutdown.run_until_cancelled(held).await {
                 None => Ok(()),
                 Some(newer) => bail!(

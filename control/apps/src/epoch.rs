@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dormouse_activator::link::Hub;
 use dormouse_cluster::{Client, ClientError};
 use dormouse_fleet::lease::Terms;
 use dormouse_fleet::{Boottime, Handle as Fleet};
@@ -36,19 +35,17 @@ pub fn is_current(epoch: u64) -> Compare {
     Compare::value(EPOCH_KEY, CompareOp::Equal, epoch.to_string())
 }
 
-/// Confirms the epoch in the store, and passes the time of each confirmation on to the fleet and to the link of the activators:
-/// without one, nodes are sent nothing, and activators in other processes connect again.
+/// Confirms the epoch in the store, and passes the time of each confirmation on to the fleet: without one, nodes are sent nothing.
 /// Resolves when the store has another epoch, and returns it: from then on another control removes pods.
-pub async fn hold(client: &Client, epoch: u64, lease: Duration, fleet: &Fleet, hub: &Hub) -> u64 {
+pub async fn hold(client: &Client, epoch: u64, lease: Duration, fleet: &Fleet) -> u64 {
     let mut times = tokio::time::interval((lease / CONFIRMATIONS).min(CONFIRM_INTERVAL_MAX));
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let valid = Terms { lease }.confirmed();
-    let (mut failing, mut until) = (false, Boottime::now() + valid);
+    let mut failing = false;
     loop {
         times.tick().await;
         let sent = Boottime::now();
         // A later response would confirm nothing.
-        let read = timeout(valid, current(client)).await;
+        let read = timeout(Terms { lease }.confirmed(), current(client)).await;
         let failed = match read {
             Ok(Ok((found, _))) if found != epoch => return found,
             Ok(Ok(_)) => None,
@@ -65,9 +62,7 @@ pub async fn hold(client: &Client, epoch: u64, lease: Duration, fleet: &Fleet, h
         }
         if failed.is_none() {
             fleet.confirmed(sent);
-            until = sent + valid;
         }
-        hub.confirmed(Boottime::now() < until);
         failing = failed.is_some();
     }
 }

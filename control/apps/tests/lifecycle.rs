@@ -64,9 +64,8 @@ impl World {
         let mut config = ServerConfig::new(taken, proto::NodeConfig::default());
         config.lease = LEASE;
         let (fleet, fleet_events) = dormouse_fleet::start(config, shutdown.clone());
-        let (hub, link_events) = link::start(taken);
-        let (holder, held, link) = (client.clone(), fleet.clone(), hub.clone());
-        tokio::spawn(async move { epoch::hold(&holder, taken, LEASE, &held, &link).await });
+        let (holder, held) = (client.clone(), fleet.clone());
+        tokio::spawn(async move { epoch::hold(&holder, taken, LEASE, &held).await });
         let (listener, control) = listen().await;
         tokio::spawn(dormouse_fleet::serve(
             Incoming::new(listener, 10),
@@ -75,6 +74,7 @@ impl World {
         ));
         let acting = "2001:db8:d0::a1:0:0".parse().unwrap();
         let (activator, reports) = dormouse_activator::new(dormouse_activator::Config::new(acting));
+        let (hub, link_events) = link::start(taken);
         let attachment = link::Attachment::new(activator, reports, "test".into());
         tokio::spawn(attachment.follow(hub.clone(), shutdown.clone()));
         let kinds = reflector::Kinds::All;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dormouse_fleet::Boottime;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::proto::{Down, Up};
@@ -29,7 +29,6 @@ struct Shared {
     /// Held for microseconds, never across an await.
     state: Mutex<State>,
     events: mpsc::Sender<Event>,
-    confirmed: watch::Sender<bool>,
 }
 
 struct State {
@@ -48,7 +47,6 @@ pub fn start(epoch: u64) -> (Hub, mpsc::Receiver<Event>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(state),
         events,
-        confirmed: watch::Sender::new(true),
     });
     (Hub { shared }, receiver)
 }
@@ -73,26 +71,6 @@ impl Hub {
     /// All awake apps have been published since the start: activators drop what an earlier control gave them.
     pub fn complete(&self) {
         self.change(Root::complete);
-    }
-
-    /// Whether the store has confirmed this control's epoch of late. While it has not, another control may have taken over: streams
-    /// of activators in other processes end, and these connect again, to whichever control answers at their address.
-    pub fn confirmed(&self, is_confirmed: bool) {
-        self.shared.confirmed.send_replace(is_confirmed);
-    }
-
-    /// Whether [`Hub::confirmed`] holds.
-    pub fn is_confirmed(&self) -> bool {
-        *self.shared.confirmed.borrow()
-    }
-
-    /// Resolves when [`Hub::confirmed`] does not hold.
-    pub fn unconfirmed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut confirmed = self.shared.confirmed.subscribe();
-        async move {
-            // An error means that the controller is gone, which ends its streams too.
-            drop(confirmed.wait_for(|is_confirmed| !is_confirmed).await);
-        }
     }
 
     /// The number of attached activators.

@@ -69,11 +69,6 @@ impl Activators for Service {
         if !named {
             return Err(Status::invalid_argument("the hello has no name"));
         }
-        if !self.hub.is_confirmed() {
-            return Err(Status::unavailable(
-                "the store does not confirm the epoch of this control",
-            ));
-        }
         let shutdown = self.shutdown.clone();
         // An error ends the stream as its end does: the activator connects again.
         let ups = ups
@@ -83,7 +78,6 @@ impl Activators for Service {
         let downs = self.hub.open(first, Box::pin(ups));
         let downs = ReceiverStream::new(downs)
             .map(Ok)
-            .take_until(self.hub.unconfirmed())
             .take_until(shutdown.cancelled_owned());
         Ok(Response::new(Box::pin(downs)))
     }

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use dormouse_activator::Report;
-use dormouse_activator::link::proto::activators_client::ActivatorsClient;
-use dormouse_activator::link::proto::{Hello, Up};
 use dormouse_activator::link::{self, Attachment, Event, Hub, Load};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -91,8 +89,6 @@ fn dial(rig: &mut Rig, port: u16) {
 async fn an_app_is_asked_for_woken_and_forgotten_in_one_process() {
     let mut rig = Rig::start();
     let controller = Controller::start(1);
-    // Its activator in its own process has no other control.
-    controller.hub.confirmed(false);
     let attached = attachment(&mut rig).follow(controller.hub.clone(), rig.shutdown.clone());
     tokio::spawn(attached);
     wakes_and_sleeps(&rig, controller).await;
@@ -184,33 +180,4 @@ async fn an_older_control_is_not_followed() {
         async { while !matches!(older.events.recv().await, Some(Event::Detached { .. })) {} };
     timeout(Duration::from_secs(20), left).await.expect("left");
     assert_eq!(rig.get("/still").await.body, "/still");
-}
-
-#[tokio::test]
-async fn a_control_that_the_store_does_not_confirm_has_no_stream_of_another_process() {
-    let mut rig = Rig::start();
-    let mut control = Controller::start(1);
-    let port = control.serve(0).await;
-    control.hub.ports([rig.address.port()].into());
-    control.publish(&rig, vec![path_backend().await]);
-    control.hub.complete();
-    dial(&mut rig, port);
-    until("the route is there", || rig.handle.apps() == 1).await;
-    control.hub.confirmed(false);
-    until("the stream has ended", || control.hub.streams() == 0).await;
-    let endpoint = dormouse_fleet::client::endpoint(&format!("http://[::1]:{port}")).unwrap();
-    let hello = Hello {
-        name: "other".into(),
-        ..Hello::default()
-    };
-    let greeting = Up {
-        hello: Some(hello),
-        ..Up::default()
-    };
-    let mut other = ActivatorsClient::new(endpoint.connect_lazy());
-    let refused = other.attach(tokio_stream::iter([greeting])).await;
-    assert_eq!(refused.unwrap_err().code(), tonic::Code::Unavailable);
-    assert_eq!(rig.get("/still").await.body, "/still");
-    control.hub.confirmed(true);
-    until("attached again", || control.hub.streams() == 1).await;
 }
