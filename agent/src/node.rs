@@ -308,37 +308,17 @@ impl Node {
     }
 
     fn count(&mut self) {
-        let (counts, now) = (self.datapath.apps.counts(), Boottime::now());
-        for count in counts {
-            let count = Count {
-                vip: count.vip,
-                interval_ns: count.interval_ns,
-                connections: count.connections,
-                connection_ns: count.connection_ns,
-                open: count.open,
-            };
-            if self.fleet.is_split(count.vip) {
-                let loads = self.loads(count.vip);
-                self.fleet.count_split(&count, &loads, now);
-            } else {
-                self.fleet.count(count, now);
-            }
-        }
-    }
-
-    /// The connections of a VIP's backends on this node.
-    fn loads(&self, vip: u32) -> Vec<BackendLoad> {
-        let backends = self.datapath.backend_counts(vip).into_iter();
-        let loads = backends.filter_map(|backend| match backend.address {
-            IpAddr::V6(address) => Some(BackendLoad {
-                address,
-                port: backend.port,
-                begun: backend.load.begun(),
-                open: backend.load.open(),
-            }),
-            IpAddr::V4(_) => None,
+        let counts = self.datapath.apps.counts().into_iter().map(|count| Count {
+            vip: count.vip,
+            interval_ns: count.interval_ns,
+            connections: count.connections,
+            connection_ns: count.connection_ns,
+            open: count.open,
         });
-        loads.collect()
+        let datapath = &self.datapath;
+        let loads = |vip| loads(datapath, vip);
+        self.fleet
+            .count_interval(counts.collect(), loads, Boottime::now());
     }
 
     fn expect_misses(&self, vips: &[u32]) {
@@ -376,6 +356,21 @@ impl Node {
             .is_some_and(|source| !source.has_room());
         Instant::now() + if full { wait.max(FULL_PAUSE) } else { wait }
     }
+}
+
+/// The connections of a VIP's backends on this node.
+fn loads(datapath: &SharedDatapath, vip: u32) -> Vec<BackendLoad> {
+    let backends = datapath.backend_counts(vip).into_iter();
+    let loads = backends.filter_map(|backend| match backend.address {
+        IpAddr::V6(address) => Some(BackendLoad {
+            address,
+            port: backend.port,
+            begun: backend.load.begun(),
+            open: backend.load.open(),
+        }),
+        IpAddr::V4(_) => None,
+    });
+    loads.collect()
 }
 
 async fn next_signal(source: &mut Option<Source>) -> Signal {

@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) events: mpsc::Sender<Event>,
     /// A stream ended, or a change waits for a lease: [`watch_leases`] computes its next deadline again.
-    pub(crate) leases: Notify,
+    pub(crate) leases: Arc<Notify>,
     /// A node follows VIPs that control has to be asked for.
     pub(crate) wanted: Notify,
     pub(crate) logs: Arc<Logs>,
@@ -41,20 +41,23 @@ pub(crate) struct State {
     pub(crate) root: Root,
     pub(crate) wakers: BTreeMap<Session, Arc<Notify>>,
     pub(crate) settles: Settles,
+    leases: Arc<Notify>,
 }
 
 /// Starts the root. The event channel closes when all handles and streams have been dropped.
 pub fn start(config: ServerConfig, shutdown: CancellationToken) -> (Handle, mpsc::Receiver<Event>) {
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let root = Root::new(config, Boottime::now());
+    let leases = Arc::new(Notify::new());
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
             root,
             wakers: BTreeMap::new(),
             settles: Settles::default(),
+            leases: Arc::clone(&leases),
         }),
         events,
-        leases: Notify::new(),
+        leases,
         wanted: Notify::new(),
         logs: Arc::default(),
     });
@@ -108,41 +111,23 @@ impl Handle {
     /// Sends [`Event::Settled`] when no node uses an older version of the VIP's entry: each has acknowledged this or a newer
     /// version, has stopped following the VIP, or its lease has expired. A later call for the VIP replaces this one.
     pub fn settle(&self, vip: u32, version: u64) {
-        let settled = self.await_settled(|state, now| {
-            let State { root, settles, .. } = state;
-            settles.add(root, (vip, version), now)
-        });
+        let mut state = self.shared.state.lock();
+        let settled = state
+            .change_settles(|settles, root| settles.add(root, (vip, version), Boottime::now()));
+        drop(state);
         self.shared.emit(settled);
     }
 
     /// Resolves as [`Handle::settle`] sends its event. Cancel safe.
     pub async fn settled(&self, vip: u32, version: u64) {
-        let mut settled = None;
-        let event = self.await_settled(|state, now| {
-            settled = Some(state.settles.call(vip, version));
-            state.settled(vip, now)
-        });
+        let (settled, event) = {
+            let mut state = self.shared.state.lock();
+            let settled = state.settles.call(vip, version);
+            (settled, state.settled(vip, Boottime::now()))
+        };
         self.shared.emit(event);
-        if let Some(settled) = settled {
-            // An error is impossible: it ends with this handle.
-            drop(settled.await);
-        }
-    }
-
-    /// Begins to wait for a change, perhaps for the end of another lease than before.
-    fn await_settled(
-        &self,
-        begin: impl FnOnce(&mut State, Boottime) -> Option<Event>,
-    ) -> Option<Event> {
-        let mut state = self.shared.state.lock();
-        let before = state.settles.due_at();
-        let event = begin(&mut state, Boottime::now());
-        let first = state.settles.due_at();
-        drop(state);
-        if first.is_some_and(|first| before.is_none_or(|before| first < before)) {
-            self.shared.leases.notify_one();
-        }
-        event
+        // An error is impossible: it ends with this handle.
+        drop(settled.await);
     }
 
     /// The nodes that offer the logs of their pods.
@@ -195,7 +180,7 @@ impl Handle {
 
 impl Shared {
     /// Sends an event without waiting.
-    fn emit(&self, event: Option<Event>) {
+    pub(crate) fn emit(&self, event: Option<Event>) {
         let Some(event) = event else { return };
         if let Err(TrySendError::Full(event)) = self.events.try_send(event) {
             let events = self.events.clone();
@@ -207,7 +192,18 @@ impl Shared {
 impl State {
     /// A VIP's entry was acknowledged, changed or dropped: the event if a change of it has settled.
     pub(crate) fn settled(&mut self, vip: u32, now: Boottime) -> Option<Event> {
-        self.settles.check(&self.root, vip, now)
+        self.change_settles(|settles, root| settles.check(root, vip, now))
+    }
+
+    /// Changes what waits for the ends of leases: the first of them may be an earlier one afterwards.
+    fn change_settles<T>(&mut self, change: impl FnOnce(&mut Settles, &Root) -> T) -> T {
+        let before = self.settles.due_at();
+        let changed = change(&mut self.settles, &self.root);
+        let first = self.settles.due_at();
+        if first.is_some_and(|first| before.is_none_or(|before| first < before)) {
+            self.leases.notify_one();
+        }
+        changed
     }
 
     fn lease_ends_at(&self) -> Option<Boottime> {

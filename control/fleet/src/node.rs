@@ -297,16 +297,31 @@ impl Node {
         self.pods.insert(status.uid.clone(), status);
     }
 
-    /// Whether the VIP's new connections are spread over several VIPs: [`Node::count_split`] counts them.
-    pub fn is_split(&self, vip: u32) -> bool {
-        self.splits.is_split(vip)
-    }
-
-    /// Adds counters of a VIP with a traffic split to those of its targets. `loads`: the connections of its backends on this node.
-    pub fn count_split(&mut self, count: &Count, loads: &[BackendLoad], now: Boottime) {
-        self.follows.used(count.vip, now);
-        for part in self.splits.allot(count, loads) {
-            self.count(part, now);
+    /// Adds the counters of one interval. Those of a VIP with a traffic split are its targets'; `loads` gives the connections of a
+    /// VIP's backends on this node.
+    pub fn count_interval(
+        &mut self,
+        counts: Vec<Count>,
+        loads: impl Fn(u32) -> Vec<BackendLoad>,
+        now: Boottime,
+    ) {
+        let mut sums: BTreeMap<u32, Count> = BTreeMap::new();
+        for count in counts {
+            self.follows.used(count.vip, now);
+            for part in self.splits.allot(&count, &loads) {
+                let sum = sums.entry(part.vip).or_default();
+                *sum = Count {
+                    vip: part.vip,
+                    // All parts are of the same time.
+                    interval_ns: sum.interval_ns.max(part.interval_ns),
+                    connections: sum.connections + part.connections,
+                    connection_ns: sum.connection_ns + part.connection_ns,
+                    open: sum.open + part.open,
+                };
+            }
+        }
+        for count in sums.into_values() {
+            self.count(count, now);
         }
     }
 

@@ -143,7 +143,10 @@ impl OpenStream {
             closed: shutdown.child_token(),
             shared,
         });
-        stream.send(settled).await.map_err(|_closed| stopping())?;
+        // They are in no table any more, and the node may close the connection while a full channel is awaited here.
+        for event in settled {
+            stream.shared.emit(Some(event));
+        }
         stream.receive(first).await.map_err(|_closed| stopping())?;
         Ok(stream)
     }

@@ -92,18 +92,16 @@ impl Splits {
         self.targets.contains_key(&vip)
     }
 
-    /// Whether the VIP has a split.
-    pub(super) fn is_split(&self, vip: u32) -> bool {
-        self.split.contains_key(&vip)
-    }
-
-    /// Spreads the count of a VIP with a split over its targets, by the connections of each backend.
-    pub(super) fn allot(&mut self, count: &Count, loads: &[BackendLoad]) -> Vec<Count> {
+    /// Spreads the count of a VIP with a split over its targets, by the connections of each backend. That of another VIP stays.
+    pub(super) fn allot(
+        &mut self,
+        count: &Count,
+        loads: impl Fn(u32) -> Vec<BackendLoad>,
+    ) -> Vec<Count> {
         let Some(entry) = self.split.get(&count.vip) else {
             return vec![*count];
         };
-        let owners = entry.split.iter().filter(|target| target.weight > 0);
-        let owners = owners.map(|target| {
+        let owners = entry.split.iter().map(|target| {
             let backends = self.backends_of(entry, target.vip);
             let sockets = backends
                 .iter()
@@ -111,7 +109,7 @@ impl Splits {
             (target.vip, target.weight, sockets.collect())
         });
         let owners: Vec<_> = owners.collect();
-        self.loads.allot(count, &owners, loads)
+        self.loads.allot(count, &owners, &loads(count.vip))
     }
 
     /// Notes the targets of an entry instead of those of the entry before. Returns those that were no targets.

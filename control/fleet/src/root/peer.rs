@@ -299,7 +299,12 @@ impl Peer {
     /// The time at which pending entries are sent that are not urgent.
     pub(super) fn lingers_until(&self) -> Option<Boottime> {
         match self.haste {
-            Haste::Until(at) if !self.pending.is_empty() => Some(at),
+            // A node with too many unacknowledged messages is sent none until it acknowledges.
+            Haste::Until(at)
+                if !self.pending.is_empty() && self.in_flight.len() < IN_FLIGHT_MAX =>
+            {
+                Some(at)
+            }
             _ => None,
         }
     }

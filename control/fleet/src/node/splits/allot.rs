@@ -22,18 +22,23 @@ pub struct BackendLoad {
 /// A target, its weight and its backends.
 pub(super) type Owner = (u32, u32, Vec<(Ipv6Addr, u16)>);
 
-/// The connections that had begun at the last count, by VIP and backend.
+/// The connections of VIPs at their last counts.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
+    /// Those that had begun, by VIP and backend.
     begun: BTreeMap<u32, BTreeMap<(Ipv6Addr, u16), u32>>,
+    /// Those that were open, by VIP and target, while the VIP was in serve mode: in proxy mode its maps have no backend.
+    open: BTreeMap<u32, BTreeMap<u32, u64>>,
 }
 
 impl Loads {
     pub(super) fn forget(&mut self, vip: u32) {
         self.begun.remove(&vip);
+        self.open.remove(&vip);
     }
 
-    /// Spreads a count over the owners of the backends. What no backend shows is spread by weight.
+    /// Spreads a count over the owners of the backends, without those that get nothing. What no backend shows, now or before, is
+    /// spread by weight.
     pub(super) fn allot(
         &mut self,
         count: &Count,
@@ -50,9 +55,10 @@ impl Loads {
             .begun
             .insert(count.vip, now.collect())
             .unwrap_or_default();
+        let held = self.open.entry(count.vip).or_default();
         let mut begun = Vec::new();
         let mut open = Vec::new();
-        for (_, _, sockets) in owners {
+        for (vip, _, sockets) in owners {
             let own = loads
                 .iter()
                 .filter(|load| sockets.contains(&(load.address, load.port)));
@@ -68,7 +74,15 @@ impl Loads {
                 (begun + u64::from(more), open + u64::from(load.open))
             });
             begun.push(own_begun);
-            open.push(own_open);
+            open.push(if loads.is_empty() {
+                held.get(vip).copied().unwrap_or(0)
+            } else {
+                own_open
+            });
+        }
+        if !loads.is_empty() {
+            let vips = owners.iter().map(|(vip, ..)| *vip);
+            *held = vips.zip(open.iter().copied()).collect();
         }
         let weights: Vec<u64> = owners
             .iter()

@@ -131,7 +131,6 @@ fn a_split_that_ends_leaves_the_vip_its_own_pods() {
     assert_eq!(written(&ended), (Mode::Serve, vec![1]));
     let later = stream.receive(vec![serving(OTHER, 2, 3)]);
     assert!(later.iter().all(|entry| entry.vip == OTHER));
-    assert!(!stream.node.is_split(OWN));
 }
 
 #[test]
@@ -183,29 +182,86 @@ fn the_pods_of_a_target_that_does_not_exist_get_nothing() {
     assert_eq!(written(&gone), (Mode::Proxy, vec![]));
 }
 
-#[test]
-fn the_count_of_a_split_is_that_of_its_targets() {
-    let mut stream = Stream::open();
-    stream.receive(vec![split(1, 1, [90, 10]), serving(OTHER, 1, 1)]);
-    let load = |network: u16, begun, open| BackendLoad {
+fn load(network: u16, begun: u32, open: u32) -> BackendLoad {
+    BackendLoad {
         address: [0x2001, 0xdb8, network, 0, 0, 0, 0, 1].into(),
         port: 80,
         begun,
         open,
-    };
-    let count = Count {
-        vip: OWN,
+    }
+}
+
+fn count(vip: u32, connections: u64, open: u64) -> Count {
+    Count {
+        vip,
         interval_ns: 10,
-        connections: 6,
-        connection_ns: 30,
-        open: 3,
+        connections,
+        connection_ns: 10 * open,
+        open,
+    }
+}
+
+impl Stream {
+    /// The counts that are sent after these of one interval, with these loads of the split's backends.
+    fn counts(&mut self, counts: Vec<Count>, loads: &[BackendLoad]) -> Vec<Count> {
+        self.node.count_interval(counts, |_| loads.to_vec(), NOW);
+        self.node.next(NOW).unwrap().counts
+    }
+}
+
+fn of(counts: &[Count], vip: u32) -> Count {
+    *counts.iter().find(|count| count.vip == vip).unwrap()
+}
+
+#[test]
+fn the_count_of_a_split_is_that_of_its_targets() {
+    let mut stream = Stream::open();
+    stream.receive(vec![split(1, 1, [90, 10]), serving(OTHER, 1, 1)]);
+    let counts = stream.counts(vec![count(OWN, 6, 3)], &[load(7, 2, 0), load(8, 4, 3)]);
+    let (own, other) = (of(&counts, OWN), of(&counts, OTHER));
+    assert_eq!((own.connections, own.open), (2, 0));
+    assert_eq!((other.connections, other.open), (4, 3));
+}
+
+#[test]
+fn connections_at_a_targets_own_vip_are_added_over_the_same_time() {
+    let mut stream = Stream::open();
+    stream.receive(vec![split(1, 1, [0, 100]), serving(OTHER, 1, 1)]);
+    let both = vec![count(OWN, 4, 2), count(OTHER, 1, 1)];
+    let counts = stream.counts(both, &[load(8, 4, 2)]);
+    assert_eq!(
+        of(&counts, OTHER),
+        Count {
+            vip: OTHER,
+            interval_ns: 10,
+            connections: 5,
+            connection_ns: 30,
+            open: 3,
+        }
+    );
+}
+
+#[test]
+fn open_connections_stay_with_their_targets_in_proxy_mode_and_without_weight() {
+    let mut stream = Stream::open();
+    stream.receive(vec![split(1, 1, [10, 90]), serving(OTHER, 1, 1)]);
+    stream.counts(vec![count(OWN, 5, 5)], &[load(7, 0, 0), load(8, 5, 5)]);
+    let proxied = Entry {
+        mode: Mode::Proxy.into(),
+        backends: Vec::new(),
+        ..split(2, 0, [10, 90])
     };
-    let loads = [load(7, 2, 0), load(8, 4, 3)];
-    stream.node.count_split(&count, &loads, NOW);
-    let counts = stream.node.next(NOW).unwrap().counts;
-    let of = |vip| counts.iter().find(|count| count.vip == vip).unwrap();
-    assert_eq!((of(OWN).connections, of(OWN).open), (2, 0));
-    assert_eq!((of(OTHER).connections, of(OTHER).open), (4, 3));
+    stream.receive(vec![proxied]);
+    let counts = stream.counts(vec![count(OWN, 0, 5)], &[]);
+    assert_eq!(of(&counts, OTHER).open, 5);
+    assert_eq!(of(&counts, OWN).open, 0);
+    stream.receive(vec![split(3, 1, [100, 0])]);
+    let counts = stream.counts(vec![count(OWN, 0, 5)], &[load(7, 0, 0), load(8, 5, 5)]);
+    assert_eq!(
+        of(&counts, OTHER).open,
+        5,
+        "no new ones, but those that it has"
+    );
 }
 
 #[test]
