@@ -175,6 +175,14 @@ impl App {
     pub(crate) fn asleep(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.problem = None;
+        // What it is split over may have gone: the next request asks.
+        let is_split = state
+            .route
+            .as_ref()
+            .is_some_and(|route| route.split.is_some());
+        if is_split {
+            state.route = None;
+        }
         state.breaker.configure(0, &[]);
         self.set_backends(state, &[]);
         self.serving.store(false, Ordering::Release);

@@ -24,8 +24,8 @@ use k8s_openapi::jiff::Timestamp;
 use crate::action::{Action, Entry, Status};
 use crate::event::{AppRead, Event, Input, RevisionRead};
 use crate::nodes::{self, ConnectedNode};
-use crate::pod;
-use convert::{app_status, entry_message, route_of};
+use crate::pod::{self, UNSCHEDULABLE};
+use convert::{app_status, entry_message, has_same_split, route_of};
 use known::write_known;
 pub(crate) use outcomes::Outcomes;
 use permits::{Kind, Permits};
@@ -197,7 +197,7 @@ impl Actuator {
                     outcomes.send(event.into()).await;
                 }
                 Ok(Placement::None(reason)) => {
-                    set_unscheduled(&mut pod, "Unschedulable", reason, Timestamp::now());
+                    set_unscheduled(&mut pod, UNSCHEDULABLE, reason, Timestamp::now());
                 }
                 Err(status) => {
                     let message = format!(
@@ -239,6 +239,8 @@ impl Actuator {
                 true
             };
             let written = match write_known(&client, app.as_ref(), write).await {
+                // The entry has the split that was in force when it was planned: it is planned again.
+                Ok(written) if !has_same_split(&app, &written) => None,
                 Ok(written) => Some(Arc::new(written)),
                 Err(ClientError::NotFound { .. }) => None,
                 Err(error) => {

@@ -20,6 +20,8 @@ use crate::action::Failure;
 pub(crate) use earlier::template_of;
 pub(crate) use status::write_status;
 
+/// Reason of a pod for which no node has room, as Kubernetes has it.
+pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 /// The annotation with the app's VIP index, needed also after the app's deletion.
 pub(crate) const VIP_ANNOTATION: &str = "dormouse.dev/vip-index";
 /// The annotation with the hash of what the pod runs, see [`template`].

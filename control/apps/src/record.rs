@@ -281,8 +281,11 @@ impl AppRecord {
     /// Adds one node's count of connections directly to pods. It enters the window at the next tick, so that no tick
     /// reads the counts of only some nodes.
     pub(crate) fn add_direct_load(&mut self, concurrency: f64, requests: f64) {
-        self.direct_load.concurrency += concurrency;
-        self.direct_load.requests += requests;
+        // Without a decider no tick takes it.
+        if self.decider.is_some() {
+            self.direct_load.concurrency += concurrency;
+            self.direct_load.requests += requests;
+        }
     }
 
     /// Records the load of the last second, in the activator and on the nodes. No load is recorded too.

@@ -20,6 +20,9 @@ use dormouse_cluster::revision::key_of;
 use dormouse_cluster::{App, AppStatus, Key, Object, Template, TrafficStatus, children};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::admission::PODS_LIMITED;
+use crate::pod::UNSCHEDULABLE;
+
 use report::Obstacle;
 use split::Row;
 
@@ -226,7 +229,11 @@ impl Family {
     }
 }
 
+/// Reasons for which a child gets no further pods.
+const NO_FURTHER_PODS: [&str; 2] = [PODS_LIMITED, UNSCHEDULABLE];
+
 /// Whether a child has the pods that it wants, or as many as it gets.
 fn is_ready(status: &AppStatus) -> bool {
-    status.ready > 0 && (status.ready >= status.wanted || status.reason.is_some())
+    let reason = status.reason.as_deref().unwrap_or_default();
+    status.ready > 0 && (status.ready >= status.wanted || NO_FURTHER_PODS.contains(&reason))
 }

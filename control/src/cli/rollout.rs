@@ -155,7 +155,12 @@ async fn undo(undo: &Undo, context: &mut Context) -> Result<Exit, CommandError> 
         ),
     ];
     let operation = |(field, value): (&str, Value)| json!({"op": "add", "path": format!("/spec/{field}"), "value": value});
-    let operations: Vec<Value> = replaced.into_iter().map(operation).collect();
+    // Another manifest that is applied meanwhile is not overwritten; writes of the status do not change the generation.
+    let unchanged =
+        json!({"op": "test", "path": "/metadata/generation", "value": app.metadata.generation});
+    let operations: Vec<Value> = std::iter::once(unchanged)
+        .chain(replaced.into_iter().map(operation))
+        .collect();
     let request = ApiRequest {
         media_type: JSON_PATCH,
         body: json!(operations).to_string().into_bytes(),

@@ -144,3 +144,22 @@ async fn a_split_stays_known_while_its_app_sleeps() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_app_that_fell_asleep_unseen_is_asked_for_instead_of_what_it_was_split_over() {
+    let mut rig = split_rig([0, 100], None).await;
+    let mut client = rig.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(client.reply().await.body, "other");
+    // The link has lost its stream meanwhile, and the split has ended: control names awake apps only.
+    rig.handle.asleep(VIP);
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let report = rig.report().await;
+    assert!(
+        matches!(report, Report::Want { vip: VIP, .. }),
+        "{report:?}"
+    );
+    let own = named_backend("own").await;
+    rig.configure(|route| route.backends = vec![own]);
+    assert_eq!(client.reply().await.body, "own");
+}

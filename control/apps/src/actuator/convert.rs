@@ -46,6 +46,12 @@ pub(crate) fn app_status(app: &mut App, status: &Status) -> AppStatus {
     }
 }
 
+/// Whether an app is written with the traffic split with which its entry was planned.
+pub(crate) fn has_same_split(planned: &App, written: &App) -> bool {
+    let split = |app: &App| app.status.as_ref().map(|status| status.traffic.clone());
+    split(planned).unwrap_or_default() == split(written).unwrap_or_default()
+}
+
 /// The conditions, unless the app has another manifest meanwhile: they are about the one before.
 fn conditions(app: &App, status: &Status, before: &AppStatus) -> Vec<Condition> {
     if app.metadata.generation != status.generation {

@@ -261,6 +261,10 @@ fn a_child_without_all_its_pods_for_a_known_reason_gets_its_share_with_those_tha
     world.settle();
     assert_eq!(world.split(), []);
     let child = world.family.children.get_mut(&2).unwrap();
+    child.status.get_or_insert_default().reason = Some("ReadinessProbeFailed".to_owned());
+    world.settle();
+    assert_eq!(world.split(), [], "the others are starting");
+    let child = world.family.children.get_mut(&2).unwrap();
     child.status.get_or_insert_default().reason = Some("PodsLimited".to_owned());
     world.settle();
     assert_eq!(world.split(), [(2, 100, false)]);

@@ -16,15 +16,18 @@ fn target(vip: &str, percent: u32, latest: bool) -> TrafficStatus {
     }
 }
 
+fn targets(own: u32, other: u32) -> Vec<TrafficStatus> {
+    vec![
+        target("fd00:10::1", own, true),
+        target("fd00:10::9", other, false),
+    ]
+}
+
 /// A sleeping app, of whose traffic these percents are its own and another app's.
 fn split(own: u32, other: u32) -> World {
     let mut world = small();
     world.execute_all();
-    let targets = vec![
-        target("fd00:10::1", own, true),
-        target("fd00:10::9", other, false),
-    ];
-    world.traffic(targets);
+    world.traffic(targets(own, other));
     world.execute_all();
     world
 }
@@ -81,4 +84,20 @@ fn an_app_with_sticky_requests_stays_in_proxy_mode_while_its_traffic_is_split() 
     world.execute_all();
     assert_eq!(world.entry().mode, Mode::Serve);
     assert_eq!(world.entry().split, weights(50, 50));
+}
+
+#[test]
+fn connections_that_are_counted_while_the_app_sleeps_do_not_scale_it_when_it_wakes() {
+    let mut world = split(50, 50);
+    for _ in 0..20 {
+        world.connections(20.0);
+    }
+    world.demand();
+    world.execute_all();
+    world.ready_all();
+    for _ in 0..4 {
+        world.tick(1.0);
+        world.execute_all();
+    }
+    assert_eq!(world.pods.len(), 1);
 }

@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::action::{Entry, Route, Status};
-use crate::actuator::convert::app_status;
+use crate::actuator::convert::{app_status, has_same_split};
 use crate::event::{AppRead, RevisionRead};
 
 /// The app's VIP index.
@@ -268,6 +268,7 @@ impl World {
         let Some(app) = &mut self.app else {
             return self.event(Event::Published { vip, app: None });
         };
+        let is_current = has_same_split(known, app);
         app.status = Some(AppStatus {
             last_wake: None,
             reason: None,
@@ -280,8 +281,9 @@ impl World {
         self.own_writes_seen += u32::from(is_own);
         let seen = Change::App(app.key(), Some(Box::new(seen)));
         let seen = Input::Changes(vec![(self.revision, seen)]);
-        let app = Some(Arc::new(app.clone()));
+        let app = is_current.then(|| Arc::new(app.clone()));
         let response = Event::Published { vip, app }.into();
+        let entry = entry.filter(|_| is_current);
         self.entries
             .extend(entry.map(|entry| (self.revision, entry)));
         let inputs = if self.responses_first {

@@ -149,7 +149,10 @@ async fn execute(
             reason,
             message,
         };
-        events::record(&clients.store, &about, &occurrence).await?;
+        // The plan goes on without it: what it has written must be remembered.
+        if let Err(error) = events::record(&clients.store, &about, &occurrence).await {
+            tracing::warn!(app = about.name, %error, "failed to record an event");
+        }
     }
     let is_settled = known.settled >= known.since;
     for child in children.values().filter(|_| is_settled) {
