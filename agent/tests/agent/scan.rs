@@ -73,12 +73,6 @@ fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
                     wanted.extend(answer_absent(&control, event));
                 }
             }
-            let seconds = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
-            let admitted = u32::try_from(wanted.len()).unwrap();
-            assert!(
-                (1..=2_000 + 200 * seconds).contains(&admitted),
-                "{admitted} VIPs in {seconds} s"
-            );
             // The agent may read the kernel's events later than the scan ends.
             let scanned = async {
                 while !wanted.contains(&7) {
@@ -87,6 +81,12 @@ fn a_node_that_was_scanned_serves_an_app_that_is_created_afterwards() {
                 }
             };
             timeout(PATIENCE, scanned).await.expect("a miss");
+            let seconds = u32::try_from(began.elapsed().as_secs()).unwrap() + 1;
+            let admitted = u32::try_from(wanted.len()).unwrap();
+            assert!(
+                admitted <= 2_000 + 200 * seconds,
+                "{admitted} VIPs in {seconds} s"
+            );
             // The app is created. The VIP was scanned, and control said that it does not exist.
             let found = async {
                 loop {
