@@ -77,21 +77,30 @@ impl Fleet {
             self.first + self.count + VIP_ALLOCATE_FROM <= VIP_INDEX_END,
             "there are only {VIP_INDEX_END} VIPs"
         );
+        self.write(store, APPS_PER_TXN, |vip| {
+            let app = self.app(vip);
+            let owner = format!("{}", app.key());
+            let value = client::encode(&app)?;
+            Ok(vec![
+                TxnOp::put(App::path(&app.key()), value, None),
+                TxnOp::put(format!("{}{vip:08x}", claim::PREFIX), owner, None),
+            ])
+        })
+        .await
+    }
+
+    /// Writes what `operations` gives for each app's VIP, for so many apps in one transaction.
+    async fn write(
+        self,
+        store: &Client,
+        apps_per_txn: usize,
+        operations: impl Fn(u32) -> Result<Vec<TxnOp>>,
+    ) -> Result<()> {
         let vips: Vec<u32> = self.vips().collect();
-        let writes = vips.chunks(APPS_PER_TXN).map(|vips| async move {
-            let mut operations = Vec::with_capacity(2 * vips.len());
-            for vip in vips {
-                let app = self.app(*vip);
-                let owner = format!("{}", app.key());
-                let value = client::encode(&app)?;
-                operations.push(TxnOp::put(App::path(&app.key()), value, None));
-                operations.push(TxnOp::put(
-                    format!("{}{vip:08x}", claim::PREFIX),
-                    owner,
-                    None,
-                ));
-            }
-            store.txn(Txn::new().and_then(operations)).await?;
+        let operations = &operations;
+        let writes = vips.chunks(apps_per_txn).map(|vips| async move {
+            let all: Result<Vec<_>> = vips.iter().map(|vip| operations(*vip)).collect();
+            store.txn(Txn::new().and_then(all?.concat())).await?;
             anyhow::Ok(())
         });
         stream::iter(writes)
@@ -112,26 +121,17 @@ impl Fleet {
 
     /// Puts so many earlier revisions of each app into the store.
     pub(crate) async fn put_revisions(self, store: &Client, revisions: u32) -> Result<()> {
-        let vips: Vec<u32> = self.vips().collect();
         let per_txn = APPS_PER_TXN / usize::try_from(revisions.max(1))?;
-        let writes = vips.chunks(per_txn).map(|vips| async move {
-            let mut operations = Vec::new();
-            for vip in vips {
-                let app = self.app(*vip);
-                for number in 1..=revisions {
-                    let revision = history::revision(&app, number);
-                    let value = client::encode(&revision)?;
-                    let path = Revision::path(&revision.key());
-                    operations.push(TxnOp::put(path, value, None));
-                }
-            }
-            store.txn(Txn::new().and_then(operations)).await?;
-            anyhow::Ok(())
-        });
-        stream::iter(writes)
-            .buffer_unordered(TXNS)
-            .try_collect::<()>()
-            .await
+        self.write(store, per_txn, |vip| {
+            let app = self.app(vip);
+            let put = |number| {
+                let revision = history::revision(&app, number);
+                let value = client::encode(&revision)?;
+                Ok(TxnOp::put(Revision::path(&revision.key()), value, None))
+            };
+            (1..=revisions).map(put).collect()
+        })
+        .await
     }
 
     /// The manifest of an app with its next template, as a document of YAML.
