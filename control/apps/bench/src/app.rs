@@ -139,6 +139,8 @@ impl Fleet {
         let app = self.app(vip);
         let mut spec = serde_json::json!(app.spec);
         spec["container"]["image"] = IMAGES[1].into();
+        // The API requires one, as no node of a cluster without images could run the app.
+        spec["container"]["command"] = serde_json::json!(["serve"]);
         let key = app.key();
         let manifest = serde_json::json!({
             "apiVersion": "dormouse.dev/v1alpha1",
